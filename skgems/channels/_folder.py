@@ -270,7 +270,7 @@ class Folder(Channel):
 
     @property
     def agreement(self) -> Agreement | None:
-        """What all have accepted: the file that each node is to have."""
+        """The agreement of all parties, a file in the folder; None without one."""
         place = self.path / AGREEMENT
         return Agreement.load(place) if place.exists() else None
 
@@ -280,7 +280,7 @@ class Folder(Channel):
 
     @property
     def aggregator(self) -> dict | None:
-        """What the folder says of the aggregator."""
+        """The aggregator as kept in the folder, in JSON; None if there is none."""
         return self._state.get("aggregator")
 
     @aggregator.setter

@@ -296,7 +296,7 @@ class RowsAlone(Channel):
 
     @property
     def agreement(self) -> Agreement | None:
-        """What all have accepted; that of the channel."""
+        """The agreement of the wrapped channel."""
         return self.channel.agreement
 
     @agreement.setter
@@ -305,37 +305,37 @@ class RowsAlone(Channel):
 
     @property
     def private_key(self) -> str | os.PathLike | None:
-        """That of the channel."""
+        """The private key of the wrapped channel."""
         return self.channel.private_key
 
     @property
     def public_keys(self) -> Mapping:
-        """Those of the channel."""
+        """The public keys of the wrapped channel."""
         return self.channel.public_keys
 
     @property
     def min_nodes(self) -> int:
-        """That of the channel."""
+        """The number of nodes that have to answer, of the wrapped channel."""
         return self.channel.min_nodes
 
     @property
     def min_rows(self) -> int:
-        """That of the channel."""
+        """The bound ``min_rows`` of the wrapped channel."""
         return self.channel.min_rows
 
     @property
     def records(self) -> dict | None:
-        """Those of the channel."""
+        """The records of the wrapped channel."""
         return self.channel.records
 
     @property
     def reports(self) -> bool:
-        """That of the channel."""
+        """Whether the wrapped channel asks how well the aggregate does."""
         return self.channel.reports
 
     @property
     def members(self) -> Sequence[Member]:
-        """Those of the channel."""
+        """The nodes of the wrapped channel that are in this process."""
         return self.channel.members
 
     def ask(self, requests: Mapping[str, Message]) -> Mapping | Iterable:

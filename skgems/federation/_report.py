@@ -54,19 +54,20 @@ class Report:
     method : str
         Name of the aggregator.
     nodes : dict of lists
-        One entry per node in each column. A column without any value is left out.
-        The columns are:
+        One entry per node in each column. A column without any value is left out. The
+        columns are:
 
         - "node": name of the node.
-        - "rows": number of rows.
+        - "rows": number of rows that score models, or of those in the node's reply.
         - "classes": classes that the node's classifier knows.
         - "own": accuracy of the local classifier.
         - "aggregate": accuracy of the aggregate on the same rows.
         - "gain": accuracy of the aggregate minus that of the local classifier.
-        - "loss": log-loss of the aggregate on the node's moments.
+        - "loss": log-loss in nats per row, on the statistics of the node's rows, of the
+          model that is likeliest by those of all nodes.
         - "in_space": whether the aggregate is in the node's good-enough space.
         - "min_rows": the bound under which the node answered.
-        - "bytes": size of the node's file.
+        - "bytes": size of the node's file, or of its first reply.
     classes : dict of lists
         For each "class", the nodes that know it ("known_by").
     messages : list of dict

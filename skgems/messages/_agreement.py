@@ -171,7 +171,7 @@ class Agreement:
         n_hidden_layers: int = _LAYERS,
         **further_fields,
     ) -> "Agreement":
-        """The same of the terms of a method."""
+        """Make the agreement of a new exchange from the terms of a method."""
         n_times = terms.most_requests(n_hidden_layers)
         if n_times is None:
             n_times = {name: task.most for name, task in TASKS.items()}
@@ -271,7 +271,15 @@ class Agreement:
         return sentences
 
     def check_sender(self, request: Message, name: str) -> None:
-        """Raise unless a request is the server's, of this exchange, to this node."""
+        """Raise unless the server of this exchange sent a request to this node.
+
+        Raises
+        ------
+        NotAgreedError
+            If the exchange is another one, or the node is not among those agreed.
+        SignatureError
+            If requests must be signed, and the server has not signed this one.
+        """
         exchange = request.envelope.get("exchange")
         if exchange is None:
             raise NotAgreedError(f"it is of no exchange, agreed is {self.exchange!r}.")
@@ -285,7 +293,10 @@ class Agreement:
             raise NotAgreedError(f"{name!r} is none of the nodes agreed, {self.nodes}.")
 
     def check_asked(self, request: Message, answered: Mapping[str, int]) -> None:
-        """Raise unless a request is agreed, after how often each task was answered."""
+        """Raise NotAgreedError unless a request is agreed.
+
+        ``answered`` has the number of times that each task was answered before.
+        """
         task = request.task
         most_times = self.tasks.get(task, 0)
         if not most_times:
@@ -359,7 +370,7 @@ class Agreement:
                 )
 
     def further_settings_of(self, method: str, settings: Mapping) -> Mapping:
-        """The `further_settings` agreed for a method with these settings."""
+        """Return the `further_settings` agreed for a method with these settings."""
         if "methods" not in self.settings:
             return self.further_settings
         # Of several methods; what fronts they have is agreed by itself.
@@ -372,7 +383,7 @@ class Agreement:
         )
 
     def check_bound(self, reply: Message, name: str) -> None:
-        """Raise ValueError if a node replied under a smaller bound than is agreed."""
+        """Raise ValueError if a reply has a smaller ``min_rows`` than agreed."""
         min_rows = least_rows_of(reply)
         if min_rows is not None and min_rows < self.min_rows:
             raise ValueError(
@@ -385,7 +396,11 @@ class Agreement:
             )
 
     def check_modest(self) -> None:
-        """Raise if it allows more than a node accepts without a person."""
+        """Raise NotAgreedError if only a person may accept so much.
+
+        A node calls it where it was given no agreement: it then accepts no more than
+        what an honest exchange asks for.
+        """
         for task, n in self.tasks.items():
             if n > TASKS[task].most:
                 raise NotAgreedError(
@@ -399,7 +414,7 @@ class Agreement:
             )
 
     def check_rows(self, labels: list, feature_names: list | None) -> None:
-        """Raise if rows have classes or features that are not agreed."""
+        """Raise NotAgreedError if rows have other classes or features than agreed."""
         classes = labels if self.classes is None else self.classes
         others = sorted(set(labels) - set(classes), key=str)
         if others:
@@ -414,16 +429,17 @@ class Agreement:
 
 
 def unfitted_front(front: Mapping) -> str:
-    """A front without what it is fitted to, as a text.
+    """Return a front as a text, without the state that its steps are fitted to.
 
-    5 and 5.0 are equal, but two texts; the order of names makes no other text.
+    5 and 5.0 make different texts, although they are equal. The order of names does not
+    matter.
     """
     names = ("tree", "bounds", "drop_identifiers")
     return json.dumps({name: front.get(name) for name in names}, sort_keys=True)
 
 
 def as_agreement(agreement: Agreement | str | os.PathLike) -> Agreement:
-    """An agreement, read from its file where a path is given."""
+    """Return the agreement, after reading its file if a path is given."""
     if isinstance(agreement, str | os.PathLike):
         return Agreement.load(agreement)
     if not isinstance(agreement, Agreement):
@@ -448,7 +464,10 @@ def tells_radii(request: Message) -> bool:
 
 
 def sealed(message: Message, agreement: Agreement, private_key=None) -> Message:
-    """A request with its exchange, a first one with the agreement too; signed."""
+    """Return a request with its exchange on the envelope, signed if there is a key.
+
+    The first request of an exchange also gets the agreement.
+    """
     message = message.with_envelope(exchange=agreement.exchange)
     if message.task in FIRST:
         message = message.with_envelope(agreement=agreement.to_json())

@@ -191,7 +191,7 @@ class Message:
 
 
 def check_version(version: object) -> None:
-    """Raise ValueError for messages of another form."""
+    """Raise ValueError for a message in another version of the format."""
     if type(version) is not int or version != VERSION:
         raise ValueError(
             f"A message has version {version!r:.20}, this side speaks version "

@@ -86,13 +86,13 @@ def sign(path, private_key) -> None:
 
 
 def signed(message: Message, private_key) -> Message:
-    """The message with a signature by a key, a file or PEM bytes."""
+    """Return the message signed by a private key, a file or PEM bytes."""
     signature = _key(private_key, "secret").sign(_covered(message))
     return message.with_envelope(signature=signature.hex())
 
 
 def check_signed(message: Message, public_key) -> None:
-    """Raise SignatureError unless a message is signed by a key, a file or PEM bytes."""
+    """Raise SignatureError unless a key, a file or PEM bytes, signed a message."""
     key = _key(public_key, "public")
     from cryptography.exceptions import InvalidSignature
 
@@ -107,7 +107,7 @@ def check_signed(message: Message, public_key) -> None:
 
 
 def public_key_of(path) -> bytes:
-    """The public key, in PEM form, that belongs to a secret one."""
+    """Return the public key, in PEM form, that belongs to a private key."""
     _, serialization = _cryptography()
     key = _key(path, "secret").public_key()
     form = serialization.PublicFormat.SubjectPublicKeyInfo

@@ -362,7 +362,7 @@ def _units(inputs, layers: Layers) -> list[np.ndarray]:
 def train_plainly(
     X, y: np.ndarray, layers: Layers, random_state=None
 ) -> FineTunedNetwork:
-    """A few epochs of all layers without a penalty, as in the papers."""
+    """Train all layers for a few epochs without a penalty, as the papers do."""
     seed = check_random_state(random_state).randint(2**31 - 1)
     n_classes = layers.n_outputs
     # The trainer computes in the dtype of the rows.
