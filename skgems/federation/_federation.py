@@ -120,10 +120,12 @@ class Federation:
 
     @property
     def can_reply(self) -> bool:
+        """Whether every node has rows here, or has sent the statistics of its rows."""
         return all(node.can_reply for node in self.nodes)
 
     @property
     def names(self) -> list[str]:
+        """Names of the nodes, in their order."""
         return [node.name for node in self.nodes]
 
     @property
@@ -157,6 +159,7 @@ class Federation:
 
     @property
     def has_public_rows(self) -> bool:
+        """Whether there are rows that belong to no node."""
         return len(self.public_rows) > 0
 
     @cached_property
