@@ -16,7 +16,10 @@ _TEXTS_OF_FIT: ContextVar[list[str] | None] = ContextVar(
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the user's code that led here."""
+    """Raise a warning at the line of the user's code that led here.
+
+    A fit also keeps its text for the report.
+    """
     texts = _TEXTS_OF_FIT.get()
     if texts is not None:
         texts.append(" ".join(message.split()))
@@ -33,7 +36,7 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 @contextmanager
 def noted_warnings() -> Iterator[list[str]]:
-    """A list of the warnings of `warn_user` within, whatever filters show of them."""
+    """Collect the texts of `warn_user` while the block runs, whatever filters hide."""
     outer_texts = _TEXTS_OF_FIT.get()
     texts: list[str] = []
     token = _TEXTS_OF_FIT.set(texts)
@@ -46,7 +49,7 @@ def noted_warnings() -> Iterator[list[str]]:
 
 
 def keeps_warnings(method: Callable) -> Callable:
-    """A method that fits an aggregator, which keeps the warnings that this draws."""
+    """Decorate a method that fits an aggregator, so that it keeps its warnings."""
 
     @wraps(method)
     def keeping(self, *args, **kwargs) -> object:
@@ -61,7 +64,7 @@ def keeps_warnings(method: Callable) -> Callable:
 
 @contextmanager
 def as_own_warnings() -> Iterator[None]:
-    """Draw warnings of other packages within as ours, which a report repeats."""
+    """Raise warnings of other packages as ours, so that a report repeats them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -71,9 +74,9 @@ def as_own_warnings() -> Iterator[None]:
 
 @contextmanager
 def at_another_party() -> Iterator[None]:
-    """Draw warnings within that belong to a node, even where it is in this process.
+    """Mark warnings in the block as those of a node, even if it is in this process.
 
-    They stay out of the report of the server's fit, which would otherwise depend on
+    They do not enter the report of the server's fit, which would otherwise depend on
     where the nodes are.
     """
     token = _TEXTS_OF_FIT.set(None)
@@ -85,7 +88,7 @@ def at_another_party() -> Iterator[None]:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Neither show nor keep warnings within: of models that are only tried."""
+    """Neither show nor keep warnings in the block: its models are only tried out."""
     with at_another_party(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

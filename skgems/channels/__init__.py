@@ -1,9 +1,9 @@
 """Channels to nodes on other machines: files in a folder, and Flower.
 
-Requests go in and replies come out, by name of the node. `Exchange` runs a whole fit
-over a `Folder`, step by step; `answer` is the node's side of it, and `inspect` says in
-words what a file holds. `FlowerNodes` is the channel over Flower, with the apps of both
-sides, `server_app` and `client_app`.
+A channel takes requests and returns replies, by the name of the node. `Exchange` runs
+a whole fit over a `Folder`, step by step. `answer` is the node's side of it, and
+`inspect` says in words what a file contains. `FlowerNodes` is the channel over Flower,
+with the apps of both sides, `server_app` and `client_app`.
 
 >>> import tempfile
 >>> from skgems import GEMSLogisticAggregator

@@ -18,37 +18,70 @@ from ._methods import as_json, from_json
 class Exchange:
     """Fit an aggregator with nodes that are reached by files alone.
 
-    The server's :meth:`step` writes a file for each node into the folder "requests";
-    however these get there, each node calls :func:`answer`, which writes a reply; once
-    replies are in the folder "replies" the next step goes on, of a server started anew
-    too. The model is that of a fit in one process, to the bit.
+    Each call of the server's :meth:`step` writes one request file per node into the
+    folder "requests". The files may travel to the nodes in any way. Each node calls
+    :func:`answer`, which writes a reply file. When the replies are back in the folder
+    "replies", the next call of :meth:`step` continues. The server may be restarted
+    between two steps. The model is the same, to the bit, as that of a fit in one
+    process.
 
     Parameters
     ----------
     folder : str or os.PathLike
-        Made if it is not there.
+        Folder of the exchange. It is created if it does not exist. Give the folder of
+        an earlier exchange to continue that exchange.
     aggregator : aggregator whose `estimators` may be a channel, default=None
-        Unfitted; its ``estimators`` are not looked at. None: that of the folder.
-    nodes, public_keys, private_key
-        Names and keys, as of a :class:`~skgems.channels.Folder`.
+        The unfitted aggregator. Its parameter ``estimators`` is ignored. If None, the
+        aggregator that is kept in the folder is used; a new folder needs one.
+    nodes : list of str, default=None
+        Names of the nodes. If None, the names that are kept in the folder are used; a
+        new folder needs them.
+    public_keys : dict of str to path or bytes, default=None
+        Public ed25519 key of each node, by its name. If given, every node needs one,
+        and an unsigned reply is refused. Set it where replies could be replaced on
+        their way.
+    private_key : str or os.PathLike, default=None
+        File of the server's private key, made by
+        :func:`~skgems.federation.signing_keys`. If given, requests are signed, and a
+        new agreement contains the public key.
     agreement : Agreement, default=None
-        What all are to accept. None: that of the folder, or what the aggregator needs.
-        Nodes get the folder's "agreement.json" first.
+        What all parties are asked to accept. If None, the agreement in the folder is
+        used, or a new one that allows just what the aggregator needs. It is saved as
+        "agreement.json" in the folder; send this file to the nodes first.
     report : bool, default=False
-        Whether one more message asks for ``node_scores_``.
+        Whether one more message asks the nodes how well the aggregate does on their
+        rows, for ``node_scores_``.
     min_rows : int, default=10
-        The bound in the agreement that is made where neither the folder has one nor
-        one is given: replies that nodes made under a smaller ``min_rows`` are refused.
+        Bound of the agreement that is made if there is none yet: the server refuses
+        replies that were made with a smaller ``min_rows``.
 
     Attributes
     ----------
     aggregator : BaseAggregator
-        Unfitted.
+        The unfitted aggregator.
     nodes : list of str
+        Names of the nodes.
     waiting_for : dict of str to Path
-        After a step: the request of each node whose reply is missing.
+        After a step, the request file of each node whose reply is missing.
     notes : list of str
-        After a step: what was wrong with replies that are asked for again.
+        After a step, what was wrong with replies that are asked for again.
+
+    Raises
+    ------
+    ValueError
+        If a new folder is given without an aggregator or without names, if the folder
+        holds an exchange with other nodes, parameters or another agreement, or if
+        another server is working in it.
+
+    See Also
+    --------
+    answer : The node's side.
+    skgems.channels.inspect : Says in words what a file contains.
+
+    Notes
+    -----
+    If ``random_state`` of the aggregator is None, a seed is drawn once and kept in the
+    folder, since every step has to compute the same. A random generator is refused.
 
     Examples
     --------
@@ -62,9 +95,9 @@ class Exchange:
     >>> exchange = skgems.Exchange(mkdtemp(), agg, nodes=list(rows))
     >>> while (fitted := exchange.step()) is None:
     ...     for name, request in exchange.waiting_for.items():  # at each node
-    ...         own_X, own_y = X[rows[name]], y[rows[name]]
-    ...         clf = LogisticRegression().fit(own_X, own_y)
-    ...         _ = skgems.answer(request, clf, own_X, own_y, name=name)
+    ...         X_node, y_node = X[rows[name]], y[rows[name]]
+    ...         clf = LogisticRegression().fit(X_node, y_node)
+    ...         _ = skgems.answer(request, clf, X_node, y_node, name=name)
     >>> fitted.score(X, y) > 0.9
     True
     """
@@ -151,23 +184,26 @@ class Exchange:
     notes = property(attrgetter("channel.notes"))
 
     def step(self, *, leave_out: Iterable[str] = ()) -> BaseAggregator | None:
-        """Go on as far as replies allow.
+        """Continue the fit as far as the replies allow.
 
         Parameters
         ----------
         leave_out : iterable of str, default=()
-            Nodes without which the waiting message goes on, for good: at all, where it
-            is the first, or one that needs a reply of all.
+            Nodes to continue without if their reply to the current message is missing.
+            This cannot be undone. A node that is left out of the first message, or of a
+            message that needs a reply from all, takes no part at all.
 
         Returns
         -------
         fitted : aggregator or None
-            None: replies are missing, see ``waiting_for``.
+            The fitted aggregator, or None while replies are missing; ``waiting_for``
+            lists these.
 
         Raises
         ------
         ValueError
-            If a reply is wrong, by file and field; or a node cannot be left out.
+            If a reply is wrong; the text names its file and field. Also if a node
+            cannot be left out.
         """
         with self.channel.alone():
             self.channel.notes = []

@@ -72,26 +72,42 @@ def _raise_what_went_wrong(fields: Mapping) -> None:
 
 
 def client_app(load: Callable) -> "ClientApp":
-    """Make the app that runs at each node, and answers whatever a plan asks.
+    """Make the Flower app that runs at each node and answers the server's requests.
 
-    All that leaves is what :func:`~skgems.federation.reply_to` returns.
+    Only what :func:`~skgems.federation.reply_to` returns, or the text of an error,
+    leaves the node.
 
     Parameters
     ----------
     load : callable
-        ``load(context)`` returns a dict of arguments of
-        :func:`~skgems.federation.reply_to`; ``name`` is that of ``context.node_config``
-        if it has one. It is called for each letter, and must give the same each time.
+        ``load(context)`` returns a dict of the arguments of
+        :func:`~skgems.federation.reply_to`. It is called for each request, and must
+        return the same each time. If ``context.node_config`` has a ``"name"``, it
+        replaces the name in the dict.
 
     Returns
     -------
     app : flwr.clientapp.ClientApp
+        The app for Flower's ``pyproject.toml``.
+
+    Raises
+    ------
+    ImportError
+        If Flower is not installed.
+
+    See Also
+    --------
+    server_app : The app of the server.
 
     Notes
     -----
-    What the node decides must be in its own ``context.node_config``: the code of both
-    apps, and ``context.run_config``, are the server's, which is told a ValueError or
-    TypeError of the answer in words, of other errors the kind; the node's log has more.
+    Everything that the node itself decides must stand in its own
+    ``context.node_config``. The code of both apps and ``context.run_config`` come from
+    the server.
+
+    If a ValueError or a TypeError is raised while the node answers, the server receives
+    its text. For other errors, and for those of the ledger, the server receives only
+    the name of the error's class; the log of the node has the details.
 
     Examples
     --------

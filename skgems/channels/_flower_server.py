@@ -23,30 +23,42 @@ _SECONDS_KEPT = 60.0
 
 
 class FlowerNodes(Nodes):
-    """Nodes connected to a SuperLink: what `estimators` of an aggregator takes.
+    """Channel to nodes that are connected to a Flower SuperLink.
 
-    A node tells its name once, which is bound to its id while the channel lives.
+    Give it to an aggregator as `estimators`. Each node tells its name once. The name is
+    then bound to the node's Flower id as long as this object exists.
 
     Parameters
     ----------
     grid : flwr.serverapp.Grid
-        As the main function of a ``ServerApp`` is given it.
+        The grid that Flower passes to the main function of a ``ServerApp``.
     min_nodes : int, default=1
-        How many are waited for at the beginning, and have to answer each message.
+        Number of nodes that a fit waits for at the beginning, and that have to answer
+        each message. Set it to the number of nodes that must not be missing.
     timeout : float, default=600.0
-        Seconds in which a node has to answer a message. One that did not is then waited
-        for only as long as others are.
+        Seconds that a node has to answer a message. A node that was too late is later
+        waited for only as long as other nodes are. Increase it if nodes train for long.
     wait : float, default=600.0
-        Seconds in which ``min_nodes`` have to be connected.
+        Seconds to wait until ``min_nodes`` nodes are connected.
     **more : dict
-        Others of :class:`~skgems.federation.Nodes`, whose attributes it has.
+        Further parameters of :class:`~skgems.federation.Nodes`.
 
     Raises
     ------
     TooFewNodesError
-        In a fit: if fewer than ``min_nodes`` are connected in time, or tell a name.
+        During a fit, if fewer than ``min_nodes`` nodes are connected in time or tell
+        their names.
     ValueError
-        In a fit: if two nodes claim one name.
+        During a fit, if two nodes have the same name.
+
+    Warns
+    -----
+    UserWarning
+        During a fit, if a node tells no name and therefore takes no part.
+
+    See Also
+    --------
+    skgems.federation.Nodes : Has the same attributes.
 
     Examples
     --------
@@ -67,20 +79,34 @@ class FlowerNodes(Nodes):
 
 
 def server_app(make: Callable, done: Callable, **options) -> "ServerApp":
-    """Make the app that runs at the server: it fits over all nodes that are connected.
+    """Make the Flower app of the server, which fits an aggregator over all nodes.
+
+    The nodes are those that are connected when the app runs.
 
     Parameters
     ----------
     make : callable
-        ``make(context)`` returns an unfitted aggregator, for :class:`FlowerNodes`.
+        ``make(context)`` returns an unfitted aggregator. Its ``estimators`` are
+        replaced by a :class:`FlowerNodes`.
     done : callable
-        ``done(fitted, context)`` does with the fitted aggregator what you like.
+        ``done(fitted, context)`` receives the fitted aggregator, for example to save
+        it.
     **options : dict
-        Of :class:`FlowerNodes`.
+        Parameters of :class:`FlowerNodes` other than ``grid``.
 
     Returns
     -------
     app : flwr.serverapp.ServerApp
+        The app for Flower's ``pyproject.toml``.
+
+    Raises
+    ------
+    ImportError
+        If Flower is not installed.
+
+    See Also
+    --------
+    client_app : The app of each node.
 
     Examples
     --------

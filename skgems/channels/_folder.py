@@ -50,30 +50,45 @@ _SECONDS_OF_A_WRITE = 3600.0
 
 
 class Folder(Channel):
-    """Nodes that answer by files: what `estimators` of an aggregator takes.
+    """Channel to nodes that answer by files in a folder.
 
-    Requests are written into the folder "requests", replies looked for in "replies". A
-    fit raises :class:`~skgems.federation.RepliesMissingError` until all are there, and
-    is begun again with the same ``random_state``; :class:`Exchange` does it all.
+    Give it to an aggregator as `estimators`. Requests are written into the folder
+    "requests", and replies are expected in the folder "replies". Until all replies are
+    there, ``fit`` raises :class:`~skgems.federation.RepliesMissingError`; then call
+    ``fit`` again with the same ``random_state``. :class:`Exchange` does all this for
+    you, and is the better choice in most cases.
 
     Parameters
     ----------
     path : str or os.PathLike
-        Made if it is not there.
+        Path of the folder. It is created if it does not exist.
     names : list of str, default=None
-        Of the nodes. None: those of the folder.
-    public_keys, private_key
-        As of :class:`~skgems.federation.Nodes`.
+        Names of the nodes. If None, the names that are kept in the folder are used; a
+        new folder needs them.
+    public_keys : dict of str to path or bytes, default=None
+        Public ed25519 key of each node, by its name. If given, every node needs one,
+        and an unsigned reply is refused.
+    private_key : str or os.PathLike, default=None
+        File of the server's private key, made by
+        :func:`~skgems.federation.signing_keys`. If given, requests are signed.
     reports : bool, default=False
-        Whether a fit ends with asking how good the aggregate is on the nodes' rows.
+        Whether a fit ends with one more message, which asks the nodes how well the
+        aggregate does on their rows.
     min_rows : int, default=10
-        As of :class:`~skgems.federation.Nodes`; a folder that has an agreement keeps
-        it.
+        Bound of the agreement that is made if the folder has none: the server refuses
+        replies that were made with a smaller ``min_rows``. An agreement that is in the
+        folder keeps its own bound.
 
     Attributes
     ----------
     notes : list of str
         What was wrong with replies that are asked for again.
+
+    Raises
+    ------
+    ValueError
+        If a new folder is given without names, if the folder holds an exchange with
+        other nodes, or if another server is working in it.
 
     Examples
     --------
@@ -149,7 +164,13 @@ class Folder(Channel):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other servers out of the folder; ValueError if one is at work there."""
+        """Keep other servers out of the folder while the block runs.
+
+        Raises
+        ------
+        ValueError
+            If another server is working in the folder.
+        """
         if self._is_alone:
             yield
             return
@@ -174,7 +195,23 @@ class Folder(Channel):
         return self._state["nodes"]
 
     def ask(self, requests: Mapping[str, Message]) -> dict[str, Message | LeftOutError]:
-        """Replies by name, or LeftOutError; RepliesMissingError if some are missing."""
+        """Write requests and return the replies that are there.
+
+        Parameters
+        ----------
+        requests : mapping of str to Message
+            The request for each node, by its name.
+
+        Returns
+        -------
+        replies : dict of str to Message or LeftOutError
+            The reply of each node, or a LeftOutError for a node that was left out.
+
+        Raises
+        ------
+        RepliesMissingError
+            If the reply of a node is missing.
+        """
         digests = {name: request.digest for name, request in requests.items()}
         number = self._number(digests)
         left_out = self._state["left_out"].get(str(number), ())
@@ -199,7 +236,15 @@ class Folder(Channel):
         return replies
 
     def leave_out(self, names: Iterable[str], requests: Mapping) -> None:
-        """Go on for good without some replies that a RepliesMissingError has named."""
+        """Continue without the missing replies of some nodes, which cannot be undone.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Names of the nodes.
+        requests : mapping
+            The attribute ``requests`` of the RepliesMissingError that named them.
+        """
         for name in names:
             number = str(int(Path(requests[name]).name.partition("-")[0]))
             left_out = self._state["left_out"].setdefault(number, [])
@@ -207,7 +252,7 @@ class Folder(Channel):
         self._write()
 
     def read(self) -> None:
-        """Read anew what is in the folder, where another server may have been."""
+        """Read the folder's state again, since another server may have changed it."""
         place = self.path / STATE
         with exchange_at(place):
             state = json.loads(place.read_text(encoding="utf-8"))
@@ -225,7 +270,7 @@ class Folder(Channel):
 
     @property
     def agreement(self) -> Agreement | None:
-        """What all have accepted: the file that each node is to have."""
+        """The agreement of all parties, a file in the folder; None without one."""
         place = self.path / AGREEMENT
         return Agreement.load(place) if place.exists() else None
 
@@ -235,7 +280,7 @@ class Folder(Channel):
 
     @property
     def aggregator(self) -> dict | None:
-        """What the folder says of the aggregator."""
+        """The aggregator as kept in the folder, in JSON; None if there is none."""
         return self._state.get("aggregator")
 
     @aggregator.setter
@@ -346,29 +391,49 @@ def _check_names(nodes: list) -> None:
 
 
 def answer(request, estimator, X, y, *, name, to=None, **options) -> Path:
-    """Answer a request of an exchange, at a node; before sending, :func:`inspect` it.
+    """Answer a request of an exchange at a node, and write the reply to a file.
+
+    Look at the reply with :func:`~skgems.channels.inspect` before you send it.
 
     Parameters
     ----------
     request : str or os.PathLike
         File of the request, as :class:`Exchange` wrote it.
-    estimator, X, y, name
-        The node's own, as for :func:`~skgems.federation.reply_to`.
+    estimator : classifier or None
+        The node's fitted classifier, which is not changed. None for a node that has
+        rows but no classifier.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        The node's rows. They must be the same for each request.
+    y : array-like of shape (n_samples,)
+        Labels of the rows.
+    name : str
+        Name of the node, as the server knows it.
     to : str or os.PathLike, default=None
-        File or folder of the reply. None: "replies" beside the folder of requests.
+        File or folder to write the reply to. If None, and the request is in a folder
+        "requests", the reply goes to the folder "replies" beside it, under the same
+        name. Otherwise it goes beside the request, with "reply-" before its name.
     **options : dict
-        ``held_out``, ``min_rows``, ``agreement``, ``radii``, ``state``, ``again``,
-        ``limits``, ``confirm`` and ``private_key`` of
-        :func:`~skgems.federation.reply_to`.
+        The parameters ``held_out``, ``min_rows``, ``agreement``, ``radii``, ``state``,
+        ``again``, ``limits``, ``confirm`` and ``private_key`` of
+        :func:`~skgems.federation.reply_to`. Give at least
+        ``agreement`` and ``state`` if the rows must be protected.
 
     Returns
     -------
     reply : Path
+        File of the reply.
 
     Raises
     ------
     ValueError
-        As by ``reply_to``, or if the reply would take the place of the request.
+        If the reply would overwrite the request, or where
+        :func:`~skgems.federation.reply_to` raises one; the text names the file. Nothing
+        is written then.
+
+    See Also
+    --------
+    Exchange : The server's side.
+    skgems.federation.reply_to : Answers a request that did not come as a file.
     """
     message = load_message(request)
     with naming(request, but=(TooFewRowsError, ColumnsError)):

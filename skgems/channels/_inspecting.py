@@ -33,26 +33,34 @@ _END_OF_SENTENCE = re.compile(r"(?<=[.]) (?=\S)")
 
 @dataclass(frozen=True, kw_only=True)
 class Inspected:
-    """What is in a file; ``str`` of it is a page for people.
+    """What a file of an exchange contains; ``str(inspected)`` is a page for people.
 
     Attributes
     ----------
     path : str
+        Path of the file, or of the folder of a ledger.
     kind : {"agreement", "request", "reply", "summary", "ledger"}
-        A summary replies to the first request, or is what ``summarize`` saved. A ledger
-        is what a node keeps of all that it answered.
+        A summary is the reply to the first request, or a file that ``summarize`` made.
+        A ledger is the record that a node keeps of all its answers.
     task : str
-        What is asked for, or was answered.
-    node, method : str or None
-        Node that it is for, or comes from, and aggregator, if the file says so.
+        What the request asks for, or what the reply answers.
+    node : str or None
+        Node that the file is for or comes from, if the file says so.
+    method : str or None
+        Name of the aggregator, if the file says so.
     settings : dict
-        Of the method, if it says so; else of the task. No arrays.
+        Settings of the aggregator if the file has them, otherwise those of the task.
+        Arrays are not included.
     says : dict of str to str
-        For each part of it a sentence: what it says about the rows, or asks for.
+        For each part of the file one or more sentences: what it says about the rows, or
+        what it asks for.
     arrays : tuple of dict
-        Each with "path", "shape", "dtype" and "bytes"; ``n_bytes``: of the whole file.
+        One dict per array, with the keys "path", "shape", "dtype" and "bytes".
+    n_bytes : int
+        Size of the file in bytes.
     checked : bool
-        Whether every field was checked. A reply can be only where its request is.
+        Whether every field was checked. A reply can be checked only if its request is
+        at hand.
     """
 
     path: str
@@ -68,7 +76,7 @@ class Inspected:
 
     @property
     def words(self) -> str:
-        """All but settings and arrays."""
+        """The page without settings and arrays."""
         lines = [self._title(), self._size()]
         if not self.checked:
             lines.append("Not checked in full: its request is not here.")
@@ -150,25 +158,30 @@ def _listed_parts(parts: list[str]) -> str:
 
 
 def inspect(path, *, request=None) -> Inspected:
-    """Say what is in a file, before it is accepted, answered or sent.
+    """Say in words what a file contains, before you accept, answer or send it.
 
     Parameters
     ----------
     path : str or os.PathLike
-        Path of an agreement, a request, a reply or a summary; nobody need trust it. Or
-        the folder in which a node keeps its ledger (``state``): then it says what the
-        node has answered.
+        Path of an agreement, a request, a reply or a summary. The file does not have to
+        be trusted. It may also be the folder in which a node keeps its ledger (the
+        parameter ``state`` of :func:`~skgems.federation.reply_to`); then all answers of
+        the node are listed.
     request : str or os.PathLike, default=None
-        What a reply replies to. None: where :class:`Exchange` or :func:`answer` has it.
+        Path of the request that a reply answers. If None, the request is looked for
+        where :class:`Exchange` and :func:`answer` put it. Without its request a reply
+        is not checked in full.
 
     Returns
     -------
     inspected : Inspected
+        The content of the file; print it to read it.
 
     Raises
     ------
     ValueError
-        If it is no file of an exchange, or a field is wrong; it names file and field.
+        If it is not a file of an exchange, or if a field is wrong. The text names the
+        file and the field.
 
     Examples
     --------

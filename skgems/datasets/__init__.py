@@ -1,7 +1,7 @@
-"""Rows of parties that cannot share them: a data set, and partitions of others.
+"""A data set of three nodes, and partitions that deal the rows of others to nodes.
 
-A partition takes labels and returns the node of each row, as ``nodes`` of ``fit`` takes
-it; `load_penguins` has rows whose nodes are three islands. Begin with
+A partition takes labels and returns the node of each row, which ``fit`` takes as
+``nodes``. `load_penguins` returns rows whose nodes are three islands. Begin with
 `partition_by_label` and `partition_dirichlet`.
 
 >>> import numpy as np

@@ -100,30 +100,35 @@ def partition_by_label(
 ) -> NDArray[np.intp]:
     """Give each node the rows of some labels.
 
-    The hardest partition: with disjoint groups no node ever sees another's labels.
+    This is the hardest partition: if the groups are disjoint, no node ever sees the
+    labels of another.
 
     Parameters
     ----------
     y : array-like of shape (n_samples,)
-        Labels, of any type.
+        Labels of any type.
     groups : int or list of lists of labels
-        The labels of each node. Rows of a label in several groups are dealt evenly, at
-        random. An int `K` cuts the sorted labels into `K` runs, equal up to a label.
+        The labels of each node. The rows of a label that is in several groups are dealt
+        evenly among these nodes at random. An int `K` cuts the sorted labels into `K`
+        runs of equal length, up to one label.
     other_labels : {"error", "public"}, default="error"
-        What to do with labels in no group: refuse, or mark their rows as public.
+        What to do with labels that are in no group: raise an error, or mark their rows
+        as public. Use "public" to make a public sample of other classes.
     random_state : int, RandomState instance or None, default=None
-        Deals the rows of labels that several groups hold.
+        Seed that deals the rows of labels in several groups. Give an int for the same
+        partition in each call.
 
     Returns
     -------
     nodes : ndarray of shape (n_samples,), dtype intp
-        The node that owns each row, `-1` for public rows.
+        The node that owns each row; `-1` for public rows.
 
     Raises
     ------
     ValueError
-        If a label is in no group (unless `other_labels="public"`), a group is empty
-        or names a label that `y` lacks, or a node ends up without rows.
+        If a label is in no group (unless `other_labels="public"`), a group is empty or
+        has a label that is not in `y`, there are more groups than labels, or a node
+        gets no rows.
 
     References
     ----------
@@ -166,24 +171,25 @@ def partition_homogeneous(
     stratify: bool = True,
     random_state: RandomState = None,
 ) -> NDArray[np.intp]:
-    """Deal the rows evenly, so that every node sees the same distribution.
+    """Deal the rows evenly, so that all nodes see the same distribution.
 
     Parameters
     ----------
     y : array-like of shape (n_samples,) or int
-        Labels of the rows; or the number of rows, which are then dealt without regard
-        to labels.
+        Labels of the rows. An int is the number of rows, which are then dealt without
+        regard to labels.
     n_nodes : int
         Number of nodes.
     stratify : bool, default=True
-        Whether each label is dealt evenly, up to a row. False where `y` is continuous.
+        Whether each label is dealt evenly, up to one row. Set it to False if `y` is
+        continuous.
     random_state : int, RandomState instance or None, default=None
-        Shuffles the rows.
+        Seed that shuffles the rows. Give an int for the same partition in each call.
 
     Returns
     -------
     nodes : ndarray of shape (n_samples,), dtype intp
-        The node that owns each row. Nodes differ by at most one row.
+        The node that owns each row. The sizes of nodes differ by at most one row.
 
     Raises
     ------
@@ -230,27 +236,30 @@ def partition_dirichlet(
     max_tries: int = 1000,
     random_state: RandomState = None,
 ) -> NDArray[np.intp]:
-    """Deal each label by proportions drawn from a Dirichlet distribution.
+    r"""Deal each label in proportions drawn from a Dirichlet distribution.
 
-    For each label `c`, the shares of the nodes are
-    :math:`p_c \\sim \\mathrm{Dir}_K(\\alpha, \\dots, \\alpha)`. Small `alpha` makes
-    nodes very different, large `alpha` approaches :func:`partition_homogeneous`.
+    For each label `c`, the shares of the `K` nodes are drawn as :math:`p_c \sim
+    \mathrm{Dir}_K(\alpha, \dots, \alpha)`. A small `alpha` makes the nodes very
+    different; with a large `alpha` the partition approaches
+    :func:`partition_homogeneous`.
 
     Parameters
     ----------
     y : array-like of shape (n_samples,)
-        Labels, of any type.
+        Labels of any type.
     n_nodes : int
         Number of nodes.
     alpha : float
-        Concentration, greater than 0. The literature uses 0.1 to 1.
+        Concentration, greater than 0. Values from 0.1 to 1 are common in the
+        literature.
     min_size : int, default=10
-        Least number of rows of a node. Proportions are drawn again until every node
-        has as many.
+        Smallest number of rows of a node. Proportions are drawn again until every node
+        has at least as many.
     max_tries : int, default=1000
-        How often proportions are drawn at most.
+        Largest number of draws. Increase it if no draw succeeds.
     random_state : int, RandomState instance or None, default=None
-        Draws the proportions and shuffles the rows.
+        Seed that draws the proportions and shuffles the rows. Give an int for the same
+        partition in each call.
 
     Returns
     -------
@@ -260,7 +269,8 @@ def partition_dirichlet(
     Raises
     ------
     ValueError
-        If `y` has fewer than `n_nodes * min_size` rows, or no draw gave all as many.
+        If `y` has fewer than `n_nodes * min_size` rows, or no draw gave every node at
+        least `min_size` rows.
 
     References
     ----------
@@ -314,24 +324,27 @@ def partition_dirichlet(
 def partition_mixing(
     source: ArrayLike, *, mixing: float, random_state: RandomState = None
 ) -> NDArray[np.intp]:
-    """Deal two sources over two nodes, each node drawing mostly from its own.
+    """Deal two sources to two nodes, each with most rows from its own source.
 
-    A fraction `mixing / 2` of each source's rows goes to the other source's node.
+    A fraction `mixing / 2` of the rows of each source goes to the node of the other
+    source.
 
     Parameters
     ----------
     source : array-like of shape (n_samples,)
-        Where each row comes from; any two values, the smaller is node 0's own. A
-        condition such as `X[:, 0] > median` makes nodes whose covariates differ.
+        Source of each row: any two values. The smaller value is the own source of node
+        0. Use a condition such as `X[:, 0] > median` for nodes whose features differ in
+        distribution.
     mixing : float
-        From 0 (each node has its own source only) to 1 (each has half of both).
+        Degree of mixing, from 0 (each node has rows of its own source only) to 1 (each
+        node has half of the rows of both sources).
     random_state : int, RandomState instance or None, default=None
-        Shuffles the rows.
+        Seed that shuffles the rows. Give an int for the same partition in each call.
 
     Returns
     -------
     nodes : ndarray of shape (n_samples,), dtype intp
-        The node, 0 or 1, that owns each row.
+        The node that owns each row, 0 or 1.
 
     Raises
     ------
@@ -377,29 +390,32 @@ def hold_out_public(
     y: ArrayLike | None = None,
     random_state: RandomState = None,
 ) -> NDArray:
-    """Make some of the nodes' rows public: the sample that fine-tunes the aggregate.
+    """Make some rows of the nodes public, as a sample to fine-tune the aggregate.
 
     Parameters
     ----------
     nodes : array-like of shape (n_samples,)
-        Index or name of the node that owns each row; public rows stay so.
+        Index or name of the node that owns each row. Rows that are public already stay
+        public.
     size : int or float
-        How many of the nodes' rows become public; a float below 1 is a fraction.
+        Number of rows that become public. A float below 1 is a fraction of the nodes'
+        rows.
     y : array-like of shape (n_samples,), default=None
-        Labels, which keep their shares in the public sample, up to one row.
+        Labels. If given, each label has the same share of the public sample as of all
+        rows, up to one row.
     random_state : int, RandomState instance or None, default=None
-        Shuffles the rows.
+        Seed that shuffles the rows. Give an int for the same sample in each call.
 
     Returns
     -------
     nodes : ndarray of shape (n_samples,), dtype intp or object
-        A copy with public rows set to `-1`, or to `"public"` where nodes are named.
+        A copy in which public rows are `-1`, or `"public"` if nodes are named.
 
     Raises
     ------
     ValueError
-        If `nodes` holds neither integers nor names, `size` leaves no public row or no
-        private row, or a node would lose its last row.
+        If `nodes` has neither integers nor names, `size` leaves no public or no private
+        row, or a node would lose its last row.
 
     Examples
     --------

@@ -9,24 +9,27 @@ _NUMBERS = ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g
 
 
 def load_penguins(*, as_frame=False) -> tuple:
-    """Load measures of penguins, their species, and the islands where they live.
+    """Load the Palmer penguins: body measures, species and island of each bird.
 
-    Each island is a party. None has all three species; Torgersen has a single one.
+    Use each island as one node. No island has all three species, and Torgersen has only
+    one.
 
     Parameters
     ----------
     as_frame : bool, default=False
-        Whether rows are a DataFrame with the column ``sex``, a text, and with values
-        that are missing. Else numbers, of the penguins that have all four.
+        Whether to return the rows as a DataFrame of all 344 penguins. It has missing
+        values and one more column, the text ``sex``. Otherwise the rows are an array of
+        the 342 penguins with all four measures.
 
     Returns
     -------
     X : ndarray of shape (342, 4) or DataFrame of shape (344, 5)
-        Bill length, bill depth and flipper length in mm, body mass in g; and the sex.
+        Bill length, bill depth and flipper length in mm, body mass in g; in the
+        DataFrame also the sex.
     y : ndarray of shape (n_samples,), dtype str
         The species: Adelie, Chinstrap or Gentoo.
     islands : ndarray of shape (n_samples,), dtype str
-        Biscoe, Dream or Torgersen: `nodes` of `fit`.
+        The island: Biscoe, Dream or Torgersen. Pass it to ``fit`` as `nodes`.
 
     References
     ----------

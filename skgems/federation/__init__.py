@@ -1,10 +1,10 @@
-"""Who takes part, what they sent, and how plans run over channels to them.
+"""The nodes of a federation, their replies, and plans that run over channels.
 
-`read_federation` makes a `Federation` of what ``fit`` is given: nodes, their rows, and
-their classes. A *plan* is a generator that yields requests and receives replies; `run`
-carries it out over a channel, checks what comes, and finds in each node's `Record` what
-was asked before. `reply_to` is the other side: a request comes in at a node, and what
-it returns is all that leaves.
+`read_federation` makes a `Federation` from the input of ``fit``: nodes, their rows, and
+their classes. A *plan* is a generator that yields requests and receives replies. `run`
+carries it out over a channel, checks the replies, and takes from the `Record` of each
+node what was asked before. `reply_to` is the node's side: it takes a request, and
+nothing leaves the node but what it returns.
 
 >>> import numpy as np
 >>> from sklearn.dummy import DummyClassifier

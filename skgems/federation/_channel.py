@@ -26,39 +26,48 @@ _threadpool_controller = cache(ThreadpoolController)
 
 
 class Channel:
-    """How requests reach nodes and replies come back: the base class of all channels.
+    """Base class of all channels, which bring requests to nodes and replies back.
 
-    A subclass has a method ``ask`` and an attribute ``names``. `estimators` of an
-    aggregator takes it in place of a list.
+    A subclass has a method ``ask`` and an attribute ``names``. Give it to an aggregator
+    as `estimators`, in place of a list of classifiers.
 
     Attributes
     ----------
     names : list of str or callable
-        Who takes part; a callable returns the list, and is called once a fit.
+        Names of the nodes that take part. A callable returns the list, and is called
+        once per fit.
     agreement : Agreement or None
-        What all have accepted. None: one is made for the first fit, and set here.
+        The agreement of all parties. If None, one is made for the first fit and stored
+        here.
     min_rows : int
-        The bound in the agreement that is made where there is none (10).
+        Bound of the agreement that is made if there is none yet; 10 by default.
     min_nodes : int
-        How many nodes have to answer each message (1).
+        Number of nodes that have to answer each message; 1 by default.
     private_key : str, os.PathLike or None
-        The server's; it signs requests. None: they are not signed.
+        File of the server's private key, which signs requests. If None, requests are
+        not signed.
     public_keys : mapping of str to path or bytes
-        Keys of nodes, by which their replies must be signed. Empty: they need not be.
+        Public key of each node, by which its replies must be signed. If empty, replies
+        need no signature.
     records : dict of str to Record, or None
-        What nodes said of themselves, which is not asked again. None: nothing is kept
-        from one fit to the next.
+        Replies in which nodes described themselves; these are not asked for again. If
+        None, nothing is kept from one fit to the next.
     reports : bool
-        Whether a fit ends with asking how good the aggregate is on the nodes' rows.
+        Whether a fit ends with one more message, which asks the nodes how well the
+        aggregate does on their rows.
     rows_alone : bool
-        Whether nodes leave their classifiers aside.
+        Whether nodes answer from their rows only and leave their classifiers aside.
     members : sequence of Member
-        Nodes that are in this process; none elsewhere.
+        Nodes that live in this process; empty if all nodes are elsewhere.
+
+    See Also
+    --------
+    Nodes : A channel made of a function.
 
     Examples
     --------
-    A channel to nodes on other machines is written in a few lines, of which ``send``
-    is yours:
+    A channel to nodes on other machines needs only a few lines. You write the function
+    ``send``, which carries bytes to a node and returns the bytes of the reply:
 
     >>> from skgems.federation import Channel, Message
     >>> class Wire(Channel):
@@ -96,19 +105,19 @@ class Channel:
     is_in_process: bool = False
 
     def ask(self, requests: Mapping[str, Message]) -> Mapping | Iterable:
-        """Send requests and return replies.
+        """Send requests to nodes and return their replies.
 
         Parameters
         ----------
         requests : dict of str to Message
-            By name of the node, all of one task.
+            The request for each node, by its name. All requests have the same task.
 
         Returns
         -------
         replies : dict or iterable of pairs
-            Of each name the reply, a Message, or an exception in its place; pairs may
-            come in any order. Nodes that are not among them did not reply. Those who
-            failed are asked once more, all in one call.
+            For each name the reply, a Message, or an exception in its place. Pairs may
+            come in any order. A missing name means that the node did not reply. All
+            nodes that failed are asked once more, in one further call.
         """
         raise NotImplementedError(
             f"{type(self).__name__} has no method ask(requests), which sends requests "
@@ -128,39 +137,51 @@ def as_channel(channel: object) -> Channel:
 
 
 class Nodes(Channel):
-    """Nodes that a function of yours reaches: what `estimators` of an aggregator takes.
+    """Channel to nodes that a function of yours reaches.
+
+    Give it to an aggregator as `estimators`.
 
     Parameters
     ----------
     ask : callable
-        ``ask(requests)`` takes a dict of :class:`Message` by name, and returns one of
-        the replies (:func:`reply_to`), or of exceptions in their place; pairs, as they
-        come, will do. Those who failed are asked once more, all in one call.
+        ``ask(requests)`` takes a dict of :class:`Message` by the name of the node. It
+        returns a dict of the replies that the nodes made with :func:`reply_to`, with an
+        exception in place of a reply that failed. It may also yield pairs of name and
+        reply as they come. All nodes that failed are asked once more, in one further
+        call.
     names : list of str or callable
-        Who takes part; a callable returns the list, and is called once a fit.
+        Names of the nodes that take part. A callable returns the list, and is called
+        once per fit; use one if nodes come and go.
     min_nodes : int, default=1
-        How many have to answer each message.
+        Number of nodes that have to answer each message. Increase it if a model of few
+        nodes would be of no use.
     agreement : Agreement, str or os.PathLike, default=None
-        What all have accepted, or its file. None: made for the first fit, and offered
-        to the nodes with its first request; a search needs one of more ``fits``.
+        The agreement of all parties, or its file. If None, one is made for the first
+        fit and sent to the nodes with its first request. A parameter search needs one
+        that allows several ``fits``.
     private_key : str or os.PathLike, default=None
-        The server's, by :func:`signing_keys`; it signs requests.
+        File of the server's private key, made by :func:`signing_keys`. If given,
+        requests are signed.
     public_keys : dict of str to path or bytes, default=None
-        Nodes' ed25519 keys, by which replies must be signed. None: they need not be.
+        Public ed25519 key of each node, by which its replies must be signed. If None,
+        replies need no signature.
     min_rows : int, default=10
-        The bound in the agreement that is made where none is given: replies that nodes
-        made under a smaller ``min_rows`` are refused.
+        Bound of the agreement that is made if none is given: the server refuses replies
+        that were made with a smaller ``min_rows``.
 
     Attributes
     ----------
     records : dict of str to Record
-        What nodes said of themselves, which a search, or the next fit, does not ask.
+        Replies in which nodes described themselves. They are not asked for again in a
+        parameter search or in the next fit.
     reports : bool
-        Whether a fit, and not only ``ask_scores``, asks how good it is on nodes' rows.
+        Whether each fit, and not only ``ask_scores``, asks the nodes how well the
+        aggregate does on their rows; False by default.
 
     Notes
     -----
-    ``clone`` hands it over as it is. Pickling keeps names and records alone.
+    ``clone`` of an aggregator passes this object on unchanged. A pickle keeps the names
+    and records, but not the function ``ask``.
 
     Examples
     --------
@@ -227,23 +248,24 @@ def _not_here(requests: Mapping[str, Message]) -> NoReturn:
 
 
 class RowsAlone(Channel):
-    """A channel to nodes that leave their classifiers aside, if they have any.
+    """Channel to nodes that answer from their rows only, without their classifiers.
 
-    `estimators` of an aggregator takes it in place of the channel. Nodes answer as if
-    they had rows alone, so that it does not matter what their classifiers were fitted
-    to, or whether these can be read at all. :func:`~skgems.combine` takes nodes so.
+    Give it to an aggregator as `estimators`, in place of the channel that it wraps. It
+    does not matter what the classifiers of the nodes were fitted on, or whether they
+    are of a kind that can be read. :func:`~skgems.combine` uses it.
 
     Parameters
     ----------
     channel : Channel
-        As :class:`Nodes`, or a :class:`~skgems.channels.Folder`.
+        The channel to wrap, for example :class:`Nodes` or a
+        :class:`~skgems.channels.Folder`.
     names : list of str, default=None
-        Those of its nodes that are asked. None: all of them.
+        Names of the nodes to ask. If None, all nodes of the channel are asked.
 
     Attributes
     ----------
     channel : Channel
-        Whose other attributes it has, too.
+        The wrapped channel. Its other attributes are attributes of this object, too.
 
     Examples
     --------
@@ -269,12 +291,12 @@ class RowsAlone(Channel):
 
     @property
     def names(self) -> Sequence[str] | Callable[[], Sequence[str]]:
-        """Those who are asked."""
+        """Names of the nodes that are asked."""
         return self.channel.names if self._names is None else self._names
 
     @property
     def agreement(self) -> Agreement | None:
-        """What all have accepted; that of the channel."""
+        """The agreement of the wrapped channel."""
         return self.channel.agreement
 
     @agreement.setter
@@ -283,41 +305,44 @@ class RowsAlone(Channel):
 
     @property
     def private_key(self) -> str | os.PathLike | None:
-        """That of the channel."""
+        """The private key of the wrapped channel."""
         return self.channel.private_key
 
     @property
     def public_keys(self) -> Mapping:
-        """Those of the channel."""
+        """The public keys of the wrapped channel."""
         return self.channel.public_keys
 
     @property
     def min_nodes(self) -> int:
-        """That of the channel."""
+        """The number of nodes that have to answer, of the wrapped channel."""
         return self.channel.min_nodes
 
     @property
     def min_rows(self) -> int:
-        """That of the channel."""
+        """The bound ``min_rows`` of the wrapped channel."""
         return self.channel.min_rows
 
     @property
     def records(self) -> dict | None:
-        """Those of the channel."""
+        """The records of the wrapped channel."""
         return self.channel.records
 
     @property
     def reports(self) -> bool:
-        """That of the channel."""
+        """Whether the wrapped channel asks how well the aggregate does."""
         return self.channel.reports
 
     @property
     def members(self) -> Sequence[Member]:
-        """Those of the channel."""
+        """The nodes of the wrapped channel that are in this process."""
         return self.channel.members
 
     def ask(self, requests: Mapping[str, Message]) -> Mapping | Iterable:
-        """Ask as the channel does; that classifiers stay aside is in the requests."""
+        """Ask as the wrapped channel does.
+
+        The requests themselves tell the nodes to leave their classifiers aside.
+        """
         return self.channel.ask(requests)
 
     def __repr__(self) -> str:

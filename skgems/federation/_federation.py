@@ -21,24 +21,28 @@ from ._summary import Summary
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node:
-    """A party of the federation, as ``fit`` sees it.
+    """A node of the federation, as ``fit`` of an aggregator sees it.
 
     Attributes
     ----------
     name : str
+        Name of the node.
     model : LocalModel
-        The fitted local estimator, through which it is read, asked and trained.
+        The fitted local estimator, with the methods to read, ask and train it.
     network : Network or Description
-        What was read of it: plain arrays, or no more than its classes.
+        The local estimator as plain arrays, or no more than its classes.
     seen : ndarray of shape (n_classes,), dtype bool
-        The federation's classes that this node has seen.
+        Which classes of the federation this node has seen.
     judging_rows, moment_rows, training_rows : ndarray of int
-        Rows that judge models, make moments, and may be trained on: all, where none is
-        held out. In simulation those that no clone was trained on judge.
+        Indices of the rows that score models, that moments are computed from, and that
+        models may be trained on. Each has all rows of the node if none are held out. In
+        a simulation, the rows that the clone was not trained on score models.
     record : Summary, Record or None
-        What the node sent, where it is not here itself: then its rows judge only.
+        The replies of the node, if it is not in this process. Rows that are given for
+        it are then used only to score models.
     row_counts : dict
-        The "labels" of its rows, and the number of rows with each label in each role.
+        The "labels" of its rows, and the number of rows with each label for each of the
+        three uses.
     """
 
     name: str
@@ -53,17 +57,17 @@ class Node:
 
     @property
     def can_reply(self) -> bool:
-        """Whether it has rows, or has sent the statistics of its rows."""
+        """Whether the node has rows here, or has sent the statistics of its rows."""
         return self.record is not None or len(self.training_rows) > 0
 
     @property
     def n_judging(self) -> int:
-        """Number of rows that judge models."""
+        """Number of rows that score models."""
         return int(np.sum(self.row_counts["judging"]))
 
     @property
     def n_in_moments(self) -> int:
-        """Number of rows that moments are made of."""
+        """Number of rows that moments are computed from."""
         return int(np.sum(self.row_counts["moments"]))
 
 
@@ -72,31 +76,34 @@ _no_rows = partial(np.empty, 0, dtype=np.intp)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Federation:
-    """Who takes part, with which rows, and what all of them know together.
+    """The nodes of a fit, their rows, and what they all know together.
 
     Attributes
     ----------
     nodes : list of Node
+        The nodes, in their order.
     classes : ndarray of shape (n_classes,)
         Sorted labels that at least one node has seen.
     features : Features
-        What rows are described by.
+        Number and names of the features.
     X : {ndarray, CSR matrix} of shape (n_samples, n_features) or None
-        Validated rows.
+        The validated rows.
     y : ndarray of shape (n_samples,), int, or None
-        Their labels, as indices of ``classes``.
-    public_rows, spare_rows : ndarray of int
-        Rows of no node, to tune a model; rows of nodes that are represented by
-        summaries, to calibrate.
+        Labels of the rows, as indices into ``classes``.
+    public_rows : ndarray of int
+        Indices of rows that belong to no node; they fine-tune a model.
+    spare_rows : ndarray of int
+        Indices of rows given for nodes that are represented by summaries; they
+        calibrate a model.
     rows_are_shared : bool
-        Whether several nodes use the same rows, since nobody said who owns them.
+        Whether several nodes use the same rows, since no owners were given.
     joined : Run or None
-        The run over the channel that was given for `estimators`, which has sent its
-        first message.
+        The run over the channel that was given as `estimators`. It has sent its first
+        message.
     front : Front or None
-        Through which the rows have gone.
+        The transformers that the rows have passed through.
     front_history : list of dict
-        What was asked to fit the front, a dict for each message as in ``Run.history``.
+        The messages that fitted the front, one dict for each, as in ``Run.history``.
     """
 
     nodes: list[Node] = field(repr=False)
@@ -113,15 +120,17 @@ class Federation:
 
     @property
     def can_reply(self) -> bool:
+        """Whether every node has rows here, or has sent the statistics of its rows."""
         return all(node.can_reply for node in self.nodes)
 
     @property
     def names(self) -> list[str]:
+        """Names of the nodes, in their order."""
         return [node.name for node in self.nodes]
 
     @property
     def estimators(self) -> list:
-        """The fitted local estimators; summaries where there are no others."""
+        """The fitted local estimators; the summary of a node that has no other."""
         return [
             node.record if isinstance(node.record, Summary) else node.model.estimator
             for node in self.nodes
@@ -129,7 +138,7 @@ class Federation:
 
     @property
     def rows_in_moments(self) -> np.ndarray:
-        """Number of rows of each node that make moments, shape (n_nodes,)."""
+        """Number of rows in the moments of each node, shape (n_nodes,)."""
         return np.array([node.n_in_moments for node in self.nodes])
 
     @property
@@ -138,9 +147,9 @@ class Federation:
         return np.stack([node.seen for node in self.nodes])
 
     def networks(self) -> list[Network]:
-        """The classifier of each node as plain arrays, with an output for each class.
+        """The classifier of each node as plain arrays, with one output per class.
 
-        What it says of a class that the node has not seen means nothing: see `seen`.
+        The output for a class that the node has not seen has no meaning; see `seen`.
         """
         return [
             node.network.aligned(self.classes)
@@ -150,6 +159,7 @@ class Federation:
 
     @property
     def has_public_rows(self) -> bool:
+        """Whether there are rows that belong to no node."""
         return len(self.public_rows) > 0
 
     @cached_property
@@ -159,14 +169,14 @@ class Federation:
         return np.bincount(rows, minlength=len(self.y))
 
     def columns_of(self, node: Node) -> np.ndarray:
-        """Indices among the classes of the labels that a node's rows have."""
+        """Return the indices in ``classes`` of the labels that a node's rows have."""
         if node.record is None:
             return np.unique(self.y[node.judging_rows])
         columns = indices_of(node.row_counts["labels"], self.classes)
         return columns[columns >= 0]
 
     def labelled(self, rows: np.ndarray) -> tuple[Rows, np.ndarray]:
-        """Some rows with their labels; none where there are no rows at all."""
+        """Return some rows with their labels; both are empty without any rows."""
         if self.X is None:
             return np.zeros((0, self.features.n_features_in or 0)), self.classes[:0]
         return safe_indexing(self.X, rows), self.classes[self.y[rows]]
@@ -179,7 +189,7 @@ class Federation:
         memory: Memory | str | None = None,
         records: dict[str, Record] | None = None,
     ) -> Run:
-        """How plans are carried out; ``records`` keep what nodes reply."""
+        """Make the run that carries out plans; ``records`` keep replies of nodes."""
         judges = self._judges()
         if self.joined is not None:
             self.joined.judges = judges
@@ -216,7 +226,7 @@ class Federation:
         }
 
     def member(self, node: Node) -> Member:
-        """A node's own side, with its rows only, as far as they are here."""
+        """Return the node's own side, with its rows as far as they are here."""
         estimator = node.model.estimator
         if self.X is None:
             X = np.zeros((0, node.network.n_features_in or 0))
@@ -242,7 +252,7 @@ class Federation:
         )
 
     def attributes(self) -> dict:
-        """What every aggregator publishes of it, by the names of the attributes."""
+        """Return the fitted attributes that every aggregator has, by their names."""
         attributes = {
             "estimators_": self.estimators,
             "node_names_": self.names,

@@ -11,33 +11,39 @@ from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
 
 
 class KeepRepliesMixin(UpdateForgetMixin):
-    """Mixin of aggregators of sums: what nodes replied may be kept, and merged."""
+    """Mixin of aggregators of sums, which can keep replies and merge summaries."""
 
     def merge_summaries(
         self, summaries: Sequence[Summary | str | os.PathLike], *, name: str
     ) -> Summary:
-        """Make one summary of those of several nodes, as a regional server may.
+        """Merge the summaries of several nodes into one, as a regional server may do.
 
-        A fit on it is that on theirs for all that is a sum: counts, moments, and
-        classifiers that are functions of these (``exact_``). What moments miss of
-        gradients is corrected against those of the region. It has no space, so that no
-        `epsilon` can bound it.
+        A fit on the merged summary equals a fit on the single ones for everything that
+        is a sum: counts, moments, and classifiers that are functions of these
+        (``exact_``).
 
         Parameters
         ----------
         summaries : list of Summary or path
-            Those of regions too.
+            The summaries or the paths of their files. They may be of regions, too.
         name : str
-            Of the region.
+            Name of the region.
 
         Returns
         -------
         summary : Summary
+            The summary of the region.
 
         Raises
         ------
         ValueError
-            If they were made with other settings than this aggregator has.
+            If a summary was made with other settings than this aggregator has.
+
+        Notes
+        -----
+        The correction of gradients, for what moments miss, uses the gradients of the
+        whole region. A merged summary has no good-enough space, so that it cannot be
+        used with `epsilon`.
         """
         self._validate_params()
         return self._merged(list(summaries), name)

@@ -17,11 +17,11 @@ _MOST_CHARACTERS = 40
 
 
 class UnseenClassesWarning(UserWarning):
-    """A node has rows of classes that its own classifier was not fitted on.
+    """A node has rows of classes on which its own classifier was not fitted.
 
-    The server accepts them if the classifier of another node has seen these classes. If
-    none has, the labels are often written in another way than those that the classifier
-    was fitted on.
+    The server accepts these rows if the classifier of another node has seen the
+    classes, and refuses them otherwise. In the latter case the labels are often written
+    differently from those of the classifier.
     """
 
 

@@ -54,11 +54,17 @@ _MOST_ERROR_CHARACTERS = 2000
 
 
 class RowsChangedError(LedgerError):
-    """Rows or labels are not those of the earlier messages of the same exchange."""
+    """The rows or labels differ from those of earlier messages of the same exchange.
+
+    Answer with the rows of the first message, or begin a new exchange.
+    """
 
 
 class RowsAskedAgainError(NotAgreedError):
-    """The same rows were asked about before, in an exchange with other terms."""
+    """An earlier exchange with other terms has already asked about the same rows.
+
+    The owner of the node may accept this with ``again=True``; see :func:`reply_to`.
+    """
 
 
 @contextmanager

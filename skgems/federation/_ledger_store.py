@@ -73,23 +73,37 @@ PRAGMA user_version = {_VERSION};
 
 
 class LedgerError(ValueError):
-    """What a node keeps (``state``) cannot be relied on; nothing was answered."""
+    """The node's ledger (the parameter ``state``) is unreliable; nothing was answered.
+
+    It is the base class of the other errors about a ledger.
+    """
 
 
 class LedgerDamagedError(LedgerError):
-    """A file of the ledger is cut short, or was changed by another program."""
+    """A file of the ledger is cut short, or was changed by another program.
+
+    Since the ledger cannot be read, ``again=True`` does not help.
+    """
 
 
 class LedgerCopiedError(LedgerError):
-    """The ledger is a copy, or was restored: another one may know of more replies."""
+    """The ledger is a copy or was restored; the original may contain more replies.
+
+    Answer with the original. If there is none in use, and nothing was answered since
+    the copy was made, give ``again=True`` once.
+    """
 
 
 class LedgerOlderError(LedgerError):
-    """The ledger lacks entries that it had before: an older one took its place."""
+    """The ledger lacks entries that it had before, since an older one replaced it.
+
+    Put the newest ledger back. If it is lost, ``again=True`` given once accepts that
+    the server may ask again for what the lost entries recorded.
+    """
 
 
 class LedgerBusyError(TimeoutError):
-    """Another process is answering with the same ledger, for longer than is waited."""
+    """Another process uses the same ledger for longer than this one waits."""
 
 
 class MappingStore:

@@ -57,27 +57,31 @@ def read_federation(
     *,
     simulation: Simulation | None = None,
 ) -> Federation:
-    """Validate the input of ``fit``; the aggregator is not changed.
+    """Validate the input of ``fit`` of an aggregator, which is not changed.
+
+    Use it at the beginning of ``fit`` of an aggregator of your own.
 
     Parameters
     ----------
     aggregator : BaseAggregator
-        Its ``estimators`` are read, with summaries and the files of summaries.
+        The aggregator. Its ``estimators`` are read, also summaries and their files.
     X, y, nodes, held_out : array-like, default=None
-        Rows, and the node that owns each, as ``fit`` of an aggregator takes them.
+        Rows, labels, the node that owns each row, and held-out rows, as ``fit`` of an
+        aggregator takes them.
     simulation : Simulation, default=None
-        How nodes are simulated if their classifiers are not fitted. None: by the
-        parameters of the aggregator.
+        How nodes are simulated if their classifiers are not fitted. If None, this
+        follows the parameters of the aggregator.
 
     Returns
     -------
     federation : Federation
+        The nodes with their rows.
 
     Raises
     ------
     ValueError, TypeError
-        If a node has no rows where they are needed, or other features, a label is known
-        to no node, or a member cannot be read; the message names the node.
+        If a node has other features, or no rows although they are needed, if a label is
+        known to no node, or if a member cannot be read. The text names the node.
 
     Examples
     --------

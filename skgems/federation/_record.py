@@ -6,9 +6,10 @@ from ..messages import Message, key_of, pairs_in
 
 
 class Record:
-    """The replies of one node, in memory; a :class:`Summary` is that of a file.
+    """The replies of one node in memory; a :class:`Summary` holds those of a file.
 
-    Whatever has `get` is a record.
+    A channel keeps one per node, so that the node is not asked for the same again. Any
+    object with the method `get` can take its place.
 
     Examples
     --------
@@ -31,19 +32,22 @@ class Record:
 
     @classmethod
     def of(cls, content: Mapping) -> "Record":
-        """The record of the replies that the reply to a first message consists of."""
+        """Make a record of all replies that the reply to a first request contains."""
         record = cls()
         for request, reply in pairs_in(content):
             record.keep(request, reply)
         return record
 
     def get(self, request: Message, context: str = "") -> Message | None:
-        """What the node replied to a request, whatever its envelope; or None."""
+        """Return the node's reply to a request, or None if there is none.
+
+        The envelope of the request does not matter.
+        """
         pair = self._kept.get((context, key_of(request)))
         return None if pair is None else pair[1]
 
     def keep(self, request: Message, reply: Message, context: str = "") -> None:
-        """Keep a reply, and those within it if it is that to a first message."""
+        """Keep a reply, and the replies within it if it answers a first request."""
         self._kept[context, key_of(request)] = (request, reply)
         if request.task == "join":
             for inner_request, inner_reply in pairs_in(reply.content):
@@ -51,7 +55,7 @@ class Record:
 
     @property
     def requests(self) -> list[Message]:
-        """All requests to which it has a reply."""
+        """All requests for which there is a reply."""
         return [request for request, _ in self._kept.values()]
 
 

@@ -66,7 +66,10 @@ _ERRORS_OF_ARRAYS = (
 
 
 class ReplyDeclinedError(NotAgreedError):
-    """The node's owner looked at a reply, and did not let it leave; it is not kept."""
+    """The owner of the node did not let a reply leave; it is neither kept nor counted.
+
+    It is raised if ``confirm`` of :func:`reply_to` returns False.
+    """
 
 
 def answer(request: Message, member: Member) -> Message:
@@ -102,91 +105,124 @@ def reply_to(
     confirm=None,
     private_key=None,
 ) -> Any:
-    """Answer a request at a node, whatever way it came.
+    """Answer a request at a node, in whatever way the request came.
 
-    This is a node's whole side of a channel: what it returns is all that leaves.
-    Without ``state`` nothing is kept from one request to the next: a server may ask
-    again and again, and each reply says more of the rows.
+    This function is the node's whole side of a channel: nothing leaves the node but
+    what it returns. Without ``state`` it keeps no record of its answers. A server may
+    then ask again and again, and learns more about the rows from each reply.
 
     Parameters
     ----------
     message : Message or bytes
-        The request, which nobody need trust.
+        The request. It does not have to be trusted.
     estimator : classifier or None
-        The node's own, fitted. Not altered. None: it has rows alone.
+        The node's fitted classifier, which is not changed. None for a node that has
+        rows but no classifier.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        The node's rows, the same each time; they stay here.
+        The node's rows, which stay here. They must be the same for each request of an
+        exchange.
     y : array-like of shape (n_samples,)
-        Their labels.
+        Labels of the rows.
     name : str
-        Of the node, as the server knows it.
+        Name of the node, as the server knows it.
     held_out : array-like of shape (n_samples,), dtype bool, default=None
-        Rows that only score, the same each time. None: all rows do both.
+        True for held-out rows, which are used only to score models. They must be the
+        same for each request. If None, all rows are used for both. Set it if the local
+        classifier was not fitted on some rows and scores should be unbiased.
     min_rows : int, default=10
-        Classes of fewer rows are left out, but what the classifier knows of them. No
-        cluster has fewer, and no gradient is sent that is of fewer in effect, but for
-        that of the node's own model. The reply says under which bound it was made.
-        Where the agreement has a larger one, that holds if ``state`` is given;
-        otherwise the server refuses the reply.
+        Smallest number of rows of a class. Classes with fewer rows are left out, except
+        for what the classifier itself knows about them. No cluster has fewer rows, and
+        no gradient is sent that depends on fewer effective rows; the gradient of the
+        node's own model is the exception. The reply states the bound. Increase it for
+        stronger protection of small groups. If the agreement has a larger bound, that
+        one is used if ``state`` is given; otherwise the server refuses the reply.
     agreement : Agreement, str or os.PathLike, default=None
-        What a person here has accepted, or its file; needs ``state``. None: what the
-        first request offers, within bounds that an honest exchange meets.
+        The agreement that a person at the node has accepted, or its file. It requires
+        ``state``. If None, the agreement that comes with the first request is accepted
+        if it stays within bounds that an honest exchange meets.
     radii : bool, default=False
-        Whether distances of single rows, or the smallest and largest value of a column,
-        may be sent, where no agreement is given.
+        Whether distances of single rows, or the smallest and the largest value of a
+        column, may be sent. It matters only if no agreement is given.
     state : str, os.PathLike or mutable mapping of str to bytes, default=None
-        The node's ledger: a folder on a local disk, which is made if it is not there.
-        It is one for all exchanges of the node, since it also tells when the same rows
-        are asked about again. It has the agreement of each exchange, an entry for each
-        request, and each reply: a request that comes again gets the same one, without a
-        look at the rows. Counting, answering and keeping are one step, for which the
-        folder is locked: other processes wait. None: nobody counts. A mapping has the
-        entries in ``"log.jsonl"``, and a reply under each other name. It cannot be
-        locked, nor can it be told whether it is an older copy: use it in one thread of
-        one process only, as for a test.
+        The node's ledger: a folder on a local disk, which is created if it does not
+        exist. Use one ledger for all exchanges of the node, since it also notices that
+        the same rows are asked about again. If None, answers are not counted. See
+        Notes.
     again : bool, default=False
-        Whether the node's owner accepts an exchange that asks about the same rows as an
-        earlier one, with other terms or another classifier; a
-        :class:`~skgems.federation.RowsAskedAgainWarning` says what it adds. It also
+        Whether the owner of the node accepts an exchange about the same rows as an
+        earlier one, with other terms or another classifier. A
+        :class:`~skgems.federation.RowsAskedAgainWarning` says what this adds. It also
         accepts, once, a ledger that is a copy or that lacks entries. Give it together
-        with the agreement that it is for, and not always.
+        with the agreement that it is for, not always.
     limits : Limits, default=None
-        The most that the request may cost the node in memory and time; of what is more
-        nothing is computed. None: :class:`~skgems.federation.Limits` with its defaults,
-        which all that the library asks for by default is below.
+        The most memory and time that a request may cost. A request that needs more is
+        refused before anything is computed. If None, the defaults of
+        :class:`~skgems.federation.Limits` are used; everything that the library asks
+        for by default stays below them.
     confirm : callable, default=None
-        ``confirm(reply)`` returns whether the reply, a Message, may leave. If it may
-        not it is neither counted nor kept.
+        ``confirm(reply)`` is called with the reply, a Message, and returns whether it
+        may leave. A reply that may not leave is neither counted nor kept. Use it to let
+        a person look at each reply.
     private_key : str or os.PathLike, default=None
-        By :func:`~skgems.federation.signing_keys`; it signs the reply.
+        File of the node's private key, made by
+        :func:`~skgems.federation.signing_keys`. If given, the reply is signed.
 
     Returns
     -------
     reply : Message or bytes
-        As the request came.
+        The reply, of the same type as ``message``.
 
     Raises
     ------
     NotAgreedError
-        A ValueError, if this is not agreed. No row was looked at.
+        If the request is not covered by the agreement; it is a ValueError. No row was
+        used.
     LimitError
-        A NotAgreedError, if the request would cost more than ``limits`` allow.
+        If the request would cost more than ``limits`` allow; it is a NotAgreedError.
     RowsAskedAgainError
-        A NotAgreedError, if the rows were asked about before, on other terms, and
-        ``again`` is False.
+        If the rows were asked about before on other terms, and ``again`` is False; it
+        is a NotAgreedError.
     RowsChangedError
-        If rows are not those of the earlier messages of the exchange.
+        If the rows are not those of the earlier messages of the exchange; it is a
+        LedgerError.
     LedgerError
-        A ValueError, if the ledger is damaged, a copy, or older than it was. Nothing
-        was answered; the text says what to do.
+        If the ledger is damaged, a copy, or older than it was; it is a ValueError.
+        Nothing was answered, and the text says what to do.
     LedgerBusyError
-        A TimeoutError, if another process has been answering for ten minutes.
+        If another process has been using the ledger for ten minutes; it is a
+        TimeoutError.
     ReplyDeclinedError
-        If ``confirm`` says so.
+        If ``confirm`` returns False; it is a NotAgreedError.
     ValueError
-        If it is no request for this node, or rows are too few, or not as the classifier
-        knows them. Where rows had to be looked at to find that out, the request counts,
-        and may be answered once it is mended.
+        If it is not a request for this node, there are too few rows, or the rows do not
+        fit the classifier. If rows had to be used to find this out, the request counts.
+        It may be answered once the mistake is corrected.
+
+    Warns
+    -----
+    ClassesLeftOutWarning
+        If classes are left out because they have fewer than ``min_rows`` rows.
+    UnseenClassesWarning
+        If there are rows of classes that the classifier has not seen.
+    RowsExposedWarning
+        If the reply would let single rows be recognised.
+    RowsAskedAgainWarning
+        If ``again=True`` made the answer possible.
+
+    See Also
+    --------
+    skgems.answer : Answers a request that came as a file.
+
+    Notes
+    -----
+    The ledger contains the agreement of each exchange, an entry for each request, and
+    each reply. A request that comes again gets the same reply, and the rows are not
+    used again. Counting, answering and keeping are one step, during which the folder is
+    locked and other processes wait.
+
+    ``state`` may also be a mapping, for example a dict in a test. It has the entries in
+    ``"log.jsonl"``, and each reply under a name of its own. A mapping cannot be locked,
+    and an older copy of it is not noticed. Use it in one thread of one process only.
 
     Examples
     --------

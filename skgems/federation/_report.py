@@ -47,28 +47,37 @@ _COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What became of a fit; it prints as tables, and shows as such in a notebook.
+    """The outcome of a fit; it prints as tables, also in a notebook.
 
     Attributes
     ----------
     method : str
         Name of the aggregator.
     nodes : dict of lists
-        For each "node" its "rows", "classes", the accuracy of its "own" model and of
-        the "aggregate" on the same rows, the "gain", the log-"loss" on its moments,
-        whether the aggregate is "in_space", the bound "min_rows" that it answered
-        under, and the "bytes" of its file; columns of which nothing is known are left
-        out, and ``legend`` says what the others are.
+        One entry per node in each column. A column without any value is left out. The
+        columns are:
+
+        - "node": name of the node.
+        - "rows": number of rows that score models, or of those in the node's reply.
+        - "classes": classes that the node's classifier knows.
+        - "own": accuracy of the local classifier.
+        - "aggregate": accuracy of the aggregate on the same rows.
+        - "gain": accuracy of the aggregate minus that of the local classifier.
+        - "loss": log-loss in nats per row, on the statistics of the node's rows, of the
+          model that is likeliest by those of all nodes.
+        - "in_space": whether the aggregate is in the node's good-enough space.
+        - "min_rows": the bound under which the node answered.
+        - "bytes": size of the node's file, or of its first reply.
     classes : dict of lists
-        For each "class" the nodes that know it ("known_by").
+        For each "class", the nodes that know it ("known_by").
     messages : list of dict
-        Those of ``history_``.
+        The messages of ``history_``.
     doubts : tuple of str
-        Reasons not to trust it; all that the fit has warned of is among them.
+        Reasons not to trust the model. All warnings of the fit are among them.
     proof : str
-        What is proved, if anything is.
+        What is proved about the model, if anything is.
     legend : dict of str to str
-        For columns of the table of nodes what they are, and of which rows.
+        Meaning of columns in the table of nodes, and the rows that they refer to.
     """
 
     method: str
@@ -80,14 +89,14 @@ class Report:
     legend: Mapping = field(default_factory=dict)
 
     def to_frame(self) -> "pandas.DataFrame":
-        """The table of nodes as a DataFrame."""
+        """Return the table of nodes as a pandas DataFrame."""
         import pandas as pd
 
         return pd.DataFrame(dict(self.nodes)).set_index("node")
 
     @property
     def sent(self) -> str:
-        """How much left the nodes, in words."""
+        """Number of messages or files, and of bytes, that left the nodes, in words."""
         if not self.messages and "bytes" in self.nodes:
             sizes = [n_bytes for n_bytes in self.nodes["bytes"] if n_bytes]
             unit = "file" if len(sizes) == 1 else "files"
@@ -132,7 +141,7 @@ class Report:
         return f"{page}<p>To doubt:</p><ul>{doubts}</ul>"
 
     def to_markdown(self) -> str:
-        """The same in Markdown."""
+        """Return the report in Markdown."""
         legend = [
             f"- {_title(name)}: {meaning}" for name, meaning in self.legend.items()
         ]
@@ -157,21 +166,26 @@ def printable(text: str) -> str:
 
 
 class ReportMixin:
-    """Mixin of aggregators that tell what became of a fit."""
+    """Mixin of aggregators that can report the outcome of a fit."""
 
     def report(self, X=None, y=None, nodes=None) -> Report:
-        """Tell of each node, class and message what came of the fit.
+        """Report the outcome of the fit for each node, class and message.
 
         Parameters
         ----------
-        X, y, nodes : array-like, default=None
-            Rows that score the nodes' own models and the aggregate, best such as none
-            of them has seen, labels, and whose rows they are, by name or index; None:
-            every node's. Without rows: scores that the fit has measured, if any.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Rows that score the local classifiers and the aggregate. Give rows that no
+            node has used for its fit. If None, the report has the scores that the fit
+            itself measured, if any.
+        y : array-like of shape (n_samples,), default=None
+            Labels of the rows.
+        nodes : array-like of shape (n_samples,), default=None
+            Name or index of the node of each row. If None, all rows score every node.
 
         Returns
         -------
         report : Report
+            The report; print it to read it.
 
         Examples
         --------
@@ -249,14 +263,14 @@ class ReportMixin:
         return columns
 
     def model_card(self, path, **rows) -> None:
-        """Write what is known of the model to a file in Markdown.
+        """Write a model card, with all that is known of the model, to a Markdown file.
 
         Parameters
         ----------
         path : str or os.PathLike
-            ``"MODEL.md"``, say; what is there is replaced.
+            Path of the file, for example ``"MODEL.md"``. An existing file is replaced.
         **rows : dict
-            ``X``, ``y`` and ``nodes`` of :meth:`report`.
+            ``X``, ``y`` and ``nodes``, passed to :meth:`report`.
         """
         report = self.report(**rows)
         lines = [

@@ -34,24 +34,26 @@ _MOST_NODES_LISTED = 5
 
 
 class TooFewNodesError(RuntimeError):
-    """Fewer nodes than needed came through a message.
+    """Fewer nodes than ``min_nodes`` answered a message of a fit.
 
     Attributes
     ----------
     parameters : list of ndarray or None
-        What the nodes had come to before, where they train a shared model.
+        The last parameters of the shared model, if the nodes train one together.
     """
 
     parameters: list | None = None
 
 
 class RepliesMissingError(RuntimeError):
-    """Replies have not come yet: a fit that is begun again finds those that have.
+    """Some replies have not come yet; call ``fit`` again once they are there.
+
+    The next call uses the replies that have come by then.
 
     Attributes
     ----------
     requests : dict
-        Where the request of each node is that did not reply, by its name.
+        For each node that has not replied, by its name, where its request is.
     """
 
     def __init__(self, requests: Mapping) -> None:
@@ -63,11 +65,18 @@ class RepliesMissingError(RuntimeError):
 
 
 class LeftOutError(RuntimeError):
-    """A channel's reply for a node left out on purpose: not asked again, no warning."""
+    """A channel returns it in place of the reply of a node that is left out on purpose.
+
+    Such a node is not asked again, and no warning is raised.
+    """
 
 
 class AskAgainError(ValueError):
-    """A node would have to be asked again, and cannot be."""
+    """A node would have to be asked again, which is not possible.
+
+    This happens if a summary lacks a reply that the fit needs. Let the node make its
+    summary again with the settings of this fit, or use a channel.
+    """
 
 
 class NodesLostError(RuntimeError):
@@ -84,18 +93,21 @@ class NodesLostError(RuntimeError):
 def run(plan: Generator[Any, Any, Any], channel: Channel) -> Any:
     """Carry out a plan over a channel.
 
+    Use it to write an aggregator whose nodes may be elsewhere.
+
     Parameters
     ----------
     plan : generator
-        Yields a :class:`Message` for all nodes, or a dict of them by name; is sent an
-        iterator of (name, reply) of those that answered, in order; returns its result.
+        It yields a :class:`Message` for all nodes, or a dict of messages by the name of
+        the node. It is sent an iterator of pairs (name, reply) of the nodes that
+        answered, in their order. It returns its result.
     channel : Channel
-        As :class:`Nodes`.
+        The channel to the nodes, for example :class:`Nodes`.
 
     Returns
     -------
     result : object
-        What the plan returns.
+        The return value of the plan.
 
     Examples
     --------

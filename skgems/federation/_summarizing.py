@@ -18,7 +18,7 @@ from ._warnings import warn_of_exposed
 
 
 class SummarizingMixin:
-    """Mixin of aggregators to which a node needs to send only one message."""
+    """Mixin of aggregators that need only one message, or one file, from each node."""
 
     def _warn_of(self, member: Member) -> None:
         """Warn where sums leave out what a model of the node's rows depends on."""
@@ -38,31 +38,42 @@ class SummarizingMixin:
         held_out=None,
         min_rows=MIN_ROWS,
     ) -> Summary:
-        """Make all that a node sends, at the node.
+        """Make the summary that the node sends.
 
         The aggregator is not changed. Only those of its parameters matter that all
         nodes and the server have agreed on.
 
         Parameters
         ----------
-        estimator, X, y, name, held_out, min_rows
-            The classifier and rows of the node, as for
-            :func:`~skgems.federation.reply_to`.
+        estimator : classifier or None
+            The node's fitted classifier, as for :func:`~skgems.federation.reply_to`.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            The node's rows, which do not become part of the summary.
+        y : array-like of shape (n_samples,), default=None
+            Labels of the rows.
+        name : str
+            Name of the node.
         chunks : callable, default=None
-            In place of X, y and ``held_out``, where rows do not fit: ``chunks()`` gives
-            an iterator over pairs ``(X, y)``, or triples ``(X, y, held_out)``.
+            It replaces X, y and ``held_out`` if the rows do not fit into memory:
+            ``chunks()`` returns an iterator over pairs ``(X, y)``, or over triples
+            ``(X, y, held_out)``.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            True for held-out rows, which are used only to score models.
+        min_rows : int, default=10
+            Classes with fewer rows are left out, as for
+            :func:`~skgems.federation.reply_to`.
 
         Returns
         -------
         summary : Summary
-            To be saved and sent.
+            The summary; save it, and send its file.
 
         Raises
         ------
         ValueError
-            If there are too few rows of every class, the classifier is not fitted, rows
-            are not as it knows them, or the method asks nodes more than once. If a
-            chunk is wrong, the message has its number, counted from 0.
+            If every class has too few rows, the classifier is not fitted, the rows do
+            not fit the classifier, or the method asks nodes more than once. If a chunk
+            is wrong, the text has its number, counted from 0.
         """
         rows = {"X": X, "y": y, "chunks": chunks, "held_out": held_out}
         return self._summarize(estimator, rows, name, min_rows)

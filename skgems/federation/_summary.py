@@ -25,34 +25,40 @@ _MOST_CLASSES_SHOWN = 8
 
 
 class Summary:
-    """All that a node sends: its model as arrays, counts, moments, space; no rows.
+    """All that a node sends: its model as arrays and statistics of its rows, no rows.
 
-    ``summarize`` of an aggregator with the settings that all agreed on makes it at a
-    node; ``estimators`` take it, or the path of its file, for a fitted classifier.
+    The node makes it with the method ``summarize`` of an aggregator that has the
+    settings all parties agreed on. It contains the weights of the local classifier,
+    counts of rows, moments and, if the aggregator needs one, the good-enough space. The
+    server gives it, or the path of its file, to `estimators` in place of a fitted
+    classifier.
 
     Parameters
     ----------
     message : Message
-        The reply to the first message, "join". Every field of it is checked.
+        The reply to the first request, whose task is "join". Every field is checked.
 
     Attributes
     ----------
     name : str
-        The name of the node.
+        Name of the node.
     method : str
-        Name of the aggregator that it is made for.
+        Name of the aggregator for which the summary was made.
     settings : dict
-        Parameters of the aggregator that were decided at the node.
+        Parameters of the aggregator that matter at the node.
     network : Network
-        The node's classifier as arrays.
+        The local classifier as arrays.
+    row_counts : dict
+        The "labels" of the node's rows, and the number of rows of each label for each
+        use of the rows.
     min_rows : int
-        The bound under which the node made it: classes of which the node has fewer rows
-        are not in it.
+        Smallest number of rows of a class in the summary. Classes with fewer rows at
+        the node were left out.
 
     Raises
     ------
     ValueError
-        If a field is not what a node may send; the message names it.
+        If a field is not what a node may send. The text names the field.
 
     Examples
     --------
@@ -96,16 +102,16 @@ class Summary:
 
     @property
     def message(self) -> Message:
-        """What was sent."""
+        """The message that was sent."""
         return self._file.message if self._message is None else self._message
 
     @property
     def n_rows(self) -> int:
-        """Rows that it is made of."""
+        """Number of rows in the moments of the summary."""
         return int(self.row_counts["moments"].sum())
 
     def get(self, request: Message) -> Message | None:
-        """What the node replied to a request, None if it was not asked that."""
+        """Return the node's reply to a request, or None if it was not asked that."""
         if self._record is not None:
             return self._record.get(request)
         if key_of(request) not in self._keys:
@@ -129,7 +135,11 @@ class Summary:
         )
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write it to a file, as safetensors; what is there is replaced, at once."""
+        """Write the summary to a file in the safetensors format.
+
+        An existing file is replaced in one step, so that no half-written file can be
+        seen.
+        """
         write_bytes(path, self.message.to_bytes())
 
     @classmethod
@@ -140,27 +150,32 @@ class Summary:
         public_key: bytes | str | os.PathLike | None = None,
         agreement: Agreement | str | os.PathLike | None = None,
     ) -> "Summary":
-        """Read the file of a summary, which nobody need trust.
+        """Read and check the file of a summary, which does not have to be trusted.
 
         Parameters
         ----------
         path : str or os.PathLike
+            Path of the file.
         public_key : bytes or path, default=None
-            The node's ed25519 key, by which it must be signed; see
-            :func:`~skgems.federation.sign`. None: no signature is asked for.
+            The node's public ed25519 key. If given, the file must be signed by it; see
+            :func:`~skgems.federation.sign`. Give it where files could be replaced on
+            their way.
         agreement : Agreement, str or os.PathLike, default=None
-            What all parties have accepted, or its file: a summary that was made with a
-            smaller ``min_rows`` is refused. None: any bound will do, see ``min_rows``.
+            The agreement of all parties, or its file. If given, a summary that was made
+            with a smaller ``min_rows`` is refused. If None, any bound is accepted.
 
         Returns
         -------
         summary : Summary
+            The summary with all of its fields in memory.
 
         Raises
         ------
         ValueError
-            If it is not what a node may send, or not what is agreed; the message names
-            file and field.
+            If it is not what a node may send, or not what was agreed. The text names
+            the file and the field.
+        SignatureError
+            If it is not signed by the key.
         """
         message = load_message(path, public_key=public_key)
         with naming(path):
@@ -171,9 +186,11 @@ class Summary:
 
     @classmethod
     def at(cls, path: str | os.PathLike) -> "Summary":
-        """A summary that stays on disk, whose fields are read and checked when needed.
+        """Open a summary that stays on disk; its fields are read when they are needed.
 
-        It raises as :meth:`load` does; a file that has changed by then is refused.
+        Use it in place of :meth:`load` where many summaries do not fit into memory.
+        Fields are checked when they are read. It raises the same errors as
+        :meth:`load`, and refuses a file that has changed in the meantime.
         """
         message, digest = _read(path)
         with naming(path):

@@ -84,7 +84,10 @@ def _listed(estimators: object, summaries: list[Summary | None]) -> list[_Listed
 
 
 class UpdateForgetMixin:
-    """Mixin of aggregators of sums: update and forget, from the kept replies."""
+    """Mixin of aggregators of sums, which can add and forget nodes after a fit.
+
+    Both use the replies that the fit kept, so the other nodes are not asked again.
+    """
 
     _of_nodes: ClassVar[tuple] = ()  # parameters that may have a value for each node
 
@@ -96,30 +99,38 @@ class UpdateForgetMixin:
     @keeps_warnings
     @shown
     def update(self, estimators, X=None, y=None, nodes=None, held_out=None) -> Self:
-        """Take in new nodes, or others of the same names; no one else is asked again.
+        """Add nodes, or replace nodes of the same name, without asking any other node.
 
-        The model is that of a fit on all nodes, the new ones last, to the bit.
+        The model is the same, to the bit, as that of a fit on all nodes with the new
+        ones last.
 
         Parameters
         ----------
         estimators : list of (name, classifier) tuples
-            Fitted local classifiers, or None; or summaries, or paths of such, which
-            have names.
-        X, y, nodes, held_out : array-like, default=None
-            Rows of the new nodes, as for ``fit``; summaries need none. Without
-            ``nodes`` there is one, or no two of them know the same class.
+            The new nodes: fitted local classifiers, or None for nodes without one. An
+            entry may also be a summary or the path of its file, which has a name
+            already.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Rows of the new nodes, as for ``fit``. Summaries need none.
+        y : array-like of shape (n_samples,), default=None
+            Labels of the rows.
+        nodes : array-like of shape (n_samples,), default=None
+            Name of the node of each row. It may be omitted if there is only one new
+            node, or if no two of them know the same class.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            True for held-out rows, as for ``fit``.
 
         Returns
         -------
         self : object
-            ``node_scores_`` of the others, if any, are NaN; ``history_`` is that of the
-            messages to the new nodes.
+            The fitted aggregator. ``node_scores_`` of the other nodes, if any, are NaN.
+            ``history_`` lists the messages to the new nodes only.
 
         Raises
         ------
         ValueError
-            If nothing was kept (see `keep_replies`), or nodes have no names, are not
-            fitted or do not fit those that are there.
+            If no replies were kept (see `keep_replies`), public rows are given, or the
+            new nodes have no names, are not fitted or do not fit the present nodes.
         """
         kept = self._replies("update")
         new_members = self._read_new_members(estimators)
@@ -164,27 +175,34 @@ class UpdateForgetMixin:
 
     @keeps_warnings
     def forget(self, name: str) -> Self:
-        """Forget a node: the model is that of a fit without it, to the bit.
+        """Forget a node: the model becomes that of a fit without it, to the bit.
 
-        Neither this object, nor its parameter `estimators`, nor its pickle holds
-        anything of the node then. Nodes left that had no name keep their number as
-        name. What was *trained* with the node's help is not undone elsewhere.
+        Neither this object nor its parameter `estimators` nor a pickle of it contains
+        anything of the node afterwards. The remaining nodes that had no name keep their
+        number as name.
 
         Parameters
         ----------
         name : str
+            Name of the node.
 
         Returns
         -------
         self : object
-            With a new list of `estimators`; ``node_scores_`` of the model are NaN.
+            The fitted aggregator with a new list of `estimators`. ``node_scores_`` of
+            the model are NaN.
 
         Raises
         ------
         ValueError
-            If nothing was kept (see `keep_replies`), there is no such node, it is the
-            only one, or another would have to be asked again: for a space, where the
-            log-loss counts classes that it never saw.
+            If no replies were kept (see `keep_replies`), there is no such node, or it
+            is the only one. Also if another node would have to be asked again: this
+            happens with good-enough spaces by log-loss, where that node counts classes
+            which it has never seen.
+
+        Notes
+        -----
+        Other models that were *trained* with the help of the node are not changed.
         """
         kept = self._replies("forget")
         self._check_can_forget(name)

@@ -34,83 +34,107 @@ _MOST_TIMES_MEDIAN = 1000
 
 
 class NodesDisagreeWarning(UserWarning):
-    """Some nodes contradict the others: in their rows, sums or parameters.
+    """Some nodes contradict the others in their rows, sums or parameters.
 
-    Labels may be coded in another way there, or features be in another order, of
-    another sign or in other units. Aggregators of likelihood have the loss of each node
-    in ``node_scores_``, pooled classifiers compare class means, and averages name nodes
-    whose parameters are far larger than those of all others. See :ref:`poisoning`.
+    The cause may be labels with another coding, or features in another order, with
+    another sign or in other units. Aggregators of likelihood compare the loss of each
+    node, which is in ``node_scores_``. Pooled classifiers compare class means. Averages
+    name nodes whose parameters are far larger than those of all others. See
+    :ref:`poisoning`.
     """
 
 
 class SameRowsWarning(UserWarning):
-    """Two nodes sent equal moments: the same rows count twice."""
+    """Two nodes sent equal moments, so the same rows count twice.
+
+    Leave one of the two nodes out.
+    """
 
 
 class ManyRowsWarning(UserWarning):
-    """A node says that it has nearly all rows, so that the aggregate follows it alone.
+    """One node has nearly all rows, so the aggregate follows this node almost alone.
 
-    This may be so. It may also be an error of counting, rows that were copied, or a
-    node that means harm: what a node says of its rows cannot be checked by others.
+    This may be correct. It may also be an error of counting, copied rows, or a node
+    that intends harm, since no other party can check the numbers of a node. Ask the
+    node, leave it out, or give all nodes the same weight if the aggregator has a
+    parameter for that.
     """
 
 
 class ClassWeightWarning(UserWarning):
-    """Local classifiers weigh classes differently: the aggregate counts rows alike.
+    """The aggregate uses no class weights: those of the nodes differ or are unknown.
 
-    See :ref:`member_losses` for what is honoured, and what to do.
+    Rare classes may then hardly ever be predicted. Let all nodes fit with the same
+    ``class_weight``, or set ``class_weight`` of the aggregator. See
+    :ref:`member_losses` for the class weights that are taken over.
     """
 
 
 class PenaltyWarning(UserWarning):
     """Local classifiers are penalised with different strengths.
 
-    See :ref:`member_losses` for the strength that the aggregate takes, and what to do.
+    Let all nodes fit with the same strength, or set ``C`` of the aggregator. See
+    :ref:`member_losses` for the strength that the aggregate uses otherwise.
     """
 
 
 class InterceptWarning(UserWarning):
-    """Some local classifiers have an intercept and others have none."""
+    """Some local classifiers have an intercept and others have none.
+
+    Let all nodes fit alike, or set ``fit_intercept`` of the aggregator.
+    """
 
 
 class HeavyTailsWarning(UserWarning):
-    """Rows lie so far out that Gaussians do not stand for them.
+    """Some rows are outliers, so that Gaussians do not represent the rows well.
 
-    A few rows then decide covariances, and with them what is known of all others.
-    ``n_rounds=5`` mends most of it: gradients of the rows know of no Gaussian. Skewed
-    features, such as money or counts, are best given as logarithms.
+    A few rows then decide the covariances, and the aggregate may be less accurate than
+    the pooled model. ``n_rounds=5`` corrects most of this, since gradients of the rows
+    do not depend on Gaussians. Skewed features, such as amounts of money or counts,
+    should be given as logarithms.
     """
 
 
 class VariancesOnlyWarning(UserWarning):
-    """Matrices would be too large, so features are taken for independent."""
+    """Features are treated as independent, since they are too many for covariances.
+
+    If they are correlated, the aggregate may be far from the pooled model. Reduce the
+    features at all nodes alike, or set ``moments="shared"``.
+    """
 
 
 class RowsExposedWarning(UserWarning):
-    """What a node is about to send says of single rows what these are.
+    """A reply that a node is about to send would reveal single rows.
 
-    A covariance of fewer rows than features has only the directions in which rows lie:
-    these can be recognised, and found if they are whole numbers (see :ref:`privacy`).
+    A covariance of fewer rows than features spans only the directions of these rows.
+    The rows can be recognised in it, and they can be recovered if they are whole
+    numbers (see :ref:`privacy`). Nearly all values of a column may also be values of
+    single rows.
     """
 
 
 class IdentifierWarning(UserWarning):
-    """A column identifies rows, as the number of a patient does.
+    """A column identifies rows, like the number of a patient.
 
-    It says nothing of a new row, and its values are what a node must not send. See
-    :ref:`identifiers` for how columns are judged, and for what to do.
+    It says nothing about a new row, and a node must not send its values. See
+    :ref:`identifiers` for how such columns are found, and for what to do.
     """
 
 
 class ClassesLeftOutWarning(UserWarning):
-    """A node leaves classes out of all that it sends, since it has few rows of them."""
+    """A node leaves classes with fewer than ``min_rows`` rows out of all that it sends.
+
+    What its classifier knows about these classes is sent nevertheless.
+    """
 
 
 class RowsAskedAgainWarning(UserWarning):
-    """A node answers about rows that it was asked about before, by ``again=True``.
+    """A node answers again about rows that it was asked about before (``again=True``).
 
-    Sums of the same rows can be subtracted from each other, so that replies under two
-    agreements together may say more of single rows than either agreement does.
+    Sums of the same rows can be subtracted from each other. Replies under two
+    agreements may therefore say more about single rows than each agreement alone. The
+    warning is also raised if ``again=True`` accepts a ledger that is a copy or lacks
+    entries.
     """
 
 

@@ -21,7 +21,10 @@ _MOST_KINDS_LISTED = 5
 
 
 class LimitError(NotAgreedError):
-    """A request would cost more than a limit of the node; nothing was computed."""
+    """A request would cost more than a limit of the node allows; nothing was computed.
+
+    See :class:`~skgems.federation.Limits` for the limits, each of which can be raised.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

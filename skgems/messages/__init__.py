@@ -1,9 +1,9 @@
-"""What is said between parties: the table of tasks, words, bytes, signatures.
+"""Messages between parties: the table of tasks, their words, bytes and signatures.
 
-A `Message` is a task, settings and arrays; `TASKS` says for each task which fields its
-request and its reply have, in kind, shape, bounds and words. `check_request` and
-`check_reply` hold messages to that table, at both sides. An `Agreement` says what all
-parties have accepted.
+A `Message` has a task, settings and arrays. `TASKS` lists for each task the fields of
+its request and of its reply, with kind, shape, bounds and words. `check_request` and
+`check_reply` check messages by that table, on both sides. An `Agreement` contains what
+all parties have accepted.
 
 >>> import numpy as np
 >>> from skgems.messages import TASKS, Message, check_request

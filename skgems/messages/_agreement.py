@@ -24,7 +24,10 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 
 class NotAgreedError(ValueError):
-    """A request asks what the node has not agreed to; nothing was computed."""
+    """A request asks for something that the node has not agreed to.
+
+    Nothing was computed.
+    """
 
 
 _FIELDS: Mapping[str, Field] = {
@@ -46,35 +49,48 @@ _FIELDS: Mapping[str, Field] = {
 class Agreement:
     """What all parties of an exchange have accepted; a node holds the server to it.
 
-    The server makes it, and sends its file to every node. A person there reads it
-    (``skgems inspect``) and accepts it, by giving it to :func:`skgems.answer` or
-    :func:`~skgems.federation.reply_to`. The node then refuses what it does not allow.
+    The server makes the agreement and sends its file to every node. A person at the
+    node reads it (``skgems inspect``) and accepts it by passing it to
+    :func:`skgems.answer` or :func:`~skgems.federation.reply_to`. The node then refuses
+    every request that the agreement does not allow. In most cases it is made by
+    :meth:`of`.
 
     Parameters
     ----------
     exchange : str
-        Which exchange it is: 32 hexadecimal digits, drawn anew for each.
+        Identifier of the exchange: 32 hexadecimal digits, drawn anew for each exchange.
     method : str
         Name of the aggregator.
     settings : dict
-        Its parameters that are decided at the nodes.
+        Parameters of the aggregator that matter at the nodes.
     further_settings : dict, default={}
-        Its other parameters that decide what is asked. A node makes the requests of
-        the first message from these and from `settings` itself, and answers no others.
+        The other parameters that decide what the nodes are asked. A node makes the
+        requests of the first message from these and `settings` itself, and answers no
+        others.
     tasks : dict of str to int
-        How often each task may be asked; others may not be asked at all.
+        Number of times that each task may be asked. A task that is not listed may not
+        be asked at all.
     min_rows : int, default=10
-        The bound under which nodes answer, at least. A node may set a larger one; the
-        server refuses a reply that was made under a smaller one.
+        Smallest bound ``min_rows`` with which nodes answer. A node may set a larger
+        one. The server refuses a reply that was made with a smaller one.
     radii : bool, default=False
-        Whether numbers of single rows may be sent: distances, of which good-enough
-        spaces by accuracy are made, or the smallest and largest value of a column.
+        Whether numbers about single rows may be sent: the distances from which
+        good-enough spaces by accuracy are made, or the smallest and the largest value
+        of a column.
     nodes : list of str, default=None
-        Who takes part. None: it does not matter to the nodes.
-    classes, feature_names : list, default=None
-        What the rows of all nodes have. None: not agreed.
+        Names of the nodes that take part. If None, nodes do not check who takes part.
+    classes : list, default=None
+        Classes of the rows of all nodes. If None, they are not agreed.
+    feature_names : list, default=None
+        Names of the features of all nodes. If None, they are not agreed.
     public_key : str, default=None
-        The server's ed25519 key in PEM form, for signed requests. None: unsigned ones.
+        The server's public ed25519 key in PEM form. If given, requests must be signed
+        by it; if None, requests are not signed.
+
+    Raises
+    ------
+    ValueError
+        If a field is wrong; the text names it.
 
     Examples
     --------
@@ -112,22 +128,29 @@ class Agreement:
     def of(
         cls, aggregator, *, fits=1, n_hidden_layers=_LAYERS, **further_fields
     ) -> "Agreement":
-        """An agreement on all that an aggregator asks of nodes, of a new exchange.
+        """Make the agreement of a new exchange, for all that an aggregator asks.
 
         Parameters
         ----------
         aggregator : BaseAggregator
-            With the parameters to agree on; its ``estimators`` are not looked at.
+            The aggregator with the parameters to agree on. Its ``estimators`` are
+            ignored.
         fits : int, default=1
-            How many models may be made, as a search makes several.
+            Number of models that may be made. Increase it for a parameter search.
         n_hidden_layers : int, default=3
             Largest number of hidden layers of the nodes' networks.
         **further_fields : dict
-            Other parameters of the class: ``min_rows``, ``nodes`` and so on.
+            Other parameters of the class, such as ``min_rows`` or ``nodes``.
 
         Returns
         -------
         agreement : Agreement
+            The agreement; save it and send its file to the nodes.
+
+        Raises
+        ------
+        TypeError
+            If the aggregator does not ask nodes by messages.
         """
         terms = aggregator._agreed_terms
         if terms is None:
@@ -148,7 +171,7 @@ class Agreement:
         n_hidden_layers: int = _LAYERS,
         **further_fields,
     ) -> "Agreement":
-        """The same of the terms of a method."""
+        """Make the agreement of a new exchange from the terms of a method."""
         n_times = terms.most_requests(n_hidden_layers)
         if n_times is None:
             n_times = {name: task.most for name, task in TASKS.items()}
@@ -176,13 +199,19 @@ class Agreement:
         return {name: value for name, value in vars(self).items() if value is not None}
 
     def to_json(self) -> str:
-        """The agreement as JSON, a text."""
+        """Return the agreement as a text in JSON."""
         content = {"skgems": "agreement", **self._fields_that_are_set}
         return json.dumps(content, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "Agreement":
-        """The agreement of `to_json`; ValueError names a field that is wrong."""
+        """Make an agreement from the text of `to_json`.
+
+        Raises
+        ------
+        ValueError
+            If a field is wrong; the text names it.
+        """
         try:
             content = json.loads(text)
         except (ValueError, RecursionError) as exc:
@@ -193,19 +222,28 @@ class Agreement:
         return cls(**content)
 
     def save(self, path) -> None:
-        """Write it to a file, ``"agreement.json"`` say; what is there is replaced."""
+        """Write the agreement to a file, for example ``"agreement.json"``.
+
+        An existing file is replaced.
+        """
         write_bytes(path, self.to_json().encode("utf-8"), mode=0o644)
 
     @classmethod
     def load(cls, path) -> "Agreement":
-        """Read its file, which nobody need trust; ValueError names file and field."""
+        """Read and check the file of an agreement, which does not have to be trusted.
+
+        Raises
+        ------
+        ValueError
+            If a field is wrong; the text names the file and the field.
+        """
         file_bytes = read_bytes(path, most=MOST_AGREEMENT)
         with naming(path):
             return cls.from_json(file_bytes.decode("utf-8"))
 
     @property
     def says(self) -> dict[str, str]:
-        """For each part a sentence, as ``skgems inspect`` prints them."""
+        """A sentence for each part of it, as ``skgems inspect`` prints them."""
         sentences = {"exchange": f"It is of the exchange {self.exchange} alone."}
         for task, n in self.tasks.items():
             times = "once" if n == 1 else f"{n} times"
@@ -233,7 +271,15 @@ class Agreement:
         return sentences
 
     def check_sender(self, request: Message, name: str) -> None:
-        """Raise unless a request is the server's, of this exchange, to this node."""
+        """Raise unless the server of this exchange sent a request to this node.
+
+        Raises
+        ------
+        NotAgreedError
+            If the exchange is another one, or the node is not among those agreed.
+        SignatureError
+            If requests must be signed, and the server has not signed this one.
+        """
         exchange = request.envelope.get("exchange")
         if exchange is None:
             raise NotAgreedError(f"it is of no exchange, agreed is {self.exchange!r}.")
@@ -247,7 +293,10 @@ class Agreement:
             raise NotAgreedError(f"{name!r} is none of the nodes agreed, {self.nodes}.")
 
     def check_asked(self, request: Message, answered: Mapping[str, int]) -> None:
-        """Raise unless a request is agreed, after how often each task was answered."""
+        """Raise NotAgreedError unless a request is agreed.
+
+        ``answered`` has the number of times that each task was answered before.
+        """
         task = request.task
         most_times = self.tasks.get(task, 0)
         if not most_times:
@@ -321,7 +370,7 @@ class Agreement:
                 )
 
     def further_settings_of(self, method: str, settings: Mapping) -> Mapping:
-        """The `further_settings` agreed for a method with these settings."""
+        """Return the `further_settings` agreed for a method with these settings."""
         if "methods" not in self.settings:
             return self.further_settings
         # Of several methods; what fronts they have is agreed by itself.
@@ -334,7 +383,7 @@ class Agreement:
         )
 
     def check_bound(self, reply: Message, name: str) -> None:
-        """Raise ValueError if a node replied under a smaller bound than is agreed."""
+        """Raise ValueError if a reply has a smaller ``min_rows`` than agreed."""
         min_rows = least_rows_of(reply)
         if min_rows is not None and min_rows < self.min_rows:
             raise ValueError(
@@ -347,7 +396,11 @@ class Agreement:
             )
 
     def check_modest(self) -> None:
-        """Raise if it allows more than a node accepts without a person."""
+        """Raise NotAgreedError if only a person may accept so much.
+
+        A node calls it where it was given no agreement: it then accepts no more than
+        what an honest exchange asks for.
+        """
         for task, n in self.tasks.items():
             if n > TASKS[task].most:
                 raise NotAgreedError(
@@ -361,7 +414,7 @@ class Agreement:
             )
 
     def check_rows(self, labels: list, feature_names: list | None) -> None:
-        """Raise if rows have classes or features that are not agreed."""
+        """Raise NotAgreedError if rows have other classes or features than agreed."""
         classes = labels if self.classes is None else self.classes
         others = sorted(set(labels) - set(classes), key=str)
         if others:
@@ -376,16 +429,17 @@ class Agreement:
 
 
 def unfitted_front(front: Mapping) -> str:
-    """A front without what it is fitted to, as a text.
+    """Return a front as a text, without the state that its steps are fitted to.
 
-    5 and 5.0 are equal, but two texts; the order of names makes no other text.
+    5 and 5.0 make different texts, although they are equal. The order of names does not
+    matter.
     """
     names = ("tree", "bounds", "drop_identifiers")
     return json.dumps({name: front.get(name) for name in names}, sort_keys=True)
 
 
 def as_agreement(agreement: Agreement | str | os.PathLike) -> Agreement:
-    """An agreement, read from its file where a path is given."""
+    """Return the agreement, after reading its file if a path is given."""
     if isinstance(agreement, str | os.PathLike):
         return Agreement.load(agreement)
     if not isinstance(agreement, Agreement):
@@ -410,7 +464,10 @@ def tells_radii(request: Message) -> bool:
 
 
 def sealed(message: Message, agreement: Agreement, private_key=None) -> Message:
-    """A request with its exchange, a first one with the agreement too; signed."""
+    """Return a request with its exchange on the envelope, signed if there is a key.
+
+    The first request of an exchange also gets the agreement.
+    """
     message = message.with_envelope(exchange=agreement.exchange)
     if message.task in FIRST:
         message = message.with_envelope(agreement=agreement.to_json())

@@ -62,7 +62,7 @@ def check_reply(
 
 
 def check_fields_of_user(request: Message, reply: Message) -> None:
-    """`check_reply` for those fields alone that a user can make wrong."""
+    """Check like `check_reply`, but only fields that a user's input can make wrong."""
     task = task_named(request.task)
     fields = {name: task.reply[name] for name in task.of_user}
     content = {name: part for name, part in reply.content.items() if name in fields}
@@ -70,7 +70,7 @@ def check_fields_of_user(request: Message, reply: Message) -> None:
 
 
 def has_usable_numbers(message: Message) -> bool:
-    """Whether all arrays are of numbers that any field may hold, and none is NaN."""
+    """Return whether all arrays have numbers that a field may contain, and no NaN."""
     for array in message.arrays.values():
         largest = LARGEST_FLOAT32 if array.itemsize == 4 else LARGEST
         # Of NaN this is false.
@@ -80,7 +80,7 @@ def has_usable_numbers(message: Message) -> bool:
 
 
 def check_names(reply: Message) -> None:
-    """Raise ValueError for names of fields, of a reply whose request is not there."""
+    """Raise ValueError for wrong names of fields, in a reply without its request."""
     fields = task_named(reply.task).reply
     content = reply.content
     place = Place(reply.task)
@@ -92,7 +92,11 @@ def check_names(reply: Message) -> None:
 
 
 def key_of(request: Message) -> str:
-    """What a request asks, as a digest: defaults filled in, in whatever order."""
+    """Return a digest of what a request asks.
+
+    Defaults are filled in and the order of fields does not matter, so requests that ask
+    for the same have the same digest.
+    """
     content = request.content
     defaults = {
         name: field.default
@@ -103,7 +107,7 @@ def key_of(request: Message) -> str:
 
 
 def says(message: Message) -> dict[str, str]:
-    """For each field of a reply a sentence: what it says about the node's rows."""
+    """Return a sentence for each field of a reply, on what it says about rows."""
     task = task_named(message.task)
     if task.sentences is not None:
         return task.sentences(message.content)
@@ -140,7 +144,7 @@ def sentences_of_fields(
 
 
 def asks(request: Message) -> dict[str, str]:
-    """What a request asks for, what it brings, and with which settings, in words."""
+    """Say in words what a request asks for, what it brings, and its settings."""
     content = request.content
     sentences = {"request": f"Asks for {task_named(request.task).asks}."}
     n_numbers = sum(

@@ -34,7 +34,11 @@ _DERIVED = {
 
 @dataclass(frozen=True)
 class Place:
-    """Path of a value, lengths of letters in shapes, what was asked and described."""
+    """The path of a value in a message, with what is needed to check the value.
+
+    These are the lengths for which letters in shapes stand, the request, and the node's
+    description of itself.
+    """
 
     path: str
     lengths: dict = field(default_factory=dict)
@@ -42,13 +46,13 @@ class Place:
     described: Mapping | None = None
 
     def at(self, name: object) -> "Place":
-        """The place of a part, by its name."""
+        """Return the place of a part with this name."""
         # Not `replace`, which takes twice as long: there is one of each field.
         path = f"{self.path}.{str(name)[:80]}"
         return Place(path, self.lengths, self.asked, self.described)
 
     def wrong(self, predicate: str) -> ValueError:
-        """The error of a value, with its path as the subject of the sentence."""
+        """Return the error for the value; its text is the path with this predicate."""
         return ValueError(f"{self.path} {predicate}.")
 
     def deny(self, is_wrong: bool, *name_and_predicate: str) -> None:
@@ -66,7 +70,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """What one field of a message may hold."""
+    """What one field of a message may contain; the base class of all fields."""
 
     says: str = ""  # about rows
     detail: Callable[[Mapping, Mapping], str] | None = None  # of the table, the reply
@@ -74,12 +78,12 @@ class Field:
     when: Callable[[Mapping], bool] | None = None  # whether it is there, as asked
 
     def check(self, value: Any, place: Place) -> None:
-        """Raise ValueError, which names the place, for what the field may not hold."""
+        """Raise ValueError, which names the place, for a value that is not allowed."""
         raise NotImplementedError
 
 
 def check_fields(content: Any, fields: Mapping[str, Field], place: Place) -> None:
-    """Raise ValueError unless a table has the fields that it must have, and no more."""
+    """Raise ValueError unless a table has all fields that it needs, and no others."""
     place.deny(not isinstance(content, Mapping), "is no table of fields")
     for name in sorted(map(str, set(content) - set(fields))):
         raise place.at(name).wrong("is no field of it")
@@ -95,7 +99,10 @@ def check_fields(content: Any, fields: Mapping[str, Field], place: Place) -> Non
 
 @dataclass(frozen=True)
 class Table(Field):
-    """A table of fields, and a rule; if ``inline``, as if they were the message's."""
+    """A table of fields with a rule for all of them together.
+
+    The fields of an ``inline`` table stand in the message itself.
+    """
 
     fields: Mapping[str, Field]
     rule: Callable[[Mapping, Place], None] | None = None
@@ -111,7 +118,7 @@ class Table(Field):
 
 @dataclass(frozen=True, kw_only=True)
 class Number(Field):
-    """A finite number, an array of no dimension among them."""
+    """A finite number; an array without dimensions counts as one."""
 
     low: float = 0.0
     high: float = LARGEST_SQUARE
@@ -147,7 +154,7 @@ class Flag(Field):
 
 @dataclass(frozen=True)
 class Text(Field):
-    """A text, one of some if these are given."""
+    """A text; one of the given texts if there are any."""
 
     among: tuple[str, ...] = ()
     most: int = MOST_CHARACTERS
@@ -161,7 +168,7 @@ class Text(Field):
 
 
 class Activations(Field):
-    """A list of names of activations, one for each hidden layer."""
+    """A list with the name of an activation for each hidden layer."""
 
     def check(self, value: Any, place: Place) -> None:
         names = value if isinstance(value, list) else [None]
@@ -170,14 +177,14 @@ class Activations(Field):
 
 
 class Json(Field):
-    """A table of whatever JSON has, which others look at."""
+    """A table of anything that JSON has; it is checked elsewhere."""
 
     def check(self, value: Any, place: Place) -> None:
         place.deny(not isinstance(value, Mapping), "is no table of fields")
 
 
 class FrontField(Json):
-    """Transformers that all agree on, as far as they are fitted."""
+    """Transformers that all nodes share, as far as they are fitted."""
 
     def check(self, value: Any, place: Place) -> None:
         super().check(value, place)
@@ -189,7 +196,11 @@ class FrontField(Json):
 
 @dataclass(frozen=True)
 class Told(Json):
-    """By the path of each step ("each": numbers), of the table of its "statistic"."""
+    """The statistics of steps, by the path of the step.
+
+    Each is a table whose fields depend on its "statistic". The field "each" of such a
+    table stands for any number of fields that are named by numbers.
+    """
 
     tables: Mapping[str, Mapping[str, Field]]
 
@@ -211,7 +222,7 @@ class Told(Json):
 
 @dataclass(frozen=True)
 class Each(Json):
-    """Tables by number from 0, all of the same fields."""
+    """Tables with the same fields, numbered from 0."""
 
     fields: Mapping[str, Field]
 
@@ -224,7 +235,7 @@ class Each(Json):
 
 
 class Named(Field):
-    """A geometry or criterion: its registered name and its parameters."""
+    """A geometry or a criterion: its registered name with its parameters."""
 
     def check(self, value: Any, place: Place) -> None:
         if not isinstance(value, Mapping) or "name" not in value:
@@ -237,7 +248,7 @@ class Named(Field):
 
 @dataclass(frozen=True)
 class Weights(Field):
-    """A number for each of some labels, as a list of pairs; or one of some words."""
+    """A list of pairs of a label and its number, or one of some words."""
 
     words: tuple[str, ...] = ()
 
@@ -254,7 +265,7 @@ class Weights(Field):
 
 @dataclass(frozen=True)
 class Labels(Field):
-    """Labels of one kind; in their order and each once where they name classes."""
+    """Labels of one type; sorted and without repetition if they name classes."""
 
     length: str = ""
     ordered: bool = False
@@ -293,7 +304,7 @@ def _check_are_of_one_kind(labels: list, place: Place) -> None:
 
 @dataclass(frozen=True)
 class Array(Field):
-    """An array of numbers, of a shape whose letters stand for the same lengths."""
+    """An array of numbers; equal letters in shapes stand for equal lengths."""
 
     shape: str  # a letter a dimension; "*", "...": any; "m?": in all or none; "|": or
     kinds: str = "f"
@@ -343,7 +354,7 @@ class Array(Field):
 
 @dataclass(frozen=True)
 class Arrays(Field):
-    """A list of arrays; of the shapes and kinds of the request's list ``like``."""
+    """A list of arrays, with shapes and dtypes of the request's list ``like``."""
 
     each: Array
     like: str = ""
@@ -416,7 +427,7 @@ def _in_words(tokens: tuple[str, ...], lengths: Mapping) -> str:
 
 
 def check_text(value: str, place: Place) -> None:
-    """Raise ValueError for what files or arrays would not give back."""
+    """Raise ValueError for a text that files or arrays could not return unchanged."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:  # half a character
@@ -426,7 +437,7 @@ def check_text(value: str, place: Place) -> None:
 
 
 def check_definite(matrix: np.ndarray, place: Place) -> None:
-    """Raise ValueError for a symmetric matrix that no rows can have as products."""
+    """Raise ValueError for a symmetric matrix that no rows have as products."""
     squares = matrix.diagonal()
     place.deny((squares < 0).any(), "has negative squares on its diagonal")
     size = np.sqrt(squares)

@@ -59,74 +59,83 @@ class Limits:
     """The most that one request may cost a node, checked before it is answered.
 
     A request of a few hundred bytes can ask for hours of computation, or for more
-    memory than a machine has. A node refuses it, with a
-    :class:`~skgems.federation.LimitError`, by the request and the shape of its rows
-    alone, before anything is computed. With the defaults a request takes at most one
-    gigabyte beside the rows, and at most ten times the processor time of a default fit
-    (:class:`~sklearn.neural_network.MLPClassifier` with its defaults, on the same rows)
-    or, where that is more, ten seconds. All that the library asks for by default is
-    below them. Whoever has a larger machine, and knows what the request is for, raises
-    one limit by its name.
+    memory than a machine has. A node refuses such a request with a
+    :class:`~skgems.federation.LimitError`. It decides by the request and the shape of
+    its rows only, before anything is computed.
+
+    With the defaults, a request needs at most 1 GB of memory beside the rows. It needs
+    at most ten times the processor time of a default fit, or ten seconds if that is
+    more. A default fit is that of :class:`~sklearn.neural_network.MLPClassifier` with
+    its defaults on the same rows. Everything that the library asks for by default stays
+    below the limits. If you have a larger machine and know what a request is for, raise
+    a single limit by its name.
 
     Parameters
     ----------
     methods : int, default=16
-        Methods whose sums are asked for in one message, as by
+        Number of methods whose sums are asked for in one message, as in
         :func:`~skgems.combine`, which has nine. Each takes about as long as a summary.
     classes : int, default=1_000
-        Classes of one model in a request, with those that the node has not seen.
+        Number of classes of one model in a request, including classes that the node has
+        not seen.
     parameters : int, default=25_000_000
-        Numbers of all models in a request, and of weights that steps of a front draw.
-        Each row is multiplied with each of them. A network of 784 features and 1,000
-        hidden units has 800,000; ``RandomFeatures(10000)`` of 784 columns 7.8 million.
+        Number of parameters of all models in a request, and of weights that steps of a
+        front draw. Each row is multiplied with each of them. A network with 784
+        features and 1,000 hidden units has 800,000 parameters;
+        ``RandomFeatures(10000)`` on 784 columns has 7.8 million.
     losses : int, default=250_000
-        Logarithms and exponentials for each row: models, times classes, times the
-        factors on their logits under which losses are summed. Seven models of 1,000
-        classes under 32 factors have 224,000.
+        Number of logarithms and exponentials per row: the number of models, times the
+        classes, times the factors on their logits for which losses are summed. Seven
+        models with 1,000 classes and 32 factors have 224,000.
     row_outputs : int, default=15_000_000
-        Rows times classes of one model: numbers that are in memory at once, six times
-        over or more. 1,000 classes on 15,000 rows.
+        Rows times classes of one model. So many numbers are in memory at once, at least
+        six times over. The default allows 1,000 classes on 15,000 rows.
     epochs : int, default=2_000
         Epochs of training in one message: ten times the 200 of a default fit. Training
-        by messages takes 5 at first, which may be doubled from round to round.
+        by messages asks for 5 epochs at first, which may be doubled from round to
+        round.
     epoch_units : int, default=200_000
-        Epochs times hidden units of layers that are to be trained: ten times a default
-        fit, which has 200 epochs of 100 units. Layers of P parameters, d inputs and C
-        outputs count as P / (d + C + 1) units; five times as many where rows of other
-        nodes are drawn beside the node's own.
+        Epochs times hidden units of the layers that are trained: ten times a default
+        fit, which has 200 epochs of 100 units. Layers with P parameters, d inputs and C
+        outputs count as P / (d + C + 1) units. They count five times as much if rows of
+        other nodes are drawn from moments beside the node's own rows.
     hidden_numbers : int, default=60_000_000
-        Rows times hidden units of all layers in a request, 480 MB: 1,000 units on
-        60,000 rows.
+        Rows times hidden units of all layers in a request, which is 480 MB. The default
+        allows 1,000 units on 60,000 rows.
     clusters : int, default=256
-        Clusters that each class is divided into, by default 16.
+        Number of clusters that each class is divided into; requests ask for 16 by
+        default.
     cluster_numbers : int, default=70_000_000
-        Rows of the largest class times its clusters: distances that are in memory at
-        once, 560 MB. 16 clusters of 4.3 million rows.
+        Rows of the largest class times its clusters. These are distances that are in
+        memory at once, 560 MB. The default allows 16 clusters of 4.3 million rows.
     moment_numbers : int, default=30_000_000
-        Numbers of covariance matrices, means and gradients that are made of the rows,
-        240 MB, some of them several times over: one matrix of 5,477 features, or one
-        for each of ten classes of 1,732 features.
+        Numbers in the covariance matrices, means and gradients that are made of the
+        rows, 240 MB, some of them several times over. The default allows one matrix of
+        5,477 features, or one matrix of 1,732 features for each of ten classes.
     directions : int, default=5_000
-        Rays that a good-enough space is looked through with: ten times the default.
+        Number of rays along which a good-enough space is explored: ten times the
+        default.
     ray_outputs : int, default=50_000
-        Rays times classes: ten times the default of 500 with ten classes.
+        Rays times classes: ten times the default of 500 rays with ten classes.
     ray_units : int, default=500_000
-        Rays times hidden units: ten times the default of 500 with 100 units.
+        Rays times hidden units: ten times the default of 500 rays with 100 units.
     step_size : int, default=10_000
-        Components, bins, knots, quantiles or degree of one step of a front.
+        Number of components, bins, knots or quantiles, or the degree, of one step of a
+        front.
     front_columns : int, default=50_000
-        Columns that come out of all steps of a front together.
+        Number of columns that all steps of a front return together.
     power_columns : int, default=5_000
-        Columns that a PowerTransformer is fitted to, which looks at 25 powers of each
-        value.
+        Number of columns that a PowerTransformer is fitted to. It looks at 25 powers of
+        each value.
     front_numbers : int, default=100_000_000
-        Rows times columns that steps of a front make and that are in memory at once,
-        with what steps themselves hold, 800 MB: ``RandomFeatures(10000)`` on 9,000
-        rows, or 1,600 columns on 60,000 rows. A PCA of d columns counts as 3 d^2 more.
+        Rows times the columns that steps of a front make and that are in memory at
+        once, 800 MB, together with the numbers that the steps themselves hold. The
+        default allows ``RandomFeatures(10000)`` on 9,000 rows, or 1,600 columns on
+        60,000 rows. A PCA of d columns counts as 3 d^2 more.
 
     See Also
     --------
-    reply_to : Takes them as ``limits``.
+    reply_to : Takes them as the parameter ``limits``.
 
     Examples
     --------

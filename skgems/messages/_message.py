@@ -21,22 +21,26 @@ _NO_MESSAGE = "These bytes are no message of skgems"
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """A request to a node, or what it replies: the name of a task, and arguments.
+    """A request to a node, or a reply: the name of a task with its arguments.
 
-    :meth:`of` makes one. Names of arrays are paths, as ``"hidden.weights.0"``.
+    Use :meth:`of` to make one. Arrays within lists and dicts are named by their path,
+    such as ``"hidden.weights.0"``.
 
     Attributes
     ----------
     task : str
-        What is asked for, or was answered.
+        What is asked for, or what is answered.
     settings : dict
-        Numbers, texts, None, truth values, and lists and dicts of them, as JSON has.
+        The arguments that are not arrays: numbers, texts, None, truth values, and lists
+        and dicts of these, as JSON has them.
     arrays : dict of ndarray
-        Of truth values, integers or floats; C-ordered and read-only.
+        The arrays by their paths: truth values, integers or floats, in C order and
+        read-only.
     version : int
-        Of the form of messages.
+        Version of the message format.
     envelope : dict of str to str
-        Its sender, exchange, what it replies to and signature; no part of the content.
+        Sender, exchange, digest of the request that is answered, and signature. The
+        envelope is not part of the content.
 
     Examples
     --------
@@ -58,24 +62,31 @@ class Message:
 
     @classmethod
     def of(cls, task: str, **content) -> "Message":
-        """A message of whatever the arguments are; TypeError for what JSON lacks.
+        """Make a message with any arguments.
 
         Parameters
         ----------
         task : str
+            Name of the task.
         **content : dict
-            Arrays, and these within lists and dicts, become arrays, all else settings.
+            The arguments. Arrays, also within lists and dicts, become ``arrays``;
+            everything else becomes ``settings``.
 
         Returns
         -------
         message : Message
+
+        Raises
+        ------
+        TypeError
+            If an argument is neither an array nor something that JSON has.
         """
         arrays: dict[str, np.ndarray] = {}
         return cls(task, _sorted_out(content, task, "", arrays), arrays)
 
     @property
     def content(self) -> dict:
-        """The arguments that it was made of; tuples come back as lists."""
+        """The arguments of the message as a dict; tuples have become lists."""
         content = dict(self.settings)
         # Tables at their paths, copied once each: settings stay as they are.
         tables: dict[tuple[str, ...], dict] = {(): content}
@@ -92,7 +103,7 @@ class Message:
 
     @cached_property
     def n_bytes(self) -> int:
-        """Bytes of its arrays and settings."""
+        """Size of the arrays and settings in bytes."""
         arrays = sum(array.nbytes for array in self.arrays.values())
         return arrays + len(json.dumps(self.settings))
 
@@ -101,19 +112,22 @@ class Message:
         return {"version": self.version, "task": self.task, "settings": self.settings}
 
     def to_bytes(self) -> bytes:
-        """The message as safetensors, all but arrays as JSON in its header."""
+        """Return the message in the safetensors format.
+
+        Everything but the arrays is JSON in the header.
+        """
         about = self._about
         if self.envelope:
             about["envelope"] = dict(self.envelope)
         return pack(about, self.arrays)
 
     def save(self, path) -> None:
-        """Write it to a file; what is there is replaced, at once."""
+        """Write the message to a file; an existing file is replaced in one step."""
         write_bytes(path, self.to_bytes())
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all but the envelope: equal requests have equal ones."""
+        """SHA-256 of all but the envelope; equal requests have equal digests."""
         sha256 = hashlib.sha256(json.dumps(self._about, sort_keys=True).encode())
         for name, array in sorted(self.arrays.items()):
             sha256.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
@@ -121,28 +135,34 @@ class Message:
         return sha256.hexdigest()
 
     def with_fields(self, **fields) -> "Message":
-        """The same request with other values of some fields; None takes one away."""
+        """Return the message with other values of some fields; None removes a field."""
         content = self.content | fields
         for name in [name for name, value in fields.items() if value is None]:
             del content[name]
         return replace(Message.of(self.task, **content), envelope=self.envelope)
 
     def with_envelope(self, **texts: str) -> "Message":
-        """The same content, with further texts on its envelope."""
+        """Return the same content with further texts on its envelope."""
         return replace(self, envelope={**self.envelope, **texts})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Message":
-        """The message that :meth:`to_bytes` wrote; ValueError for all other bytes.
+        """Read the message that :meth:`to_bytes` wrote.
 
         Parameters
         ----------
         data : bytes
-            Not trusted: nothing is executed, and no more memory taken than they fill.
+            The bytes, which do not have to be trusted: nothing is executed, and no more
+            memory is used than their content takes.
 
         Returns
         -------
         message : Message
+
+        Raises
+        ------
+        ValueError
+            If the bytes are not those of a message.
         """
         with naming(_NO_MESSAGE):
             header, arrays = unpack(data)
@@ -171,7 +191,7 @@ class Message:
 
 
 def check_version(version: object) -> None:
-    """Raise ValueError for messages of another form."""
+    """Raise ValueError for a message in another version of the format."""
     if type(version) is not int or version != VERSION:
         raise ValueError(
             f"A message has version {version!r:.20}, this side speaks version "

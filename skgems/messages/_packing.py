@@ -227,7 +227,7 @@ def _are_counts(counts: object) -> bool:
 
 
 def read_bytes(path, *, most: int = MOST_BYTES, look: Callable | None = None) -> bytes:
-    """Read a regular file, ``most`` bytes at most, once ``look`` has seen its start."""
+    """Read a regular file of at most ``most`` bytes once ``look`` saw its start."""
     # O_NONBLOCK: a pipe would wait for its writer.
     flags = os.O_RDONLY
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY", "O_CLOEXEC"):
@@ -260,10 +260,12 @@ _PARTIAL = re.compile(r"\.(?P<name>.+)-[a-z0-9_]{8}")
 
 
 def remove_partial_files(folder: Path, names: str, *, older_than: float = 0.0) -> None:
-    """Remove what killed processes left of files whose names match an expression.
+    """Remove partial files that killed processes left.
 
-    Only where nobody can be writing such a file, or what is ``older_than`` so many
-    seconds, which no write takes.
+    The regular expression ``names`` matches the names of the whole files.
+
+    Use it only where nobody can be writing such a file. Otherwise set ``older_than`` to
+    more seconds than any write takes.
     """
     for path in folder.iterdir():
         partial = _PARTIAL.fullmatch(path.name)
@@ -275,7 +277,7 @@ def remove_partial_files(folder: Path, names: str, *, older_than: float = 0.0) -
 
 
 def write_bytes(path, content: bytes, *, mode: int = 0o600) -> None:
-    """Write a file, all of it or nothing, also where power fails."""
+    """Write a file completely or not at all, also if the power fails."""
     path = Path(path)
     descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:

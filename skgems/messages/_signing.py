@@ -22,17 +22,31 @@ _SIGNATURE = "signature"  # its name on an envelope
 
 
 class SignatureError(ValueError):
-    """A message has no signature, or one of another message or by another key."""
+    """A message is not signed, or its signature is of another message or key."""
 
 
 def signing_keys(path) -> None:
-    """Make a pair of ed25519 keys; needs cryptography, ``pip install skgems[sign]``.
+    """Make a pair of ed25519 keys and save them to two files.
+
+    It requires the package cryptography: ``pip install skgems[sign]``.
 
     Parameters
     ----------
     path : str or os.PathLike
-        Where the secret key goes, which only its owner may read, in PEM form; the
-        public one, for others, has ``.pub`` after it. FileExistsError if one is there.
+        Path of the file for the private key, in PEM form. Only its owner can read it.
+        The public key, which you give to the other parties, is saved beside it with
+        ``.pub`` added to the name.
+
+    Raises
+    ------
+    FileExistsError
+        If there is a file at the path already.
+    ImportError
+        If cryptography is not installed.
+
+    See Also
+    --------
+    sign : Signs a file with the private key.
     """
     ed25519, serialization = _cryptography()
     path = Path(path)
@@ -49,27 +63,36 @@ def signing_keys(path) -> None:
 
 
 def sign(path, private_key) -> None:
-    """Sign the file of a summary, a request or a reply: the signature goes into it.
+    """Sign the file of a summary, a request or a reply.
+
+    The signature becomes part of the file.
 
     Parameters
     ----------
     path : str or os.PathLike
-        Path of the file, which is replaced at once.
+        Path of the file. It is replaced in one step.
     private_key : str or os.PathLike
-        Path of the secret key, see :func:`signing_keys`.
+        Path of the private key, made by :func:`signing_keys`.
+
+    Raises
+    ------
+    ValueError
+        If the file is not a message, or the key is not a private ed25519 key.
+    ImportError
+        If cryptography is not installed.
     """
     message = Message.from_bytes(read_bytes(path, look=check_start))
     write_bytes(path, signed(message, private_key).to_bytes())
 
 
 def signed(message: Message, private_key) -> Message:
-    """The message with a signature by a key, a file or PEM bytes."""
+    """Return the message signed by a private key, a file or PEM bytes."""
     signature = _key(private_key, "secret").sign(_covered(message))
     return message.with_envelope(signature=signature.hex())
 
 
 def check_signed(message: Message, public_key) -> None:
-    """Raise SignatureError unless a message is signed by a key, a file or PEM bytes."""
+    """Raise SignatureError unless a key, a file or PEM bytes, signed a message."""
     key = _key(public_key, "public")
     from cryptography.exceptions import InvalidSignature
 
@@ -84,7 +107,7 @@ def check_signed(message: Message, public_key) -> None:
 
 
 def public_key_of(path) -> bytes:
-    """The public key, in PEM form, that belongs to a secret one."""
+    """Return the public key, in PEM form, that belongs to a private key."""
     _, serialization = _cryptography()
     key = _key(path, "secret").public_key()
     form = serialization.PublicFormat.SubjectPublicKeyInfo

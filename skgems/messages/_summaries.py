@@ -26,7 +26,7 @@ _ANSWER_WITHIN: Mapping[str, Field] = {**REQUEST_WITHIN, "reply": Json()}
 
 
 def check_summary(content: Mapping) -> None:
-    """Raise ValueError, which names the field, unless all in a summary is right."""
+    """Raise ValueError, which names the field, unless a summary is right."""
     place = Place("summary")
     check_fields(content, TASKS["join"].reply, place)
     place.deny(not content["name"], "name", "is empty")
@@ -38,7 +38,7 @@ def check_summary(content: Mapping) -> None:
 
 
 def check_summary_of_request(content: Mapping, request: Mapping) -> None:
-    """Raise ValueError unless a summary is right, and one that was asked for."""
+    """Raise ValueError unless a summary is right and is what the request asked for."""
     check_summary(content)
     for name in ("method", "settings"):
         if content[name] != request[name]:
@@ -46,7 +46,7 @@ def check_summary_of_request(content: Mapping, request: Mapping) -> None:
 
 
 def pairs_in(content: Mapping) -> Iterator[tuple[Message, Message]]:
-    """Requests within the first message, each with its reply, which is not checked."""
+    """Yield the requests within a first message with their replies, unchecked."""
     for name in ("describe", "counts"):
         yield Message.of(name), _reply_within(content, name, content[name])
     for number, answer in content["answers"].items():
@@ -62,7 +62,7 @@ def _reply_within(content: Mapping, task: str, reply: Mapping) -> Message:
 
 
 def requests_in(content: Mapping) -> list[Message]:
-    """Requests within a first one."""
+    """Return the requests within a first request."""
     return [
         Message.of(request["task"], **request["asked"])
         for request in content["requests"].values()
@@ -70,7 +70,7 @@ def requests_in(content: Mapping) -> list[Message]:
 
 
 def joins_in(message: Message) -> list[Mapping]:
-    """Contents of the summaries that a message is or holds, or of requests for them."""
+    """Return the contents of the summaries in a message, or of requests for them."""
     task = TASKS.get(message.task)
     if task is None or task.summaries is None:
         return []
@@ -78,13 +78,13 @@ def joins_in(message: Message) -> list[Mapping]:
 
 
 def contents_of(request: Message) -> list[Mapping]:
-    """Contents of the models or summaries in a request, or the one of the request."""
+    """Return the contents of models or summaries in a request, or its own content."""
     models = list(request.content.get("models", {}).values())
     return models or joins_in(request) or [request.content]
 
 
 def least_rows_of(reply: Message) -> int | None:
-    """The smallest bound min_rows in a reply; None of a task that it does not bound."""
+    """Return the smallest bound ``min_rows`` in a reply, or None if it has none."""
     # Without a copy of the reply's tables, in which there may be many arrays.
     contents = [*joins_in(reply), reply.settings, reply.arrays]
     bounds = [int(content["min_rows"]) for content in contents if "min_rows" in content]

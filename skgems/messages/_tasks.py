@@ -82,12 +82,12 @@ class Task:
 
     @property
     def is_needed(self) -> bool:
-        """Whether a plan cannot go on without the reply of each node."""
+        """Whether a plan cannot continue without the reply of every node."""
         return self.without == "needed"
 
     @property
     def leads_on(self) -> bool:
-        """Whether only nodes that answered are asked for what follows."""
+        """Whether later requests go only to nodes that answered this one."""
         return self.without == "what follows"
 
 
@@ -104,14 +104,14 @@ COMMON: Mapping[str, Field] = {
 
 
 def register(task: Task) -> None:
-    """Put a task into the table; ValueError if another one has its name."""
+    """Add a task to the table; ValueError if another task has its name."""
     if TASKS.get(task.name, task) is not task:
         raise ValueError(f"There is a task {task.name!r} already.")
     TASKS[task.name] = task
 
 
 def task_named(name: str) -> Task:
-    """The task of a name; ValueError, which lists all tasks, if there is none."""
+    """Return the task with this name; ValueError, which lists all, if none has it."""
     if name not in TASKS:
         raise ValueError(f"task is {name!r:.40}, none of {sorted(TASKS)}.")
     return TASKS[name]

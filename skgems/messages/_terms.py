@@ -60,57 +60,61 @@ class Terms:
 
     @property
     def settings(self) -> dict:
-        """What is decided at the nodes, for JSON, but for the front."""
+        """Settings that matter at the nodes, for JSON, without the front."""
         return {}
 
     @property
     def further_settings(self) -> dict:
-        """What requests are made of beside `settings`, for JSON."""
+        """Settings besides `settings` from which requests are made, for JSON."""
         return {}
 
     @classmethod
     def from_settings(cls, settings: Mapping, further_settings: Mapping) -> Self:
-        """The terms of settings which came from outside.
+        """Make terms from settings that another party has sent.
 
-        Whatever these hold may raise ValueError, TypeError or KeyError here. Without an
-        agreement there are no further settings: then the first message is known, but
-        for good-enough spaces, and later requests need not be.
+        Wrong settings may raise ValueError, TypeError or KeyError here. Without an
+        agreement there are no further settings. The first message then follows from
+        the settings, except for good-enough spaces; later requests need not follow.
         """
         return cls()
 
     def first_requests(self, member: object = None, **options: object) -> list[Message]:
-        """What a node is asked before other nodes are known, but for model and counts.
+        """Return the requests within the first message, but for model and counts.
 
         Parameters
         ----------
         member : Member, default=None
-            The node, where it summarizes by itself. None: all nodes are asked alike.
+            The node, if it makes a summary by itself. If None, all nodes get the same
+            requests.
         **options : object
-            What ``summarize`` of the aggregator passes on.
+            Further arguments that ``summarize`` of the aggregator passes on.
         """
         return []
 
     def later_requests(self) -> list[Message]:
-        """What nodes are asked after the first message, whatever other nodes reply."""
+        """Return the later requests that do not depend on replies of other nodes."""
         return []
 
     def most_requests(self, n_hidden_layers: int) -> dict[str, int] | None:
-        """How often a fit asks for each task, beside the first message, if known."""
+        """Return how often a fit asks for each task after the first message, or None.
+
+        None means that this is not known.
+        """
         return None
 
     def seed(self) -> int | None:
-        """The seed of all requests, which a later fit repeats; None: they have none."""
+        """Return the seed of all requests, which a later fit repeats, or None."""
         return None
 
     @property
     def settings_at_nodes(self) -> dict:
-        """What nodes have to agree on before they answer, for JSON: front included."""
+        """Settings that nodes agree to before they answer, for JSON, with the front."""
         if self.front is None:
             return self.settings
         return {**self.settings, "front": self.front.settings}
 
     def first_message(self, member: object = None, **options: object) -> Message:
-        """The first message to a node: all that is asked before others are known."""
+        """Return the first message to a node: all requests that need no other node."""
         requests = self.first_requests(member=member, **options)
         return Message.of(
             "join",

@@ -10,12 +10,12 @@ _LARGE = 1e6
 
 
 def counting(n: object, one: str, many: str | None = None) -> str:
-    """A number and its noun, as in "1 row" and "2 rows"."""
+    """Return a number with its noun, as in "1 row" and "2 rows"."""
     return f"{n} {one if str(n) == '1' else many or one + 's'}"
 
 
 def listed(words: Iterable[str]) -> str:
-    """The first words of a list, and how many more there are."""
+    """Return the first words of a list, and the number of the others."""
     words = list(words)
     n_others = len(words) - _MOST_LISTED
     first_words = ", ".join(words[:_MOST_LISTED])
@@ -23,10 +23,10 @@ def listed(words: Iterable[str]) -> str:
 
 
 def rows_in_words(n: float) -> str:
-    """A number of rows, which is a sum of weights at times."""
+    """Return a number of rows in words; it may be a sum of weights."""
     return counting(f"{float(n):g}" if n < _LARGE else f"{int(n)}", "row")
 
 
 def labels_and_counts(labels: Iterable, counts: Iterable) -> str:
-    """Labels, each with its number of rows."""
+    """Return labels in words, each with its number of rows."""
     return listed(f"{label!r} {n:g}" for label, n in zip(labels, counts, strict=True))

@@ -1,7 +1,7 @@
-"""Pictures of fitted aggregates; needs matplotlib, imported when one is drawn.
+"""Displays of fitted aggregators; they need matplotlib, imported when one is drawn.
 
-Each display is a class as scikit-learn's are: ``from_estimator`` takes a fitted
-aggregator, computes what is drawn, and draws it; ``plot`` draws it again. Begin with
+The displays work like those of scikit-learn: ``from_estimator`` takes a fitted
+aggregator, computes the values and draws them; ``plot`` draws them again. Begin with
 `SpacesDisplay` and `NodeReportDisplay`.
 
 >>> import numpy as np

@@ -38,19 +38,25 @@ def _draw_lines(ax: "Axes", lines: Lines) -> None:
 
 
 class EpsilonDisplay(Display):
-    """What is found at each level that models have to reach, and how good it is.
+    """Outcome and accuracy at each level `epsilon` that models have to reach.
 
     Parameters
     ----------
     epsilons : ndarray of shape (n_levels,)
+        The levels.
     scores : ndarray of shape (n_levels,) or (n_levels, n_levels)
-        Accuracy of the aggregate, NaN where there is none; rows are levels of the
-        first node and columns of the second, if each has its own.
+        Accuracy of the aggregate at each level, NaN if there is none. If each of two
+        nodes has its own level, rows are levels of the first node and columns of the
+        second.
     found : ndarray of str, of the same shape
-        "found": the model is in all spaces, "empty": provably none is, "unknown":
-        neither, or "no space": a node's own model is below its level.
+        The outcome at each level:
+
+        - "found": the model is in all spaces.
+        - "empty": it is proved that no model is in all spaces.
+        - "unknown": neither of the two.
+        - "no space": the local classifier of a node does not reach its level.
     names : list of str, default=("first node", "second node")
-        Names of the nodes.
+        Names of the two nodes, if each has its own level.
 
     References
     ----------
@@ -93,20 +99,28 @@ class EpsilonDisplay(Display):
         test=None,
         ax=None,
     ) -> Self:
-        """Fit an aggregator at each level, and draw what comes out.
+        """Fit an aggregator at each level, and draw the outcomes.
 
         Parameters
         ----------
         aggregator : GEMSLogisticAggregator or GEMSMLPAggregator
-            Of fitted local estimators; it is cloned.
+            The aggregator, with fitted local classifiers; it is cloned.
         X, y, nodes : array-like
-            Rows as for its ``fit``.
+            Rows, labels and nodes, as for its ``fit``.
         epsilons : array-like of shape (n_levels,)
+            The levels.
         by_node : bool, default=False
-            Whether each of two nodes has its own level, in all pairs of levels.
+            Whether each of two nodes has its own level. The aggregator is then fitted
+            at all pairs of levels.
         test : tuple (X, y), default=None
-            Rows that score. None: those of the fit.
+            Rows and labels that score the aggregate. If None, those of the fit are
+            used.
         ax : matplotlib Axes, default=None
+            Axes to draw on. If None, a new figure is made.
+
+        Returns
+        -------
+        display : EpsilonDisplay
         """
         aggregator = _ignoring_empty(aggregator)
         epsilons = np.asarray(epsilons, dtype=float)
@@ -212,14 +226,14 @@ def _outcome(intersection: Intersection) -> str:
 
 
 class RoundsDisplay(Display):
-    """How a model gets better with each message.
+    """How a model improves with each message.
 
     Parameters
     ----------
     histories : dict of str to list of dict
-        ``history_`` of fits, by a name for each.
+        The attribute ``history_`` of each fit, by a name for its line.
     value : str, default="accuracy"
-        Which number of each entry is drawn; entries without it are left out.
+        Key of the number in each entry that is drawn. Entries without it are left out.
 
     Examples
     --------
@@ -243,9 +257,15 @@ class RoundsDisplay(Display):
         Parameters
         ----------
         aggregators : dict of str to fitted aggregator, or one
+            The aggregators, by a name for each line.
         value : str, default="accuracy"
-            As of the class.
+            Key of the number in ``history_`` that is drawn.
         ax : matplotlib Axes, default=None
+            Axes to draw on. If None, a new figure is made.
+
+        Returns
+        -------
+        display : RoundsDisplay
         """
         histories = {
             name: aggregator.history_
@@ -269,14 +289,14 @@ class RoundsDisplay(Display):
 
 
 class FineTuningDisplay(Display):
-    """Accuracy over the number of public rows, beside what these rows give alone.
+    """Accuracy after fine-tuning, by the number of public rows.
 
     Parameters
     ----------
     sizes : ndarray of shape (n_sizes,)
         Numbers of public rows.
     scores : dict of str to ndarray of shape (n_sizes,)
-        Accuracy with so many, by a name for each line.
+        Accuracy with each number of public rows, by a name for each line.
 
     References
     ----------
@@ -299,21 +319,30 @@ class FineTuningDisplay(Display):
     def from_estimator(
         cls, aggregators, X, y, *, sizes, test, alone=None, ax=None
     ) -> Self:
-        """Tune copies of fitted aggregators on more and more public rows.
+        """Fine-tune copies of fitted aggregators on more and more public rows.
+
+        One more line shows a classifier that is fitted on the public rows alone.
 
         Parameters
         ----------
         aggregators : dict of str to fitted aggregator, or one
-            Those without a ``fine_tune`` stay as they are.
+            The aggregators, by a name for each line. Aggregators without the method
+            ``fine_tune`` are not changed.
         X, y : array-like
-            Public rows, of which the first so many are taken.
+            Public rows and labels. Each size takes as many rows from the beginning.
         sizes : sequence of int
-            Numbers of rows; 0 leaves models as they are.
+            Numbers of public rows. With 0 the aggregators are not changed.
         test : tuple (X, y)
-            Rows that score.
+            Rows and labels that score the models.
         alone : classifier, default=None
-            What is fitted on public rows alone. None: ``LogisticRegression()``.
+            Classifier that is fitted on the public rows alone. If None,
+            ``LogisticRegression(max_iter=1000)``.
         ax : matplotlib Axes, default=None
+            Axes to draw on. If None, a new figure is made.
+
+        Returns
+        -------
+        display : FineTuningDisplay
         """
         alone = LogisticRegression(max_iter=1000) if alone is None else alone
         scores = {name: [] for name in (*_named(aggregators), "public rows alone")}
@@ -339,14 +368,14 @@ class FineTuningDisplay(Display):
 
 
 class SizeAccuracyDisplay(Display):
-    """Accuracy of models over the number of their weights.
+    """Accuracy of models by their number of weights.
 
     Parameters
     ----------
     sizes : dict of str to int
-        Weights and biases of each model, by its name.
+        Number of weights and biases of each model, by its name.
     scores : dict of str to float
-        Its accuracy.
+        Accuracy of each model, by its name.
 
     Examples
     --------
@@ -362,16 +391,21 @@ class SizeAccuracyDisplay(Display):
 
     @classmethod
     def from_estimator(cls, models, X, y, *, ax=None) -> Self:
-        """Draw fitted models.
+        """Score fitted models, and draw their accuracy by their number of weights.
 
         Parameters
         ----------
         models : dict of str to fitted aggregator or classifier, or one
-            Linear models and networks, without steps of a pipeline or a front before
-            them; ensembles have the weights of all members, and of a stack.
+            Linear models and networks by their names, without a pipeline or a front
+            before them. An ensemble counts the weights of all members and of its stack.
         X, y : array-like
-            Rows that score.
+            Rows and labels that score the models.
         ax : matplotlib Axes, default=None
+            Axes to draw on. If None, a new figure is made.
+
+        Returns
+        -------
+        display : SizeAccuracyDisplay
         """
         models = _named(models)
         sizes = {name: _n_weights(model) for name, model in models.items()}
@@ -394,13 +428,13 @@ class SizeAccuracyDisplay(Display):
 
 
 class GapDisplay(Display):
-    """How far methods are below the pooled model, by how rows lie at nodes.
+    """Gap of methods to the pooled model, by the partition of the rows.
 
     Parameters
     ----------
     gaps : dict of str to dict of str to array-like
-        By method and partition: percentage points of accuracy below the pooled model,
-        of each data set or seed.
+        For each method and partition, by name, the percentage points of accuracy below
+        the pooled model, one number per data set or seed.
 
     Examples
     --------
@@ -422,16 +456,22 @@ class GapDisplay(Display):
         Parameters
         ----------
         aggregators : dict of str to aggregator, or one
-            Unfitted, of estimators that are trained at each node.
+            Unfitted aggregators by their names, with estimators that are trained at
+            each node.
         X, y : array-like
-            Rows of all nodes.
+            Rows and labels of all nodes.
         pooled : classifier
-            What is fitted on all rows at one place.
+            Classifier that is fitted on all rows in one place.
         partitions : dict of str to array-like of shape (n_samples,)
-            The node of each row.
+            The node of each row, by the name of the partition.
         test : tuple (X, y)
-            Rows that score.
+            Rows and labels that score the models.
         ax : matplotlib Axes, default=None
+            Axes to draw on. If None, a new figure is made.
+
+        Returns
+        -------
+        display : GapDisplay
         """
         pooled_score = clone(pooled).fit(X, y).score(*test)
         gaps = {}

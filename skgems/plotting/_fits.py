@@ -37,10 +37,27 @@ def new_axes(*shape: int, **options) -> Any:
 
 
 class Display:
-    """What is drawn by ``_draw``, as scikit-learn's displays are."""
+    """Base class of displays, which work like those of scikit-learn."""
 
     def plot(self, *, ax=None) -> Self:
-        """Draw on Axes, `ax_` then, by default of a new `figure_`; return itself."""
+        """Draw the display and return it.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. If None, a new figure is made. They are stored as ``ax_``,
+            and their figure as ``figure_``.
+
+        Returns
+        -------
+        display : Display
+            The object itself.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
         self.ax_ = new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         self._draw(self.ax_)
@@ -48,12 +65,12 @@ class Display:
 
 
 class NodeReportDisplay(Display):
-    """For each node the accuracy of its own model and of the aggregate.
+    """Accuracy of the local classifier and of the aggregate at each node.
 
     Parameters
     ----------
     report : Report
-        What the method ``report`` of an aggregator returns.
+        The return value of the method ``report`` of an aggregator.
 
     Examples
     --------
@@ -77,9 +94,15 @@ class NodeReportDisplay(Display):
         Parameters
         ----------
         aggregator : fitted aggregator
+            The aggregator to report on.
         X, y, nodes : array-like, default=None
-            Rows that score, as for ``report``.
+            Rows to score, their labels and their nodes, as for ``report``.
         ax : matplotlib Axes, default=None
+            Axes to draw on. If None, a new figure is made.
+
+        Returns
+        -------
+        display : NodeReportDisplay
         """
         return cls(aggregator.report(X, y, nodes)).plot(ax=ax)
 
@@ -106,19 +129,23 @@ class NodeReportDisplay(Display):
 
 
 class SpacesDisplay(Display):
-    """A plane through the point of an intersection: spaces, and where models are good.
+    """Good-enough spaces in a plane through the model that was found.
+
+    The plane goes through the point of the intersection, along the two directions in
+    which the centres of the spaces are farthest from it.
 
     Parameters
     ----------
     spaces : list of GoodEnoughSpace
+        The space of each node.
     point : ndarray of shape (n_features + 1, n_outputs)
-        The point of the intersection. The plane goes through it, along the two
-        directions in which the centres of spaces are farthest from it.
+        The point of the intersection: the weights of the model.
     names : list of str
         Names of the nodes.
     rows : list of tuple (X, codes), default=None
-        Rows of each node, with labels as columns of the model. The region is shaded
-        where the accuracy on them reaches the level of the node's space.
+        Rows of each node, with labels as column numbers of the model. If given, the
+        models whose accuracy on these rows reaches the level of the node's space are
+        shaded.
 
     References
     ----------
@@ -147,27 +174,32 @@ class SpacesDisplay(Display):
 
     @classmethod
     def from_estimator(cls, aggregator, X=None, y=None, nodes=None, *, ax=None) -> Self:
-        """Draw the spaces of a fitted GEMSLogisticAggregator.
+        """Draw the good-enough spaces of a fitted GEMSLogisticAggregator.
 
         Parameters
         ----------
         aggregator : fitted GEMSLogisticAggregator
-            With an `epsilon`, so that there are spaces.
-        X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features), \
-default=None
-            Rows, as for ``predict``. For each node the models are shaded that reach the
-            level of its space on its rows.
+            The aggregator, with a level `epsilon`; otherwise there are no spaces.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Rows, as for ``predict``. If given, the models that reach the level of a
+            node's space on the rows of the node are shaded.
         y : array-like of shape (n_samples,), default=None
-            Labels.
+            Labels of the rows.
         nodes : array-like of shape (n_samples,), default=None
-            Name or index of the node that owns each row. None: all rows are of every
-            node.
+            Name or index of the node that owns each row. If None, every node owns all
+            rows.
         ax : matplotlib Axes, default=None
+            Axes to draw on. If None, a new figure is made.
+
+        Returns
+        -------
+        display : SpacesDisplay
 
         Raises
         ------
         ValueError
-            If the aggregator has no spaces, or rows are of nodes that it does not have.
+            If the aggregator has no spaces, or rows belong to nodes that it does not
+            have.
         """
         check_is_fitted(aggregator)
         intersection = aggregator.intersection_

@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 
 
 class MatchingDisplay(Display):
-    """Which local units form which unit of a merged network.
+    """Hidden units of the local networks that form each unit of a merged network.
 
     Parameters
     ----------
     assignments : list of ndarray of shape (n_units_of_node,)
-        For each node, the merged unit of each of its units, -1 of dropped ones.
+        For each node, the merged unit of each of its units; -1 for a dropped unit.
     node_names : list of str
         Names of the nodes.
     weights : ndarray of shape (n_in, n_units)
         Incoming weights of the merged units.
     local_weights : list of ndarray of shape (n_in, n_units_of_node)
-        Incoming weights of the nodes' units.
+        Incoming weights of the units of each node.
 
     Attributes
     ----------
     popularity_ : ndarray of shape (n_units,)
-        How many nodes have a unit in each merged unit.
+        Number of nodes that have a unit in each merged unit.
     order_ : ndarray of shape (n_units,)
-        Merged units as drawn, the most popular first.
+        Merged units in the order in which they are drawn, the most popular first.
 
     Examples
     --------
@@ -62,8 +62,10 @@ class MatchingDisplay(Display):
         Parameters
         ----------
         aggregator : fitted PFNMAggregator or GEMSMLPAggregator
-            Of fitted networks, whose weights are drawn as they were before any rounds.
+            The aggregator, with fitted local networks. Their weights are drawn as they
+            were before any rounds of training.
         ax : matplotlib Axes, default=None
+            Axes to draw on. If None, a new figure is made.
 
         Returns
         -------
@@ -102,20 +104,21 @@ class MatchingDisplay(Display):
         ax.set_yticks(range(len(self.node_names)), self.node_names)
 
     def plot_units(self, image_shape, *, n_units=10, units=None) -> "MatchingDisplay":
-        """Draw incoming weights as pictures: merged units, and what they are made of.
+        """Draw incoming weights as pictures: merged units, and the local units in them.
 
         Parameters
         ----------
         image_shape : tuple (height, width)
-            Shape of a row as a picture.
+            Shape of a row as a picture, in pixels.
         n_units : int, default=10
-            How many merged units to draw, the most popular ones.
+            Number of merged units to draw, the most popular ones.
         units : sequence of int, default=None
-            Which ones instead.
+            Indices of the merged units to draw. If given, it replaces ``n_units``.
 
         Returns
         -------
         display : MatchingDisplay
+            The object itself, with the new figure as ``figure_``.
         """
         if units is None:
             units = self.order_[:n_units]

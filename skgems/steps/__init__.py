@@ -1,10 +1,11 @@
-"""Transformers that are fitted without rows at one place: of sums, or of a seed.
+"""Transformers that are fitted without rows in one place, from sums or by a seed.
 
-A `Front` is a transformer that all parties have in common, step by step: nodes ``tell``
-what the next steps need of their rows, the server has it ``advanced``, and once all
-steps are fitted rows go through ``transform``. `Kind` says what one kind of step needs,
-and `KINDS` lists them. scikit-learn's steps are joined by three of our own: `Backbone`,
-`RandomFeatures`, and `ColumnsOf`, which chooses columns by what they hold.
+A `Front` is a transformer that all nodes share. It is fitted step by step: nodes
+``tell`` the statistics of their rows that the next steps need, and ``advanced`` fits
+these steps at the server. Once all steps are fitted, ``transform`` takes rows. `Kind`
+describes what one kind of step needs, and `KINDS` lists all kinds. Besides
+scikit-learn's steps there are three more: `Backbone`, `RandomFeatures`, and
+`ColumnsOf`, which selects columns by their content.
 
 >>> import numpy as np
 >>> from sklearn.preprocessing import StandardScaler

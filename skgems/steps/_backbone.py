@@ -46,40 +46,43 @@ _ABSOLUTE_TOLERANCE = 1e-6  # of probabilities next to 0
 
 
 class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """The layers of a fitted net below its last one, frozen, of any architecture.
+    """The frozen layers of a fitted network below its last one, of any architecture.
 
-    Convolutions, residual connections, batch normalisation: what enters the last layer
-    comes out. As ``front=Backbone(net)`` of an aggregator, all nodes have these layers,
-    and the last layers of nets in `estimators` are linear models of what comes out. In
-    messages a digest stands for the layers: each node takes those of its own net, and
-    refuses where they are others.
+    It returns what enters the last layer, and may contain convolutions, residual
+    connections and batch normalisation. With ``front=Backbone(net)`` of an aggregator,
+    all nodes share these layers. The last layers of the networks in `estimators` are
+    then linear models of its output. In messages a digest represents the layers: each
+    node uses the layers of its own network, and refuses the request if they differ.
 
     Parameters
     ----------
     net : skorch classifier, torch.nn.Module or str
-        Fitted, and never altered. Of a net in skorch the last layer is left out, which
-        must be a Linear one, that at most a softmax or sigmoid follows; of a bare
-        module nothing is. A text is the `digest_` of one that this process has.
+        The fitted network, which is never changed. From a skorch classifier the last
+        layer is removed. It must be a Linear layer, followed by at most a softmax or
+        sigmoid. From a bare module nothing is removed. A str is the `digest_` of a
+        network that this process has.
 
     Attributes
     ----------
     digest_ : str
-        What parties compare: of weights and kinds of layers, "-", and of other numbers,
-        such as the statistics of batch normalisation.
+        Digest that the parties compare: one of the weights and kinds of layers, "-",
+        and one of other numbers, such as the statistics of batch normalisation.
     net_ : skorch classifier or torch.nn.Module
-        The net that was found.
+        The network.
     n_features_in_ : int
+        Number of columns seen during fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Of the rows.
+        Names of columns seen during fit, if all are texts.
 
     See Also
     --------
-    RandomFeatures : Layers that a seed draws, which nobody has to send.
+    RandomFeatures : Layers drawn by a seed, which need not be sent.
 
     Notes
     -----
-    A frozen layer of batch normalisation goes on counting while the last layer learns,
-    unless it is in ``eval()`` mode. Layers that were equal are no longer equal then.
+    A frozen layer of batch normalisation continues to update its statistics while the
+    last layer is trained, unless it is in ``eval()`` mode. Layers that were equal at
+    all nodes then become different.
 
     Examples
     --------
@@ -109,11 +112,12 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return _digest(module, last)
 
     def fit(self, X, y=None) -> "Backbone":
-        """Find the net and count what comes out; nothing is learnt.
+        """Find the network and the number of its outputs; nothing is learnt.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
+            Rows, of which only the first is used.
         y : ignored
 
         Returns
@@ -123,8 +127,8 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Raises
         ------
         ValueError
-            If the net cannot take such rows, its last layer is none of Linear, or a
-            digest is of no net of this process.
+            If the network cannot take such rows, its last layer is not Linear, or no
+            network of this process has the digest.
         """
         self._validate_params()
         X = self._rows(X, reset=True)
@@ -142,17 +146,18 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return self
 
     def transform(self, X) -> np.ndarray:
-        """What enters the last layer.
+        """Compute what enters the last layer.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Of two dimensions in a front: the module may begin with ``Unflatten``.
+            Rows. In a front they have two dimensions; the module may begin with
+            ``Unflatten`` to give them their shape.
 
         Returns
         -------
         Z : ndarray of shape (n_samples, n_features_out)
-            Of the dtype of the net.
+            The features, in the dtype of the network.
         """
         check_is_fitted(self, "net_")
         features, _ = self._features_and_link(self._rows(X))

@@ -14,19 +14,21 @@ _KINDS = ("numbers", "texts")
 
 
 class ColumnsOf:
-    """Choose all columns of numbers, or all columns of texts, in a front.
+    """Select all columns of numbers, or all columns of texts, in a front.
 
-    It stands where a :class:`~sklearn.compose.ColumnTransformer` takes a list of
-    columns. Scikit-learn's ``make_column_selector`` looks at the rows of one table, so
-    that two nodes could choose different columns. These columns are chosen once all
-    nodes have told theirs: a column that holds a text at any node is one of texts.
+    Use it where a :class:`~sklearn.compose.ColumnTransformer` takes a list of columns.
+    Scikit-learn's ``make_column_selector`` looks at the rows of one table only, so two
+    nodes could select different columns. These columns are selected after all nodes
+    have sent the kinds of their columns. A column that contains a text at any node is a
+    column of texts.
 
     Parameters
     ----------
     kind : {"numbers", "texts"}
-        What the columns hold.
+        What the selected columns contain.
     without : sequence of str or int, default=()
-        Names or places of columns that are not chosen.
+        Names or indices of columns that are not selected. List columns here that
+        another branch takes, or that should not enter the model.
 
     Examples
     --------

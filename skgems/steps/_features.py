@@ -21,38 +21,45 @@ from ..compat import Interval, StrOptions
 
 
 class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Random functions of the columns, the same wherever the seed is the same.
+    """Random functions of the columns, equal wherever the seed is equal.
 
-    A linear model of them is nearly a kernel machine. They need to know how many
-    columns there are and nothing of rows, so that nodes make them alike.
+    A linear model of these features is nearly a kernel machine. To draw them, a node
+    needs the number of columns and the seed, but no rows. All nodes can therefore make
+    the same features without a message.
 
     Parameters
     ----------
     n_components : int, default=300
-        How many are drawn.
+        Number of features that are drawn. More features fit finer details, and take
+        more memory and time.
     kind : {"fourier", "relu"}, default="fourier"
-        Cosines, whose products are nearly the kernel ``exp(-gamma |x - x'|^2)``, or
-        units of a hidden layer, ``max(0, w x + b)``.
+        Form of the features: "fourier" for cosines, whose products are nearly the
+        kernel ``exp(-gamma |x - x'|^2)``; "relu" for the units of a hidden layer,
+        ``max(0, w x + b)``.
     gamma : "auto" or float, default="auto"
-        Of the kernel; of units, half the variance of each weight. "auto": 1 / (2 d) of
-        d columns, for columns of unit variance. From 1 / (4 d) to 1 / d does for most.
+        Parameter of the kernel; with "relu", half the variance of each weight. "auto"
+        is 1 / (2 d) with d columns, which is for columns of unit variance. Values from
+        1 / (4 d) to 1 / d suit most data.
     passthrough : bool, default=True
-        Whether the columns come out too, before the others.
+        Whether the columns themselves are returned too, before the features.
     random_state : int, RandomState instance or None, default=None
-        Of a front it must be a number.
+        Seed of the features. In a front it must be an int, so that all nodes draw the
+        same.
 
     Attributes
     ----------
     weights_ : ndarray of shape (n_features, n_components)
-        Of the columns.
+        Weights of the columns.
     offsets_ : ndarray of shape (n_components,)
-        Phases, or biases.
+        Phases of the cosines, or biases of the units.
     n_features_in_ : int
+        Number of columns seen during fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of columns seen during fit, if all are texts.
 
     See Also
     --------
-    PooledTransformer : Fits what comes before them, without rows at one place.
+    PooledTransformer : Fits the steps before them, without rows in one place.
 
     References
     ----------
@@ -94,11 +101,12 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.random_state = random_state
 
     def fit(self, X, y=None) -> "RandomFeatures":
-        """Draw the functions; of X the number of columns counts.
+        """Draw the functions.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows, of which only the number of columns is used.
         y : ignored
 
         Returns
@@ -122,16 +130,18 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self
 
     def transform(self, X) -> np.ndarray:
-        """The functions of some rows.
+        """Compute the features of rows.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
 
         Returns
         -------
         Z : ndarray of shape (n_samples, n_components [+ n_features])
-            Of the dtype of the rows.
+            The features, with the columns before them if ``passthrough``. The dtype is
+            that of the rows.
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])

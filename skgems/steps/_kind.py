@@ -23,7 +23,11 @@ _REAL_NUMBERS = "fiu"
 
 
 class NotPooledError(ValueError):
-    """A transformer is no function of sums or of a seed."""
+    """A transformer can be fitted neither from sums nor by a seed.
+
+    It would need the rows of all nodes in one place; see :ref:`fronts` for what can be
+    used instead.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

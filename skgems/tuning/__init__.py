@@ -1,8 +1,7 @@
-"""Tuning by public rows, and rounds of training: rates and means.
+"""Fine-tuning on public rows, and learning rates and means for rounds of training.
 
-Functions that do something to a finished model: `fine_tune_linear` and
-`fine_tune_network` let public rows move it. `learning_rates` and `mean_parameters` are
-for rounds of training.
+`fine_tune_linear` and `fine_tune_network` fine-tune a fitted model on public rows.
+`learning_rates` and `mean_parameters` are for rounds of training.
 
 >>> from skgems.tuning import learning_rates
 >>> learning_rates(1.0, epochs=2, decay=0.25).tolist()

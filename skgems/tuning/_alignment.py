@@ -30,7 +30,10 @@ _ROUNDING = 1e-10
 
 
 def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
-    """Permute units to a reference's (Git Re-Basin, 2023): the same function."""
+    """Permute hidden units to match those of a reference; the function stays the same.
+
+    The method is that of Git Re-Basin (2023).
+    """
     coefs = list(layers.coefs)
     intercepts = list(layers.intercepts)
     last_hidden = len(coefs) - 2

@@ -35,10 +35,12 @@ _SURE = 2.0
 def tune_likelihood(
     likelihood: Likelihood, X, y: np.ndarray, W: np.ndarray, *, random_state=None
 ) -> FineTuned:
-    """Minimise anew with public rows, of a cross-validated weight beyond 20 rows.
+    """Fit a linear model anew, by its likelihood and by public rows together.
 
-    In the result ``strength`` is the weight of each row, 0 where the model stayed, and
-    ``losses`` are those of weight 0 and of each weight, smallest first.
+    Up to 20 public rows have a weight of 1 each. With more rows, cross-validation
+    chooses the weight. In the result, ``strength`` is this weight, 0 if the model was
+    not changed. ``losses`` are those of weight 0 and of each weight, the smallest
+    weight first.
     """
     n_rows = X.shape[0]
     if n_rows <= FEW_ROWS:

@@ -35,7 +35,21 @@ STRENGTHS = np.geomspace(10.0, 1e-3, 9)
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuned:
-    """A linear model after fine-tuning, and how its penalty was chosen."""
+    """A linear model after fine-tuning, with the choice of its penalty.
+
+    Attributes
+    ----------
+    W : ndarray of shape (n_features + 1, n_classes)
+        Weights, with the intercepts last.
+    strength : float
+        Strength of the penalty; infinite if the model was not changed. After
+        `tune_likelihood`, it is the weight of each public row instead, and 0 if the
+        model was not changed.
+    losses : ndarray of shape (n_strengths + 1,)
+        Cross-validated log-losses in nats: that of the unchanged model, then that of
+        each strength; infinite for a strength that was not tried. Empty if nothing was
+        cross-validated.
+    """
 
     W: np.ndarray = field(repr=False)  # (n_features + 1, n_classes), intercepts last
     strength: float  # of the penalty; infinite where the model was left as it was
@@ -53,21 +67,23 @@ def fine_tune_linear(
     n_splits: int = 5,
     random_state=None,
 ) -> FineTuned:
-    """Fine-tune W, whose logits are calibrated, on rows X with labels y.
+    """Fine-tune a linear model W, whose logits are calibrated, on rows X with labels y.
 
     Parameters
     ----------
     X : {ndarray, sparse matrix} of shape (n_rows, n_features)
+        Rows to fine-tune on.
     y : ndarray of int of shape (n_rows,)
-        Columns of W.
+        Labels, as indices of the columns of W.
     W : ndarray of shape (n_features + 1, n_classes)
-        Weights, intercepts last.
+        Weights to start from, with the intercepts last.
     precision : ndarray of shape (n_features + 1,)
-        What a change costs, positive.
+        Positive weight of the penalty on a change of each row of W.
     n_splits : int
-        Folds, whose rows choose the strength of the penalty.
-    random_state : int, RandomState instance or None
-        Deals rows to folds.
+        Number of folds of the cross-validation that chooses the strength of the
+        penalty.
+    random_state : int, RandomState instance or None, default=None
+        Seed that deals the rows to folds.
     """
     folds = deal_folds(y, n_splits, check_random_state(random_state))
     if folds is None:

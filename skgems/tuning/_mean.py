@@ -14,7 +14,10 @@ Weighted = tuple[Sequence[np.ndarray], Weight]
 
 
 def mean_parameters(models: Iterable[Weighted]) -> list[np.ndarray]:
-    """Weighted mean of models, held one by one; of integers the heaviest's."""
+    """Return the weighted mean of models, of which only one is in memory at a time.
+
+    Arrays that are not of floats are taken from the model with the largest weight.
+    """
     sums: list[np.ndarray] = []
     totals: list[float | np.ndarray] = []
     for index, (parameters, weight) in enumerate(models):

@@ -52,7 +52,23 @@ _TINY = np.finfo(np.float32).tiny  # keeps divisors off zero
 
 @dataclass(frozen=True, kw_only=True)
 class FineTunedNetwork:
-    """A network after fine-tuning, and how its penalties were chosen."""
+    """A network after fine-tuning, with the choice of its penalties.
+
+    The first step tunes the last layer, the second one all layers.
+
+    Attributes
+    ----------
+    layers : Layers
+        The network.
+    strengths : ndarray of shape (n_steps,)
+        Strength of the penalty in each step: infinite if the step changed nothing, 0 if
+        it had no penalty.
+    losses : ndarray of shape (n_steps, n_strengths + 1)
+        Cross-validated log-losses in nats, with logits scaled to the rows: at the start
+        of each step, then at each strength; infinite for a strength that was not tried.
+    factor : float
+        Factor on the last layer that calibrates it; 1 if nothing was learned.
+    """
 
     layers: Layers
     # (n_steps,), of the last layer, then all; infinite: left as it was, 0: no penalty
@@ -64,7 +80,7 @@ class FineTunedNetwork:
 
     @property
     def strength(self) -> float:
-        """That of the last step that changed anything, infinite where none did."""
+        """Strength of the last step that changed the network; infinite if none did."""
         learned = self.strengths[np.isfinite(self.strengths)]
         return float(learned[-1]) if len(learned) else np.inf
 
@@ -79,23 +95,24 @@ def fine_tune_network(
     n_splits: int = 5,
     random_state=None,
 ) -> FineTunedNetwork:
-    """Fine-tune layers on rows X with labels y: the last layer, then all, if sure.
+    """Fine-tune the last layer, then all layers, each only if it is sure to help.
 
     Parameters
     ----------
     X : {ndarray, sparse matrix} of shape (n_rows, n_features)
+        Rows to fine-tune on.
     y : ndarray of int of shape (n_rows,)
-        Outputs of the last layer.
+        Labels, as indices of the outputs of the last layer.
     layers : Layers
-        The start.
+        The network to start from.
     hidden : bool
-        Whether hidden layers are tuned too, in a second step.
+        Whether a second step tunes the hidden layers too.
     coordinates : Coordinates or None
-        Those in which weights of the first layer are held to the start.
+        Coordinates in which the penalty holds weights of the first layer to the start.
     n_splits : int
-        Folds, whose rows choose the strengths.
-    random_state : int, RandomState instance or None
-        Deals rows to folds.
+        Number of folds of the cross-validation that chooses the strengths.
+    random_state : int, RandomState instance or None, default=None
+        Seed that deals the rows to folds.
     """
     # Each step tunes the layers from one on: the last alone, then all.
     first_layers = [layers.n_hidden_layers]
@@ -345,7 +362,7 @@ def _units(inputs, layers: Layers) -> list[np.ndarray]:
 def train_plainly(
     X, y: np.ndarray, layers: Layers, random_state=None
 ) -> FineTunedNetwork:
-    """A few epochs of all layers without a penalty, as in the papers."""
+    """Train all layers for a few epochs without a penalty, as the papers do."""
     seed = check_random_state(random_state).randint(2**31 - 1)
     n_classes = layers.n_outputs
     # The trainer computes in the dtype of the rows.

@@ -14,11 +14,13 @@ def learning_rates(
     epochs_before: int = 0,
     epochs_planned: int | None = None,
 ) -> np.ndarray:
-    """The rate of each epoch; "cyclical" decays anew in every round.
+    """Return the learning rate of each epoch of a round.
 
-    Epoch j of T has the rate ``learning_rate * decay ** (j / T)`` (Xu et al. 2018,
-    Eq. 3). In an "exponential" schedule T is the number of epochs of all rounds,
-    ``epochs_planned``, and ``epochs_before`` of them are over.
+    Epoch j of T has the rate ``learning_rate * decay ** (j / T)`` (Xu et al. 2018, Eq.
+    3). In a "cyclical" schedule T is the number of epochs of this round, so the rate
+    decays anew in each round. In an "exponential" schedule T is the number of epochs of
+    all rounds, ``epochs_planned``, and ``epochs_before`` of them are over. In a
+    "constant" schedule all epochs have the rate ``learning_rate``.
     """
     epoch = np.arange(1, epochs + 1)
     if schedule == "cyclical":
@@ -36,7 +38,7 @@ def learning_rates(
 def relative_change(
     parameters: Sequence[np.ndarray], before: Sequence[np.ndarray]
 ) -> float:
-    """``||w - w'|| / ||w'||`` of float arrays; infinite if only w' is zero."""
+    """Return ``||w - w'|| / ||w'||`` over float arrays; infinite if only w' is zero."""
     change = 0.0
     size = 0.0
     for new, old in zip(parameters, before, strict=True):
