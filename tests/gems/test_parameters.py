@@ -22,7 +22,6 @@ from skgems.gems import (
     Spaces,
     with_objects_of_settings,
 )
-from skgems.gems._parameters import as_hidden_layers, as_moments, as_spaces
 from skgems.spaces import Accuracy, Ball, Certified, Gram, LogLoss, Sampled
 
 
@@ -59,13 +58,13 @@ def test_objects_show_what_is_not_the_default():
 
 def test_spaces_are_checked_and_their_words_become_objects():
     given = Spaces("ball", construction="certified", criterion="log_loss")
-    checked = as_spaces(given)
+    checked = Spaces.of(given)
     assert isinstance(checked.geometry, Ball)
     assert isinstance(checked.construction, Certified)
     assert checked.criterion == LogLoss()
     # What users gave stays as it is.
     assert (given.geometry, given.criterion) == ("ball", "log_loss")
-    of_word = as_spaces("gram")
+    of_word = Spaces.of("gram")
     assert repr(of_word.geometry) == "Gram()"
     assert of_word.criterion == Accuracy()
     assert repr(of_word.construction) == "Sampled()"
@@ -73,19 +72,19 @@ def test_spaces_are_checked_and_their_words_become_objects():
 
 
 def test_moments_of_a_word_are_of_that_kind():
-    assert as_moments("diagonal").get_params() == {
+    assert Moments.of("diagonal").get_params() == {
         "kind": "diagonal",
         "n_components": 16,
         "min_cluster_size": 1,
     }
     given = Moments(min_cluster_size=3)
-    assert as_moments(given) is not given
-    assert as_moments(given).min_cluster_size == 3
+    assert Moments.of(given) is not given
+    assert Moments.of(given).min_cluster_size == 3
 
 
 def test_hidden_layers_have_a_gram_of_their_own():
-    assert as_hidden_layers("gram").geometry.ridge == 0.3
-    checked = as_hidden_layers(HiddenLayers(Gram(ridge=2.0), construction="sampled"))
+    assert HiddenLayers.of("gram").geometry.ridge == 0.3
+    checked = HiddenLayers.of(HiddenLayers(Gram(ridge=2.0), construction="sampled"))
     assert checked.geometry.ridge == 2.0
     assert isinstance(checked.construction, Sampled)
 
@@ -254,11 +253,11 @@ def test_flat_settings_become_objects():
         moments=Moments("shared", min_cluster_size=2),
         class_weight={0: 2.0, 1: 1.0},
     )
-    settings = json.loads(json.dumps(agg._node_settings()))
+    settings = json.loads(json.dumps(agg._terms().settings))
     parameters = with_objects_of_settings(settings)
     assert parameters.keys() == {"spaces", "moments", "class_weight", "random_state"}
     again = GEMSLogisticAggregator(**parameters)
-    assert again._node_settings() == agg._node_settings()
+    assert again._terms().settings == agg._terms().settings
     # A method whose settings are others gets no objects.
     assert with_objects_of_settings({"front": None}) == {"front": None}
 
