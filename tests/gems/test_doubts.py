@@ -159,9 +159,7 @@ def test_tiny_features_are_fitted_or_constant(exponent):
 @pytest.mark.parametrize(
     ("model", "parameters"),
     [
-        (LogisticRegression(), {}),
         (LogisticRegression(class_weight={0: 1, 1: 1.0}), {}),
-        (BALANCED, {}),
         (BALANCED, {"class_weight": None}),
         (LogisticRegression(class_weight={0: 3.0}), {}),
         (RidgeClassifier(class_weight="balanced"), {}),
@@ -225,7 +223,11 @@ def test_messages_that_the_warning_asks_for_mend_heavy_tails():
 
 
 @pytest.mark.parametrize(
-    "loader", [load_digits, load_iris, load_wine, load_breast_cancer]
+    "loader",
+    [
+        pytest.param(load_digits, marks=pytest.mark.slow),
+        *[load_iris, load_wine, load_breast_cancer],
+    ],
 )
 def test_usual_rows_are_not_said_to_have_heavy_tails(loader):
     assert not warnings_of(lambda: fit(LogisticRegression(), *rows(loader, 4)))
