@@ -316,7 +316,11 @@ def test_a_search_over_epsilon_asks_for_moments_once_a_fold(monkeypatch):
     folds = StratifiedKFold(2).split(
         X, [f"{n}:{c}" for n, c in zip(nodes, y, strict=True)]
     )
-    agg = GEMSLogisticAggregator(classifiers_of_nodes(X, y, nodes), random_state=0)
+    agg = GEMSLogisticAggregator(
+        classifiers_of_nodes(X, y, nodes),
+        moments=Moments(n_components=2),
+        random_state=0,
+    )
     grid = {"epsilon": ["auto", 0.3, 0.6]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

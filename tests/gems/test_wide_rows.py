@@ -21,7 +21,7 @@ from skgems.federation import RowsExposedWarning, VariancesOnlyWarning
 from skgems.gems import Rounds
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
-D, N_CLASSES, N_NODES = 400, 3, 3
+D, N_CLASSES, N_NODES = 300, 3, 3
 
 
 @cache
