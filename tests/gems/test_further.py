@@ -28,7 +28,7 @@ LOADERS = {"digits": load_digits, "wine": load_wine, "cancer": load_breast_cance
 
 
 @cache
-def rows(name="digits"):
+def rows(name="wine"):
     """Standardised rows, of four nodes that know different classes."""
     X, y = LOADERS[name](return_X_y=True)
     if name == "digits":
@@ -53,7 +53,7 @@ def member(X, y):
 
 
 @cache
-def members(name="digits"):
+def members(name="wine"):
     """The names of nodes and their classifiers."""
     X, y, nodes = rows(name)
     return [
@@ -62,7 +62,7 @@ def members(name="digits"):
     ]
 
 
-def fitted(name="digits", n_rounds=6, held_out=None, **parameters):
+def fitted(name="wine", n_rounds=6, held_out=None, **parameters):
     """An aggregate that is fitted over so many messages."""
     X, y, nodes = rows(name)
     settings = {"n_rounds": n_rounds, "random_state": 0, **parameters}
@@ -104,7 +104,7 @@ def assert_pooled(agg, pooled_model, X, y):
 @pytest.mark.parametrize(
     ("name", "moments"),
     [
-        *[("digits", "class"), ("digits", "diagonal"), ("wine", "class")],
+        pytest.param("digits", "class", marks=pytest.mark.slow),
         *[("wine", "shared"), ("cancer", "diagonal")],
     ],
 )
@@ -132,8 +132,11 @@ def test_at_its_end_it_is_the_pooled_model_of_sparse_rows():
 
 
 def test_at_its_end_it_is_the_pooled_pipeline_where_nodes_scale():
-    X, y, nodes = rows()
+    X, y, _ = rows()
     X = X * 10.0 ** np.linspace(-2, 2, X.shape[1]) + 5
+    # Two classes at each node, one of which is at all nodes.
+    place = np.arange(len(y))
+    nodes = np.where(y == 1, place % 4, place % 2 + 2 * (y == 2))
     clfs = [
         make_pipeline(StandardScaler(), LogisticRegression()).fit(
             X[nodes == k], y[nodes == k]
@@ -168,16 +171,15 @@ def test_nodes_count_by_their_weights():
 # ---- on the way ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("moments", ["class", "shared", "diagonal"])
+@pytest.mark.parametrize("moments", ["class", "diagonal"])
 def test_the_objective_is_the_penalized_loss_and_never_rises(moments):
     X, y, _ = rows()
-    objectives = history_of(fitted(n_rounds=7, moments=moments), "objective")
-    assert len(objectives) == 6
+    objectives = history_of(fitted(n_rounds=6, moments=moments), "objective")
+    assert len(objectives) == 5
     assert np.all(np.diff(objectives) <= 0) and objectives[-1] < objectives[0] - 1e-3
-    for n_rounds in (2, 4):
-        agg = fitted(n_rounds=n_rounds, moments=moments)
-        assert history_of(agg, "objective") == objectives[: n_rounds - 1]
-        assert objective(agg, X, y) == pytest.approx(objectives[n_rounds - 2])
+    agg = fitted(n_rounds=3, moments=moments)
+    assert history_of(agg, "objective") == objectives[:2]
+    assert objective(agg, X, y) == pytest.approx(objectives[1])
 
 
 def test_one_more_message_changes_no_model_but_scores_it():
@@ -226,17 +228,17 @@ def test_bounds_hold_after_further_messages():
 
 def test_the_likelihood_is_as_steep_as_the_loss_of_the_rows():
     X, y, _ = rows()
-    agg = fitted(n_rounds=5)
+    agg = fitted(n_rounds=3)
     like = agg.likelihood_
     W = like.from_rows(agg._weights())
     shifted = np.column_stack([X - like.loss.moments.origin, np.ones(len(X))])
-    residuals = agg.predict_proba(X) - np.eye(5)[y]
+    residuals = agg.predict_proba(X) - np.eye(3)[y]
     expected = shifted.T @ residuals + like.penalty(W)[1]
     np.testing.assert_allclose(like.value_and_gradient(W)[1], expected, atol=1e-6)
 
 
 def test_a_class_of_which_nothing_is_known_stays_unlikely():
-    X, y, nodes = rows()
+    X, y, nodes = rows("digits")
     # Three rows of class 4 are fewer than a cluster may have.
     chosen = np.concatenate([np.flatnonzero(y != 4), np.flatnonzero(y == 4)[:3]])
     X, y, nodes = X[chosen], y[chosen], nodes[chosen]
@@ -323,7 +325,7 @@ def without_node_0(after):
     with pytest.MonkeyPatch.context() as monkeypatch:
         let_fail(monkeypatch, "node 0", after)
         with pytest.warns(UserWarning, match="'node 0' failed twice"):
-            return fitted(n_rounds=8, tol=0)
+            return fitted("digits", n_rounds=8, tol=0)
 
 
 def test_a_node_that_fails_is_left_out_once_and_asked_no_more(after, without_node_0):
@@ -336,7 +338,7 @@ def test_a_node_that_fails_is_left_out_once_and_asked_no_more(after, without_nod
 
 
 def test_classes_that_only_the_failed_node_has_are_not_lost(without_node_0):
-    X, y, _ = rows()
+    X, y, _ = rows("digits")
     is_of_failed_node = np.isin(y, [0, 1])
     score = without_node_0.score(X[is_of_failed_node], y[is_of_failed_node])
     assert score > 0.95
@@ -348,7 +350,7 @@ def test_classes_that_only_the_failed_node_has_are_not_lost(without_node_0):
 def test_the_objective_of_the_others_falls_where_a_node_never_answers(
     monkeypatch, n_rounds
 ):
-    X, y, nodes = rows()
+    X, y, nodes = rows("digits")
     others = nodes != 0
     let_fail(monkeypatch, "node 0", after=0)
 
@@ -357,7 +359,7 @@ def test_the_objective_of_the_others_falls_where_a_node_never_answers(
         clear_cache()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            agg = fitted(n_rounds=n_rounds, tol=0)
+            agg = fitted("digits", n_rounds=n_rounds, tol=0)
         proba = agg.predict_proba(X[others])
         losses = np.sum(others) * log_loss(y[others], proba, labels=range(5))
         return losses + 0.5 * np.sum(agg.coef_**2)
@@ -369,15 +371,15 @@ def test_the_objective_of_the_others_falls_where_a_node_never_answers(
 @pytest.mark.parametrize(
     ("share", "most_missed"),
     [
-        # One node of four a message: it is still on its way after twenty.
+        # One node of four a message: it is still on its way after sixteen.
         pytest.param(0.25, 0.5, marks=pytest.mark.slow),
         (0.5, 0.05),
     ],
 )
 def test_with_participation_a_share_of_the_nodes_is_asked(share, most_missed):
     X, y, _ = rows()
-    agg = fitted(n_rounds=20, participation=share, tol=0)
-    everyone = fitted(n_rounds=20, tol=0)
+    agg = fitted(n_rounds=16, participation=share, tol=0)
+    everyone = fitted(n_rounds=16, tol=0)
     sent = [np.median(history_of(one, "bytes_received")) for one in (agg, everyone)]
     assert sent[0] < 1.3 * share * sent[1]  # one model more, of some of the nodes
     start = objective(fitted(n_rounds=1), X, y)
@@ -387,10 +389,10 @@ def test_with_participation_a_share_of_the_nodes_is_asked(share, most_missed):
 
 @pytest.mark.parametrize("share", [pytest.param(0.25, marks=pytest.mark.slow), 0.5])
 def test_the_seed_decides_which_of_the_nodes_are_asked(share):
-    first, second = (fitted(n_rounds=4, tol=0, participation=share) for _ in range(2))
+    first, second = (fitted(n_rounds=3, tol=0, participation=share) for _ in range(2))
     np.testing.assert_array_equal(first.coef_, second.coef_)
-    of_other_seed = fitted(n_rounds=4, tol=0, participation=share, random_state=1)
-    of_all_nodes = fitted(n_rounds=4, tol=0)
+    of_other_seed = fitted(n_rounds=3, tol=0, participation=share, random_state=1)
+    of_all_nodes = fitted(n_rounds=3, tol=0)
     assert np.abs(of_other_seed.coef_ - of_all_nodes.coef_).max() > 1e-3
 
 

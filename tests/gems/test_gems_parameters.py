@@ -102,9 +102,9 @@ def test_parameters_within_a_word_can_be_set():
 
 
 def test_a_search_over_a_parameter_of_the_geometry():
-    dataset = federated("overlapping")
-    grid = {"spaces__geometry__ridge": [0.01, 3.0], "epsilon": ["auto", 0.2]}
-    search = GridSearchCV(linear(dataset), grid, cv=3, error_score="raise")
+    dataset = federated("homogeneous")
+    grid = {"spaces__geometry__ridge": [0.01, 3.0], "epsilon": [0.2]}
+    search = GridSearchCV(linear(dataset), grid, cv=2, error_score="raise")
     search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     for ridge in (0.01, 3.0):
         chosen = linear(dataset, geometry=Gram(ridge=ridge), epsilon=0.2)
@@ -112,7 +112,7 @@ def test_a_search_over_a_parameter_of_the_geometry():
             spaces__geometry__ridge=ridge, epsilon=0.2
         )
         assert_same(fitted(chosen, dataset), fitted(searched, dataset), dataset)
-    assert len(search.cv_results_["params"]) == 4
+    assert len(search.cv_results_["params"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -184,13 +184,11 @@ def test_a_geometry_of_ones_own_works_in_every_place(construction):
 
 
 def test_the_default_last_layer_and_its_words():
-    dataset = federated("overlapping")
+    dataset = federated("homogeneous")
     expected = Gram(ridge=0.001, unseen_weight=0.15)
     plain = fitted(networks(dataset), dataset)
     assert plain.last_layer_.geometry_.get_params() == expected.get_params()
     for same in (
-        {"last_layer": GEMSLogisticAggregator(spaces="gram")},
-        {"last_layer": GEMSLogisticAggregator(spaces=Spaces("gram"))},
         {"last_layer": GEMSLogisticAggregator(spaces=Spaces(expected))},
         {"last_layer": GEMSLogisticAggregator()},
         {
@@ -225,7 +223,7 @@ def test_what_is_given_here_replaces_what_the_last_layer_says():
 
 
 def test_searches_reach_the_last_layer_and_here_wins():
-    dataset = federated("overlapping")
+    dataset = federated("homogeneous")
     agg = networks(dataset)
     inner = clone(agg).set_params(last_layer__spaces__geometry__ridge=0.5).last_layer
     # The words mean what they mean in this place.
@@ -244,11 +242,14 @@ def test_searches_reach_the_last_layer_and_here_wins():
     assert of_deepest.last_layer.intersection == "deepest"
     assert of_deepest.last_layer.spaces.geometry.unseen_weight == 0.15
     assert of_deepest.hidden_layers.geometry.ridge == 2.0
-    grid = {
-        "last_layer__spaces__geometry__ridge": [0.001, 1.0],
-        "epsilon": [0.2, 0.4],
-        "last_layer__epsilon": [0.9],
-    }
+    grid = [
+        {
+            "last_layer__spaces__geometry__ridge": [ridge],
+            "epsilon": [epsilon],
+            "last_layer__epsilon": [0.9],
+        }
+        for ridge, epsilon in ((0.001, 0.2), (1.0, 0.4))
+    ]
     search = GridSearchCV(agg, grid, cv=2, error_score="raise")
     search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     best = search.best_estimator_
@@ -260,7 +261,7 @@ def test_searches_reach_the_last_layer_and_here_wins():
 
 
 def test_the_last_layer_takes_what_it_does_not_set_from_outside(tmp_path, capsys):
-    dataset = federated("overlapping")
+    dataset = federated("homogeneous")
     agg = fitted(networks(dataset, memory=str(tmp_path), n_jobs=2, verbose=1), dataset)
     last = agg.last_layer_
     assert (last.memory, last.n_jobs, last.verbose) == (str(tmp_path), 2, 1)
@@ -274,7 +275,7 @@ def test_the_last_layer_takes_what_it_does_not_set_from_outside(tmp_path, capsys
 
 
 def test_the_last_layer_is_a_classifier_of_what_enters_it():
-    dataset = federated("overlapping")
+    dataset = federated("homogeneous")
     agg = fitted(networks(dataset), dataset)
     Z = np.maximum(dataset.X_test @ agg.coefs_[0] + agg.intercepts_[0], 0)
     np.testing.assert_allclose(

@@ -10,9 +10,9 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
-from skgems import GEMSMLPAggregator
+from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.datasets import partition_by_label
-from skgems.gems import HiddenLayers
+from skgems.gems import HiddenLayers, Moments
 from skgems.gems._layers import _outgoing
 from skgems.networks import Network
 
@@ -44,6 +44,7 @@ def merge(networks, digits):
     agg = GEMSMLPAggregator(
         networks,
         hidden_layers=HiddenLayers(max_units=7),
+        last_layer=GEMSLogisticAggregator(moments=Moments(n_components=2)),
         local_epochs=0,
         random_state=0,
     )

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from helpers.estimators import federated
@@ -26,7 +24,7 @@ from sklearn.metrics import log_loss
 @pytest.mark.parametrize(
     ("fine_tuning", "kind", "intersection"),
     [
-        ("penalized", "disjoint", "likelihood"),
+        ("penalized", "binary", "likelihood"),
         ("penalized", "disjoint", "consensus"),
         ("plain", "disjoint", "consensus"),
         ("plain", "binary", "consensus"),
@@ -65,9 +63,9 @@ def test_public_rows_in_fit_fine_tune_the_aggregate(fine_tuning, kind, intersect
 @pytest.mark.parametrize(
     ("kind", "intersection", "n_public"),
     [
-        *itertools.product(["disjoint", "overlapping"], ["consensus"], [1, 20]),
-        *[("disjoint", "likelihood", 1), ("disjoint", "likelihood", 150)],
-        *[("binary", "consensus", 3), ("binary", "likelihood", 10)],
+        *[("disjoint", "consensus", 20), ("overlapping", "consensus", 1)],
+        ("binary", "likelihood", 20),
+        pytest.param("disjoint", "likelihood", 1, marks=pytest.mark.slow),
         *(
             pytest.param(kind, intersection, n, marks=pytest.mark.slow)
             for kind in ("disjoint", "overlapping", "binary")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 
 import numpy as np
@@ -26,22 +25,29 @@ from sklearn.metrics import log_loss
 
 from skgems.spaces import Ellipsoid, Gram
 
-INTERSECTIONS = ["likelihood", "consensus", "deepest", "hinge"]
-
-
 # ---- geometries, constructions, criteria, intersections -----------------------
 
 
 @pytest.mark.parametrize(
     ("geometry", "construction", "criterion", "intersection"),
     [
-        *itertools.product(GEOMETRIES, CONSTRUCTIONS, CRITERIA, ["consensus"]),
-        *itertools.product(GEOMETRIES, ["sampled"], ["accuracy"], INTERSECTIONS[2:]),
-        *itertools.product(GEOMETRIES, ["certified"], ["log_loss"], INTERSECTIONS[2:]),
-        *itertools.product(["gram"], CONSTRUCTIONS, CRITERIA, ["likelihood"]),
+        ("gram", "sampled", "accuracy", "consensus"),
+        ("gram", "certified", "log_loss", "consensus"),
+        ("gram", "sampled", "log_loss", "deepest"),
+        ("gram", "certified", "accuracy", "hinge"),
+        ("gram", "sampled", "log_loss", "likelihood"),
+        ("gram", "certified", "accuracy", "likelihood"),
+        ("ellipsoid", "sampled", "log_loss", "consensus"),
+        ("ellipsoid", "certified", "accuracy", "consensus"),
+        ("ellipsoid", "certified", "log_loss", "deepest"),
+        ("ellipsoid", "sampled", "accuracy", "hinge"),
+        ("ball", "sampled", "accuracy", "consensus"),
+        ("ball", "certified", "log_loss", "consensus"),
+        ("ball", "sampled", "accuracy", "deepest"),
+        ("ball", "certified", "log_loss", "hinge"),
     ],
 )
-def test_every_combination_finds_a_model_and_reports_how_it_meets_the_spaces(
+def test_every_pair_finds_a_model_and_reports_how_it_meets_the_spaces(
     geometry, construction, criterion, intersection
 ):
     dataset = federated("overlapping", strings=True)
@@ -85,9 +91,16 @@ def _level(intersection, criterion):
     return {"accuracy": 0.4, "log_loss": 2.0}[criterion]
 
 
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-@pytest.mark.parametrize("criterion", CRITERIA)
-@pytest.mark.parametrize("intersection", ["likelihood", "consensus"])
+@pytest.mark.parametrize(
+    ("geometry", "criterion", "intersection"),
+    [
+        ("gram", "accuracy", "likelihood"),
+        ("gram", "log_loss", "consensus"),
+        ("ellipsoid", "log_loss", "likelihood"),
+        ("ellipsoid", "accuracy", "consensus"),
+        ("ball", "log_loss", "consensus"),
+    ],
+)
 def test_node_scores_are_those_of_the_rows_and_spaces_of_each_node(
     geometry, criterion, intersection
 ):
@@ -138,8 +151,12 @@ def test_node_scores_make_a_data_frame():
 @pytest.mark.parametrize(
     ("geometry", "intersection", "kind"),
     [
-        (*pair, ["homogeneous", "binary"][number % 2])
-        for number, pair in enumerate(itertools.product(GEOMETRIES, INTERSECTIONS))
+        *[("gram", "likelihood", "homogeneous"), ("gram", "hinge", "binary")],
+        *[
+            ("ellipsoid", "deepest", "homogeneous"),
+            ("ellipsoid", "consensus", "binary"),
+        ],
+        *[("ball", "consensus", "homogeneous"), ("ball", "likelihood", "binary")],
     ],
 )
 def test_certified_spaces_keep_epsilon_where_they_intersect(
@@ -149,7 +166,7 @@ def test_certified_spaces_keep_epsilon_where_they_intersect(
     # Models that resemble each other, so that small spaces can meet.
     locals_ = dataset.fitted(LogisticRegression(C=0.1))
     is_found = []
-    for epsilon in (0.1, 0.5, 0.9, [0.2, 0.9, 0.7]):
+    for epsilon in (0.1, 0.9, [0.2, 0.9, 0.7]):
         aggregate = aggregate_of(
             locals_,
             geometry=geometry,
@@ -317,6 +334,8 @@ def test_one_epsilon_per_node(epsilon):
     np.testing.assert_allclose(
         [space.epsilon for space in aggregate.spaces_], [0.2, 0.4, 0.6], rtol=1e-6
     )
+    if not isinstance(epsilon, list):
+        return
     for k, level in enumerate([0.2, 0.4, 0.6]):
         same = fit_consensus(dataset, epsilon=level).spaces_[k]
         assert same.radius == pytest.approx(aggregate.spaces_[k].radius)
@@ -328,29 +347,32 @@ def test_one_epsilon_for_all(epsilon):
     assert [space.epsilon for space in aggregate.spaces_] == [0.5] * 3
 
 
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-@pytest.mark.parametrize("construction", CONSTRUCTIONS)
-def test_spaces_shrink_as_more_is_asked(geometry, construction):
+@pytest.mark.parametrize(
+    ("geometry", "construction", "criterion"),
+    [
+        *[("gram", "sampled", "accuracy"), ("gram", "certified", "log_loss")],
+        *[("ellipsoid", "sampled", "log_loss"), ("ellipsoid", "certified", "accuracy")],
+        *[("ball", "sampled", "accuracy"), ("ball", "certified", "log_loss")],
+    ],
+)
+def test_spaces_shrink_as_more_is_asked(geometry, construction, criterion):
     dataset = federated("overlapping")
-    for criterion, levels in (
-        ("accuracy", [0.0, 0.3, 0.8]),
-        ("log_loss", [5.0, 1.0]),
-    ):
-        radii = [
-            [
-                space.radius
-                for space in fit_consensus(
-                    dataset,
-                    geometry=geometry,
-                    construction=construction,
-                    criterion=criterion,
-                    epsilon=level,
-                    on_empty="ignore",
-                ).spaces_
-            ]
-            for level in levels
+    levels = {"accuracy": [0.0, 0.3, 0.8], "log_loss": [5.0, 1.0]}[criterion]
+    radii = [
+        [
+            space.radius
+            for space in fit_consensus(
+                dataset,
+                geometry=geometry,
+                construction=construction,
+                criterion=criterion,
+                epsilon=level,
+                on_empty="ignore",
+            ).spaces_
         ]
-        assert np.all(np.diff(radii, axis=0) < 0)
+        for level in levels
+    ]
+    assert np.all(np.diff(radii, axis=0) < 0)
 
 
 def test_epsilon_of_zero_asks_for_nothing():

@@ -11,10 +11,12 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from skgems import GEMSLogisticAggregator
 from skgems.federation import Summary
-from skgems.gems import Spaces, _regions
+from skgems.gems import Moments, Spaces, _regions
 from skgems.moments import ClassMoments, merge_moments
 
 N_NODES, CLASSES = 6, ["a", "b", "c", "d"]
+# One cluster a class, which is quick.
+ONE_CLUSTER = Moments(n_components=1)
 
 
 def rows(n_rows=360, seed=0):
@@ -52,7 +54,9 @@ def moments_of(summary):
 
 @pytest.mark.parametrize("moments", ["class", "shared", "diagonal"])
 def test_a_region_tells_the_sums_of_its_nodes(moments):
-    agg = GEMSLogisticAggregator(moments=moments, random_state=0)
+    agg = GEMSLogisticAggregator(
+        moments=Moments(moments, n_components=2), random_state=0
+    )
     sent = summaries(LogisticRegression(), agg)
     region = agg.merge_summaries(sent, name="region")
     of_region = moments_of(region).by_class()
@@ -82,7 +86,7 @@ def test_a_region_tells_the_sums_of_its_nodes(moments):
     "model", [RidgeClassifier(alpha=0.3), LinearDiscriminantAnalysis(solver="lsqr")]
 )
 def test_models_of_sums_are_those_of_all_nodes_however_merged(model):
-    agg = GEMSLogisticAggregator(random_state=0)
+    agg = GEMSLogisticAggregator(moments=ONE_CLUSTER, random_state=0)
     sent = summaries(model, agg)
     flat = clone(agg).set_params(estimators=sent).fit()
     one = agg.merge_summaries(sent[:2], name="one")
@@ -122,7 +126,7 @@ def test_corrections_of_gradients_are_summed():
 
 
 def test_a_region_is_a_file_as_any_other(tmp_path):
-    agg = GEMSLogisticAggregator(random_state=0)
+    agg = GEMSLogisticAggregator(moments=ONE_CLUSTER, random_state=0)
     sent = summaries(LogisticRegression(), agg)
     region = agg.merge_summaries(sent, name="region")
     region.save(tmp_path / "region")
@@ -136,7 +140,7 @@ def test_a_region_is_a_file_as_any_other(tmp_path):
 
 
 def test_what_cannot_be_merged():
-    agg = GEMSLogisticAggregator(random_state=0)
+    agg = GEMSLogisticAggregator(moments=ONE_CLUSTER, random_state=0)
     sent = summaries(LogisticRegression(), agg)
     with pytest.raises(ValueError, match="intersection='likelihood'"):
         clone(agg).set_params(intersection="consensus").merge_summaries(sent, name="x")
@@ -154,19 +158,23 @@ def test_what_cannot_be_merged():
 # ---- more than are taken in at once ------------------------------------------------
 
 
-@pytest.fixture
-def paths(tmp_path):
-    agg = GEMSLogisticAggregator(random_state=0)
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    """Files of summaries, which no test may alter."""
+    folder = tmp_path_factory.mktemp("summaries")
+    agg = GEMSLogisticAggregator(moments=ONE_CLUSTER, random_state=0)
     for summary in summaries(LogisticRegression(), agg, space=True):
-        summary.save(tmp_path / summary.name)
-    return sorted(tmp_path.iterdir())
+        summary.save(folder / summary.name)
+    return sorted(folder.iterdir())
 
 
 def grouped(paths, **settings):
-    return GEMSLogisticAggregator(list(paths), random_state=0, **settings)
+    return GEMSLogisticAggregator(
+        list(paths), moments=ONE_CLUSTER, random_state=0, **settings
+    )
 
 
-def test_groups_of_many_files_become_one_node_each(paths, monkeypatch):
+def test_groups_of_many_files_become_one_node_each(paths, tmp_path, monkeypatch):
     flat = grouped(paths).fit()
     assert flat.node_names_ == [path.name for path in paths]
     monkeypatch.setattr(_regions, "GROUP", 4)
@@ -183,8 +191,9 @@ def test_groups_of_many_files_become_one_node_each(paths, monkeypatch):
         summary = Summary.load(path)
         settings = {**summary.message.settings, "name": f"now {other.name}"}
         message = type(summary.message)("join", settings, summary.message.arrays)
-        path.write_bytes(message.to_bytes())
-    assert np.array_equal(grouped(paths).fit().coef_, many.coef_)
+        (tmp_path / path.name).write_bytes(message.to_bytes())
+    renamed = sorted(tmp_path.iterdir())
+    assert np.array_equal(grouped(renamed).fit().coef_, many.coef_)
 
 
 def test_groups_are_of_so_many_bytes_at_most(paths, monkeypatch):

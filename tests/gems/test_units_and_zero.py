@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.datasets import partition_by_label
-from skgems.gems import Spaces
+from skgems.gems import Moments, Spaces
 
 X, Y = load_digits(return_X_y=True)
 TRAIN, TEST = slice(0, 600), slice(1200, None)
@@ -43,34 +43,44 @@ def fit(kind, rows, **parameters):
     return agg.fit(rows[TRAIN], Y[TRAIN], nodes=NODES)
 
 
-def views():
-    """The same rows with other zeros and other units."""
+def moved(view):
+    """The same rows with other zeros or other units."""
     rng = np.random.default_rng(0)
-    yield "100 standard deviations", X + 100 * STD * rng.standard_normal(X.shape[1])
-    yield "other units", X * 10.0 ** rng.uniform(-3, 3, X.shape[1])
+    shift = 100 * STD * rng.standard_normal(X.shape[1])
+    if view == "100 standard deviations":
+        return X + shift
+    return X * 10.0 ** rng.uniform(-3, 3, X.shape[1])
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
-    ("kind", "settings"),
+    ("kind", "settings", "view"),
     [
-        (GEMSLogisticAggregator, {}),
-        (GEMSLogisticAggregator, {"intersection": "consensus"}),
-        (GEMSMLPAggregator, {}),
+        (
+            GEMSLogisticAggregator,
+            {"moments": Moments(n_components=2)},
+            "100 standard deviations",
+        ),
+        (GEMSLogisticAggregator, {"intersection": "consensus"}, "other units"),
+        (
+            GEMSMLPAggregator,
+            {"last_layer": GEMSLogisticAggregator(moments=Moments(n_components=2))},
+            "100 standard deviations",
+        ),
     ],
 )
-def test_zero_and_units_of_features_do_not_matter(kind, settings):
+def test_zero_and_units_of_features_do_not_matter(kind, settings, view):
     plain = fit(kind, X, **settings)
     expected = plain.predict_proba(X[TEST])
     assert plain.score(X[TEST], Y[TEST]) > 0.8
-    for name, rows in views():
-        moved_aggregate = fit(kind, rows, **settings)
-        np.testing.assert_allclose(
-            moved_aggregate.predict_proba(rows[TEST]), expected, atol=1e-4, err_msg=name
-        )
-        np.testing.assert_array_equal(
-            moved_aggregate.predict(rows[TEST]), plain.predict(X[TEST]), err_msg=name
-        )
+    rows = moved(view)
+    moved_aggregate = fit(kind, rows, **settings)
+    np.testing.assert_allclose(
+        moved_aggregate.predict_proba(rows[TEST]), expected, atol=1e-4
+    )
+    np.testing.assert_array_equal(
+        moved_aggregate.predict(rows[TEST]), plain.predict(X[TEST])
+    )
 
 
 # Each of these has logits that are squares of features, and so as small or large.
@@ -81,9 +91,14 @@ CENTROIDS = {
 }
 
 
-@pytest.mark.parametrize("name", CENTROIDS)
-@pytest.mark.parametrize("unit", [1e-24, 1e-15, 1e8, 1e20])
-def test_units_of_centroids_do_not_matter(unit, name):
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        *[("plain", 1e-24), ("plain", 1e20), ("shrunk", 1e-15), ("shrunk", 1e8)],
+        *[("shrunk to one point", 1e-24), ("shrunk to one point", 1e20)],
+    ],
+)
+def test_units_of_centroids_do_not_matter(name, unit):
     rng = np.random.default_rng(1)
     y = np.arange(150) % 3
     nodes = np.arange(150) // 3 % 2
@@ -102,27 +117,32 @@ def test_units_of_centroids_do_not_matter(unit, name):
     )
 
 
-@pytest.mark.parametrize("intersection", ["likelihood", "consensus"])
-def test_public_rows_tune_alike_whatever_zero_and_units(intersection):
+@pytest.mark.parametrize(
+    ("intersection", "view"),
+    [
+        pytest.param("likelihood", "other units", marks=pytest.mark.slow),
+        ("consensus", "100 standard deviations"),
+    ],
+)
+def test_public_rows_tune_alike_whatever_zero_and_units(intersection, view):
     public = TEST.start + np.arange(100)
     rest = X[TEST][100:]
     settings = {"intersection": intersection}
     tuned = fit(GEMSLogisticAggregator, X, **settings)
     tuned.fine_tune(X[public], Y[public])
     expected = tuned.predict_proba(rest)
-    for name, rows in views():
-        moved_aggregate = fit(GEMSLogisticAggregator, rows, **settings)
-        moved_aggregate.fine_tune(rows[public], Y[public])
-        # A search ends where it gains little, which rounding moves on a few rows.
-        probabilities = moved_aggregate.predict_proba(rows[TEST][100:])
-        assert np.abs(probabilities - expected).mean() < 2e-3, name
-        assert (
-            np.mean(probabilities.argmax(axis=1) == expected.argmax(axis=1)) > 0.98
-        ), name
+    rows = moved(view)
+    moved_aggregate = fit(GEMSLogisticAggregator, rows, **settings)
+    moved_aggregate.fine_tune(rows[public], Y[public])
+    # A search ends where it gains little, which rounding moves on a few rows.
+    probabilities = moved_aggregate.predict_proba(rows[TEST][100:])
+    assert np.abs(probabilities - expected).mean() < 2e-3
+    assert np.mean(probabilities.argmax(axis=1) == expected.argmax(axis=1)) > 0.98
 
 
-@pytest.mark.parametrize("value", [0.0, 2.0])
-@pytest.mark.parametrize("intersection", ["likelihood", "consensus"])
+@pytest.mark.parametrize(
+    ("value", "intersection"), [(2.0, "likelihood"), (0.0, "consensus")]
+)
 def test_what_a_node_cannot_see_does_not_depend_on_other_units(value, intersection):
     # The last feature is constant at node 0, and says all at node 1.
     rng = np.random.default_rng(0)
@@ -133,7 +153,7 @@ def test_what_a_node_cannot_see_does_not_depend_on_other_units(value, intersecti
     rows[:n, 2] = value
     y[:n] = rows[:n, 0] > 0
     coefs = []
-    for unit in (1.0, 1e3, 1e5):
+    for unit in (1.0, 1e5):
         scaled = rows * np.array([1.0, unit, 1.0])
         clfs = [
             make_pipeline(StandardScaler(), LogisticRegression()).fit(
