@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
 from joblib import parallel_config
 from sklearn.linear_model import LogisticRegression
 
-from skgems import GEMSLogisticAggregator
+from skgems import EnsembleAggregator, GEMSLogisticAggregator
 from skgems.federation import InProcess, Message
 from skgems.local import Member, clear_cache
 
@@ -45,12 +46,15 @@ class LocalNodes:
         return agg.fit(self.X, self.y, nodes=self.nodes)
 
 
+@cache
 def local_nodes(n_nodes, n_rows=60):
     """Nodes of three classes, each with a logistic regression."""
     rng = np.random.default_rng(0)
     y = np.arange(n_nodes * n_rows) % 3
     X = rng.normal(size=(len(y), 4)) + rng.normal(size=(3, 4))[y]
     nodes = np.repeat(np.arange(n_nodes), n_rows)
+    for array in (X, y, nodes):
+        array.flags.writeable = False
     clfs = [
         (str(k), LogisticRegression().fit(X[nodes == k], y[nodes == k]))
         for k in range(n_nodes)
@@ -121,8 +125,15 @@ def test_an_error_in_a_worker_is_the_reply_of_its_node_alone():
         assert all(isinstance(reply, Message) for reply in replies.values())
 
 
-@pytest.mark.parametrize("backend", ["loky", "threading"])
-@pytest.mark.parametrize("n_nodes", [3, 40])
+def test_an_error_of_a_clone_in_a_worker_names_its_node():
+    X = np.arange(24.0).reshape(12, 2)
+    members = [("north", LogisticRegression()), ("south", LogisticRegression(C=-1.0))]
+    aggregate = EnsembleAggregator(members, n_jobs=2)
+    with pytest.raises(ValueError, match="Node 'south': LogisticRegression cannot be "):
+        aggregate.fit(X, np.arange(12) % 2, nodes=np.repeat([0, 1], 6))
+
+
+@pytest.mark.parametrize(("backend", "n_nodes"), [("threading", 3), ("loky", 40)])
 def test_a_fit_with_two_workers_has_the_bits_of_one_process(backend, n_nodes):
     nodes = local_nodes(n_nodes)
     serial = nodes.fit()
@@ -136,9 +147,10 @@ def test_workers_with_several_threads_have_the_bits_of_one_thread():
     from threadpoolctl import threadpool_limits
 
     rng = np.random.default_rng(0)
-    y = np.arange(3 * 4000) % 3
-    X = rng.normal(size=(len(y), 150)) + rng.normal(size=(3, 150))[y]
-    number_of_node = np.arange(len(y)) // 4000
+    # So many rows that sums over them are split among threads.
+    y = np.arange(3 * 1000) % 3
+    X = rng.normal(size=(len(y), 100)) + rng.normal(size=(3, 100))[y]
+    number_of_node = np.arange(len(y)) // 1000
     clfs = []
     for k in range(3):
         in_node = number_of_node == k
