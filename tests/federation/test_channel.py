@@ -53,10 +53,10 @@ def nothing_recalled():
 
 @cache
 def rows():
-    """300 rows of the digits 0 to 4, their labels "a" to "e", and their nodes."""
+    """240 rows of the digits 0 to 4, their labels "a" to "e", and their nodes."""
     X, y = load_digits(n_class=5, return_X_y=True)
-    labels = np.array(list("abcde"))[y[:300]]
-    return X[:300, 2::4] / 16, labels, np.arange(300) % N_NODES
+    labels = np.array(list("abcde"))[y[:240]]
+    return X[:240, 2::4] / 16, labels, np.arange(240) % N_NODES
 
 
 @call_once
@@ -169,8 +169,16 @@ def fitted(case):
         return CASES[case]().fit(X, y, nodes=nodes)
 
 
+# Plans that `channels/test_exchange.py` has through bytes, too.
+IN_EXCHANGES = [
+    "linear models within spaces",
+    "rounds of linear models",
+    "rounds of matching",
+]
+
+
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if case not in IN_EXCHANGES])
 def test_a_way_through_bytes_changes_no_bit(case, monkeypatch):
     X, _, _ = rows_of_case(case)
     direct = fitted(case)

@@ -35,8 +35,8 @@ CLASSES_OF_NODE = {
 def all_rows():
     """Rows, labels "a" to "e" and the name of the node of each row."""
     X, y = load_digits(n_class=5, return_X_y=True)
-    X = StandardScaler().fit_transform(X[:300, 2::4])
-    y = np.array(list("abcde"))[y[:300]]
+    X = StandardScaler().fit_transform(X[:200, 2::4])
+    y = np.array(list("abcde"))[y[:200]]
     nodes = np.empty(len(y), dtype=object)
     for k, label in enumerate("abcde"):
         names = [name for name in NAMES if k in CLASSES_OF_NODE[name]]

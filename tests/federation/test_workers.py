@@ -21,6 +21,15 @@ REQUEST = Message.of(
 )
 
 
+@pytest.fixture(autouse=True, scope="module")
+def two_threads_in_workers():
+    """Workers are started once, as each number of threads has workers of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for library in ("OMP", "OPENBLAS", "MKL"):
+            patch.setenv(f"{library}_NUM_THREADS", "2")
+        yield
+
+
 @dataclass(frozen=True)
 class LocalNodes:
     """Rows of several nodes, and their classifiers by name."""
@@ -125,14 +134,6 @@ def test_an_error_in_a_worker_is_the_reply_of_its_node_alone():
         assert all(isinstance(reply, Message) for reply in replies.values())
 
 
-def test_an_error_of_a_clone_in_a_worker_names_its_node():
-    X = np.arange(24.0).reshape(12, 2)
-    members = [("north", LogisticRegression()), ("south", LogisticRegression(C=-1.0))]
-    aggregate = EnsembleAggregator(members, n_jobs=2)
-    with pytest.raises(ValueError, match="Node 'south': LogisticRegression cannot be "):
-        aggregate.fit(X, np.arange(12) % 2, nodes=np.repeat([0, 1], 6))
-
-
 @pytest.mark.parametrize(("backend", "n_nodes"), [("threading", 3), ("loky", 40)])
 def test_a_fit_with_two_workers_has_the_bits_of_one_process(backend, n_nodes):
     nodes = local_nodes(n_nodes)
@@ -159,7 +160,7 @@ def test_workers_with_several_threads_have_the_bits_of_one_thread():
     nodes = LocalNodes(X=X, y=y, nodes=number_of_node, clfs=clfs)
     with threadpool_limits(1):
         serial = nodes.fit()
-        with parallel_config(backend="loky", inner_max_num_threads=2):
+        with parallel_config(backend="loky"):
             agg = nodes.fit(n_jobs=2)
     assert np.array_equal(agg.coef_, serial.coef_)
 
@@ -180,3 +181,12 @@ def test_a_fit_on_dask_has_the_bits_of_one_process():
             agg = nodes.fit(n_jobs=-1)
     assert np.array_equal(agg.coef_, serial.coef_)
     assert np.array_equal(agg.intercept_, serial.intercept_)
+
+
+def test_an_error_of_a_clone_in_a_worker_names_its_node():
+    """It comes last, as joblib ends the workers when one of them raises."""
+    X = np.arange(24.0).reshape(12, 2)
+    members = [("north", LogisticRegression()), ("south", LogisticRegression(C=-1.0))]
+    aggregate = EnsembleAggregator(members, n_jobs=2)
+    with pytest.raises(ValueError, match="Node 'south': LogisticRegression cannot be "):
+        aggregate.fit(X, np.arange(12) % 2, nodes=np.repeat([0, 1], 6))
