@@ -121,7 +121,7 @@ CASES = {
         make_pipeline(StandardScaler(), NET),
     ),
     "rounds of a merged network": (
-        GEMSMLPAggregator(random_state=0, n_rounds=3, local_epochs=1),
+        GEMSMLPAggregator(random_state=0, n_rounds=2, local_epochs=1),
         make_pipeline(StandardScaler(), NET),
     ),
     "rounds of matching": (PFNMAggregator(n_rounds=2, random_state=0), NET),
