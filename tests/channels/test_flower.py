@@ -75,12 +75,6 @@ PLANS_OF_ONE_MESSAGE = {
         "linear",
         GEMSLogisticAggregator(front=StandardScaler(), random_state=0),
     ),
-    "linear models within spaces": (
-        "linear",
-        GEMSLogisticAggregator(epsilon=0.7, random_state=0),
-    ),
-    "hidden layers": ("network", GEMSMLPAggregator(random_state=0)),
-    "matching": ("network", PFNMAggregator(random_state=0)),
     "averages": ("alike", ModelAveragingAggregator()),
 }
 PLANS_OF_SEVERAL_MESSAGES = {
@@ -150,7 +144,7 @@ def test_a_node_whose_letters_get_lost_costs_one_timeout_and_its_part(plan, cloc
     assert TIMEOUT <= clock.now < TIMEOUT + 2
 
 
-@pytest.mark.parametrize("plan", PLANS_OF_SEVERAL_MESSAGES)
+@pytest.mark.parametrize("plan", ["hidden layers in rounds", "averages in rounds"])
 def test_a_node_that_is_not_connected_costs_no_timeout(plan, clock):
     kind, _ = PLANS[plan]
     grid = grid_of(kind, is_gone=is_third_of_rome)

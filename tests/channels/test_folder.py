@@ -79,7 +79,7 @@ def check_refused(request, words):
         inspect(request)
 
 
-W = np.zeros((33, 4))  # a model of 32 features, an intercept and four classes
+W = np.zeros((17, 4))  # a model of 16 features, an intercept and four classes
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_node_answers_no_malformed_first_request(fields, words, tmp_path):
             "size",
             {
                 "W": W,
-                "hidden": {"weights": [np.zeros((33, 32))], "activation": []},
+                "hidden": {"weights": [np.zeros((17, 16))], "activation": []},
             },
             r"size\.hidden\.activation is not one for each layer",
             id="layers without their activations",
@@ -141,7 +141,7 @@ def test_a_node_answers_no_malformed_first_request(fields, words, tmp_path):
                 "intercepts": [W[0]],
                 "activation": [],
                 "epochs": 1,
-                "others": class_moments(np.eye(32), np.zeros(32, int)).as_arrays(),
+                "others": class_moments(np.eye(16), np.zeros(16, int)).as_arrays(),
             },
             r"retrain\.others has more than variances",
             id="covariances of other nodes' rows",

@@ -4,10 +4,17 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 import joblib
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def without_waiting_for_the_disk(monkeypatch):
+    """No file that a command writes has to outlive a failure of power."""
+    monkeypatch.setattr(os, "fsync", lambda number: None)
 
 
 @pytest.fixture(scope="module")

@@ -48,6 +48,7 @@ def combine_folder(folder, *options):
 
 def test_tables_of_nodes_become_the_model_of_combine(frames, tmp_path, capsys):
     options = ["--label", "kind", "--drop", "patient", "--set", "random_state=0"]
+    options.append("budget=small")
     assert combine_folder(tmp_path, *options) == 0
     printed = capsys.readouterr().out
     assert "candidate" in printed
@@ -59,7 +60,9 @@ def test_tables_of_nodes_become_the_model_of_combine(frames, tmp_path, capsys):
     model = joblib.load(tmp_path / "model.joblib")
     assert set(model.classes_) == {"NA", "007", "x"}  # as they are written
     assert model.score(X, y) > 0.85
-    expected = combine(X=X, y=y, nodes=np.repeat(list(frames), 90), random_state=0)
+    expected = combine(
+        X=X, y=y, nodes=np.repeat(list(frames), 90), budget="small", random_state=0
+    )
     np.testing.assert_allclose(
         model.predict_proba(X), expected.predict_proba(X), atol=1e-9
     )

@@ -170,7 +170,8 @@ def test_a_model_of_tables_at_one_place_is_loaded_by_the_printed_line(
 
 
 def test_the_printed_line_of_a_joblib_file_is_that_of_joblib(work, capsys):
-    assert combine_tables("--front", "front.toml", out="auto.joblib") == 0
+    options = ["--front", "front.toml", "--set", "budget=small"]
+    assert combine_tables(*options, out="auto.joblib") == 0
     assert "In Python: joblib.load('auto.joblib')" in capsys.readouterr().out
 
 

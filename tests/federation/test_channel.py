@@ -39,6 +39,7 @@ from skgems.networks import linear_logits
 from skgems.spaces import Ellipsoid, Gram
 
 N_NODES = 3  # so that two are left to be combined where one fails
+N_FEATURES = 16
 # Each classifier lacks a class of which its node has rows.
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skgems.federation.UnseenClassesWarning"
@@ -52,10 +53,10 @@ def nothing_recalled():
 
 @cache
 def rows():
-    """300 rows of the digits 0 to 4, their labels "a" to "e", and their nodes."""
+    """240 rows of the digits 0 to 4, their labels "a" to "e", and their nodes."""
     X, y = load_digits(n_class=5, return_X_y=True)
-    labels = np.array(list("abcde"))[y[:300]]
-    return X[:300] / 16, labels, np.arange(300) % N_NODES
+    labels = np.array(list("abcde"))[y[:240]]
+    return X[:240, 2::4] / 16, labels, np.arange(240) % N_NODES
 
 
 @call_once
@@ -88,7 +89,9 @@ def nets():
         torch.manual_seed(k)
         net = skorch.NeuralNetClassifier(
             torch.nn.Sequential(
-                torch.nn.Linear(64, 8), torch.nn.ReLU(), torch.nn.Linear(8, 5)
+                torch.nn.Linear(N_FEATURES, 8),
+                torch.nn.ReLU(),
+                torch.nn.Linear(8, 5),
             ),
             criterion=torch.nn.CrossEntropyLoss,
             max_epochs=2,
@@ -166,8 +169,16 @@ def fitted(case):
         return CASES[case]().fit(X, y, nodes=nodes)
 
 
+# Plans that `channels/test_exchange.py` has through bytes, too.
+IN_EXCHANGES = [
+    "linear models within spaces",
+    "rounds of linear models",
+    "rounds of matching",
+]
+
+
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if case not in IN_EXCHANGES])
 def test_a_way_through_bytes_changes_no_bit(case, monkeypatch):
     X, _, _ = rows_of_case(case)
     direct = fitted(case)
@@ -308,15 +319,15 @@ def test_an_error_of_too_few_nodes_has_the_merged_network(monkeypatch):
     error, _ = error_where_a_node_fails(
         "rounds of matching own units in pipelines", "retrain", monkeypatch
     )
-    # There are 64 features and 5 classes; how many units are merged is not known.
-    assert error.parameters[0].shape[0] == 64
+    # There are five classes; how many units are merged is not known.
+    assert error.parameters[0].shape[0] == N_FEATURES
     assert error.parameters[1].shape[1] == 5
     assert all(np.isfinite(array).all() for array in error.parameters)
 
 
 def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
     X, y, nodes = rows()
-    W = np.random.RandomState(0).standard_normal((65, 5))
+    W = np.random.RandomState(0).standard_normal((N_FEATURES + 1, 5))
     members = [
         Member.of(
             name,
@@ -380,7 +391,7 @@ def test_all_nodes_that_die_leave_the_shared_model(monkeypatch):
     ) as error:
         fitted("rounds of networks")
     shapes = [array.shape for array in error.value.parameters]
-    assert shapes == [(64, 8), (8, 5), (8,), (5,)]
+    assert shapes == [(N_FEATURES, 8), (8, 5), (8,), (5,)]
 
 
 def test_nets_take_arrays_that_are_read_only_without_a_warning():

@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.fitted import call_once
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_digits
@@ -104,8 +105,20 @@ def summary_of(agg, name, clf):
     return agg.summarize(clf, X_of_node, y_of_node, name=name, min_rows=1)
 
 
+@call_once
+def fitted_linear():
+    """The aggregate of the rows of all nodes, behind the front that they fit."""
+    return clone(LINEAR).fit(X, Y, nodes=NODES)
+
+
+@call_once
+def fitted_front():
+    """The front, fitted to the rows of all nodes."""
+    return PooledTransformer(FRONT).fit(X, nodes=NODES)
+
+
 def test_the_front_and_score_are_about_those_of_a_pipeline_of_all_rows():
-    agg = clone(LINEAR).fit(X, Y, nodes=NODES)
+    agg = fitted_linear()
     pooled = make_pipeline(clone(FRONT), clone(LOGISTIC)).fit(X, Y)
     np.testing.assert_allclose(
         agg.front_.transform(X), pooled[0].transform(X), atol=1e-9
@@ -117,7 +130,7 @@ def test_the_front_and_score_are_about_those_of_a_pipeline_of_all_rows():
 
 
 def test_the_aggregate_can_be_made_a_scikit_learn_pipeline():
-    agg = clone(LINEAR).fit(X, Y, nodes=NODES)
+    agg = fitted_linear()
     pipeline = agg.to_estimator()
     np.testing.assert_array_equal(pipeline.predict_proba(X), agg.predict_proba(X))
     assert "skgems" not in pickle.dumps(pipeline).decode("latin1")
@@ -125,13 +138,13 @@ def test_the_aggregate_can_be_made_a_scikit_learn_pipeline():
 
 
 def test_an_aggregate_with_a_front_can_be_pickled():
-    agg = clone(LINEAR).fit(X, Y, nodes=NODES)
+    agg = fitted_linear()
     copy = pickle.loads(pickle.dumps(agg))
     np.testing.assert_array_equal(copy.predict_proba(X), agg.predict_proba(X))
 
 
 def test_a_channel_has_the_bits_and_scores_of_a_fit_in_one_process():
-    in_process = clone(LINEAR).fit(X, Y, nodes=NODES)
+    in_process = fitted_linear()
     # Nodes fit the agreed classifier themselves.
     channel = channel_to({"lyon": LOGISTIC, "paris": LOGISTIC})
     agg = clone(LINEAR).set_params(estimators=channel).fit()
@@ -145,7 +158,7 @@ def test_a_channel_has_the_bits_and_scores_of_a_fit_in_one_process():
 def test_files_of_a_front_and_of_summaries_have_the_bits_of_a_fit_in_one_process(
     tmp_path,
 ):
-    in_process = clone(LINEAR).fit(X, Y, nodes=NODES)
+    in_process = fitted_linear()
     front = PooledTransformer(FRONT).fit(X, nodes=NODES)
     front.save(tmp_path / "front.safetensors")
     front = PooledTransformer.load(tmp_path / "front.safetensors")
@@ -202,7 +215,7 @@ def test_an_exchange_fits_the_front_within_its_agreement(tmp_path):
             )
     tasks = [entry["task"] for entry in fitted.history_]
     assert tasks == ["front", "front", "join", "evaluate"]
-    in_process = clone(LINEAR).fit(X, Y, nodes=NODES)
+    in_process = fitted_linear()
     assert fitted.score(X, Y) >= in_process.score(X, Y) - 0.02
 
 
@@ -212,11 +225,6 @@ def test_an_exchange_needs_an_unfitted_front(tmp_path):
         Exchange(
             tmp_path / "exchange", agg.set_params(front=fitted_front()), nodes=["lyon"]
         )
-
-
-def fitted_front():
-    """The front, fitted to the rows of all nodes."""
-    return PooledTransformer(FRONT).fit(X, nodes=NODES)
 
 
 def test_an_agreement_says_whether_bounds_of_columns_are_sent():
@@ -235,8 +243,8 @@ def test_an_agreement_counts_the_messages_of_a_front():
 
 def test_parameters_of_the_front_can_be_searched_over():
     digits, labels = load_digits(return_X_y=True)
-    digits = digits[:600]
-    labels = labels[:600]
+    digits = digits[:300]
+    labels = labels[:300]
     nodes = labels % 2
     front = make_pipeline(StandardScaler(), PCA(5, svd_solver="full"))
     search = GridSearchCV(
@@ -261,7 +269,7 @@ def test_classifiers_behind_a_fitted_front_are_aggregated_as_in_one_process():
     members = [(name, classifier_behind(front, name)) for name in ("lyon", "paris")]
     fitted = GEMSLogisticAggregator(members, front=front, random_state=0)
     fitted.fit(X, Y, nodes=NODES)
-    in_process = clone(LINEAR).fit(X, Y, nodes=NODES)
+    in_process = fitted_linear()
     np.testing.assert_array_equal(fitted.coef_, in_process.coef_)
 
 
@@ -302,7 +310,7 @@ def test_pipelines_that_begin_with_another_front_are_refused():
 
 
 def test_rows_for_fine_tuning_go_through_the_front():
-    agg = clone(LINEAR).fit(X, Y, nodes=NODES)
+    agg = fitted_linear()
     agg.fine_tune(X[:100], Y[:100])
     assert agg.fine_tuning_ is not None and agg.score(X, Y) > 0.8
 
@@ -319,7 +327,7 @@ def test_public_rows_go_through_the_front_but_do_not_fit_it():
 def test_spaces_are_of_the_features_that_the_front_makes():
     agg = clone(LINEAR).set_params(epsilon=0.5).fit(X, Y, nodes=NODES)
     assert agg.spaces_[0].center.shape[0] == agg.front_.transform(X[:1]).shape[1] + 1
-    without_spaces = clone(LINEAR).fit(X, Y, nodes=NODES)
+    without_spaces = fitted_linear()
     spaces = without_spaces.good_enough_spaces(X, Y, NODES)
     assert spaces[0].center.shape == agg.spaces_[0].center.shape
 
@@ -346,8 +354,8 @@ def test_rows_in_chunks_go_through_the_front():
 @pytest.mark.parametrize(
     "aggregator",
     [
-        GEMSMLPAggregator(MLPClassifier((8,), max_iter=300), random_state=0),
-        PFNMAggregator(MLPClassifier((8,), max_iter=300), random_state=0),
+        GEMSMLPAggregator(MLPClassifier((8,), max_iter=30), random_state=0),
+        PFNMAggregator(MLPClassifier((8,), max_iter=30), random_state=0),
         ModelAveragingAggregator(LOGISTIC, random_state=0),
         EnsembleAggregator(LOGISTIC, node_weight="class_counts", random_state=0),
     ],

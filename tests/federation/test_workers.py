@@ -5,19 +5,29 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
 from joblib import parallel_config
 from sklearn.linear_model import LogisticRegression
 
-from skgems import GEMSLogisticAggregator
+from skgems import EnsembleAggregator, GEMSLogisticAggregator
 from skgems.federation import InProcess, Message
 from skgems.local import Member, clear_cache
 
 REQUEST = Message.of(
     "moments", kind="class", n_components=2, min_cluster_size=1, model="own"
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def two_threads_in_workers():
+    """Workers are started once, as each number of threads has workers of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for library in ("OMP", "OPENBLAS", "MKL"):
+            patch.setenv(f"{library}_NUM_THREADS", "2")
+        yield
 
 
 @dataclass(frozen=True)
@@ -45,12 +55,15 @@ class LocalNodes:
         return agg.fit(self.X, self.y, nodes=self.nodes)
 
 
+@cache
 def local_nodes(n_nodes, n_rows=60):
     """Nodes of three classes, each with a logistic regression."""
     rng = np.random.default_rng(0)
     y = np.arange(n_nodes * n_rows) % 3
     X = rng.normal(size=(len(y), 4)) + rng.normal(size=(3, 4))[y]
     nodes = np.repeat(np.arange(n_nodes), n_rows)
+    for array in (X, y, nodes):
+        array.flags.writeable = False
     clfs = [
         (str(k), LogisticRegression().fit(X[nodes == k], y[nodes == k]))
         for k in range(n_nodes)
@@ -121,8 +134,7 @@ def test_an_error_in_a_worker_is_the_reply_of_its_node_alone():
         assert all(isinstance(reply, Message) for reply in replies.values())
 
 
-@pytest.mark.parametrize("backend", ["loky", "threading"])
-@pytest.mark.parametrize("n_nodes", [3, 40])
+@pytest.mark.parametrize(("backend", "n_nodes"), [("threading", 3), ("loky", 40)])
 def test_a_fit_with_two_workers_has_the_bits_of_one_process(backend, n_nodes):
     nodes = local_nodes(n_nodes)
     serial = nodes.fit()
@@ -136,9 +148,10 @@ def test_workers_with_several_threads_have_the_bits_of_one_thread():
     from threadpoolctl import threadpool_limits
 
     rng = np.random.default_rng(0)
-    y = np.arange(3 * 4000) % 3
-    X = rng.normal(size=(len(y), 150)) + rng.normal(size=(3, 150))[y]
-    number_of_node = np.arange(len(y)) // 4000
+    # So many rows that sums over them are split among threads.
+    y = np.arange(3 * 1000) % 3
+    X = rng.normal(size=(len(y), 100)) + rng.normal(size=(3, 100))[y]
+    number_of_node = np.arange(len(y)) // 1000
     clfs = []
     for k in range(3):
         in_node = number_of_node == k
@@ -147,7 +160,7 @@ def test_workers_with_several_threads_have_the_bits_of_one_thread():
     nodes = LocalNodes(X=X, y=y, nodes=number_of_node, clfs=clfs)
     with threadpool_limits(1):
         serial = nodes.fit()
-        with parallel_config(backend="loky", inner_max_num_threads=2):
+        with parallel_config(backend="loky"):
             agg = nodes.fit(n_jobs=2)
     assert np.array_equal(agg.coef_, serial.coef_)
 
@@ -183,3 +196,12 @@ def test_parameters_that_no_classifier_can_have_are_named_in_one_process(
     clfs[1].set_params(**changes)
     with pytest.raises(ValueError, match=rf"node '1': moments\.{field} "):
         GEMSLogisticAggregator(clfs).fit(X, y, nodes=np.arange(40) % 2)
+
+
+def test_an_error_of_a_clone_in_a_worker_names_its_node():
+    """It comes last, as joblib ends the workers when one of them raises."""
+    X = np.arange(24.0).reshape(12, 2)
+    members = [("north", LogisticRegression()), ("south", LogisticRegression(C=-1.0))]
+    aggregate = EnsembleAggregator(members, n_jobs=2)
+    with pytest.raises(ValueError, match="Node 'south': LogisticRegression cannot be "):
+        aggregate.fit(X, np.arange(12) % 2, nodes=np.repeat([0, 1], 6))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 
 import numpy as np
 from sklearn.base import clone
@@ -17,13 +18,17 @@ from helpers.fitted import call_once
 NAMES = ["lyon", "paris", "rome"]
 
 
+@cache
 def digit_rows():
     """Rows, labels, and the index of the node of each row."""
     X, y = load_digits(n_class=5, return_X_y=True)
     # Fewer features than a node has rows of a class.
     X = X[:300, 2::6] / 16
     y = np.array(list("abcde"))[y[:300]]
-    return X, y, np.arange(300) % 3
+    nodes = np.arange(300) % 3
+    for array in (X, y, nodes):
+        array.flags.writeable = False
+    return X, y, nodes
 
 
 def rows_at(k):
