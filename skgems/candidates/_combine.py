@@ -17,7 +17,7 @@ from ..base import (
     named_members,
     noted_warnings,
 )
-from ..choice import Candidate, Choice, choose, choose_over
+from ..choice import Candidate, Choice, choose, choose_over, n_bytes_received
 from ..ensembles import EnsembleAggregator
 from ..federation import (
     Summary,
@@ -326,15 +326,8 @@ def _with_only_choice(
     looks_at_members: bool,
 ) -> BaseAggregator:
     """A fitted aggregator with a choice of one candidate, which nobody has judged."""
-    entry = {
-        "name": name,
-        "looks_at_members": looks_at_members,
-        "accuracy": None,
-        "log_loss": None,
-        "standard_error": None,
-        "bytes": sum(message["bytes_received"] for message in aggregator.history_),
-        "seconds": None,
-        "error": "",
-    }
+    entry = Candidate(name, aggregator, of_members=looks_at_members).new_entry()
+    entry["bytes"] = n_bytes_received(aggregator)
+    entry["seconds"] = None
     aggregator.choice_ = Choice(name=name, table=(entry,), n_rows=0, doubts=doubts)
     return aggregator

@@ -18,7 +18,7 @@ or a simpler one that is as good. `choose_over` asks nodes for the same over a c
 """
 
 from ._asking import choose_over
-from ._choice import Choice, smallest_of_the_best
-from ._judging import Candidate, choose
+from ._choice import Candidate, Choice, n_bytes_received, smallest_of_the_best
+from ._judging import choose
 
 __all__ = ["Choice"]

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
-from time import perf_counter
 from uuid import uuid4
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 
-from ..base import BaseAggregator, noted_warnings, silenced
+from ..base import BaseAggregator, noted_warnings
 from ..federation import (
     Agreement,
     Message,
@@ -18,14 +17,12 @@ from ..federation import (
     Summary,
     as_channel,
     front_plan,
-    nodes_of_many_rows,
 )
 from ..networks import final_step
 from ..pooled import PooledTransformer
 from ..steps import Front
 from ..tasks import HALF_NAMES, most_judging, most_loss
-from ._choice import Choice
-from ._judging import Candidate, choice_among, loss_and_factor, new_entry
+from ._choice import Candidate, Choice, Trials
 
 
 def choose_over(
@@ -51,24 +48,8 @@ def choose_over(
     run = Run(channel, agreement=channel.agreement)
     with noted_warnings() as warning_texts:
         run(fronts.plan())
-    halves = run(_ask_halves(tried, fronts))
-    tried = [
-        replace(candidate, steps=before.steps)
-        for before, candidate in zip(tried, candidates(halves.n_rows), strict=True)
-    ]
-    table, models = _models_of_halves(tried, halves, fronts)
-    judgements = run(_ask_to_judge(list(models.values())))
-    n_classes = len({label for model in models.values() for label in _labels(model)})
-    for name, judgement in judgements.items():
-        _check_judgement(
-            name, judgement, n_told=halves.most_rows_of(name), n_classes=n_classes
-        )
-    choice = _choice_by_judgements(tried, table, list(models), judgements)
-    choice = replace(
-        choice,
-        doubts=(*choice.doubts, *warning_texts, *_doubts_about_rows(judgements)),
-    )
-    best = next(candidate for candidate in tried if candidate.name == choice.name)
+    choice, best = run(_choice_plan(tried, candidates, fronts))
+    choice = replace(choice, doubts=(*choice.doubts, *warning_texts))
     # Nodes that missed the front cannot check it, and would refuse.
     rows_alone = RowsAlone(channel, names=run.names)
     aggregator = clone(best.aggregator).set_params(estimators=rows_alone)
@@ -191,6 +172,36 @@ class _SumsOfHalves:
         )
 
 
+def _choice_plan(
+    tried: list[Candidate],
+    candidates: Callable[[int], list[Candidate]],
+    fronts: _Fronts,
+) -> Generator:
+    """Plan of sums of halves and judgements: the choice, and the candidate taken."""
+    halves = yield from _ask_halves(tried, fronts)
+    trials = Trials(
+        [
+            replace(candidate, steps=before.steps)
+            for before, candidate in zip(tried, candidates(halves.n_rows), strict=True)
+        ]
+    )
+    models = _models_of_halves(trials, halves, fronts)
+    judgements = yield from _ask_to_judge(list(models.values()), halves)
+    n_judging = {name: judgement["n_rows"] for name, judgement in judgements.items()}
+    n_rows = sum(n_judging.values())
+    if models and not n_rows:
+        raise ValueError("No node has rows enough (min_rows) to judge any candidate.")
+    n_both_right = sum(judgement["right"] for judgement in judgements.values())
+    losses = sum(judgement["losses"] for judgement in judgements.values())
+    for place, k in enumerate(models):
+        trials.enter(
+            k, n_right=n_both_right[place, place], losses=losses[place], n_rows=n_rows
+        )
+    choice = trials.choice(n_both_right=n_both_right, n_judging=n_judging)
+    best = next(c for c in trials.candidates if c.name == choice.name)
+    return choice, best
+
+
 def _ask_halves(tried: list[Candidate], fronts: _Fronts) -> Generator:
     """Plan of the summaries of either half, for each candidate."""
     requests = {}
@@ -211,33 +222,23 @@ def _ask_halves(tried: list[Candidate], fronts: _Fronts) -> Generator:
 
 
 def _models_of_halves(
-    tried: list[Candidate], halves: _SumsOfHalves, fronts: _Fronts
-) -> tuple[list[dict], dict[int, dict]]:
-    """The table of candidates, and the models of those that could be made, by index.
+    trials: Trials, halves: _SumsOfHalves, fronts: _Fronts
+) -> dict[int, dict]:
+    """The models of the candidates that could be made, by index.
 
     A model is what nodes judge: the contents of the models of both halves, by the name
     of the half, and the fitted front.
     """
-    table = []
     models: dict[int, dict] = {}
-    for k, candidate in enumerate(tried):
-        start = perf_counter()
-        entry = new_entry(candidate)
-        entry["bytes"] = halves.n_bytes(k)
-        try:
+    for k, candidate in enumerate(trials.candidates):
+        with trials.making(k) as entry:
+            entry["bytes"] = halves.n_bytes(k)
             halves.check_all_sent(k)
-            with silenced():
-                model = fronts.with_front(candidate.steps)
-                for half, summaries in zip(
-                    HALF_NAMES, halves.by_candidate[k], strict=True
-                ):
-                    model[half] = _content_of_fit(candidate.aggregator, summaries)
-                models[k] = model
-        except (ValueError, TypeError) as failure:
-            entry["error"] = str(failure)
-        entry["seconds"] = perf_counter() - start
-        table.append(entry)
-    return table, models
+            model = fronts.with_front(candidate.steps)
+            for half, summaries in zip(HALF_NAMES, halves.by_candidate[k], strict=True):
+                model[half] = _content_of_fit(candidate.aggregator, summaries)
+            models[k] = model
+    return models
 
 
 def _content_of_fit(aggregator: BaseAggregator, summaries: list[Summary]) -> dict:
@@ -269,13 +270,19 @@ def _quadratic_content(classifier: BaseEstimator) -> dict[str, np.ndarray]:
     }
 
 
-def _ask_to_judge(models: list[dict]) -> Generator:
+def _ask_to_judge(models: list[dict], halves: _SumsOfHalves) -> Generator:
     """Plan of what each node judges, by its name: rows, how many are right, losses."""
     if not models:
         return {}
     numbered = {str(k): model for k, model in enumerate(models)}
     replies = yield Message.of("judge", models=numbered)
-    return {name: reply.content for name, reply in replies}
+    judgements = {name: reply.content for name, reply in replies}
+    n_classes = len({label for model in models for label in _labels(model)})
+    for name, judgement in judgements.items():
+        _check_judgement(
+            name, judgement, n_told=halves.most_rows_of(name), n_classes=n_classes
+        )
+    return judgements
 
 
 def _labels(model: Mapping) -> list:
@@ -305,32 +312,3 @@ def _check_judgement(
             f"can have {most_loss(n_rows, min_rows):g} at most. Its judgement is not "
             "used: see what this node runs, or leave it out."
         )
-
-
-def _choice_by_judgements(
-    tried: list[Candidate],
-    table: list[dict],
-    able: list[int],
-    judgements: Mapping[str, Mapping],
-) -> Choice:
-    """The choice by what all nodes judged of the candidates with indices ``able``."""
-    n_rows = sum(judgement["n_rows"] for judgement in judgements.values())
-    if able and not n_rows:
-        raise ValueError("No node has rows enough (min_rows) to judge any candidate.")
-    n_both_right = sum(judgement["right"] for judgement in judgements.values())
-    losses = sum(judgement["losses"] for judgement in judgements.values())
-    for place, k in enumerate(able):
-        table[k]["accuracy"] = n_both_right[place, place] / n_rows
-        table[k] |= loss_and_factor(tried[k], losses[place] / n_rows)
-    return choice_among(table, np.array(able), n_both_right=n_both_right, n_rows=n_rows)
-
-
-def _doubts_about_rows(judgements: Mapping[str, Mapping]) -> list[str]:
-    """Nodes that decide alone which candidate is taken."""
-    names = list(judgements)
-    n_rows = np.array([judgements[name]["n_rows"] for name in names], dtype=np.float64)
-    return [
-        f"node {names[k]!r} has {n_rows[k]:.0f} of the {n_rows.sum():.0f} rows that "
-        "judged, so that it decides nearly alone which candidate is taken"
-        for k in nodes_of_many_rows(n_rows)
-    ]

@@ -1,14 +1,28 @@
 """What was tried, what was taken, and what to doubt."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from textwrap import wrap
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import make_pipeline
+
+from ..base import BaseAggregator, silenced
+from ..federation import nodes_of_many_rows
+from ..moments import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS, told_losses
+from ..progress import say
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+# With fewer rows than these, an accuracy of 0.9 has a standard error above 2 points,
+# which is more than most candidates differ by.
+_FEW_ROWS = 200
 _WIDTH = 88  # characters of a printed line
 _NAME_WIDTH = 26  # characters of the column of names: the longest name has 26
 _LEGEND = (
@@ -17,6 +31,44 @@ _LEGEND = (
     "megabytes (1e6 bytes) that all nodes together sent for the candidate, s seconds "
     "that it took."
 )
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An unfitted aggregator, and the transformers that stand before it."""
+
+    name: str
+    aggregator: BaseAggregator
+    steps: tuple[BaseEstimator, ...] = ()
+    of_members: bool = False  # whether it needs the fitted estimators
+
+    @property
+    def is_tempered(self) -> bool:
+        """Whether its logits can be multiplied by a factor after the fit."""
+        return getattr(self.aggregator, "_can_temper", False)
+
+    @property
+    def whole(self) -> BaseAggregator:
+        """A clone of the aggregator that has the transformers as its front."""
+        aggregator = clone(self.aggregator)
+        if not self.steps:
+            return aggregator
+        front = self.steps[0] if len(self.steps) == 1 else make_pipeline(*self.steps)
+        return aggregator.set_params(front=clone(front))
+
+    def new_entry(self) -> dict:
+        """Its entry in the table of a choice, before it is judged."""
+        return {
+            "name": self.name,
+            "looks_at_members": self.of_members,
+            "accuracy": None,
+            "log_loss": None,
+            "factor": None,
+            "standard_error": None,
+            "bytes": 0,
+            "seconds": 0.0,
+            "error": "",
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +106,7 @@ class Choice:
     @property
     def factor(self) -> float:
         """The factor on the logits of the candidate taken that gives least log-loss."""
-        return self._entry.get("factor") or 1.0
+        return self._entry["factor"] or 1.0
 
     @property
     def _entry(self) -> dict:
@@ -71,14 +123,120 @@ class Choice:
         name = f"{'candidate':{_NAME_WIDTH}}"
         lines = [f"{'':2}{name}{'accuracy':>9}{'log-loss':>9}{'MB':>7}{'s':>6}"]
         for entry in self.table:
-            lines.append(line_of(entry, is_taken=entry["name"] == self.name))
+            lines.append(_line_of(entry, is_taken=entry["name"] == self.name))
         doubts = [f"Doubt: {doubt}" for doubt in self.doubts]
         for paragraph in [_LEGEND, *doubts]:
             lines += _wrapped(paragraph, indent=2)
         return "\n".join(lines)
 
 
-def line_of(entry: dict, *, is_taken: bool = False) -> str:
+class Trials:
+    """Candidates that are tried, the smallest first, and the table of what came."""
+
+    def __init__(self, candidates: list[Candidate]) -> None:
+        self.candidates = candidates
+        self.table = [candidate.new_entry() for candidate in candidates]
+
+    @property
+    def able(self) -> list[int]:
+        """Indices of the candidates that could be made."""
+        return [k for k, entry in enumerate(self.table) if not entry["error"]]
+
+    @contextmanager
+    def making(self, k: int) -> Iterator[dict]:
+        """Time what is done for a candidate, and note why it cannot be done, if so."""
+        entry = self.table[k]
+        start = perf_counter()
+        try:
+            with silenced():
+                yield entry
+        except (ValueError, TypeError) as failure:
+            entry["error"] = str(failure)
+            say(_line_of(entry))
+        finally:
+            entry["seconds"] += perf_counter() - start
+
+    def enter(self, k: int, *, n_right: float, losses: np.ndarray, n_rows: int) -> None:
+        """Enter what the rows say of a candidate that was made; print its line.
+
+        ``losses`` are its log-losses under each of `LOGIT_FACTORS`, summed over rows.
+        """
+        entry = self.table[k]
+        # Nodes do not tell losses under factors that make a model too steep.
+        mean_losses = told_losses(losses / n_rows)
+        best = INDEX_OF_FACTOR_ONE
+        if self.candidates[k].is_tempered:
+            best = int(np.argmin(mean_losses))
+        entry["accuracy"] = n_right / n_rows
+        entry["log_loss"] = float(mean_losses[best])
+        entry["factor"] = float(LOGIT_FACTORS[best])
+        say(_line_of(entry))
+
+    def choice(
+        self, *, n_both_right: np.ndarray, n_judging: Mapping[str, int]
+    ) -> Choice:
+        """The choice among the candidates that could be made, when all are entered.
+
+        ``n_both_right``, (n_able, n_able), has how many rows two of these both label
+        right, and ``n_judging`` how many rows of each node judged, by its name.
+        """
+        failures = self._failures()
+        entries = [self.table[k] for k in self.able]
+        if not entries:
+            reasons = [f"{names}: {reason}" for reason, names in failures.items()]
+            raise ValueError(f"No candidate can be made. {' '.join(reasons)}")
+        n_rows = sum(n_judging.values())
+        log_losses = [entry["log_loss"] for entry in entries]
+        place, errors = smallest_of_the_best(n_both_right, n_rows, log_losses)
+        for entry, error in zip(entries, errors, strict=True):
+            entry["standard_error"] = float(error)
+        best = entries[place]
+        doubts = []
+        if n_rows < _FEW_ROWS:
+            doubts.append(f"only {n_rows} rows judged")
+        surest = min(entries, key=itemgetter("log_loss"))
+        if best["log_loss"] > 2 * surest["log_loss"]:
+            doubts.append(
+                f"its probabilities are worse than those of {surest['name']!r}: "
+                f"log-loss {best['log_loss']:.2f} to {surest['log_loss']:.2f}"
+            )
+        for reason, names in failures.items():
+            doubts.append(f"these candidates could not be made: {names}. {reason}")
+        return Choice(
+            name=best["name"],
+            table=tuple(self.table),
+            n_rows=n_rows,
+            doubts=(*doubts, *_doubts_about_nodes(n_judging)),
+        )
+
+    def _failures(self) -> dict[str, list[str]]:
+        """Names of candidates that could not be made, by the reason, as a sentence."""
+        failures: dict[str, list[str]] = {}
+        for entry in self.table:
+            if entry["error"]:
+                reason = entry["error"].rstrip(".")
+                reason = f"{reason[:1].upper()}{reason[1:]}."
+                failures.setdefault(reason, []).append(entry["name"])
+        return failures
+
+
+def _doubts_about_nodes(n_judging: Mapping[str, int]) -> list[str]:
+    """Nodes that decide alone which candidate is taken."""
+    names = list(n_judging)
+    n_rows = np.array(list(n_judging.values()), dtype=np.float64)
+    return [
+        f"node {names[k]!r} has {n_rows[k]:.0f} of the {n_rows.sum():.0f} rows that "
+        "judged, so that it decides nearly alone which candidate is taken"
+        for k in nodes_of_many_rows(n_rows)
+    ]
+
+
+def n_bytes_received(fitted: BaseEstimator) -> int:
+    """Bytes that nodes sent for a fit."""
+    return sum(message["bytes_received"] for message in fitted.history_)
+
+
+def _line_of(entry: dict, *, is_taken: bool = False) -> str:
     """A candidate's line of the table; more where the reason of a failure is long."""
     start = f"{'*' if is_taken else '':2}{entry['name']:{_NAME_WIDTH}}"
     if entry["error"]:

@@ -1,60 +1,35 @@
-"""Candidates made of one half of every node's rows and judged by the other."""
+"""Candidates in this process: made of one half of the rows, and judged by the other.
+
+`choose` does here what `choose_over` does over a channel. The halves (`halves_of`), the
+losses under several factors (`losses_of`), the table and the rule by which a candidate
+is taken (`Trials`) are the same. How the models of halves are made and judged is not,
+and cannot be without loss:
+
+- Candidates of members, as a stack of trees, are made of classifiers of any kind. No
+  message holds these, so that no request has members judge them. Whether one candidate
+  is better than another shows on the rows that both label right, so that candidates of
+  rows have to be judged beside them, row by row, and not by the counts of a reply.
+- Here each half has a front of its own, fitted without the rows that judge, as the
+  front of a fit is without the rows that come later. Over a channel this would take
+  each message about fronts twice; there one front is of all rows, without their labels.
+- Nodes round counts and losses, so that they tell no single row. Here nothing is told.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from operator import itemgetter
-from time import perf_counter
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.pipeline import make_pipeline
 
-from ..base import PUBLIC_NAME, BaseAggregator, silenced, warn_user
+from ..base import PUBLIC_NAME, warn_user
 from ..compat import safe_indexing
 from ..federation import halves_of
 from ..local import fit_local, indices_of, keeps_learning, net_seed, to_logits
+from ..moments import LOGIT_FACTORS
 from ..networks import unwrap
 from ..pooled import PooledTransformer
-from ..progress import say, tracked
-from ..tasks import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS, losses_of
-from ._choice import Choice, line_of, smallest_of_the_best
-
-# With fewer rows than these, an accuracy of 0.9 has a standard error above 2 points,
-# which is more than most candidates differ by.
-_FEW_ROWS = 200
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """An unfitted aggregator, and the transformers that stand before it."""
-
-    name: str
-    aggregator: BaseAggregator
-    steps: tuple[BaseEstimator, ...] = ()
-    of_members: bool = False  # whether it needs the fitted estimators
-
-    @property
-    def is_tempered(self) -> bool:
-        """Whether its logits can be multiplied by a factor after the fit."""
-        return getattr(self.aggregator, "_can_temper", False)
-
-    @property
-    def whole(self) -> BaseAggregator:
-        """A clone of the aggregator that has the transformers as its front."""
-        aggregator = clone(self.aggregator)
-        if not self.steps:
-            return aggregator
-        front = self.steps[0] if len(self.steps) == 1 else make_pipeline(*self.steps)
-        return aggregator.set_params(front=clone(front))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Judgement:
-    """What the rows of one half say of a candidate made of the other half."""
-
-    is_right: np.ndarray  # (n_held_out,) of bool
-    losses: np.ndarray  # (n_factors,), summed over these rows
-    n_bytes: int  # that nodes sent for it
+from ..progress import tracked
+from ..tasks import losses_of
+from ._choice import Candidate, Choice, Trials, n_bytes_received
 
 
 class _HeldOutHalf:
@@ -80,20 +55,23 @@ class _HeldOutHalf:
         self.members = members
         self._rows_and_bytes: dict[tuple, tuple] = {(): (X, 0)}
 
-    def judge(self, candidate: Candidate) -> _Judgement:
-        """Fit a candidate to the other half, and score it on this one."""
-        with silenced():
-            X, n_bytes_of_steps = self._behind(candidate.steps)
-            aggregator = clone(candidate.aggregator)
-            if candidate.of_members:
-                aggregator.set_params(estimators=self.members)
-            aggregator.fit(X, self.y, nodes=self.nodes, held_out=self.held_out)
-            proba = aggregator.predict_proba(safe_indexing(X, self.rows))
+    def judge(self, candidate: Candidate) -> tuple[np.ndarray, np.ndarray, int]:
+        """Fit a candidate to the other half: which rows of this one it labels right.
+
+        The others are its losses under each factor, summed over these rows, and the
+        bytes that nodes sent for it.
+        """
+        X, n_bytes_of_steps = self._behind(candidate.steps)
+        aggregator = clone(candidate.aggregator)
+        if candidate.of_members:
+            aggregator.set_params(estimators=self.members)
+        aggregator.fit(X, self.y, nodes=self.nodes, held_out=self.held_out)
+        proba = aggregator.predict_proba(safe_indexing(X, self.rows))
         codes = indices_of(self.y[self.rows], aggregator.classes_)
-        return _Judgement(
-            is_right=proba.argmax(axis=1) == codes,
-            losses=losses_of(to_logits(proba), codes),
-            n_bytes=n_bytes_of_steps + _n_bytes_received(aggregator),
+        return (
+            proba.argmax(axis=1) == codes,
+            losses_of(to_logits(proba), codes),
+            n_bytes_of_steps + n_bytes_received(aggregator),
         )
 
     def forget(self, steps: tuple, later: list[Candidate]) -> None:
@@ -108,13 +86,9 @@ class _HeldOutHalf:
             has_sums = hasattr(steps[-1], "as_front")
             front = steps[-1] if has_sums else PooledTransformer(steps[-1])
             front = clone(front).fit(X, nodes=self.nodes, held_out=self.held_out)
-            n_bytes += _n_bytes_received(front)
+            n_bytes += n_bytes_received(front)
             self._rows_and_bytes[steps] = (front.transform(X), n_bytes)
         return self._rows_and_bytes[steps]
-
-
-def _n_bytes_received(fitted: BaseEstimator) -> int:
-    return sum(message["bytes_received"] for message in fitted.history_)
 
 
 def choose(
@@ -133,8 +107,10 @@ def choose(
     for name, rows in owners.items():
         nodes[rows] = name
     half_of_row = halves_of(owners, y)  # -1 where a row neither learns nor judges
-    n_rows = int(np.sum(half_of_row >= 0))
-    table = [new_entry(candidate) for candidate in tried]
+    n_judging = {
+        name: int(np.sum(half_of_row[rows] >= 0)) for name, rows in owners.items()
+    }
+    trials = Trials(tried)
     is_right = np.zeros((len(tried), len(y)))
     losses = np.zeros((len(tried), len(LOGIT_FACTORS)))
     for half in (0, 1):
@@ -147,108 +123,23 @@ def choose(
         judges = _HeldOutHalf(X, y, nodes, held_out=held_out, members=refitted)
         description = f"candidates, half {half + 1} of 2"
         for k, candidate in tracked(enumerate(tried), description, len(tried)):
-            judgement = _timed_judgement(judges, candidate, table[k])
+            if k in trials.able:
+                with trials.making(k) as entry:
+                    is_right[k, held_out], losses_of_half, n_bytes = judges.judge(
+                        candidate
+                    )
+                    losses[k] += losses_of_half
+                    entry["bytes"] += n_bytes
             judges.forget(candidate.steps, tried[k + 1 :])
-            if judgement is not None:
-                is_right[k, judges.rows] = judgement.is_right
-                losses[k] += judgement.losses
-            if half == 1:
-                if judgement is not None:
-                    table[k]["accuracy"] = is_right[k].sum() / n_rows
-                    table[k] |= loss_and_factor(candidate, losses[k] / n_rows)
-                say(line_of(table[k]))
-    able = np.flatnonzero([not entry["error"] for entry in table])
-    n_both_right = is_right[able] @ is_right[able].T
-    return choice_among(table, able, n_both_right=n_both_right, n_rows=n_rows)
-
-
-def _timed_judgement(
-    judges: _HeldOutHalf, candidate: Candidate, entry: dict
-) -> _Judgement | None:
-    """A judgement, whose cost the entry gets; None for a candidate that fails."""
-    if entry["error"]:
-        return None
-    start = perf_counter()
-    judgement = None
-    try:
-        judgement = judges.judge(candidate)
-        entry["bytes"] += judgement.n_bytes
-    except (ValueError, TypeError) as failure:
-        entry["error"] = str(failure)
-    entry["seconds"] += perf_counter() - start
-    return judgement
-
-
-def choice_among(
-    table: list[dict],
-    able: np.ndarray,
-    *,
-    n_both_right: np.ndarray,
-    n_rows: int,
-) -> Choice:
-    """The choice among the candidates that could be made.
-
-    Parameters
-    ----------
-    table : list of dict
-        An entry for each candidate, as in `Choice.table`; standard errors are added.
-    able : ndarray of int of shape (n_able,)
-        Indices of the candidates that could be made.
-    n_both_right : ndarray of shape (n_able, n_able)
-        How many rows two of these both label right; how many one does, in the diagonal.
-    n_rows : int
-        How many rows judged.
-    """
-    failures = _failures(table)
-    if not len(able):
-        reasons = [f"{names}: {reason}" for reason, names in failures.items()]
-        raise ValueError(f"No candidate can be made. {' '.join(reasons)}")
-    able_entries = [table[k] for k in able]
-    log_losses = [entry["log_loss"] for entry in able_entries]
-    place, errors = smallest_of_the_best(n_both_right, n_rows, log_losses)
-    for entry, error in zip(able_entries, errors, strict=True):
-        entry["standard_error"] = float(error)
-    best = able_entries[place]
-    doubts = []
-    if n_rows < _FEW_ROWS:
-        doubts.append(f"only {n_rows} rows judged")
-    surest = min(able_entries, key=itemgetter("log_loss"))
-    if best["log_loss"] > 2 * surest["log_loss"]:
-        doubts.append(
-            f"its probabilities are worse than those of {surest['name']!r}: "
-            f"log-loss {best['log_loss']:.2f} to {surest['log_loss']:.2f}"
-        )
-    for reason, names in failures.items():
-        doubts.append(f"these candidates could not be made: {names}. {reason}")
-    return Choice(
-        name=best["name"], table=tuple(table), n_rows=n_rows, doubts=tuple(doubts)
-    )
-
-
-def _failures(table: list[dict]) -> dict[str, list[str]]:
-    """Names of candidates that could not be made, by the reason, as a sentence."""
-    failures: dict[str, list[str]] = {}
-    for entry in table:
-        if entry["error"]:
-            reason = entry["error"].rstrip(".")
-            reason = f"{reason[:1].upper()}{reason[1:]}."
-            failures.setdefault(reason, []).append(entry["name"])
-    return failures
-
-
-def new_entry(candidate: Candidate) -> dict:
-    """A candidate's entry in the table of a choice, before it is judged."""
-    return {
-        "name": candidate.name,
-        "looks_at_members": candidate.of_members,
-        "accuracy": None,
-        "log_loss": None,
-        "factor": None,
-        "standard_error": None,
-        "bytes": 0,
-        "seconds": 0.0,
-        "error": "",
-    }
+            if half == 1 and k in trials.able:
+                trials.enter(
+                    k,
+                    n_right=is_right[k].sum(),
+                    losses=losses[k],
+                    n_rows=sum(n_judging.values()),
+                )
+    is_right = is_right[trials.able]
+    return trials.choice(n_both_right=is_right @ is_right.T, n_judging=n_judging)
 
 
 def _refitted(
@@ -277,14 +168,3 @@ def _refitted(
         )
         refitted.append((name, classifier))
     return refitted
-
-
-def loss_and_factor(candidate: Candidate, losses: np.ndarray) -> dict[str, float]:
-    """The mean log-loss of a candidate, and the factor on its logits that it has.
-
-    ``losses`` are the mean log-losses under each of `LOGIT_FACTORS`.
-    """
-    # Nodes do not tell losses under factors that make a model too steep.
-    losses = np.where(np.isnan(losses), np.inf, losses)
-    best = int(np.argmin(losses)) if candidate.is_tempered else INDEX_OF_FACTOR_ONE
-    return {"log_loss": float(losses[best]), "factor": float(LOGIT_FACTORS[best])}

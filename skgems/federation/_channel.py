@@ -92,6 +92,8 @@ class Channel:
     reports: bool = True
     rows_alone: bool = False
     members: Sequence[Member] = ()
+    # Whether replies are computed in this process, where no stranger can send any.
+    is_in_process: bool = False
 
     def ask(self, requests: Mapping[str, Message]) -> Mapping | Iterable:
         """Send requests and return replies.
@@ -328,6 +330,8 @@ class InProcess(Channel):
     With ``recalls`` replies are cached, and found again by a digest of all that they
     depend on: in ``memory`` (joblib's) if it is given, else in this process.
     """
+
+    is_in_process = True
 
     def __init__(
         self,

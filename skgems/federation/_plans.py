@@ -8,8 +8,8 @@ import numpy as np
 
 from ..local import indices_of
 from ..messages import Message
+from ..moments import N_GRIDS, TemperatureSearch
 from ..networks import Coordinates, Layers
-from ..tuning import N_GRIDS, TemperatureSearch
 from ._federation import Federation
 from ._warnings import warn_of_many_rows
 
@@ -120,6 +120,8 @@ class _Losses(NamedTuple):
 
 def ask_inverse_temperature(request: Callable[[np.ndarray], Any]) -> Generator:
     """Plan for the likeliest factor on logits; None where there are no rows.
+
+    It is `factor_by_grids` of the room moments, whose losses nodes tell.
 
     Parameters
     ----------

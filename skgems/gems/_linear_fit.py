@@ -24,10 +24,11 @@ from ..federation import (
     warn_of_many_rows,
     warn_of_tails,
 )
+from ..moments import fit_inverse_temperature
 from ..networks import linear_logits
 from ..progress import say
 from ..spaces import EmptyIntersectionError, EmptyIntersectionWarning
-from ..tuning import FineTuned, fit_inverse_temperature
+from ..tuning import FineTuned
 from ._further import OF_MODELS, Rounds, with_objectives
 from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
 from ._node_scores import node_scores

@@ -23,13 +23,13 @@ from ..moments import (
     check_rows,
     class_moments,
     cluster_classes,
+    fit_inverse_temperature,
     log_losses,
     moments_kind,
     ratio,
     row_blocks,
 )
 from ..networks import HiddenLayers, final_step, linear_logits, output_labels
-from ..tuning import fit_inverse_temperature
 from ._classifiers import Rows, at_node, indices_of
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
 from ._layer_numbers import LayerMoments, layer_moments

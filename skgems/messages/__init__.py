@@ -26,9 +26,11 @@ from ._agreement import (
 )
 from ._checks import (
     asks,
+    check_fields_of_user,
     check_names,
     check_reply,
     check_request,
+    has_usable_numbers,
     key_of,
     says,
     sentences_of_fields,

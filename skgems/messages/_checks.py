@@ -5,6 +5,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ..moments import LARGEST, LARGEST_FLOAT32
 from ._fields import ABSENT, REQUIRED, Field, Place, Table, check_fields
 from ._message import Message
 from ._tasks import COMMON, task_named
@@ -58,6 +59,24 @@ def check_reply(
     check_fields(reply.content, task.reply, place)
     if task.rule is not None:
         task.rule(reply.content, place)
+
+
+def check_fields_of_user(request: Message, reply: Message) -> None:
+    """`check_reply` for those fields alone that a user can make wrong."""
+    task = task_named(request.task)
+    fields = {name: task.reply[name] for name in task.of_user}
+    content = {name: part for name, part in reply.content.items() if name in fields}
+    check_fields(content, fields, Place(request.task, asked=request.content))
+
+
+def has_usable_numbers(message: Message) -> bool:
+    """Whether all arrays are of numbers that any field may hold, and none is NaN."""
+    for array in message.arrays.values():
+        largest = LARGEST_FLOAT32 if array.itemsize == 4 else LARGEST
+        # Of NaN this is false.
+        if not np.abs(array).max(initial=0) <= largest:
+            return False
+    return True
 
 
 def check_names(reply: Message) -> None:

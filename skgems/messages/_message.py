@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ._packing import naming, pack, unpack, write_bytes
 # Of the form of messages; nodes of another version do not understand each other.
 VERSION = 3
 _KINDS = "biuf"  # of arrays that are sent: truth values, integers and floats
+_AS_THEY_ARE = (str, int, bool)  # values that JSON gives back
 _NO_MESSAGE = "These bytes are no message of skgems"
 
 
@@ -220,6 +222,11 @@ def _frozen(array: np.ndarray, task: str, name: str) -> np.ndarray:
 
 def _as_json(value: object, task: str, name: str) -> Any:
     """The value as it is after a way through JSON, whichever channel it takes."""
+    # Which changes none of these; their subclasses come back as them.
+    if value is None or type(value) in _AS_THEY_ARE:
+        return value
+    if type(value) is float and isfinite(value):
+        return value
     try:
         return json.loads(json.dumps(value, default=_number, allow_nan=False))
     except (TypeError, ValueError) as exc:

@@ -85,6 +85,7 @@ def contents_of(request: Message) -> list[Mapping]:
 
 def least_rows_of(reply: Message) -> int | None:
     """The smallest bound min_rows in a reply; None of a task that it does not bound."""
-    contents = [*joins_in(reply), reply.content]
+    # Without a copy of the reply's tables, in which there may be many arrays.
+    contents = [*joins_in(reply), reply.settings, reply.arrays]
     bounds = [int(content["min_rows"]) for content in contents if "min_rows" in content]
     return min(bounds, default=None)

@@ -71,6 +71,9 @@ class Task:
     is_in_summaries: bool = False
     # Whether a node whose rows come in chunks can answer it.
     takes_chunks: bool = False
+    # Fields of a reply that a user's labels or parameters of a classifier can make
+    # wrong; all others are computed by this library of what was validated. None: all.
+    of_user: tuple[str, ...] | None = None
     # Whether its content has fronts of its own: costs go by the rows before any.
     has_fronts_within: bool = False
     # Whether a limit is set to the numbers of models that a request brings.

@@ -2,8 +2,9 @@
 
 `class_moments` makes counts, means and second moments of labelled rows, by class or
 cluster; `merge_moments` adds up those of several nodes. A `Likelihood` is the loss that
-is made of them and of gradients, and its minimum is a linear model. This room knows
-arrays and nothing of nodes or estimators.
+is made of them and of gradients, and its minimum is a linear model. The factor on
+logits that makes labels most likely is sought here, too (`fit_inverse_temperature`).
+This room knows arrays and nothing of nodes or estimators.
 
 >>> import numpy as np
 >>> from skgems.moments import class_moments, merge_moments
@@ -65,3 +66,11 @@ from ._rows import (
     working_bytes,
 )
 from ._span import Span
+from ._temperature import (
+    INDEX_OF_FACTOR_ONE,
+    LOGIT_FACTORS,
+    N_GRIDS,
+    TemperatureSearch,
+    fit_inverse_temperature,
+    told_losses,
+)

@@ -23,7 +23,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import OptimizeResult, minimize, minimize_scalar
+from scipy.optimize import OptimizeResult, minimize
 
 from ._class_moments import ClassMoments, merge_moments
 from ._disagreement import NodeFits, equal_nodes, node_fits
@@ -33,6 +33,7 @@ from ._node_loss import NodeLoss, share_of_gradient
 from ._part_sums import products
 from ._rows import about_origin, ratio
 from ._span import Span
+from ._temperature import factor_by_steps
 
 # Takes a model and returns a value and its gradient.
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
@@ -70,10 +71,6 @@ _NEVER = 30.0
 # How near to the row without logits, relative to the size of a feature, rounding leaves
 # a feature that is constant there.
 _NEAR = 1e-9
-# Factors among which the temperature is sought, on logits whose root mean square is 1:
-# beyond these all classes are equally likely, or one of them is certain.
-_LEAST_FACTOR = 1e-3
-_LARGEST_FACTOR = 1e3  # on the same logits
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -455,13 +452,9 @@ class Likelihood:
         size = self.logit_size(W)
         if size == 0:
             return 1.0
-
-        def loss(log_factor: float) -> float:
-            return self.loss.value_and_gradient(np.exp(log_factor) / size * W)[0]
-
-        bounds = (np.log(_LEAST_FACTOR), np.log(_LARGEST_FACTOR))
-        search = minimize_scalar(loss, bounds=bounds)
-        return float(np.exp(search.x) / size)
+        return factor_by_steps(
+            lambda factor: self.loss.value_and_gradient(factor * W)[0], size=size
+        )
 
     def discriminant_analysis(self) -> np.ndarray:
         """The model of Gaussian classes with one covariance, where a search starts.

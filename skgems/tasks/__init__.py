@@ -22,9 +22,7 @@ from ._halves import (
 )
 from ._join import JOIN
 from ._judge import (
-    INDEX_OF_FACTOR_ONE,
     JUDGE,
-    LOGIT_FACTORS,
     losses_of,
     most_judging,
     most_loss,

@@ -24,6 +24,7 @@ from ..messages import (
     Table,
     Task,
 )
+from ..moments import LOGIT_FACTORS
 from ..networks import linear_logits
 from ._halves import HALF_NAMES, half_of_rows, rows_behind_front
 from ._layers import check_classes
@@ -47,10 +48,6 @@ _STEEPEST = 100.0
 _NATS_A_ROW = 0.1
 # Relative rounding error of a sum of losses at most: sums in another order differ.
 _ROUNDING_OF_SUMS = 1e-9
-# On logits of models whose probabilities are too sure, or not sure enough: from 1 / 32
-# to 4 in steps of the square root of two.
-LOGIT_FACTORS = 2.0 ** np.arange(-5.0, 2.5, 0.5)
-INDEX_OF_FACTOR_ONE = int(np.flatnonzero(LOGIT_FACTORS == 1.0)[0])
 
 
 def losses_of(logits: np.ndarray, codes: np.ndarray) -> np.ndarray:

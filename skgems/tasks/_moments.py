@@ -362,6 +362,7 @@ MOMENTS = Task(
     alone=True,
     is_in_summaries=True,
     takes_chunks=True,
+    of_user=("labels", "form", "class_weight", "penalty"),
     reads="classifier",
     request={
         "kind": Text(("auto", "class", "shared", "diagonal")),

@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_random_state
 
-from ..moments import log_losses
+from ..moments import fit_inverse_temperature, log_losses
 from ..networks import Coordinates, Layers, linear_logits, to_mlp_classifier
 from ..progress import say
 from ._penalised import (
@@ -30,7 +30,6 @@ from ._penalised import (
     scaled_beside,
     uncorrelated,
 )
-from ._temperature import fit_inverse_temperature
 
 # Epochs, batches and rate of "plain" fine-tuning, as in the papers (GEMS 2019, section
 # 4.2 and appendix B.3).

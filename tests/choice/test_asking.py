@@ -33,7 +33,7 @@ from skgems import PooledAggregator, answer, combine
 from skgems.channels import Folder
 from skgems.choice import Candidate, choose_over
 from skgems.choice._asking import _content_of_fit
-from skgems.choice._judging import loss_and_factor
+from skgems.choice._choice import Trials
 from skgems.federation import (
     IdentifierWarning,
     RepliesMissingError,
@@ -42,8 +42,8 @@ from skgems.federation import (
     halves_of,
 )
 from skgems.messages import says
+from skgems.moments import LOGIT_FACTORS
 from skgems.steps import Front, RandomFeatures
-from skgems.tasks import LOGIT_FACTORS
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skgems.federation.RowsExposedWarning",
@@ -492,16 +492,17 @@ def test_a_branch_has_the_states_of_its_own_steps():
 
 def test_a_choice_without_any_loss_goes_by_accuracy():
     losses = np.full(len(LOGIT_FACTORS), np.nan)
-    assert loss_and_factor(small_candidates()[0], losses) == {
-        "log_loss": np.inf,
-        "factor": 1.0,
-    }
+    trials = Trials(small_candidates())
+    trials.enter(0, n_right=30, losses=losses, n_rows=40)
+    entry = trials.table[0]
+    assert entry["accuracy"] == 0.75
+    assert entry["log_loss"] == np.inf and entry["factor"] == 1.0
 
 
 def test_the_factor_of_the_smallest_loss_is_taken_where_some_are_missing():
     losses = np.full(len(LOGIT_FACTORS), np.nan)
     losses[:3] = [0.5, 0.2, 0.4]
-    assert loss_and_factor(small_candidates()[3], losses) == {
-        "log_loss": 0.2,
-        "factor": LOGIT_FACTORS[1],
-    }
+    trials = Trials(small_candidates())
+    trials.enter(3, n_right=30, losses=40 * losses, n_rows=40)
+    assert trials.table[3]["log_loss"] == 0.2
+    assert trials.table[3]["factor"] == LOGIT_FACTORS[1]

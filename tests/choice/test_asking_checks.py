@@ -16,8 +16,8 @@ from skgems.choice import choose_over
 from skgems.federation import Message, Nodes, NotAgreedError, halves_of
 from skgems.local import Member
 from skgems.messages import check_reply, check_request
+from skgems.moments import LOGIT_FACTORS
 from skgems.steps import Front
-from skgems.tasks import LOGIT_FACTORS
 from skgems.tasks._judge import judge
 
 pytestmark = pytest.mark.filterwarnings(

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from helpers.digit_halves import entry
 
-from skgems.choice import Choice, smallest_of_the_best
-from skgems.choice._judging import choice_among
+from skgems import PooledAggregator
+from skgems.choice import Candidate, Choice, smallest_of_the_best
+from skgems.choice._choice import Trials
+from skgems.moments import LOGIT_FACTORS
 
 
 def test_the_smallest_within_a_standard_error():
@@ -32,13 +34,33 @@ def test_log_loss_breaks_ties_of_the_best_and_the_order_those_of_the_smallest():
 
 
 def test_no_candidate_that_could_be_made_is_an_error():
+    trials = Trials([Candidate("a", PooledAggregator())])
+    with trials.making(0):
+        raise ValueError("odd")
     with pytest.raises(ValueError, match=r"No candidate can be made. \['a'\]: Odd"):
-        choice_among(
-            [{"name": "a", "error": "odd"}],
-            [],
-            n_both_right=np.zeros((0, 0)),
-            n_rows=1,
-        )
+        trials.choice(n_both_right=np.zeros((0, 0)), n_judging={"x": 1})
+
+
+def test_failures_are_noted_with_the_time_that_they_took_and_others_raised():
+    trials = Trials([Candidate(name, PooledAggregator()) for name in "ab"])
+    with trials.making(0) as entry_of_a:
+        entry_of_a["bytes"] += 3
+        raise TypeError("odd")
+    assert trials.able == [1]
+    assert entry_of_a["error"] == "odd" and entry_of_a["bytes"] == 3
+    assert entry_of_a["seconds"] > 0 == trials.table[1]["seconds"]
+    with pytest.raises(KeyError), trials.making(1):
+        raise KeyError("a bug")
+
+
+def test_a_node_of_most_rows_is_a_doubt():
+    trials = Trials([Candidate("a", PooledAggregator())])
+    trials.enter(0, n_right=300, losses=np.ones(len(LOGIT_FACTORS)), n_rows=400)
+    n_judging = {"lyon": 396, "paris": 2, "cork": 2}
+    choice = trials.choice(n_both_right=np.array([[300]]), n_judging=n_judging)
+    assert choice.n_rows == 400
+    (doubt,) = choice.doubts
+    assert doubt.startswith("node 'lyon' has 396 of the 400 rows that judged")
 
 
 def test_what_is_printed_is_whole_and_explained():

@@ -11,7 +11,9 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
 
 from skgems import PooledAggregator, combine
-from skgems.choice._judging import _refitted, choice_among
+from skgems.choice import Candidate
+from skgems.choice._choice import Trials
+from skgems.choice._judging import _refitted
 from skgems.federation import halves_of, owners_of
 
 
@@ -100,14 +102,21 @@ def test_few_rows_of_a_class_make_shrunk_quadratic_discriminants():
 
 
 def test_reasons_of_failures_are_doubts_once_for_all_that_have_them():
-    table = [entry("a"), entry("b", "node 'x': odd."), entry("c", "node 'x': odd")]
-    choice = choice_among(table, [0], n_both_right=np.array([[300]]), n_rows=300)
+    trials = Trials([Candidate(name, PooledAggregator()) for name in "abc"])
+    trials.table = [
+        entry("a"),
+        entry("b", "node 'x': odd."),
+        entry("c", "node 'x': odd"),
+    ]
+    n_judging = {"x": 300}
+    choice = trials.choice(n_both_right=np.array([[300]]), n_judging=n_judging)
     (doubt,) = choice.doubts
     assert doubt == "these candidates could not be made: ['b', 'c']. Node 'x': odd."
     with pytest.raises(
         ValueError, match=r"No candidate .* \['b', 'c'\]: Node 'x': odd"
     ):
-        choice_among(table[1:], [], n_both_right=np.zeros((0, 0)), n_rows=300)
+        del trials.table[0]
+        trials.choice(n_both_right=np.zeros((0, 0)), n_judging=n_judging)
 
 
 def test_nets_that_judge_are_the_same_each_time():

@@ -34,9 +34,9 @@ from skgems.federation import _channel as channel_module
 from skgems.gems import HiddenLayers, Rounds, Spaces
 from skgems.local import Member, clear_cache
 from skgems.messages import TASKS
+from skgems.moments import fit_inverse_temperature
 from skgems.networks import linear_logits
 from skgems.spaces import Ellipsoid, Gram
-from skgems.tuning import fit_inverse_temperature
 
 N_NODES = 3  # so that two are left to be combined where one fails
 # Each classifier lacks a class of which its node has rows.

@@ -21,8 +21,8 @@ from sklearn.preprocessing import StandardScaler
 from skgems import GEMSLogisticAggregator, ModelAveragingAggregator, PFNMAggregator
 from skgems.federation import Message, Summary, UnseenClassesWarning
 from skgems.gems import Moments, Spaces
+from skgems.moments import fit_inverse_temperature
 from skgems.spaces import Sampled
-from skgems.tuning import fit_inverse_temperature
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 IGNORE_EMPTY_INTERSECTION = "ignore::skgems.spaces.EmptyIntersectionWarning"

@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator
 from skgems.gems import Spaces
+from skgems.moments import fit_inverse_temperature
 from skgems.networks import linear_logits
-from skgems.tuning import fit_inverse_temperature
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -168,3 +168,18 @@ def test_a_fit_on_dask_has_the_bits_of_one_process():
             agg = nodes.fit(n_jobs=-1)
     assert np.array_equal(agg.coef_, serial.coef_)
     assert np.array_equal(agg.intercept_, serial.intercept_)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [({"C": 0}, "penalty.C"), ({"class_weight": {"a": -1}}, "class_weight")],
+)
+def test_parameters_that_no_classifier_can_have_are_named_in_one_process(
+    changes, field
+):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = np.where(X[:, 0] > 0, "a", "b")
+    clfs = [LogisticRegression().fit(X, y) for _ in range(2)]
+    clfs[1].set_params(**changes)
+    with pytest.raises(ValueError, match=rf"node '1': moments\.{field} "):
+        GEMSLogisticAggregator(clfs).fit(X, y, nodes=np.arange(40) % 2)

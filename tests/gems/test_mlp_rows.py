@@ -14,9 +14,9 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.gems import Spaces
+from skgems.moments import fit_inverse_temperature
 from skgems.networks import Layers, to_mlp_classifier
 from skgems.spaces import Sampled
-from skgems.tuning import fit_inverse_temperature
 from skgems.tuning._network import NETWORK_STRENGTHS
 
 

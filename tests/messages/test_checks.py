@@ -5,11 +5,20 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from helpers import hostile
 from helpers.broken import LEAVES, broken_contents, messages_with_field
 
-from skgems.messages import Message, check_reply, check_request
+from skgems.messages import (
+    TASKS,
+    Message,
+    check_fields_of_user,
+    check_reply,
+    check_request,
+    has_usable_numbers,
+)
+from skgems.moments import LARGEST, LARGEST_FLOAT32
 
 # Sums in "others" of a request to retrain have no matrices, so nobody sends these
 # there; the same fields stand in other messages, where they are tried.
@@ -84,3 +93,32 @@ def test_a_broken_field_is_refused_under_its_name(pairs, leaf):
                 )
     assert complaints
     assert not [text for text in complaints.values() if text is not None]
+
+
+def test_fields_of_the_user_are_checked_alone(pairs):
+    pair = next(pair for pair in pairs if pair.request.task == "moments")
+    check_fields_of_user(pair.request, pair.reply)
+    content = pair.reply.content
+    for name in TASKS["moments"].of_user:
+        if name not in content:
+            continue
+        wrong = Message.of("moments", **{**content, name: "odd"})
+        with pytest.raises(ValueError, match=rf"^moments\.{name} "):
+            check_fields_of_user(pair.request, wrong)
+    without_rule = Message.of("moments", **{**content, "scaled": "odd"})
+    check_fields_of_user(pair.request, without_rule)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numbers_that_are_too_large_or_none_are_not_usable(dtype):
+    largest = LARGEST_FLOAT32 if dtype is np.float32 else LARGEST
+    for value, is_usable in [
+        (0.0, True),
+        (-0.9 * largest, True),
+        (1.1 * largest, False),
+        (-np.inf, False),
+        (np.nan, False),
+    ]:
+        array = np.array([0.0, value], dtype=dtype)
+        message = Message.of("score", W=array, whole=np.arange(3), none=np.empty(0))
+        assert has_usable_numbers(message) is is_usable

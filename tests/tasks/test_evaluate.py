@@ -23,9 +23,9 @@ from sklearn.neighbors import NearestCentroid
 
 from skgems.federation import Message, reply_to
 from skgems.messages import check_reply
+from skgems.moments import TemperatureSearch
 from skgems.networks import linear_logits, read_network
 from skgems.tasks._evaluate import evaluate, models_are_few, right_are_rows
-from skgems.tuning import TemperatureSearch
 
 
 def judged_models(**more) -> dict:

@@ -17,7 +17,7 @@ from skgems.federation import (
     halves_of,
     reply_to,
 )
-from skgems.tasks import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS
+from skgems.moments import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS
 
 
 def rows(*n_rows) -> tuple[np.ndarray, np.ndarray]:

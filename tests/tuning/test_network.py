@@ -17,14 +17,9 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.gems import HiddenLayers
-from skgems.moments import log_losses
+from skgems.moments import fit_inverse_temperature, log_losses
 from skgems.networks import Coordinates, Layers
-from skgems.tuning import (
-    _network,
-    fine_tune_network,
-    fit_inverse_temperature,
-    train_plainly,
-)
+from skgems.tuning import _network, fine_tune_network, train_plainly
 from skgems.tuning._network import NETWORK_STRENGTHS, best_if_sure
 from skgems.tuning._penalised import TIE
 

@@ -10,9 +10,14 @@ from scipy.sparse import csr_array, csr_matrix
 from scipy.special import softmax
 from sklearn.metrics import log_loss
 
-from skgems.moments import LARGEST_SQUARE, mean_log_loss
+from skgems.moments import (
+    LARGEST_SQUARE,
+    TemperatureSearch,
+    fit_inverse_temperature,
+    mean_log_loss,
+)
+from skgems.moments._temperature import factor_by_grids, factor_by_steps
 from skgems.networks import linear_logits
-from skgems.tuning import TemperatureSearch, fit_inverse_temperature
 
 
 @pytest.fixture
@@ -165,3 +170,15 @@ def test_factors_stay_within_bounds(edge):
     while not search.done:
         search = search.after(search.factors * (1.0 if edge < 1 else -1.0))
     assert search.best == pytest.approx(edge / 2.0)
+
+
+@pytest.mark.parametrize("lowest", [-9.0, -3.2, 0.1, 4.4, 9.0])
+@pytest.mark.parametrize("size", [0.02, 1.0, 50.0])
+def test_grids_and_steps_find_one_factor_in_one_range(lowest, size):
+    def loss(factor):  # as flat on one side as a log-loss is
+        return np.log1p(np.exp(lowest) / (size * factor)) + 1e-3 * size * factor
+
+    by_grids = factor_by_grids(loss, size=size, n_rows=1e300)
+    by_steps = factor_by_steps(loss, size=size)
+    assert by_grids == pytest.approx(by_steps, rel=1e-3)
+    assert 1e-3 / size <= by_steps <= 1e3 / size
