@@ -89,6 +89,11 @@ def test_equal_seeds_give_equal_models():
     first = combine(X=rows, y=Y, nodes=NODES, random_state=0)
     second = combine(X=rows, y=Y, nodes=NODES, random_state=0)
     np.testing.assert_array_equal(second.predict_proba(rows), first.predict_proba(rows))
+    # Whichever of them is taken.
+    losses_of_candidates = first.choice_.to_frame().log_loss
+    np.testing.assert_array_equal(
+        second.choice_.to_frame().log_loss, losses_of_candidates
+    )
 
 
 @pytest.mark.usefixtures("few_features")

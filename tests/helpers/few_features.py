@@ -11,12 +11,12 @@ from skgems.steps import RandomFeatures
 def use_few_features(monkeypatch):
     """Candidates of 1000 features have 100 of them, under the same name."""
 
-    def random_features():
-        return RandomFeatures(100, random_state=0)
+    def random_features(n_components, **settings):
+        return RandomFeatures(n_components // 10, **settings)
 
     def kernel(*, n_components, **settings):
         return RBFSampler(n_components=n_components // 10, **settings)
 
     module = "skgems.candidates._candidates"
-    monkeypatch.setattr(f"{module}._random_features", random_features)
+    monkeypatch.setattr(f"{module}.RandomFeatures", random_features)
     monkeypatch.setattr(f"{module}.RBFSampler", kernel)
