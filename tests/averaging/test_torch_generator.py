@@ -22,8 +22,13 @@ from torch import nn  # noqa: E402
 
 def rounds(estimators):
     return ModelAveragingAggregator(
-        estimators, n_rounds=3, local_epochs=2, learning_rate=0.2, random_state=0
+        estimators, n_rounds=2, local_epochs=1, learning_rate=0.2, random_state=0
     )
+
+
+def few_digits():
+    X, y, nodes, _, _ = digits()
+    return X[:150], y[:150], nodes[:150]
 
 
 class Dropping(nn.Sequential):
@@ -66,7 +71,7 @@ FITS = {
 
 @pytest.mark.parametrize("fit", FITS)
 def test_the_generator_of_torch_is_left_as_it_was(fit):
-    X, y, nodes, _, _ = digits()
+    X, y, nodes = few_digits()
     nets = fit_nets(make_net(Dropping, max_epochs=1), X, y, nodes)
     before = torch.random.get_rng_state()
     FITS[fit](nets, (X, y, nodes))
@@ -74,7 +79,7 @@ def test_the_generator_of_torch_is_left_as_it_was(fit):
 
 
 def test_the_generator_of_torch_is_left_where_a_node_fails():
-    X, y, nodes, _, _ = digits()
+    X, y, nodes = few_digits()
     nets = fit_nets(make_net(Dropping, max_epochs=1), X, y, nodes)
     nets[1].module_.broken = True
     before = torch.random.get_rng_state()
@@ -85,7 +90,7 @@ def test_the_generator_of_torch_is_left_where_a_node_fails():
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_generator_of_torch_is_left_where_all_nodes_fail():
-    X, y, nodes, _, _ = digits()
+    X, y, nodes = few_digits()
     nets = fit_nets(make_net(Dropping, max_epochs=1), X, y, nodes)
     for model in nets:
         model.module_.broken = True

@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
 from helpers.digit_halves import NAMES, NODES, X, Y
+from helpers.few_features import use_few_features
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.dummy import DummyClassifier
@@ -20,6 +24,14 @@ from sklearn.tree import DecisionTreeClassifier
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, combine
 from skgems.federation import IdentifierWarning, NodesDisagreeWarning
 
+# A quarter of the lines, where it does not matter how well they tell classes apart.
+FEW_COLUMNS = X[:, 8:16]
+
+
+@pytest.fixture
+def few_features(monkeypatch):
+    use_few_features(monkeypatch)
+
 
 def rings(n=400):
     """Two circles around each other, which no linear model tells apart."""
@@ -31,7 +43,7 @@ def rings(n=400):
     return rows + 0.1 * rng.normal(size=rows.shape), y, nodes
 
 
-def fit_members(classifier):
+def fit_members(classifier, X=X):
     """Pairs of a node's name and a clone, fitted to its rows."""
     return [
         (name, clone(classifier).fit(X[NODES == name], Y[NODES == name]))
@@ -39,8 +51,8 @@ def fit_members(classifier):
     ]
 
 
-def fit_forests():
-    return fit_members(RandomForestClassifier(10, random_state=0))
+def fit_forests(X=X):
+    return fit_members(RandomForestClassifier(10, random_state=0), X)
 
 
 def combine_small(estimators=None, *, X, y, nodes, front=None):
@@ -51,6 +63,7 @@ def combine_small(estimators=None, *, X, y, nodes, front=None):
 # ---- rows without classifiers ------------------------------------------------------
 
 
+@pytest.mark.usefixtures("few_features")
 def test_rows_without_classifiers_give_a_model_and_a_table_of_candidates():
     agg = combine(X=X, y=Y, nodes=NODES, random_state=0)
     choice = agg.choice_
@@ -70,12 +83,20 @@ def test_rows_without_classifiers_give_a_model_and_a_table_of_candidates():
     assert len(text.splitlines()) > len(names)
 
 
+@pytest.mark.usefixtures("few_features")
 def test_equal_seeds_give_equal_models():
-    first = combine(X=X, y=Y, nodes=NODES, random_state=0)
-    second = combine(X=X, y=Y, nodes=NODES, random_state=0)
-    np.testing.assert_array_equal(second.predict_proba(X), first.predict_proba(X))
+    rows = FEW_COLUMNS
+    first = combine(X=rows, y=Y, nodes=NODES, random_state=0)
+    second = combine(X=rows, y=Y, nodes=NODES, random_state=0)
+    np.testing.assert_array_equal(second.predict_proba(rows), first.predict_proba(rows))
+    # Whichever of them is taken.
+    losses_of_candidates = first.choice_.to_frame().log_loss
+    np.testing.assert_array_equal(
+        second.choice_.to_frame().log_loss, losses_of_candidates
+    )
 
 
+@pytest.mark.usefixtures("few_features")
 def test_features_win_where_no_linear_model_can():
     rows, y, nodes = rings()
     choice = combine(X=rows, y=y, nodes=nodes, random_state=0).choice_
@@ -91,16 +112,11 @@ def test_a_small_budget_tries_no_features():
     assert not any("features" in entry["name"] for entry in choice.table)
 
 
-def combine_noisy_rings():
-    """Rows, labels and nodes, and the aggregate, in which features are too sure."""
+def test_logits_of_features_are_multiplied_where_they_are_too_sure():
     rows, y, nodes = rings(120)
     noise = np.random.default_rng(0).normal(size=(len(y), 8))
     rows = np.hstack([rows, noise])
-    return rows, y, nodes, combine(X=rows, y=y, nodes=nodes, random_state=0)
-
-
-def test_logits_of_features_are_multiplied_where_they_are_too_sure():
-    rows, y, nodes, agg = combine_noisy_rings()
+    agg = combine(X=rows, y=y, nodes=nodes, random_state=0)
     choice = agg.choice_
     assert choice.name.startswith("1000")
     assert choice.factor < 1.0
@@ -114,16 +130,14 @@ def test_logits_of_features_are_multiplied_where_they_are_too_sure():
     np.testing.assert_allclose(exported, agg.predict_proba(rows), rtol=1e-9)
     assert not agg.exact_
     assert "multiplied" in agg.pooled_form_.reason
-
-
-def test_other_logits_are_not_multiplied():
-    *_, agg = combine_noisy_rings()
-    table = agg.choice_.to_frame()
+    # Other logits are not multiplied.
+    table = choice.to_frame()
     names = table.index.str
     may_be_too_sure = names.startswith("1000") | names.startswith("quadratic")
     assert (table.factor[~may_be_too_sure] == 1.0).all()
 
 
+@pytest.mark.usefixtures("few_features")
 def test_warnings_of_the_fit_are_doubts():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(600, 2))
@@ -140,7 +154,8 @@ def test_an_unknown_budget_is_an_error():
 
 
 def test_few_rows_that_judge_are_a_doubt():
-    choice = combine(X=X[:80], y=Y[:80], nodes=NODES[:80], random_state=0).choice_
+    rows = FEW_COLUMNS[:80]
+    choice = combine_small(X=rows, y=Y[:80], nodes=NODES[:80]).choice_
     assert choice.doubts[0] == "only 80 rows judged"
     assert choice.looks_at_members is False
 
@@ -148,8 +163,10 @@ def test_few_rows_that_judge_are_a_doubt():
 # ---- classifiers -------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("few_features")
 def test_forests_are_combined_in_four_ways():
-    agg = combine(fit_forests(), X, Y, NODES, random_state=0)
+    rows = X[:, ::2]
+    agg = combine(fit_forests(rows), rows, Y, NODES, random_state=0)
     table = agg.choice_.to_frame()
     assert table.looks_at_members.sum() == 4
     assert (table.accuracy[table.looks_at_members] > 0.5).all()
@@ -157,19 +174,23 @@ def test_forests_are_combined_in_four_ways():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_small_budget_merges_networks_but_does_not_match_them():
-    networks = fit_members(MLPClassifier((8,), max_iter=200, random_state=0))
-    agg = combine_small(networks, X=X, y=Y, nodes=NODES)
+    networks = fit_members(MLPClassifier((4,), max_iter=9, random_state=0), FEW_COLUMNS)
+    agg = combine_small(networks, X=FEW_COLUMNS, y=Y, nodes=NODES)
     names = agg.choice_.to_frame().index
     assert "merged networks" in names
     assert "matched networks" not in names
 
 
 def test_members_go_by_their_names_and_not_by_their_places():
-    reversed_members = fit_forests()[::-1]
-    table = combine_small(reversed_members, X=X, y=Y, nodes=NODES).choice_.to_frame()
+    rows = csr_matrix(FEW_COLUMNS)  # for which there are few candidates
+
+    def accuracy_of_vote(forests):
+        agg = combine_small(forests, X=rows, y=Y, nodes=NODES)
+        return agg.choice_.to_frame().loc["vote"].accuracy
+
     # Here sorted names of nodes stand in the order of the estimators.
-    in_order = combine_small(fit_forests(), X=X, y=Y, nodes=NODES).choice_.to_frame()
-    assert table.loc["vote"].accuracy == in_order.loc["vote"].accuracy
+    in_order = fit_forests(rows)
+    assert accuracy_of_vote(in_order[::-1]) == accuracy_of_vote(in_order)
 
 
 def test_names_of_members_must_be_those_of_nodes():
@@ -225,6 +246,7 @@ def test_files_of_linear_models_become_the_linear_model(tmp_path):
 # ---- tables ------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("few_features")
 def test_tables_with_texts_and_missing_values_become_a_pipeline():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(300, 2)), columns=["size", "age"])
@@ -244,9 +266,16 @@ def table_of_words(n=300):
     return frame, y, np.arange(n) % 3
 
 
-def test_tables_of_texts_only_are_encoded():
+@cache
+def combine_words():
+    """The aggregate of a table of words, which tests do not alter."""
     frame, y, nodes = table_of_words()
-    agg = combine_small(X=frame, y=y, nodes=nodes)
+    return combine_small(X=frame, y=y, nodes=nodes)
+
+
+def test_tables_of_texts_only_are_encoded():
+    frame, y, _ = table_of_words()
+    agg = combine_words()
     assert agg.score(frame, y) > 0.9
     assert not agg.choice_.doubts
     exported = agg.to_estimator()
@@ -256,10 +285,9 @@ def test_tables_of_texts_only_are_encoded():
 def test_arrays_of_texts_are_encoded_as_tables_are():
     frame, y, nodes = table_of_words()
     array = frame.to_numpy(object)
-    of_frame = combine_small(X=frame, y=y, nodes=nodes)
     of_array = combine_small(X=array, y=y, nodes=nodes)
     np.testing.assert_allclose(
-        of_array.predict_proba(array), of_frame.predict_proba(frame)
+        of_array.predict_proba(array), combine_words().predict_proba(frame)
     )
 
 
@@ -314,20 +342,33 @@ IDS = {
 }
 
 
-@pytest.mark.parametrize("kind", IDS)
-@pytest.mark.parametrize("with_text", [False, True])
-def test_a_number_of_the_patient_is_left_out(kind, with_text):
+def patients_with_wards():
     frame, y, nodes = patients()
-    if with_text:
-        frame["ward"] = np.random.default_rng(1).choice(["er", "icu"], len(y))
-    plain_frame = frame.copy()
+    frame["ward"] = np.random.default_rng(1).choice(["er", "icu"], len(y))
+    return frame, y, nodes
+
+
+@cache
+def combine_patients(*, with_text):
+    """The aggregate of patients without identifiers, which tests do not alter."""
+    frame, y, nodes = patients_with_wards() if with_text else patients()
+    return combine_small(X=frame, y=y, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "with_text"),
+    [("text", False), ("text", True), ("in order", False), ("shuffled", True)],
+)
+def test_a_number_of_the_patient_is_left_out(kind, with_text):
+    plain_frame, y, nodes = patients_with_wards() if with_text else patients()
+    frame = plain_frame.copy()
     frame.insert(0, "id", IDS[kind](len(y)))
     with pytest.warns(IdentifierWarning, match=r"\['id'\] are left out") as records:
         # Not by `combine_small`: the warning names the line that calls combine.
         agg = combine(X=frame, y=y, nodes=nodes, budget="small", random_state=0)
     (record,) = records
     assert record.filename == __file__
-    plain = combine_small(X=plain_frame, y=y, nodes=nodes)
+    plain = combine_patients(with_text=with_text)
     (doubt,) = set(agg.choice_.doubts) - set(plain.choice_.doubts)
     assert "['id'] are left out" in doubt
     names = [entry["name"] for entry in agg.choice_.table]
@@ -343,10 +384,10 @@ def test_a_number_of_the_patient_is_left_out(kind, with_text):
 
 
 def test_an_identifier_is_known_from_all_rows_where_nodes_have_few():
-    frame, y, _ = patients(120)
-    frame["id"] = IDS["text"](120)
+    frame, y, _ = patients(60)
+    frame["id"] = IDS["text"](60)
     with pytest.warns(IdentifierWarning, match=r"\['id'\]"):
-        combine_small(X=frame, y=y, nodes=np.arange(120) % 12)
+        combine_small(X=frame, y=y, nodes=np.arange(60) % 6)
 
 
 def test_identifiers_that_each_node_has_once_are_known():
@@ -373,7 +414,7 @@ def test_a_front_of_the_users_keeps_numbers_in_order():
 
 
 def test_a_front_of_the_users_that_encodes_identifiers_is_a_doubt():
-    frame, y, nodes = patients()
+    frame, y, nodes = patients(60)
     frame["id"] = IDS["text"](len(y))
     front = make_column_transformer(
         (StandardScaler(), ["age"]),

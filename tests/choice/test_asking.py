@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.few_features import use_few_features
 from helpers.judging_nodes import (
     NODES,
     JudgingNodes,
     X,
     Y,
     first_small_candidate,
+    linear_candidates,
     small_candidates,
 )
 from sklearn.base import clone
@@ -59,11 +62,30 @@ def combine_small(nodes):
     return combine(nodes.channel, budget="small", random_state=0)
 
 
+@cache
+def choose_over_wines():
+    """Nodes that judged all candidates, and their choice; tests do not alter it."""
+    nodes = JudgingNodes(keep_state=False)
+    return nodes, *choose_over(nodes.channel, small_candidates)
+
+
+@cache
+def combine_four_columns():
+    """The aggregate that `combine` makes of four columns, which tests do not alter."""
+    return combine_small(JudgingNodes(X[:, :4]))
+
+
+@cache
+def combine_wines():
+    """The aggregate that `combine` makes of all wines, which tests do not alter."""
+    return combine_small(JudgingNodes(keep_state=False))
+
+
 # ---- which model is taken ----------------------------------------------------------
 
 
 def test_combine_over_a_channel_asks_five_messages_and_fits_the_best_candidate():
-    agg = combine_small(JudgingNodes(keep_state=False))
+    agg = combine_wines()
     tasks = [message["task"] for message in agg.history_]
     assert tasks == ["front", "front", "halves", "judge", "join"]
     choice = agg.choice_
@@ -77,17 +99,18 @@ def test_combine_over_a_channel_asks_five_messages_and_fits_the_best_candidate()
 
 
 def test_the_model_of_combine_is_that_of_a_plain_fit_with_its_front():
-    agg = combine_small(JudgingNodes(keep_state=False))
+    agg = combine_wines()
     plain = clone(agg).set_params(estimators=JudgingNodes().channel, front=agg.front)
     plain.fit()
     np.testing.assert_array_equal(plain.predict_proba(X), agg.predict_proba(X))
 
 
 def test_combine_over_a_channel_gives_the_same_model_again():
-    first = combine_small(JudgingNodes(keep_state=False))
-    second = combine_small(JudgingNodes(keep_state=False))
+    first = combine_four_columns()
+    rows = X[:, :4]
+    second = combine_small(JudgingNodes(rows))
     assert second.choice_.name == first.choice_.name
-    np.testing.assert_array_equal(second.predict_proba(X), first.predict_proba(X))
+    np.testing.assert_array_equal(second.predict_proba(rows), first.predict_proba(rows))
 
 
 def halves_at_nodes():
@@ -134,8 +157,7 @@ def assert_judged_as(entry, n_right, loss, *, has_powers):
 
 
 def test_models_are_judged_by_the_half_that_did_not_make_them():
-    nodes = JudgingNodes(keep_state=False)
-    aggregator, choice, history = choose_over(nodes.channel, small_candidates)
+    _, aggregator, choice, history = choose_over_wines()
     candidates = small_candidates()
     assert [entry["name"] for entry in choice.table] == [c.name for c in candidates]
     halves = halves_at_nodes()
@@ -149,7 +171,8 @@ def test_models_are_judged_by_the_half_that_did_not_make_them():
 
 
 def test_combine_over_a_folder_goes_on_where_it_stopped(tmp_path):
-    nodes = JudgingNodes(min_rows=3)
+    two_columns = X[:, :2]
+    nodes = JudgingNodes(two_columns, min_rows=3)
     n_steps = 0
     while True:
         folder = Folder(tmp_path / "all", nodes.names)
@@ -172,14 +195,16 @@ def test_combine_over_a_folder_goes_on_where_it_stopped(tmp_path):
     assert n_steps == 5  # as many as there are messages
     in_process = combine_small(nodes)
     assert in_process.choice_.name == agg.choice_.name
-    np.testing.assert_array_equal(agg.predict_proba(X), in_process.predict_proba(X))
+    np.testing.assert_array_equal(
+        agg.predict_proba(two_columns), in_process.predict_proba(two_columns)
+    )
 
 
 # ---- which rows judge --------------------------------------------------------------
 
 
 def test_a_node_of_few_rows_sends_no_sums_but_judges():
-    nodes = JudgingNodes(nodes=WITH_SMALL_NODE, min_rows=8)
+    nodes = JudgingNodes(X[:, :4], nodes=WITH_SMALL_NODE, min_rows=8)
     _, choice, _ = choose_over(nodes.channel, small_candidates)
     assert choice.n_rows == len(Y)
     exchanged = [
@@ -257,8 +282,8 @@ def wines_with_words():
 
 
 def test_gaps_are_filled_before_each_candidate():
-    with_gaps = X.copy()
-    with_gaps[::7, 3] = np.nan
+    with_gaps = X[:, [0, 3, 6, 9, 11, 12]]
+    with_gaps[::7, 1] = np.nan
     agg = combine_small(JudgingNodes(with_gaps, keep_state=False))
     table = agg.choice_.to_frame()
     assert not table.error.any()
@@ -266,10 +291,21 @@ def test_gaps_are_filled_before_each_candidate():
     assert agg.score(with_gaps, Y) > 0.9
 
 
-def test_texts_with_gaps_are_encoded():
+def wines_with_gaps_in_words():
     frame = wines_with_words()
     frame.loc[::9, "word"] = np.nan
-    agg = combine_small(JudgingNodes(frame))
+    return frame
+
+
+@cache
+def combine_gaps_in_words():
+    """The aggregate that `combine` makes of words with gaps; tests do not alter it."""
+    return combine_small(JudgingNodes(wines_with_gaps_in_words()))
+
+
+def test_texts_with_gaps_are_encoded():
+    frame = wines_with_gaps_in_words()
+    agg = combine_gaps_in_words()
     assert not agg.choice_.to_frame().error.any()
     assert agg.score(frame, Y) > 0.75
     assert agg.to_estimator().score(frame, Y) == agg.score(frame, Y)
@@ -281,7 +317,8 @@ def test_a_front_that_takes_no_texts_is_an_error_that_names_node_and_column():
         combine(channel, front=StandardScaler(), random_state=0)
 
 
-def test_a_front_of_the_users_encodes_texts():
+def test_a_front_of_the_users_encodes_texts(monkeypatch):
+    use_few_features(monkeypatch)
     frame = wines_with_words()
     front = ColumnTransformer(
         [
@@ -299,7 +336,7 @@ def test_identifiers_are_left_out_over_a_channel():
     numbered = np.c_[np.arange(len(X)), rows]
     with pytest.warns(IdentifierWarning, match=r"\[0\] are left out"):
         agg = combine_small(JudgingNodes(numbered))
-    plain = combine_small(JudgingNodes(rows))
+    plain = combine_four_columns()
     tasks = [message["task"] for message in agg.history_]
     assert tasks == ["front", "front", "halves", "judge", "join"]
     assert agg.choice_.name == plain.choice_.name
@@ -311,20 +348,19 @@ def test_identifiers_are_left_out_over_a_channel():
 
 
 def test_texts_are_encoded_and_identifiers_left_out_over_a_channel():
-    frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"])
-    frame["word"] = np.where(X[:, 6] > 2.0, "much", "little")
+    frame = wines_with_gaps_in_words()
     numbered = frame.assign(patient=[f"P{k:04d}" for k in range(len(X))])
     numbered = numbered[["patient", *frame.columns]]
     with pytest.warns(IdentifierWarning, match=r"\['patient'\] are left out"):
         agg = combine_small(JudgingNodes(numbered))
-    plain = combine_small(JudgingNodes(frame))
+    plain = combine_gaps_in_words()
     assert agg.choice_.name == plain.choice_.name
     proba = agg.predict_proba(numbered)
     np.testing.assert_allclose(proba, plain.predict_proba(frame), atol=1e-9)
     exported = agg.to_estimator().predict_proba(numbered.assign(patient="new"))
     np.testing.assert_allclose(exported, proba, atol=1e-12)
     # The word is used.
-    assert np.ptp(agg.predict_proba(numbered.assign(word="much")) - proba) > 1e-3
+    assert np.ptp(agg.predict_proba(numbered.assign(word="red")) - proba) > 1e-3
 
 
 # ---- nodes that have classifiers of their own --------------------------------------
@@ -359,35 +395,47 @@ def wide_candidate(n_rows=0):
     return [Candidate("wide", linear, (StandardScaler(), features))]
 
 
-@pytest.mark.parametrize("candidates", [scaled_candidate, wide_candidate])
-@pytest.mark.parametrize("kind", CLASSIFIERS)
-@pytest.mark.parametrize("keep_state", [False, True])
+@cache
+def choose_and_fit(candidates, *, kind, keep_state):
+    """Probabilities of the model that is taken, and its accuracy in the table."""
+    estimators = {} if kind is None else fit_classifiers(CLASSIFIERS[kind])
+    nodes = JudgingNodes(keep_state=keep_state, estimators=estimators, min_rows=2)
+    aggregator, choice, _ = choose_over(nodes.channel, candidates)
+    proba = aggregator.fit().predict_proba(X)
+    networks = [reply.content["describe"]["network"] for reply in nodes.replies("join")]
+    assert [network["output"] for network in networks] == ["none", "none"]
+    refitted = clone(aggregator).set_params(front=aggregator.front).fit()
+    np.testing.assert_array_equal(refitted.predict_proba(X), proba)
+    return proba, choice.table[0]["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("candidates", "kind", "keep_state"),
+    [
+        (scaled_candidate, "linear", False),
+        (scaled_candidate, "forest", True),
+        (scaled_candidate, "scaled otherwise", False),
+        (scaled_candidate, "scaled otherwise", True),
+        (wide_candidate, "forest", True),
+        (wide_candidate, "scaled otherwise", True),
+    ],
+)
 def test_nodes_with_classifiers_are_asked_for_their_rows_only(
-    kind, keep_state, candidates
+    candidates, kind, keep_state
 ):
-    probabilities = []
-    accuracies = []
-    for estimators in (fit_classifiers(CLASSIFIERS[kind]), {}):
-        nodes = JudgingNodes(keep_state=keep_state, estimators=estimators, min_rows=2)
-        aggregator, choice, _ = choose_over(nodes.channel, candidates)
-        proba = aggregator.fit().predict_proba(X)
-        networks = [
-            reply.content["describe"]["network"] for reply in nodes.replies("join")
-        ]
-        assert [network["output"] for network in networks] == ["none", "none"]
-        refitted = clone(aggregator).set_params(front=aggregator.front).fit()
-        np.testing.assert_array_equal(refitted.predict_proba(X), proba)
-        probabilities.append(proba)
-        accuracies.append(choice.table[0]["accuracy"])
-    assert accuracies[0] == accuracies[1]
-    np.testing.assert_array_equal(probabilities[0], probabilities[1])
+    proba, accuracy = choose_and_fit(candidates, kind=kind, keep_state=keep_state)
+    proba_of_rows, accuracy_of_rows = choose_and_fit(
+        candidates, kind=None, keep_state=keep_state
+    )
+    assert accuracy == accuracy_of_rows
+    np.testing.assert_array_equal(proba, proba_of_rows)
 
 
 def test_combine_fits_what_was_judged_whatever_classifiers_nodes_have():
     rows = X[:, :4]
     estimators = fit_classifiers(CLASSIFIERS["scaled otherwise"], rows)
     agg = combine_small(JudgingNodes(rows, estimators=estimators))
-    plain = combine_small(JudgingNodes(rows))
+    plain = combine_four_columns()
     assert agg.choice_.name == plain.choice_.name
     np.testing.assert_array_equal(agg.predict_proba(rows), plain.predict_proba(rows))
 
@@ -406,8 +454,7 @@ def test_classifiers_that_were_not_used_have_no_score_in_the_report():
 
 
 def test_sums_of_each_candidate_are_described_in_sentences():
-    nodes = JudgingNodes()
-    choose_over(nodes.channel, small_candidates)
+    nodes, *_ = choose_over_wines()
     sentences = says(nodes.replies("halves")[0])
     assert {path.split(".")[0] for path in sentences} == {"0", "1", "2", "3"}
     assert any("second.answers.0" in path for path in sentences)
@@ -417,7 +464,7 @@ def test_exposed_rows_warn_once_a_node():
     noise = np.random.default_rng(0).normal(size=(len(X), 100))
     nodes = JudgingNodes(np.hstack([X, noise]))
     with pytest.warns(RowsExposedWarning) as records:
-        choose_over(nodes.channel, small_candidates)
+        choose_over(nodes.channel, linear_candidates)
     # Texts begin with the name of the node.
     assert len({str(record.message)[:12] for record in records}) == 2
 

@@ -8,7 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.judging_nodes import JudgingNodes, X, Y, small_candidates
+from helpers.judging_nodes import (
+    JudgingNodes,
+    X,
+    Y,
+    linear_candidates,
+    small_candidates,
+)
 from sklearn.datasets import load_iris
 from sklearn.preprocessing import PowerTransformer
 
@@ -38,9 +44,10 @@ def nodes_that_answered():
 
 
 @pytest.mark.parametrize(("task", "part"), [("halves", "asked"), ("judge", "models")])
-def test_nodes_do_not_answer_again_for_a_part_of_the_candidates(task, part):
-    nodes = JudgingNodes()
-    choose_over(nodes.channel, small_candidates)
+def test_nodes_do_not_answer_again_for_a_part_of_the_candidates(
+    nodes_that_answered, task, part
+):
+    nodes = deepcopy(nodes_that_answered)
     request = nodes.first_request(task)
     content = {part: {"0": request.content[part]["0"]}}
     second = Message.of(task, **content).with_envelope(**request.envelope)
@@ -202,7 +209,7 @@ def test_a_summary_of_another_node_is_refused():
         return replies
 
     with pytest.raises(ValueError, match="summary.name is 'bern', not 'oslo'"):
-        choose_over(Nodes(ask, nodes.names), small_candidates)
+        choose_over(Nodes(ask, nodes.names), linear_candidates)
 
 
 def channel_with_false_judgement(nodes, falsify):
@@ -234,7 +241,7 @@ def test_a_node_that_judges_by_more_rows_than_its_sums_are_of_is_refused(
     nodes = JudgingNodes(keep_state=False, min_rows=min_rows)
     channel = channel_with_false_judgement(nodes, falsify)
     with pytest.raises(ValueError, match=r"Node 'oslo' has judged .* by \d+ rows"):
-        choose_over(channel, small_candidates)
+        choose_over(channel, linear_candidates)
 
 
 def test_a_node_that_sends_larger_losses_than_rows_can_have_is_refused():
@@ -245,7 +252,7 @@ def test_a_node_that_sends_larger_losses_than_rows_can_have_is_refused():
 
     channel = channel_with_false_judgement(JudgingNodes(keep_state=False), falsify)
     with pytest.raises(ValueError, match="Node 'oslo' tells a log-loss of 1e.09"):
-        choose_over(channel, small_candidates)
+        choose_over(channel, linear_candidates)
 
 
 def test_no_node_with_rows_enough_to_judge_is_an_error():
@@ -261,7 +268,7 @@ def test_no_node_with_rows_enough_to_judge_is_an_error():
         return nodes.ask(requests)
 
     with pytest.raises(ValueError, match="No node has rows enough"):
-        choose_over(Nodes(ask, nodes.names, min_rows=10), small_candidates)
+        choose_over(Nodes(ask, nodes.names, min_rows=10), linear_candidates)
 
 
 # ---- what a judgement says about single rows ---------------------------------------

@@ -7,6 +7,7 @@ import joblib
 import numpy as np
 import pytest
 from helpers.digit_halves import NAMES, NODES, X, Y, entry
+from helpers.few_features import use_few_features
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
 
@@ -35,7 +36,8 @@ def test_public_rows_are_in_no_half():
     assert (halves_of(owners_of(public, X), Y)[:9] == -1).all()
 
 
-def test_members_are_judged_by_rows_that_they_do_not_know():
+def test_members_are_judged_by_rows_that_they_do_not_know(monkeypatch):
+    use_few_features(monkeypatch)
     # Random labels: a forest learns its own by heart, and nothing else.
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(400, 5))
@@ -91,9 +93,9 @@ def test_few_rows_of_a_class_make_shrunk_quadratic_discriminants():
     if not hasattr(QuadraticDiscriminantAnalysis(), "shrinkage"):
         pytest.skip("scikit-learn < 1.8")
     rng = np.random.default_rng(1)
-    y = np.arange(100) % 5
-    scale = rng.choice([0.3, 3.0], size=(5, 40))
-    rows = rng.normal(size=(100, 40)) * scale[y]
+    y = np.arange(60) % 3
+    scale = rng.choice([0.3, 3.0], size=(3, 25))
+    rows = rng.normal(size=(60, 25)) * scale[y]
     agg = combine(X=rows, y=y, nodes=y // 2, budget="small", random_state=0)
     table = agg.choice_.to_frame()
     assert np.isnan(table.accuracy["quadratic, bent"])

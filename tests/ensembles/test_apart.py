@@ -12,7 +12,8 @@ from sklearn.svm import SVC
 from skgems import EnsembleAggregator
 
 X, Y = load_digits(n_class=6, return_X_y=True)
-Y = np.array(["ant", "bee", "cat", "dog", "elk", "fox"])[Y]
+X = X[::2, 16:48]  # every other digit, and the lines in the middle
+Y = np.array(["ant", "bee", "cat", "dog", "elk", "fox"])[Y[::2]]
 # Each node has rows of four of the six digits.
 NODE_OF_ROW = (np.unique(Y, return_inverse=True)[1] + np.arange(len(Y)) % 2) % 3
 NODES = np.array(["bern", "oslo", "rome"])[NODE_OF_ROW]
