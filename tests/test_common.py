@@ -42,6 +42,8 @@ def test_every_public_aggregator_is_listed():
 
 # Aggregators that train networks or a student where nothing else is said.
 TRAINED_LONG = (GEMSMLPAggregator, PFNMAggregator, DistillationAggregator)
+# Rows of every sparse format; and those of float64 beside those of float32.
+REPEATED_ELSEWHERE = ("check_estimator_sparse_array", "check_classifiers_train")
 
 
 def sklearn_checks():
@@ -61,10 +63,10 @@ def sklearn_checks():
                     check_name == "check_estimator_sparse_matrix"
                     # Rows that cannot be written are those of float32, too.
                     or (check_name == "check_classifiers_train" and options == "True")
-                    # In every format, by defaults that train long; the layouts of
+                    # By defaults that train long: the layouts and numbers of
                     # test_common_invariances.py are for these aggregators, too.
                     or (
-                        check_name == "check_estimator_sparse_array"
+                        f"{check_name}{options}" in REPEATED_ELSEWHERE
                         and listed.kind in TRAINED_LONG
                     )
                 )
