@@ -24,6 +24,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
 
 import skgems
+from skgems import DistillationAggregator, GEMSMLPAggregator, PFNMAggregator
 from skgems.base import BaseAggregator
 
 # ---- the list itself, and scikit-learn's own checks ---------------------------
@@ -39,6 +40,12 @@ def test_every_public_aggregator_is_listed():
     assert aggregators == {listed.kind for listed in LISTED}
 
 
+# Aggregators that train networks or a student where nothing else is said.
+TRAINED_LONG = (GEMSMLPAggregator, PFNMAggregator, DistillationAggregator)
+# Rows of every sparse format; and those of float64 beside those of float32.
+REPEATED_ELSEWHERE = ("check_estimator_sparse_array", "check_classifiers_train")
+
+
 def sklearn_checks():
     """A parameter of pytest for each check of each aggregator, all that there are."""
     for listed in LISTED:
@@ -51,9 +58,19 @@ def sklearn_checks():
             for instance, check in estimator_checks_generator(estimator):
                 options = "-".join(str(v) for v in check.keywords.values())
                 check_name = check.func.__name__
-                # Sparse matrices go the same way as sparse arrays.
-                is_sparse_matrix = check_name == "check_estimator_sparse_matrix"
-                slow = name == "unfitted" or is_sparse_matrix
+                is_repetition = (
+                    # Sparse matrices go the same way as sparse arrays.
+                    check_name == "check_estimator_sparse_matrix"
+                    # Rows that cannot be written are those of float32, too.
+                    or (check_name == "check_classifiers_train" and options == "True")
+                    # By defaults that train long: the layouts and numbers of
+                    # test_common_invariances.py are for these aggregators, too.
+                    or (
+                        f"{check_name}{options}" in REPEATED_ELSEWHERE
+                        and listed.kind in TRAINED_LONG
+                    )
+                )
+                slow = name == "unfitted" or is_repetition
                 yield pytest.param(
                     instance,
                     check,
@@ -119,9 +136,9 @@ def test_every_parameter_and_attribute_is_documented(listed):
 
 @every_estimator
 @every_kind
-@pytest.mark.parametrize("strings", [False, True], ids=["integers", "strings"])
-def test_one_model_knows_what_all_nodes_know(listed, kind, strings):
-    dataset = federated(kind, strings=strings)
+def test_one_model_knows_what_all_nodes_know(listed, kind):
+    # Texts for labels make the same model: test_common_invariances.py.
+    dataset = federated(kind)
     if kind == "single":
         # A node of one label cannot fit its classifier: simulation makes it constant.
         aggregate = fit_simulated(listed, dataset)

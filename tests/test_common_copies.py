@@ -45,8 +45,10 @@ def first_of_local_grid(listed):
     "kind",
     [
         "disjoint",
-        "binary",
-        *(pytest.param(k, marks=pytest.mark.slow) for k in ("overlapping", "single")),
+        *(
+            pytest.param(kind, marks=pytest.mark.slow)
+            for kind in ("binary", "overlapping", "single")
+        ),
     ],
 )
 def test_no_step_alters_a_local_estimator(listed, kind):

@@ -104,7 +104,7 @@ def test_verbose_tells_of_progress(listed, capsys):
 
 
 @every_estimator
-@pytest.mark.parametrize("kind", ["disjoint", "overlapping", "binary"])
+@pytest.mark.parametrize("kind", ["overlapping", "binary"])
 def test_to_estimator_predicts_the_same(listed, kind):
     if listed.exported is None:
         pytest.skip("has no single model to export")

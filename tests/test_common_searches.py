@@ -11,6 +11,7 @@ from helpers.every_estimator import (
     assert_same_model,
     every_estimator,
     fit,
+    fit_simulated,
     scores_of,
 )
 from sklearn import config_context
@@ -69,23 +70,22 @@ def test_search_and_cross_validation_work_unchanged(listed):
 def test_nodes_are_sliced_like_sample_weight(listed):
     dataset = federated("overlapping")
     aggregate = listed.make(dataset.named(listed.local))
+    grid = {key: candidates[:1] for key, candidates in listed.grid.items()}
     by_hand = []
-    for candidate in ParameterGrid(listed.grid):
+    for candidate in ParameterGrid(grid):
         fold_scores = []
         for train, test in CV.split(dataset.X, dataset.y):
             fold = clone(aggregate).set_params(**candidate)
             fold.fit(dataset.X[train], dataset.y[train], nodes=dataset.nodes[train])
             fold_scores.append(fold.score(dataset.X[test], dataset.y[test]))
         by_hand.append(np.mean(fold_scores))
-    # Numbers are tried with all candidates, names with the first, which is quicker.
     names = np.array(dataset.names)[dataset.nodes].tolist()
-    first_candidate = {key: candidates[:1] for key, candidates in listed.grid.items()}
-    for nodes, grid in ((dataset.nodes, listed.grid), (names, first_candidate)):
+    for nodes in (dataset.nodes, names):
         search = GridSearchCV(aggregate, grid, cv=CV, error_score="raise", refit=False)
         search.fit(dataset.X, dataset.y, nodes=nodes)
         assert search.cv_results_["params"] == list(ParameterGrid(grid))
         scores = search.cv_results_["mean_test_score"]
-        np.testing.assert_allclose(scores, by_hand[: len(scores)])
+        np.testing.assert_allclose(scores, by_hand)
 
 
 @every_estimator
@@ -106,7 +106,7 @@ def test_folds_stratified_by_node_and_label_as_the_message_says(listed):
             params={"nodes": nodes},
             error_score="raise",
         )
-    folds = StratifiedKFold().split(
+    folds = StratifiedKFold(2).split(
         X, [f"{n}:{c}" for n, c in zip(nodes, y, strict=True)]
     )
     scores = cross_val_score(
@@ -119,14 +119,13 @@ def test_folds_stratified_by_node_and_label_as_the_message_says(listed):
 @pytest.mark.filterwarnings("ignore:.*worker stopped while some jobs:UserWarning")
 def test_results_do_not_depend_on_n_jobs(listed):
     dataset = federated("overlapping")
-    locals_ = dataset.fitted(listed.local)
-    one_job = fit(listed, dataset, locals_)
-    two_jobs = fit(listed, dataset, locals_, n_jobs=2)
+    one_job = fit(listed, dataset)
+    two_jobs = fit(listed, dataset, n_jobs=2)
     assert_same_model(one_job, two_jobs, dataset.X_test, rtol=0, atol=0)
     # The same where nodes are simulated, so that members are trained in the jobs.
     unfitted = [clone(listed.local)] * 3
-    one_job = listed.make(unfitted, n_jobs=None).fit(dataset.X, dataset.y)
-    two_jobs = listed.make(unfitted, n_jobs=2).fit(dataset.X, dataset.y)
+    one_job = fit_simulated(listed, dataset)
+    two_jobs = fit(listed, dataset, unfitted, n_jobs=2)
     assert_same_model(one_job, two_jobs, dataset.X_test, rtol=0, atol=0)
 
 
@@ -134,8 +133,11 @@ def test_results_do_not_depend_on_n_jobs(listed):
 def test_parameters_of_unfitted_estimators_are_searched(listed):
     dataset = federated("disjoint")
     key, candidates = next(iter(listed.local_grid.items()))
-    for estimators in (clone(listed.local), [clone(listed.local)] * 3):
-        search = searched(listed.make(estimators), {f"estimators__{key}": candidates})
+    for estimators, values in (
+        (clone(listed.local), candidates),
+        ([clone(listed.local)] * 3, candidates[1:]),
+    ):
+        search = searched(listed.make(estimators), {f"estimators__{key}": values})
         search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
         assert search.score(dataset.X_test, dataset.y_test) > least_score(listed)
         best = search.best_params_[f"estimators__{key}"]
@@ -163,7 +165,7 @@ def test_an_aggregator_may_be_the_last_step_of_a_pipeline(listed):
         pipe.predict_proba(dataset.X_test),
         without_pipeline.predict_proba(scaler.transform(dataset.X_test)),
     )
-    grid = {f"agg__{key}": candidates for key, candidates in listed.grid.items()}
+    grid = {f"agg__{key}": candidates[:1] for key, candidates in listed.grid.items()}
     search = searched(pipe, grid)
     search.fit(dataset.X, dataset.y, agg__nodes=dataset.nodes)
     assert search.score(dataset.X_test, dataset.y_test) > least_score(listed)
@@ -196,12 +198,14 @@ def test_steps_of_simulated_pipelines_are_searched(listed):
         pytest.skip("what it fits knows how rows are scaled")
     dataset = federated("overlapping")
     local = make_pipeline(StandardScaler(), clone(listed.local))
-    key, candidates = next(iter(listed.local_grid.items()))
+    key, (_, candidate) = next(iter(listed.local_grid.items()))
     step = type(listed.local).__name__.lower()
     search = GridSearchCV(
-        listed.make(local), {f"estimators__{step}__{key}": candidates}, cv=CV
+        listed.make(local), {f"estimators__{step}__{key}": [candidate]}, cv=CV
     )
     search.fit(dataset.X, dataset.y, nodes=dataset.nodes)
+    for member in search.best_estimator_.estimators_:
+        assert member[-1].get_params()[key] == candidate
     assert search.score(dataset.X_test, dataset.y_test) > least_score(listed)
 
 
@@ -323,7 +327,7 @@ def test_a_mask_that_holds_nothing_out_is_like_no_mask(listed):
     for mask in (nothing, nothing.astype(int).tolist()):
         aggregate = listed.make(locals_)
         aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes, held_out=mask)
-        assert_same_model(aggregate, fit(listed, dataset, locals_), dataset.X_test)
+        assert_same_model(aggregate, fit(listed, dataset), dataset.X_test)
 
 
 @every_estimator

@@ -7,6 +7,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+import sklearn.model_selection
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "plot_two_hospitals.py"
 
@@ -16,6 +17,15 @@ def tables(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib").use("Agg")
     picture = tmp_path / "new" / "folder.png"
     monkeypatch.setattr("sys.argv", [str(EXAMPLE), str(picture)])
+    # The same folds, dealt once.
+    folds = sklearn.model_selection.RepeatedStratifiedKFold
+    monkeypatch.setattr(
+        sklearn.model_selection,
+        "RepeatedStratifiedKFold",
+        lambda n_splits, n_repeats, random_state: folds(
+            n_splits=n_splits, n_repeats=1, random_state=random_state
+        ),
+    )
     tables = runpy.run_path(str(EXAMPLE))["tables"]
     printed = capsys.readouterr().out
     assert picture.stat().st_size > 10_000

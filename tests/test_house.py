@@ -7,6 +7,7 @@ import ast
 import importlib
 import re
 import subprocess
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -86,15 +87,18 @@ FLOORS = [
 ROOMS = sorted(room for floor in FLOORS for room in floor)
 
 
-def imports_in(tree):
-    """Statements ``import ...`` and ``from ... import ...`` of a syntax tree."""
-    for statement in ast.walk(tree):
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            yield statement
-
-
 def syntax_tree(path):
     return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imports_of(path):
+    """Statements ``import ...`` and ``from ... import ...`` of a module."""
+    return [
+        statement
+        for statement in ast.walk(syntax_tree(path))
+        if isinstance(statement, ast.Import | ast.ImportFrom)
+    ]
 
 
 def is_relative(statement):
@@ -104,7 +108,7 @@ def is_relative(statement):
 def imported_rooms(path):
     """Pairs of a room and of names within it that a module imports from other rooms."""
     folders = path.relative_to(ROOT / "skgems").parts[:-1]
-    for statement in filter(is_relative, imports_in(syntax_tree(path))):
+    for statement in filter(is_relative, imports_of(path)):
         # One dot stands for the module's folder, each further one for the folder above.
         base = folders[: len(folders) - statement.level + 1]
         parts = [*base, *(statement.module or "").split(".")]
@@ -120,7 +124,7 @@ def imported_rooms(path):
 @pytest.mark.parametrize("room", ROOMS)
 def test_rooms_import_each_other_relatively(room):
     for path in (ROOT / "skgems" / room).glob("*.py"):
-        for statement in imports_in(syntax_tree(path)):
+        for statement in imports_of(path):
             if not is_relative(statement):
                 modules = [alias.name for alias in statement.names]
                 modules.append(getattr(statement, "module", ""))
@@ -130,7 +134,7 @@ def test_rooms_import_each_other_relatively(room):
 def test_private_modules_of_scikit_learn_are_imported_in_one_room():
     rooms = set()
     for path in (ROOT / "skgems").rglob("*.py"):
-        for statement in imports_in(syntax_tree(path)):
+        for statement in imports_of(path):
             if isinstance(statement, ast.ImportFrom) and not statement.level:
                 names = [alias.name for alias in statement.names]
                 parts = [*statement.module.split("."), *names]
@@ -147,10 +151,9 @@ def test_the_rooms_are_those_of_the_design():
 
 def offered(room):
     """Names that a room has for others: those that its `__init__` imports."""
-    tree = syntax_tree(ROOT / "skgems" / room / "__init__.py")
     return {
         alias.asname or alias.name
-        for statement in imports_in(tree)
+        for statement in imports_of(ROOT / "skgems" / room / "__init__.py")
         if isinstance(statement, ast.ImportFrom)
         for alias in statement.names
     }
@@ -183,8 +186,8 @@ def test_rooms_know_few_others():
 
 def imported_modules(path):
     """Modules of the same room that a module imports, inside functions, too."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.level == 1:
+    for node in filter(is_relative, imports_of(path)):
+        if node.level == 1:
             yield from [node.module] if node.module else [n.name for n in node.names]
 
 
@@ -309,23 +312,29 @@ def is_text_of(node, name):
     return False
 
 
-def chained_repetitions(tree):
-    """Functions that raise an error from a cause, and repeat the text of the cause."""
-    for function in ast.walk(tree):
-        if not isinstance(function, ast.FunctionDef):
-            continue
-        for handler in ast.walk(function):
-            if not isinstance(handler, ast.ExceptHandler) or handler.name is None:
-                continue
-            is_chained = any(
-                isinstance(node, ast.Raise) and is_named(node.cause, handler.name)
-                for node in ast.walk(handler)
-            )
-            is_repeated = any(
-                is_text_of(node, handler.name) for node in ast.walk(handler)
-            )
-            if is_chained and is_repeated:
-                yield function.name
+def chains_a_repetition(handler):
+    """Whether it raises an error from its cause, and repeats the text of the cause."""
+    is_chained = any(
+        isinstance(node, ast.Raise) and is_named(node.cause, handler.name)
+        for node in ast.walk(handler)
+    )
+    return is_chained and any(
+        is_text_of(node, handler.name) for node in ast.walk(handler)
+    )
+
+
+def chained_repetitions(node, within=()):
+    """Functions that raise an error from a cause, and repeat the text of the cause.
+
+    ``within`` are the functions that a node of a syntax tree stands in.
+    """
+    if isinstance(node, ast.FunctionDef):
+        within = (*within, node.name)
+    if isinstance(node, ast.ExceptHandler) and node.name and chains_a_repetition(node):
+        yield from within
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):  # in which no handler stands
+            yield from chained_repetitions(child, within)
 
 
 def test_an_error_that_repeats_its_cause_does_not_chain_it():

@@ -6,10 +6,18 @@ from __future__ import annotations
 import subprocess
 import sys
 
+# As where the sources lie on the path, and no package of that name is installed.
 # scikit-learn comes first: it imports pandas on its own where that is installed.
 CODE = """
+import importlib.metadata as metadata
 import sys
 import sklearn.linear_model
+original = metadata.distribution
+def distribution(name):
+    if name == "skgems":
+        raise metadata.PackageNotFoundError(name)
+    return original(name)
+metadata.distribution = distribution
 before = set(sys.modules)
 import skgems, skgems.datasets, skgems.channels, skgems.spaces
 from skgems.networks import is_fitted, read_network
@@ -25,30 +33,11 @@ print(*(set(sys.modules) - before))
 """
 
 
-def test_import_brings_no_optional_dependency():
-    run = subprocess.run(
-        [sys.executable, "-c", CODE], capture_output=True, text=True, check=True
-    )
+def test_import_needs_no_installation_and_brings_no_optional_dependency():
+    run = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
     imported = set(run.stdout.split())
     assert {"skgems", "skgems.datasets", "skgems.spaces"} <= imported
     optional = {"torch", "skorch", "matplotlib", "flwr", "pandas"}
     optional |= {"skops", "cryptography", "skgems._cli"}
     assert imported & optional == set()
-
-
-# As where the sources lie on the path, and no package of that name is installed.
-NOT_INSTALLED = """
-import importlib.metadata as metadata
-original = metadata.distribution
-def distribution(name):
-    if name == "skgems":
-        raise metadata.PackageNotFoundError(name)
-    return original(name)
-metadata.distribution = distribution
-import skgems
-"""
-
-
-def test_import_needs_no_installation():
-    run = subprocess.run([sys.executable, "-c", NOT_INSTALLED], capture_output=True)
-    assert run.returncode == 0, run.stderr.decode()

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -372,18 +371,18 @@ def test_the_student_of_networks_comes_nearer_to_them(today):
 # The program -------------------------------------------------------------------------
 
 
-def test_the_program_keeps_its_records(tmp_path):
-    if not (BENCHMARKS / "today.py").exists():
+def test_the_program_keeps_its_records(tmp_path, monkeypatch, capsys):
+    program = BENCHMARKS / "today.py"
+    if not program.exists():
         pytest.skip("the benchmarks are not here")
     records = tmp_path / "records.jsonl"
-    command = [sys.executable, str(BENCHMARKS / "today.py"), "--data-sets", "wine"]
+    command = [str(program), "--data-sets", "wine"]
     command += ["--seeds", "1", "--features", "raw", "--partitions", "disjoint-2"]
     command += ["--methods", "AFL", "FedCGS", "averaging", "--records", str(records)]
-    paths = [str(BENCHMARKS.parent), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    run = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert run.returncode == 0, run.stderr
-    assert "raw: 1 cells" in run.stdout
+    monkeypatch.setattr(sys, "argv", command)
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    runpy.run_path(str(program), run_name="__main__")
+    assert "raw: 1 cells" in capsys.readouterr().out
     lines = [json.loads(line) for line in records.read_text().splitlines()]
     methods = {line["method"] for line in lines}
     assert methods == {"pooled", "ours", "AFL", "FedCGS", "averaging"}

@@ -118,16 +118,19 @@ def check_exports(aggregate, dtype):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
-    ("make_members", "dtypes"),
+    ("method", "make_members", "dtypes"),
     [
-        (mlps, "single"),
-        (nets, "single"),
-        (mlps, "mixed"),
-        (nets, "mixed"),
-        (nets, "mixed the other way"),
+        *((method, nets, "single") for method in FITS),
+        *((method, mlps, "mixed") for method in FITS),
+        # The dtype of both comes before anything is made of them.
+        ("pfnm", mlps, "single"),
+        ("pfnm", nets, "mixed"),
+        ("pfnm", nets, "mixed the other way"),
+        ("average", mlps, "single"),
+        ("average", nets, "mixed"),
+        ("average", nets, "mixed the other way"),
     ],
 )
-@pytest.mark.parametrize("method", FITS)
 def test_exports_have_the_dtype_of_the_nodes(method, make_members, dtypes):
     dtypes_of_nodes, expected = DTYPES[dtypes]
     check_exports(FITS[method](make_members(dtypes_of_nodes)), expected)

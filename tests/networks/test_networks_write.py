@@ -156,10 +156,15 @@ def test_mlp_classifier_predicts_what_the_arrays_say(
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("hidden", [(), (4,), (4, 6)])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(
+    ("activation", "hidden", "n_classes", "dtype"),
+    [
+        ("identity", (), 2, np.float64),
+        ("relu", (4,), 2, np.float32),
+        ("tanh", (4,), 3, np.float64),
+        ("logistic", (4, 6), 3, np.float32),
+    ],
+)
 def test_mlp_classifier_that_is_written_is_plain_and_a_copy(
     activation, hidden, n_classes, dtype
 ):

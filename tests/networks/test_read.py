@@ -207,9 +207,10 @@ ONE_VS_REST = [
 ]
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("n_classes", "is_behind_scaler"), [(2, False), (3, True), (4, False)]
+)
 @pytest.mark.parametrize("estimator", ONE_VS_REST, ids=lambda e: type(e).__name__)
-@pytest.mark.parametrize("is_behind_scaler", [False, True])
 def test_one_vs_rest_of_linear_classifiers_is_read(
     estimator, n_classes, is_behind_scaler
 ):
