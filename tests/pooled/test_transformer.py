@@ -257,8 +257,20 @@ def test_of_categories(transformer):
     assert_pools_like_fit(
         ColumnTransformer([("x", transformer, ["word", "code"])]), frame
     )
-    # And of arrays of objects.
-    rows = frame.to_numpy(dtype=object)
+
+
+@pytest.mark.parametrize(
+    "transformer",
+    [
+        OneHotEncoder(handle_unknown="ignore", drop="if_binary"),
+        OrdinalEncoder(encoded_missing_value=-1),
+        OneHotEncoder(min_frequency=70),
+        OrdinalEncoder(max_categories=2, encoded_missing_value=-1),
+    ],
+    ids=str,
+)
+def test_of_categories_in_arrays_of_objects(transformer):
+    rows = mixed_table()[["a", "word", "code"]].to_numpy(dtype=object)
     assert_pools_like_fit(ColumnTransformer([("x", transformer, [1, 2])]), rows)
 
 
