@@ -64,16 +64,26 @@ KINDS = {
     "bernoulli of bits": BernoulliNB(binarize=None, alpha=0.1),
     "categorical": CategoricalNB(min_categories=6, alpha=0.7),
 }
-# One of each classifier, once with few parameters that are not the default.
-ONE_OF_EACH = (
-    ["ridge", "lda", "centroid", "qda", "gaussian"]
-    + ["multinomial", "complement", "bernoulli", "categorical"]
-)  # fmt: skip
-OTHERS_OF_EACH = (
-    ["ridge weighted", "lda eigen", "centroid shrunk", "qda regular"]
-    + ["gaussian smooth", "multinomial", "complement", "bernoulli of bits"]
-    + ["categorical"]
-)
+# One of each classifier, and those of them that are there with other parameters too.
+ONE_OF_EACH = [
+    "ridge",
+    "lda",
+    "centroid",
+    "qda",
+    "gaussian",
+    "multinomial",
+    "complement",
+    "bernoulli",
+    "categorical",
+]
+OTHER_OF_EACH = {
+    "ridge": "ridge weighted",
+    "lda": "lda eigen",
+    "centroid": "centroid shrunk",
+    "qda": "qda regular",
+    "gaussian": "gaussian smooth",
+    "bernoulli": "bernoulli of bits",
+}
 LABELS = np.array(["b", "a", "c"])
 
 
@@ -166,21 +176,25 @@ def test_it_is_the_fit_on_all_rows_whatever_nodes_have(kind, partition):
         assert_same_fit(agg, clone(KINDS[kind]).fit(X_of_two, y_of_two), X)
 
 
-@pytest.mark.parametrize("size", [1e-140, 1e20])
+# Classifiers that take numbers of any size.
+OF_UNITS = [
+    "ridge",
+    "lda",
+    "lda of priors",
+    "lda eigen",
+    "centroid",
+    "centroid shrunk",
+    "gaussian",
+    "gaussian smooth",
+    "multinomial",
+    "complement",
+]
+
+
 @pytest.mark.parametrize(
-    "kind",
-    [
-        "ridge",
-        "lda",
-        "lda of priors",
-        "lda eigen",
-        "centroid",
-        "centroid shrunk",
-        "gaussian",
-        "gaussian smooth",
-        "multinomial",
-        "complement",
-    ],
+    ("kind", "size"),
+    [(kind, size) for kind in OF_UNITS for size in (1e-140, 1e20)]
+    + [("lda", 1e-100), ("gaussian", 1e-30)],
 )
 def test_units_may_be_as_large_or_small_as_scikit_learn_takes_them(kind, size):
     X, y = rows(kind)
@@ -245,7 +259,7 @@ def test_files_are_rows_to_the_bit_and_regions_and_nodes_come_and_go(kind, tmp_p
     assert by_rows.node_names_ == ["lyon", "nice"]
 
 
-@pytest.mark.parametrize("kind", OTHERS_OF_EACH)
+@pytest.mark.parametrize("kind", [OTHER_OF_EACH.get(k, k) for k in ONE_OF_EACH])
 def test_rows_may_come_in_chunks_and_over_a_channel(kind):
     X, y = rows(kind)
     nodes = dealt(y, "alike") % 2

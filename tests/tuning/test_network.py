@@ -89,7 +89,7 @@ def test_it_learns_what_the_start_does_not_know(n_classes, activation):
     X, y = digits()
     X, y = X[y < n_classes], y[y < n_classes]
     moved_images = np.roll(X, 9, axis=1)
-    layers = network(moved_images[:100], y[:100], activation)
+    layers = network(moved_images[:100], y[:100], activation, hidden=(8,))
     tuned = tune(X[100:200], y[100:200], layers)
     assert np.isfinite(tuned.strengths).any()
     assert tuned.losses.shape == (2, len(NETWORK_STRENGTHS) + 1)
@@ -432,8 +432,8 @@ def network_of_moved_images():
 
 def test_equal_seeds_give_equal_networks(network_of_moved_images):
     X, y = digits()
-    first = tune_once(X[:80], y[:80], network_of_moved_images)
-    second = tune(X[:80], y[:80], network_of_moved_images)
+    first = tune_once(X[:60], y[:60], network_of_moved_images)
+    second = tune(X[:60], y[:60], network_of_moved_images)
     assert np.isfinite(first.strengths[1])
     np.testing.assert_array_equal(first.strengths, second.strengths)
     for W, expected in zip(second.layers.coefs, first.layers.coefs, strict=True):
@@ -442,8 +442,8 @@ def test_equal_seeds_give_equal_networks(network_of_moved_images):
 
 def test_sparse_rows_give_the_same_network_but_for_rounding(network_of_moved_images):
     X, y = digits()
-    dense = tune_once(X[:80], y[:80], network_of_moved_images)
-    of_sparse = tune(sparse.csr_matrix(X[:80]), y[:80], network_of_moved_images)
+    dense = tune_once(X[:60], y[:60], network_of_moved_images)
+    of_sparse = tune(sparse.csr_matrix(X[:60]), y[:60], network_of_moved_images)
     np.testing.assert_array_equal(of_sparse.strengths, dense.strengths)
     for W, expected in zip(of_sparse.layers.coefs, dense.layers.coefs, strict=True):
         assert np.mean(np.abs(W - expected)) < 0.01
@@ -453,7 +453,7 @@ def test_a_tuned_network_has_the_type_of_the_network_and_not_of_the_rows(
     network_of_moved_images,
 ):
     X, y = digits()
-    tuned = tune(X[:80].astype(np.float32), y[:80], network_of_moved_images)
+    tuned = tune(X[:60].astype(np.float32), y[:60], network_of_moved_images)
     for W in tuned.layers.coefs:
         assert W.dtype == np.float64
 
@@ -487,18 +487,24 @@ def fit_aggregate(dataset, fine_tuning):
     return agg.fit(dataset.X, dataset.y, nodes=dataset.nodes)
 
 
+@call_once
+def aggregate_and_tuned(kind, fine_tuning):
+    """An aggregate, and after its last layer was tuned, or all layers."""
+    dataset = federated(kind)
+    agg = fit_aggregate(dataset, fine_tuning)
+    public_rows = dataset.X[::2], dataset.y[::2]
+    last = copy.deepcopy(agg).fine_tune(*public_rows, layers="last")
+    return agg, last, copy.deepcopy(agg).fine_tune(*public_rows)
+
+
 @pytest.mark.parametrize("fine_tuning", ["penalized", "plain"])
 @pytest.mark.parametrize("kind", ["disjoint", "binary"])
 def test_an_aggregator_tunes_the_last_layer_or_all(fine_tuning, kind):
     dataset = federated(kind)
-    agg = fit_aggregate(dataset, fine_tuning)
+    agg, last, tuned = aggregate_and_tuned(kind, fine_tuning)
     assert agg.fine_tuning_ is None
-    X_public = dataset.X[::2]
-    y_public = dataset.y[::2]
-    last = copy.deepcopy(agg).fine_tune(X_public, y_public, layers="last")
     for W, expected in zip(last.coefs_[:-1], agg.coefs_[:-1], strict=True):
         np.testing.assert_array_equal(W, expected)
-    tuned = copy.deepcopy(agg).fine_tune(X_public, y_public)
     np.testing.assert_allclose(
         tuned.to_estimator().predict_proba(dataset.X_test),
         tuned.predict_proba(dataset.X_test),
@@ -509,9 +515,7 @@ def test_an_aggregator_tunes_the_last_layer_or_all(fine_tuning, kind):
 
 @pytest.mark.parametrize("kind", ["disjoint", "binary"])
 def test_plain_tuning_of_an_aggregator_has_no_penalty(kind):
-    dataset = federated(kind)
-    agg = fit_aggregate(dataset, "plain")
-    tuned = copy.deepcopy(agg).fine_tune(dataset.X[::2], dataset.y[::2])
+    agg, _, tuned = aggregate_and_tuned(kind, "plain")
     assert tuned.fine_tuning_.strength == 0
     assert not np.array_equal(tuned.coefs_[0], agg.coefs_[0])
 
@@ -519,11 +523,7 @@ def test_plain_tuning_of_an_aggregator_has_no_penalty(kind):
 @pytest.mark.parametrize("kind", ["disjoint", "binary"])
 def test_tuning_of_all_layers_goes_on_from_the_last_one(kind):
     dataset = federated(kind)
-    agg = fit_aggregate(dataset, "penalized")
-    X_public = dataset.X[::2]
-    y_public = dataset.y[::2]
-    last = copy.deepcopy(agg).fine_tune(X_public, y_public, layers="last")
-    tuned = copy.deepcopy(agg).fine_tune(X_public, y_public)
+    agg, last, tuned = aggregate_and_tuned(kind, "penalized")
     score_of_last = last.score(dataset.X_test, dataset.y_test)
     assert tuned.score(dataset.X_test, dataset.y_test) >= score_of_last - 0.02
     assert tuned.fine_tuning_.strengths[0] == last.fine_tuning_.strengths[0]
