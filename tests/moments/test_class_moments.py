@@ -86,7 +86,7 @@ def moments_and_peak_memory(*args, **kwargs):
 kinds = pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_nodes=st.integers(1, 40),
@@ -121,11 +121,11 @@ def test_moments_of_nodes_add_up_to_those_of_all_rows(
     ("kind", "mean", "tolerance"),
     [("class", 1e3, 1e-12), ("shared", 1e6, 1e-9), ("diagonal", 1e6, 1e-9)],
 )
-def test_moments_of_a_thousand_nodes_are_exact(kind, mean, tolerance):
-    X, y = labelled_rows(4000, mean=mean)
-    nodes = np.arange(len(y)) % 1000
+def test_moments_of_hundreds_of_nodes_are_exact(kind, mean, tolerance):
+    X, y = labelled_rows(1000, mean=mean)
+    nodes = np.arange(len(y)) % 250
     one_by_one = (
-        class_moments(X[nodes == k], y[nodes == k], kind=kind) for k in range(1000)
+        class_moments(X[nodes == k], y[nodes == k], kind=kind) for k in range(250)
     )
     assert_sums_are_exact(
         merge_moments(one_by_one), X, y, kind=kind, tolerance=tolerance
@@ -146,9 +146,9 @@ def test_means_of_classes_that_are_far_apart_keep_their_digits():
 @kinds
 def test_constant_features_have_no_scatter_at_all(kind):
     rng = np.random.default_rng(0)
-    X, y = labelled_rows(900)
+    X, y = labelled_rows(450)
     X = np.column_stack([X, np.full(len(y), 0.1), 0.1 * np.array([1, 7, 3])[y]])
-    nodes = rng.integers(200, size=len(y))
+    nodes = rng.integers(100, size=len(y))
     merged = merge_moments(
         class_moments(X[nodes == k], y[nodes == k], kind=kind) for k in np.unique(nodes)
     ).by_class()
@@ -162,9 +162,9 @@ def test_constant_features_have_no_scatter_at_all(kind):
 
 def test_blocks_of_float32_are_summed_in_float64():
     # Numbers of so few digits that float32 holds the sums of a block, in whatever order
-    # they are made, but not those of all blocks.
+    # they are made, but not those of the three blocks of a class.
     y = np.arange(2**18) % 2
-    X = np.random.default_rng(0).integers(-25, 26, size=(len(y), 16))
+    X = np.random.default_rng(0).integers(-25, 26, size=(len(y), 6))
     narrow = X.astype(np.float32)
     with config_context(working_memory=1):
         moments = class_moments(narrow, y)
@@ -231,7 +231,7 @@ def test_wide_sparse_rows_are_never_made_dense():
 
 @kinds
 def test_rows_are_summed_within_the_working_memory(kind):
-    X, y = labelled_rows(40_000, d=40)
+    X, y = labelled_rows(15_000, d=40)
     with config_context(working_memory=1):
         moments, peak = moments_and_peak_memory(X, y, kind=kind)
     assert peak < X.nbytes / 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from sklearn.svm import LinearSVC
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.federation import NodesDisagreeWarning, SameRowsWarning
+from skgems.gems import Moments
 
 NAMES = ["lyon", "paris", "nice", "brest"]
 
@@ -58,6 +60,7 @@ def messages_of(caught, category):
     return [str(w.message) for w in caught if w.category is category]
 
 
+@cache
 def digits_at_three_nodes():
     """Digits of three nodes, whose classifiers have a strong penalty: small logits."""
     X, y = load_digits(return_X_y=True)
@@ -81,7 +84,8 @@ def test_a_node_of_another_rule_is_named_where_all_have_a_strong_penalty():
     X, y, nodes, clfs = digits_at_three_nodes()
     shifted_labels = np.where(nodes == 2, (y + 1) % 10, y)
     in_node = nodes == 2
-    clfs[2] = (NAMES[2], LinearSVC(C=1e-4).fit(X[in_node], shifted_labels[in_node]))
+    other = LinearSVC(C=1e-4).fit(X[in_node], shifted_labels[in_node])
+    clfs = [*clfs[:2], (NAMES[2], other)]
     _, caught = fit_with_warnings(X, shifted_labels, nodes, clfs)
     assert "'nice'" in messages_of(caught, NodesDisagreeWarning)[0]
 
@@ -98,14 +102,29 @@ def summaries_of(X, y, nodes, clfs):
 # ---- a node of another rule --------------------------------------------------------
 
 
+@cache
+def fit_of_honest_nodes():
+    """The fit of four nodes that have rows of the same rule, and its warnings."""
+    X, y = labelled_rows()
+    return fit_with_warnings(X, y, np.arange(len(y)) // 3 % 4)
+
+
+@cache
+def fit_with_a_node_of_another_rule():
+    """The same fit where the second node, "paris", has the next class as its label."""
+    X, y = labelled_rows()
+    nodes = np.arange(len(y)) // 3 % 4
+    return fit_with_warnings(X, np.where(nodes == 1, (y + 1) % 3, y), nodes)
+
+
 def test_a_node_of_another_rule_is_named_and_has_a_large_loss():
     X, y = labelled_rows()
     nodes = np.arange(len(y)) // 3 % 4
-    honest, caught = fit_with_warnings(X, y, nodes)
+    honest, caught = fit_of_honest_nodes()
     assert not messages_of(caught, NodesDisagreeWarning)
     assert max(honest.node_scores_["loss"]) < 0.5
     y = np.where(nodes == 1, (y + 1) % 3, y)
-    agg, caught = fit_with_warnings(X, y, nodes)
+    agg, caught = fit_with_a_node_of_another_rule()
     (message,) = messages_of(caught, NodesDisagreeWarning)
     assert "'paris' (" in message and "lyon" not in message
     losses = agg.node_scores_["loss"]
@@ -126,7 +145,7 @@ def test_summaries_give_the_same_losses_and_warning():
     nodes = np.arange(len(y)) // 3 % 4
     y = np.where(nodes == 1, (y + 1) % 3, y)
     clfs = local_classifiers(X, y, nodes)
-    agg, caught = fit_with_warnings(X, y, nodes, clfs)
+    agg, caught = fit_with_a_node_of_another_rule()
     of_summaries = GEMSLogisticAggregator(
         summaries_of(X, y, nodes, clfs), random_state=0
     )
@@ -138,10 +157,7 @@ def test_summaries_give_the_same_losses_and_warning():
 
 
 def test_the_warning_points_to_whoever_called_fit():
-    X, y = labelled_rows()
-    nodes = np.arange(len(y)) // 3 % 4
-    y = np.where(nodes == 1, (y + 1) % 3, y)
-    _, caught = fit_with_warnings(X, y, nodes)
+    _, caught = fit_with_a_node_of_another_rule()
     callers = {w.filename for w in caught if w.category is NodesDisagreeWarning}
     assert callers == {__file__}
 
@@ -166,12 +182,15 @@ def by_feature(X, y):
     return np.argsort(np.argsort(X[:, 0])) * 4 // len(y)
 
 
+def by_label(X, y):
+    """The node of each row: nodes have rows of one class each."""
+    return y
+
+
 @pytest.mark.parametrize(
-    "assign_nodes",
-    [skewed, by_feature, lambda X, y: y],
-    ids=["skewed", "by feature", "by label"],
+    ("assign_nodes", "spread"),
+    [(skewed, 1.0), (by_feature, 8.0), (by_label, 8.0)],
 )
-@pytest.mark.parametrize("spread", [1.0, 8.0])
 def test_nodes_that_only_have_other_rows_do_not_disagree(assign_nodes, spread):
     X, y = labelled_rows(1800, spread=spread)
     agg, caught = fit_with_warnings(X, y, assign_nodes(X, y))
@@ -206,8 +225,7 @@ def test_the_loss_of_nodes_is_nan_where_no_moments_are_sent():
 
 def test_a_node_disagrees_whose_own_model_explains_much_more_than_the_aggregate():
     """Here the aggregate has weights of 0, and explains nothing."""
-    X, y = labelled_rows()
-    agg, _ = fit_with_warnings(X, y, np.arange(len(y)) // 3 % 4)
+    agg, _ = fit_of_honest_nodes()
     likelihood = agg.likelihood_
     no_model = np.zeros_like(likelihood.slope)
     n_rows = np.full(4, 100)
@@ -250,12 +268,16 @@ def with_rows_of_paris_twice(X, y, nodes):
 def test_two_nodes_of_the_same_rows_are_named(n_components):
     X, y = labelled_rows(300)
     nodes = np.arange(300) // 3 % 3
-    _, caught = fit_with_warnings(X, y, nodes, n_components=n_components)
+    _, caught = fit_with_warnings(
+        X, y, nodes, moments=Moments(n_components=n_components)
+    )
     assert not messages_of(caught, SameRowsWarning)
     X, y, nodes = with_rows_of_paris_twice(X, y, nodes)
     clfs = local_classifiers(X, y, nodes)
     # Far from 0, where sums in another order differ in more digits.
-    _, caught = fit_with_warnings(X + 1e4, y, nodes, clfs, n_components=n_components)
+    _, caught = fit_with_warnings(
+        X + 1e4, y, nodes, clfs, moments=Moments(n_components=n_components)
+    )
     (message,) = messages_of(caught, SameRowsWarning)
     assert "'paris' and 'brest'." in message and "lyon" not in message
     assert {w.filename for w in caught if w.category is SameRowsWarning} == {__file__}
@@ -302,9 +324,11 @@ def test_nodes_that_share_a_classifier_are_corrected_as_one():
     y = np.concatenate([y, y, y, y, y_other])
     five_nodes = np.repeat([0, 1, 2, 3, 4], 200)
     two_nodes = np.where(five_nodes < 4, 0, 1)
-    of_one, _ = fit_with_warnings(X, y, two_nodes, [clf, other_clf], n_components=1)
+    of_one, _ = fit_with_warnings(
+        X, y, two_nodes, [clf, other_clf], moments=Moments(n_components=1)
+    )
     of_four, _ = fit_with_warnings(
-        X, y, five_nodes, [clf] * 4 + [other_clf], n_components=1
+        X, y, five_nodes, [clf] * 4 + [other_clf], moments=Moments(n_components=1)
     )
     np.testing.assert_allclose(
         of_four.predict_proba(X), of_one.predict_proba(X), atol=1e-3

@@ -170,8 +170,10 @@ def test_models_have_the_same_logits_on_rows_and_about_the_origin():
 # ---- the minimum ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize(
+    ("kind", "C"),
+    [("class", 0.01), ("class", 100.0), ("shared", 1.0), ("diagonal", 100.0)],
+)
 def test_the_gradient_at_the_minimum_is_about_zero(kind, C):
     X, y = labelled_rows(mean=100.0, scale=np.array([1.0, 20.0, 0.05]))
     likelihood = Likelihood.of(nodes_of(X, y, y % 2, kind=kind), 3, C=C)
@@ -210,9 +212,17 @@ def test_the_minimum_is_that_of_scipys_bfgs(kind, n_classes):
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("C", [0.01, 1.0])
-@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize(
+    ("kind", "C", "n_classes"),
+    [
+        ("class", 0.01, 2),
+        ("class", 1.0, 4),
+        ("shared", 0.01, 4),
+        ("shared", 1.0, 2),
+        ("diagonal", 0.01, 2),
+        ("diagonal", 1.0, 4),
+    ],
+)
 def test_the_logistic_regression_of_a_single_node_is_the_minimum(kind, C, n_classes):
     """Whether its rows are Gaussian or not, as the corrected gradient is theirs."""
     X, y = labelled_rows(
@@ -239,8 +249,9 @@ def test_without_the_correction_the_minimum_is_another_model():
     assert np.abs((minimum - W)[:-1] * X.std(axis=0)[:, None]).max() > 0.1
 
 
-@pytest.mark.parametrize("C", [1e-3, 0.03, 1.0, 100.0])
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(
+    ("n_classes", "C"), [(2, 1e-3), (3, 0.03), (2, 1.0), (3, 100.0)]
+)
 def test_logistic_regression_is_recovered_where_classes_are_gaussian(n_classes, C):
     """Their covariances are unequal, so that no linear model is the true one."""
     rng = np.random.default_rng(n_classes)
@@ -323,7 +334,7 @@ def test_the_order_of_nodes_does_not_matter(kind):
     reference = Likelihood.of(nodes, 3)
     W = reference.minimize()
     for order in itertools.islice(
-        itertools.permutations(range(len(nodes))), 1, 700, 99
+        itertools.permutations(range(len(nodes))), 1, 700, 233
     ):
         likelihood = Likelihood.of([nodes[k] for k in order], 3)
         np.testing.assert_allclose(

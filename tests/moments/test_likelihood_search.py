@@ -109,17 +109,17 @@ def test_coordinates_make_the_loss_as_steep_for_all_outputs():
     np.testing.assert_allclose(coordinates.between @ np.ones(4), np.ones(4), rtol=1e-9)
 
 
-@pytest.mark.parametrize("C", [0.001, 0.1, 10.0])
+@pytest.mark.parametrize("C", [0.001, 10.0])
 def test_the_search_starts_no_worse_than_from_weights_of_zero(C):
     # Rows hardly vary within classes: a discriminant analysis is far too sure of them.
     rng = np.random.default_rng(0)
-    means = rng.normal(size=(15, 30))
-    y = np.arange(60) % 15
-    X = means[y] + 0.01 * rng.normal(size=(60, 30))
+    means = rng.normal(size=(8, 16))
+    y = np.arange(32) % 8
+    X = means[y] + 0.01 * rng.normal(size=(32, 16))
     moments = class_moments(X, y, kind="class")
-    no_model = np.zeros((31, 15))
+    no_model = np.zeros((17, 8))
     likelihood = Likelihood.of(
-        [NodeLoss(moments=moments, columns=np.arange(15), W=no_model)], 15, C=C
+        [NodeLoss(moments=moments, columns=np.arange(8), W=no_model)], 8, C=C
     )
     loss = likelihood.value_and_gradient
     start = _as_sure_as_likely(likelihood.discriminant_analysis(), loss)

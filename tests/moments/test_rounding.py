@@ -69,14 +69,19 @@ def moments_of_nodes(X, y, nodes, *, kind="class"):
 @pytest.mark.parametrize("form", FORMS)
 def test_a_feature_that_is_constant_but_for_rounding_is_constant(form, kind):
     X, y, nodes = rows_of_nodes()
-    for name, column in constant_columns():
-        if "float32" in name and "float32" not in form:
-            continue  # in float64 these differ
-        X_in_form = FORMS[form](np.column_stack([X, column]))
-        merged = merge_moments(moments_of_nodes(X_in_form, y, nodes, kind=kind))
-        assert (merged.variances()[:3] > 0.1).all()
-        assert_feature_is_constant(merged, 3, name)
-        assert row_moments(X_in_form).covariance[3, 3] == 0, name
+    columns = {
+        name: column
+        for name, column in constant_columns()
+        # Those of float32 differ in float64.
+        if "float32" in form or "float32" not in name
+    }
+    X_in_form = FORMS[form](np.column_stack([X, *columns.values()]))
+    merged = merge_moments(moments_of_nodes(X_in_form, y, nodes, kind=kind))
+    assert (merged.variances()[:3] > 0.1).all()
+    covariance = row_moments(X_in_form).covariance
+    for feature, name in enumerate(columns, start=3):
+        assert_feature_is_constant(merged, feature, name)
+        assert covariance[feature, feature] == 0, name
 
 
 def assert_feature_is_constant(moments, feature, name):

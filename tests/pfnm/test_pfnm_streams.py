@@ -57,8 +57,9 @@ def assert_popularity_grows_by_one_at_most(before, after):
         assert added.max() == 1
 
 
-@pytest.mark.parametrize("order", ["bottom_up", "top_down"])
-@pytest.mark.parametrize("hidden", [(16,), (14, 12)])
+@pytest.mark.parametrize(
+    ("hidden", "order"), [((16,), "bottom_up"), ((14, 12), "top_down")]
+)
 def test_a_stream_of_three_steps_does_not_lose_what_it_has_learned(hidden, order):
     first_step, *later_steps = rows_by_step(n_steps=3, n_nodes=2)
     first = [
@@ -178,8 +179,10 @@ STREAMS = {
 }
 
 
-@pytest.mark.parametrize("order", ["bottom_up", "top_down"])
-@pytest.mark.parametrize("hidden", [(3,), (3, 3)])
+@pytest.mark.parametrize(
+    ("hidden", "order"),
+    [((3,), "bottom_up"), ((3, 3), "bottom_up"), ((3, 3), "top_down")],
+)
 @pytest.mark.parametrize("counts", STREAMS.values(), ids=STREAMS)
 def test_a_stream_counts_the_rows_of_all_its_steps(counts, hidden, order):
     total = np.concatenate(counts).astype(float)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -257,8 +259,20 @@ def test_of_categories(transformer):
     assert_pools_like_fit(
         ColumnTransformer([("x", transformer, ["word", "code"])]), frame
     )
-    # And of arrays of objects.
-    rows = frame.to_numpy(dtype=object)
+
+
+@pytest.mark.parametrize(
+    "transformer",
+    [
+        OneHotEncoder(handle_unknown="ignore", drop="if_binary"),
+        OrdinalEncoder(encoded_missing_value=-1),
+        OneHotEncoder(min_frequency=70),
+        OrdinalEncoder(max_categories=2, encoded_missing_value=-1),
+    ],
+    ids=str,
+)
+def test_of_categories_in_arrays_of_objects(transformer):
+    rows = mixed_table()[["a", "word", "code"]].to_numpy(dtype=object)
     assert_pools_like_fit(ColumnTransformer([("x", transformer, [1, 2])]), rows)
 
 
@@ -330,12 +344,17 @@ def test_of_few_digits_and_of_sparse_rows():
 # ---- nodes that differ -----------------------------------------------------------
 
 
+@cache
+def columns_over_channel():
+    """The front of columns, fitted over a channel to nodes of the mixed table."""
+    tables = table_of_each_node(mixed_table())
+    return pooled_over_channel(tables, COLUMNS, min_rows=1).fit()
+
+
 def test_a_channel_gives_equal_bits():
     frame = mixed_table()
     in_process = PooledTransformer(COLUMNS).fit(frame, nodes=node_of_each_row(frame))
-    over_channel = pooled_over_channel(
-        table_of_each_node(frame), COLUMNS, min_rows=1
-    ).fit()
+    over_channel = columns_over_channel()
     for path, state in in_process._front.states.items():
         for field, value in state.items():
             np.testing.assert_equal(over_channel._front.states[path][field], value)
@@ -372,11 +391,8 @@ def test_missing_columns_are_named_with_the_node():
     for transformer in (COLUMNS, SimpleImputer(strategy="most_frequent")):
         with pytest.raises(ValueError, match=r"ode 'node 2'.*'c'"):
             pooled_over_channel(tables, transformer, min_rows=1).fit()
-    fitted = pooled_over_channel(
-        table_of_each_node(mixed_table()), COLUMNS, min_rows=1
-    ).fit()
     with pytest.raises(ValueError, match=r"lacks the columns \['c'\]"):
-        fitted.transform(mixed_table().drop(columns="c"))
+        columns_over_channel().transform(mixed_table().drop(columns="c"))
     arrays = {"a": table_of_numbers(), "b": table_of_numbers()[:, :3]}
     with pytest.raises(ValueError, match="same columns"):
         pooled_over_channel(arrays, StandardScaler(), min_rows=1).fit()

@@ -118,8 +118,10 @@ def solution_by_cones(loss, spaces):
     return W.value
 
 
-@pytest.mark.parametrize("n_spaces", [1, 2, 5])
-@pytest.mark.parametrize("kind", METRICS)
+@pytest.mark.parametrize(
+    ("kind", "n_spaces"),
+    [("ball", 1), ("ball", 5), ("ellipsoid", 2), ("gram", 1), ("gram", 5)],
+)
 def test_it_is_the_solution_of_the_bounded_problem(kind, n_spaces):
     loss = SoftmaxLoss()
     spaces = spaces_of(kind, n_spaces)
@@ -176,7 +178,7 @@ def test_weights_are_the_multipliers(kind):
     assert (intersection.weights >= 0).all()
 
 
-@pytest.mark.parametrize("kind", METRICS)
+@pytest.mark.parametrize("kind", ["ellipsoid", "gram"])
 def test_bounds_of_very_unequal_units(kind):
     loss = SoftmaxLoss()
     spaces = spaces_of(kind, 3)
@@ -253,7 +255,7 @@ def assert_weights_prove_the_bound(intersection, spaces):
         assert mean >= intersection.lower_bound - 1e-9
 
 
-@pytest.mark.parametrize("kind", METRICS)
+@pytest.mark.parametrize("kind", ["ellipsoid", "gram"])
 def test_an_intersection_that_is_nearly_a_point(kind):
     loss = SoftmaxLoss()
     spaces = spaces_of(kind)

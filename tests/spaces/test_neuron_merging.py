@@ -26,10 +26,20 @@ def spaces_of_nodes(
     return spaces
 
 
-@every_geometry
-@pytest.mark.parametrize("n_clusters", [None, 4])
-@pytest.mark.parametrize("max_units", [None, 9, 3, 1])
-@pytest.mark.parametrize("epsilon", [1e-6, 0.7, 3.0])
+# Each two values of these together at least once.
+LAYERS = [
+    (
+        ["gram", "ellipsoid", "ball"][(i + j) % 3],
+        [None, 4][(i + j) % 2],
+        max_units,
+        epsilon,
+    )
+    for i, max_units in enumerate([None, 9, 3, 1])
+    for j, epsilon in enumerate([1e-6, 0.7, 3.0])
+]
+
+
+@pytest.mark.parametrize(("geometry", "n_clusters", "max_units", "epsilon"), LAYERS)
 def test_every_neuron_is_accounted_for(geometry, n_clusters, max_units, epsilon):
     spaces = spaces_of_nodes(epsilon=epsilon, geometry=geometry)
     spaces[1].sizes[3] = 0.0

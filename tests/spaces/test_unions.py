@@ -36,7 +36,7 @@ def metric_of(kind: str, rng, n_features: int = 2):
     return ball_metric(n_features + 1, outputs)
 
 
-def random_unions(seed: int, kind: str, reach: float, sizes=(3, 2, 4)):
+def random_unions(seed: int, kind: str, reach: float, sizes=(2, 2, 3)):
     """Nodes of one metric each, whose spaces lie around random models."""
     rng = np.random.default_rng(seed)
     unions = []
@@ -61,9 +61,9 @@ def deepest_of_all_choices(unions) -> list:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("reach", [0.6, 1.0, 1.4, 1.8, 2.4])
+@pytest.mark.parametrize("reach", [0.6, 1.4, 2.4])
 def test_search_finds_what_all_choices_have(kind, reach):
-    for seed in range(4):
+    for seed in range(2):
         unions = random_unions(seed, kind, reach)
         union_intersection = intersect_unions(unions)
         of_choices = deepest_of_all_choices(unions)
@@ -83,7 +83,7 @@ def test_both_answers_occur():
         intersect_unions(random_unions(seed, kind, reach))
         for kind in KINDS
         for reach in (0.6, 1.4, 2.4)
-        for seed in range(6)
+        for seed in range(4)
     ]
     n_found = sum(
         union_intersection.found for union_intersection in union_intersections
@@ -135,7 +135,7 @@ def test_spaces_that_meet_two_by_two_only_are_proved_empty():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_pruning_looks_at_fewer_choices_than_there_are(kind):
-    for seed, reach in product(range(3), (0.5, 1.0)):
+    for seed, reach in product(range(1), (0.5, 1.0)):
         unions = random_unions(seed, kind, reach, sizes=(4,) * 6)
         union_intersection = intersect_unions(unions)
         assert union_intersection.found or union_intersection.empty
@@ -171,10 +171,10 @@ def test_a_hidden_choice_among_a_million_is_found():
 @pytest.mark.parametrize("kind", KINDS)
 def test_order_of_nodes_and_of_their_spaces_does_not_matter(kind):
     rng = np.random.default_rng(1)
-    for seed, reach in product(range(4), (0.8, 1.3, 1.8)):
+    for seed, reach in product(range(2), (0.8, 1.3, 1.8)):
         unions = random_unions(seed, kind, reach)
         union_intersection = intersect_unions(unions)
-        for _ in range(3):
+        for _ in range(2):
             shuffled = [
                 [spaces[i] for i in rng.permutation(len(spaces))] for spaces in unions
             ]
@@ -203,7 +203,7 @@ def test_the_limit_leaves_it_undecided():
     empty = next(
         unions
         for seed in range(50)
-        if (unions := random_unions(seed, "gram", 1.2, sizes=(4,) * 4))
+        if (unions := random_unions(seed, "gram", 1.0, sizes=(3,) * 4))
         and intersect_unions(unions).empty
     )
     unlimited = intersect_unions(empty)
@@ -241,7 +241,7 @@ def test_methods_and_weights_are_those_of_intersect(method):
 
 
 def test_wrong_input_names_the_node():
-    unions = random_unions(0, "ball", 1.0)
+    unions = random_unions(0, "ball", 1.0, sizes=(3, 2, 4))
     with pytest.raises(ValueError, match="There is no space to intersect"):
         intersect_unions([])
     with pytest.raises(ValueError, match="Node 1 has no space"):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import pickle
 import warnings
@@ -40,7 +41,8 @@ from skgems.steps import Backbone, Front  # noqa: E402
 from skgems.steps._backbone import head_of  # noqa: E402
 
 X, Y = load_digits(n_class=6, return_X_y=True)
-X = (X / 16).astype(np.float32)
+X = (X[::3] / 16).astype(np.float32)
+Y = Y[::3]
 NODES = partition_by_label(Y, 3, random_state=0)
 NAMES = ["bonn", "lyon", "pisa"]
 
@@ -285,17 +287,14 @@ def test_an_aggregator_has_the_last_layers_for_its_members(nets, base, backbone)
 
 
 def test_units_of_features_do_not_matter():
-    def with_features_times(factor):
-        rescaled = trained(Convolutional, module__n_outputs=6)
-        with torch.no_grad():
-            rescaled.module_.norm.weight.mul_(factor)
-            rescaled.module_.norm.bias.mul_(factor)
-            rescaled.module_.output.weight.div_(factor)
-        return rescaled
-
+    net = trained(Convolutional, module__n_outputs=6)
     probabilities = []
     for factor in (1.0, 1 / 128, 64.0):
-        base = with_features_times(factor)
+        base = copy.deepcopy(net)
+        with torch.no_grad():
+            base.module_.norm.weight.mul_(factor)
+            base.module_.norm.bias.mul_(factor)
+            base.module_.output.weight.div_(factor)
         agg = linear([base] * 3, Backbone(base)).fit(X, Y, nodes=NODES)
         probabilities.append(agg.predict_proba(X))
     np.testing.assert_allclose(probabilities[1], probabilities[0], atol=1e-3)
@@ -463,7 +462,7 @@ def test_a_backbone_may_come_after_other_steps_and_in_searches(nets, base):
     assert agg.score(X, Y) > 0.5
     assert agg.front_.transform(X).shape == Z.shape
     search = GridSearchCV(
-        linear(nets, Backbone(base)), {"epsilon": [0.3, 0.5]}, cv=2, error_score="raise"
+        linear(nets, Backbone(base)), {"epsilon": [0.3]}, cv=2, error_score="raise"
     ).fit(X, Y)
     assert search.best_estimator_.front.net is base
     inside = make_pipeline(Backbone(base), PooledAggregator(None))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -68,12 +69,14 @@ def pooled_front(transformer, X, nodes=None) -> Front:
     return fit_front(front, X, nodes)[0].front
 
 
+@cache
 def partitions():
-    """Twenty ways to deal rows to nodes, some of few rows and of one class."""
+    """Six ways to deal rows to nodes, some of few rows and of one class."""
+    pairs = []
     loaders = [load_iris, load_digits, load_breast_cancer]
-    for seed in range(20):
+    for seed in range(6):
         X, y = loaders[seed % 3](return_X_y=True)
-        X = X[::3, :6].copy()
+        X = X[::3, :4].copy()
         y = y[::3]
         rng = np.random.default_rng(seed)
         X[:, 0] += rng.choice([0.0, 1e3])  # means far from zero
@@ -82,7 +85,9 @@ def partitions():
             nodes = partition_dirichlet(y, 5, alpha=0.1, min_size=2, random_state=seed)
         else:
             nodes = partition_by_label(y, 2)
-        yield X, nodes
+        X.flags.writeable = False
+        pairs.append((X, nodes))
+    return pairs
 
 
 @pytest.mark.parametrize("name", STEPS)

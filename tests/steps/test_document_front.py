@@ -87,7 +87,7 @@ def fit_after_vectorizer(corpus):
 
 @pytest.mark.parametrize("form", ["list", "array", "Series"])
 def test_fitted_pipelines_behind_an_equal_vectorizer_are_merged(form):
-    corpus = documents()
+    corpus = documents(n_rows=80)
     X = corpus.X
     if form == "list":
         X = corpus.X.tolist()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from scipy.special import boxcox, expit
@@ -42,6 +44,18 @@ def fit(X, method, **options):
     return PooledTransformer(transformer).fit(X, nodes=nodes)
 
 
+@cache
+def fitted(method):
+    """Powers of the columns of a method, which several tests begin with."""
+    return fit(columns(method), method)
+
+
+@cache
+def honest_message(method):
+    """What a node that has all rows of these columns sends."""
+    return fitted(method).summarize(columns(method), name="liar", min_rows=1)
+
+
 def after(powers, X, method):
     """Columns after powers, by scikit-learn."""
     plain = PowerTransformer(method=method, standardize=False).fit(X)
@@ -53,7 +67,7 @@ def after(powers, X, method):
 def test_powers_are_the_likeliest(method):
     X = columns(method)
     likelihood = METHODS[method]
-    pooled = fit(X, method)
+    pooled = fitted(method)
     powers = pooled.transformer_.lambdas_
     for power, column in zip(powers, X.T, strict=True):
         others = np.concatenate([GRID, power + [-0.02, -0.005, 0.005, 0.02]])
@@ -71,7 +85,7 @@ def test_powers_are_the_likeliest(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_without_standardizing_there_are_powers_alone(method):
-    X = columns(method)
+    X = columns(method)[:, ::2]
     pooled = fit(X, method, standardize=False)
     np.testing.assert_array_equal(
         pooled.transform(X), after(pooled.transformer_.lambdas_, X, method)
@@ -79,17 +93,18 @@ def test_without_standardizing_there_are_powers_alone(method):
 
 
 # Small numbers have no digits left once they are below 1 and their powers above it.
-@pytest.mark.parametrize(
-    "unit, n_columns", [(1e-20, 2), (1e-3, 6), (1e7, 6), (1e20, 6)]
-)
+@pytest.mark.parametrize("unit, n_columns", [(1e-20, 2), (1e-3, 6), (1e20, 6)])
 def test_units_do_not_change_powers_of_box_and_cox(unit, n_columns):
-    X = columns("box-cox")[:, :n_columns]
-    fitted, fitted_in_unit = fit(X, "box-cox"), fit(unit * X, "box-cox")
+    X = columns("box-cox")
+    powers = fitted("box-cox").transformer_.lambdas_
+    Z = fitted("box-cox").transform(X)
+    X_in_unit = unit * X[:, :n_columns]
+    fitted_in_unit = fit(X_in_unit, "box-cox")
     np.testing.assert_allclose(
-        fitted_in_unit.transformer_.lambdas_, fitted.transformer_.lambdas_, atol=1e-4
+        fitted_in_unit.transformer_.lambdas_, powers[:n_columns], atol=1e-4
     )
     np.testing.assert_allclose(
-        fitted_in_unit.transform(unit * X), fitted.transform(X), atol=1e-3
+        fitted_in_unit.transform(X_in_unit), Z[:, :n_columns], atol=1e-3
     )
 
 
@@ -229,7 +244,7 @@ def test_columns_without_a_likeliest_power_stay_as_they_are(method):
 
 
 def test_nodes_and_their_order_do_not_matter():
-    X = columns("yeo-johnson")
+    X = columns("yeo-johnson")[:, ::2]
     powers = [
         PooledTransformer(PowerTransformer()).fit(X, nodes=nodes).transformer_.lambdas_
         for nodes in (None, np.arange(400) % 7, -(np.arange(400) % 7) + 6)
@@ -238,12 +253,17 @@ def test_nodes_and_their_order_do_not_matter():
         np.testing.assert_allclose(other, powers[0], atol=1e-8)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("mean", [-1e90, -0.6, 1e90])
-def test_means_that_no_values_have_do_no_harm(mean, method):
-    message = fit(columns(method), method).summarize(
-        columns(method), name="liar", min_rows=1
-    )
+@pytest.mark.parametrize(
+    ("method", "mean"),
+    [
+        ("box-cox", -1e90),
+        ("box-cox", -0.6),
+        ("yeo-johnson", -0.6),
+        ("yeo-johnson", 1e90),
+    ],
+)
+def test_means_that_no_values_have_do_no_harm(method, mean):
+    message = honest_message(method)
     (part,) = message.content["parts"].values()
     means = np.where(np.arange(len(part["means"])) % 2, part["means"].T, mean).T
     content = {**message.content, "parts": {"0": {**part, "means": means}}}
@@ -251,9 +271,9 @@ def test_means_that_no_values_have_do_no_harm(mean, method):
         node="liar", to=message.envelope["to"]
     )
     transformer = PowerTransformer(method=method)
-    fitted = PooledTransformer(transformer, summaries=[lie]).fit().transformer_
+    fitted_to_lie = PooledTransformer(transformer, summaries=[lie]).fit().transformer_
     # What has the mean after the power that was taken is a number.
-    assert np.isfinite(fitted.inverse_transform(np.zeros((1, 6)))).all()
+    assert np.isfinite(fitted_to_lie.inverse_transform(np.zeros((1, 6)))).all()
 
 
 def test_powers_beyond_the_grid_are_its_ends():

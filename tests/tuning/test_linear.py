@@ -46,7 +46,7 @@ def loss(W, rows):
     return mean_log_loss(linear_logits(X, W), y)
 
 
-@pytest.mark.parametrize("n_rows", [2, 5, 10, 30, 100, 400])
+@pytest.mark.parametrize("n_rows", [2, 10, 100])
 def test_a_good_model_is_not_spoiled(truth, n_rows):
     held_out = rows_of(truth, 2000, seed=99)
     losses = []
