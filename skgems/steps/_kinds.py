@@ -676,10 +676,11 @@ class _PowerTransformer(Kind):
         }
 
     def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
-        # Any rows that have a likeliest power, for the names of columns.
-        d = len(state["powers"])
-        rows = np.linspace(1.0, 2.0, 5)[:, None] * np.ones(d)
-        fitted = clone(step).fit(_in_form_of(example, rows))
+        # Any rows, for the names of columns. Of constant ones scikit-learn seeks no power
+        # of this method, and a search of each column takes most of a small fit's time.
+        rows = np.ones((5, len(state["powers"])))
+        fitted = clone(step).set_params(method="yeo-johnson")
+        fitted = fitted.fit(_in_form_of(example, rows)).set_params(method=step.method)
         fitted.lambdas_ = state["powers"]
         if step.standardize:
             scaler = _StandardScaler().fit(prep.StandardScaler(), rows, state)
