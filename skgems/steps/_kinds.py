@@ -676,8 +676,8 @@ class _PowerTransformer(Kind):
         }
 
     def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
-        # Any rows, for the names of columns. Of constant ones scikit-learn seeks no power
-        # of this method, and a search of each column takes most of a small fit's time.
+        # Any rows, for the names of columns. scikit-learn seeks no power of this method
+        # for constant columns; that search took most of the time of a small fit.
         rows = np.ones((5, len(state["powers"])))
         fitted = clone(step).set_params(method="yeo-johnson")
         fitted = fitted.fit(_in_form_of(example, rows)).set_params(method=step.method)
