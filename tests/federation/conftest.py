@@ -12,6 +12,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 
+@pytest.fixture(autouse=True)
+def without_waiting_for_files(monkeypatch):
+    """No file has to outlive a failure of power, but where tests of ledgers say so."""
+    monkeypatch.setattr(os, "fsync", lambda number: None)
+
+
 @pytest.fixture(scope="module")
 def node():
     """A node's classifier and rows: 96 benign, 104 malignant."""

@@ -94,9 +94,9 @@ def test_a_kill_at_any_point_neither_counts_nor_locks_out(tmp_path):
         return lambda: answer(request, folder, agreement=agreement)
 
     n_lines = killed_at(None, answer_in(tmp_path / "lines"))
-    assert n_lines > 200  # so that 25 points are different ones
+    assert n_lines > 200  # so that 50 points are different ones
     suffixes = set()
-    for k, point in enumerate(np.linspace(1, n_lines - 1, 25).astype(int)):
+    for k, point in enumerate(np.linspace(1, n_lines - 1, 50).astype(int)):
         folder = tmp_path / f"kept {k}"
         assert killed_at(point, answer_in(folder)) is None
         suffixes.update(path.suffix for path in folder.glob("*"))
