@@ -87,7 +87,13 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         constraints = {
             name: [*part.short_forms, part] for name, part in cls._parts.items()
         }
-        cls._parameter_constraints = {**cls._parameter_constraints, **constraints}
+        constraints = {**cls._parameter_constraints, **constraints}
+        # Those that all aggregators share are of parameters that some do not have.
+        cls._parameter_constraints = {
+            name: constraints[name]
+            for name in constraints
+            if name in cls._get_param_names()
+        }
         if cls._terms is not BaseAggregator._terms:
             BaseAggregator.methods[cls.__name__] = cls
 

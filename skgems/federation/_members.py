@@ -131,7 +131,7 @@ def _check_kinds_of_labels(names: list[str], members: list) -> None:
 def _check_is_for(aggregator: BaseAggregator, summary: Summary) -> None:
     """Raise where a summary was made for another method, or with other settings."""
     terms = aggregator._agreed_terms
-    if terms is None:
+    if terms is None or not terms.takes_files:
         raise TypeError(
             f"Node {summary.name!r} is a summary, but {type(aggregator).__name__} "
             "needs the classifiers themselves: give it the fitted estimators."

@@ -82,7 +82,9 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
             raise ValueError(f"class_weight={class_weight!r} is no weight of classes.")
         random_state = parameters.pop("random_state", None)
         if random_state is not None and not isinstance(random_state, Integral):
-            raise ValueError(f"random_state={random_state!r} is no number, nor None.")
+            raise ValueError(
+                f"The seed must be a number or None, got {random_state!r}."
+            )
         if parameters:
             raise ValueError(f"{sorted(parameters)} are no settings of {cls.method}.")
         sends_space = further_settings.get("space", False)
@@ -241,6 +243,7 @@ class MergedLayersTerms(Terms, method="GEMSMLPAggregator"):
     """What nodes with networks are asked: neurons, trained layers, the last layer."""
 
     merges_layers = True
+    takes_files = False
 
     last_layer: LinearTerms | None = None  # None: it is not known what it asks
     n_rounds: int = 1

@@ -33,6 +33,8 @@ class Terms:
     merges_layers : bool
         Whether nodes are asked about hidden layers that were merged from those of
         several nodes.
+    takes_files : bool
+        Whether a summary, the file of a first reply, is all that a fit needs of a node.
     front : Front or None
         The transformers that all nodes put before everything else.
 
@@ -49,6 +51,7 @@ class Terms:
 
     method: ClassVar[str] = ""
     merges_layers: ClassVar[bool] = False
+    takes_files: ClassVar[bool] = True
 
     front: "Front | None" = None
 

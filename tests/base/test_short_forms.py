@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from sklearn.base import BaseEstimator, clone
 
-from skgems.base import ShortFormsMixin
+from skgems.base._short_forms import ShortFormsMixin
 
 
 class Paint(BaseEstimator):
