@@ -159,7 +159,7 @@ def test_many_rows_are_worth_a_network_of_their_own():
     # Outputs in an order that has nothing to do with the classes.
     order = np.random.RandomState(0).permutation(10)
     layers = trained.with_last(trained.last[:, order])
-    tuned = tune(X[500:1100], y[500:1100], layers)
+    tuned = tune(X[500:1100], y[500:1100], layers, n_splits=3)
     of_rows_only = network(X[500:1100], y[500:1100])
     X_test = X[1100:]
     y_test = y[1100:]
