@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from golden import run
 from golden.cases import AGGREGATORS
-from golden.compare import Change, Records, compared, new_changes, patterns
+from golden.compare import (
+    Change,
+    Records,
+    compared,
+    new_changes,
+    patterns,
+    reason_not_read,
+)
 from golden.records import array, differences, only_now, record
 
 
@@ -215,3 +222,10 @@ def test_what_a_case_keeps_is_read(kind, name, tmp_path):
 def test_a_result_without_a_pickle_is_kept_without_it(tmp_path):
     entry = run.keep((lambda: 0, []), tmp_path / "0")
     assert not entry["has_pickle"] and entry["messages"] == {}
+
+
+@pytest.mark.parametrize(("off", "is_said"), [(1e-6, False), (1e-5, True)])
+def test_what_is_read_predicts_the_same_but_for_the_rounding_of_float32(off, is_said):
+    before = {"proba": [0.25, 0.75]}
+    read = {"proba": [0.25, 0.75 * (1 + off)]}
+    assert bool(reason_not_read("pickle", read, before)) == is_said
