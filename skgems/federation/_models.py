@@ -64,15 +64,14 @@ def read_models(
         local_model(classifier, name=name)
         for name, classifier in zip(members.names, members.classifiers, strict=True)
     ]
-    networks = [
-        _read(model, as_network=aggregator._takes.networks) for model in local_models
-    ]
+    takes = aggregator._takes
+    networks = [_read(model, as_network=takes.networks) for model in local_models]
     for name, network in zip(members.names, networks, strict=True):
         _check_has_classifier(aggregator, network, name=name)
         if rows is not None:
             _check_takes_documents(network, rows.features, name=name)
     networks = _with_numbers_of_features(networks)
-    if has_front and not aggregator._takes.learnt:
+    if has_front and not takes.learnt:
         networks = _with_features_of_rows(networks, rows)
     features = _common_features(
         members.names, networks, None if rows is None else rows.features
