@@ -4,7 +4,7 @@ import copy
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
@@ -27,9 +27,6 @@ from ._members import MemberParametersMixin, is_channel, named_members
 from ._parts import Part
 from ._validation import Rows, as_numbers
 from ._warnings import warn_user
-
-if TYPE_CHECKING:  # pandas is an extra
-    pass
 
 # Nodes that a diagram draws side by side before it says how many others there are: as
 # many as fit the width of a notebook.

@@ -166,7 +166,8 @@ class TunedNetworkMixin(NetworkExportMixin):
             The aggregate with new weights. All else stays as `fit` left it.
 
         Notes
-        ----- A GEMSMLPAggregator with ``last_layer.fine_tuning="plain"`` is trained by
+        -----
+        A GEMSMLPAggregator with ``last_layer.fine_tuning="plain"`` is trained by
         5 epochs of Adam instead, without a penalty.
         """
         check_is_fitted(self)

@@ -22,7 +22,8 @@ class Part(ShortFormsMixin, BaseEstimator):
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
-        Part.kinds[cls.__name__] = cls
+        if not cls.__name__.startswith("_"):  # else it is a base of parts
+            Part.kinds[cls.__name__] = cls
 
     @classmethod
     def of(cls, value: object) -> Self:

@@ -38,7 +38,38 @@ _PLACES = {
 }
 
 
-class Spaces(Part):
+class _PartWithGeometry(Part):
+    """A part that holds a geometry and a construction, by words or as objects."""
+
+    # What the words for a geometry stand for in this place.
+    geometries: ClassVar[Mapping[str, Geometry]] = GEOMETRIES
+
+    @classmethod
+    def check_is_no_part_of_it(cls, value: object, *, parameter: str) -> None:
+        if isinstance(value, Geometry):
+            raise TypeError(
+                f"{parameter}={value!r} is a geometry, which is only a part of the "
+                f"{parameter}. Write {parameter}={cls.__name__}(geometry={value!r}), "
+                f"with {cls.__name__} of skgems.gems."
+            )
+
+    def _long_form(self, name: str, value: object) -> object | None:
+        if not isinstance(value, str):
+            return None
+        if name == "geometry" and value in self.geometries:
+            return as_geometry(value, self.geometries)
+        if name == "construction" and value in CONSTRUCTIONS:
+            return as_construction(value)
+        return None
+
+    def _with_objects(self) -> Self:
+        return self.set_params(
+            geometry=as_geometry(self.geometry, self.geometries),
+            construction=as_construction(self.construction),
+        )
+
+
+class Spaces(_PartWithGeometry):
     """Good-enough spaces of linear models: their shape, and what is good enough.
 
     ``spaces="ball"`` stands for ``Spaces("ball")``.
@@ -104,24 +135,9 @@ class Spaces(Part):
         self.scale_logits = scale_logits
         self.on_empty = on_empty
 
-    def _long_form(self, name: str, value: object) -> object | None:
-        if not isinstance(value, str):
-            return None
-        if name == "geometry" and value in GEOMETRIES:
-            return as_geometry(value)
-        if name == "construction" and value in CONSTRUCTIONS:
-            return as_construction(value)
-        return None
-
-    @classmethod
-    def check_is_no_part_of_it(cls, value: object, *, parameter: str) -> None:
-        _check_no_geometry(value, parameter=parameter, kind=cls)
-
     def _with_objects(self) -> Self:
-        return self.set_params(
-            geometry=as_geometry(self.geometry),
-            construction=as_construction(self.construction),
-            criterion=as_criterion(self.criterion),
+        return (
+            super()._with_objects().set_params(criterion=as_criterion(self.criterion))
         )
 
 
@@ -180,7 +196,7 @@ class Moments(Part):
         self.min_cluster_size = min_cluster_size
 
 
-class HiddenLayers(Part):
+class HiddenLayers(_PartWithGeometry):
     """How hidden layers of networks are merged: spaces of neurons, and number of units.
 
     ``hidden_layers="ball"`` stands for ``HiddenLayers("ball")``.
@@ -225,6 +241,7 @@ class HiddenLayers(Part):
     HiddenLayers(epsilon=0.1, max_units=50)
     """
 
+    geometries = HIDDEN_GEOMETRIES
     short_forms: ClassVar = [StrOptions(set(HIDDEN_GEOMETRIES))]
     _parameter_constraints: dict = {
         "geometry": [*short_forms, Geometry],
@@ -251,35 +268,6 @@ class HiddenLayers(Part):
         self.include_outgoing = include_outgoing
         self.n_clusters = n_clusters
         self.max_units = max_units
-
-    def _long_form(self, name: str, value: object) -> object | None:
-        if not isinstance(value, str):
-            return None
-        if name == "geometry" and value in HIDDEN_GEOMETRIES:
-            return as_geometry(value, HIDDEN_GEOMETRIES)
-        if name == "construction" and value in CONSTRUCTIONS:
-            return as_construction(value)
-        return None
-
-    @classmethod
-    def check_is_no_part_of_it(cls, value: object, *, parameter: str) -> None:
-        _check_no_geometry(value, parameter=parameter, kind=cls)
-
-    def _with_objects(self) -> Self:
-        return self.set_params(
-            geometry=as_geometry(self.geometry, HIDDEN_GEOMETRIES),
-            construction=as_construction(self.construction),
-        )
-
-
-def _check_no_geometry(value: object, *, parameter: str, kind: type[Part]) -> None:
-    """Raise TypeError for a geometry where the object that holds it is to stand."""
-    if isinstance(value, Geometry):
-        raise TypeError(
-            f"{parameter}={value!r} is a geometry, which is only a part of the "
-            f"{parameter}. Write {parameter}={kind.__name__}(geometry={value!r}), with "
-            f"{kind.__name__} of skgems.gems."
-        )
 
 
 def with_objects_of_settings(settings: Mapping) -> dict:

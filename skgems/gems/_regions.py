@@ -178,13 +178,12 @@ def many_paths(aggregator: BaseAggregator, nodes: Any) -> bool:
     neither spaces, further messages, kept replies, weights nor rows by ``nodes``.
     """
     estimators = aggregator.estimators
+    is_long_list = isinstance(estimators, list) and len(estimators) > GROUP
+    if not is_long_list or nodes is not None or not all(map(is_path, estimators)):
+        return False
     linear_fit = LinearFit.of(aggregator)
     return (
-        isinstance(estimators, list)
-        and len(estimators) > GROUP
-        and all(map(is_path, estimators))
-        and nodes is None
-        and not linear_fit.needs_spaces
+        not linear_fit.needs_spaces
         and linear_fit.rounds.n == 1
         and not aggregator.keep_replies
         and aggregator.node_weight in ("auto", "n_samples")

@@ -189,7 +189,6 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         "local_epochs": [Interval(Integral, 1, None, closed="left")],
         "last_layer": [None, GEMSLogisticAggregator],
         "round_units": [StrOptions({"all", "own"})],
-        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
     }
 
     def __init__(

@@ -120,8 +120,6 @@ class PooledAggregator(
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "pooled": [HasMethods(["fit", "predict"]), StrOptions(set(CLASSIFIERS)), None],
-        "keep_replies": ["boolean"],
-        "memory": [None, str, HasMethods(["cache"])],
     }
 
     def __init__(
