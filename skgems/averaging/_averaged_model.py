@@ -41,7 +41,7 @@ class AveragedModel:
                 net = model.classifier
             if not model.is_chain:
                 return cls(net=net, network=None, classes=classes)
-            model = model.network()
+            model = model.network
         return cls(net=net, network=with_outputs(model, classes), classes=classes)
 
     def attributes(self) -> dict[str, object]:

@@ -17,7 +17,7 @@ from ..base import warn_user
 from ..federation import Node, Shares
 from ..local import LocalModel, indices_of
 from ..messages import listed
-from ..networks import Coordinates, Network
+from ..networks import Coordinates, Network, read_network
 from ..tuning import Weight, align_hidden_units, mean_parameters, started_apart
 from ._large_models import ModelSizes
 
@@ -130,7 +130,7 @@ def average_networks(
     align: bool,
 ) -> Network:
     """Average of chains of dense layers, which may be of different kinds."""
-    first = with_outputs(nodes[0].model.network(copy=False), classes)
+    first = with_outputs(nodes[0].model.borrow_network(), classes)
     depth = len(first.coefs)
     weights = parameter_weights(
         [*first.coefs, *first.intercepts],
@@ -142,7 +142,7 @@ def average_networks(
 
     def networks() -> Iterator[Network]:
         for node in nodes:
-            network = node.model.network(copy=False)
+            network = node.model.borrow_network()
             _check_alike(network, first, name=node.name, first_name=nodes[0].name)
             sizes.note(node.name, _without_constants(network))
             yield with_outputs(network, classes)
@@ -158,7 +158,7 @@ def average_networks(
     mean = mean_parameters(weighted_arrays())
     if not all(np.isfinite(array).all() for array in mean):
         for node in nodes:  # raises an error that names the node
-            node.model.network()
+            read_network(node.model.estimator, name=node.name)
     return replace(first, coefs=mean[:depth], intercepts=mean[depth:], coordinates=None)
 
 
@@ -289,11 +289,11 @@ def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:
     chains = [node for node in nodes if node.model.is_chain]
     if not chains:
         return
-    first = with_outputs(chains[0].model.network(copy=False), classes)
+    first = with_outputs(chains[0].model.borrow_network(), classes)
     apart = [
         node.name
         for node in chains[1:]
-        if started_apart(with_outputs(node.model.network(copy=False), classes), first)
+        if started_apart(with_outputs(node.model.borrow_network(), classes), first)
     ]
     if not apart:
         return

@@ -23,7 +23,7 @@ from ..federation import (
     ask_shares,
     read_members,
 )
-from ..local import LocalModel, Picklable, fit_local, local_model
+from ..local import LocalModel, fit_local, local_model
 from ._averaged_model import AveragedModel, as_classifier
 from ._averages import (
     average,
@@ -231,7 +231,7 @@ def _with_layout(node: Node) -> Node:
     """A node that is not here, as the classifier that its layers are one of."""
     if node.record is None:
         return node
-    network = node.model.network()
+    network = node.model.network
     classifier = as_classifier(network, network.classes)
     return replace(node, model=local_model(classifier, name=node.name))
 
@@ -254,9 +254,11 @@ def _check_one_layout(nodes: Sequence[Node]) -> None:
 def _let_constant_models_train(federation: Federation, run: Run, first: Node) -> None:
     """Have nodes whose model is constant train as the first of the others does."""
     constant = {node.name for node in federation.nodes if node.model.is_constant}
-    trainer = Picklable(first.model.estimator)
+    trainer = first.model.estimator
     run.channel.members = [
-        replace(member, picklable=trainer) if member.name in constant else member
+        replace(member, model=local_model(trainer, name=member.name))
+        if member.name in constant
+        else member
         for member in run.members
     ]
 

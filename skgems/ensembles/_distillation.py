@@ -199,7 +199,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
             If the student is neither a linear classifier nor a chain of dense layers.
         """
         check_is_fitted(self)
-        student = local_model(self.student_, name="student").network()
+        student = local_model(self.student_, name="student").network
         student = student.aligned(self.classes_)
         return to_module(student.astype(student.dtype))
 

@@ -227,10 +227,9 @@ class Federation:
 
     def member(self, node: Node) -> Member:
         """Return the node's own side, with its rows as far as they are here."""
-        estimator = node.model.estimator
         if self.X is None:
             X = np.zeros((0, node.network.n_features_in or 0))
-            return Member.of(node.name, estimator, X, self.classes[:0])
+            return Member(name=node.name, model=node.model, X=X, y=self.classes[:0])
         rows = np.unique(
             np.concatenate([node.judging_rows, node.moment_rows, node.training_rows])
         )
@@ -239,12 +238,12 @@ class Federation:
             # A row that m nodes share counts 1 / m at each. Held-out rows are counted
             # by no node where others judge; their weight stays 1.
             weights = 1.0 / np.maximum(self._n_judges[rows], 1)
-        return Member.of(
-            node.name,
-            estimator,
+        return Member(
+            name=node.name,
+            model=node.model,
             # Nodes that share all rows do not each get a copy.
-            self.X if len(rows) == len(self.y) else safe_indexing(self.X, rows),
-            self.classes[self.y[rows]],
+            X=self.X if len(rows) == len(self.y) else safe_indexing(self.X, rows),
+            y=self.classes[self.y[rows]],
             judging=_places(node.judging_rows, rows),
             moments=_places(node.moment_rows, rows),
             training=_places(node.training_rows, rows),

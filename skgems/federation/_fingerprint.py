@@ -54,7 +54,7 @@ def _digest_of_classifier(estimator: object) -> str:
     # Reading and pickling somebody's classifier may raise anything.
     with suppress(Exception):
         # The same net that was trained twice has other times in its history.
-        return digest(local_model(estimator, name="").network().as_content())
+        return digest(local_model(estimator, name="").network.as_content())
     with suppress(Exception):
         return digest(estimator)
     return ""

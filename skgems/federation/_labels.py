@@ -85,7 +85,7 @@ def warn_of_unseen_classes(member: Member) -> None:
 
 
 def _seen_classes(member: Member) -> list:
-    network = member.model.network(copy=False)
+    network = member.model.network
     return network.classes[network.seen].tolist()
 
 

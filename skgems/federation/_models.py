@@ -91,7 +91,7 @@ def read_models(
 
 def _read(model: LocalModel, *, as_network: bool) -> Network | Description:
     """A classifier as plain arrays, or only its classes, which any classifier has."""
-    return model.network() if as_network else model.description
+    return model.network if as_network else model.description
 
 
 def _as_wide_as(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -528,7 +528,7 @@ def _answered_of_classifier(
     request = request.with_fields(front=None)
     if agreed is not None:
         # Behind a front features have other names than those that are agreed on.
-        names = None if has_front else member.model.network().feature_names_in
+        names = None if has_front else member.model.network.feature_names_in
         agreed.check_rows(np.unique(member.y).tolist(), feature_names=names)
     is_first = request.task == "join"  # the message that comes once an exchange
     if is_first and has_front and node.estimator is not None:

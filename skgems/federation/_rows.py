@@ -30,7 +30,6 @@ from ..local import (
     ChunkedMember,
     LocalModel,
     Member,
-    Picklable,
     at_node,
     fit_local,
     local_model,
@@ -261,7 +260,7 @@ def _validated_behind_front(
 
 def _check_has_features(estimator: object, features: Features, *, name: str) -> None:
     """Raise ValueError where a classifier was fitted on other features than these."""
-    network = local_model(estimator, name=name).network()
+    network = local_model(estimator, name=name).network
     if network.n_features_in not in (None, features.n_features_in):
         raise ValueError(
             f"X has {features.n_features_in} features, but the classifier of node "
@@ -314,7 +313,7 @@ def chunked_member_of(
     if estimator is None and member.drawn:
         rows_of_one_class = next(iter(member.drawn.values()))
         network = Network.of_rows(sorted(member.tally), rows_of_one_class)
-        member = replace(member, picklable=Picklable(network))
+        member = replace(member, model=local_model(network, name=name))
     if not any(n_learning for n_learning, _ in member.tally.values()):
         _nodes.raise_all_held_out(name)
     if estimator is not None:

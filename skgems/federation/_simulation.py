@@ -17,7 +17,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from ..base import BaseAggregator, seeded_clone
 from ..compat import safe_indexing
-from ..local import Picklable, at_node, cached, fit_local, net_seed
+from ..local import LocalModel, at_node, cached, fit_local, local_model, net_seed
 from . import _nodes
 from ._nodes import Rows
 
@@ -146,7 +146,7 @@ def _train(
         )
         for k in sorted(trainings)
     )
-    return [picklable.estimator for picklable in trained]
+    return [model.estimator for model in trained]
 
 
 def _train_at_node(
@@ -158,7 +158,8 @@ def _train_at_node(
     fit: Callable,
     classes: np.ndarray,
     seed: int | None,
-) -> Picklable:
+) -> LocalModel:
     """A clone that was trained on a node's rows, as a worker can send it back."""
     with at_node(name, f"{type(classifier).__name__} cannot be fitted to its rows"):
-        return Picklable(fit(classifier, X, y, classes=classes, seed=seed))
+        trained = fit(classifier, X, y, classes=classes, seed=seed)
+        return local_model(trained, name=name)

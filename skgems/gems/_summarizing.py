@@ -144,7 +144,7 @@ class LinearMethodMixin(SummarizingMixin):
         return merged_summary(self, summaries, name)
 
     def _warn_of(self, member: Member) -> None:
-        estimator = member.picklable.estimator
+        estimator = member.model.estimator
         if self.intersection != "likelihood" or "kind" in closed_form(estimator):
             return
         warn_of_tails([member])

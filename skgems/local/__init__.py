@@ -9,7 +9,7 @@ node replies to each task is in the room `tasks`.
 >>> from skgems.local import Member
 >>> X, y = np.array([[0.0], [1.0], [2.0]]), np.array(["no", "yes", "yes"])
 >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
->>> member.class_sizes()["yes"], member.model.network().coefs[0].shape
+>>> member.class_sizes()["yes"], member.model.network.coefs[0].shape
 (2, (1, 2))
 """
 
@@ -17,7 +17,6 @@ from ._cache import cached, cached_call, clear_cache, digest, recall, remember
 from ._chunks import ChunkedMember, moments_of_chunks, stacked
 from ._classifiers import (
     Description,
-    Picklable,
     Rows,
     at_node,
     indices_of,

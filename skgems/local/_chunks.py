@@ -378,7 +378,7 @@ def _with_all_rows(member: ChunkedMember) -> Member:
     chunks = list(member.learning_rows())
     return Member(
         name=member.name,
-        picklable=member.picklable,
+        model=member.model,
         X=stacked(X for X, _ in chunks),
         y=np.concatenate([y for _, y in chunks]),
         left_out=member.left_out,

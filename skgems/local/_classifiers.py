@@ -30,24 +30,6 @@ def keeps_learning(estimator: object) -> bool:
     return is_skorch(classifier) and not isinstance(classifier.module, type)
 
 
-class Picklable:
-    """A classifier that joblib may pickle where skorch cannot: local classes."""
-
-    def __init__(self, estimator: object) -> None:
-        self.estimator = estimator
-
-    def __reduce__(self) -> tuple:
-        if is_skorch(self.estimator):
-            return _unpickle_net, (type(self.estimator), vars(self.estimator))
-        return Picklable, (self.estimator,)
-
-
-def _unpickle_net(kind: type, attributes: dict) -> Picklable:
-    net = object.__new__(kind)
-    vars(net).update(attributes)
-    return Picklable(net)
-
-
 @contextmanager
 def at_node(name: str, failure: str) -> Iterator[None]:
     """Name the node, and what cannot be done there, in errors raised within a block."""

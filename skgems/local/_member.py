@@ -8,7 +8,7 @@ from typing import NoReturn
 import numpy as np
 
 from ._cache import digest
-from ._classifiers import Picklable, Rows
+from ._classifiers import Rows
 from ._lookup import local_model
 from ._model import LocalModel
 
@@ -27,7 +27,7 @@ class Member:
     """What a node answers from, and nobody else sees: its classifier and its rows."""
 
     name: str
-    picklable: Picklable = field(repr=False)
+    model: LocalModel = field(repr=False)
     X: Rows = field(repr=False)
     y: np.ndarray = field(repr=False)  # (n_rows,), labels
     # For each role the indices of rows that have it, sorted; a slice: all rows.
@@ -55,11 +55,8 @@ class Member:
         **attributes: object,
     ) -> "Member":
         """A member of a classifier of any kind; ``attributes`` are further fields."""
-        return cls(name=name, picklable=Picklable(estimator), X=X, y=y, **attributes)
-
-    @property
-    def model(self) -> LocalModel:
-        return local_model(self.picklable.estimator, name=self.name)
+        model = local_model(estimator, name=name)
+        return cls(name=name, model=model, X=X, y=y, **attributes)
 
     def digest(self, classifier: bool) -> str | None:
         """A hash of the rows, and if asked for of how the classifier trains.
@@ -96,7 +93,7 @@ class Member:
     @property
     def has_classifier(self) -> bool:
         """Whether it has more than rows: `Network.of_rows` stands for no classifier."""
-        return getattr(self.picklable.estimator, "has_classifier", True)
+        return getattr(self.model.estimator, "has_classifier", True)
 
     def own_linear(self) -> tuple[np.ndarray, list]:
         """The weights of its model's last layer, and the classes it was fitted on.
@@ -108,7 +105,7 @@ class Member:
         labels : list
             Sorted, the label of each column.
         """
-        network = self.model.network()
+        network = self.model.network
         classes = np.unique(network.classes[network.seen])
         return network.aligned(classes).last, classes.tolist()
 
@@ -116,7 +113,7 @@ class Member:
         """Root mean square of its own model's logits of some rows, less their mean."""
         if not X.shape[0]:
             return 0.0
-        logits = self.model.network().logits(X)
+        logits = self.model.network.logits(X)
         logits = logits - logits.mean(axis=1, keepdims=True)
         return float(np.sqrt(np.mean(logits**2)))
 

@@ -86,6 +86,9 @@ class LocalModel:
         self.name = name
         self.classifier = final_step(estimator)  # inside all wrappers and pipelines
 
+    def __reduce__(self) -> tuple:
+        return type(self), (self.estimator, self.name)
+
     @property
     def _prediction_failure(self) -> str:
         return f"{type(self.classifier).__name__} cannot predict the rows"
@@ -113,9 +116,17 @@ class LocalModel:
             return self.estimator.is_constant
         return is_constant(self.estimator)
 
-    def network(self, *, copy: bool = True) -> Network:
-        """The classifier as plain arrays; TypeError if it is no chain of layers."""
-        return read_network(self.estimator, name=self.name, copy=copy)
+    @cached_property
+    def network(self) -> Network:
+        """The classifier as plain arrays; TypeError if it is no chain of layers.
+
+        It is read once, as a pipeline's steps are probed on rows. Do not change it.
+        """
+        return read_network(self.estimator, name=self.name)
+
+    def borrow_network(self) -> Network:
+        """The same for one look at a large model: its own arrays, which are not kept."""
+        return read_network(self.estimator, name=self.name, copy=False)
 
     def check_finite(self, path: str = "") -> None:
         """Raise ValueError, naming node and attribute, for what is not finite.
@@ -328,7 +339,7 @@ class LocalModel:
         raise NotImplementedError
 
     def layers(self) -> Layers:
-        return self.network().above(0)
+        return self.network.above(0)
 
     # What follows is for kinds that can go on training.
 

@@ -89,7 +89,7 @@ def heavy_tails(member: Member) -> tuple[float, list[int]] | None:
         The kurtosis, and the features that add most to it. None also where the model is
         not linear, or there are too few rows.
     """
-    network = member.model.network()
+    network = member.model.network
     if not network.is_linear or not network.has_classifier:
         return None
     classes = network.classes[network.seen]
@@ -162,7 +162,7 @@ class OwnGradient:
         self.effective_rows = EffectiveRows(n_models=1)
         self.weight_of_member = None
         if class_weight == "members":
-            self.weight_of_member = class_weight_of(member.picklable.estimator)
+            self.weight_of_member = class_weight_of(member.model.estimator)
         is_weighted_by_server = self.weight_of_member is not None
         self.is_by_class = class_weight == "balanced" or is_weighted_by_server
         self.class_weights = None  # (n_classes,)
@@ -413,7 +413,7 @@ def reply_of_sums(
     n_factors : int or None, default=None
         How many factors to send of each covariance matrix; None: the whole matrix.
     """
-    estimator = member.picklable.estimator
+    estimator = member.model.estimator
     form = closed_form(estimator)
     if "kind" in form and len(np.unique(sums.columns)) < len(classes):
         form = {"reason": "a class with too few rows to be in sums (min_rows)"}

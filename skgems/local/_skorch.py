@@ -18,6 +18,7 @@ from ..networks import (
     check_finite,
     count_outputs,
     final_step,
+    is_skorch,
     output_labels,
     output_link,
     output_parameters,
@@ -82,10 +83,25 @@ def as_targets(net: NeuralNet, columns: ArrayLike) -> np.ndarray:
     return np.asarray(columns).astype(float_dtype(net) if is_binary else np.int64)
 
 
+def _unpickled(
+    model_type: type["SkorchModel"], net_type: type, attributes: dict, name: str
+) -> "SkorchModel":
+    net = object.__new__(net_type)
+    vars(net).update(attributes)
+    return model_type(net, name)
+
+
 class SkorchModel(LocalModel):
     """A skorch net, which goes on by its own training loop."""
 
     layout = "module"
+
+    def __reduce__(self) -> tuple:
+        if is_skorch(self.estimator):
+            # Around skorch's own pickling, which cannot pickle local classes.
+            state = (type(self.estimator), vars(self.estimator))
+            return _unpickled, (type(self), *state, self.name)
+        return super().__reduce__()
 
     @cached_property
     def description(self) -> Description:
@@ -119,7 +135,7 @@ class SkorchModel(LocalModel):
     @cached_property
     def is_chain(self) -> bool:
         try:
-            self.network()
+            self.borrow_network()
         except TypeError:
             return False
         return True

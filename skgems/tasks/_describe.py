@@ -148,7 +148,7 @@ def describe(member: Member) -> dict:
     """The node's network, and the number of rows by role and class."""
     labels, counts_by_role = member.row_counts()
     return {
-        "network": member.model.network().as_content(),
+        "network": member.model.network.as_content(),
         "rows": {"labels": labels, **counts_by_role},
     }
 

@@ -75,7 +75,7 @@ def _check_units_are_own(member: Member, weights: np.ndarray) -> None:
     """
     if member.min_rows == 1:  # single rows may be known
         return
-    widest = max(member.model.network(copy=False).widths, default=0)
+    widest = max(member.model.network.widths, default=0)
     if weights.shape[1] > widest:
         raise ValueError(
             f"Node {member.name!r} is asked about {weights.shape[1]} units of a layer, "

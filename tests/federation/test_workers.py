@@ -125,7 +125,7 @@ def test_many_nodes_are_asked_in_processes_and_few_in_threads(monkeypatch):
 def test_an_error_in_a_worker_is_the_reply_of_its_node_alone():
     members_with_one_empty = members(40)
     members_with_one_empty[7] = Member.of(
-        "7", members_with_one_empty[7].picklable.estimator, np.zeros((0, 4)), []
+        "7", members_with_one_empty[7].model.estimator, np.zeros((0, 4)), []
     )
     channel = InProcess(members_with_one_empty, recalls=True, n_jobs=2)
     for _ in range(2):  # errors are not kept, but raised again

@@ -664,7 +664,7 @@ def outcome_of_mutated_request(
         try:
             answer_file(
                 path,
-                member.picklable.estimator,
+                member.model.estimator,
                 member.X,
                 member.y,
                 name=member.name,

@@ -542,7 +542,7 @@ def test_asking_and_training_leave_the_generator_of_torch():
         "start": lambda: local_model(make_net(Dropping)).start(
             X, y, classes=np.arange(3)
         ),
-        "network": lambda: model.network(),
+        "network": lambda: model.network,
         "failing": lambda: broken.train(X, y, epochs=1, random_state=0),
         "failing answer": lambda: broken.probabilities(X, [0, 1, 2]),
     }
