@@ -125,7 +125,7 @@ class LocalModel:
         return read_network(self.estimator, name=self.name)
 
     def borrow_network(self) -> Network:
-        """The same for one look at a large model: its own arrays, which are not kept."""
+        """The same for one look at a large model: its own arrays, not kept."""
         return read_network(self.estimator, name=self.name, copy=False)
 
     def check_finite(self, path: str = "") -> None:
