@@ -40,7 +40,7 @@ help:
 	@echo "make release do that, and say what is left to do by hand"
 	@echo "make golden  compare results with those of another commit (BASE=<commit>);"
 	@echo "             what differs is an error, but for INTENDED=\"pattern, pattern\""
-	@echo "make lint    check style and format"
+	@echo "make lint    check style, format, spelling and the length of sentences"
 	@echo "make types   check the types of the examples in README and guide, as users would"
 	@echo "make docs    build the documentation in docs/_build/html"
 	@echo "make bench   run all benchmarks (long)"
@@ -148,10 +148,15 @@ INTENDED ?=
 golden: $(call ready,test)
 	PYTHONPATH=tests $(RUN) -m golden.compare --intended "$(INTENDED)" $(BASE)
 
+# The spelling is American, as in scikit-learn, and no sentence is too long.
+TEXTS := README.md CONTRIBUTING.md CHANGELOG.md $(wildcard docs/*.rst) \
+	docs/user_guide examples skgems benchmarks
 lint: $(call ready,lint)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) .ci/docstrings.py
+	$(RUN) -m codespell_lib $(TEXTS)
+	$(RUN) .ci/sentences.py
 
 # What mypy says to users of what the pages show them to write: of skgems it reads the
 # signatures only.
