@@ -5,9 +5,9 @@ Rounds of training between averages
 
 This example compares four schedules of co-learning with a single average. A single
 average of networks is poor if they started from different weights, or if the nodes have
-different rows. In co-learning the nodes train again from the average, in several rounds.
-The learning rate starts again in every round, and the rounds get longer once the shared
-model has settled.
+different rows. In co-learning the nodes train again from the average, in several
+rounds. The learning rate starts again in every round, and the rounds get longer once
+the shared model has settled.
 """
 
 import numpy as np

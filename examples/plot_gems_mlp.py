@@ -59,13 +59,13 @@ print({name: report[name] for name in ("n_in", "kept", "merged", "dropped", "n_u
 # lead from them to the unit that they became.
 #
 # A square shows how each of the 8 x 8 pixels acts on a neuron. The value is the weight
-# times the standard deviation of the pixel. In blue areas ink makes the neuron fire, and
-# in red areas ink keeps it silent. The weights alone would show the borders, where there
-# is never ink and every weight is possible.
+# times the standard deviation of the pixel. Blue means that ink makes the neuron fire,
+# and red means that ink keeps it silent. The weights alone would show the borders,
+# where there is never ink and every weight is possible.
 #
 # Some pairs have learned nearly the same stroke, although the nodes trained
-# independently and from different first weights. Their unit is between the two. The more
-# neurons a unit has, the less they have in common.
+# independently and from different first weights. Their unit is between the two. The
+# more neurons a unit has, the less they have in common.
 colors = {"0": "tab:orange", "1": "tab:green"}  # by the name of the node
 
 
