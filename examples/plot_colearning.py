@@ -102,8 +102,8 @@ import matplotlib.pyplot as plt  # noqa: E402
 figure, ax = plt.subplots(layout="constrained")
 for name, scores in curves.items():
     ax.plot(ROUNDS, scores, marker="o", label=name)
-for name, colour in (("ensemble", "0.6"), ("pooled rows", "0.2")):
-    ax.axhline(score_of[name], color=colour, linestyle=":", label=name)
+for name, color in (("ensemble", "0.6"), ("pooled rows", "0.2")):
+    ax.axhline(score_of[name], color=color, linestyle=":", label=name)
 ax.set(xlabel="rounds", ylabel="test accuracy", xscale="log")
 ax.set_xticks(ROUNDS, [str(n) for n in ROUNDS])
 ax.xaxis.set_minor_locator(plt.NullLocator())

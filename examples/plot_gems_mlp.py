@@ -118,8 +118,8 @@ for shared in drawn_units:
     for node, height in (("0", 3.0), ("1", 0.0)):
         neurons = shared.neurons[node]
         incoming_weights = networks[int(node)].coefs_[0]
-        for place, neuron in enumerate(neurons):
-            x = center + place - (len(neurons) - 1) / 2
+        for position, neuron in enumerate(neurons):
+            x = center + position - (len(neurons) - 1) / 2
             ax.plot([x, center], [height, 1.5], color=colors[node], linewidth=2)
             draw_square(ax, incoming_weights[:, neuron], x, height, colors[node])
     draw_square(ax, aggregate.coefs_[0][:, shared.unit], center, 1.5, "black")

@@ -36,7 +36,7 @@ class MixedRows:
 
 
 def mix_rows(rows: Rows, order: np.ndarray, mixing: float, seed: int) -> MixedRows:
-    """Permute half of the rows, and deal both kinds to two nodes."""
+    """Permute half of the rows, and split both kinds over two nodes."""
     halves = np.array_split(np.arange(len(rows[0])), 2)
     X, y = both_kinds(rows, order, halves)
     kinds = np.repeat([0, 1], [len(half) for half in halves])
