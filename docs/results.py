@@ -24,9 +24,10 @@ from _common import MNIST, RESULTS, Line, Program, compared, not_reached, read  
 
 # The text of a section on other data than MNIST.
 TEXT_ON_FEATURES = (
-    "The table above, of features in place of pixels (:ref:`frozen_features`): those "
-    "of a residual net that has seen the digits 0 to 4 alone are written by "
-    "``python benchmarks/bench_backbones.py --data mnist.npz --embed features.npz``."
+    "This is the table above for features in place of pixels (:ref:`frozen_features`). "
+    "The features come from a residual net that has seen only the digits 0 to 4. "
+    "``python benchmarks/bench_backbones.py --data mnist.npz --embed features.npz`` "
+    "writes them."
 )
 # As many columns fit on the page. More are thinned out; the CSV has all.
 MOST_COLUMNS = 8
@@ -38,18 +39,24 @@ HEAD = """.. Made by docs/results.py from benchmarks/papers/results. Do not edit
 Tables of the papers
 ====================
 
-What the papers measured, measured here, on MNIST. Each section has the command that
-makes it. Numbers in brackets are the paper's. Where a paper shows a picture without
-numbers there are none. A figure after ± is the standard deviation over trials; tables
-over an axis leave it to the CSV. "Pooled" is a model of all rows at one place.
+This page repeats the experiments of the papers, on MNIST. Use it to check skgems
+against the published figures.
 
-All programs run one after the other by::
+- Each section has the command that computes its tables.
+- Numbers in brackets are the paper's. If a paper shows a picture without numbers, there
+  are none.
+- A number after ± is the standard deviation over trials. For tables over an axis it is
+  only in the CSV file.
+- "Pooled" is a model that is fitted on all rows.
+- "Local (mean)" is the mean of the figures of the nodes' own models.
+
+This command runs all programs, one after the other::
 
     python benchmarks/papers/run.py --data mnist.npz
 
-With ``--quick`` each takes a minute or two, on fewer rows, epochs and trials. Tables
-and pictures go to ``--out``. The page is made from the committed tables by
-``python docs/results.py``.
+With ``--quick`` each program takes a minute or two, with fewer rows, epochs and trials.
+Tables and pictures are written to ``--out``. ``python docs/results.py`` makes this page
+from the committed tables.
 """
 
 Measured = list[tuple[Program, list[Line]]]
@@ -91,8 +98,9 @@ def summary(measured: Measured) -> str:
             ]
         )
     text = [
-        "Figures of the papers' own methods that are reached, by our way or by theirs;",
-        "several lines may stand beside the same figure of a paper:",
+        "The next table counts the figures of the papers' own methods that are",
+        "reached, with skgems' defaults or with the paper's settings. Several figures",
+        "here may be compared with the same figure of a paper.",
         "",
         csv_table(["table", "figures reached", "trials", "settings"], rows),
         "",
@@ -168,10 +176,10 @@ def sentence_on_trials(lines: list[Line]) -> str:
     sentence = "One trial" if n_trials == 1 else f"Mean of {n_trials} trials"
     if all(line.quick for line in lines):
         sentence += (
-            ", **with quick settings**: fewer rows, epochs and trials than the paper"
+            ", **with quick settings**: fewer rows, epochs and trials than in the paper"
         )
     if is_mixed(lines):
-        sentence += "; those with a star are of quick settings: fewer rows and epochs"
+        sentence += "; a star marks quick settings, with fewer rows and epochs"
     return f"{sentence}."
 
 
@@ -189,7 +197,7 @@ def tables(program: Program, measure: str, lines: list[Line]) -> list[str]:
 
 
 def table_of_settings(measure: str, lines: list[Line]) -> list[str]:
-    """A row a method and a column a setting; the other way round for many settings."""
+    """One row per method and one column per setting, or the other way round."""
     methods = list(dict.fromkeys(line.method for line in lines))
     settings = list(dict.fromkeys(line.setting for line in lines))
     if len(settings) > max(4, len(methods)):
@@ -204,17 +212,17 @@ def table_of_settings(measure: str, lines: list[Line]) -> list[str]:
 def table_over_axis(
     x_label: str, measure: str, setting: str, lines: list[Line]
 ) -> list[str]:
-    """A row a method and a column a place on the axis, not more than fit."""
-    places = sorted({line.x for line in lines})
-    step = -(-len(places) // MOST_COLUMNS)  # rounded up
-    places = sorted({*places[::step], places[-1]})
-    heads = [f"{place:g}" for place in places]
+    """One row per method and one column per value on the axis, not more than fit."""
+    values = sorted({line.x for line in lines})
+    step = -(-len(values) // MOST_COLUMNS)  # rounded up
+    values = sorted({*values[::step], values[-1]})
+    heads = [f"{value:g}" for value in values]
     heads[0] = f"{x_label} {heads[0]}"
     title = capital(measure)
     if setting != measure:
         title += f", {setting}"
     cells = {(line.method, line.x): line for line in lines}
-    return grid(title, cells, places, heads=heads, with_spread=False)
+    return grid(title, cells, values, heads=heads, with_spread=False)
 
 
 def capital(text: str) -> str:
@@ -254,18 +262,18 @@ def cell(line: Line | None, *, with_spread: bool) -> str:
 
 
 def verdict(lines: list[Line]) -> str:
-    """One sentence: which figures are worse than the paper's, if any are."""
+    """One sentence, and a list of figures that are worse than the paper's, if any."""
     if not compared(lines):
-        return "The paper has no figure to compare these with."
+        return "The paper has no figures to compare with."
     worse = not_reached(lines)
     if not worse:
         return "All figures of the paper's own method are reached."
     figures = [
-        f"{line.method}, {line.setting} ({line.measure} {line.mean:.3f}, the paper "
-        f"{line.paper:.3f}{', quick settings' if line.quick else ''})"
+        f"* {line.method}, {line.setting}: {line.measure} {line.mean:.3f}, the paper "
+        f"{line.paper:.3f}{', quick settings' if line.quick else ''}"
         for line in worse
     ]
-    return f"**Not reached**: {'; '.join(figures)}."
+    return "\n".join(["These figures of the paper are **not reached**:", "", *figures])
 
 
 def csv_table(head: list[str], rows: Iterable[list]) -> str:

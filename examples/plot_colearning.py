@@ -3,10 +3,11 @@
 Rounds of training between averages
 ===================================
 
-One average of networks is poor where they started from different weights, and where the
-nodes saw different rows. In co-learning the nodes train again from the average, in
-rounds: the learning rate starts anew in every round, and the rounds get longer once the
-shared model has settled.
+This example compares four schedules of co-learning with a single average. A single
+average of networks is poor if they started from different weights, or if the nodes have
+different rows. In co-learning the nodes train again from the average, in several
+rounds. The learning rate starts again in every round, and the rounds get longer once
+the shared model has settled.
 """
 
 import numpy as np
@@ -48,7 +49,7 @@ for schedule in ("cyclical", "exponential"):
             scores.append(aggregate.score(X_test, y_test))
         name = f"{schedule}, {epochs}"
         curves[name] = scores
-        # `aggregate` is the one of most rounds; `history_` has one entry a message.
+        # This `aggregate` has the most rounds; `history_` has one entry per message.
         n_bytes = sum(
             message["bytes_sent"] + message["bytes_received"]
             for message in aggregate.history_
@@ -60,8 +61,8 @@ for schedule in ("cyclical", "exponential"):
 # %%
 # Models to compare it with
 # -------------------------
-# One average of networks that started from different weights draws a warning. Here it
-# is ignored, since the first line of the table shows just how poor that average is.
+# A single average of networks that started from different weights raises a warning.
+# This example ignores it. The first line of the table shows how poor that average is.
 
 import warnings  # noqa: E402
 
@@ -101,8 +102,8 @@ import matplotlib.pyplot as plt  # noqa: E402
 figure, ax = plt.subplots(layout="constrained")
 for name, scores in curves.items():
     ax.plot(ROUNDS, scores, marker="o", label=name)
-for name, colour in (("ensemble", "0.6"), ("pooled rows", "0.2")):
-    ax.axhline(score_of[name], color=colour, linestyle=":", label=name)
+for name, color in (("ensemble", "0.6"), ("pooled rows", "0.2")):
+    ax.axhline(score_of[name], color=color, linestyle=":", label=name)
 ax.set(xlabel="rounds", ylabel="test accuracy", xscale="log")
 ax.set_xticks(ROUNDS, [str(n) for n in ROUNDS])
 ax.xaxis.set_minor_locator(plt.NullLocator())

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
-Networks become one: which neurons merged
-=========================================
+Networks merged neuron by neuron
+================================
 
-Two parties have each trained a small network on handwritten digits, and their shares of
-the ten digits are very unequal. No rows leave the parties.
-:class:`~skgems.GEMSMLPAggregator` merges the hidden layers neuron by neuron: neurons
-that do nearly the same become one, whether they come from one party or from both;
-neurons that never fire are dropped, and the others are kept.
+This example merges the networks of two nodes into one network, and shows which neurons
+became one unit. Each node has trained a small network on handwritten digits, and their
+shares of the ten digits are very unequal. No rows leave the nodes.
+
+:class:`~skgems.GEMSMLPAggregator` merges the hidden layers neuron by neuron. Neurons
+that do nearly the same become one unit, from one node or from both. Neurons that never
+fire are dropped. All others are kept.
 """
 
 from dataclasses import dataclass
@@ -23,8 +25,8 @@ from skgems.datasets import partition_dirichlet
 from skgems.gems import HiddenLayers
 
 # %%
-# Two parties with unequal shares of every digit
-# ----------------------------------------------
+# Two nodes with unequal shares of every digit
+# --------------------------------------------
 X, y = load_digits(return_X_y=True)
 X = X / 16.0
 X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
@@ -52,16 +54,18 @@ print({name: report[name] for name in ("n_in", "kept", "merged", "dropped", "n_u
 # %%
 # Which neurons merged
 # --------------------
-# The picture shows six units that have neurons of both parties, those of the fewest
-# neurons. Lines lead from the neurons of node 0, above, and of node 1, below, to the
-# unit that they became. A square shows what each of the 8 x 8 pixels does to a neuron,
-# its weight times the pixel's standard deviation: blue where ink makes it fire, red
-# where ink keeps it silent. Weights alone would show borders, where there is never ink
-# and any weight will do.
+# The picture shows the six units with the fewest neurons among those that have neurons
+# of both nodes. The neurons of node 0 are above, and those of node 1 are below. Lines
+# lead from them to the unit that they became.
 #
-# Some pairs have learnt much the same stroke, though the parties trained independently,
-# from different first weights, and the unit is between the two. The more neurons a unit
-# has, the less they have in common.
+# A square shows how each of the 8 x 8 pixels acts on a neuron. The value is the weight
+# times the standard deviation of the pixel. Blue means that ink makes the neuron fire,
+# and red means that ink keeps it silent. The weights alone would show the borders,
+# where there is never ink and every weight is possible.
+#
+# Some pairs have learned nearly the same stroke, although the nodes trained
+# independently and from different first weights. Their unit is between the two. The
+# more neurons a unit has, the less they have in common.
 colors = {"0": "tab:orange", "1": "tab:green"}  # by the name of the node
 
 
@@ -114,8 +118,8 @@ for shared in drawn_units:
     for node, height in (("0", 3.0), ("1", 0.0)):
         neurons = shared.neurons[node]
         incoming_weights = networks[int(node)].coefs_[0]
-        for place, neuron in enumerate(neurons):
-            x = center + place - (len(neurons) - 1) / 2
+        for position, neuron in enumerate(neurons):
+            x = center + position - (len(neurons) - 1) / 2
             ax.plot([x, center], [height, 1.5], color=colors[node], linewidth=2)
             draw_square(ax, incoming_weights[:, neuron], x, height, colors[node])
     draw_square(ax, aggregate.coefs_[0][:, shared.unit], center, 1.5, "black")
@@ -125,8 +129,8 @@ ax.set_title("Neurons of two nodes that became one unit")
 # %%
 # How small may the network be?
 # -----------------------------
-# With ``max_units`` units are merged until no more than so many are left. The pairs go
-# first whose merging changes the network least.
+# With ``max_units``, units are merged until no more than this number is left. The pairs
+# that change the network least are merged first.
 sizes = [5, 10, 15, 20, 30, 40, 50]
 scores = []
 for size in sizes:

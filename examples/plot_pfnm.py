@@ -3,10 +3,11 @@
 Networks whose hidden units are matched
 =======================================
 
-Five parties have each trained a network with one hidden layer, from different random
-starts. The weights cannot be averaged: unit 3 of one network has nothing to do with
-unit 3 of another. :class:`~skgems.PFNMAggregator` finds out which units stand for the
-same thing, and builds one network of them.
+This example merges five networks and needs no rows to do it. Five nodes have each
+trained a network with one hidden layer, from different random weights. The weights
+cannot be averaged: unit 3 of one network has nothing to do with unit 3 of another.
+:class:`~skgems.PFNMAggregator` finds out which units do the same work, and makes one
+network from them.
 """
 
 import sys
@@ -21,10 +22,10 @@ from skgems.datasets import partition_dirichlet
 from skgems.plotting import MatchingDisplay
 
 # %%
-# Five parties
-# ------------
-# Their digits differ, in number and in kind: the shares of each class are drawn from a
-# Dirichlet distribution.
+# Five nodes
+# ----------
+# The nodes have different digits, and different numbers of them. The shares of each
+# class are drawn from a Dirichlet distribution.
 
 X, y = load_digits(return_X_y=True)
 X = X / 16
@@ -47,8 +48,8 @@ counts = np.array([np.bincount(y_train[nodes == k], minlength=10) for k in range
 # %%
 # One network of matched units
 # ----------------------------
-# No rows are needed, but the number of rows per class and node: where a node had more
-# rows of a class, its outgoing weights of that class count more.
+# The aggregator needs no rows, only the number of rows per class and node. If a node
+# had more rows of a class, its outgoing weights to that class count more.
 
 aggregate = PFNMAggregator(networks, random_state=0).fit(n_class_samples=counts)
 
@@ -92,17 +93,17 @@ for sigma in (0.5, 2.0):
     print_line(f"PFNM, sigma={sigma}", accuracy, variant.n_units_[0])
 
 # %%
-# Which units form which
-# ----------------------
-# Each column is a unit of the merged network. Units that most parties share come first.
+# Which units were matched
+# ------------------------
+# Each column is a unit of the merged network. Units that most nodes share are first.
 
 import matplotlib.pyplot as plt  # noqa: E402
 
 display = MatchingDisplay.from_estimator(aggregate)
 
 # %%
-# The incoming weights of the units that most parties share, and of the local units that
-# were matched to them.
+# This picture shows the incoming weights of the units that most nodes share, and of the
+# local units that were matched to them.
 
 display.plot_units((8, 8), n_units=10)
 

@@ -48,7 +48,7 @@ Rows = tuple[np.ndarray, np.ndarray]  # features and labels
 
 
 class Cell(NamedTuple):
-    """One figure of one trial; `x` is the place on the axis of a figure."""
+    """One figure of one trial; `x` is the position on the axis of a figure."""
 
     setting: str
     method: str
@@ -77,7 +77,7 @@ class Trial:
     """The rows and options of one trial; its number is the seed of everything."""
 
     options: Namespace
-    train: Rows  # MNIST's training rows, which `protocol.split` deals anew
+    train: Rows  # MNIST's training rows, which `protocol.split` splits again
     test: Rows
     number: int
 
@@ -105,7 +105,7 @@ class Trial:
         )
 
     def pooled_model(self, kind: str, *, width: int = protocol.WIDTH):
-        """The model of all nodes' rows in one place."""
+        """The model that is fitted on all nodes' rows."""
         (model,) = self.local_models(kind, 1, width=width)
         return model
 

@@ -82,7 +82,7 @@ def fit_nodes(
 
 
 def fit_pooled(trial: Trial, *, hidden: tuple[int, ...], glorot: bool):
-    """The network of all rows in one place."""
+    """The network that is fitted on all rows."""
     (network,), _, _ = networks.node_networks(
         "",
         1,
@@ -128,7 +128,7 @@ def average_accuracy(estimators: list, X: np.ndarray, y: np.ndarray) -> float:
 def distilled(
     local: Nodes, *, n_units: int, n_rows: int | None, epochs: int
 ) -> DistillationAggregator:
-    """One network of as many layers that says what the ensemble says of rows."""
+    """One network of as many layers that is fitted to the ensemble's predictions."""
     seen = slice(n_rows)  # rows are in random order
     student = MLPClassifier(
         (n_units,) * len(local.hidden),
@@ -178,7 +178,7 @@ def match(local: Nodes, **settings) -> PFNMAggregator:
 
 
 def match_with_last_layer(local: Nodes, last_layer) -> PFNMAggregator:
-    """PFNM whose last layer is made of what the nodes' rows come to."""
+    """PFNM with a last layer made from moments of the nodes' rows."""
     aggregator = PFNMAggregator(
         local.estimators, last_layer=last_layer, random_state=local.seed
     )

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Co-learning, Figure 2 and Tables 1 and 2: rates, round lengths, bytes.
 
-MNIST over five alike nodes, one hidden layer of 100 units, every variant with as many
-epochs in all. The accuracy of the shared model after each round, for cyclical and
-exponential rates, increasing and fixed epochs, and first rounds of one and two epochs.
-Beside it stand training on all rows, the mean local model, the ensemble of local
-models and their average, each with as many epochs.
+Five nodes have similar rows of MNIST, and networks with one hidden layer of 100 units.
+Every variant has the same total number of epochs. The tables show the accuracy of the
+shared model after each round. The variants are cyclical and exponential learning rates,
+increasing and fixed epochs, and first rounds of one and two epochs. For comparison
+there are training on all rows, the mean local model, the ensemble of local models, and
+their average. Each of these has as many epochs.
 
-Rates, epochs and epsilon were chosen on selection rows (``--select``), not on the
-test rows.
+Rates, epochs and epsilon were chosen on selection rows (``--select``), not on the test
+rows.
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ PROGRAM = Program(
     measure_cells=measure_cells,
     ours=("cyclical, increasing",),
     x_label="epochs at every node",
-    note="The paper has deep networks on CIFAR-10; of MNIST it has no figure.",
+    note="The paper has deep networks on CIFAR-10, and no figures for MNIST.",
     add_options=add_options,
     quick={"epochs": 6, "local_epochs": [1, 2]},
     trials=2,

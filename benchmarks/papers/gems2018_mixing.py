@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """GEMS 2018, Figure 3: nodes that have more or less of both kinds of picture.
 
-The kinds are MNIST and MNIST with its pixels in another order. With a mixing factor of
-0 each node has one kind, with 1 each has half of both. Networks of one hidden layer of
-50 with dropout; `fit` gets the validation rows, dealt as the training rows are, but for
-400 that are public. The paper shows the log-loss, of the better of two local models.
+The two kinds are MNIST and MNIST with its pixels in another order. With a mixing factor
+of 0 each node has one kind, and with 1 each node has half of both. The networks have
+one hidden layer of 50 units with dropout. `fit` gets the validation rows, split over
+the nodes as the training rows are; 400 of them are public. The paper shows the
+log-loss, and of the two local models only the better one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class MixedRows:
 
 
 def mix_rows(rows: Rows, order: np.ndarray, mixing: float, seed: int) -> MixedRows:
-    """Permute half of the rows, and deal both kinds to two nodes."""
+    """Permute half of the rows, and split both kinds over two nodes."""
     halves = np.array_split(np.arange(len(rows[0])), 2)
     X, y = both_kinds(rows, order, halves)
     kinds = np.repeat([0, 1], [len(half) for half in halves])
@@ -97,7 +98,7 @@ PROGRAM = Program(
     measure_cells=measure_cells,
     ours=("GEMS", "GEMS, tuned"),
     x_label="mixing factor",
-    note="The figure's numbers are missing from the text.",
+    note="The paper shows this figure without numbers.",
     add_options=add_options,
 )
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """GEMS 2018, section 5.1: odd or even, by nodes with digits 0 to 4 and 5 to 9.
 
-The paper's models are logistic regressions on what comes out of the hidden layer of a
-network of 50 units. Here that network learned the ten digits on the selection rows,
-which no node has; the paper does not say what its own was trained on. Networks of the
-pixels that the nodes train for parity stand beside them. "GEMS as in the paper" is a
-ball of log-loss, and the lowest epsilon at which balls meet. `fit` gets the training
-rows, as in the paper; five messages are one more column.
+The paper's models are logistic regressions on the hidden layer of a network of 50
+units. Here that network has learned the ten digits on the selection rows, which no node
+has. The paper does not say which rows its own network was trained on. The second column
+has networks of the pixels that the nodes train for parity. "GEMS as in the paper" uses
+balls of log-loss, and the lowest epsilon at which the balls meet. `fit` gets the
+training rows, as in the paper. One row of the table uses five messages.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ PROGRAM = Program(
     measure_cells=measure_cells,
     ours=("GEMS", "GEMS, 5 messages"),
     paper=figures_of_paper(),
-    note="Of networks of the pixels the paper has no figure.",
+    note="The paper has no figures for networks of the pixels.",
 )
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """GEMS 2018, Tables 1 and 2: the second node has all pixels in another order.
 
-Networks of one and of two hidden layers of 50 with dropout, started apart. Each node
-trains on half of the training rows. `fit` gets the validation rows, a half for each
-node; 200 others of each kind are public. Figures are of the test rows of both kinds
-together. For one layer there is an average of networks that started alike, too.
+The networks have one or two hidden layers of 50 units with dropout, and start from
+different weights. Each node trains on half of the training rows. `fit` gets the
+validation rows, one half for each node; 200 others of each kind are public. The figures
+are for the test rows of both kinds together. For one layer the table also has an
+average of networks that started from the same weights.
 """
 
 from __future__ import annotations

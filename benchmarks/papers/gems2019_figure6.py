@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """GEMS 2019, Figure 6: for which epsilons of two nodes their spaces meet.
 
-Softmax regressions of the digits 0 to 4 and 5 to 9. For each pair of epsilons: whether
-a point in both spaces was found, and its accuracy. The paper has balls; ellipsoids and
-the second moments of rows ("gram") are beside them.
+The models are softmax regressions of the digits 0 to 4 and 5 to 9. The tables show, for
+each pair of epsilons, whether a point in both spaces was found, and its accuracy. The
+paper uses balls. Ellipsoids and the second moments of rows ("gram") are added here.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ PROGRAM = Program(
     measure_cells=measure_cells,
     ours=("GEMS without an epsilon",),
     x_label="epsilon of node 1",
-    note="No figure of the paper is known: its picture has no numbers in the text. An "
-    "empty cell is a pair of epsilons without a common point.",
+    note="The paper shows this figure without numbers. A dash marks a pair of "
+    "epsilons without a common point.",
     add_options=add_options,
     quick={"epsilons": [0.5, 0.7, 0.9]},
     trials=1,

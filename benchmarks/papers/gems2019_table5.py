@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """GEMS 2019, Tables 1 and 5: softmax regressions of nodes with other digits each.
 
-Table 1 is the line of five nodes. Spaces, and the moments of the default, are of the
-5,000 validation rows; 1,000 of these are public. "GEMS as in the paper" has ellipsoids,
-an epsilon of 0.40, the first point from the average on, and five epochs of Adam.
-``--of cifar10`` takes features of CIFAR-10 (``--data features.npz``), as the paper has
-them of VGG-16, and another epsilon; ``--of NAME`` features of any ten classes.
+Table 1 of the paper is the column K=5. The spaces, and the moments of the default, are
+computed on the 5,000 validation rows, and 1,000 of these are public. "GEMS as in the
+paper" uses ellipsoids, an epsilon of 0.40, the first point from the average on, and
+five epochs of Adam.
+
+``--of cifar10`` uses features of CIFAR-10 (``--data features.npz``), as the paper does
+with VGG-16, and another epsilon. ``--of NAME`` uses features of any ten classes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """GEMS 2019, Tables 3 and 9: the size of the network against its accuracy, five nodes.
 
-Clusters and the deviation of hidden neurons are the paper's. Its deviation is in other
-units; at these values clusters decide in both. Beside them stand our default last layer
-by the largest number of units, and a majority vote, which keeps all 250. All are tuned
-on 1,000 public rows unless said. ``--of cifar10`` takes features of CIFAR-10 (``--data
-features.npz``) and hidden layers of 100, as Tables 3 and 10; ``--of NAME`` any others.
+The numbers of clusters and the deviations of hidden neurons are the paper's. Its
+deviation has other units, but at these values the clusters decide in both. The rows
+with ``max_units`` have our default last layer. The majority vote keeps all 250 units.
+"Tuned" means on 1,000 public rows.
+
+``--of cifar10`` uses features of CIFAR-10 (``--data features.npz``) and hidden layers
+of 100 units, as in Tables 3 and 10. ``--of NAME`` uses features of any ten classes.
 """
 
 from __future__ import annotations

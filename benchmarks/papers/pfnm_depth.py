@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """PFNM, Figure 3 and the supplement's Figure 2b: hidden layers, ten nodes.
 
-Layers of 50 units, trained as the paper says; the distilled network has layers of 100
-and sees 10,000 rows, not all as in the paper. "PFNM as in the paper" matches from the
-top, with its cost.
+The layers have 50 units and are trained as the paper says. The distilled network has
+layers of 100 units and sees 10,000 rows, not all rows as in the paper. "PFNM as in the
+paper" matches from the top, with the paper's cost.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ PROGRAM = Program(
     measure_cells=measure_cells,
     ours=OURS,
     x_label="hidden layers",
-    note="The figure's numbers are missing from the text. The paper goes up to six "
-    "layers.",
+    note="The paper shows this figure without numbers. It goes up to six layers.",
     add_options=add_options,
     quick={"depths": [1, 2]},
     trials=1,

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """PFNM, Figure 2 and the supplement's Figure 2a: accuracy and size by number of nodes.
 
-Networks of one hidden layer of 50, trained as the paper says, over alike nodes and by
-Dirichlet(0.2). The distilled network has 500 units and sees 10,000 rows, not all as in
-the paper. "PFNM as in the paper" has its cost and its sigma0 and gamma0; its sigma,
-which the paper chooses by training rows, is 1.
+The networks have one hidden layer of 50 units and are trained as the paper says. The
+rows are split evenly (homogeneous) or by Dirichlet(0.2) (heterogeneous). The distilled
+network has 500 units and sees 10,000 rows, not all rows as in the paper. "PFNM as in
+the paper" has the paper's cost, sigma0 and gamma0. Its sigma is 1; the paper chooses
+sigma by training rows.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ PROGRAM = Program(
     measure_cells=measure_cells,
     ours=OURS,
     x_label="nodes",
-    note="The figure's numbers are missing from the text.",
+    note="The paper shows this figure without numbers.",
     add_options=add_options,
     quick={"nodes": [5, 10], "student": 100},
     trials=1,

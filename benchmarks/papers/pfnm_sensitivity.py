@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """PFNM, the supplement's Figures 4 and 5: its three parameters, 25 nodes.
 
-Accuracy on the test rows, where the paper has training rows, and size of the network,
-for the deviation of a node's weights about a unit (sigma), of units about zero
-(sigma0), and the mass (gamma0). Beside them stands what "auto" takes.
+The tables show accuracy and size of the network for three parameters. Sigma is the
+deviation of a node's weights about a unit, sigma0 is the deviation of units about zero,
+and gamma0 is the mass. One row has the values that "auto" takes. The accuracy is for
+test rows; the paper uses training rows.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ PROGRAM = Program(
     ours=(AUTO,),
     x_label="sigma",
     logarithmic=True,
-    note="The figures' numbers are missing from the text.",
+    note="The paper shows these figures without numbers.",
     add_options=add_options,
     quick={"nodes": 10, "sigma": [0.1, 1.0], "gamma0": [1.0]},
     trials=1,

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """PFNM, the supplement's Figure 3b: a stream of 15 steps over three nodes.
 
-MNIST by Dirichlet(0.2), a fifteenth of a node's rows each step, networks of 50 units.
-After each step PFNM takes the networks in, and nodes start the next from its units.
-Those of the ensembles, and the network of all rows so far, go on from their own; all
-train at a tenth of the rate after the first step.
+MNIST is split by Dirichlet(0.2), and each step has a fifteenth of a node's rows. The
+networks have 50 units. After each step PFNM matches the networks, and the nodes start
+the next step from its units. The networks of the ensembles, and the network of all rows
+so far, continue from their own weights. After the first step all train at a tenth of
+the learning rate.
 """
 
 from __future__ import annotations
@@ -138,8 +139,8 @@ PROGRAM = Program(
     measure_cells=measure_cells,
     ours=("PFNM",),
     x_label="step",
-    note="The figure's numbers are missing from the text. The distilled network is "
-    "made after the last step alone.",
+    note="The paper shows this figure without numbers. The distilled network is made "
+    "only after the last step.",
     add_options=add_options,
     quick={"steps": 5, "student": 100},
 )
