@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
-Heads on frozen features
-========================
+One last layer on frozen features
+=================================
 
-Images, sound and text mostly go through a network that somebody else has trained, and
-only a linear *head* on its features is learnt anew. Where all parties have the same
-network, the head can be made in one message: each party fits its own head and sends
-sums over its features, and :class:`~skgems.GEMSLogisticAggregator` makes one head of
-them. The only new thing about that is a pipeline in front.
+Images, sound and text mostly go through a network that somebody else has trained. Only
+a linear model of its features, the *last layer*, is learned anew. Where all nodes have
+the same network, one message from each node is enough. Each node fits its own linear
+model and sends sums over its features. :class:`~skgems.GEMSLogisticAggregator` makes
+one linear model from them.
 
 Here the network is a small convolutional one that was trained on the digits 0 to 4
-only. Five nodes have two digits each, and together all ten. Then the same is done with
-features that nobody trained, where the nodes have to share nothing but a seed. See
-:ref:`frozen_features` for what has to be agreed on, and what leaves a node.
+only. Five nodes have two digits each, and together all ten. Then the example uses
+features that nobody trained, for which the nodes share only a seed. The page
+:ref:`frozen_features` says what nodes have to agree on, and what leaves a node.
 """
 
 import tempfile
@@ -38,9 +38,10 @@ from skgems.steps import Backbone
 # %%
 # A backbone that knows half of the digits
 # ----------------------------------------
-# The backbone is trained on rows that no node has: here on the digits 0 to 4 of 40 % of
-# the training rows. :class:`~skgems.steps.Backbone` leaves out its last layer, so that
-# it has 64 features. Parties compare its digest.
+# The backbone is the network below its last layer. It is trained on rows that no node
+# has: the digits 0 to 4 among 40 % of the training rows.
+# :class:`~skgems.steps.Backbone` leaves out the last layer and returns 64 features.
+# Nodes can compare its digest.
 
 X, y = load_digits(return_X_y=True)
 X = (X / 16).astype(np.float32)
@@ -78,9 +79,9 @@ convolutional = Backbone(backbone).fit(X_public)
 # %%
 # Five nodes, two digits each
 # ---------------------------
-# Each node fits its own head on the features Z of its own rows. It may scale the
-# features by its own rows: a scaler is folded into the head, and the penalty of the
-# aggregate is measured by the variance of the rows of all nodes.
+# Each node fits its own linear model to the features Z of its own rows. It may scale
+# the features by its own rows, because a scaler is folded into the linear model. The
+# penalty of the aggregate uses the variance over the rows of all nodes.
 
 nodes = partition_by_label(y, 5, random_state=0)
 
@@ -98,9 +99,9 @@ heads = fit_heads(convolutional.transform(X))
 # %%
 # One message
 # -----------
-# At a node, ``summarize`` takes the features in place of the rows. At the server
-# nothing is different. The head that comes back is an estimator of scikit-learn, which
-# every node puts behind the backbone that it has.
+# At a node, ``summarize`` takes the features in place of the rows. Nothing is different
+# at the server. It returns an estimator of scikit-learn, which every node puts behind
+# its backbone.
 
 agg = GEMSLogisticAggregator(random_state=0)
 with tempfile.TemporaryDirectory() as folder:
@@ -113,8 +114,8 @@ one_head = make_pipeline(convolutional, agg.to_estimator())
 print(f"{one_head.score(X_test, y_test):.3f} of the test rows, all ten digits")
 
 # %%
-# Where all rows are in one process, as in a study, a pipeline does the same. Its last
-# step is told which row belongs to which node.
+# In a study, all rows are in one process. Then a pipeline does the same. Its last step
+# is told which node owns each row.
 
 study = make_pipeline(convolutional, GEMSLogisticAggregator(heads, random_state=0))
 study.fit(X, y, gemslogisticaggregator__nodes=nodes)
@@ -126,16 +127,16 @@ print(f"logits are the same, but for {difference:.0e}")
 # %%
 # Features that nobody trained
 # ----------------------------
-# :class:`~sklearn.kernel_approximation.RBFSampler` draws random cosines. It only uses
-# the number of columns of the rows, so equal seeds give equal features everywhere.
-# ``gamma`` has to be a number that all agree on, since "scale" would depend on each
-# node's rows. :class:`~sklearn.kernel_approximation.Nystroem` must *not* be used like
-# this: its landmarks are rows of the party that fits it.
+# :class:`~sklearn.kernel_approximation.RBFSampler` draws random cosines. It uses only
+# the number of columns, so equal seeds give equal features everywhere. ``gamma`` has to
+# be a number that all nodes agree on, because "scale" would depend on each node's rows.
+# Do *not* use :class:`~sklearn.kernel_approximation.Nystroem` like this: its landmarks
+# are rows of the node that fits it.
 
 cosines = RBFSampler(gamma=0.05, n_components=200, random_state=0).fit(X_test[:1])
 
 # %%
-# Random relu units need no class at all, but a function.
+# Random relu units need only a function.
 
 
 def relu_units(X, n_units=200, seed=0):
@@ -147,10 +148,11 @@ def relu_units(X, n_units=200, seed=0):
 # %%
 # One table
 # ---------
-# The likelihood is compared with the simplest alternatives: heads that are averaged or
-# vote (which makes no difference where nodes have two classes each, and none in
-# common), and a linear discriminant analysis, which is a function of sums. "likelihood,
-# variances" sends no covariances, which is the default above 2,000 features.
+# "Likelihood" is the default of :class:`~skgems.GEMSLogisticAggregator`. The table
+# compares it with simple alternatives: an average and a vote of the linear models, and
+# a linear discriminant analysis from sums. The average and the vote are equal here,
+# because no two nodes have a class in common. "likelihood, variances" sends no
+# covariances, which is the default above 4,000 features.
 
 
 def fit_lda_from_sums(Z):
@@ -173,7 +175,7 @@ def compare(features):
     Z_test = features.transform(X_test)
     heads = fit_heads(Z)
     predict_functions = {
-        "averaged heads": ModelAveragingAggregator(heads).fit().predict,
+        "averaged models": ModelAveragingAggregator(heads).fit().predict,
         "soft vote": EnsembleAggregator(heads).fit().predict,
         "LDA from sums": fit_lda_from_sums(Z),
         "likelihood, variances": fit_likelihood(Z, heads, moments="diagonal"),
@@ -181,7 +183,7 @@ def compare(features):
         "all rows at one place": make_head().fit(Z, y).predict,
     }
     accuracies_of_heads = [head.score(Z_test, y_test) for head in heads]
-    accuracies = {"local heads (mean)": np.mean(accuracies_of_heads)}
+    accuracies = {"local models (mean)": np.mean(accuracies_of_heads)}
     for method, predict in predict_functions.items():
         accuracies[method] = np.mean(predict(Z_test) == y_test)
     return accuracies, predict_functions["likelihood"](Z_test) == y_test
@@ -212,10 +214,10 @@ for method in methods:
 # %%
 # One picture
 # -----------
-# The left panel shows the share of test rows that are predicted wrongly, on a
-# logarithmic scale. The right one shows the same for the likelihood, on the digits that
-# the backbone was trained on and on those that it was not: its features are strokes,
-# which both have.
+# The left panel shows the test error, the share of test rows that are labeled wrongly,
+# on a logarithmic scale. The right panel shows the test error of the likelihood for the
+# digits that the backbone was trained on, and for the other digits. Its features are
+# strokes, which all digits have.
 
 import matplotlib.pyplot as plt  # noqa: E402
 
