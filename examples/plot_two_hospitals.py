@@ -162,9 +162,7 @@ print_table("penguins", tables["penguins"], kilobytes)
 
 X, y = load_digits(return_X_y=True)
 sites = np.array([f"site {k}" for k in partition_by_label(y, 5, random_state=0)])
-tables["digits"], kilobytes = cross_validate(
-    X / 16, y, sites, n_splits=3, n_repeats=1
-)
+tables["digits"], kilobytes = cross_validate(X / 16, y, sites, n_splits=3, n_repeats=1)
 print_table("digits", tables["digits"], kilobytes)
 
 # %%
