@@ -7,8 +7,8 @@ node has its own gains, noise, or both). Each is fitted as it is, where a node t
 named is a false alarm, and with one node changed: its labels are the next class,
 shuffled, the next class in half of the rows, or its features change sign, are all ten
 deviations larger, or noise; for averages its parameters are -10 times what they were.
-The tables of false alarms on the guide's pages on moments, averages and pooled
-classifiers are made by it.
+The tables of false alarms on the guide's pages on nodes that contradict the others, and
+on averages, are made by it.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Test accuracy, balanced accuracy and log-loss, in the mean over the seeds, of th
 of all rows at one place ("pooled"), with the members' class weights, and of what is
 made of the nodes' models, over partitions. Beside the likelihood: averages, votes, LDA
 and ridge of all rows. Features are made here, and standardised on all training rows.
-Tables of the guide's pages on skewed features, wide data and members' losses are made
-by it.
+Tables of the guide's pages on skewed features, wide data and class weights are made by
+it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ node alone and the soft vote.
 The second table merges layers unit by unit (GEMSMLPAggregator, five nodes, 10 relu
 units each): of one network a node, of four from other starts side by side, and of one
 four times as wide, at most so many units in the merged layer; test accuracy, and how
-many units met others of their own. The guide's page on GEMS has the first table.
+many units met others of their own. The guide's page on several spaces
+per node has the tables.
 """
 
 from __future__ import annotations

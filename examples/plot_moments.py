@@ -3,13 +3,14 @@
 How near one message comes to the pooled model
 ==============================================
 
-Nodes fit linear models on rows of their own and send one message. The model to reach is
-the *pooled* model, which is fitted on all rows at one place. This example deals three
-data sets over nodes in five ways, and makes one model in five ways: averaged weights,
-the soft vote, linear discriminant analysis made of sums, the consensus of good-enough
-spaces, and the likeliest model for the moments that nodes send, which is the default of
-:class:`~skgems.GEMSLogisticAggregator`. It shows how many points of accuracy each of
-them lies below the pooled model.
+Each node fits a linear model on its own rows and sends one message. How accurate is the
+one model that is made of these messages? The best that can be hoped for is the *pooled*
+model, which is fitted on all rows at one place.
+
+This example splits three data sets over nodes in five ways. For each it compares five
+ways to make one model. The last of them, the likelihood of the nodes' moments, is the
+default of :class:`~skgems.GEMSLogisticAggregator`. It is nearly as good as the pooled
+model, however the rows are split. The guide explains why: :ref:`moments`.
 """
 
 import numpy as np
@@ -29,10 +30,14 @@ from skgems.moments import class_moments, merge_moments
 from skgems.pooled import PooledForm
 
 # %%
-# Five ways to deal rows over nodes
-# ---------------------------------
-# In the last one, eight nodes share the rows of a third of the classes, and two more
-# nodes have another third each: the many nodes of few classes must not outvote the two.
+# Five ways to split rows over nodes
+# ----------------------------------
+# - Disjoint: no class is at two nodes.
+# - Dirichlet: all nodes may have all classes, in different shares. With 0.1 the shares
+#   differ much more than with 0.5.
+# - Homogeneous: all nodes have the same shares.
+# - Eight nodes of few classes: eight nodes share the rows of a third of the classes.
+#   Two more nodes have another third each. The eight must not outvote the two.
 
 
 def eight_nodes_of_few_classes(y):
@@ -48,15 +53,24 @@ PARTITIONS = {
     "Dirichlet(0.5),\n5 nodes": lambda y: partition_dirichlet(
         y, 5, alpha=0.5, min_size=3, random_state=0
     ),
-    "alike,\n5 nodes": lambda y: partition_homogeneous(y, 5, random_state=0),
+    "homogeneous,\n5 nodes": lambda y: partition_homogeneous(y, 5, random_state=0),
     "8 nodes of few\nclasses, 2 others": eight_nodes_of_few_classes,
 }
 
 # %%
 # Five ways to make one model
 # ---------------------------
-# A node of one class has nothing to fit: its model always predicts that class. Each
-# method returns the function that predicts.
+# - Averaged weights: the mean of the local models, each class over the nodes that know
+#   it.
+# - Soft vote: the mean of the probabilities of all local models.
+# - LDA from sums: linear discriminant analysis, from sums that nodes send.
+# - Consensus: the model in all good-enough spaces that moves the nodes least
+#   (:ref:`gems`).
+# - Likelihood: the model that makes the labels of all rows most likely, as far as the
+#   moments tell.
+#
+# A node with a single class has nothing to fit: its model always predicts that class.
+# Each function below returns the function that predicts.
 
 
 def fit_local_model(X, y):
@@ -102,6 +116,8 @@ METHODS = {
 # %%
 # Points below the pooled model
 # -----------------------------
+# The table shows by how many points the test accuracy is below that of the pooled
+# model, in the mean over the three data sets.
 
 
 def points_below_pooled(X, y):
@@ -144,9 +160,9 @@ for partition, row in zip(PARTITIONS, means, strict=True):
 # %%
 # One picture
 # -----------
-# Bars are the means over the three data sets, dots the single data sets. A figure below
-# zero is better than the pooled model: test rows are few, and the pooled model is not
-# the best of all models.
+# Bars are the means over the three data sets, and dots are the single data sets. A
+# number below zero is better than the pooled model. This can happen: test rows are few,
+# and the pooled logistic regression is not the best of all models.
 
 import matplotlib.pyplot as plt  # noqa: E402
 

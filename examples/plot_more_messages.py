@@ -3,10 +3,13 @@
 A few more messages, and a node that leaves
 ===========================================
 
-One message of moments comes near the model that is fitted on all rows at one place. A
-server that may ask the hospitals a few times more gets that model itself, in far fewer
-messages than averaging takes. And a hospital that leaves can be forgotten: the sums
-that the other hospitals sent are added up anew, without asking them again.
+One message of moments gives nearly the pooled model, which is fitted on all rows at one
+place. A server that may ask the hospitals a few times more gets the pooled model
+itself. Averaging needs far more messages for that.
+
+A hospital may also leave and want to be forgotten. The server adds up the sums of the
+other hospitals again, and asks nobody. The guide has the recipes: :ref:`more_messages`
+and :ref:`update_and_forget`.
 """
 
 from copy import deepcopy
@@ -37,8 +40,8 @@ pooled = LogisticRegression(max_iter=5000, tol=1e-8).fit(X, y)
 # %%
 # Messages
 # --------
-# Each hospital has two digits. The picture shows by how much the test loss after so
-# many messages is above that of the model that is fitted on all rows.
+# Each hospital has two digits. The picture shows how far the test loss is above that of
+# the pooled model, after one to eight messages.
 
 MESSAGES = [1, 3, 5, 8]
 
@@ -48,7 +51,7 @@ def excess_loss(model):
     return loss - log_loss(y_test, pooled.predict_proba(X_test))
 
 
-# An unfitted classifier a node: averaging trains it in rounds.
+# Averaging trains one unfitted classifier per node in rounds.
 unfitted = [(name, SGDClassifier(loss="log_loss", random_state=0)) for name in NAMES]
 losses_of_likelihood = []
 losses_of_averaging = []
@@ -78,9 +81,10 @@ for n, loss, loss_of_averaging in zip(
 # %%
 # Leaving
 # -------
-# The second picture shows how far probabilities move on each hospital's rows when one
-# of the hospitals is forgotten. The model that forgot it is the model that would have
-# been fitted without it, to the bit.
+# One hospital is forgotten. The second picture shows how much of the probability then
+# moves on the rows of each hospital. A hospital that leaves takes its two digits with
+# it, so probabilities on its own rows change completely. On other rows they hardly
+# change. The model after forgetting equals a fit without the hospital, to the bit.
 
 aggregate = GEMSLogisticAggregator(members, random_state=0, keep_replies=True)
 aggregate.fit(X, y, nodes=nodes)

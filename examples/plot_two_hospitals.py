@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
-One classifier of parties that keep their rows
-==============================================
+One classifier for sites that keep their rows
+=============================================
 
 Three islands have measured penguins, and each has fitted its own classifier. No island
-has all three species, so no classifier can be right everywhere. The rows stay on the
-islands. Each island sends one small file, and :class:`~skgems.GEMSLogisticAggregator`
-makes one classifier of the files.
+has all three species, so no local classifier can be right everywhere. The rows stay on
+the islands. Each island sends one small file, and
+:class:`~skgems.GEMSLogisticAggregator` makes one classifier from the files.
 
-This classifier is compared with the alternatives: to keep the classifiers of the
-islands, to let them vote, to average their weights, to make a linear discriminant
-analysis of sums, or to bring the rows to one place after all. Then the same is done
-with handwritten digits: five parties, two digits each.
+The example compares it with the local classifiers, with their vote, and with the
+average of their weights. It also compares it with a linear discriminant analysis from
+sums, and with the classifier fitted on all rows at one place. Then it does the same
+with handwritten digits, for five sites with two digits each.
 """
 
 import sys
@@ -38,8 +38,8 @@ from skgems.datasets import load_penguins, partition_by_label
 # %%
 # Three islands
 # -------------
-# Bill, flippers and mass tell the species. The table shows how many penguins of each
-# species live on each island.
+# Each row is a penguin with four measurements: bill length and depth, flipper length,
+# and mass. The table shows how many penguins of each species live on each island.
 
 X, y, islands = load_penguins()
 species = np.unique(y)
@@ -49,10 +49,10 @@ for island in np.unique(islands):
     print(f"{island:10}" + "".join(f"{n:>10}" for n in counts))
 
 # %%
-# What a party does
-# -----------------
-# It fits a classifier on its own rows, as it always did. Torgersen has one species
-# only, and its classifier always predicts that one.
+# What a site does
+# ----------------
+# Each site fits a classifier on its own rows, as always. Torgersen has only one
+# species, so its classifier always predicts this one.
 
 
 def fit_classifier(X, y):
@@ -62,9 +62,9 @@ def fit_classifier(X, y):
 
 
 # %%
-# Then ``summarize`` puts the classifier and sums over the rows into a file. This file
-# is all that leaves. What it says about the rows, and what to choose where it says too
-# much, is shown in :ref:`sphx_glr_auto_examples_plot_what_a_summary_says.py`.
+# Then ``summarize`` writes the classifier and sums over the rows to a file. Nothing
+# else leaves the site. Another example shows what the file reveals about the rows, and
+# how to reveal less: :ref:`sphx_glr_auto_examples_plot_what_a_summary_says.py`.
 
 
 def write_file(aggregator, clf, X, y, *, name, path):
@@ -74,8 +74,8 @@ def write_file(aggregator, clf, X, y, *, name, path):
 # %%
 # What the server does
 # --------------------
-# At the server a list of files takes the place of fitted classifiers, and ``fit`` needs
-# no rows.
+# At the server, a list of files replaces the fitted classifiers, and ``fit`` needs no
+# rows.
 
 
 def fit_from_files(aggregator, paths):
@@ -85,8 +85,12 @@ def fit_from_files(aggregator, paths):
 # %%
 # What to compare it with
 # -----------------------
-# Each party's own classifier, an ensemble, averaged weights, a linear discriminant
-# analysis made of sums, and the classifier that all rows at one place would give.
+# The function below returns the test accuracies of these classifiers:
+#
+# - each local classifier, their vote, and their averaged weights;
+# - a linear discriminant analysis from sums;
+# - the classifier from the files;
+# - the classifier fitted on all rows at one place.
 
 
 def compare(X, y, nodes, X_test, y_test):
@@ -144,8 +148,8 @@ def print_table(title, accuracies, kilobytes):
 # %%
 # Penguins
 # --------
-# The means of five times five folds. A vote is no better than the classifier of one
-# island. The classifier made of the files is as good as the one fitted on all rows.
+# The table shows means over 25 test folds. A vote is no better than the classifier of a
+# single island. The classifier from the files is as good as the one fitted on all rows.
 
 tables = {}  # accuracies by classifier, for each data set
 tables["penguins"], kilobytes = cross_validate(X, y, islands, n_splits=5, n_repeats=5)
@@ -154,13 +158,11 @@ print_table("penguins", tables["penguins"], kilobytes)
 # %%
 # Digits
 # ------
-# Five parties have two digits each. Here the average of weights is poor as well.
+# Five sites have two digits each. Here averaged weights are poor, too.
 
 X, y = load_digits(return_X_y=True)
-parties = np.array([f"party {k}" for k in partition_by_label(y, 5, random_state=0)])
-tables["digits"], kilobytes = cross_validate(
-    X / 16, y, parties, n_splits=3, n_repeats=1
-)
+sites = np.array([f"site {k}" for k in partition_by_label(y, 5, random_state=0)])
+tables["digits"], kilobytes = cross_validate(X / 16, y, sites, n_splits=3, n_repeats=1)
 print_table("digits", tables["digits"], kilobytes)
 
 # %%
@@ -190,11 +192,11 @@ else:
 # %%
 # What to try next
 # ----------------
-# Your own tables: ``skgems.combine`` tries several ways and says which is best.
+# Try your own tables: ``skgems.combine`` compares several methods and returns the best.
 
 print("""
 What to try next
-  skgems.combine(clfs, X, y, nodes=party)   several ways, the best kept
+  skgems.combine(clfs, X, y, nodes=sites)   several ways, the best kept
   examples/plot_what_a_summary_says.py      what a file says about the rows in it
   docs/user_guide/command_line.rst          the same from a shell, for tables and files
   make docs                                 the guide, the examples and the API""")

@@ -3,11 +3,14 @@
 What a summary says about the rows
 ==================================
 
-A summary holds no rows, but it holds sums over rows. How much do these sums say? Here
-an attacker reads summaries, nothing else, and tries two things: to *reconstruct* rows,
-and to find out whether a row that he has in hand was *among* the rows of the node. With
-the defaults and few rows, both succeed completely. The example measures how much each
-setting helps against it. See :ref:`privacy` for what to choose.
+A summary holds no rows, but it holds sums over rows. How much do these sums reveal?
+Here an attacker has nothing but summaries, and tries two things. He tries to
+*reconstruct* rows, and he tries to find out whether a given row was *among* the rows of
+the node.
+
+With few rows, both succeed completely. The example measures how much each setting
+helps. The page :ref:`privacy` says what to choose. The nodes here use ``min_rows=1``,
+so even two rows are summed. By default, a class with fewer than 10 rows is left out.
 """
 
 import warnings
@@ -70,18 +73,23 @@ def moments_in(summary):
 # %%
 # Rows from moments
 # -----------------
-# The scatter of n rows about their mean has n - 1 directions, those between the rows.
-# So the rows are known up to a rotation within these directions. With two rows there is
-# only a sign to guess, and either sign gives both rows. With more rows, it helps that
-# pixels are whole numbers. The whole-numbered vectors along the scatter's directions
-# form a *lattice*. Measured by the inverse of the scatter, all rows are equally far
-# apart there: the squared distance of two rows is 2, and a shorter vector is unlikely.
-# Reduction of the lattice (the algorithm of Lenstra, Lenstra and Lovász, LLL) finds
-# these differences. The mean of a class, or of a cluster in it, then gives the rows.
+# A summary has the scatter of each class: the sum of products of deviations from the
+# mean. The scatter of n rows has n - 1 directions, which are those between the rows. So
+# the rows are known up to a rotation within these directions.
 #
-# Why 2: let D be the centred rows, of full rank n - 1. Then D pinv(D'D) D' is the
-# projection I - 11'/n, so that (x_i - x_j)' pinv(D'D) (x_i - x_k) is 2 for j = k, and 1
-# for j != k. Differences of other rows have products 0.
+# With two rows there is only a sign to guess, and either sign gives both rows. With
+# more rows, it helps the attacker that pixels are whole numbers:
+#
+# 1. The vectors of whole numbers along the scatter's directions form a *lattice*.
+# 2. Measured by the inverse of the scatter, all rows are equally far apart in it: the
+#    squared distance of two rows is 2. A shorter vector is unlikely.
+# 3. Lattice reduction (the LLL algorithm of Lenstra, Lenstra and Lovász) finds short
+#    vectors, and so the differences between rows.
+# 4. The mean of the class, or of a cluster in it, then gives the rows themselves.
+#
+# Why 2: let D be the centered rows, of full rank n - 1. Then D pinv(D'D) D' is the
+# projection I - 11'/n. So (x_i - x_j)' pinv(D'D) (x_i - x_k) is 2 for j = k, and 1 for
+# j != k. Differences of other rows have products 0.
 
 
 def reduce_lattice(basis, embed):
@@ -233,8 +241,9 @@ def reconstruct_rows(moments, class_index, sharpness=1e6):
 
 
 # %%
-# Here are digits of which 2, 5, 10 and 20 were summed. The upper line of each pair
-# shows what the node has, the lower one what the attacker found.
+# The picture shows what the attacker finds if 2, 5, 10 or 20 rows of a digit were
+# summed. The upper line of each pair shows the rows of the node, and the lower line
+# shows what the attacker found.
 
 figure, axes = plt.subplots(8, 10, figsize=(7, 6), layout="constrained")
 for axes_of_pair, n in zip(axes.reshape(4, 2, 10), [2, 5, 10, 20], strict=True):
@@ -253,8 +262,8 @@ for axes_of_pair, n in zip(axes.reshape(4, 2, 10), [2, 5, 10, 20], strict=True):
     axes_of_pair[1, 0].set_ylabel("found", fontsize=8)
 
 # %%
-# The table shows how many of the n rows of a digit are found exactly, by what the node
-# chose to send.
+# The node may choose to send less. The table shows how many of the n rows of a digit
+# the attacker then finds exactly.
 
 
 @dataclass(kw_only=True)
@@ -294,17 +303,17 @@ for choice in CHOICES:
 # %%
 # Was this row among them?
 # ------------------------
-# The attacker has 40 other rows of each digit. He is shown further rows, and says
-# whether they are the node's, by
+# The attacker has 40 other rows of each digit. He is shown further rows, and has to say
+# whether they belong to the node. He tries four scores. Each is larger for rows that
+# are more likely to be the node's:
 #
-# - how confident the node's classifier is, which can be seen whatever else is sent;
-# - how much closer a row is to the mean that was sent, or to the mean of a cluster,
-#   than to the mean of the rows that the attacker has;
-# - how much a row agrees with the gradient of the classifier's loss;
-# - how far a row is from the directions of the scatter.
+# - the confidence of the local classifier, which can be seen whatever else is sent;
+# - how much closer the row is to a mean that was sent, of the class or a cluster, than
+#   to the mean of the attacker's own rows;
+# - how well the row agrees with the gradient of the classifier's loss;
+# - how close the row is to the directions of the scatter.
 #
-# Each gives a score, which is larger for rows that are rather the node's. The table
-# shows areas under the ROC curve: 0.5 is a guess, 1 is knowledge.
+# The table shows areas under the ROC curve (AUC): 0.5 is a guess, and 1 is certainty.
 
 
 def confidence(rows, class_index, network):
@@ -422,9 +431,10 @@ axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 # %%
 # Radii
 # -----
-# With the accuracy as criterion a good-enough space says how far the model may move
-# before it loses rows. Certified radii are functions of single rows, and are sent to
-# the last digit: whoever has a row computes its radius and looks for it.
+# A node may also send a good-enough space (:ref:`gems`). With accuracy as criterion, it
+# says how far the model may move before rows are classified wrongly. Certified radii
+# are functions of single rows, and are sent to the last digit. Whoever has a row can
+# compute its radius and look for it.
 
 X, y, places_elsewhere = draw_node(40)
 certified = {"spaces": Spaces(construction="certified")}

@@ -25,8 +25,8 @@ _TINY = np.finfo(np.float64).tiny
 # is there, by _N_ERRORS standard errors. And all but _MAY_DIFFER of the others show at
 # least _SHOWN_BY_OTHERS of it, as what is said of the one is worth no more than how
 # well the others agree. The four were chosen on 5,901 honest nodes of the partitions of
-# benchmarks/bench_disagreement.py, of which at most two are named; the page on pooled
-# classifiers has what other seeds gave.
+# benchmarks/bench_disagreement.py, of which at most two are named; the guide's page
+# on nodes that contradict the others has what other seeds gave.
 _LEAST_SHOWN = 0.25  # a slope: 1 is all of it
 _N_ERRORS = 2.0
 _MAY_DIFFER = 0.2  # a share of the nodes
