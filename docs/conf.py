@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 
+from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx_gallery.sorting import ExplicitOrder
 
@@ -34,6 +36,8 @@ default_role = "code"
 
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc already gives types and shapes
+# The list "On this page" has room for the name of a method, not for its class as well.
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
@@ -181,5 +185,71 @@ def skip_foreign_members(  # noqa: PLR0917
     return skip or (module is not None and not module.startswith("skgems"))
 
 
+# Pages whose sections hold lists of pages.
+PAGES_OF_LISTS = ("user_guide/index", "api")
+
+
+def caption_the_sidebar(app: Sphinx, doctree: nodes.document) -> None:
+    """Put the title of a section over the pages that it lists, in the sidebar only.
+
+    The theme shows the caption of a list in the sidebar. It would also stand on the
+    page, below the title of the section, if it were given there.
+    """
+    page = app.env.docname
+    if page not in PAGES_OF_LISTS:
+        return
+    # The sidebar is made of copies of the lists, in the order of the page.
+    copies = app.env.tocs[page].findall(addnodes.toctree)
+    last_title = None
+    for original, copy in zip(doctree.findall(addnodes.toctree), copies, strict=True):
+        section = original.parent
+        while not isinstance(section, nodes.section):
+            section = section.parent
+        title = section[0].astext()
+        if title != last_title:
+            copy["caption"] = copy["rawcaption"] = title
+        last_title = title
+
+
+def add_dark_pictures(app: Sphinx, doctree: nodes.document) -> None:
+    """Put beside each picture the one that is drawn for the dark mode, if there is one.
+
+    The theme shows pictures of the class only-light or only-dark in one mode alone.
+    """
+    page = Path(app.env.doc2path(app.env.docname))
+    for image in list(doctree.findall(nodes.image)):
+        uri = Path(image["uri"])
+        dark_uri = uri.with_stem(f"{uri.stem}_dark")
+        folder = Path(app.srcdir) if dark_uri.is_absolute() else page.parent
+        if (folder / str(dark_uri).lstrip("/")).is_file():
+            dark_image = image.copy()
+            dark_image["uri"] = dark_uri.as_posix()
+            image["classes"] = [*image["classes"], "only-light"]
+            dark_image["classes"] = [*dark_image["classes"], "only-dark"]
+            image.parent.insert(image.parent.index(image) + 1, dark_image)
+
+
+LONGEST_SIGNATURE = 150  # characters, about two lines
+SHORTENED_SIGNATURE = 80
+
+
+def shorten_signatures(app: Sphinx, doctree: nodes.document) -> None:
+    """End a long signature with an ellipsis; its parameters are listed below it."""
+    for parameters in doctree.findall(addnodes.desc_parameterlist):
+        if len(parameters.astext()) <= LONGEST_SIGNATURE:
+            continue
+        n_characters = 0
+        for parameter in list(parameters):
+            n_characters += len(parameter.astext()) + len(", ")
+            if n_characters > SHORTENED_SIGNATURE:
+                parameters.remove(parameter)
+        parameters += addnodes.desc_parameter("", "…")
+
+
 def setup(app: Sphinx) -> None:
     app.connect("autodoc-skip-member", skip_foreign_members)
+    # After Sphinx has made the lists of the sidebar, which it does at 500.
+    app.connect("doctree-read", caption_the_sidebar, priority=600)
+    app.connect("doctree-read", shorten_signatures)
+    # Before Sphinx collects the pages' pictures, which it does at 500.
+    app.connect("doctree-read", add_dark_pictures, priority=400)
