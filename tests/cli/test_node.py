@@ -227,8 +227,8 @@ def test_a_lower_bound_is_agreed_at_the_start(work, capsys):
     capsys.readouterr()
     for folder in ("study", "study/replies"):
         assert main(["combine", folder, "--out", "model.skops"]) == 0
-        _, head, *lines = capsys.readouterr().out.splitlines()
-        column = head.index("min rows")
+        _, _, head, *lines = capsys.readouterr().out.splitlines()
+        column = head.index("min_rows")
         bounds = [line[column:].split()[0] for line in lines[:3]]
         assert bounds == ["10", "5", "10"]
 
