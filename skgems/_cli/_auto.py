@@ -26,7 +26,9 @@ def auto_command(args: argparse.Namespace) -> int:
     write = writer_of(Path(args.out))
     typed = dict(args.parameters)
     if unknown := sorted(set(typed) - {"budget", "random_state"}):
-        raise ValueError(f"--set: {unknown[0]!r}: auto has budget and random_state.")
+        raise ValueError(
+            f"--set: {unknown[0]!r}: --method auto has the parameters budget and random_state only."
+        )
     tables = sorted(p for p in folder.glob("*") if p.suffix.lower() in _TABLES)
     if tables:
         X, y, nodes = _rows_of_nodes(tables, args)

@@ -101,7 +101,10 @@ def _confirm(reply: Message, *, args: argparse.Namespace, place: Path) -> bool:
         path = Path(folder) / "reply.safetensors"
         reply.save(path)
         inspected = inspect(path, request=args.request)
-    print(replace(inspected, path=str(place)).words)
+    overview = dict(inspected.overview)
+    if args.key:
+        overview["signature"] = f"the file will be signed with the key {args.key}."
+    print(replace(inspected, path=str(place), overview=overview).words)
     if args.yes or not sys.stdin.isatty():
         return True
     verb = "Replace" if place.exists() else "Write"

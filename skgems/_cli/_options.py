@@ -205,7 +205,13 @@ def _add_inspect(commands) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", help="an agreement, a request, a reply or a summary")
     add("--request", metavar="FILE", help="what a reply replies to, if it is elsewhere")
-    add("--json", action="store_true", help="as JSON")
+    add("--json", action="store_true", help="print JSON")
+    add(
+        "--verbose",
+        action="store_true",
+        help="also print what every field reveals about the rows, all settings and all "
+        "arrays",
+    )
 
 
 def _add_start(commands) -> None:

@@ -43,11 +43,13 @@ def start_command(args: argparse.Namespace) -> int:
         private_key=args.key,
         min_rows=args.min_rows,
     )
-    print(f"What all have to accept, once: {exchange.folder / AGREEMENT}")
+    print(
+        f"The agreement, which every node has to accept: {exchange.folder / AGREEMENT}"
+    )
     if exchange.step() is None:
         _print_waiting(exchange)
     else:
-        print("All replies are there: skgems combine makes the model.")
+        print("All replies are there. Make the model with skgems combine.")
     return 0
 
 
@@ -81,8 +83,8 @@ def _exchange_in(folder: Path, args: argparse.Namespace) -> Exchange:
     """The exchange that was begun in a folder; ValueError for other parameters."""
     if args.method or args.parameters or args.front:
         raise ValueError(
-            "--method, --set and --front are for a folder of summaries; those of "
-            "this one were given to skgems start."
+            "--method, --set and --front cannot be given here: this folder holds an "
+            "exchange, for which they were given to skgems start."
         )
     nodes = Folder(folder).names if args.public_keys else ()
     return Exchange(
@@ -94,8 +96,8 @@ def _exchange_in(folder: Path, args: argparse.Namespace) -> Exchange:
 
 
 def _print_waiting(exchange: Exchange) -> None:
-    print("Waiting for replies. Send each node its request, and put its reply into")
-    print(f"{exchange.folder / 'replies'}:")
+    print("Waiting for replies. Send each node its request, and put the reply into the")
+    print(f"folder {exchange.folder / 'replies'}:")
     width = max(map(len, exchange.waiting_for), default=0)
     for name, path in exchange.waiting_for.items():
         print(printable(f"  {name:{width}}  {path} (task {inspect(path).task!r})"))
@@ -106,8 +108,8 @@ def summaries_of(folder: Path, args: argparse.Namespace) -> list[Summary]:
     paths = sorted(folder.glob("*.safetensors"))
     if not paths:
         raise ValueError(
-            f"{folder}: there is neither an exchange.json of skgems start, nor a "
-            "summary (*.safetensors)."
+            f"{folder}: there is neither an exchange.json, which skgems start writes, "
+            "nor a summary (*.safetensors)."
         )
     agreement = _agreement_of(folder)
     summaries = []
@@ -118,14 +120,15 @@ def summaries_of(folder: Path, args: argparse.Namespace) -> list[Summary]:
                 summaries.append(_checked_summary(message, agreement, args.public_keys))
         else:  # as later replies of an exchange are
             print(
-                f"{path} replies to {message.task!r:.40}, is no summary and not used."
+                f"{path} is not a summary but a reply to {message.task!r:.40}, and is "
+                "not used."
             )
     names = {summary.name for summary in summaries}
     if unknown := set(args.leave_out) - names:
         raise ValueError(f"--leave-out: there is no summary of {sorted(unknown)}.")
     remaining = [s for s in summaries if s.name not in args.leave_out]
     if not remaining:
-        raise ValueError("--leave-out leaves no node.")
+        raise ValueError("--leave-out leaves no node: leave fewer nodes out.")
     return remaining
 
 
@@ -157,8 +160,9 @@ def _of_summaries(summaries: list[Summary], args: argparse.Namespace) -> BaseAgg
     method = METHOD_WORDS[args.method] if args.method else first.method
     if method not in METHOD_WORDS.values():
         raise ValueError(
-            f"Node {first.name!r} was summarized for {method!r}, which is no method. "
-            f"Name one by --method: {', '.join(sorted(METHOD_WORDS))}."
+            f"Node {first.name!r} was summarized for {method!r}, which is not a method "
+            f"of this command. Name one with --method: "
+            f"{', '.join(sorted(METHOD_WORDS))}."
         )
     settings = first.settings if method == first.method else {}
     aggregator = aggregator_of(method, settings, args.parameters, args.front)
@@ -181,19 +185,19 @@ def print_report(
     lines = str(report).splitlines()
     left_out = [name for name in expected if name not in report.nodes["node"]]
     if left_out:
-        lines.append(f"Left out: {', '.join(left_out)}.")
+        lines.append(f"Nodes that were left out: {', '.join(left_out)}.")
     print("\n".join(map(printable, lines)))
     if isinstance(args.report, str):
         page = f"{_HEAD}{report._repr_html_()}\n"
         write_bytes(args.report, page.encode("utf-8"), mode=0o644)
-        print(f"The report: {args.report}.")
+        print(f"Report written to {args.report}.")
 
 
 def parameter(text: str) -> tuple[str, object]:
     """Name and value of a typed NAME=VALUE: JSON, or else the text as it is."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=VALUE")
     try:
         return name, json.loads(value)
     except ValueError:
@@ -207,12 +211,14 @@ def aggregator_of(
     typed = dict(parameters)
     allowed = set(METHODS[method]._get_param_names()) - {"estimators", "front"}
     if "front" in typed:
-        raise ValueError(f"--set: the front is given by --front {typed['front']!r}.")
+        raise ValueError(
+            f"--set: front cannot be set here. Give it as --front {typed['front']!r}."
+        )
     # What is behind __ is a parameter of an object, as in spaces__geometry.
     unknown = sorted(name for name in typed if name.partition("__")[0] not in allowed)
     if unknown:
         raise ValueError(
-            f"--set: {unknown[0]!r} is no parameter of {method}; these are: "
+            f"--set: {unknown[0]!r} is not a parameter of {method}. Its parameters are "
             f"{', '.join(sorted(allowed))}."
         )
     aggregator = of_settings(method, settings).set_params(**typed)

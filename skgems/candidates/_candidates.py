@@ -46,20 +46,20 @@ class Preparations:
 
     Attributes
     ----------
-    plain : tuple of transformers, or None
-        Before columns as they come, which may be none at all; None where columns have
-        to be encoded or imputed before anything else.
+    unscaled : tuple of transformers, or None
+        Stand before columns that are used without scaling; the tuple may be empty.
+        None where columns have to be encoded or imputed first.
     scaled : transformer or None
-        Brings columns to one scale, and encodes and imputes what needs it. None where
-        rows go as they are, which are sparse.
-    bent : tuple of transformers, or None
-        Scales columns and makes their distributions more like normal ones, by powers.
-        None where ``scaled`` is.
+        Scales the columns, and encodes or imputes them where that is needed. None
+        where rows are sparse: they are used as they are.
+    power_transformed : tuple of transformers, or None
+        Scale the columns and bring their distributions near to normal ones with a
+        power transform. None where ``scaled`` is None.
     """
 
-    plain: tuple | None
+    unscaled: tuple | None
     scaled: BaseEstimator | None
-    bent: tuple | None
+    power_transformed: tuple | None
 
 
 def roles_over_nodes(X, owners: Mapping[str, np.ndarray]) -> tuple[str, ...]:
@@ -80,23 +80,31 @@ def roles_over_nodes(X, owners: Mapping[str, np.ndarray]) -> tuple[str, ...]:
 def preparations(X, *, columns: Columns) -> Preparations:
     """Transformers for a table of which nobody has said how to prepare it."""
     scaled = _scaled_front(X, columns)
-    plain = _steps_of_plain_columns(scaled)
+    unscaled = _steps_of_unscaled_columns(scaled)
     if scaled is None:
-        return Preparations(plain=plain, scaled=None, bent=None)
-    if plain is None or not _are_positive(X, columns):
+        return Preparations(unscaled=unscaled, scaled=None, power_transformed=None)
+    if unscaled is None or not _are_positive(X, columns):
         return Preparations(
-            plain=plain, scaled=scaled, bent=(scaled, PowerTransformer())
+            unscaled=unscaled,
+            scaled=scaled,
+            power_transformed=(scaled, PowerTransformer()),
         )
     # Powers of positive columns are the same in all units; in units of their standard
     # deviations float32 has digits for them.
     unit = StandardScaler(with_mean=False)
     box_cox = PowerTransformer(method="box-cox")
-    return Preparations(plain=plain, scaled=scaled, bent=(*plain, unit, box_cox))
+    return Preparations(
+        unscaled=unscaled,
+        scaled=scaled,
+        power_transformed=(*unscaled, unit, box_cox),
+    )
 
 
 def preparations_of_front(front: BaseEstimator) -> Preparations:
-    """The front that a user has given, and powers behind it."""
-    return Preparations(plain=None, scaled=front, bent=(front, PowerTransformer()))
+    """The front that a user has given, alone and with a power transform behind it."""
+    return Preparations(
+        unscaled=None, scaled=front, power_transformed=(front, PowerTransformer())
+    )
 
 
 def _scaled_front(X, columns: Columns) -> BaseEstimator | None:
@@ -124,8 +132,8 @@ def _scaled_front(X, columns: Columns) -> BaseEstimator | None:
     return step
 
 
-def _steps_of_plain_columns(scaled_front: BaseEstimator | None) -> tuple | None:
-    """Steps before columns as they come, which may be none, given the scaled front.
+def _steps_of_unscaled_columns(scaled_front: BaseEstimator | None) -> tuple | None:
+    """Steps before unscaled columns, which may be none, given the scaled front.
 
     None where columns have to be encoded or imputed before anything else.
     """
@@ -208,7 +216,8 @@ def _candidates_of_members(
             beside=make_pipeline(scaled_front, _random_features(), StandardScaler()),
             random_state=random_state,
         )
-        of_members.append(Candidate("stack and 1000 features", stack, of_members=True))
+        name = "stack and 1000 random features"
+        of_members.append(Candidate(name, stack, of_members=True))
     return of_members
 
 
@@ -260,29 +269,33 @@ def candidates_of_rows(
         validation_fraction=0.0,
         random_state=random_state,
     )
-    plain = before.plain
+    unscaled = before.unscaled
     scaled = before.scaled
-    bent = before.bent
+    power_transformed = before.power_transformed
     tried = []
-    if plain is not None:
-        tried.append(Candidate("linear, as it comes", linear, plain))
+    if unscaled is not None:
+        tried.append(Candidate("linear, unscaled", linear, unscaled))
     if scaled is None:
         return tried
     tried.append(Candidate("linear", linear, (scaled,)))
-    tried.append(Candidate("linear, bent", linear, bent))
+    tried.append(Candidate("linear, power transform", linear, power_transformed))
     tried += _quadratic_candidates(before)
     if budget == SMALL:
         return tried
     lda = PooledAggregator(pooled=shrunk_lda(n_rows))
     features = _random_features()
-    if plain is not None:
+    name = "LDA, 1000 random features"
+    if unscaled is not None:
         kernel = RBFSampler(gamma="scale", n_components=1000, random_state=0)
-        tried.append(Candidate("1000 features, as it comes", lda, (*plain, kernel)))
-    tried.append(Candidate("1000 features", lda, (scaled, features)))
-    tried.append(Candidate("1000 features, bent", lda, (*bent, features)))
+        tried.append(Candidate(f"{name}, unscaled", lda, (*unscaled, kernel)))
+    tried.append(Candidate(name, lda, (scaled, features)))
+    tried.append(
+        Candidate(f"{name}, power transform", lda, (*power_transformed, features))
+    )
     if budget == THOROUGH:
         kernel = RBFSampler(gamma="scale", n_components=2000, random_state=0)
-        tried.append(Candidate("2000 features, bent", lda, (*bent, kernel)))
+        name = "LDA, 2000 random features, power transform"
+        tried.append(Candidate(name, lda, (*power_transformed, kernel)))
     return tried
 
 
@@ -293,10 +306,12 @@ def _quadratic_candidates(before: Preparations) -> list[Candidate]:
     if hasattr(QuadraticDiscriminantAnalysis(), "shrinkage"):
         shrunk = QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.05)
         aggregator = PooledAggregator(pooled=shrunk)
-        tried.append(Candidate("quadratic", aggregator, (before.scaled,)))
+        tried.append(Candidate("QDA", aggregator, (before.scaled,)))
     quadratic = QuadraticDiscriminantAnalysis(reg_param=0.01)
     aggregator = PooledAggregator(pooled=quadratic)
-    tried.append(Candidate("quadratic, bent", aggregator, before.bent))
+    tried.append(
+        Candidate("QDA, power transform", aggregator, before.power_transformed)
+    )
     return tried
 
 

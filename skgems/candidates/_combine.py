@@ -224,9 +224,9 @@ def _combine_over_channel(
     else:  # for columns that nobody has seen; nodes tell of them in one message
         scaled = auto_front()
         before = Preparations(
-            plain=(auto_front(SimpleImputer()),),
+            unscaled=(auto_front(SimpleImputer()),),
             scaled=scaled,
-            bent=(scaled, PowerTransformer()),
+            power_transformed=(scaled, PowerTransformer()),
         )
 
     def tried(n_rows: int) -> list[Candidate]:

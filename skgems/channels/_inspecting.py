@@ -2,8 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import fill
 
@@ -26,8 +26,15 @@ from ..messages import (
     requests_in,
     says,
 )
+from ._overview import (
+    overview_of_agreement,
+    overview_of_ledger,
+    overview_of_reply,
+    overview_of_request,
+)
 
 _WIDTH = 88  # characters of a printed line
+_MORE = "All fields, settings and arrays: add --verbose (in Python: verbose=True)."
 _END_OF_SENTENCE = re.compile(r"(?<=[.]) (?=\S)")
 
 
@@ -61,6 +68,12 @@ class Inspected:
     checked : bool
         Whether every field was checked. A reply can be checked only if its request is
         at hand.
+    overview : dict of str to str
+        The few lines that are printed first: what the file is, from whom and for which
+        exchange, what it holds and over how many rows, what it reveals about them, and
+        whether it is signed and agreed.
+    verbose : bool
+        Whether all fields, settings and arrays are printed too.
     """
 
     path: str
@@ -73,47 +86,33 @@ class Inspected:
     arrays: tuple = ()
     n_bytes: int = 0
     checked: bool = True
+    overview: dict = field(default_factory=dict)
+    verbose: bool = False
 
     @property
     def words(self) -> str:
-        """The page without settings and arrays."""
-        lines = [self._title(), self._size()]
+        """The path of the file, and the overview."""
+        lines = [f"{printable(self.path)} ({self.n_bytes:,} bytes)"]
+        overview = dict(self.overview)
         if not self.checked:
-            lines.append("Not checked in full: its request is not here.")
-        for parts, text in _grouped(self.says):
-            lines.append(
-                fill(
-                    f"{_listed_parts(parts)}: {text}",
-                    width=_WIDTH,
-                    initial_indent="  ",
-                    subsequent_indent="      ",
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
+            overview["checks"] = (
+                "Not checked in full: its request is not here. Give request=, or "
+                "--request on the command line."
             )
+        width = max(map(len, overview), default=0) + 1
+        for name, text in overview.items():
+            lines.append(_filled(f"{name + ':':{width}} {text}", indent=width + 3))
         return "\n".join(lines)
 
-    def _title(self) -> str:
-        """The file, what it is, for or of which node, and what for."""
-        kinds = {"agreement": "an agreement", "ledger": "the ledger"}
-        title = f"{printable(self.path)}: {kinds.get(self.kind, f'a {self.kind}')}"
-        if self.node is not None:
-            title += f" {'for' if self.kind == 'request' else 'of'} node {self.node!r}"
-        if self.method is not None:
-            title += f", for {printable(self.method)}"
-        if self.kind not in kinds:
-            title += f", task {self.task!r}"
-        return title
-
-    def _size(self) -> str:
-        size = f"{self.n_bytes:,} bytes"
-        if self.kind in ("agreement", "ledger"):
-            return size
-        n_arrays = len(self.arrays)
-        return f"{size}: a header and {n_arrays} array{'s' * (n_arrays != 1)}"
-
-    def __str__(self) -> str:
-        lines = [self.words]
+    @property
+    def details(self) -> str:
+        """What every field says, the settings and the arrays."""
+        lines = []
+        if self.kind != "agreement":  # whose sentences are the overview
+            for parts, text in _grouped(self.says):
+                lines.append(_filled(f"{_listed_parts(parts)}: {text}", indent=6))
+        if lines:
+            lines.insert(0, "Fields:")
         if self.settings:
             lines.append("Settings:")
             lines += [f"  {printable(k)} = {v!r}" for k, v in self.settings.items()]
@@ -126,6 +125,23 @@ class Inspected:
             size = f"{shape:>12}  {array['dtype']:>7}  {array['bytes']:>10,} bytes"
             lines.append(f"  {path:{width}}  {size}")
         return "\n".join(lines)
+
+    def __str__(self) -> str:
+        if self.verbose:
+            return f"{self.words}\n{self.details}"
+        return f"{self.words}\n{_MORE}"
+
+
+def _filled(text: str, *, indent: int) -> str:
+    """A line of a page, broken between words; further lines are indented."""
+    return fill(
+        printable(text),
+        width=_WIDTH,
+        initial_indent="  ",
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _grouped(says: Mapping[str, str]) -> Iterator[tuple[list[str], str]]:
@@ -157,8 +173,12 @@ def _listed_parts(parts: list[str]) -> str:
     return ", ".join(names)
 
 
-def inspect(path, *, request=None) -> Inspected:
+def inspect(path, *, request=None, verbose=False) -> Inspected:
     """Say in words what a file contains, before you accept, answer or send it.
+
+    Printed, the result answers in about ten lines what the file is, from whom and for
+    which exchange, what it holds and over how many rows, what can be worked out about
+    them, and whether it is signed and agreed.
 
     Parameters
     ----------
@@ -171,6 +191,9 @@ def inspect(path, *, request=None) -> Inspected:
         Path of the request that a reply answers. If None, the request is looked for
         where :class:`Exchange` and :func:`answer` put it. Without its request a reply
         is not checked in full.
+    verbose : bool, default=False
+        Whether the printed result also says what every field reveals about the rows,
+        and lists all settings and arrays.
 
     Returns
     -------
@@ -191,13 +214,15 @@ def inspect(path, *, request=None) -> Inspected:
     >>> path = f"{mkdtemp()}/001-lyon.safetensors"
     >>> Message.of("counts").save(path)
     >>> inspect(path).says["request"]
-    'Asks for how many rows of each class the node may train on.'
+    'Asks for the number of rows of each class that the node may train on.'
     """
     if Path(path).is_dir():
-        return _inspected_ledger(Path(path))
-    if os.fspath(path).endswith(".json"):
-        return _inspected_agreement(Path(path))
-    return _inspected_message(path, request)
+        inspected = _inspected_ledger(Path(path))
+    elif os.fspath(path).endswith(".json"):
+        inspected = _inspected_agreement(Path(path))
+    else:
+        inspected = _inspected_message(path, request)
+    return replace(inspected, verbose=bool(verbose))
 
 
 def _inspected_agreement(path: Path) -> Inspected:
@@ -210,6 +235,7 @@ def _inspected_agreement(path: Path) -> Inspected:
         settings=dict(agreement.settings),
         says=agreement.says,
         n_bytes=path.stat().st_size,
+        overview=overview_of_agreement(agreement),
     )
 
 
@@ -218,23 +244,17 @@ def _inspected_message(path, request) -> Inspected:
     message = load_message(path)
     with naming(os.fspath(path)):
         try:
-            kind, put_in_words, is_checked = _kind_of(message, Path(path), request)
-            sentences = put_in_words(message)
+            read = _read_message(message, Path(path), request)
         except (KeyError, IndexError, TypeError, AttributeError) as exc:
             raise ValueError(
                 f"its fields are not those of the task {message.task!r:.40}: {exc!r}"
             ) from None
-    content = message.content
-    node = content["name"] if kind == "summary" else message.envelope.get("node")
     is_join = message.task == "join"
     return Inspected(
         path=os.fspath(path),
-        kind=kind,
         task=message.task,
-        node=node,
-        method=content["method"] if is_join else None,
-        settings=dict(content["settings"] if is_join else message.settings),
-        says=sentences,
+        method=message.content["method"] if is_join else None,
+        settings=dict(message.content["settings"] if is_join else message.settings),
         arrays=tuple(
             {
                 "path": name,
@@ -245,7 +265,7 @@ def _inspected_message(path, request) -> Inspected:
             for name, array in sorted(message.arrays.items())
         ),
         n_bytes=Path(path).stat().st_size,
-        checked=is_checked,
+        **read,
     )
 
 
@@ -254,54 +274,100 @@ def _inspected_ledger(folder: Path) -> Inspected:
     if not (folder / LEDGER_FILE).is_file():
         raise ValueError(f"{folder}: it is a folder without a ledger ({LEDGER_FILE}).")
     says: dict[str, str] = {}
+    events: dict[str, str] = {}
     node = None
     for number, entry in enumerate(read_entries(folder), 1):
         node = entry.get("node", node)
         part = f"{number} {entry['task']}".strip()
-        if entry["event"] == "opened":
-            agreement = Agreement.from_json(entry["agreement"])
-            says[part] = (
-                f"At {entry['at']} the exchange {entry['exchange']} began, for "
-                f"{agreement.method}, about {entry['n_rows']} rows."
-            )
-        elif entry["event"] == "ended":
-            says[part] = (
-                f"At {entry['at']} {entry['bytes']:,} bytes were told, "
-                f"{entry['numbers']:,} numbers."
-            )
-            for name, sentence in entry["says"].items():
-                says[f"{number} {name}"] = sentence
-        elif entry["event"] == "failed":
-            says[part] = f"At {entry['at']} it failed: {printable(entry['error'])}"
-        elif entry["event"] == "accepted":
-            says[part] = f"At {entry['at']} again=True: {printable(entry['error'])}"
-    size = (folder / LEDGER_FILE).stat().st_size
+        sentence = _sentence_of_event(entry)
+        if sentence:
+            says[part] = sentence
+            task = f"{entry['task']}, " if entry["task"] else ""
+            events[f"entry {number}"] = f"{task}{sentence}"
+        for name, sentence_of_field in entry.get("says", {}).items():
+            says[f"{number} {name}"] = sentence_of_field
     return Inspected(
-        path=str(folder), kind="ledger", task="", node=node, says=says, n_bytes=size
+        path=str(folder),
+        kind="ledger",
+        task="",
+        node=node,
+        says=says,
+        n_bytes=(folder / LEDGER_FILE).stat().st_size,
+        overview=overview_of_ledger(node, events),
     )
 
 
-def _kind_of(
-    message: Message, path: Path, request
-) -> tuple[str, Callable[[Message], dict[str, str]], bool]:
-    """Kind, how to put it in words, and whether it is checked; raises if wrong."""
-    if message.task == "join" and "requests" not in message.settings:
-        Summary(message)
-        return "summary", says, True
-    if "to" not in message.envelope:
+def _sentence_of_event(entry: Mapping) -> str:
+    """What happened, in words; empty for events that tell the owner nothing."""
+    at = entry["at"]
+    match entry["event"]:
+        case "opened":
+            agreement = Agreement.from_json(entry["agreement"])
+            return (
+                f"{at}: the exchange {entry['exchange']} began, for "
+                f"{agreement.method}, about {entry['n_rows']} rows."
+            )
+        case "ended":
+            return (
+                f"{at}: the reply was made; it holds {entry['numbers']:,} numbers in "
+                f"{entry['bytes']:,} bytes."
+            )
+        case "failed":
+            return f"{at}: the answer failed: {printable(entry['error'])}"
+        case "accepted":
+            return f"{at}: accepted with again=True: {printable(entry['error'])}"
+    return ""
+
+
+def _read_message(message: Message, path: Path, request) -> dict:
+    """Kind, node, words, overview and whether it is checked; raises if it is wrong."""
+    method = message.content["method"] if message.task == "join" else None
+    is_summary = message.task == "join" and "requests" not in message.settings
+    if not is_summary and "to" not in message.envelope:
         check_request(message)
-        return "request", _words_of_request, True
-    if message.task not in TASKS:
+        return {
+            "kind": "request",
+            "node": message.envelope.get("node"),
+            "says": _words_of_request(message),
+            "overview": overview_of_request(message, path=path, method=method),
+        }
+    if is_summary:
+        Summary(message)
+    elif message.task not in TASKS:
         raise ValueError(f"{message.task!r:.40} is no task of an exchange.")
-    check_names(message)
-    request_message = _request_of(message, path, request)
-    if request_message is not None:
+    else:
+        check_names(message)
+    request_message, request_path = _request_of(message, path, request)
+    if request_message is not None and not is_summary:
         check_reply(request_message, message)
-    return "reply", says, request_message is not None
+    kind = "summary" if is_summary else "reply"
+    node = message.content["name"] if is_summary else message.envelope.get("node")
+    return {
+        "kind": kind,
+        "node": node,
+        "says": says(message),
+        "checked": is_summary or request_message is not None,
+        "overview": overview_of_reply(
+            message,
+            path=path,
+            kind=kind,
+            node=node,
+            method=method,
+            request=request_message,
+            request_path=request_path,
+        ),
+    }
 
 
-def _request_of(reply: Message, path: Path, request) -> Message | None:
-    """The request of a reply: where it is said to be, or beside it; None if nowhere."""
+def _request_of(
+    reply: Message, path: Path, request
+) -> tuple[Message | None, Path | None]:
+    """The request of a reply and its path: where it is said to be, or beside it.
+
+    None where there is none; ValueError if what was given is not its request.
+    """
+    if "to" not in reply.envelope:  # a summary that no request asked for
+        return None, None
     if request is not None:
         places = [Path(request)]
     else:
@@ -313,10 +379,10 @@ def _request_of(reply: Message, path: Path, request) -> Message | None:
         if place.is_file() and place != path:
             message = load_message(place)
             if message.digest == reply.envelope["to"]:
-                return message
-    if request is not None:
+                return message, place
+    if request is not None and reply.task != "join":
         raise ValueError(f"it is no reply to {os.fspath(request)}.")
-    return None
+    return None, None
 
 
 def _words_of_request(message: Message) -> dict[str, str]:

@@ -24,12 +24,19 @@ if TYPE_CHECKING:
 # which is more than most candidates differ by.
 _FEW_ROWS = 200
 _WIDTH = 88  # characters of a printed line
-_NAME_WIDTH = 26  # characters of the column of names: the longest name has 26
+_NAME_WIDTH = 42  # characters of the column of names: the longest name has 42
+_HEAD = (
+    f"{'':2}{'candidate':{_NAME_WIDTH}}{'accuracy':>9}{'log-loss (nats)':>16}"
+    f"{'sent (MB)':>10}{'time (s)':>9}"
+)
 _LEGEND = (
-    "* is the candidate that was taken: the smallest within a standard error of the "
-    "best. Accuracy and log-loss are of rows that did not make the model. MB are "
-    "megabytes (1e6 bytes) that all nodes together sent for the candidate, s seconds "
-    "that it took."
+    "* marks the candidate that was chosen: the smallest model whose accuracy is "
+    "within one standard error of the best accuracy.",
+    "accuracy, log-loss: each half of the rows was judged by the model that was "
+    "fitted to the other half.",
+    "sent: what all nodes together sent to the server for this candidate (1 MB = 1e6 "
+    "bytes).",
+    "time: how long it took to fit and judge this candidate.",
 )
 
 
@@ -135,12 +142,11 @@ class Choice:
         return pd.DataFrame(list(self.table)).set_index("name")
 
     def __str__(self) -> str:
-        name = f"{'candidate':{_NAME_WIDTH}}"
-        lines = [f"{'':2}{name}{'accuracy':>9}{'log-loss':>9}{'MB':>7}{'s':>6}"]
+        lines = [_HEAD]
         for entry in self.table:
             lines.append(_line_of(entry, is_taken=entry["name"] == self.name))
         doubts = [f"Doubt: {doubt}" for doubt in self.doubts]
-        for paragraph in [_LEGEND, *doubts]:
+        for paragraph in [*_LEGEND, *doubts]:
             lines += _wrapped(paragraph, indent=2)
         return "\n".join(lines)
 
@@ -167,7 +173,7 @@ class Trials:
                 yield entry
         except (ValueError, TypeError) as failure:
             entry["error"] = str(failure)
-            say(_line_of(entry))
+            say(f"candidate {entry['name']!r} could not be fitted: {failure}")
         finally:
             entry["seconds"] += perf_counter() - start
 
@@ -185,7 +191,10 @@ class Trials:
         entry["accuracy"] = n_right / n_rows
         entry["log_loss"] = float(mean_losses[best])
         entry["factor"] = float(LOGIT_FACTORS[best])
-        say(_line_of(entry))
+        say(
+            f"candidate {entry['name']!r}: accuracy {entry['accuracy']:.3f}, log-loss "
+            f"{entry['log_loss']:.3f} nats, {entry['bytes'] / 1e6:.3f} MB sent"
+        )
 
     def choice(
         self, *, n_both_right: np.ndarray, n_judging: Mapping[str, int]
@@ -255,13 +264,13 @@ def _line_of(entry: dict, *, is_taken: bool = False) -> str:
     """A candidate's line of the table; more where the reason of a failure is long."""
     start = f"{'*' if is_taken else '':2}{entry['name']:{_NAME_WIDTH}}"
     if entry["error"]:
-        reason = f"{start} not made: {entry['error']}"
+        reason = f"{start}could not be fitted: {entry['error']}"
         return "\n".join(_wrapped(reason, indent=4))
     if entry["accuracy"] is None:
-        return start.rstrip()
+        return f"{start}not judged"
     return (
-        f"{start}{entry['accuracy']:9.3f}{entry['log_loss']:9.3f}"
-        f"{entry['bytes'] / 1e6:7.1f}{entry['seconds']:6.1f}"
+        f"{start}{entry['accuracy']:9.3f}{entry['log_loss']:16.3f}"
+        f"{entry['bytes'] / 1e6:10.3f}{entry['seconds']:9.1f}"
     )
 
 

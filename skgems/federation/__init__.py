@@ -100,6 +100,7 @@ from ._warnings import (
     RowsExposedWarning,
     SameRowsWarning,
     VariancesOnlyWarning,
+    exposed_classes,
     nodes_of_many_rows,
     warn_of_exposed,
     warn_of_exposed_columns,

@@ -30,19 +30,22 @@ _ROUNDING_OF_DISTANCES = 1.0 + 1e-6
 _MOST_LISTED = 10
 # Characters of a line of the legend, as many as lines of this code have.
 _WIDTH = 88
-# Columns of the table of nodes, in their order.
-_COLUMNS = (
-    "node",
-    "rows",
-    "classes",
-    "own",
-    "aggregate",
-    "gain",
-    "loss",
-    "in_space",
-    "min_rows",
-    "bytes",
-)
+# Columns of the table of nodes, in their order, with the two lines of their heads.
+_HEADS: Mapping[str, tuple[str, str]] = {
+    "node": ("", "node"),
+    "rows": ("", "rows"),
+    "classes": ("classes of", "local model"),
+    "local_accuracy": ("accuracy of", "local model"),
+    "aggregate_accuracy": ("accuracy of", "aggregate"),
+    "gain": ("accuracy", "gain"),
+    "log_loss": ("log-loss", "(nats)"),
+    "in_good_enough_space": ("in good-", "enough space"),
+    "min_rows": ("", "min_rows"),
+    "bytes": ("sent", "(bytes)"),
+    # Of the table of classes.
+    "class": ("", "class"),
+    "known_by": ("", "nodes that know it"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +63,13 @@ class Report:
         - "node": name of the node.
         - "rows": number of rows that score models, or of those in the node's reply.
         - "classes": classes that the node's classifier knows.
-        - "own": accuracy of the local classifier.
-        - "aggregate": accuracy of the aggregate on the same rows.
+        - "local_accuracy": accuracy of the local classifier on these rows.
+        - "aggregate_accuracy": accuracy of the aggregate on the same rows.
         - "gain": accuracy of the aggregate minus that of the local classifier.
-        - "loss": log-loss in nats per row, on the statistics of the node's rows, of the
-          model that is likeliest by those of all nodes.
-        - "in_space": whether the aggregate is in the node's good-enough space.
+        - "log_loss": mean log-loss per row, in nats, of the model that fits the
+          statistics of all nodes best, computed from the statistics of the node's rows.
+        - "in_good_enough_space": whether the aggregate is in the node's good-enough
+          space.
         - "min_rows": the bound under which the node answered.
         - "bytes": size of the node's file, or of its first reply.
     classes : dict of lists
@@ -96,14 +100,14 @@ class Report:
 
     @property
     def sent(self) -> str:
-        """Number of messages or files, and of bytes, that left the nodes, in words."""
+        """A sentence on the bytes that nodes sent, in how many messages or files."""
         if not self.messages and "bytes" in self.nodes:
             sizes = [n_bytes for n_bytes in self.nodes["bytes"] if n_bytes]
             unit = "file" if len(sizes) == 1 else "files"
         else:
             sizes = [message["bytes_received"] for message in self.messages]
             unit = "message" if len(sizes) == 1 else "messages"
-        return f"{len(sizes)} {unit}, {sum(sizes):,} bytes from the nodes."
+        return f"The nodes sent {sum(sizes):,} bytes in {len(sizes)} {unit}."
 
     def __str__(self) -> str:
         lines = [
@@ -114,7 +118,7 @@ class Report:
             "",
         ]
         for name, meaning in self.legend.items():
-            sentence = f"{_title(name)}: {meaning}."
+            sentence = f"{_title(name)}: {meaning}"
             lines.append(fill(sentence, width=_WIDTH, subsequent_indent="    "))
         if self.legend:
             lines.append("")
@@ -138,7 +142,7 @@ class Report:
         if not self.doubts:
             return page
         doubts = "".join(f"<li>{escape(doubt)}</li>" for doubt in self.doubts)
-        return f"{page}<p>To doubt:</p><ul>{doubts}</ul>"
+        return f"{page}<p>Reasons for doubt:</p><ul>{doubts}</ul>"
 
     def to_markdown(self) -> str:
         """Return the report in Markdown."""
@@ -151,7 +155,7 @@ class Report:
             "\n".join(legend),
             _markdown_of_table(self.classes),
             f"{self.sent} {self.proof}",
-            "Doubts:",
+            "Reasons for doubt:",
             "\n".join(doubts),
         ]
         return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
@@ -211,16 +215,15 @@ class ReportMixin:
         if X is not None:
             columns |= self._scored(X, y, nodes)
             if nodes is None:
-                scored_rows = "all rows that were given to the report"
+                legend |= _legend_of_rows("All rows that were passed to report().")
             else:
-                scored_rows = (
-                    "the node's rows among those that were given to the report"
+                legend |= _legend_of_rows(
+                    "The rows of the node among those that were passed to report()."
                 )
-            legend |= _legend_of_rows(scored_rows)
         columns["gain"] = _gains(columns)
         columns_with_values = {
             name: columns[name]
-            for name in _COLUMNS
+            for name in _HEADS
             if any(value is not None for value in columns.get(name, ()))
         }
         classes = _classes_by_node(self, seen_classes)
@@ -244,11 +247,15 @@ class ReportMixin:
         Z = self._validate(X, reset=False)
         predicted = self.predict(X)
         rows_of_each = rows_of_nodes(nodes, list(self.node_names_), len(y))
-        columns: dict[str, list] = {"rows": [], "own": [], "aggregate": []}
+        columns: dict[str, list] = {
+            "rows": [],
+            "local_accuracy": [],
+            "aggregate_accuracy": [],
+        }
         for (name, member), rows in zip(
             _named_members(self), rows_of_each, strict=True
         ):
-            own_accuracy = None
+            local_accuracy = None
             accuracy = None
             if len(rows):
                 accuracy = float(np.mean(predicted[rows] == y[rows]))
@@ -256,10 +263,10 @@ class ReportMixin:
                 model = local_model(member, name=name)
                 votes = model.votes(safe_indexing(Z, rows), self.classes_)
                 is_right = votes == indices_of(y[rows], self.classes_)
-                own_accuracy = float(np.mean(is_right))
+                local_accuracy = float(np.mean(is_right))
             columns["rows"].append(len(rows))
-            columns["own"].append(own_accuracy)
-            columns["aggregate"].append(accuracy)
+            columns["local_accuracy"].append(local_accuracy)
+            columns["aggregate_accuracy"].append(accuracy)
         return columns
 
     def model_card(self, path, **rows) -> None:
@@ -275,19 +282,20 @@ class ReportMixin:
         report = self.report(**rows)
         lines = [
             f"# Model: {type(self).__name__}",
-            "## What it is",
+            "## Model and versions",
             "",
-            f"- {len(self.node_names_)} nodes, {len(self.classes_)} classes",
+            f"- number of nodes: {len(self.node_names_)}",
+            f"- number of classes: {len(self.classes_)}",
         ]
-        lines += [f"- {name} {number}" for name, number in versions().items()]
+        lines += [f"- {name}: {number}" for name, number in versions().items()]
         lines += ["", "## Settings", ""]
         lines += [
             f"- {name}: `{value!r}`"
             for name, value in self.get_params(deep=False).items()
             if name not in {*self.node_names_, "estimators"}
         ]
-        lines += ["", "## Nodes", "", report.to_markdown()]
-        lines += ["", "## What left the nodes", "", *_lines_of_messages(self, report)]
+        lines += ["", "## Nodes and classes", "", report.to_markdown()]
+        lines += ["", "## What the nodes sent", "", *_lines_of_messages(self, report)]
         agreement = getattr(self.estimators, "agreement", None)
         if agreement is not None:
             lines += ["", "## Agreement", ""]
@@ -305,18 +313,19 @@ def _lines_of_messages(aggregator: BaseEstimator, report: Report) -> list[str]:
         bounds = message.get("min_rows", {}).values()
         if bounds and summaries:
             lines.append(
-                f"- {message['task']}: {message['bytes_received']:,} bytes from the "
-                f"nodes, made with min_rows={min(bounds)}, "
-                f"{message['bytes_sent']:,} to them"
+                f"- Message {message['task']!r}: the nodes sent "
+                f"{message['bytes_received']:,} bytes, made with "
+                f"min_rows={min(bounds)}, and received {message['bytes_sent']:,} bytes."
             )
         else:  # in one process all rows are here, and no bound holds
             lines.append(
-                f"- {message['task']}: {message['bytes_received']:,} bytes from the "
-                f"nodes, {message['bytes_sent']:,} to them"
+                f"- Message {message['task']!r}: the nodes sent "
+                f"{message['bytes_received']:,} bytes and received "
+                f"{message['bytes_sent']:,} bytes."
             )
     lines += [
-        f"- file of {summary.name}: {summary.n_bytes:,} bytes, made with "
-        f"min_rows={summary.min_rows}, digest {summary.message.digest}"
+        f"- File of node {summary.name!r}: {summary.n_bytes:,} bytes, made with "
+        f"min_rows={summary.min_rows}, SHA-256 digest {summary.message.digest}."
         for summary in summaries
     ]
     return lines
@@ -352,9 +361,13 @@ def _columns_of_nodes(
 def _gains(columns: Mapping) -> list[float | None]:
     """By how much the aggregate is more accurate than each node's own model."""
     return [
-        None if accuracy is None or own_accuracy is None else accuracy - own_accuracy
-        for accuracy, own_accuracy in zip(
-            columns.get("aggregate", ()), columns.get("own", ()), strict=True
+        None
+        if accuracy is None or local_accuracy is None
+        else accuracy - local_accuracy
+        for accuracy, local_accuracy in zip(
+            columns.get("aggregate_accuracy", ()),
+            columns.get("local_accuracy", ()),
+            strict=True,
         )
     ]
 
@@ -399,10 +412,10 @@ def _measured_columns(aggregator: BaseEstimator) -> dict[str, list]:
     scores = {
         name: _none_for_nan(column) for name, column in aggregator.node_scores_.items()
     }
-    columns = {"loss": scores["loss"]}
+    columns = {"log_loss": scores["loss"]}
     if any(scores["n_rows"]):
         columns["rows"] = [int(n_rows or 0) for n_rows in scores["n_rows"]]
-    columns["in_space"] = [
+    columns["in_good_enough_space"] = [
         None
         if distance is None or radius is None
         else bool(distance <= radius * _ROUNDING_OF_DISTANCES)
@@ -411,8 +424,8 @@ def _measured_columns(aggregator: BaseEstimator) -> dict[str, list]:
     last_layer = getattr(aggregator, "last_layer_", aggregator)
     # Other criteria score nodes by their losses, which are no accuracies.
     if last_layer._terms().spaces.criterion.name == "accuracy":
-        columns["own"] = scores["local"]
-        columns["aggregate"] = scores["aggregate"]
+        columns["local_accuracy"] = scores["local"]
+        columns["aggregate_accuracy"] = scores["aggregate"]
     return columns
 
 
@@ -450,41 +463,43 @@ def _bounds(aggregator: BaseEstimator) -> list[int | None]:
     return bounds
 
 
-def _legend_of_rows(rows: str, *, own_model: str = "own model") -> dict[str, str]:
+def _legend_of_rows(rows: str, *, local_model: str = "local model") -> dict[str, str]:
     """The legend of columns that are of the rows which are counted beside them."""
     return {
         "rows": rows,
-        "own": f"accuracy of the node's {own_model} on these rows",
-        "aggregate": "accuracy of the aggregate on these rows",
+        "local_accuracy": f"Accuracy of the node's {local_model} on these rows.",
+        "aggregate_accuracy": "Accuracy of the aggregate on the same rows.",
     }
 
 
 def _legend_of_fit(aggregator: BaseEstimator, *, are_sent: bool) -> dict[str, str]:
     """What columns of the table of nodes are, as the fit has measured them."""
-    own_model = "own model"
+    local_model = "local model"
     if getattr(aggregator, "last_layer_", None) is not None:
-        own_model = "own last layer over the merged hidden layers"
-    scored_rows = (
-        "the rows that score models at the node (those held out, if there are any), "
-        "of classes that its own model has seen"
+        local_model = "own last layer over the merged hidden layers"
+    judging_rows = (
+        "the node's judging rows: its held-out rows if there are any, else all its "
+        "rows, of the classes that its local model has seen"
     )
     if are_sent:  # rows are those of a reply, which has other rows than scores
         legend = {
-            "rows": "the rows that the node's reply is made of",
-            "own": f"accuracy of the node's {own_model}, on {scored_rows}",
-            "aggregate": f"accuracy of the aggregate, on {scored_rows}",
+            "rows": "The rows that the node's reply was made from.",
+            "local_accuracy": f"Accuracy of the node's {local_model} on "
+            f"{judging_rows}.",
+            "aggregate_accuracy": "Accuracy of the aggregate on the same judging rows.",
         }
     else:
-        legend = _legend_of_rows(scored_rows, own_model=own_model)
+        legend = _legend_of_rows(
+            f"{judging_rows[0].upper()}{judging_rows[1:]}.", local_model=local_model
+        )
     return legend | {
-        "gain": "by how much the aggregate is more accurate than the node's own",
-        "loss": "log-loss in nats a row, on the statistics of the node's rows, of the "
-        "model that is likeliest by those of all nodes",
-        "in_space": "whether the aggregate is in the node's good-enough space, of "
-        "models that reach the level epsilon on its rows",
-        "min_rows": "the bound that the node answered under: it left out the rows of "
-        "classes that it has fewer of",
-        "bytes": "size of the node's file, or of its first reply",
+        "gain": "Accuracy of the aggregate minus accuracy of the local model.",
+        "log_loss": "Mean log-loss per row of the model that fits the statistics of "
+        "all nodes best. It is computed from the statistics of the node's rows.",
+        "in_good_enough_space": "Whether the aggregate is in the node's good-enough "
+        "space, the models that reach the level epsilon on the node's rows.",
+        "min_rows": "The bound of the node: it left out classes with fewer rows.",
+        "bytes": "Size of the node's file, or of its first reply.",
     }
 
 
@@ -494,7 +509,7 @@ def _proof(aggregator: BaseEstimator) -> str:
     Distances of an intersection are squared, in units of the radius of each space.
     """
     if getattr(aggregator, "exact_", False):
-        return "Proof: it is the classifier fitted on all rows at one place."
+        return "Proven: the model equals the pooled model, fitted on all rows at once."
     intersection = getattr(aggregator, "intersection_", None)
     if intersection is None:
         return ""
@@ -505,15 +520,16 @@ def _proof(aggregator: BaseEstimator) -> str:
     if intersection.found:
         n_radii = intersection.max_distance**0.5
         return (
-            f"Proof: it is in the {spaces}, {n_radii:.3g} radii from the centre of one "
-            "at most."
+            f"Proven: the model is in the {spaces}. It is at most {n_radii:.3g} times "
+            "the radius away from each center."
         )
     if intersection.empty:
         n_radii = intersection.lower_bound**0.5
         return (
-            f"Proof: no model is in the {spaces}; any is {n_radii:.3g} radii from one."
+            f"Proven: no model is in the {spaces}. Every model is at least "
+            f"{n_radii:.3g} times the radius away from the center of one of them."
         )
-    return f"No model was found in the {spaces}, nor was it proved that none is."
+    return f"No model was found in the {spaces}; it is not proven that there is none."
 
 
 def _doubts(
@@ -528,7 +544,7 @@ def _doubts(
     left_out = {name for entry in aggregator.history_ for name in entry["left_out"]}
     if left_out:
         doubts.append(
-            f"nodes were left out of messages: {sorted(left_out)[:_MOST_LISTED]}"
+            f"Nodes were left out of messages: {sorted(left_out)[:_MOST_LISTED]}."
         )
     doubts += _doubts_about_spaces(aggregator, nodes)
     return list(dict.fromkeys(doubts))
@@ -537,7 +553,8 @@ def _doubts(
 def _doubts_about_gains(nodes: Mapping) -> list[str]:
     gains = zip(nodes["node"], nodes.get("gain", ()), strict=False)
     return [
-        f"node {name!r} loses: its own model is {-gain:.3f} better on its rows"
+        f"Node {name!r} loses: the accuracy of its local model is {-gain:.3f} higher "
+        "than that of the aggregate."
         for name, gain in gains
         if gain is not None and gain < -_LOSES
     ]
@@ -552,25 +569,30 @@ def _doubts_about_classes(classes: Mapping) -> list[str]:
     if not classes_of_one_node:
         return []
     listed = ", ".join(classes_of_one_node[:_MOST_LISTED])
-    return [f"classes that one node alone knows: {listed}"]
+    return [f"Only one node knows each of these classes: {listed}."]
 
 
 def _doubts_about_spaces(aggregator: BaseEstimator, nodes: Mapping) -> list[str]:
     doubts = []
     intersection = getattr(aggregator, "intersection_", None)
     if intersection is not None and not intersection.found:
-        doubts.append("it is not in the good-enough spaces of all nodes")
-    are_inside = zip(nodes["node"], nodes.get("in_space", ()), strict=False)
+        doubts.append("The aggregate is not in the good-enough spaces of all nodes.")
+    are_inside = zip(nodes["node"], nodes.get("in_good_enough_space", ()), strict=False)
     outside = [name for name, is_inside in are_inside if is_inside is False]
     if outside:
         doubts.append(
-            f"it is outside the good-enough spaces of nodes {outside[:_MOST_LISTED]}"
+            "The aggregate is outside the good-enough spaces of the nodes "
+            f"{outside[:_MOST_LISTED]}."
         )
     return doubts
 
 
 def _title(name: str) -> str:
-    return name.replace("_", " ")
+    """The head of a column in one line."""
+    first, second = _HEADS[name]
+    if not first or first.endswith("-"):
+        return f"{first}{second}"
+    return f"{first} {second}"
 
 
 def _cell(value: object) -> str:
@@ -592,7 +614,10 @@ def _rows_of_cells(columns: Mapping[str, Iterable]) -> list[list[str]]:
 
 
 def _lines_of_table(columns: Mapping[str, Iterable]) -> list[str]:
-    rows = _rows_of_cells(columns)
+    heads = [list(lines) for lines in zip(*map(_HEADS.get, columns), strict=True)]
+    rows = [*heads, *_rows_of_cells(columns)[1:]]
+    if not any(rows[0]):  # no head has two lines
+        del rows[0]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

@@ -290,24 +290,33 @@ def warn_of_exposed(name: str, reply: Message) -> None:
         sums = answer["reply"].get("moments")
         if sums is None:
             continue
-        varies = _features_that_vary(sums)
-        if varies is None:
-            continue
-        # A group of n rows about their mean spans n - 1 directions at most.
-        is_exposed = sums["group_counts"] <= varies.sum(axis=1)
-        if is_exposed.any():
-            labels = [*answer["reply"]["labels"], "all"]  # of the group -1
-            labels_of_groups = [labels[group] for group in sums["groups"][is_exposed]]
-            counts = sums["group_counts"][is_exposed].astype(int).tolist()
+        n_rows_by_label = exposed_classes(sums, answer["reply"]["labels"])
+        if n_rows_by_label:
             warn_user(
-                f"Node {name!r} sends covariances of fewer rows than features: "
-                f"{dict(zip(labels_of_groups, counts, strict=True))} rows of classes, "
-                f"{len(sums['origin'])} features. From these rows can be recognised, "
-                "and found if they are whole numbers. If that must not be, do not send "
-                "this: set moments='diagonal' (or 'shared', if all rows together are "
-                "more than features), or a larger min_cluster_size of moments.",
+                f"Node {name!r} sends covariances of classes that have fewer rows than "
+                f"the {len(sums['origin'])} features: {n_rows_by_label} rows. Single "
+                "rows can be recognized in them, and rows of whole numbers can be "
+                "recovered. If that must not happen, do not send this reply: set "
+                "moments='diagonal' (or 'shared', if all rows together are more than "
+                "the features), or a larger min_cluster_size of moments.",
                 RowsExposedWarning,
             )
+
+
+def exposed_classes(sums: Mapping[str, np.ndarray], labels: list) -> dict:
+    """Return the number of rows of classes with fewer rows than features.
+
+    Covariances of these show single rows. "all" stands for classes that have one
+    covariance together. ``sums`` are moments, and ``labels`` those of their classes.
+    """
+    varies = _features_that_vary(sums)
+    if varies is None:
+        return {}
+    # A group of n rows about their mean spans n - 1 directions at most.
+    is_exposed = sums["group_counts"] <= varies.sum(axis=1)
+    labels_of_groups = [[*labels, "all"][group] for group in sums["groups"][is_exposed]]
+    counts = sums["group_counts"][is_exposed].astype(int).tolist()
+    return dict(zip(labels_of_groups, counts, strict=True))
 
 
 def _features_that_vary(sums: Mapping[str, np.ndarray]) -> np.ndarray | None:

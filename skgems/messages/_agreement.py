@@ -244,29 +244,39 @@ class Agreement:
     @property
     def says(self) -> dict[str, str]:
         """A sentence for each part of it, as ``skgems inspect`` prints them."""
-        sentences = {"exchange": f"It is of the exchange {self.exchange} alone."}
+        sentences = {
+            "exchange": f"The agreement holds for the exchange {self.exchange} only."
+        }
         for task, n in self.tasks.items():
             times = "once" if n == 1 else f"{n} times"
-            sentences[f"tasks.{task}"] = f"May ask {times} for {TASKS[task].asks}."
+            sentences[f"tasks.{task}"] = (
+                f"The server may ask {times} for {TASKS[task].asks}."
+            )
         sentences["min_rows"] = (
-            f"Nodes answer with min_rows={self.min_rows} or more: a node leaves out "
-            "the rows of classes that it has fewer of; no cluster is of fewer, nor, in "
-            "effect, a gradient but that of its own model. The server refuses replies "
-            "that were made with less."
+            f"Nodes answer with min_rows={self.min_rows} or more. A node leaves out "
+            "classes with fewer rows. Clusters have at least this many rows, and so do "
+            "gradients in effect, except the gradient of the node's own model. The "
+            "server refuses replies that were made with a smaller min_rows."
         )
         if self.radii:
             sentences["radii"] = (
-                "Numbers of single rows may be sent: how far the model may change till "
-                "it loses each, but not of which, and extremes of a column."
+                "Numbers about single rows may be sent: distances by which the model "
+                "may change before it loses a row, without saying which row, and the "
+                "smallest and the largest value of a column."
             )
-        for name in ("nodes", "classes", "feature_names"):
+        words = {
+            "nodes": "The nodes are",
+            "classes": "The classes are",
+            "feature_names": "The features are",
+        }
+        for name, beginning in words.items():
             values = getattr(self, name)
             if values is not None:
-                sentences[name] = f"{', '.join(map(repr, values))}."
+                sentences[name] = f"{beginning} {', '.join(map(repr, values))}."
         sentences["public_key"] = (
             "Requests must be signed by the server."
             if self.public_key is not None
-            else "Requests are not signed: whoever can write them is the server."
+            else "Requests are not signed: whoever writes one is taken for the server."
         )
         return sentences
 

@@ -152,18 +152,16 @@ def asks(request: Message) -> dict[str, str]:
     )
     if n_numbers:
         sentences["arrays"] = (
-            f"Brings {n_numbers:,} numbers of models, and nothing to run."
+            f"The request holds {n_numbers:,} numbers of models, and no code."
         )
     if content.get("others") is not None:
         clusters = counting(len(content["others"]["counts"]), "cluster")
         sentences["others"] = (
-            f"Among them counts, means and variances of {clusters} of other nodes' "
-            "rows, from which rows are drawn to train on."
+            f"Among them are counts, means and variances of {clusters} of other "
+            "nodes' rows. Rows drawn from them are used for training too."
         )
     if content.get("rows_alone"):
-        sentences["rows_alone"] = (
-            "The node's classifier is left aside: of its rows alone."
-        )
+        sentences["rows_alone"] = "Only the node's rows are used, not its classifier."
     names = {
         name: content[name]["name"]
         for name in ("geometry", "criterion")
@@ -175,5 +173,5 @@ def asks(request: Message) -> dict[str, str]:
         if isinstance(value, int | float | str) and not isinstance(value, bool)
     ]
     if settings:
-        sentences["settings"] = f"With {', '.join(settings)}."
+        sentences["settings"] = f"Settings: {', '.join(settings)}."
     return sentences

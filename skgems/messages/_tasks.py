@@ -54,6 +54,8 @@ class Task:
     summaries: Callable[[Mapping], list[Mapping]] | None = None
     sentences: Callable[[Mapping], dict[str, str]] | None = None
     often: str = "once"  # in an exchange, in words
+    # What can be worked out about rows from a reply, at worst: a sentence or two.
+    reveals: str = ""
     # How often a node answers where no person has accepted an agreement; and how often
     # methods ask that do not say so.
     most: int = 1

@@ -29,4 +29,4 @@ def rows_in_words(n: float) -> str:
 
 def labels_and_counts(labels: Iterable, counts: Iterable) -> str:
     """Return labels in words, each with its number of rows."""
-    return listed(f"{label!r} {n:g}" for label, n in zip(labels, counts, strict=True))
+    return listed(f"{label!r}: {n:g}" for label, n in zip(labels, counts, strict=True))

@@ -111,8 +111,8 @@ class NodeReportDisplay(Display):
         names = nodes["node"]
         places = -np.arange(len(names))
         unknown = [None] * len(names)
-        local_scores = np.array(nodes.get("own", unknown), dtype=float)
-        scores = np.array(nodes.get("aggregate", unknown), dtype=float)
+        local_scores = np.array(nodes.get("local_accuracy", unknown), dtype=float)
+        scores = np.array(nodes.get("aggregate_accuracy", unknown), dtype=float)
         ax.hlines(places, local_scores, scores, color="0.6", linewidth=2, zorder=1)
         ax.scatter(
             local_scores,
@@ -120,7 +120,7 @@ class NodeReportDisplay(Display):
             s=50,
             color="white",
             edgecolor="black",
-            label="own model",
+            label="local model",
         )
         ax.scatter(scores, places, s=50, color="black", label="aggregate")
         ax.set_yticks(places, names)

@@ -6,8 +6,10 @@ answer. All tasks are put into the table ``skgems.messages.TASKS``, where other 
 look them up. A new task is one file and a line here.
 
 >>> from skgems.tasks import COUNTS
->>> sorted(COUNTS.reply), COUNTS.asks
-(['counts', 'labels', 'min_rows'], 'how many rows of each class the node may train on')
+>>> sorted(COUNTS.reply)
+['counts', 'labels', 'min_rows']
+>>> COUNTS.asks
+'the number of rows of each class that the node may train on'
 """
 
 from ..messages import register

@@ -96,7 +96,9 @@ def _learning_chunks(member: Member) -> Iterable[tuple[Rows, np.ndarray]]:
 
 CLASS_SUMS = Task(
     name="class_sums",
-    asks="sums of features by class, or how many rows have each category",
+    asks="sums of features by class, or the number of rows that have each category",
+    reveals="The fewer rows a sum is made from, the more it reveals about each of "
+    "them. A category that only one row of a class has reveals that row.",
     most=3,
     alone=True,
     is_in_summaries=True,
@@ -110,21 +112,22 @@ CLASS_SUMS = Task(
         "min_rows": MIN_ROWS,
         "labels": CLASSES,
         "counts": Array(
-            "l", low=0.0, high=float(MOST_ROWS), says="How many rows each has."
+            "l", low=0.0, high=float(MOST_ROWS), says="Number of rows of each class."
         ),
         "sums": sums(
             "l n",
             low=0.0,
-            says="Sums of each feature by class, or how many rows of the class are "
-            "above a threshold or have each category. Of one row they are the row, of "
-            "a few near it; a category that one row of a class has shows that row.",
+            says="Sums of each feature by class, or the number of rows of the class "
+            "that are above a threshold or have each category. A sum over a single row "
+            "is that row, and a sum over a few rows is near them. A category that only "
+            "one row of a class has reveals that row.",
         ),
         "sizes": whole_numbers(
             "d",
             default=ABSENT,
-            says="Of each feature the highest category that a row has, and 1.",
+            says="For each feature, the highest category that a row has, plus 1.",
         ),
-        "left_out": Flag(says="Whether classes of too few rows are left out."),
+        "left_out": Flag(says="Whether classes with too few rows are left out."),
     },
     rule=class_sums_fit,
     answer=class_sums,

@@ -8,7 +8,7 @@ from ..local import Member
 from ..messages import Labels, Place, Task, labels_and_counts
 from ._shared import MIN_ROWS, described_counts, whole_numbers
 
-_TO_TRAIN = "How many rows of each class the node may train on."
+_TO_TRAIN = "Number of rows of each class that the node may train on."
 
 
 def _counts_in_words(content: Mapping, reply: Mapping) -> str:
@@ -34,7 +34,8 @@ def counts(member: Member) -> dict:
 
 COUNTS = Task(
     name="counts",
-    asks="how many rows of each class the node may train on",
+    asks="the number of rows of each class that the node may train on",
+    reveals="The number of rows of each class, and nothing about single rows.",
     alone=True,
     request={},
     reply={

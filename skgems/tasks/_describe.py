@@ -24,7 +24,14 @@ from ..messages import (
 )
 from ..moments import SMALLEST
 from ._layers import WEIGHTS, layers_fit, numbers_in_words
-from ._shared import AS_A_MODEL, MIN_ROWS, come_together, whole_number, whole_numbers
+from ._shared import (
+    AS_A_MODEL,
+    MIN_ROWS,
+    MODEL_REVEALS,
+    come_together,
+    whole_number,
+    whole_numbers,
+)
 
 _ROLES = ("judging", "moments", "training")
 
@@ -34,15 +41,16 @@ _ROLES = ("judging", "moments", "training")
 
 def _network_in_words(network: Mapping, reply: Mapping) -> str:
     if network["output"] == "none":
-        return "There is no classifier: these are zeros."
+        return "The node has no classifier: these numbers are zeros."
     numbers = numbers_in_words(network, reply).rstrip(".")
     layers = counting(len(network["coefs"]), "layer")
-    return f"{numbers} in {layers}, of {network['n_features']} features."
+    return f"{numbers} in {layers}, for {network['n_features']} features."
 
 
 def _labels_in_words(network: Mapping, reply: Mapping) -> str:
     pairs = zip(network["labels"], network["seen"], strict=True)
-    return f"It has seen {listed(repr(label) for label, seen in pairs if seen)}."
+    trained = listed(repr(label) for label, seen in pairs if seen)
+    return f"The classifier was trained on {trained}."
 
 
 def _feature_names_in_words(network: Mapping, reply: Mapping) -> str:
@@ -55,7 +63,7 @@ def _rows_in_words(rows: Mapping, reply: Mapping) -> str:
     least = int(np.argmin(counts))
     words = (
         f"{labels_and_counts(labels, counts)}. The smallest class is "
-        f"{labels[least]!r}, of {rows_in_words(counts[least])}."
+        f"{labels[least]!r}, with {rows_in_words(counts[least])}."
     )
     if not np.array_equal(rows["judging"], rows["training"]):
         words += (
@@ -115,13 +123,14 @@ def classes_are_of_enough_rows(content: Mapping, place: Place) -> None:
 
 # ---- fields ------------------------------------------------------------------------
 
-_THE_MODEL = f"The model. {AS_A_MODEL}"
+_THE_MODEL = f"The weights of the model. {AS_A_MODEL}"
 _COORDINATE = Array(
     "*",
     nan=True,
     default=ABSENT,
-    says="Centre and scale of each feature, as steps before the model have them: of a "
-    "StandardScaler mean and deviation of the rows it was fitted on.",
+    says="Center and scale of each feature in the steps before the classifier. For a "
+    "StandardScaler they are the mean and the standard deviation of the rows that it "
+    "was fitted on.",
 )
 NETWORK = {
     "coefs": Arrays(WEIGHTS, says=_THE_MODEL, detail=_network_in_words),
@@ -129,15 +138,20 @@ NETWORK = {
     "activation": Activations(),
     "output": Text(("softmax", "logistic", "identity", "none")),
     "labels": Labels("o", says="Labels of the outputs.", detail=_labels_in_words),
-    "seen": Array("o", kinds="b", says="Which of them it was trained on."),
-    "n_features": whole_number(high=2**31, says="How many features there are."),
+    "seen": Array(
+        "o", kinds="b", says="Which of these labels the classifier was trained on."
+    ),
+    "n_features": whole_number(high=2**31, says="Number of features."),
     "feature_names": Labels(
         default=None, says="Names of the features.", detail=_feature_names_in_words
     ),
     "center": _COORDINATE,
     "scale": replace(_COORDINATE, low=SMALLEST),
 }
-_COUNTED = "How many rows of which class judge, make moments and train."
+_COUNTED = (
+    "Number of rows of each class that judge models, that enter moments, and that may "
+    "be trained on."
+)
 ROWS = {
     "labels": Labels("l", ordered=True, says=_COUNTED, detail=_rows_in_words),
     **{role: whole_numbers("l", says=_COUNTED) for role in _ROLES},
@@ -155,7 +169,8 @@ def describe(member: Member) -> dict:
 
 DESCRIBE = Task(
     name="describe",
-    asks="the node's model, and how many rows of which class there are",
+    asks="the node's model, and the number of rows of each class",
+    reveals=MODEL_REVEALS,
     alone=True,
     request={},
     reply={

@@ -59,9 +59,9 @@ def _effective_rows_in_words(content: Mapping, reply: Mapping) -> str:
     effective_rows = np.ravel(content["effective_rows"])
     gradients = np.reshape(content["gradient"], (len(effective_rows), -1))
     n_withheld = int(np.isnan(gradients[:, 0]).sum())
-    words = f"The fewest are {min(effective_rows):.3g}."
+    words = f"The smallest number is {min(effective_rows):.3g}."
     if n_withheld:
-        words += f" {counting(n_withheld, 'gradient')} not sent."
+        words += f" Gradients that were not sent: {n_withheld}."
     return words
 
 
@@ -87,24 +87,24 @@ def right_are_rows(content: Mapping, place: Place) -> None:
 
 # ---- fields ------------------------------------------------------------------------
 
-_OF_ONE_ROW = "Of a single row it is its own."
+_OF_ONE_ROW = "A sum over a single row is the value of that row."
+_RIGHT = f"Number of rows that are predicted correctly. {_OF_ONE_ROW}"
+_LOSSES = f"Sum of the losses. {_OF_ONE_ROW}"
 _SUMS = {
-    "count": Number(
-        high=MOST_ROWS, says="How many rows there are.", detail=_sums_in_words
-    ),
+    "count": Number(high=MOST_ROWS, says="Number of rows.", detail=_sums_in_words),
     "squares": Array(
         "m?",
-        says=f"Squares of logits, summed. {_OF_ONE_ROW}",
+        says=f"Sum of the squared logits. {_OF_ONE_ROW}",
         low=0.0,
         # Logits of NearestCentroid are squares of features themselves.
         high=LARGEST_SQUARE**2,
     ),
-    "right": sums("m?", says=f"How many rows are right. {_OF_ONE_ROW}", low=0.0),
-    "losses": sums("m? f", says=f"Losses, summed. {_OF_ONE_ROW}", low=0.0, nan=True),
+    "right": sums("m?", says=_RIGHT, low=0.0),
+    "losses": sums("m? f", says=_LOSSES, low=0.0, nan=True),
     "squared_gains": sums(
         "m?",
-        says="Squares of a row's loss less that of the first model, summed. "
-        f"{_OF_ONE_ROW}",
+        says="Sum of the squared differences between the loss of a row and its loss "
+        f"under the first model. {_OF_ONE_ROW}",
         low=0.0,
         nan=True,
         when=lambda request: request.get("of") == "learning",
@@ -195,8 +195,10 @@ def _of_first_model(content: Mapping) -> dict:
 
 EVALUATE = Task(
     name="evaluate",
-    asks="how good models are on the node's rows, in sums over these",
-    often="once a message after the first",
+    asks="sums over the node's rows that say how good some models are",
+    reveals="A gradient may be nearly a single row if the model is wrong about that "
+    "row only.",
+    often="once in each message after the first",
     most=25,
     without="nothing",
     request={
@@ -220,15 +222,16 @@ EVALUATE = Task(
         ),
         "effective_rows": optional_array(
             "m?",
-            says="Of how many rows each gradient is, in effect, by itself and "
-            "beside those before it; of fewer than the node allows none is sent.",
+            says="Number of rows that each gradient is made from in effect, alone "
+            "and together with the gradients before it. The node sends no gradient of "
+            "fewer rows than it allows.",
             detail=_effective_rows_in_words,
         ),
         "held_out": Table(
             _SUMS,
             right_are_rows,
             default=ABSENT,
-            says="The same sums over rows that are held out.",
+            says="The same sums over the rows that are held out.",
             detail=_held_out_in_words,
         ),
     },

@@ -27,7 +27,7 @@ def _parts_in_words(content: Mapping, reply: Mapping) -> str:
     parts = listed(
         f"{part['statistic']} (step {path})" for path, part in content["parts"].items()
     )
-    return f"Here {parts or 'nothing'}."
+    return f"Here: {parts or 'nothing'}."
 
 
 def _roles_in_words(columns: Mapping, reply: Mapping) -> str:
@@ -37,7 +37,9 @@ def _roles_in_words(columns: Mapping, reply: Mapping) -> str:
         for label, role in zip(labels, columns["roles"], strict=True)
         if role == IDENTIFIES
     ]
-    return f"These do: {listed(identifiers)}." if identifiers else "None does."
+    if not identifiers:
+        return "No column does."
+    return f"These columns do: {listed(identifiers)}."
 
 
 # ---- rules -------------------------------------------------------------------------
@@ -64,7 +66,7 @@ def _drops_identifiers(request: Mapping) -> bool:
     return bool(front.get("drop_identifiers")) and front.get("columns") is None
 
 
-_SEEN = "How many columns there are, their names, and which hold texts."
+_SEEN = "Number of columns, their names, and which of them hold texts."
 COLUMNS = {
     "names": Labels("c", default=None, says=_SEEN),
     "text": Labels("c", says=_SEEN),
@@ -72,8 +74,8 @@ COLUMNS = {
     "roles": Labels(
         "c",
         when=_drops_identifiers,
-        says="Of each column whether it identifies rows: whether nearly every row has "
-        "a value of its own there.",
+        says="For each column, whether it identifies rows: whether nearly every row "
+        "has a value of its own there.",
         detail=_roles_in_words,
     ),
 }
@@ -115,15 +117,18 @@ def front(member: Member, *, front: Mapping) -> dict:
     if X.shape[0] < member.min_rows:
         raise TooFewRowsError(
             f"Node {member.name!r} has {X.shape[0]} rows, fewer than "
-            f"min_rows={member.min_rows}, so it tells nothing of their columns. Set a "
-            "smaller min_rows if they may be known."
+            f"min_rows={member.min_rows}, so it sends no statistics of their "
+            "columns. Set a smaller min_rows if these rows may be known."
         )
     return opened_front(front).tell(X, min_rows=member.min_rows, memo=member.memo)
 
 
 FRONT = Task(
     name="front",
-    asks="what steps of transformers, on which all agree, are fitted to",
+    asks="the statistics that the agreed transformers are fitted to",
+    reveals="Statistics of columns over all rows of the node. The smallest and the "
+    "largest value of a column are values of single rows; they are sent only if that "
+    "is agreed.",
     often="once for each step that needs rows",
     most=6,
     # A node checks what comes back by its own part in it.
@@ -131,18 +136,19 @@ FRONT = Task(
     request={"front": FrontField()},
     reply={
         "min_rows": bound_on_rows(
-            "The bound min_rows that the node answered under: of all its rows together "
-            "there are as many at least, and of each category that it tells."
+            "The bound min_rows of the node. It has at least this many rows, and so "
+            "does each category that it sends."
         ),
         "columns": Table(COLUMNS, roles_are_words),
         "again": Flag(default=ABSENT, says=_SEEN),
         "parts": Told(
             STATISTICS,
-            says="Of the columns that enter each step. Means and squares about them, "
-            "products for PCA, or sums after some powers: of all rows together. "
-            "Categories of which there are min_rows rows, and how many rows have "
-            "others. Counts on a grid, to multiples of min_rows. The smallest and the "
-            "largest value, which are those of rows, only where that is agreed.",
+            says="Statistics of the columns that enter each step, over all rows "
+            "together: means and squares about them, products for PCA, or sums after "
+            "power transforms. Categories that at least min_rows rows have, and the "
+            "number of rows that have others. Counts on a grid, in multiples of "
+            "min_rows. The smallest and the largest value, which are values of single "
+            "rows, only if that is agreed.",
             detail=_parts_in_words,
         ),
     },

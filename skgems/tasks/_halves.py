@@ -162,7 +162,10 @@ def _warn_once_of_exposed(name: str, joins: Mapping[str, Mapping]) -> None:
 def _reason_for_refusal(failure: ValueError, *, min_rows: int) -> str:
     """Why a node sends no sums: the text of an error may have values or counts."""
     if isinstance(failure, TooFewRowsError):
-        return f"half of its rows are fewer than min_rows={min_rows} of every class"
+        return (
+            f"one half of the node's rows has fewer than min_rows={min_rows} rows of "
+            "every class"
+        )
     if isinstance(failure, ColumnsError):
         return str(failure).rstrip(".")
     return "the method does not take rows of this kind"
@@ -171,6 +174,8 @@ def _reason_for_refusal(failure: ValueError, *, min_rows: int) -> str:
 HALVES = Task(
     name="halves",
     asks="summaries of each half of the node's rows, for several methods",
+    reveals="Statistics of one half of the rows reveal more about each of them than "
+    "statistics of all rows.",
     without="nothing",
     has_fronts_within=True,
     request={"asked": Each({"front": COMMON["front"], **FIELDS_OF_REQUEST})},
@@ -178,7 +183,7 @@ HALVES = Task(
     reply={
         "min_rows": MIN_ROWS,
         "joins": Json(),
-        "refused": Json(says="Why there are no summaries for some methods."),
+        "refused": Json(says="Reasons why there are no summaries for some methods."),
     },
     rule=replies_are_asked_for,
     summaries=_summaries,

@@ -28,7 +28,7 @@ from ..moments import ClassMoments
 from ..progress import tracked
 from ._counts import counts
 from ._describe import describe
-from ._shared import MIN_ROWS
+from ._shared import MIN_ROWS, MODEL_REVEALS
 
 FIELDS_OF_REQUEST = {
     "method": Text(),
@@ -107,8 +107,9 @@ def join(
 
 JOIN = Task(
     name="join",
-    asks="a summary: the node's model, how many rows of which class there are, and "
-    "what its rows come to in sums",
+    asks="a summary: the node's model, the number of rows of each class, and "
+    "statistics of its rows",
+    reveals=MODEL_REVEALS,
     without="nothing",
     alone=True,
     request=FIELDS_OF_REQUEST,

@@ -227,7 +227,10 @@ _MODEL_OF_HALF = Table(
 )
 JUDGE = Task(
     name="judge",
-    asks="how many rows several models label right, of the half that made none",
+    asks="the number of rows that several models predict correctly, each judged by the "
+    "half of the rows that it was not fitted to",
+    reveals="A server that makes up the models learns how they label the rows, in "
+    "counts that are multiples of min_rows.",
     without="nothing",
     has_fronts_within=True,
     request={
@@ -241,12 +244,17 @@ JUDGE = Task(
     request_rule=judged_are_few,
     reply={
         "min_rows": MIN_ROWS,
-        "n_rows": whole_number(high=MOST_ROWS, says="How many rows judge."),
+        "n_rows": whole_number(
+            high=MOST_ROWS, says="Number of rows that judge the models."
+        ),
         "right": whole_numbers(
-            "m m", says="How many rows two models both label right."
+            "m m", says="Number of rows that two models both predict correctly."
         ),
         "losses": Array(
-            "m *", low=0.0, nan=True, says="Losses, summed, under some factors."
+            "m *",
+            low=0.0,
+            nan=True,
+            says="Sums of the log-losses, for several factors on the logits.",
         ),
     },
     rule=judged_are_rows,

@@ -72,7 +72,7 @@ _COPIES_OF_MEDIAN = 2
 
 
 def _form_in_words(form: Mapping, reply: Mapping) -> str:
-    return f"It is {form['kind']!r}." if "kind" in form else ""
+    return f"Its kind is {form['kind']!r}." if "kind" in form else ""
 
 
 def _penalty_in_words(penalty: Mapping, reply: Mapping) -> str:
@@ -80,11 +80,11 @@ def _penalty_in_words(penalty: Mapping, reply: Mapping) -> str:
     words += [f"{name}={penalty[name]:g}" for name in ("C", "alpha") if name in penalty]
     if "fit_intercept" in penalty:
         words.append(f"fit_intercept={penalty['fit_intercept']}")
-    return f"Here {', '.join(words)}."
+    return f"Here: {', '.join(words)}."
 
 
 def _effective_rows_in_words(content: Mapping, reply: Mapping) -> str:
-    return f"Here {content['effective_rows']:.3g}."
+    return f"Here it is {content['effective_rows']:.3g}."
 
 
 # ---- rules -------------------------------------------------------------------------
@@ -276,7 +276,7 @@ FORM = Table(
         "shrink_threshold": Number(high=LARGEST, default=None),
     },
     form_is_known,
-    says="Kind and parameters of the classifier; nothing of rows.",
+    says="Kind and parameters of the classifier. They reveal nothing about rows.",
     detail=_form_in_words,
 )
 PENALTY = Table(
@@ -289,10 +289,11 @@ PENALTY = Table(
     penalty_is_one,
     default=ABSENT,
     when=lambda request: request.get("penalty"),
-    says="Loss and penalty that the classifier was fitted with; nothing of rows.",
+    says="Loss and penalty that the classifier was fitted with. They reveal nothing "
+    "about rows.",
     detail=_penalty_in_words,
 )
-_BY_CLASS = f"{GRADIENT} Here of the rows of each class by itself."
+_BY_CLASS = f"{GRADIENT} Here there is one for the rows of each class."
 
 
 # ---- cost and answer ---------------------------------------------------------------
@@ -357,7 +358,10 @@ def moments_of_member(member: Member, **request: object) -> Mapping:
 
 MOMENTS = Task(
     name="moments",
-    asks="counts, means and products of features, in sums over the node's rows",
+    asks="counts, means and second moments of the features of the node's rows",
+    reveals="The fewer rows statistics are made from, the more they reveal about each "
+    "of them. The gradient may be nearly a single row if the model is wrong about "
+    "that row only.",
     most=3,
     alone=True,
     is_in_summaries=True,
@@ -386,7 +390,7 @@ MOMENTS = Task(
         "effective_rows": Number(
             high=LARGEST,
             default=ABSENT,
-            says="Of how many rows the gradient is, in effect.",
+            says="Number of rows that the gradient is made from in effect.",
             detail=_effective_rows_in_words,
         ),
         "class_weight": Weights(

@@ -90,9 +90,11 @@ def _one_for_each_unit(sentence: str, **options) -> Array:
 
 NEURONS = Task(
     name="neurons",
-    asks="how far each unit of a layer may change, which takes sums of products of "
-    "what enters the layer on the node's rows",
-    often="once a layer",
+    asks="the distance by which each unit of a layer may change, and second moments "
+    "of the inputs of the layer on the node's rows",
+    reveals="Second moments over all rows: the fewer rows, the more they reveal about "
+    "each of them.",
+    often="once for each layer",
     most=10,
     reads="rows",
     request={
@@ -106,17 +108,19 @@ NEURONS = Task(
     },
     reply={
         "min_rows": MIN_ROWS,
-        "centers": Array("q u", says="The weights of the units again.", least_bytes=4),
+        "centers": Array(
+            "q u", says="The weights of the units, once more.", least_bytes=4
+        ),
         "precision": sums(
             "q | q q",
             least_bytes=4,
-            says="Mean and covariance of the numbers that enter the layer, not by "
-            "class, or how much each of them matters; in the first layer these are "
-            "the features themselves.",
+            says="Mean and covariance of the inputs of the layer over all classes, or "
+            "the importance of each input. In the first layer the inputs are the "
+            "features.",
         ),
         "radii": _one_for_each_unit("How far each unit may change."),
         "sizes": _one_for_each_unit(
-            "How strongly each unit answers on average.", detail=_units_in_words
+            "How strongly each unit responds on average.", detail=_units_in_words
         ),
     },
     rule=precision_is_definite,

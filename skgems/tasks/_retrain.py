@@ -36,7 +36,16 @@ from ._layers import (
 )
 from ._models import check_columns
 from ._rows import rows_of_labels
-from ._shared import AS_A_MODEL, MIN_ROWS, OUTPUTS, SEED, come_together, whole_number
+from ._shared import (
+    AS_A_MODEL,
+    MIN_ROWS,
+    MODEL_REVEALS,
+    OUTPUTS,
+    PLANTED_UNITS,
+    SEED,
+    come_together,
+    whole_number,
+)
 from ._sums import FIELDS_OF_SUMS, has_matrices, sums_of_others_fit
 from ._train import check_has_not_diverged, loss_in_words
 
@@ -220,8 +229,9 @@ def _with_rows_of_others(
 _TRAINED = f"The layers after training. {AS_A_MODEL}"
 RETRAIN = Task(
     name="retrain",
-    asks="layers after training on the node's rows",
-    often="once a layer, or once a round",
+    asks="the layers of a network after training on the node's rows",
+    reveals=f"{MODEL_REVEALS} {PLANTED_UNITS}",
+    often="once for each layer, or once in each round",
     most=50,
     reads="classifier",
     without="nothing",
@@ -247,7 +257,7 @@ RETRAIN = Task(
         ),
         "intercepts": Arrays(LAYERS["intercepts"].each, "intercepts", says=_TRAINED),
         "loss": Number(
-            says="Mean log-loss on the rows before.",
+            says="Mean log-loss on the rows before training.",
             detail=loss_in_words,
             when=lambda request: request.get("columns") is not None,
         ),

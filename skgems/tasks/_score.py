@@ -27,11 +27,11 @@ from ._shared import (
     whole_number,
 )
 
-_SCORED = "An accuracy or a mean loss."
+_SCORED = "Accuracy or mean loss of a model."
 
 
 def _score_in_words(content: Mapping, reply: Mapping) -> str:
-    words = f"Of {rows_in_words(content['n_rows'])}"
+    words = f"On {rows_in_words(content['n_rows'])}"
     if content["n_rows"]:
         words += f": {float(content['score']):.4g}"
     return f"{words}."
@@ -87,7 +87,8 @@ def score(
 
 SCORE = Task(
     name="score",
-    asks="how good a model is on the node's rows, and another beside it",
+    asks="the score of a model on the node's rows, and that of a second model",
+    reveals="Almost nothing: it takes two exact scores to tell whether a row is there.",
     often="once, at the end",
     without="a line of the report",
     reports=True,
@@ -111,7 +112,7 @@ SCORE = Task(
     reply={
         "min_rows": MIN_ROWS,
         "score": Number(nan=True, says=_SCORED, detail=_score_in_words),
-        "n_rows": whole_number(high=MOST_ROWS, says="Of how many rows."),
+        "n_rows": whole_number(high=MOST_ROWS, says="Number of rows that were scored."),
         "beside": Number(
             nan=True,
             says=_SCORED,

@@ -56,18 +56,26 @@ OUTPUTS = Array("l", kinds="iu", low=0)
 LABELS_AND_OUTPUTS = {"labels": Labels("l"), "columns": OUTPUTS}
 CLASSES = Labels("l", ordered=True, most=MOST_CLASSES, says="Classes of the rows.")
 
+# What a reply with a model reveals, see `Task.reveals`.
+MODEL_REVEALS = (
+    "The model reveals as much about the rows as any model that is trained on them."
+)
 AS_A_MODEL = (
-    "It says as much about the rows as any model that is trained on them; with as many "
-    "numbers as there are rows perhaps single rows."
+    "It reveals as much about the rows as any model that is trained on them. With as "
+    "many numbers as there are rows, it may reveal single rows."
+)
+PLANTED_UNITS = (
+    "If the model is a network, a server that planted hidden units in it can recover "
+    "single rows: answer only if you trust the server."
 )
 GRADIENT = (
-    "The gradient of a model's loss: a sum of rows, each weighted by what the model "
-    "has wrong there. Of a single row it is that row."
+    "The gradient of the loss of a model: a sum over rows, each weighted by the error "
+    "of the model there. A gradient over a single row reveals that row."
 )
 
 
 def _own_bound(content: Mapping, reply: Mapping) -> str:
-    return f"Here it is {content['min_rows']}."
+    return f"Here min_rows={content['min_rows']}."
 
 
 def bound_on_rows(sentence: str) -> Number:
@@ -77,9 +85,9 @@ def bound_on_rows(sentence: str) -> Number:
 
 # Comes back with every reply: the bound that the node has set on what it says of rows.
 MIN_ROWS = bound_on_rows(
-    "The bound min_rows that the node answered under: it left out the rows of classes "
-    "that it has fewer of; no cluster is of fewer, nor, in effect, a gradient but that "
-    "of its own model."
+    "The bound min_rows of the node. Classes with fewer rows are left out. Clusters "
+    "have at least this many rows, and so do gradients in effect, except the gradient "
+    "of the node's own model."
 )
 
 

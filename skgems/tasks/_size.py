@@ -37,7 +37,8 @@ def size(
 
 SIZE = Task(
     name="size",
-    asks="how large the logits of a linear model are",
+    asks="the size of the logits of a linear model",
+    reveals="Almost nothing about rows: it is a single number.",
     alone=True,
     is_in_summaries=True,
     request={**MODEL, "hidden": HIDDEN},
@@ -47,8 +48,8 @@ SIZE = Task(
         "size": Number(
             low=SMALLEST,
             high=LARGEST,
-            says="How large the model's logits are, one number: nearly nothing of "
-            "rows.",
+            says="Size of the model's logits. This one number reveals almost nothing "
+            "about rows.",
         ),
     },
     cost=_cost,

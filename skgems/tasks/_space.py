@@ -52,15 +52,15 @@ def _center_in_words(space: Mapping, reply: Mapping) -> str:
     n_params, n_outputs = space["center"].shape
     judging = rows_in_words(int(space["radii_n_rows"]))
     score = float(space["radii_score"])
-    return f"{n_params} x {n_outputs} numbers; {judging}, score {score:.3g}."
+    return f"{n_params} x {n_outputs} numbers; the score on {judging} is {score:.3g}."
 
 
 def _radii_in_words(space: Mapping, reply: Mapping) -> str:
-    return f"{counting(len(space['radii_radii']), 'distance')}."
+    return f"There are {counting(len(space['radii_radii']), 'distance')}."
 
 
 def _knots_in_words(space: Mapping, reply: Mapping) -> str:
-    return f"At {counting(len(space['radii_knots']), 'distance')}."
+    return f"It is given at {counting(len(space['radii_knots']), 'distance')}."
 
 
 # ---- rules -------------------------------------------------------------------------
@@ -198,32 +198,40 @@ def _check_center(space: Mapping, W: np.ndarray, place: Place) -> None:
 # ---- fields ------------------------------------------------------------------------
 
 _METRIC = (
-    "Shape of the space: how far models move the logits of all rows together. With "
-    "'gram' mean and covariance of the features, not by class; with 'ellipsoid' for "
-    "each weight a mean over rows; round with 'ball', which says nothing."
+    "Shape of the space: how far a change of the model moves the logits of all rows "
+    "together. For 'gram' it is the mean and covariance of the features over all "
+    "classes, for 'ellipsoid' a mean over rows for each weight. For 'ball' the space "
+    "is round, which reveals nothing."
 )
 _RADII = (
-    "How far the model may change before it loses a row: distances, each of one row, "
-    "but not of which."
+    "Distances by which the model may change before it loses a row. Each belongs to "
+    "one row; it is not said to which."
 )
-_LOSSES = "How the mean log-loss grows with the change: nothing of single rows."
+_LOSSES = (
+    "How the mean log-loss grows with the change of the model. It reveals nothing "
+    "about single rows."
+)
 _RADIUS = Number(infinite=True, default=ABSENT, says=_LOSSES)
 FIELDS_OF_SPACE = {
     "center": Array(
         "d+1 o",
-        says="The model once more, and how good it is on the rows that judge.",
+        says="The model, once more, and its score on the rows that judge.",
         detail=_center_in_words,
     ),
-    "scale": Number(low=SMALLEST, high=LARGEST, says="The size of its logits."),
-    "outputs": Array("o", kinds="b", default=ABSENT, says="Which are compared."),
+    "scale": Number(low=SMALLEST, high=LARGEST, says="Size of the model's logits."),
+    "outputs": Array(
+        "o", kinds="b", default=ABSENT, says="Which outputs are compared."
+    ),
     "family": Text(("gram", "diagonal"), says=_METRIC),
     "metric_scatter": sums("d d", says=_METRIC, default=ABSENT),
     "metric_mean": Array("d", default=ABSENT, says=_METRIC),
     "metric_size": Number(low=SMALLEST_SQUARE, default=ABSENT, says=_METRIC),
     "metric_output_weights": Array("o", says=_METRIC, low=SMALLEST, default=ABSENT),
     "metric_precision": sums("d+1 o", says=_METRIC, low=0.0, default=ABSENT),
-    "radii_n_rows": whole_number(low=1, high=MOST_ROWS, says="How many rows judge."),
-    "radii_score": Number(high=LARGEST, says="How good the model is on them."),
+    "radii_n_rows": whole_number(
+        low=1, high=MOST_ROWS, says="Number of rows that judge."
+    ),
+    "radii_score": Number(high=LARGEST, says="Score of the model on these rows."),
     "radii_radii": optional_array(
         "r", says=_RADII, infinite=True, detail=_radii_in_words
     ),
@@ -296,6 +304,8 @@ def space(
 SPACE = Task(
     name="space",
     asks="how far a linear model may change before it is worse on the node's rows",
+    reveals="Distances that each belong to one row, unless the criterion is the "
+    "log-loss: whoever has the row can find it among them.",
     alone=True,
     is_in_summaries=True,
     reads="classifier",

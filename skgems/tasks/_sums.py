@@ -37,9 +37,9 @@ _WITH_FEW_DIGITS = {"unit", "correlations", "factors", "spreads", "part_spreads"
 
 def _origin_in_words(content: Mapping, reply: Mapping) -> str:
     if not content["origin"].any():
-        return "Here it is 0."
+        return "Here all its numbers are 0."
     if content["group_counts"].sum() <= _FEW_ROWS:
-        return f"Of {_FEW_ROWS} rows or fewer it may be one of them."
+        return f"With {_FEW_ROWS} rows or fewer, it may be one of them."
     return ""
 
 
@@ -50,21 +50,21 @@ def _means_in_words(content: Mapping, reply: Mapping) -> str:
     least = int(np.argmin(counts))
     n_classes = len(np.unique(columns))
     label = columns[least] if labels is None else repr(labels[columns[least]])
-    part = "cluster" if len(counts) > n_classes else "class"
+    part = "cluster, of class" if len(counts) > n_classes else "class,"
     words = (
         f"{len(content['origin'])} features, {counting(len(counts), 'mean')} in "
-        f"{counting(n_classes, 'class', 'classes')}. The smallest {part}, of class "
-        f"{label}, has {rows_in_words(counts[least])}."
+        f"{counting(n_classes, 'class', 'classes')}. The smallest {part} {label}, has "
+        f"{rows_in_words(counts[least])}."
     )
     n_of_one_row = int(np.sum(counts <= 1))
     if n_of_one_row:
-        means = counting(n_of_one_row, "mean is", "means are")
-        words += f" {means} of one row alone: the row as it is."
+        means = counting(n_of_one_row, "mean is that", "means are those")
+        words += f" {means} of a single row: the row itself is sent."
     without_mean = [
         repr(label) for i, label in enumerate(labels or ()) if i not in columns
     ]
     if without_mean:
-        words += f" None of classes of too few rows, by name: {listed(without_mean)}."
+        words += f" Classes with too few rows have no mean: {listed(without_mean)}."
     return words
 
 
@@ -76,13 +76,13 @@ def _scatter_in_words(content: Mapping, reply: Mapping) -> str:
     least = int(np.argmin(sizes))
     n_of_one_class = int((groups >= 0).sum())
     if not n_of_one_class:
-        return f"Of all classes together, {rows_in_words(sizes.sum())}."
+        return f"Over all classes together: {rows_in_words(sizes.sum())}."
     words = (
-        f"For each of {counting(n_of_one_class, 'class', 'classes')}; the fewest rows "
-        f"are those of {names[least]}: {rows_in_words(sizes[least])}."
+        f"One matrix for each of {counting(n_of_one_class, 'class', 'classes')}. The "
+        f"fewest rows are those of {names[least]}: {rows_in_words(sizes[least])}."
     )
     if n_of_one_class < len(groups):
-        words += " Classes of too few rows are in one more for all of them."
+        words += " One more matrix is for all classes with too few rows together."
     return words
 
 
@@ -167,16 +167,16 @@ def has_matrices(content: Mapping) -> bool:
 
 # ---- fields ------------------------------------------------------------------------
 
-_VARIANCES = "Variances of single features about these means, for each class."
+_VARIANCES = "Variances of the features about these means, for each class."
 _OF_PARTS = (
-    "Variances of single features about each mean: how far the rows of a cluster are "
-    "from it. Of two rows these and the mean are the rows, but for signs."
+    "Variances of the features about each mean: how far the rows of a cluster are from "
+    "it. For two rows, these and the mean reveal the rows, except for signs."
 )
-_FEWER_DIGITS = "The same with fewer digits."
+_FEWER_DIGITS = "Correlations of the features, with fewer digits."
 _SCATTER = (
-    "Products of the features' deviations from these means, summed: variances and "
-    "covariances. Of two rows or fewer these and the means are the rows; of fewer rows "
-    "than features, rows can be recognised in them."
+    "Sums of products of the features' deviations from these means: variances and "
+    "covariances. Together with the means they reveal one or two rows exactly. Where "
+    "there are fewer rows than features, single rows can be recognized in them."
 )
 
 
@@ -208,29 +208,29 @@ def _with_few_digits(
 FIELDS_OF_SUMS = {
     "origin": Array(
         "d",
-        says="The point that means are counted from: of each feature the median of 25 "
-        "rows at most, so next to a value that a row has, or exactly that.",
+        says="The point from which means are measured: for each feature the median of "
+        "at most 25 rows. It is a value that a row has, or near one.",
         detail=_origin_in_words,
     ),
     "columns": whole_numbers("n", says="Class of each mean."),
-    "counts": _number_of_rows("n", "How many rows each mean is of."),
+    "counts": _number_of_rows("n", "Number of rows of each mean."),
     "means": Array(
         "n d",
         least_bytes=2,
-        says="Means of the features by class, or by clusters of a class. Of one row it "
-        "is the row; the fewer rows, the nearer to each of them.",
+        says="Means of the features by class, or by clusters of a class. A mean of a "
+        "single row is that row; the fewer rows, the nearer the mean is to each.",
         detail=_means_in_words,
     ),
     "groups": Array("g", kinds="i", low=-1, says="Class of each matrix."),
-    "group_counts": _number_of_rows("g", "How many rows each matrix is of."),
+    "group_counts": _number_of_rows("g", "Number of rows of each matrix."),
     "triangles": sums(
         "g d(d+1)/2", default=ABSENT, says=_SCATTER, detail=_scatter_in_words
     ),
     "scatter": optional_array(
         "g d",
         high=LARGEST_SQUARE,
-        says="Squares of the features' deviations from these means, summed: variances, "
-        "and nothing of how features go together.",
+        says="Sums of the squared deviations of the features from these means: "
+        "variances. They do not say how features vary together.",
         detail=_scatter_in_words,
     ),
     "squares": sums("s d", says=_VARIANCES, low=0.0, default=ABSENT),
@@ -239,7 +239,7 @@ FIELDS_OF_SUMS = {
         low=SMALLEST,
         least_bytes=4,
         default=ABSENT,
-        says="Variances of single features, of all classes together.",
+        says="Variances of the features over all classes.",
     ),
     "deviations": _with_few_digits(
         "g d", _SCATTER, low=0.0, high=LARGEST_FLOAT32, detail=_scatter_in_words
@@ -251,9 +251,9 @@ FIELDS_OF_SUMS = {
         "r d",
         least_bytes=4,
         default=ABSENT,
-        says="As many directions as there are rows, if that is fewer than features, "
-        "whose products sum to the same variances and covariances. They span the rows: "
-        "whoever has them can recognise a row, and find rows of whole numbers.",
+        says="Directions whose products sum to the variances and covariances, as many "
+        "as there are rows, where there are fewer rows than features. They span the "
+        "rows: single rows can be recognized, and rows of whole numbers recovered.",
         detail=_scatter_in_words,
     ),
     "root_groups": whole_numbers("r", says="Matrix of each direction.", default=ABSENT),

@@ -16,7 +16,14 @@ from ..messages import (
 )
 from ._layers import check_classes, numbers_in_words
 from ._rows import rows_of_labels
-from ._shared import AS_A_MODEL, MIN_ROWS, SEED, whole_number
+from ._shared import (
+    AS_A_MODEL,
+    MIN_ROWS,
+    MODEL_REVEALS,
+    PLANTED_UNITS,
+    SEED,
+    whole_number,
+)
 
 _PARAMETER = Array("...", kinds="fiub", least_bytes=2)
 
@@ -98,8 +105,9 @@ def check_has_not_diverged(parameters: Iterable[np.ndarray]) -> None:
 
 TRAIN = Task(
     name="train",
-    asks="a shared model after training on the node's rows, and its loss there",
-    often="once a round",
+    asks="a shared model after training on the node's rows, and its loss on them",
+    reveals=f"{MODEL_REVEALS} {PLANTED_UNITS}",
+    often="once in each round",
     most=200,
     without="nothing",
     prefer="processes",
@@ -120,7 +128,9 @@ TRAIN = Task(
             says=f"The model after training on the rows. {AS_A_MODEL}",
             detail=numbers_in_words,
         ),
-        "loss": Number(says="Its mean log-loss on the rows.", detail=loss_in_words),
+        "loss": Number(
+            says="Mean log-loss of the model on the rows.", detail=loss_in_words
+        ),
     },
     cost=_cost,
     answer=train,

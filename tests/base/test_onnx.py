@@ -632,7 +632,7 @@ def test_candidates_of_combine_convert(kind, n_classes):
         aggregate = candidate.whole.fit(X[ALL], y[ALL], NODES.astype(str))
         assert_converts(aggregate.to_estimator(), X[NEW])
         names.add(candidate.name)
-    assert names >= {"linear", "linear, bent", "quadratic, bent"}
+    assert names >= {"linear", "linear, power transform", "QDA, power transform"}
     assert ("merged networks" in names) == (kind == "positive")
 
 
@@ -641,7 +641,7 @@ def test_large_numbers_that_combine_bends_keep_their_digits():
     rng = np.random.default_rng(0)
     y = np.arange(N_FIT) % 2
     X = 1e6 * (5.0 + 0.5 * (rng.normal(size=(N_FIT, 3)) + y[:, None])) ** (-2 / 3)
-    bent = [
+    transformed = [
         candidate
         for candidate in candidates(
             X,
@@ -652,10 +652,13 @@ def test_large_numbers_that_combine_bends_keep_their_digits():
             budget="small",
             random_state=0,
         )
-        if "bent" in candidate.name
+        if "power transform" in candidate.name
     ]
-    assert [candidate.name for candidate in bent] == ["linear, bent", "quadratic, bent"]
-    for candidate in bent:
+    assert [candidate.name for candidate in transformed] == [
+        "linear, power transform",
+        "QDA, power transform",
+    ]
+    for candidate in transformed:
         plain = candidate.whole.fit(X, y, NODES.astype(str)).to_estimator()
         assert (plain[0][-1].lambdas_ < -1.0).all()
         assert_converts(plain, X[:N_ROWS].astype(np.float32))

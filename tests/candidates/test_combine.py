@@ -72,8 +72,8 @@ def test_rows_without_classifiers_give_a_model_and_a_table_of_candidates():
     assert not choice.looks_at_members
     assert choice.n_rows == len(Y)
     names = [entry["name"] for entry in choice.table]
-    assert names[:2] == ["linear, as it comes", "linear"]
-    assert "1000 features" in names
+    assert names[:2] == ["linear, unscaled", "linear"]
+    assert "LDA, 1000 random features" in names
     assert "vote" not in names
     table = choice.to_frame()
     chosen = table.loc[choice.name]
@@ -118,7 +118,7 @@ def test_logits_of_features_are_multiplied_where_they_are_too_sure():
     rows = np.hstack([rows, noise])
     agg = combine(X=rows, y=y, nodes=nodes, random_state=0)
     choice = agg.choice_
-    assert choice.name.startswith("1000")
+    assert choice.name.startswith("LDA")
     assert choice.factor < 1.0
     plain = clone(agg).fit(rows, y, nodes=nodes)
     np.testing.assert_allclose(
@@ -133,7 +133,7 @@ def test_logits_of_features_are_multiplied_where_they_are_too_sure():
     # Other logits are not multiplied.
     table = choice.to_frame()
     names = table.index.str
-    may_be_too_sure = names.startswith("1000") | names.startswith("quadratic")
+    may_be_too_sure = names.startswith("LDA") | names.startswith("QDA")
     assert (table.factor[~may_be_too_sure] == 1.0).all()
 
 
@@ -312,7 +312,7 @@ def test_candidates_that_fail_beside_members_are_doubts():
     choice = agg.choice_
     assert choice.looks_at_members
     (doubt,) = choice.doubts
-    assert "['linear', 'linear, bent'" in doubt
+    assert "['linear', 'linear, power transform'" in doubt
     assert "Nodes ['0', '1', '2']: StandardScaler takes numbers, but the" in doubt
 
 

@@ -82,14 +82,17 @@ def test_every_array_of_a_summary_has_a_sentence(path):
 def test_sentences_about_the_model_and_the_rows(path):
     says = sentences_of_summary(path, space=True)
     model = says["describe.network.coefs"]
-    assert model.endswith("15 numbers in 1 layer, of 4 features.")
+    assert model.endswith("15 numbers in 1 layer, for 4 features.")
     labels = says["describe.network.labels"]
-    assert labels.endswith("It has seen 'ill', 'rare', 'well'.")
+    assert labels.endswith("was trained on 'ill', 'rare', 'well'.")
     assert says["describe.rows.labels"] == (
-        "How many rows of which class judge, make moments and train. 'ill' 30, 'rare' "
-        "11, 'well' 40. The smallest class is 'rare', of 11 rows."
+        "Number of rows of each class that judge models, that enter moments, and that "
+        "may be trained on. 'ill': 30, 'rare': 11, 'well': 40. The smallest class is "
+        "'rare', with 11 rows."
     )
-    assert says["counts.labels"].endswith("train on. 'ill' 30, 'rare' 11, 'well' 40.")
+    assert says["counts.labels"].endswith(
+        "train on. 'ill': 30, 'rare': 11, 'well': 40."
+    )
 
 
 def test_sentences_about_moments(path):
@@ -104,10 +107,10 @@ def test_sentences_about_moments(path):
     )
     assert "variances and covariances" in says["answers.0.triangles"]
     assert says["answers.0.triangles"].endswith(
-        "For each of 3 classes; the fewest rows are those of 'rare': 11 rows."
+        "for each of 3 classes. The fewest rows are those of 'rare': 11 rows."
     )
-    assert "sum of rows" in says["answers.0.gradient"]
-    assert "of 25 rows at most" in says["answers.0.origin"]
+    assert "sum over rows" in says["answers.0.gradient"]
+    assert "of at most 25 rows" in says["answers.0.origin"]
     assert "8 rows or fewer" not in says["answers.0.origin"]
 
 
@@ -116,7 +119,7 @@ def test_sentences_about_spaces(path):
     says = inspect(path).says
     assert "mean and covariance of the features" in says["answers.1.metric_scatter"]
     n_radii = len(arrays["answers.1.reply.radii_radii"])
-    assert says["answers.1.radii_radii"].endswith(f"of which. {n_radii} distances.")
+    assert says["answers.1.radii_radii"].endswith(f"There are {n_radii} distances.")
 
 
 def without_clusters(moments):
@@ -126,19 +129,16 @@ def without_clusters(moments):
 
 
 SENTENCE_ON_MEANS = (
-    "4 features, 3 means in 3 classes. The smallest class, of class 'rare', has 11 "
-    "rows."
+    "4 features, 3 means in 3 classes. The smallest class, 'rare', has 11 rows."
 )
-SENTENCE_ON_VARIANCES = (
-    "Variances of single features about these means, for each class."
-)
+SENTENCE_ON_VARIANCES = "Variances of the features about these means, for each class."
 
 
 def test_moments_of_all_classes_together_are_said_to_be_so(path):
     agg = without_clusters("shared")
     says = sentences_of_summary(path, agg)
-    assert "Of all classes together, 81 rows." in says["answers.0.triangles"]
-    assert "nothing of how features" not in says["answers.0.triangles"]
+    assert "Over all classes together: 81 rows." in says["answers.0.triangles"]
+    assert "how features vary together" not in says["answers.0.triangles"]
     assert says["answers.0.means"].endswith(SENTENCE_ON_MEANS)
     assert says["answers.0.squares"] == SENTENCE_ON_VARIANCES
     says = sentences_of_summary(path, agg, dtype="float16")
@@ -148,9 +148,9 @@ def test_moments_of_all_classes_together_are_said_to_be_so(path):
 def test_variances_are_said_to_tell_nothing_of_features_together(path):
     agg = without_clusters("diagonal")
     says = sentences_of_summary(path, agg)
-    words = "For each of 3 classes; the fewest rows are those of"
+    words = "for each of 3 classes. The fewest rows are those of"
     assert words in says["answers.0.scatter"]
-    assert "nothing of how features" in says["answers.0.scatter"]
+    assert "how features vary together" in says["answers.0.scatter"]
     assert says["answers.0.means"].endswith(SENTENCE_ON_MEANS)
     assert "answers.0.squares" not in says
     says = sentences_of_summary(path, agg, dtype="float16")
@@ -181,16 +181,19 @@ def test_a_row_that_is_sent_as_it_is_is_named(path):
     clf = LogisticRegression().fit(rows, labels)
     agg.summarize(clf, rows, labels, name="lyon", min_rows=1).save(path)
     says = inspect(path).says
-    assert "1 mean is of one row alone: the row as it is." in says["answers.0.means"]
-    assert "Of two rows or fewer" in says["answers.0.triangles"]
-    assert "Of 8 rows or fewer it may be one of them." in says["answers.0.origin"]
-    assert "'yes', of 1 row." in says["describe.rows.labels"]
+    assert (
+        "1 mean is that of a single row: the row itself is sent."
+        in says["answers.0.means"]
+    )
+    assert "they reveal one or two rows exactly" in says["answers.0.triangles"]
+    assert "With 8 rows or fewer, it may be one of them." in says["answers.0.origin"]
+    assert "'yes', with 1 row." in says["describe.rows.labels"]
 
 
 def test_sentences_say_what_a_geometry_sends(path):
     agg = skgems.GEMSLogisticAggregator(spaces="ball", epsilon=0.5, random_state=0)
     says = sentences_of_summary(path, agg)
-    assert "round with 'ball'" in says["answers.2.metric_precision"]
+    assert "For 'ball' the space is round" in says["answers.2.metric_precision"]
     agg.set_params(spaces__geometry="ellipsoid")
     says = sentences_of_summary(path, agg)
     assert "one number" in says["answers.1.size"]
@@ -201,18 +204,20 @@ def test_radii_of_a_loss_say_nothing_of_single_rows(path):
         spaces=Spaces(criterion="log_loss"), random_state=0
     )
     says = sentences_of_summary(path, agg, classes=list(SIZES), space=True)
-    assert "nothing of single rows" in says["answers.1.radii_knots"]
+    assert "nothing about single rows" in says["answers.1.radii_knots"]
 
 
 def test_sentences_name_the_form_of_a_linear_model(path):
     says = sentences_of_summary(path, classifier=RidgeClassifier())
-    assert says["answers.0.form"].endswith("It is 'ridge'.")
+    assert says["answers.0.form"].endswith("Its kind is 'ridge'.")
 
 
 def test_scalers_of_a_pipeline_are_said_to_be_sent(path):
     pipeline = make_pipeline(StandardScaler(), LogisticRegression())
     says = sentences_of_summary(path, classifier=pipeline)
-    assert "mean and deviation of the rows" in says["describe.network.center"]
+    assert (
+        "mean and the standard deviation of the rows" in says["describe.network.center"]
+    )
 
 
 # ---- requests and replies ----------------------------------------------------------
@@ -277,8 +282,8 @@ def test_the_first_request_to_networks_names_the_method(inspections_of_networks)
 def test_sentences_about_the_units_of_a_layer(inspections_of_networks):
     request, reply = inspections_of_networks["neurons"]
     # Four weights and a bias for each of five units.
-    assert "Brings 25 numbers of models" in request.says["arrays"]
-    assert "of the numbers that enter the layer" in reply.says["neurons.precision"]
+    assert "holds 25 numbers of models" in request.says["arrays"]
+    assert "of the inputs of the layer" in reply.says["neurons.precision"]
     assert reply.says["neurons.sizes"].endswith("on average. 5 units.")
 
 
@@ -293,7 +298,7 @@ def test_sentences_about_judged_and_scored_models(inspections_of_networks):
     n_rows = reply.settings["count"]
     assert reply.says["evaluate.count"].endswith(f"{n_rows:g} rows, 1 model.")
     _, reply = inspections_of_networks["score"]
-    assert f" Of {reply.settings['n_rows']} rows: " in reply.says["score.score"]
+    assert f" On {reply.settings['n_rows']} rows: " in reply.says["score.score"]
 
 
 def test_rounds_of_a_merged_network_bring_clusters_of_others(tmp_path):
@@ -310,7 +315,7 @@ def test_rounds_of_a_merged_network_bring_clusters_of_others(tmp_path):
     request, reply = inspections["retrain"]
     assert "clusters of other nodes' rows" in request.says["others"]
     loss = float(reply.settings["loss"])
-    assert reply.says["retrain.loss"].endswith(f"before. It is {loss:.4g}.")
+    assert reply.says["retrain.loss"].endswith(f"before training. It is {loss:.4g}.")
 
 
 def begin_exchange_of_lyon(agg, folder):
@@ -358,9 +363,9 @@ def test_sentences_of_a_further_message_of_moments(tmp_path, fitted_classifier):
         radii=True,
     )
     says = inspect(reply).says
-    assert "Of a single row it is that row" in says["evaluate.gradient"]
+    assert "over a single row reveals that row" in says["evaluate.gradient"]
     assert says["evaluate.held_out"].endswith("that are held out. 21 rows.")
-    assert "less that of the first" in says["evaluate.squared_gains"]
+    assert "its loss under the first model" in says["evaluate.squared_gains"]
 
 
 # ---- files that are wrong ----------------------------------------------------------
@@ -508,11 +513,11 @@ def test_a_first_request_asks_for_spaces_where_they_are_needed(
 def test_the_printed_page_has_all_parts(path):
     summarize(path, space=True)
     inspection = inspect(path)
-    page = str(inspection)
-    assert page.startswith(inspection.words)
-    n_arrays = len(inspection.arrays)
-    words = f"{inspection.n_bytes:,} bytes: a header and {n_arrays} arrays"
-    assert words in inspection.words
+    assert str(inspection).startswith(inspection.words)
+    assert f"({inspection.n_bytes:,} bytes)" in inspection.words
+    assert inspection.details not in str(inspection)
+    page = str(inspect(path, verbose=True))
+    assert page == f"{inspection.words}\n{inspection.details}"
     # The same sentence about two spaces is one.
     assert page.count("Shape of the space") == 1
     lines = page.splitlines()

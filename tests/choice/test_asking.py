@@ -92,7 +92,7 @@ def test_combine_over_a_channel_asks_five_messages_and_fits_the_best_candidate()
     assert not choice.looks_at_members
     assert choice.n_rows == len(Y)
     table = choice.to_frame()
-    assert list(table.index[:2]) == ["linear, as it comes", "linear"]
+    assert list(table.index[:2]) == ["linear, unscaled", "linear"]
     assert table.loc[choice.name].accuracy > 0.95
     assert agg.score(X, Y) > 0.97
     assert agg.node_names_ == NAMES
@@ -131,7 +131,7 @@ def judge_by_other_halves(candidate, halves):
     loss = 0.0
     for half in (0, 1):
         model = clone(candidate.aggregator).set_params(estimators=None)
-        if candidate.name != "quadratic":
+        if candidate.name != "QDA":
             model.set_params(estimators=[(name, None) for name in NAMES])
         model.fit(Z, Y, nodes=NODES, held_out=halves != half)
         judging = halves == 1 - half

@@ -65,16 +65,17 @@ def test_a_node_of_most_rows_is_a_doubt():
 
 def test_what_is_printed_is_whole_and_explained():
     long = " ".join(f"column {k} of the table is odd;" for k in range(40))
-    table = entry("linear"), entry("bent", long), entry("vote", accuracy=None)
+    table = entry("linear"), entry("QDA", long), entry("vote", accuracy=None)
     choice = Choice(
         name="linear", table=table, n_rows=300, doubts=("few rows judged", long)
     )
     lines = str(choice).splitlines()
     assert max(map(len, lines)) <= 88
     text = " ".join(str(choice).split())
-    assert f"bent not made: {long} vote" in text
+    assert f"QDA could not be fitted: {long} vote" in text
     assert f"Doubt: few rows judged Doubt: {long}" in text
-    assert "* linear 0.900 0.300 2.5 1.0" in text
-    assert "* is the candidate that was taken" in text
-    assert "MB are megabytes" in text and "s seconds" in text
-    assert lines[1].index("linear") == lines[2].index("bent")
+    assert "* linear 0.900 0.300 2.500 1.0" in text
+    assert "log-loss (nats)" in lines[0]
+    assert "sent (MB)" in lines[0] and "time (s)" in lines[0]
+    assert "* marks the candidate that was chosen" in text
+    assert lines[1].index("linear") == lines[2].index("QDA")

@@ -98,8 +98,8 @@ def test_few_rows_of_a_class_make_shrunk_quadratic_discriminants():
     rows = rng.normal(size=(60, 25)) * scale[y]
     agg = combine(X=rows, y=y, nodes=y // 2, budget="small", random_state=0)
     table = agg.choice_.to_frame()
-    assert np.isnan(table.accuracy["quadratic, bent"])
-    assert agg.choice_.name == "quadratic"
+    assert np.isnan(table.accuracy["QDA, power transform"])
+    assert agg.choice_.name == "QDA"
     assert agg.choice_.factor < 1.0
 
 

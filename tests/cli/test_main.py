@@ -220,7 +220,7 @@ def test_the_report_is_written_as_a_page(work, capsys):
     assert main([*argv, "--report", "report.html"]) == 0
     out = capsys.readouterr().out
     assert "The report: report.html." in out
-    assert "3 files, " in out
+    assert "in 3 files." in out
     page = Path("report.html").read_text("utf-8")
     assert page.count("<table>") == 2
     assert all(f"<td>{node}</td>" in page for node in NODES)

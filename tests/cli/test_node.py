@@ -151,7 +151,7 @@ def test_classes_of_few_rows_are_left_out_by_name(work, capsys):
     assert answer_at_lyon() == 0
     printed = capsys.readouterr()
     assert "leaves the classes {'cold': 3} out" in printed.err
-    sentence = "too few rows, by name: 'cold'."
+    sentence = "Classes with fewer than 10 rows are left out: 'cold' (min_rows=10)."
     assert " ".join(printed.out.split()).count(sentence) == 1
 
 
@@ -209,8 +209,8 @@ def test_a_bound_below_the_agreed_one_is_refused(work, capsys):
     start_study("--set", "random_state=0")
     answer_with_min_rows_5_at_nice()
     printed = capsys.readouterr()
-    assert "Here it is 5." in printed.out
-    assert "Here it is 10." in printed.out
+    assert "(min_rows=5)" in printed.out
+    assert "(min_rows=10)" in printed.out
     words = "'nice' answers with min_rows=5, but the server offers min_rows=10"
     assert words in printed.err
     words = "Node 'nice' answered with min_rows=5, but all parties have agreed on"
@@ -227,8 +227,8 @@ def test_a_lower_bound_is_agreed_at_the_start(work, capsys):
     capsys.readouterr()
     for folder in ("study", "study/replies"):
         assert main(["combine", folder, "--out", "model.skops"]) == 0
-        _, head, *lines = capsys.readouterr().out.splitlines()
-        column = head.index("min rows")
+        _, _, head, *lines = capsys.readouterr().out.splitlines()
+        column = head.index("min_rows")
         bounds = [line[column:].split()[0] for line in lines[:3]]
         assert bounds == ["10", "5", "10"]
 
@@ -251,7 +251,7 @@ def test_a_reply_is_written_when_somebody_has_seen_it_and_typed_yes(
     assert "Nothing was written." in capsys.readouterr().out
     assert answer_at_lyon() == 1
     printed = capsys.readouterr().out
-    assert "'NA' 20, 'flu' 20, 'well' 20" in printed
+    assert "'NA': 20, 'flu': 20, 'well': 20" in printed
     assert "Nothing was written." in printed
     assert not REPLY.exists()
     assert answer_at_lyon() == 0
@@ -286,7 +286,8 @@ def test_a_reply_that_is_declined_is_not_in_the_ledger_either(
     assert REPLY.read_bytes() == reply_of_large_clusters  # that of the ledger
     capsys.readouterr()
     assert main(["inspect", "ledger"]) == 0
-    assert "the ledger of node 'lyon'" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "a ledger" in printed and "'lyon'" in printed
 
 
 def test_another_exchange_of_the_same_rows_has_to_be_accepted(work, capsys):

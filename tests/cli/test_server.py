@@ -51,7 +51,7 @@ def check_reply_was_described(code, out, err):
     """The command ended well, and printed what is in the reply and what is not."""
     assert code == 0
     assert err == ""
-    assert "'NA' 20, 'flu' 20, 'well' 20" in out
+    assert "'NA': 20, 'flu': 20, 'well': 20" in out
     assert "Columns that the model does not know, not used: 'patient'." in out
     assert "Nothing has been sent" in out
 
@@ -107,7 +107,7 @@ def test_replies_of_three_nodes_are_listed(replies_of_three_nodes, capsys):
     assert combine_replies() == 0
     printed = capsys.readouterr()
     assert printed.err == ""
-    lines = printed.out.splitlines()[2:5]
+    lines = printed.out.splitlines()[3:6]
     assert [line.split()[:2] for line in lines] == [[node, "60"] for node in NODES]
     assert "NA, flu, well" in lines[0]
 
@@ -223,9 +223,11 @@ def test_replies_to_later_messages_lie_beside_the_summaries(
 ):
     assert main(["combine", "study/replies", "--out", "s.skops"]) == 0
     out = capsys.readouterr().out
-    words = "study/replies/002-lyon.safetensors replies to 'evaluate', is no summary"
+    words = (
+        "study/replies/002-lyon.safetensors is not a summary but a reply to 'evaluate'"
+    )
     assert words in out
-    lines = out.splitlines()[4:6]
+    lines = out.splitlines()[5:7]
     assert [line.split()[:2] for line in lines] == [["lyon", "60"], ["nice", "60"]]
 
 
@@ -262,8 +264,8 @@ def test_replies_are_combined_as_summaries_with_other_settings(
     ).fit()
     assert agg.intersection_.found
     distance = f"{agg.intersection_.max_distance**0.5:.3g}"
-    assert f"space of every node, {distance} radii from the centre of one" in out
-    assert first_words(out.splitlines()[2:4]) == ["lyon", "paris"]
+    assert f"at most {distance} times the radius away from each center" in out
+    assert first_words(out.splitlines()[3:5]) == ["lyon", "paris"]
     np.testing.assert_allclose(skops_io.load("m.skops").coef_, agg.coef_, rtol=1e-9)
 
 
@@ -296,7 +298,7 @@ def test_a_proof_that_no_model_is_in_all_spaces_is_printed(work, capsys):
     argv = ["combine", "study/replies", "--out", "m.skops", "--set", "epsilon=0.7"]
     assert main(argv) == 0
     printed = capsys.readouterr()
-    words = "Proof: no model is in the good-enough space of every node; any is"
+    words = "Proven: no model is in the good-enough space of every node."
     assert words in printed.out
     assert printed.err.startswith("skgems: warning: ")
     Path("m.skops").unlink()

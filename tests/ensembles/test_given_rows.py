@@ -226,7 +226,7 @@ def test_a_report_counts_documents_and_scores_members_on_their_own():
     report = aggregate.report(corpus.X.tolist(), corpus.y, corpus.sites)
     assert report.nodes["rows"] == [np.sum(corpus.sites == site) for site in SITES]
     np.testing.assert_allclose(
-        report.nodes["own"],
+        report.nodes["local_accuracy"],
         [
             member.score(corpus.X[corpus.sites == site], corpus.y[corpus.sites == site])
             for site, member in aggregate.estimators

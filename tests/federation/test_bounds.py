@@ -349,7 +349,7 @@ def test_inspect_says_the_bound_of_a_summary_once(tmp_path):
     summary_of("lyon", min_rows=7).save(tmp_path / "lyon.safetensors")
     says = inspect(tmp_path / "lyon.safetensors").says
     sentences = [sentence for path, sentence in says.items() if "min_rows" in path]
-    assert len(sentences) == 1 and sentences[0].endswith("Here it is 7.")
+    assert len(sentences) == 1 and sentences[0].endswith("Here min_rows=7.")
 
 
 def test_inspect_says_the_bound_of_a_summary_for_a_transformer(tmp_path):
@@ -358,4 +358,4 @@ def test_inspect_says_the_bound_of_a_summary_for_a_transformer(tmp_path):
     summary = front.summarize(X, name="lyon", min_rows=3)
     summary.save(tmp_path / "front.safetensors")
     says = inspect(tmp_path / "front.safetensors").says
-    assert says["front.min_rows"].endswith("Here it is 3.")
+    assert says["front.min_rows"].endswith("Here min_rows=3.")

@@ -296,10 +296,10 @@ def test_inspect_shows_the_owner_what_the_node_has_sent(folder):
     inspected = inspect(folder)
     assert inspected.kind == "ledger"
     assert inspected.node == "lyon"
-    text = str(inspected)
-    assert "the ledger of node 'lyon'" in text and "about 60 rows." in text
-    assert "How many rows of which class judge" in text
-    assert "5 evaluate.right" in text
+    assert "a ledger" in inspected.words and "'lyon'" in inspected.words
+    assert "about 60 rows." in " ".join(inspected.words.split())
+    assert "Number of rows of each class that judge" in inspected.details
+    assert "5 evaluate.right" in inspected.details
 
 
 def test_inspect_refuses_a_folder_without_a_ledger(folder):

@@ -94,8 +94,8 @@ def test_a_report_on_rows_scores_the_models_on_these_rows(
         accuracy = linear_aggregator.score(X[rows], Y[rows])
         assert cells["node"] == name
         assert cells["rows"] == rows.sum()
-        assert cells["own"] == local_accuracy
-        assert cells["aggregate"] == accuracy
+        assert cells["local_accuracy"] == local_accuracy
+        assert cells["aggregate_accuracy"] == accuracy
         assert cells["gain"] == accuracy - local_accuracy
 
 
@@ -114,7 +114,7 @@ def test_a_report_names_the_method_the_classes_and_the_messages(
 def test_rows_of_no_named_node_score_the_models_of_all_nodes(linear_aggregator):
     report = linear_aggregator.report(X[TEST], Y[TEST])
     accuracy = linear_aggregator.score(X[TEST], Y[TEST])
-    assert report.nodes["aggregate"] == [accuracy] * 3
+    assert report.nodes["aggregate_accuracy"] == [accuracy] * 3
 
 
 def test_nodes_of_rows_are_named_or_numbered(linear_aggregator, report_on_test_rows):
@@ -134,15 +134,15 @@ def test_a_report_without_rows_has_the_scores_of_the_fit(aggregator_with_spaces)
     nodes = aggregator_with_spaces.report().nodes
     scores = aggregator_with_spaces.node_scores_
     assert nodes["rows"] == scores["n_rows"]
-    assert nodes["loss"] == scores["loss"]
-    assert nodes["own"] == scores["local"]
-    assert nodes["aggregate"] == scores["aggregate"]
+    assert nodes["log_loss"] == scores["loss"]
+    assert nodes["local_accuracy"] == scores["local"]
+    assert nodes["aggregate_accuracy"] == scores["aggregate"]
     assert aggregator_with_spaces.intersection_.found
-    assert nodes["in_space"] == [True] * 3
+    assert nodes["in_good_enough_space"] == [True] * 3
 
 
 def test_a_report_without_spaces_says_nothing_about_them(linear_aggregator):
-    assert "in_space" not in linear_aggregator.report().nodes
+    assert "in_good_enough_space" not in linear_aggregator.report().nodes
 
 
 def test_a_report_of_a_fit_by_loss_has_no_accuracies():
@@ -153,13 +153,13 @@ def test_a_report_of_a_fit_by_loss_has_no_accuracies():
         random_state=0,
     )
     agg.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN)
-    assert "own" not in agg.report().nodes
+    assert "local_accuracy" not in agg.report().nodes
 
 
 def test_nodes_that_lose_and_classes_of_one_node_are_doubts():
     vote = EnsembleAggregator(MEMBERS).fit()
     report = vote.report(X[TEST], Y[TEST], ISLANDS[TEST])
-    assert "node 'Biscoe' loses" in report.doubts[0]
+    assert "Node 'Biscoe' loses" in report.doubts[0]
     assert "'Chinstrap' (Dream), 'Gentoo' (Biscoe)" in report.doubts[-1]
     assert f"Doubt: {report.doubts[0]}" in str(report).splitlines()
 
@@ -177,7 +177,7 @@ def test_a_model_outside_of_good_enough_spaces_is_doubted():
         spaces=Spaces(on_empty="ignore"),
     )
     report = agg.fit(X_LEARN, Y_LEARN, nodes=ISLANDS_LEARN).report()
-    pairs = zip(NAMES, report.nodes["in_space"], strict=True)
+    pairs = zip(NAMES, report.nodes["in_good_enough_space"], strict=True)
     outside = [name for name, is_inside in pairs if not is_inside]
     doubts = doubts_about("outside the good-enough spaces", report)
     assert bool(outside) == bool(doubts)
@@ -195,7 +195,7 @@ def test_a_report_is_shown_as_html_markdown_and_a_frame():
     assert len({row.count("|") for row in rows[:4]}) == 1
     frame = report.to_frame()
     assert frame.loc["paris", "rows"] == len(Y)
-    assert "node" in str(report).splitlines()[1]
+    assert "node" in str(report).splitlines()[2]
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +222,7 @@ def test_a_report_of_summaries_counts_their_rows_and_bytes(
     assert report.nodes["rows"] == [summary.n_rows for summary in summaries]
     assert report.nodes["bytes"] == [summary.n_bytes for summary in summaries]
     n_bytes = sum(report.nodes["bytes"])
-    assert report.sent == f"3 files, {n_bytes:,} bytes from the nodes."
+    assert report.sent == f"The nodes sent {n_bytes:,} bytes in 3 files."
 
 
 def test_a_report_of_summaries_scores_their_classifiers_on_rows(
@@ -233,7 +233,7 @@ def test_a_report_of_summaries_scores_their_classifiers_on_rows(
         model.score(X[TEST & (name == ISLANDS)], Y[TEST & (name == ISLANDS)])
         for name, model in MEMBERS
     ]
-    assert report.nodes["own"] == local_accuracies
+    assert report.nodes["local_accuracy"] == local_accuracies
 
 
 def test_a_model_card_has_the_report_parameters_and_digests(
@@ -265,8 +265,10 @@ def test_every_aggregator_has_a_report(networks):
         accuracies = [
             np.mean(agg.predict(X[ISLANDS == n]) == Y[ISLANDS == n]) for n in NAMES
         ]
-        assert report.nodes["aggregate"] == pytest.approx(accuracies)
-        assert ("own" in report.nodes) == (not isinstance(agg, PooledAggregator))
+        assert report.nodes["aggregate_accuracy"] == pytest.approx(accuracies)
+        assert ("local_accuracy" in report.nodes) == (
+            not isinstance(agg, PooledAggregator)
+        )
         assert agg.report().nodes["node"] == NAMES
 
 
@@ -506,29 +508,29 @@ def test_the_one_call_tells_of_candidates_no_warnings_that_are_hidden():
 def test_a_legend_says_what_each_column_is(aggregator_with_spaces):
     report = aggregator_with_spaces.report()
     assert [*report.legend] == [n for n in report.nodes if n not in ("node", "classes")]
-    assert report.legend["own"] == "accuracy of the node's own model on these rows"
+    words = "Accuracy of the node's local model on these rows."
+    assert report.legend["local_accuracy"] == words
 
 
 def test_a_legend_says_which_rows_score_the_models(aggregator_with_spaces):
     legend = aggregator_with_spaces.report().legend
-    assert "the rows that score models at the node" in legend["rows"]
+    assert "The node's judging rows" in legend["rows"]
     legend = aggregator_with_spaces.report(X[TEST], Y[TEST]).legend
-    assert legend["rows"] == "all rows that were given to the report"
+    assert legend["rows"] == "All rows that were passed to report()."
     legend = aggregator_with_spaces.report(X[TEST], Y[TEST], ISLANDS[TEST]).legend
-    assert legend["rows"].startswith("the node's rows among those")
+    assert legend["rows"].startswith("The rows of the node among those")
 
 
 def test_a_legend_is_in_every_form_of_a_report(aggregator_with_spaces, tmp_path):
     report = aggregator_with_spaces.report(X[TEST], Y[TEST], ISLANDS[TEST])
     text = " ".join(str(report).split())
-    for name, sentence in report.legend.items():
-        column = name.replace("_", " ")
-        assert f"{column}: {sentence}." in text
-        assert f"<dt>{column}</dt>" in report._repr_html_()
-        assert f"- {column}: {sentence}" in report.to_markdown()
+    for sentence in report.legend.values():
+        assert f": {sentence}" in text
+        assert f"<dd>{escape(sentence)}</dd>" in report._repr_html_()
+        assert f": {sentence}" in report.to_markdown()
     aggregator_with_spaces.model_card(tmp_path / "card.md")
     card = (tmp_path / "card.md").read_text(encoding="utf-8")
-    assert "- in space: whether" in card
+    assert "- in good-enough space: Whether" in card
 
 
 def test_a_legend_of_files_tells_rows_of_the_file_from_rows_that_score():
@@ -546,16 +548,16 @@ def test_a_legend_of_files_tells_rows_of_the_file_from_rows_that_score():
         for name, rows_of_node in rows.items()
     ]
     legend = agg.set_params(estimators=summaries).fit().report().legend
-    assert legend["rows"] == "the rows that the node's reply is made of"
-    assert "on the rows that score models at the node" in legend["own"]
+    assert legend["rows"] == "The rows that the node's reply was made from."
+    assert "on the node's judging rows" in legend["local_accuracy"]
 
 
 def test_a_legend_of_networks_compares_last_layers(networks):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         agg = GEMSMLPAggregator(networks, random_state=0).fit(X, Y, nodes=ISLANDS)
-    assert "own last layer over the merged" in agg.report().legend["own"]
-    assert "own model" in agg.report(X, Y).legend["own"]
+    assert "own last layer over the merged" in agg.report().legend["local_accuracy"]
+    assert "local model" in agg.report(X, Y).legend["local_accuracy"]
 
 
 def test_labels_of_none_of_the_classes_are_an_error():

@@ -17,8 +17,8 @@ from skgems.gems import Spaces
 NODES = {
     "node": ["lyon", "a|b\n"],
     "rows": [12, None],
-    "own": [0.12345, None],
-    "in_space": [True, False],
+    "local_accuracy": [0.12345, None],
+    "in_good_enough_space": [True, False],
 }
 CLASSES = {"class": ["ill", True], "known_by": ["lyon", ""]}
 
@@ -38,15 +38,16 @@ def report_of(messages=(), doubts=(), nodes=NODES, proof="") -> Report:
 def test_cells_are_short_words_and_numbers():
     assert str(report_of()).split("\n") == [
         "Method",
-        "node   rows  own    in space",
-        "lyon   12    0.123  yes",
-        r"a|b\n  -     -      no",
+        "             accuracy of  in good-",
+        "node   rows  local model  enough space",
+        "lyon   12    0.123        yes",
+        r"a|b\n  -     -            no",
         "",
-        "class  known by",
+        "class  nodes that know it",
         "ill    lyon",
         "yes",
         "",
-        "0 messages, 0 bytes from the nodes.",
+        "The nodes sent 0 bytes in 0 messages.",
     ]
 
 
@@ -60,15 +61,18 @@ def test_a_card_has_the_cells_the_proof_and_the_doubts():
     assert "| lyon | 12 | 0.123 | yes |" in card
     assert r"| a\|b\n | - | - | no |" in card
     assert card.splitlines()[1] == "| --- | --- | --- | --- |"
-    assert "from the nodes. Proof: a < b." in card
-    assert card.endswith("Doubts:\n\n- node 'a' <lost>")
+    assert "in 0 messages. Proof: a < b." in card
+    assert card.endswith("Reasons for doubt:\n\n- node 'a' <lost>")
 
 
 def test_a_page_has_the_cells_the_proof_and_the_doubts_escaped():
     page = doubted_report()._repr_html_()
     assert "<td>lyon</td><td>12</td><td>0.123</td><td>yes</td>" in page
-    assert "<th>in space</th>" in page
-    assert "<p>To doubt:</p><ul><li>node &#x27;a&#x27; &lt;lost&gt;</li></ul>" in page
+    assert "<th>in good-enough space</th>" in page
+    assert (
+        "<p>Reasons for doubt:</p><ul><li>node &#x27;a&#x27; &lt;lost&gt;</li></ul>"
+        in page
+    )
     assert "Proof: a &lt; b." in page
 
 
@@ -78,20 +82,24 @@ def test_the_printed_report_ends_with_the_proof_and_the_doubts():
 
 
 def test_only_a_card_says_that_there_are_no_doubts():
-    assert report_of().to_markdown().endswith("Doubts:\n\n- Nothing was noticed.")
-    assert "To doubt" not in report_of()._repr_html_()
+    assert (
+        report_of()
+        .to_markdown()
+        .endswith("Reasons for doubt:\n\n- Nothing was noticed.")
+    )
+    assert "Reasons for doubt" not in report_of()._repr_html_()
 
 
 def test_a_report_counts_the_bytes_of_messages_or_else_of_files():
     messages = [{"bytes_received": 1000}, {"bytes_received": 234}]
-    assert report_of(messages).sent == "2 messages, 1,234 bytes from the nodes."
-    assert report_of(messages[:1]).sent == "1 message, 1,000 bytes from the nodes."
+    assert report_of(messages).sent == "The nodes sent 1,234 bytes in 2 messages."
+    assert report_of(messages[:1]).sent == "The nodes sent 1,000 bytes in 1 message."
     files = {"node": ["a", "b", "c"], "bytes": [1000, None, 5]}
-    assert report_of(nodes=files).sent == "2 files, 1,005 bytes from the nodes."
+    assert report_of(nodes=files).sent == "The nodes sent 1,005 bytes in 2 files."
     files_of_one = {"node": ["a"], "bytes": [7]}
-    assert report_of(nodes=files_of_one).sent == "1 file, 7 bytes from the nodes."
+    assert report_of(nodes=files_of_one).sent == "The nodes sent 7 bytes in 1 file."
     # Files are not counted where there were messages.
-    assert report_of(messages, nodes=files).sent.startswith("2 messages")
+    assert report_of(messages, nodes=files).sent.endswith("2 messages.")
 
 
 def doubts_about(nodes, classes=None, *, left_out=(), intersection=None) -> list[str]:
@@ -105,36 +113,40 @@ def doubts_about(nodes, classes=None, *, left_out=(), intersection=None) -> list
 
 def test_a_node_that_loses_two_points_of_accuracy_is_a_doubt():
     nodes = {"node": ["a", "b", "c", "d"], "gain": [-0.0201, -0.0199, None, 0.5]}
-    expected = "node 'a' loses: its own model is 0.020 better on its rows"
-    assert doubts_about(nodes) == [expected]
+    assert doubts_about(nodes) == [
+        "Node 'a' loses: the accuracy of its local model is 0.020 higher than that of "
+        "the aggregate."
+    ]
     assert doubts_about({"node": ["a"]}) == []
 
 
 def test_classes_that_only_one_of_several_nodes_knows_are_a_doubt():
     classes = {"class": ["x", "y"], "known_by": ["a, b", "b"]}
-    expected = "classes that one node alone knows: 'y' (b)"
+    expected = "Only one node knows each of these classes: 'y' (b)."
     assert doubts_about({"node": ["a", "b"]}, classes) == [expected]
     # With a single node that is no doubt.
     assert doubts_about({"node": ["b"]}, classes) == []
     many = {"class": list(range(11)), "known_by": ["b"] * 11}
     (text,) = doubts_about({"node": ["a", "b"]}, many)
-    assert text.count("(b)") == 10 and text.endswith("9 (b)")
+    assert text.count("(b)") == 10 and text.endswith("9 (b).")
 
 
 def test_nodes_that_were_left_out_and_spaces_without_the_model_are_doubts():
     names = [f"n{k:02}" for k in range(11)]
     assert doubts_about({"node": names}, left_out=names[::-1]) == [
-        f"nodes were left out of messages: {names[:10]}"
+        f"Nodes were left out of messages: {names[:10]}."
     ]
-    nodes = {"node": names, "in_space": [False] * 11}
+    nodes = {"node": names, "in_good_enough_space": [False] * 11}
     assert doubts_about(nodes) == [
-        f"it is outside the good-enough spaces of nodes {names[:10]}"
+        f"The aggregate is outside the good-enough spaces of the nodes {names[:10]}."
     ]
-    assert doubts_about({"node": ["a", "b"], "in_space": [True, None]}) == []
+    assert (
+        doubts_about({"node": ["a", "b"], "in_good_enough_space": [True, None]}) == []
+    )
 
 
 def test_a_model_that_is_not_in_the_spaces_of_all_nodes_is_a_doubt():
-    expected = "it is not in the good-enough spaces of all nodes"
+    expected = "The aggregate is not in the good-enough spaces of all nodes."
     assert doubts_about({"node": ["a"]}, intersection=False) == [expected]
     assert doubts_about({"node": ["a"]}, intersection=True) == []
 
@@ -153,28 +165,34 @@ def proof_of(**attributes) -> str:
 
 def test_a_proof_says_in_radii_how_far_the_model_is_from_the_centre_of_spaces():
     spaces = "good-enough space of every node"
-    distance = "0.5 radii from the centre of one at most"
-    assert proof_of(found=True) == f"Proof: it is in the {spaces}, {distance}."
-    assert proof_of(empty=True) == (
-        f"Proof: no model is in the {spaces}; any is 2 radii from one."
+    distance = "at most 0.5 times the radius away from each center"
+    assert (
+        proof_of(found=True)
+        == f"Proven: the model is in the {spaces}. It is {distance}."
     )
-    nothing = f"No model was found in the {spaces}, nor was it proved that none is."
+    assert proof_of(empty=True) == (
+        f"Proven: no model is in the {spaces}. Every model is at least 2 times the "
+        "radius away from the center of one of them."
+    )
+    nothing = (
+        f"No model was found in the {spaces}; it is not proven that there is none."
+    )
     assert proof_of() == nothing
 
 
 def test_a_proof_says_that_an_exact_aggregate_is_the_pooled_classifier():
     exact = SimpleNamespace(exact_=True)
-    expected = "Proof: it is the classifier fitted on all rows at one place."
+    expected = "Proven: the model equals the pooled model, fitted on all rows at once."
     assert words._proof(exact) == expected
     assert words._proof(SimpleNamespace(exact_=False)) == ""
 
 
 def test_a_proof_about_a_network_is_about_its_last_layer():
     spaces = "good-enough space of every node (of its last layer)"
-    distance = "0.5 radii from the centre of one at most"
+    distance = "at most 0.5 times the radius away from each center"
     inside = SimpleNamespace(found=True, empty=False, max_distance=0.25)
     of_network = words._proof(SimpleNamespace(intersection_=inside))
-    assert of_network == f"Proof: it is in the {spaces}, {distance}."
+    assert of_network == f"Proven: the model is in the {spaces}. It is {distance}."
 
 
 def measured_columns(**scores) -> dict:
@@ -197,11 +215,11 @@ def measured_columns(**scores) -> dict:
 
 def test_scores_that_are_not_known_are_none_or_have_no_column():
     assert measured_columns() == {
-        "loss": [0.5, None],
+        "log_loss": [0.5, None],
         "rows": [10, 0],
-        "in_space": [True, None],
-        "own": [0.75, None],
-        "aggregate": [0.5, 0.25],
+        "in_good_enough_space": [True, None],
+        "local_accuracy": [0.75, None],
+        "aggregate_accuracy": [0.5, 0.25],
     }
     assert words._measured_columns(SimpleNamespace()) == {}
     assert "rows" not in measured_columns(n_rows=[np.nan, np.nan])
@@ -210,7 +228,7 @@ def test_scores_that_are_not_known_are_none_or_have_no_column():
 def test_a_model_on_the_surface_of_a_space_is_in_it_but_for_rounding():
     on_surface = [1.0 + 0.9e-6, 1.0 + 1.1e-6]
     columns = measured_columns(distance=on_surface, radius=[1.0, 1.0])
-    assert columns["in_space"] == [True, False]
+    assert columns["in_good_enough_space"] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +261,7 @@ def test_a_card_lists_parameters_of_the_aggregator_but_no_members(tmp_path):
     EnsembleAggregator(members, random_state=0).fit().model_card(path)
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[0] == "# Model: EnsembleAggregator"
-    assert "- 1 nodes, 2 classes" in lines
+    assert "- number of nodes: 1" in lines
     settings = [line for line in lines if line.startswith("- random_state")]
     assert settings == ["- random_state: `0`"]
     assert not [line for line in lines if line.startswith(("- lyon", "- estimators"))]

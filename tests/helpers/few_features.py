@@ -9,7 +9,7 @@ from skgems.steps import RandomFeatures
 
 
 def use_few_features(monkeypatch):
-    """Candidates of 1000 features have 100 of them, under the same name."""
+    """Candidates of 1000 random features have 100 of them, under the same name."""
 
     def random_features(n_components, **settings):
         return RandomFeatures(n_components // 10, **settings)

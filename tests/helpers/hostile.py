@@ -564,7 +564,7 @@ def choice_pairs() -> list[Pair]:
     quadratic = PooledAggregator(pooled=QuadraticDiscriminantAnalysis(reg_param=0.1))
     candidates = [
         Candidate("linear", GEMSLogisticAggregator([("all", None)], random_state=0)),
-        Candidate("quadratic", quadratic, (StandardScaler(),)),
+        Candidate("QDA", quadratic, (StandardScaler(),)),
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RowsExposedWarning)

@@ -89,8 +89,8 @@ def small_candidates(n_rows=0):
     return [
         Candidate("linear", linear),
         Candidate("scaled", linear, (scaler,)),
-        Candidate("bent", linear, (scaler, power)),
-        Candidate("quadratic", quadratic, (scaler, power)),
+        Candidate("power transform", linear, (scaler, power)),
+        Candidate("QDA", quadratic, (scaler, power)),
     ]
 
 

@@ -175,9 +175,9 @@ def test_the_order_of_settings_changes_no_key():
 
 def test_descriptions_of_a_reply_have_its_figures():
     descriptions = says_of(evaluate_reply(min_rows=7))
-    in_words = "How many rows there are. 3 rows, 1 model."
+    in_words = "Number of rows. 3 rows, 1 model."
     assert descriptions["evaluate.count"] == in_words
-    assert descriptions["evaluate.min_rows"].endswith("Here it is 7.")
+    assert descriptions["evaluate.min_rows"].endswith("Here min_rows=7.")
 
 
 def test_every_reply_says_under_which_bound_it_was_made():

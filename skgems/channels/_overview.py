@@ -1,0 +1,309 @@
+"""What a person has to know of a message first, in about ten lines.
+
+What the file is, from whom and for which exchange, which statistics it holds and over
+how many rows, what can be worked out from them, and whether it is signed and agreed.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from ..federation import MIN_ROWS, exposed_classes
+from ..messages import (
+    TASKS,
+    Agreement,
+    Message,
+    check_signed,
+    labels_and_counts,
+    least_rows_of,
+    listed,
+    pairs_in,
+    requests_in,
+    rows_in_words,
+)
+from ._folder import AGREEMENT
+
+_NO_MODEL = "no model"
+# Fields of moments that are covariances, and those that are gradients.
+_OF_COVARIANCES = {"triangles", "correlations", "factors", "roots"}
+_OF_GRADIENTS = {"gradient", "gradients", "slope", "slopes"}
+# A gradient of fewer rows in effect is named: as many as min_rows is by default.
+_FEW_ROWS = MIN_ROWS
+
+_KINDS = {
+    "agreement": "an agreement: what the server may ask of the nodes, and how often",
+    "ledger": "a ledger: the record that a node keeps of all its answers",
+    "request": "a request of the server to a node",
+    "reply": "a reply of a node to a request",
+    "summary": "a summary: the reply of a node to the first request",
+}
+
+
+def overview_of_request(message: Message, *, path: Path, method: str | None) -> dict:
+    """What a request asks for, and whether the node's owner can rely on it."""
+    node = message.envelope.get("node")
+    lines = {
+        "file": f"{_KINDS['request']} (task {message.task!r})",
+        "for": "no node in particular" if node is None else f"node {node!r}",
+        **_exchange_in_words(message, method),
+        "asks for": f"{TASKS[message.task].asks}.",
+    }
+    asked = [message]
+    if message.task == "join":
+        asked = requests_in(message.content)
+        lines["statistics"] = _sentence(TASKS[request.task].asks for request in asked)
+    lines["reveals"] = _reveals(asked)
+    agreement, place = _agreement_of(message, [path])
+    lines["signature"] = _signature_of_request(message, agreement)
+    lines["agreement"] = _agreement_in_words(message, agreement, place)
+    return lines
+
+
+def overview_of_reply(
+    message: Message,
+    *,
+    path: Path,
+    kind: str,
+    node: str | None,
+    method: str | None,
+    request: Message | None,
+    request_path: Path | None,
+) -> dict:
+    """What a reply holds, over how many rows, and what can be worked out from it."""
+    parts = [message]
+    if message.task == "join":
+        parts = [reply for _, reply in pairs_in(message.content)]
+    lines = {
+        "file": f"{_KINDS[kind]} (task {message.task!r})",
+        "from": "a node that is not named" if node is None else f"node {node!r}",
+        **_exchange_in_words(message, method),
+        "holds": _sentence(map(_held, parts)),
+        "rows": _rows_in_words(parts),
+        "reveals": _reveals(parts),
+    }
+    agreement, place = _agreement_of(request, [request_path, path])
+    lines["signature"] = _signature_of_reply(message)
+    lines["agreement"] = _agreement_in_words(message, agreement, place)
+    return lines
+
+
+def overview_of_agreement(agreement: Agreement) -> dict:
+    """What is agreed, sentence by sentence; the sentences are few."""
+    return {
+        "file": _KINDS["agreement"],
+        "method": agreement.method,
+        **agreement.says,
+    }
+
+
+def overview_of_ledger(node: str | None, events: Mapping[str, str]) -> dict:
+    """What a node has answered, one line for each event."""
+    return {
+        "file": _KINDS["ledger"],
+        "node": "not named" if node is None else repr(node),
+        **events,
+    }
+
+
+# ---- what a message holds ----------------------------------------------------------
+
+
+def _exchange_in_words(message: Message, method: str | None) -> dict[str, str]:
+    exchange = message.envelope.get("exchange", "none: this file is not part of one")
+    if method is None:
+        return {"exchange": exchange}
+    return {"exchange": exchange, "method": method}
+
+
+def _sentence(parts: Iterable[str]) -> str:
+    """A list of what a message holds or asks for, each once."""
+    return f"{'; '.join(dict.fromkeys(filter(None, parts)))}."
+
+
+def _is_described(part: Message) -> bool:
+    return part.task == "describe"
+
+
+def _held(part: Message) -> str:
+    """What a part of a reply holds; empty for what another part holds too."""
+    content = part.content
+    if part.task == "counts":  # as "describe" has them
+        return ""
+    if part.task == "describe":
+        network = content.get("network")
+        if network is None:  # a request
+            return TASKS[part.task].asks
+        if network["output"] == "none":
+            return _NO_MODEL
+        n_numbers = sum(W.size for W in (*network["coefs"], *network["intercepts"]))
+        return f"the node's model ({n_numbers:,} numbers)"
+    if part.task == "moments" and "moments" in content:
+        sums = content["moments"]
+        has_covariances = not _OF_COVARIANCES.isdisjoint(sums)
+        words = "means and " + ("covariances" if has_covariances else "variances")
+        by_class = "by class" if sums["groups"].max() >= 0 else "of all classes"
+        held = f"{words} of {len(sums['origin'])} features {by_class}"
+        if not _OF_GRADIENTS.isdisjoint(content):
+            held += "; a gradient of the loss of the model"
+        return held
+    return TASKS[part.task].asks
+
+
+def _rows_in_words(parts: list[Message]) -> str:
+    """The number of rows, by class where it is known, and the bound of the node."""
+    bounds = [least_rows_of(part) for part in parts]
+    min_rows = min((bound for bound in bounds if bound is not None), default=None)
+    words = next(filter(None, map(_counted, parts)), "their number is not in the file.")
+    if min_rows is None or min_rows == 1:
+        return words
+    if parts[0].task == "front":  # whose statistics are not by class
+        return f"{words} At least {min_rows} rows are behind each of them."
+    words += f" Classes with fewer than {min_rows} rows are left out"
+    left_out = listed(map(repr, _classes_left_out(parts)))
+    if left_out:
+        words += f": {left_out}"
+    return f"{words} (min_rows={min_rows})."
+
+
+def _classes_left_out(parts: list[Message]) -> list:
+    """Classes that the node's classifier or rows have, but none of its sums."""
+    left_out: dict[str | int | float, None] = {}
+    for part in parts:
+        content = part.content
+        if part.task == "describe":
+            network = content["network"]
+            pairs = zip(network["labels"], network["seen"], strict=True)
+            classes = [label for label, is_seen in pairs if is_seen]
+            summed = content["rows"]["labels"]
+        elif part.task == "moments":
+            classes = content["labels"]
+            summed = [classes[k] for k in np.unique(content["moments"]["columns"])]
+        else:
+            continue
+        left_out |= dict.fromkeys(label for label in classes if label not in summed)
+    return list(left_out)
+
+
+def _counted(part: Message) -> str:
+    """How many rows a part is made from; empty where it does not say that."""
+    content = part.content
+    counts = content.get("counts")
+    labels = content.get("labels")
+    if part.task == "describe":
+        labels = content["rows"]["labels"]
+        counts = content["rows"]["moments"]
+    elif part.task == "moments":  # one count for each mean; a class may have several
+        sums = content["moments"]
+        counts = np.bincount(sums["columns"], sums["counts"], minlength=len(labels))
+    if counts is not None and labels is not None:
+        by_class = labels_and_counts(labels, counts)
+        return f"{rows_in_words(np.sum(counts))}, by class: {by_class}."
+    n_rows = content.get("n_rows", content.get("count"))
+    if n_rows is None:
+        return ""
+    return f"{rows_in_words(n_rows)}."
+
+
+def _reveals(parts: Iterable[Message]) -> str:
+    """What can be worked out about rows, each sentence once."""
+    # Counts are in the line on rows.
+    sentences = [
+        _revealed(part) or TASKS[part.task].reveals
+        for part in sorted(parts, key=_is_described)
+        if part.task != "counts" and _held(part) != _NO_MODEL
+    ]
+    return " ".join(dict.fromkeys(sentences))
+
+
+def _revealed(part: Message) -> str:
+    """What moments of few rows reveal, in figures; empty for other tasks."""
+    content = part.content
+    if part.task != "moments" or "moments" not in content:
+        return ""
+    sums = content["moments"]
+    exposed = exposed_classes(sums, content["labels"])
+    n_features = len(sums["origin"])
+    if exposed:
+        words = (
+            f"Classes with fewer rows than features ({n_features}): "
+            f"{labels_and_counts(exposed, exposed.values())}. From their covariances "
+            "single rows can be recognized, and rows of whole numbers recovered."
+        )
+    else:
+        counts = np.bincount(sums["columns"], sums["counts"])
+        fewest = rows_in_words(np.min(counts, where=counts > 0, initial=np.inf))
+        words = (
+            "The fewer rows a class has, the more is revealed about each of them; the "
+            f"smallest class has {fewest}."
+        )
+    n_effective = content.get("effective_rows")
+    if n_effective is not None and n_effective < _FEW_ROWS:
+        words += (
+            f" The gradient is made from only {n_effective:.2g} rows in effect, on "
+            "which the model is wrong or unsure."
+        )
+    return words
+
+
+# ---- signature and agreement -------------------------------------------------------
+
+
+def _agreement_of(
+    request: Message | None, paths: Iterable[Path | None]
+) -> tuple[Agreement | None, str]:
+    """The agreement of an exchange, and where it is, in words.
+
+    It is in the first request, or beside the folder of requests or replies.
+    """
+    if request is not None and "agreement" in request.envelope:
+        agreement = Agreement.from_json(request.envelope["agreement"])
+        return agreement, "the agreement in the first request"
+    for path in paths:
+        if path is None:
+            continue
+        for folder in (path.resolve().parent, path.resolve().parent.parent):
+            if (folder / AGREEMENT).is_file():
+                return Agreement.load(folder / AGREEMENT), str(folder / AGREEMENT)
+    return None, ""
+
+
+def _agreement_in_words(
+    message: Message, agreement: Agreement | None, place: str
+) -> str:
+    if agreement is None:
+        return "none was found beside this file."
+    exchange = message.envelope.get("exchange")
+    if exchange is not None and exchange != agreement.exchange:
+        return f"{place} is of another exchange."
+    min_rows = least_rows_of(message)
+    if min_rows is not None and min_rows < agreement.min_rows:
+        return (
+            f"min_rows={min_rows} is less than the min_rows={agreement.min_rows} of "
+            f"{place}: the server will refuse this reply."
+        )
+    if message.task not in agreement.tasks:
+        return f"the task {message.task!r} is not agreed in {place}."
+    n = agreement.tasks[message.task]
+    times = "once" if n == 1 else f"{n} times"
+    return f"by {place} the server may ask for this {times}."
+
+
+def _signature_of_request(message: Message, agreement: Agreement | None) -> str:
+    if "signature" not in message.envelope:
+        return "not signed: anyone could have written this request."
+    if agreement is None or agreement.public_key is None:
+        return "signed, but there is no public key here to check the signature."
+    try:
+        check_signed(message, agreement.public_key.encode())
+    except ImportError as exc:
+        return f"signed, but not checked. {exc}"
+    except ValueError as exc:
+        return f"wrong: {exc}"
+    return "signed by the server of the agreement."
+
+
+def _signature_of_reply(message: Message) -> str:
+    if "signature" not in message.envelope:
+        return "not signed: anyone could have written this file."
+    return "signed; the server checks it with the public key of the node."

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The first lines on a file say what its reader has to know."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+
+import skgems
+from skgems.channels import Exchange, answer, inspect
+from skgems.federation import sign, signing_keys
+
+RNG = np.random.default_rng(0)
+SIZES = {"ill": 30, "rare": 11, "well": 40}
+y = np.repeat(list(SIZES), list(SIZES.values()))
+X = RNG.normal(size=(81, 4)) + 2.0 * np.eye(3, 4)[np.searchsorted(list(SIZES), y)]
+
+
+def overview_of_summary(folder, *, X=X, y=y, classifier=True, **options):
+    agg = skgems.GEMSLogisticAggregator(random_state=0)
+    fitted = LogisticRegression().fit(X, y) if classifier else None
+    path = folder / "lyon.safetensors"
+    agg.summarize(fitted, X, y, name="lyon", **options).save(path)
+    return inspect(path).overview
+
+
+def begin_exchange(folder, **options):
+    """The exchange of one node, and its first request."""
+    agg = skgems.GEMSLogisticAggregator(random_state=0)
+    exchange = Exchange(folder, agg, nodes=["lyon"], report=True, **options)
+    exchange.step()
+    return exchange, exchange.waiting_for["lyon"]
+
+
+def answer_at_lyon(request):
+    return answer(request, LogisticRegression().fit(X, y), X, y, name="lyon")
+
+
+def test_a_summary_says_what_it_holds_over_how_many_rows(tmp_path):
+    overview = overview_of_summary(tmp_path)
+    assert overview["from"] == "node 'lyon'"
+    assert overview["method"] == "GEMSLogisticAggregator"
+    assert "(15 numbers)" in overview["holds"]
+    assert "means and covariances of 4 features by class" in overview["holds"]
+    assert "81 rows, by class: 'ill': 30, 'rare': 11, 'well': 40." in overview["rows"]
+    assert "the smallest class has 11 rows" in overview["reveals"]
+    assert "not signed" in overview["signature"]
+
+
+def test_classes_that_are_left_out_are_named(tmp_path):
+    with pytest.warns(skgems.federation.ClassesLeftOutWarning):
+        overview = overview_of_summary(tmp_path, min_rows=20)
+    assert overview["rows"].endswith("left out: 'rare' (min_rows=20).")
+    assert "by class: 'ill': 30, 'well': 40." in overview["rows"]
+
+
+def test_classes_with_fewer_rows_than_features_come_first(tmp_path):
+    rows = RNG.normal(size=(81, 20))
+    with pytest.warns(skgems.federation.RowsExposedWarning):
+        overview = overview_of_summary(tmp_path, X=rows)
+    words = "Classes with fewer rows than features (20): 'rare': 11."
+    assert overview["reveals"].startswith(words)
+
+
+def test_a_node_without_a_classifier_reveals_no_model(tmp_path):
+    overview = overview_of_summary(tmp_path, classifier=False)
+    assert overview["holds"].startswith("no model")
+    assert "model" not in overview["reveals"]
+
+
+def test_a_request_says_what_it_asks_for_and_what_is_agreed(tmp_path):
+    exchange, request = begin_exchange(tmp_path)
+    overview = inspect(request).overview
+    assert overview["for"] == "node 'lyon'"
+    assert "second moments of the features" in overview["statistics"]
+    assert "may ask for this once" in overview["agreement"]
+    assert "anyone could have written" in overview["signature"]
+    answer_at_lyon(request)
+    exchange.step()
+    later = inspect(exchange.waiting_for["lyon"]).overview
+    assert str(tmp_path / "agreement.json") in later["agreement"]
+    assert later["exchange"] == overview["exchange"]
+
+
+def test_a_reply_is_held_to_the_agreement_beside_it(tmp_path):
+    _, request = begin_exchange(tmp_path / "study")
+    reply = answer_at_lyon(request)
+    assert "may ask for this once" in inspect(reply).overview["agreement"]
+    away = tmp_path / "away" / reply.name
+    away.parent.mkdir()
+    away.write_bytes(reply.read_bytes())
+    assert "none was found" in inspect(away).overview["agreement"]
+    begin_exchange(tmp_path / "away")
+    assert "another exchange" in inspect(away).overview["agreement"]
+
+
+def test_a_bound_below_the_agreed_one_is_named(tmp_path):
+    exchange, request = begin_exchange(tmp_path, min_rows=30)
+    with pytest.warns(UserWarning, match="server offers min_rows=30"):
+        reply = answer_at_lyon(request)
+    words = "min_rows=10 is less than the min_rows=30"
+    assert words in inspect(reply).overview["agreement"]
+
+
+def test_signatures_are_checked_where_the_key_is_known(tmp_path):
+    pytest.importorskip("cryptography")
+    signing_keys(tmp_path / "server")
+    _, request = begin_exchange(tmp_path / "study", private_key=tmp_path / "server")
+    overview = inspect(request).overview
+    assert overview["signature"] == "signed by the server of the agreement."
+    signing_keys(tmp_path / "other")
+    sign(request, tmp_path / "other")
+    assert inspect(request).overview["signature"].startswith("wrong")
+
+
+def test_statistics_of_columns_are_of_all_rows(tmp_path):
+    front = skgems.PooledTransformer(StandardScaler())
+    path = tmp_path / "front.safetensors"
+    front.summarize(X, name="lyon", min_rows=3).save(path)
+    overview = inspect(path).overview
+    assert "statistics that the agreed transformers" in overview["holds"]
+    assert "At least 3 rows" in overview["rows"]
