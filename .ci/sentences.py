@@ -25,9 +25,10 @@ HARD_SYLLABLES = 3
 # pictures, tables of figures or formulas.
 DIRECTIVES_OF_TEXT = {"note", "warning", "tip", "important", "figure", "seealso"}
 DIRECTIVE = re.compile(r"^\s*\.\. ([\w-]+)::")
+DOCTEST = re.compile(r"^\s*>>>")
 HEADING_RULE = re.compile(r"^\s*([-=~^\"*#])\1{2,}\s*$")
 ITEM = re.compile(r"^\s*([-*•]|\d+\.|#\.)\s+")
-NO_PROSE = re.compile(r"^\s*(>>>|\.\.\. |\.\. |\||\+--|:|([-=~^\"*#])\2{2,}\s*$)")
+NO_PROSE = re.compile(r"^\s*(\.\. |\||\+--|:|([-=~^\"*#])\2{2,}\s*$)")
 TABLE_RULE = re.compile(r"^\s*=+(\s+=+)+\s*$")
 
 SECTION_OF_CODE = re.compile(r"^(Examples|References|See Also)$")
@@ -181,7 +182,7 @@ def sentences_of_text(text: str, *, first_line: int) -> Iterator[Sentence]:
     for line, paragraph in paragraphs_of(text):
         plain = re.sub(r":[\w:+-]+:`~?[^`]*`|``[^`]*``|`[^`]*`_*", "code", paragraph)
         plain = re.sub(r"[*|]", "", plain)
-        for sentence in re.split(r"(?<=[.!?])[)\"'”]?\s+(?=[\"'“(]?[A-Z0-9c])", plain):
+        for sentence in re.split(r"(?<=[.!?])[)\"'”]?\s+(?=[\"'“(]?[A-Z0-9c]|\"\w)", plain):
             if sentence.strip():
                 yield Sentence(line=first_line + line, text=sentence.strip())
 
@@ -222,7 +223,9 @@ def without_code(lines: list[str]) -> list[str]:
     emptied = list(lines)
     hidden_below: int | None = None  # what is indented by more is no prose
     ends_with_colons = False
+    in_doctest = False  # its output is none either
     for number, line in enumerate(lines):
+        in_doctest = bool(line.strip()) and (in_doctest or DOCTEST.match(line))
         if not line.strip():
             continue
         if ends_with_colons and indentation(line) > 0:
@@ -232,7 +235,7 @@ def without_code(lines: list[str]) -> list[str]:
         if hidden_below is None and is_directive_of_code(line):
             hidden_below = indentation(line)
             emptied[number] = ""
-        if hidden_below is not None or NO_PROSE.match(line):
+        if hidden_below is not None or in_doctest or NO_PROSE.match(line):
             emptied[number] = ""
         ends_with_colons = line.rstrip().endswith("::") and not DIRECTIVE.match(line)
         if HEADING_RULE.match(line):

@@ -27,7 +27,8 @@ def auto_command(args: argparse.Namespace) -> int:
     typed = dict(args.parameters)
     if unknown := sorted(set(typed) - {"budget", "random_state"}):
         raise ValueError(
-            f"--set: {unknown[0]!r}: --method auto has the parameters budget and random_state only."
+            f"--set: {unknown[0]!r}: --method auto has only the parameters budget and "
+            "random_state."
         )
     tables = sorted(p for p in folder.glob("*") if p.suffix.lower() in _TABLES)
     if tables:

@@ -25,10 +25,10 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
 
     With ``n_rounds=0`` the fitted models of the nodes, which must have equal shapes,
     are averaged as they are. This needs no rows: ``fit()`` is enough. With more rounds
-    it is co-learning: in each round every node trains the shared model on its own rows,
-    and the average of the trained models becomes the next shared model. By default the
-    learning rate starts anew in each round, and the number of epochs is doubled after a
-    round in which the shared model changed little.
+    it is co-learning. In each round, every node trains the shared model on its own
+    rows. The average of the trained models becomes the next shared model. By default
+    the learning rate starts anew in each round, and the number of epochs is doubled
+    after a round in which the shared model changed little.
 
     Parameters
     ----------

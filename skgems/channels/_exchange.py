@@ -69,9 +69,9 @@ class Exchange:
     Raises
     ------
     ValueError
-        If a new folder is given without an aggregator or without names, if the folder
-        holds an exchange with other nodes, parameters or another agreement, or if
-        another server is working in it.
+        If a new folder is given without an aggregator or without names. Also if the
+        folder holds an exchange with other nodes, parameters or another agreement, or
+        if another server is working in it.
 
     See Also
     --------

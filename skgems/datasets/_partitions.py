@@ -126,9 +126,9 @@ def partition_by_label(
     Raises
     ------
     ValueError
-        If a label is in no group (unless `other_labels="public"`), a group is empty or
-        has a label that is not in `y`, there are more groups than labels, or a node
-        gets no rows.
+        If a label is in no group (unless `other_labels="public"`), or a group is empty
+        or has a label that is not in `y`. Also if there are more groups than labels, or
+        a node gets no rows.
 
     References
     ----------

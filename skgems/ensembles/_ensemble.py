@@ -40,13 +40,13 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         classifiers see the rows as they are given; pipelines may take DataFrames with
         texts and missing values.
     combine : {"vote", "stack", "auto"}, default="vote"
-        How the classifiers are combined. A vote needs no rows. A stack is more accurate
-        the fewer classes each node has; all classifiers are sent to all nodes, which
-        send back moments of the log-odds on their rows that are not held out. Choose
-        "auto" if you have rows and do not know which is better. Then clones of the
-        classifiers are fitted to one half of the rows of each node. Votes and a stack
-        of them are judged on the other half; then the halves change places. The
-        smallest that is as accurate as the best, within one standard error, is taken.
+        How the classifiers are combined. A vote needs no rows. A stack is better the
+        fewer classes each node has. All classifiers are sent to all nodes. These send
+        back moments of the log-odds on their rows, without held-out rows. Choose "auto"
+        if you have rows and do not know which is better. Then clones of the classifiers
+        are fitted to one half of the rows of each node. Votes and a stack of them are
+        judged on the other half; then the halves change places. The smallest that is as
+        accurate as the best, within one standard error, is taken.
     voting : {"soft", "hard"}, default="soft"
         Whether a vote averages probabilities or counts predictions. Ties between
         predictions are broken at random. In a soft vote a classifier without

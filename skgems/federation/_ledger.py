@@ -270,7 +270,7 @@ class Ledger:
     def layer_numbers_before(self, request: Message) -> int:
         """How many numbers about hidden layers were told before a request came first.
 
-        A reply whose file is lost is computed anew, and must be the same as before: it
+        A reply whose file is lost is computed anew, and must be the same as before. It
         depends on how many numbers were left then, and not on those told later.
         """
         n_numbers = 0

@@ -538,9 +538,9 @@ class Comparison:
     def report(self, names: Sequence[str]) -> Candidates:
         """How the candidates of these names did, and which is taken.
 
-        With l_i and m_i the losses of row i by the likeliest model and by a candidate,
-        the gain is the mean of l_i - m_i, and its standard error the root of the
-        variance of l_i - m_i over the number of rows.
+        Let l_i and m_i be the losses of row i by the likeliest model and by a
+        candidate. The gain is the mean of l_i - m_i. Its standard error is the root of
+        the variance of l_i - m_i over the number of rows.
         """
         n_rows = self._judged("count")
         losses = self._judged("losses")[:, 0] / n_rows

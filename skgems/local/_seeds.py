@@ -17,7 +17,7 @@ def seed_of_rows(class_sizes: ArrayLike) -> int:
     """A seed below 2**32 that depends on the number of rows per class alone.
 
     It is the same for the same rows in any order, in any units, dense or sparse, and
-    whatever the classes are called, so that none of these changes the clusters.
+    whatever the classes are called. So none of these changes the clusters.
 
     Parameters
     ----------

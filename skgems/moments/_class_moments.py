@@ -469,8 +469,8 @@ def class_moments(
     """Counts, means and scatter of rows by class, in float64 and one pass.
 
     Labels are whole numbers from 0. Classes of fewer than `min_cluster_size` rows have
-    no part in what is returned; their rows are in a scatter that they share with each
-    other if they are enough for it together, and otherwise in none.
+    no part in what is returned. If their rows together are enough, they share a
+    scatter; otherwise they are in none.
     """
     if X.shape[0] == 0:
         raise ValueError(

@@ -577,8 +577,9 @@ def expectation(
     """Expected losses of Gaussian parts, as means over points.
 
     The sum of exponentials at the point q of part p is a product of a matrix of parts
-    and one of points, ``S_pq = sum_k exp(a_pk) exp(u_qk)``, and so are the gradients,
-    of ``sum_q log S_pq``: ``exp(a_pk) sum_q exp(u_qk) / S_pq``, and by point.
+    and one of points, ``S_pq = sum_k exp(a_pk) exp(u_qk)``. So are the gradients of
+    ``sum_q log S_pq``: by part ``exp(a_pk) sum_q exp(u_qk) / S_pq``, and the same by
+    point.
 
     Parameters
     ----------

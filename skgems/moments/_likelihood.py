@@ -516,9 +516,8 @@ class _FoundBelowError(Exception):
 class Coordinates:
     """Coordinates z in which the likelihood is about as steep in every direction.
 
-    With the root R of second derivatives in the weights of an output, R R^T, and the
-    root B of those between outputs, relative to their mean, a model and the gradient in
-    z are
+    R R^T are the second derivatives in the weights of an output. B is the root of those
+    between outputs, relative to their mean. A model and the gradient in z are
 
         W = R^-T z B^-1,    z = R^T W B,    g_z = R^-1 g_W B^-1.
 

@@ -22,9 +22,9 @@ class Matching(Part):
         a longer search.
     new_atom_cost : {"exchangeable", "paper"}, default="exchangeable"
         What the new atoms of a node cost. With "exchangeable" each of them costs the
-        same, so no sweep makes the objective worse; the search starts from the better
-        of two first passes, one for each kind of cost. With "paper" each further new
-        atom of a node costs more, as in the paper.
+        same, so no sweep makes the objective worse. The search then starts from the
+        better of two first passes, one for each kind of cost. With "paper" each further
+        new atom of a node costs more, as in the paper.
     class_precision : {"counts", "equal"}, default="counts"
         How much each node counts for a class. With "counts" it counts by its rows of
         the class, if ``fit`` knows these. With "equal" all nodes that have seen the

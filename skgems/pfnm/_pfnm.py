@@ -49,10 +49,10 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     sigma0 : "auto", float or sequence of floats, default="auto"
         Standard deviation of the weights of atoms about zero. "auto" is `sigma`.
     gamma0 : "auto", float or sequence of floats, default="auto"
-        Mass of the beta process. Increase it to open new atoms more readily; if it is
+        Mass of the beta process. Increase it to open new atoms more readily. If it is
         too large for `sigma`, no units are matched, as ``n_units_`` shows. "auto"
-        depends on the weights alone: it starts small and grows, up to 1, as long as
-        matched units have less than two thirds of their squared norm in common.
+        depends on the weights alone. It starts small and grows, up to 1, as long as
+        matched units share less than two thirds of their squared norm.
     max_units : int, None or sequence of these, default=None
         Largest number of units in a hidden layer. It must be at least as large as that
         of any node. None sets no limit. Set it to limit the size of the merged network.
@@ -157,9 +157,9 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     A node that fails in a round is left out of the match of that round. If it alone
     knows a class, it is matched with the network that it was to train.
 
-    If the rows of one node are dealt to several nodes with the same classifier, the
-    merged network changes: the probabilities of single rows differ by up to 1, and by
-    0.04 on average (digits).
+    The merged network changes if the rows of one node are split over several nodes with
+    the same classifier. On digits, the probabilities of single rows then differ by up
+    to 1, and by 0.04 on average.
 
     References
     ----------

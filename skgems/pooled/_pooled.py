@@ -34,9 +34,9 @@ class PooledAggregator(
 
     Some classifiers depend on the rows only through sums by class, such as counts,
     means and covariances. Each node sends these sums in one message. The aggregate is
-    made of their totals and predicts as the classifier fitted to all rows at one
-    place: it gives the same labels, and decision values or joint log-likelihoods that
-    are equal to 1e-8 of their size. The nodes need no classifiers of their own.
+    made of their totals and predicts as the classifier fitted to all rows at one place.
+    Labels are the same. Decision values or joint log-likelihoods are equal to 1e-8 of
+    their size. The nodes need no classifiers of their own.
 
     Parameters
     ----------

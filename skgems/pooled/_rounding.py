@@ -73,8 +73,8 @@ class SumPrecision:
     def scatter_error(self) -> float:
         """Norm of the errors of a scatter matrix whose diagonal was made 1.
 
-        Products of n rows round as n independent errors, in a random d x d matrix; and
-        rows that are taken about a mean which is off add the square of that.
+        Products of n rows round as n independent errors, in a random d x d matrix. Rows
+        that are taken about a mean which is off add the square of that error.
         """
         d = len(self.means)
         products = _SAFETY * np.sqrt(d) * (np.sqrt(self.n_rows) + np.sqrt(d)) * _EPS

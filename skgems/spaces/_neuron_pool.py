@@ -410,8 +410,8 @@ def _filled_precisions(
 class JointBasis(NamedTuple):
     """Coordinates in which the nodes' metrics are nearly diagonal; exact for two.
 
-    With the mean M = L L' of the metrics and a weighted sum Q of them, the axes are
-    ``L'^-1 U`` for the eigenvectors U of ``L^-1 Q L'^-1``: M is the identity in them,
+    Let M = L L' be the mean of the metrics and Q a weighted sum of them. The axes are
+    ``L'^-1 U`` for the eigenvectors U of ``L^-1 Q L'^-1``. In them M is the identity,
     and Q is diagonal.
     """
 

@@ -81,10 +81,10 @@ def intersect_unions(
     is always the one that is furthest from the deepest point of the spaces chosen so
     far.
 
-    A partial choice is given up, with all choices that continue it, in two cases: some
-    node has no space left that intersects each chosen one, two by two; or the dual
-    proves that the chosen spaces do not intersect. The deepest point of each partial
-    choice is tried on all spaces of all nodes.
+    A partial choice is given up, with all choices that continue it, in two cases. In
+    the first, some node has no space left that intersects each chosen one, two by two.
+    In the second, the dual proves that the chosen spaces do not intersect. The deepest
+    point of each partial choice is tried on all spaces of all nodes.
 
     Parameters
     ----------

@@ -130,9 +130,9 @@ def assembled_columns(
 ) -> ColumnTransformer:
     """A fitted ColumnTransformer of fitted branches, by name.
 
-    Its own `fit` would fit clones of the branches. So each is stood for by something
-    that is fitted already and returns ``rows_out``, what came out of the branch for the
-    row of the example; then the branch itself takes the place.
+    Its own `fit` would fit clones of the branches. So a fitted stand-in takes the place
+    of each branch, and returns ``rows_out``: what came out of the branch for the row of
+    the example. Then the branch itself takes its place again.
     """
 
     def stand_for(name: str, step: Step) -> str | _Stand:

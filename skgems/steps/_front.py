@@ -246,8 +246,8 @@ class Front:
     def tell(self, X: Any, *, min_rows: int, memo: dict | None = None) -> dict:
         """What the next steps need of a node's rows: "columns", and "parts" by path.
 
-        ``memo`` is a dict of the node, empty at first, in which rows and what came out
-        of fitted steps are found again by the next message of the same front.
+        ``memo`` is a dict of the node, empty at first. The next message of the same
+        front finds rows, and what came out of fitted steps, in it again.
         """
         memo = {} if memo is None else memo
         if not memo.get("digests", {}).items() <= self._digests.items():

@@ -80,7 +80,7 @@ class LikeliestPowers:
     """A power for each column, and what its values come to after it, all (n_columns,).
 
     No power is so near to 0, nor to 2 with Yeo and Johnson, that float32 could not tell
-    it from that: there the formula divides by 0, which converters to ONNX do.
+    it from that. There the formula divides by 0, which converters to ONNX do.
     """
 
     powers: np.ndarray
