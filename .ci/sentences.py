@@ -29,6 +29,7 @@ DOCTEST = re.compile(r"^\s*>>>")
 HEADING_RULE = re.compile(r"^\s*([-=~^\"*#])\1{2,}\s*$")
 ITEM = re.compile(r"^\s*([-*•]|\d+\.|#\.)\s+")
 NO_PROSE = re.compile(r"^\s*(\.\. |\||\+--|:|([-=~^\"*#])\2{2,}\s*$)")
+SENTENCE_END = re.compile(r"(?<=[.!?])[)\"'”]?\s+(?=[\"'“(]?[A-Z0-9c]|\"\w)")
 TABLE_RULE = re.compile(r"^\s*=+(\s+=+)+\s*$")
 
 SECTION_OF_CODE = re.compile(r"^(Examples|References|See Also)$")
@@ -182,7 +183,7 @@ def sentences_of_text(text: str, *, first_line: int) -> Iterator[Sentence]:
     for line, paragraph in paragraphs_of(text):
         plain = re.sub(r":[\w:+-]+:`~?[^`]*`|``[^`]*``|`[^`]*`_*", "code", paragraph)
         plain = re.sub(r"[*|]", "", plain)
-        for sentence in re.split(r"(?<=[.!?])[)\"'”]?\s+(?=[\"'“(]?[A-Z0-9c]|\"\w)", plain):
+        for sentence in SENTENCE_END.split(plain):
             if sentence.strip():
                 yield Sentence(line=first_line + line, text=sentence.strip())
 
