@@ -57,14 +57,14 @@ def check_scoring(scoring: object, *, over_channel: bool) -> None:
         return
     try:
         scorer = get_scorer(scoring)
-    except (ValueError, TypeError) as error:  # InvalidParameterError is both
+    except (ValueError, TypeError):
+        scorer = None
+    if not callable(scorer):
         raise ValueError(
             f"scoring is {scoring!r}: give 'auto', 'accuracy', 'log_loss', 'roc_auc', "
-            "or a scorer of scikit-learn or its name, one of "
+            "a scorer of scikit-learn, or its name, one of "
             "sklearn.metrics.get_scorer_names()."
-        ) from error
-    if not callable(scorer):
-        raise ValueError(f"scoring is {scoring!r}, which cannot be called.")
+        )
 
 
 def name_of(scoring: object) -> str:
@@ -186,7 +186,7 @@ def score_and_replicates(
         rows = np.flatnonzero(group != k)
         try:
             replicate = scorer(predicted.of_rows(rows), safe_indexing(X, rows), y[rows])
-        except ValueError:
+        except (ValueError, ArithmeticError):  # a class may be gone
             replicate = np.nan
         scores.append(float(replicate))
     return np.array(scores)
