@@ -119,8 +119,8 @@ default=None
         each against the rest), the name of a scorer of scikit-learn
         (:func:`sklearn.metrics.get_scorer_names`), or a scorer. Over a channel only
         "auto", "accuracy" and "log_loss" are possible, because nodes send counts of
-        right rows and sums of losses. The smallest candidate whose log-loss is within
-        3 % of the smallest log-loss is then chosen, as sums have no standard error.
+        right rows and sums of losses. By log-loss, the smallest candidate within 1 %
+        of the smallest log-loss is chosen.
     verbose : bool or int, default=0
         Whether to print the score of each candidate when it is known.
     random_state : int, RandomState instance or None, default=None

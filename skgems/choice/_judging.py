@@ -40,6 +40,7 @@ from ._scoring import (
     Predicted,
     by_counts,
     by_groups,
+    by_row_losses,
     by_rows,
     name_of,
     resolved,
@@ -240,8 +241,9 @@ class _Scores:
         values = np.array([self._values[k] for k in able])
         if self.scorer is not None:
             return by_groups(values, log_losses, scoring=name_of(self.scoring))
-        sign = -1.0 if self.scoring == LOG_LOSS else 1.0
-        return by_rows(values, log_losses, scoring=self.scoring, sign=sign)
+        if self.scoring == LOG_LOSS:
+            return by_row_losses(values)
+        return by_rows(values, log_losses, scoring=self.scoring)
 
 
 def _two_or_more_columns(scores: np.ndarray) -> np.ndarray:
