@@ -282,6 +282,10 @@ def candidates_of_rows(
     tried += _quadratic_candidates(before)
     if budget == SMALL:
         return tried
+    few_features = RandomFeatures(300, random_state=0)
+    tried.append(
+        Candidate("linear, 300 random features", linear, (scaled, few_features))
+    )
     lda = PooledAggregator(pooled=shrunk_lda(n_rows))
     features = _random_features()
     name = "LDA, 1000 random features"

@@ -1,6 +1,6 @@
 """One fitted aggregator of what the nodes have, chosen by rows that did not make it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,14 @@ from ..base import (
     named_members,
     noted_warnings,
 )
-from ..choice import Candidate, Choice, choose, choose_over, n_bytes_received
+from ..choice import (
+    Candidate,
+    Choice,
+    check_scoring,
+    choose,
+    choose_over,
+    n_bytes_received,
+)
 from ..ensembles import EnsembleAggregator
 from ..federation import (
     Summary,
@@ -59,6 +66,7 @@ def combine(
     *,
     front=None,
     budget="fast",
+    scoring="auto",
     verbose=0,
     random_state=None,
 ) -> BaseAggregator:
@@ -68,8 +76,9 @@ def combine(
     nodes, quadratic discriminant analysis, and, if estimators are given, their votes,
     stacks and merged networks. The rows of each node are split into two halves. Each
     candidate is fitted to one half and judged on the other, and the other way round.
-    The smallest candidate whose accuracy is within one standard error of the best is
-    then fitted to all rows.
+    The smallest candidate whose score is within one standard error of the best score is
+    then fitted to all rows. The score is the accuracy, unless one class has most of the
+    rows (see `scoring`).
 
     Parameters
     ----------
@@ -102,6 +111,16 @@ default=None
         which takes about three times as long. Choose "small" to leave out the random
         features: where a node has fewer rows than there are features, the sums that it
         sends reveal rows.
+    scoring : str or callable, default="auto"
+        How the candidates are compared. "auto" compares their accuracy. Where one class
+        has more than 80 % of the rows, it compares their log-loss instead, because
+        accuracies hardly differ there. Choose "accuracy", "log_loss" or "roc_auc" (the
+        area under the ROC curve; for more than two classes the mean over the classes,
+        each against the rest), the name of a scorer of scikit-learn
+        (:func:`sklearn.metrics.get_scorer_names`), or a scorer. Over a channel only
+        "auto", "accuracy" and "log_loss" are possible, because nodes send counts of
+        right rows and sums of losses. By log-loss, the smallest candidate within 1 %
+        of the smallest log-loss is chosen.
     verbose : bool or int, default=0
         Whether to print the score of each candidate when it is known.
     random_state : int, RandomState instance or None, default=None
@@ -118,7 +137,8 @@ default=None
     ------
     ValueError
         If rows or estimators cannot be used, for example because a column contains
-        dates, or if no candidate can be made. The message names nodes and columns.
+        dates, if `scoring` is not known or not possible over a channel, or if no
+        candidate can be made. The message names nodes and columns.
 
     Warns
     -----
@@ -137,6 +157,7 @@ default=None
     """
     if budget not in (SMALL, FAST, THOROUGH):
         raise ValueError(f"budget is {budget!r}: 'small', 'fast' or 'thorough'?")
+    check_scoring(scoring, over_channel=X is None and is_channel(estimators))
     with showing(verbose), noted_warnings() as warning_texts:
         if X is None and not is_channel(estimators):
             aggregator = _combine_without_rows(
@@ -146,7 +167,14 @@ default=None
             seed = check_random_state(random_state).randint(2**31 - 1)
             if X is not None:
                 aggregator = _combine_rows(
-                    X, y, nodes, estimators, front=front, budget=budget, seed=seed
+                    X,
+                    y,
+                    nodes,
+                    estimators,
+                    front=front,
+                    budget=budget,
+                    scoring=scoring,
+                    seed=seed,
                 )
             elif takes_documents(front):
                 aggregator = _combine_documents_over_channel(
@@ -154,7 +182,7 @@ default=None
                 )
             else:
                 aggregator = _combine_over_channel(
-                    estimators, front, budget=budget, seed=seed
+                    estimators, front, budget=budget, scoring=scoring, seed=seed
                 )
     choice = aggregator.choice_
     doubts = tuple(dict.fromkeys([*choice.doubts, *warning_texts]))
@@ -163,7 +191,15 @@ default=None
 
 
 def _combine_rows(
-    X, y, nodes, estimators, *, front: BaseEstimator | None, budget: str, seed: int
+    X,
+    y,
+    nodes,
+    estimators,
+    *,
+    front: BaseEstimator | None,
+    budget: str,
+    scoring: str | Callable,
+    seed: int,
 ) -> BaseAggregator:
     """The best of all candidates, judged by rows that are in this process."""
     check_no_label_missing(y, nodes)
@@ -186,7 +222,7 @@ def _combine_rows(
         budget=budget,
         random_state=seed,
     )
-    choice = choose(tried, X, y, owners, members=members)
+    choice = choose(tried, X, y, owners, members=members, scoring=scoring)
     best = next(candidate for candidate in tried if candidate.name == choice.name)
     return _fitted(best.whole, choice, X, y, nodes)
 
@@ -216,7 +252,7 @@ def _fitted(aggregator: BaseAggregator, choice: Choice, *rows) -> BaseAggregator
 
 
 def _combine_over_channel(
-    channel, front: BaseEstimator | None, *, budget: str, seed: int
+    channel, front: BaseEstimator | None, *, budget: str, scoring: str, seed: int
 ) -> BaseAggregator:
     """The best of all candidates that look at rows, which nodes judge."""
     if front is not None:
@@ -236,7 +272,7 @@ def _combine_over_channel(
         )
 
     aggregator, choice, history = choose_over(
-        channel, tried, drop_identifiers=front is None
+        channel, tried, drop_identifiers=front is None, scoring=scoring
     )
     fitted = _fitted(aggregator, choice)
     fitted.history_ = [*history, *fitted.history_]
@@ -341,5 +377,7 @@ def _with_only_choice(
     entry = Candidate(name, aggregator, of_members=looks_at_members).new_entry()
     entry["bytes"] = n_bytes_received(aggregator)
     entry["seconds"] = None
-    aggregator.choice_ = Choice(name=name, table=(entry,), n_rows=0, doubts=doubts)
+    aggregator.choice_ = Choice(
+        name=name, table=(entry,), n_rows=0, doubts=doubts, scoring=None
+    )
     return aggregator

@@ -18,7 +18,8 @@ or a simpler one that is as good. `choose_over` asks nodes for the same over a c
 """
 
 from ._asking import choose_over
-from ._choice import Candidate, Choice, n_bytes_received, smallest_of_the_best
+from ._choice import Candidate, Choice, n_bytes_received
 from ._judging import choose
+from ._scoring import check_scoring, smallest_of_the_best
 
 __all__ = ["Choice"]

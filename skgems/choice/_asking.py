@@ -23,6 +23,14 @@ from ..pooled import PooledTransformer
 from ..steps import Front
 from ..tasks import HALF_NAMES, most_judging, most_loss
 from ._choice import Candidate, Choice, Trials
+from ._scoring import (
+    ACCURACY,
+    LOG_LOSS,
+    Comparison,
+    by_counts,
+    resolved,
+    within_share,
+)
 
 
 def choose_over(
@@ -30,6 +38,7 @@ def choose_over(
     candidates: Callable[[int], list[Candidate]],
     *,
     drop_identifiers: bool = False,
+    scoring: str = ACCURACY,
 ) -> tuple[BaseAggregator, Choice, list]:
     """The best of ``candidates(n_rows)``, not fitted; the choice; the history.
 
@@ -48,7 +57,7 @@ def choose_over(
     run = Run(channel, agreement=channel.agreement)
     with noted_warnings() as warning_texts:
         run(fronts.plan())
-    choice, best = run(_choice_plan(tried, candidates, fronts))
+    choice, best = run(_choice_plan(tried, candidates, fronts, scoring=scoring))
     choice = replace(choice, doubts=(*choice.doubts, *warning_texts))
     # Nodes that missed the front cannot check it, and would refuse.
     rows_alone = RowsAlone(channel, names=run.names)
@@ -147,6 +156,21 @@ class _SumsOfHalves:
         n_rows_by_name = {s.name: s.n_rows for s in self._first_halves()}
         return 2 * sum(n_rows_by_name.values())
 
+    def class_sizes(self) -> np.ndarray:
+        """How many rows of each class all nodes told of, for one candidate at most.
+
+        Classes that are too small to be told (min_rows) are not among these.
+        """
+        sizes_by_candidate = []
+        for pair in self.by_candidate:
+            sizes: dict = {}
+            for summary in [s for half in pair for s in half]:
+                counts = summary.row_counts
+                for label, n in zip(counts["labels"], counts["moments"], strict=True):
+                    sizes[label] = sizes.get(label, 0) + int(n)
+            sizes_by_candidate.append(list(sizes.values()))
+        return np.array(max(sizes_by_candidate, key=sum, default=[]))
+
     def n_bytes(self, k: int) -> int:
         """Bytes that nodes sent for one candidate."""
         return sum(summary.n_bytes for half in self.by_candidate[k] for summary in half)
@@ -176,6 +200,8 @@ def _choice_plan(
     tried: list[Candidate],
     candidates: Callable[[int], list[Candidate]],
     fronts: _Fronts,
+    *,
+    scoring: str,
 ) -> Generator:
     """Plan of sums of halves and judgements: the choice, and the candidate taken."""
     halves = yield from _ask_halves(tried, fronts)
@@ -197,9 +223,30 @@ def _choice_plan(
         trials.enter(
             k, n_right=n_both_right[place, place], losses=losses[place], n_rows=n_rows
         )
-    choice = trials.choice(n_both_right=n_both_right, n_judging=n_judging)
+    trials.check_able()
+    comparison = _comparison(
+        resolved(scoring, halves.class_sizes()),
+        n_both_right=n_both_right,
+        n_rows=n_rows,
+        log_losses=trials.log_losses(),
+    )
+    choice = trials.choice(comparison, n_judging=n_judging)
     best = next(c for c in trials.candidates if c.name == choice.name)
     return choice, best
+
+
+def _comparison(
+    scoring: str,
+    *,
+    n_both_right: np.ndarray,  # (n_able, n_able)
+    n_rows: int,
+    log_losses: list[float],
+) -> Comparison:
+    """The comparison by what nodes tell: counts of right rows, or sums of losses."""
+    # Losses of models that are too steep are not told; accuracies always are.
+    if scoring == LOG_LOSS and np.isfinite(log_losses).any():
+        return within_share(log_losses)
+    return by_counts(n_both_right, n_rows, log_losses)
 
 
 def _ask_halves(tried: list[Candidate], fronts: _Fronts) -> Generator:

@@ -12,13 +12,15 @@ and cannot be without loss:
 - Here each half has a front of its own, fitted without the rows that judge, as the
   front of a fit is without the rows that come later. Over a channel this would take
   each message about fronts twice; there one front is of all rows, without their labels.
+- Here any score can be made of what was predicted of a row (``_scoring.py``).
 - Nodes round counts and losses, so that they tell no single row. Here nothing is told.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.metrics import get_scorer
 
 from ..base import PUBLIC_NAME, warn_user
 from ..compat import safe_indexing
@@ -28,8 +30,23 @@ from ..moments import LOGIT_FACTORS
 from ..networks import unwrap
 from ..pooled import PooledTransformer
 from ..progress import tracked
-from ..tasks import losses_of
+from ..tasks import losses_of, losses_of_rows
 from ._choice import Candidate, Choice, Trials, n_bytes_received
+from ._scoring import (
+    ACCURACY,
+    LOG_LOSS,
+    ROC_AUC,
+    Comparison,
+    Predicted,
+    by_counts,
+    by_groups,
+    by_row_losses,
+    by_rows,
+    name_of,
+    resolved,
+    row_areas,
+    score_and_replicates,
+)
 
 
 class _HeldOutHalf:
@@ -55,22 +72,24 @@ class _HeldOutHalf:
         self.members = members
         self._rows_and_bytes: dict[tuple, tuple] = {(): (X, 0)}
 
-    def judge(self, candidate: Candidate) -> tuple[np.ndarray, np.ndarray, int]:
-        """Fit a candidate to the other half: which rows of this one it labels right.
+    def judge(self, candidate: Candidate) -> tuple[Predicted, int]:
+        """Fit a candidate to the other half: what it predicts of the rows of this one.
 
-        The others are its losses under each factor, summed over these rows, and the
-        bytes that nodes sent for it.
+        The other is how many bytes nodes sent for it.
         """
         X, n_bytes_of_steps = self._behind(candidate.steps)
         aggregator = clone(candidate.aggregator)
         if candidate.of_members:
             aggregator.set_params(estimators=self.members)
         aggregator.fit(X, self.y, nodes=self.nodes, held_out=self.held_out)
-        proba = aggregator.predict_proba(safe_indexing(X, self.rows))
-        codes = indices_of(self.y[self.rows], aggregator.classes_)
+        X_judging = safe_indexing(X, self.rows)
+        if candidate.is_tempered:
+            # The factor is one on these, and probabilities of 0 and 1 hide them.
+            logits = _two_or_more_columns(aggregator.decision_function(X_judging))
+        else:
+            logits = to_logits(aggregator.predict_proba(X_judging))
         return (
-            proba.argmax(axis=1) == codes,
-            losses_of(to_logits(proba), codes),
+            Predicted(aggregator.classes_, logits),
             n_bytes_of_steps + n_bytes_received(aggregator),
         )
 
@@ -98,6 +117,7 @@ def choose(
     owners: Mapping[str, np.ndarray],
     *,
     members: list[tuple[str, BaseEstimator]] | None = None,
+    scoring: str | Callable = ACCURACY,
 ) -> Choice:
     """Judge candidates by the rows of nodes; later candidates are larger models.
 
@@ -110,36 +130,127 @@ def choose(
     n_judging = {
         name: int(np.sum(half_of_row[rows] >= 0)) for name, rows in owners.items()
     }
+    _, class_sizes = np.unique(y[half_of_row >= 0], return_counts=True)
     trials = Trials(tried)
-    is_right = np.zeros((len(tried), len(y)))
-    losses = np.zeros((len(tried), len(LOGIT_FACTORS)))
+    scores = _Scores(
+        resolved(scoring, class_sizes),
+        X,
+        y,
+        half_of_row=half_of_row,
+        n_tried=len(tried),
+    )
     for half in (0, 1):
         held_out = half_of_row == half
         refitted = None
         if members is not None:
             # Members know their own rows by heart, so they would look too good on
             # these: clones learn from the other half, as candidates do.
-            refitted = _refitted(members, X, y, owners, learning=~held_out)
+            with trials.making_of_members():
+                refitted = _refitted(members, X, y, owners, learning=~held_out)
         judges = _HeldOutHalf(X, y, nodes, held_out=held_out, members=refitted)
         description = f"candidates, half {half + 1} of 2"
         for k, candidate in tracked(enumerate(tried), description, len(tried)):
             if k in trials.able:
                 with trials.making(k) as entry:
-                    is_right[k, held_out], losses_of_half, n_bytes = judges.judge(
-                        candidate
-                    )
-                    losses[k] += losses_of_half
+                    predicted, n_bytes = judges.judge(candidate)
+                    scores.add(k, half, predicted)
                     entry["bytes"] += n_bytes
             judges.forget(candidate.steps, tried[k + 1 :])
             if half == 1 and k in trials.able:
                 trials.enter(
                     k,
-                    n_right=is_right[k].sum(),
-                    losses=losses[k],
+                    n_right=scores.is_right[k].sum(),
+                    losses=scores.losses[k],
                     n_rows=sum(n_judging.values()),
                 )
-    is_right = is_right[trials.able]
-    return trials.choice(n_both_right=is_right @ is_right.T, n_judging=n_judging)
+                with trials.making(k) as entry:
+                    scores.finish(k, factor=entry["factor"])
+    trials.check_able()
+    comparison = scores.compare(trials.able, trials.log_losses())
+    return trials.choice(comparison, n_judging=n_judging)
+
+
+class _Scores:
+    """What rows say of each candidate, as far as the score that decides needs it."""
+
+    def __init__(
+        self,
+        scoring: str | Callable,
+        X,  # all rows, of any form
+        y: np.ndarray,  # (n_rows,)
+        *,
+        half_of_row: np.ndarray,  # (n_rows,), -1 where a row does not judge
+        n_tried: int,
+    ) -> None:
+        self.scoring = scoring
+        self.scorer = None
+        if scoring not in (ACCURACY, LOG_LOSS, ROC_AUC):
+            self.scorer = get_scorer(scoring)
+        self.X = X
+        self.y = y
+        self.half_of_row = half_of_row
+        self.is_right = np.zeros((n_tried, len(y)))
+        self.losses = np.zeros((n_tried, len(LOGIT_FACTORS)))  # summed over rows
+        # By candidate: numbers of rows, or scores without groups of rows.
+        self._values: dict[int, np.ndarray] = {}
+        # By candidate and half, until both are there and the factor is known.
+        self._predicted: dict[tuple[int, int], Predicted] = {}
+
+    def add(self, k: int, half: int, predicted: Predicted) -> None:
+        """Take what a candidate, made of the other half, predicts of this one."""
+        rows = np.flatnonzero(self.half_of_row == half)
+        codes = indices_of(self.y[rows], predicted.classes_)
+        self.is_right[k, rows] = predicted.logits.argmax(axis=1) == codes
+        self.losses[k] += losses_of(predicted.logits, codes)
+        if self.scoring != ACCURACY:
+            self._predicted[k, half] = predicted
+
+    def finish(self, k: int, *, factor: float) -> None:
+        """Score a candidate of which both halves are there, by tempered logits."""
+        if self.scoring == ACCURACY:
+            return
+        of_halves = []
+        shares = []
+        for half in (0, 1):
+            rows = np.flatnonzero(self.half_of_row == half)
+            predicted = self._predicted.pop((k, half))
+            tempered = Predicted(predicted.classes_, factor * predicted.logits)
+            of_halves.append(self._values_of_half(tempered, rows))
+            shares.append(len(rows))
+        if self.scorer is None:
+            self._values[k] = np.concatenate(of_halves)
+        else:
+            self._values[k] = np.average(of_halves, axis=0, weights=shares)
+
+    def _values_of_half(self, predicted: Predicted, rows: np.ndarray) -> np.ndarray:
+        y = self.y[rows]
+        if self.scorer is not None:
+            X = safe_indexing(self.X, rows)
+            return score_and_replicates(self.scorer, predicted, X, y)
+        codes = indices_of(y, predicted.classes_)
+        if self.scoring == LOG_LOSS:
+            return losses_of_rows(predicted.logits, codes)
+        return row_areas(predicted.logits, codes, y)
+
+    def compare(self, able: list[int], log_losses: list[float]) -> Comparison:
+        """The comparison of the candidates that could be made."""
+        if self.scoring == ACCURACY:
+            is_right = self.is_right[able]
+            n_rows = int(np.sum(self.half_of_row >= 0))
+            return by_counts(is_right @ is_right.T, n_rows, log_losses)
+        values = np.array([self._values[k] for k in able])
+        if self.scorer is not None:
+            return by_groups(values, log_losses, scoring=name_of(self.scoring))
+        if self.scoring == LOG_LOSS:
+            return by_row_losses(values)
+        return by_rows(values, log_losses, scoring=self.scoring)
+
+
+def _two_or_more_columns(scores: np.ndarray) -> np.ndarray:
+    """Logits with one column a class, of which the mean in each row is 0."""
+    if scores.ndim == 1:
+        return np.stack([-0.5 * scores, 0.5 * scores], axis=1)
+    return scores - scores.mean(axis=1, keepdims=True)
 
 
 def _refitted(

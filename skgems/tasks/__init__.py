@@ -26,6 +26,7 @@ from ._join import JOIN
 from ._judge import (
     JUDGE,
     losses_of,
+    losses_of_rows,
     most_judging,
     most_loss,
 )

@@ -124,7 +124,8 @@ def halves(member: Member, *, asked: Mapping[str, Mapping]) -> dict:
     for number, content in asked.items():
         try:
             joins[number] = _joins_of_halves(member, content, half=half)
-        except ValueError as error:
+        # An error of one method, of whatever type, costs the others nothing.
+        except Exception as error:
             refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
     _warn_once_of_exposed(member.name, joins)
     return {"joins": joins, "refused": refused}
@@ -159,7 +160,7 @@ def _warn_once_of_exposed(name: str, joins: Mapping[str, Mapping]) -> None:
         warn_user(str(caught[0].message), RowsExposedWarning)
 
 
-def _reason_for_refusal(failure: ValueError, *, min_rows: int) -> str:
+def _reason_for_refusal(failure: Exception, *, min_rows: int) -> str:
     """Why a node sends no sums: the text of an error may have values or counts."""
     if isinstance(failure, TooFewRowsError):
         return (

@@ -60,13 +60,16 @@ def losses_of(logits: np.ndarray, codes: np.ndarray) -> np.ndarray:
         The column of each row's label; -1 of a label that the model does not know,
         which costs as much as a row can.
     """
-    losses = np.empty(len(LOGIT_FACTORS))
-    rows = np.arange(len(codes))
-    for k, factor in enumerate(LOGIT_FACTORS):
-        log_proba = log_softmax(factor * logits, axis=1)[rows, codes]
-        log_proba = np.where(codes < 0, -np.inf, log_proba)
-        losses[k] = -np.maximum(log_proba, np.log(_LEAST_PROBABILITY)).sum()
-    return losses
+    return np.array(
+        [losses_of_rows(factor * logits, codes).sum() for factor in LOGIT_FACTORS]
+    )
+
+
+def losses_of_rows(logits: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """The log-loss of each row, bounded; see `losses_of`: (n_rows,)."""
+    log_proba = log_softmax(logits, axis=1)[np.arange(len(codes)), codes]
+    log_proba = np.where(codes < 0, -np.inf, log_proba)
+    return -np.maximum(log_proba, np.log(_LEAST_PROBABILITY))
 
 
 # ---- rules -------------------------------------------------------------------------

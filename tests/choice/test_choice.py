@@ -10,6 +10,7 @@ from helpers.digit_halves import entry
 from skgems import PooledAggregator
 from skgems.choice import Candidate, Choice, smallest_of_the_best
 from skgems.choice._choice import Trials
+from skgems.choice._scoring import by_counts
 from skgems.moments import LOGIT_FACTORS
 
 
@@ -38,26 +39,49 @@ def test_no_candidate_that_could_be_made_is_an_error():
     with trials.making(0):
         raise ValueError("odd")
     with pytest.raises(ValueError, match=r"No candidate can be made. \['a'\]: Odd"):
-        trials.choice(n_both_right=np.zeros((0, 0)), n_judging={"x": 1})
+        trials.check_able()
 
 
-def test_failures_are_noted_with_the_time_that_they_took_and_others_raised():
+class OddError(Exception):
+    """An error of some package that is of no type of Python's own."""
+
+
+@pytest.mark.parametrize(
+    ("failure", "text"),
+    [
+        (ValueError("odd"), "odd"),
+        (TypeError("odd"), "odd"),
+        (np.linalg.LinAlgError("singular"), "singular"),
+        (KeyError("age"), "KeyError: 'age'"),
+        (FloatingPointError("overflow"), "FloatingPointError: overflow"),
+        (MemoryError(), "MemoryError"),
+        (AttributeError("no mean_"), "AttributeError: no mean_"),
+        (OddError("odd"), "OddError: odd"),
+    ],
+)
+def test_failures_of_any_type_are_noted_with_the_time_that_they_took(failure, text):
     trials = Trials([Candidate(name, PooledAggregator()) for name in "ab"])
     with trials.making(0) as entry_of_a:
         entry_of_a["bytes"] += 3
-        raise TypeError("odd")
+        raise failure
     assert trials.able == [1]
-    assert entry_of_a["error"] == "odd" and entry_of_a["bytes"] == 3
+    assert entry_of_a["error"] == text and entry_of_a["bytes"] == 3
     assert entry_of_a["seconds"] > 0 == trials.table[1]["seconds"]
-    with pytest.raises(KeyError), trials.making(1):
-        raise KeyError("a bug")
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_who_stops_the_program_stops_it(stop):
+    trials = Trials([Candidate("a", PooledAggregator())])
+    with pytest.raises(stop), trials.making(0):
+        raise stop
 
 
 def test_a_node_of_most_rows_is_a_doubt():
     trials = Trials([Candidate("a", PooledAggregator())])
     trials.enter(0, n_right=300, losses=np.ones(len(LOGIT_FACTORS)), n_rows=400)
     n_judging = {"lyon": 396, "paris": 2, "cork": 2}
-    choice = trials.choice(n_both_right=np.array([[300]]), n_judging=n_judging)
+    comparison = by_counts(np.array([[300]]), 400, trials.log_losses())
+    choice = trials.choice(comparison, n_judging=n_judging)
     assert choice.n_rows == 400
     (doubt,) = choice.doubts
     assert doubt.startswith("node 'lyon' has 396 of the 400 rows that judged")

@@ -15,6 +15,7 @@ from skgems import PooledAggregator, combine
 from skgems.choice import Candidate
 from skgems.choice._choice import Trials
 from skgems.choice._judging import _refitted
+from skgems.choice._scoring import by_counts
 from skgems.federation import halves_of, owners_of
 
 
@@ -111,14 +112,15 @@ def test_reasons_of_failures_are_doubts_once_for_all_that_have_them():
         entry("c", "node 'x': odd"),
     ]
     n_judging = {"x": 300}
-    choice = trials.choice(n_both_right=np.array([[300]]), n_judging=n_judging)
+    comparison = by_counts(np.array([[300]]), 300, trials.log_losses())
+    choice = trials.choice(comparison, n_judging=n_judging)
     (doubt,) = choice.doubts
     assert doubt == "these candidates could not be made: ['b', 'c']. Node 'x': odd."
     with pytest.raises(
         ValueError, match=r"No candidate .* \['b', 'c'\]: Node 'x': odd"
     ):
         del trials.table[0]
-        trials.choice(n_both_right=np.zeros((0, 0)), n_judging=n_judging)
+        trials.check_able()
 
 
 def test_nets_that_judge_are_the_same_each_time():

@@ -1,0 +1,322 @@
+"""How candidates are compared: a score of each, and how sure a difference of two is.
+
+A candidate is taken if its score is within one standard error of the best score, where
+the error is that of the *difference* of the two on the same rows. It is estimated by
+
+- counts of rows that both label right, for the accuracy (`by_counts`): these are all
+  that nodes tell over a channel;
+- one number a row whose mean is the score (`by_rows`): for the area under the ROC
+  curve the structural components of DeLong et al. (1988);
+- scores without one group of the rows after the other (`by_groups`), a jackknife, for
+  scorers of scikit-learn, of which nothing is known.
+
+By log-losses a candidate is taken within a fixed share of the smallest loss: a few rows
+of which a model is sure, and wrong, make most of a standard error, within which there
+are models that are clearly worse. Over a channel nodes tell sums of losses, which have
+no error; so both ways take the same candidate.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp, softmax
+from scipy.stats import rankdata
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import get_scorer
+
+from ..compat import safe_indexing
+
+AUTO = "auto"
+ACCURACY = "accuracy"
+LOG_LOSS = "log_loss"
+ROC_AUC = "roc_auc"
+# Words that need no rows at the server.
+WORDS_OVER_CHANNEL = (AUTO, ACCURACY, LOG_LOSS)
+# Where one class has more of the rows than this, a model that always names it is right
+# about most rows, so that accuracies hardly differ.
+_LARGEST_SHARE = 0.8
+# Candidates whose log-loss is above the smallest one by less than this share of it are
+# taken for equal. On eight unbalanced sets (benchmarks/bench_unbalanced.py) a paired
+# standard error is two to ten percent of the loss, and the smallest candidate within
+# one has a worse log-loss and a worse area on test rows than the one that is taken.
+SHARE_OF_LOSS = 0.01
+# Parts of the rows of a half that are left out in turn: the error of a standard error
+# of so many is a sixth.
+_N_GROUPS = 20
+
+
+def check_scoring(scoring: object, *, over_channel: bool) -> None:
+    """Raise ValueError unless candidates can be compared by this."""
+    if isinstance(scoring, str) and scoring in WORDS_OVER_CHANNEL:
+        return
+    if over_channel:
+        raise ValueError(
+            f"scoring is {name_of(scoring)!r}, which needs the rows. Over a channel "
+            "rows stay at the nodes: give scoring='auto', 'accuracy' or 'log_loss'."
+        )
+    if isinstance(scoring, str) and scoring == ROC_AUC:
+        return
+    try:
+        scorer = get_scorer(scoring)
+    except (ValueError, TypeError):
+        scorer = None
+    if not callable(scorer):
+        raise ValueError(
+            f"scoring is {scoring!r}: give 'auto', 'accuracy', 'log_loss', 'roc_auc', "
+            "a scorer of scikit-learn, or its name, one of "
+            "sklearn.metrics.get_scorer_names()."
+        )
+
+
+def name_of(scoring: object) -> str:
+    """The word, or what stands for a scorer in a table."""
+    if isinstance(scoring, str):
+        return scoring
+    return getattr(scoring, "__name__", None) or str(scoring)
+
+
+def resolved(scoring: Any, class_sizes: np.ndarray) -> Any:
+    """What "auto" stands for where classes have so many rows; others as they are."""
+    if not (isinstance(scoring, str) and scoring == AUTO):
+        return scoring
+    largest_share = np.max(class_sizes, initial=0) / max(np.sum(class_sizes), 1)
+    return LOG_LOSS if largest_share > _LARGEST_SHARE else ACCURACY
+
+
+# ---- scores of rows ------------------------------------------------------------------
+
+
+def row_areas(logits: np.ndarray, codes: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Numbers of rows whose mean is the area under the ROC curve: (n_rows,).
+
+    For the class c with m rows of n, the area A is the mean over its rows i of V_i, the
+    share of other rows that have a smaller score for c, and over the other rows j of
+    W_j, the share of rows of c that have a larger one. The numbers are
+    A + (V_i - A) n / m and A + (W_j - A) n / (n - m), so that the variance of their
+    mean is that of DeLong et al. For more than two classes they are means over these.
+
+    Parameters
+    ----------
+    logits : ndarray of shape (n_rows, n_known_classes)
+    codes : ndarray of shape (n_rows,)
+        The column of each row's label; -1 of a label that the model does not know.
+    y : ndarray of shape (n_rows,)
+        Labels. For a class that the model does not know the area is 1/2.
+    """
+    labels, index_of_label = np.unique(y, return_inverse=True)
+    if len(labels) < 2:
+        raise ValueError(
+            "all rows of one half have the same label, so that there is no area under "
+            "a ROC curve"
+        )
+    # Both classes of two have the same area.
+    positives = range(len(labels)) if len(labels) > 2 else [1]
+    values = []
+    for index in positives:
+        is_positive = index_of_label == index
+        column = codes[is_positive][0]
+        if column < 0 or logits.shape[1] < 2:
+            values.append(np.full(len(y), 0.5))
+            continue
+        others = np.delete(logits, column, axis=1)
+        score = logits[:, column] - logsumexp(others, axis=1)
+        values.append(_area_of_class(score, is_positive))
+    return np.mean(values, axis=0)
+
+
+def _area_of_class(score: np.ndarray, is_positive: np.ndarray) -> np.ndarray:
+    n_rows = len(score)
+    n_positive = int(is_positive.sum())
+    n_negative = n_rows - n_positive
+    rank = rankdata(score)
+    n_smaller = rank[is_positive] - rankdata(score[is_positive])
+    n_larger = n_positive - (rank[~is_positive] - rankdata(score[~is_positive]))
+    area = n_smaller.mean() / n_negative
+    values = np.empty(n_rows)
+    values[is_positive] = (n_smaller / n_negative - area) * n_rows / n_positive
+    values[~is_positive] = (n_larger / n_positive - area) * n_rows / n_negative
+    return area + values
+
+
+class Predicted(ClassifierMixin, BaseEstimator):
+    """A classifier that has predicted already; a scorer may ask it what it said.
+
+    Its rows are those of the logits, whatever X it is given.
+    """
+
+    def __init__(self, classes: np.ndarray, logits: np.ndarray) -> None:
+        self.classes_ = np.asarray(classes)
+        self.logits = logits  # (n_rows, n_classes)
+
+    def decision_function(self, X) -> np.ndarray:
+        """The logits, or their difference for two classes."""
+        if self.logits.shape[1] == 2:
+            return self.logits[:, 1] - self.logits[:, 0]
+        return self.logits
+
+    def predict_proba(self, X) -> np.ndarray:
+        """The softmax of the logits."""
+        return softmax(self.logits, axis=1)
+
+    def predict(self, X) -> np.ndarray:
+        """The label of the largest logit."""
+        return self.classes_[self.logits.argmax(axis=1)]
+
+    def of_rows(self, rows: np.ndarray) -> "Predicted":
+        """The same of some rows, given by their indices."""
+        return Predicted(self.classes_, self.logits[rows])
+
+
+def score_and_replicates(
+    scorer: Callable, predicted: Predicted, X, y: np.ndarray
+) -> np.ndarray:
+    """The score of rows, and after it those without each group of these: (1 + g,).
+
+    ``X`` are the rows as they were given; groups are even in every class. Scores
+    without a group are NaN where the scorer cannot do without it.
+    """
+    score = float(scorer(predicted, X, y))
+    if not np.isfinite(score):
+        raise ValueError(f"its score is {score}")
+    order = np.random.RandomState(0).permutation(len(y))
+    order = order[np.argsort(y[order], kind="stable")]
+    group = np.empty(len(y), dtype=int)
+    group[order] = np.arange(len(y)) % _N_GROUPS
+    scores = [score]
+    for k in range(_N_GROUPS):
+        rows = np.flatnonzero(group != k)
+        try:
+            replicate = scorer(predicted.of_rows(rows), safe_indexing(X, rows), y[rows])
+        except (ValueError, ArithmeticError):  # a class may be gone
+            replicate = np.nan
+        scores.append(float(replicate))
+    return np.array(scores)
+
+
+# ---- which candidate is taken --------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Scores of the candidates that could be made, and which of them is taken.
+
+    ``errors`` has the standard error of the difference of each to the best; None where
+    it is not known.
+    """
+
+    scoring: str
+    scores: np.ndarray  # (n_able,); a log-loss is better where it is smaller
+    errors: np.ndarray | None  # (n_able,)
+    place: int  # of the candidate taken
+
+
+def by_counts(
+    n_both_right: np.ndarray, n_rows: int, log_losses: list[float]
+) -> Comparison:
+    """Compare by accuracies: see `smallest_of_the_best`."""
+    place, errors = smallest_of_the_best(n_both_right, n_rows, log_losses)
+    return Comparison(
+        scoring=ACCURACY,
+        scores=np.diag(n_both_right) / n_rows,
+        errors=errors,
+        place=place,
+    )
+
+
+def by_rows(values: np.ndarray, log_losses: list[float], *, scoring: str) -> Comparison:
+    """Compare by means of one number a row, ``values`` (n_able, n_rows)."""
+    scores = values.mean(axis=1)
+    best = _best(scores, log_losses)
+    errors = _paired_errors(values, best)
+    return Comparison(
+        scoring=scoring,
+        scores=scores,
+        errors=errors,
+        place=_first_near(scores, best, errors),
+    )
+
+
+def by_row_losses(row_losses: np.ndarray) -> Comparison:
+    """Compare by log-losses of each row, ``row_losses`` (n_able, n_rows)."""
+    comparison = within_share(row_losses.mean(axis=1))
+    best = int(comparison.scores.argmin())
+    return replace(comparison, errors=_paired_errors(row_losses, best))
+
+
+def within_share(log_losses: ArrayLike) -> Comparison:
+    """Compare by log-losses of which only means are known, (n_able,)."""
+    losses = np.array(log_losses)
+    is_near = losses <= losses.min() * (1.0 + SHARE_OF_LOSS)
+    return Comparison(
+        scoring=LOG_LOSS, scores=losses, errors=None, place=int(np.argmax(is_near))
+    )
+
+
+def _paired_errors(values: np.ndarray, best: int) -> np.ndarray:
+    """Standard errors of mean differences to the best candidate: (n_able,)."""
+    return np.std(values[best] - values, axis=1) / np.sqrt(values.shape[1])
+
+
+def by_groups(
+    replicates: np.ndarray, log_losses: list[float], *, scoring: str
+) -> Comparison:
+    """Compare by scores, and those without each group of rows: (n_able, 1 + g)."""
+    scores = replicates[:, 0]
+    best = _best(scores, log_losses)
+    differences = (replicates[best] - replicates)[:, 1:]
+    differences = differences[:, np.isfinite(differences).all(axis=0)]
+    # Without any group that could be left out, nothing but the best is near enough.
+    n_groups = max(differences.shape[1], 1)
+    sum_of_squares = np.sum(
+        (differences - differences.sum(axis=1, keepdims=True) / n_groups) ** 2, axis=1
+    )
+    errors = np.sqrt(sum_of_squares * (n_groups - 1) / n_groups)
+    return Comparison(
+        scoring=scoring,
+        scores=scores,
+        errors=errors,
+        place=_first_near(scores, best, errors),
+    )
+
+
+def _best(scores: np.ndarray, log_losses: list[float]) -> int:
+    """Index of the largest score; log-losses decide between equal ones."""
+    return int(np.lexsort((log_losses, -scores))[0])
+
+
+def _first_near(scores: np.ndarray, best: int, errors: np.ndarray) -> int:
+    return int(np.argmax(scores[best] - scores <= errors))
+
+
+def smallest_of_the_best(
+    n_both_right: np.ndarray, n_rows: int, losses
+) -> tuple[int, np.ndarray]:
+    """The first candidate within a standard error of the best one.
+
+    Parameters
+    ----------
+    n_both_right : ndarray of shape (n_candidates, n_candidates)
+        How many rows two candidates both label right; the diagonal has those of one.
+    n_rows : int
+        How many rows judged.
+    losses : array-like of shape (n_candidates,)
+        Log-losses, which decide between candidates that label as many rows right.
+
+    Returns
+    -------
+    index : int
+        Index of the first candidate that is near enough.
+    errors : ndarray of shape (n_candidates,)
+        Standard errors of the differences in accuracy to the best candidate.
+    """
+    n_right = np.diag(n_both_right)
+    best = np.lexsort((losses, -n_right))[0]
+    # On a row the best candidate is right and another is wrong (+1), or the other way
+    # round (-1), or both are alike (0): mean and mean square of these numbers.
+    mean = (n_right[best] - n_right) / n_rows
+    mean_square = (n_right[best] + n_right - 2 * n_both_right[best]) / n_rows
+    errors = np.sqrt(np.maximum(mean_square - mean**2, 0.0) / n_rows)
+    return int(np.argmax(mean <= errors)), errors
