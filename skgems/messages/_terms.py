@@ -105,6 +105,14 @@ class Terms:
         """
         return None
 
+    def check_request(self, request: Message) -> None:
+        """Raise ValueError for a later request that an honest server would not make.
+
+        It is called for tasks whose requests depend on replies of other nodes, which a
+        node cannot derive. What such a request may be is bounded here by what is
+        agreed.
+        """
+
     def seed(self) -> int | None:
         """Return the seed of all requests, which a later fit repeats, or None."""
         return None

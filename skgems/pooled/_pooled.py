@@ -16,6 +16,7 @@ from ..federation import (
     federated_fit,
     read_federation,
 )
+from ..steps import Front
 from ._classifiers import CLASSIFIERS
 from ._decisions import PooledDecisionsMixin
 from ._pooled_fit import PooledFit
@@ -208,6 +209,10 @@ class PooledAggregator(
         if name == "pooled" and value in list(CLASSIFIERS):
             return CLASSIFIERS[value]()
         return super()._long_form(name, value)
+
+    @property
+    def _agreed_front(self) -> Front | None:
+        return PooledFit.of(self).front_with_bins(super()._agreed_front)
 
     def _terms(self) -> PooledTerms:
         return PooledFit.of(self).terms

@@ -8,8 +8,8 @@ over nodes.
 
 >>> import numpy as np
 >>> from skgems.trees import Growth, TreeRules, bin_codes, class_histograms, leaves_of
->>> X = np.linspace(0, 1, 40).reshape(-1, 1)
->>> labels = (X[:, 0] > 0.6).astype(int)
+>>> X = np.linspace(-2, 2, 40).reshape(-1, 1)
+>>> labels = (X[:, 0] > 0.5).astype(int)
 >>> rules = TreeRules(max_depth=2, max_features=1)
 >>> growth = Growth(rules, n_trees=1, n_features=1, n_classes=2, random_state=0)
 >>> codes = bin_codes(X)
@@ -24,7 +24,7 @@ True
 
 from ._bins import N_BINS, bin_codes, upper_edges
 from ._forest import Forest, leaves_of
-from ._growth import Growth, TreeRules
+from ._growth import N_MORE_LEVELS, Growth, TreeRules
 from ._histograms import Asked, bootstrap_weights, class_histograms
 from ._packed import packed_counts, unpacked_counts
 from ._splits import CRITERIA
@@ -32,6 +32,7 @@ from ._splits import CRITERIA
 __all__ = [
     "CRITERIA",
     "N_BINS",
+    "N_MORE_LEVELS",
     "Asked",
     "Forest",
     "Growth",

@@ -1,15 +1,24 @@
-"""Bins of features between 0 and 1, as a QuantileTransformer makes them.
+"""Bins of standardized features: narrow about the mean, wide far from it.
 
-Bin b of B holds the values of ((b - 1) / B, b / B], counted from b = 1, and with those
-of the first bin all smaller ones. Values are taken in float32, as scikit-learn's trees
-take them, so that a threshold b / B parts the same rows there.
+The upper edges of bins b = 1, ..., B - 1 are sinh(t) for equally spaced t from -3 to 3,
+so that bins are 0.1 standard deviations wide at 0 and 1 at 10. The last bin has no
+upper edge. Of a feature that is zero in most rows, as pixels and counts of words are,
+the other values lie many standard deviations from zero: quantiles of a Gaussian would
+put them all into one bin. Values are taken in float32, as scikit-learn's trees take
+them, so that an edge as a threshold parts the same rows there.
 """
 
 import numpy as np
 
-# A power of two, so that a value times it is not rounded. With 64 bins no benchmark
-# data set gained more than two tenths of a point over 32.
-N_BINS = 32
+N_BINS = 64
+# The hyperbolic arcsine of the outermost edges, which are at 10.
+_OUTERMOST = 3.0
+
+
+def upper_edges() -> np.ndarray:
+    """The largest value of each bin: (N_BINS,), infinity of the last."""
+    edges = np.sinh(np.linspace(-_OUTERMOST, _OUTERMOST, N_BINS - 1))
+    return np.append(edges, np.inf)
 
 
 def bin_codes(X: np.ndarray) -> np.ndarray:
@@ -18,20 +27,12 @@ def bin_codes(X: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_features)
-        Values between 0 and 1; others are in the first or the last bin.
 
     Returns
     -------
     codes : ndarray of uint8 of shape (n_rows, n_features)
     """
-    values = np.asarray(X, dtype=np.float32)
-    is_missing = np.isnan(values)
-    bins = np.ceil(np.where(is_missing, 0, values) * np.float32(N_BINS)) - 1
-    codes = np.clip(bins, 0, N_BINS - 1).astype(np.uint8)
-    codes[is_missing] = N_BINS
+    values = np.asarray(X, dtype=np.float32).astype(np.float64)
+    codes = np.searchsorted(upper_edges()[:-1], values, side="left").astype(np.uint8)
+    codes[np.isnan(values)] = N_BINS
     return codes
-
-
-def upper_edges() -> np.ndarray:
-    """The largest value of each bin: (N_BINS,)."""
-    return np.arange(1, N_BINS + 1) / N_BINS

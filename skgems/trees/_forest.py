@@ -39,19 +39,24 @@ class Forest:
     def n_vertices(self) -> int:
         return len(self.feature)
 
-    def depths(self) -> np.ndarray:
-        """How many splits lead to each vertex: (n_vertices,)."""
-        depths = np.zeros(self.n_vertices, dtype=np.int32)
-        for vertex in np.flatnonzero(self.feature >= 0):  # parents before children
-            depths[self.left[vertex] : self.left[vertex] + 2] = depths[vertex] + 1
-        return depths
-
     def trees(self) -> np.ndarray:
         """The tree of each vertex: (n_vertices,)."""
         trees = np.arange(self.n_vertices, dtype=np.int32)
-        for vertex in np.flatnonzero(self.feature >= 0):
-            trees[self.left[vertex] : self.left[vertex] + 2] = trees[vertex]
+        parents = np.flatnonzero(self.feature[: self.n_trees] >= 0)
+        while len(parents):  # level by level
+            children = np.concatenate([self.left[parents], self.left[parents] + 1])
+            trees[children] = np.tile(trees[parents], 2)
+            parents = children[self.feature[children] >= 0]
         return trees
+
+    def depth(self) -> int:
+        """How many splits lead to the deepest leaf."""
+        depth = 0
+        vertices = np.arange(self.n_trees)
+        while (parents := vertices[self.feature[vertices] >= 0]).size:
+            vertices = np.concatenate([self.left[parents], self.left[parents] + 1])
+            depth += 1
+        return depth
 
     def split(
         self,

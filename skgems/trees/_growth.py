@@ -76,6 +76,7 @@ class Growth:
         random_state: int = 0,
     ) -> None:
         self.rules = rules
+        self.n_features = n_features
         self.class_weights = class_weights
         self.subtracts = subtracts and rules.max_features == n_features
         self.forest = Forest.of_roots(n_trees)
@@ -109,7 +110,7 @@ class Growth:
         features = self._drawn[places]
         if self.n_messages == 1:
             self.counts[leaves] = histograms[:, 0].sum(axis=1)
-        class_weights = self._class_weights()
+        class_weights = self.class_weights_in_use
         splits = best_splits(
             histograms,
             criterion=self.rules.criterion,
@@ -148,7 +149,9 @@ class Growth:
             histograms = np.concatenate(parts)
         return np.array(leaves, dtype=np.int32)[order], histograms[order]
 
-    def _class_weights(self) -> np.ndarray:
+    @property
+    def class_weights_in_use(self) -> np.ndarray:
+        """What counts of classes are multiplied by: (n_classes,)."""
         n_classes = self.counts.shape[1]
         if self.class_weights is None:
             return np.ones(n_classes)
