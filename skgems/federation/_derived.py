@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ..messages import (
     COMMON,
+    TASKS,
     TERMS,
     Agreement,
     Message,
@@ -133,6 +134,18 @@ def _check_later(request: Message, agreed: Agreement) -> None:
             f"{difference_in_words(plain, derived):.300}. The node answers only what "
             "it would ask itself with these settings."
         )
+
+
+def allows_missing(request: Message) -> bool:
+    """Whether rows that a request is answered from may lack values."""
+    if request.task != "join":
+        return TASKS[request.task].allows_missing
+    terms = _terms_of(
+        request.content["method"],
+        settings=request.content["settings"],
+        further_settings={},
+    )
+    return terms.allows_missing
 
 
 def _check_bounds(request: Message, agreed: Agreement) -> None:

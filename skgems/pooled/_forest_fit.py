@@ -10,7 +10,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import PowerTransformer
 from sklearn.utils import check_random_state
 
-from ..base import Takes
+from ..base import Allows, Takes
 from ..federation import Federation, Run, answer, warn_of_many_rows
 from ..local import Member
 from ..steps import DocumentFront, Front
@@ -25,6 +25,8 @@ class ForestFit:
     """The trees that the parameters of a PooledAggregator stand for, and their fit."""
 
     takes: ClassVar[Takes] = Takes(networks=False, learnt=False, rows_alone=True)
+    allows: ClassVar[Allows] = Allows(missing_values=True)
+    asks_again: ClassVar[str] = "trees ask all nodes again for each of their levels"
 
     classifier: ClassifierMixin  # what is grown, not fitted
     random_state: object

@@ -23,6 +23,7 @@ class ForestTerms(Terms):
     # The name is that of the terms of sums, which find these by the classifier.
     method: ClassVar[str] = "PooledAggregator"
     takes_files: ClassVar[bool] = False
+    allows_missing: ClassVar[bool] = True
 
     classifier: ClassifierMixin  # which is grown, not fitted
 
@@ -79,7 +80,7 @@ class ForestTerms(Terms):
             raise ValueError(
                 f"the request is about {content['n_trees']} trees, not {n_trees}."
             )
-        if forest.depth() >= self.classifier.max_depth:
+        if forest.depth() > self.classifier.max_depth:
             raise ValueError(
                 f"the trees of the request have {forest.depth()} levels, agreed is "
                 f"max_depth={self.classifier.max_depth}."

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, clone, is_classifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from ..base import BaseAggregator, Takes, warn_user
+from ..base import Allows, BaseAggregator, Takes, warn_user
 from ..federation import Federation, Run, answer, read_members, warn_of_many_rows
 from ..local import Member, has_steps
 from ..networks import Network, final_step
@@ -33,6 +33,8 @@ class PooledFit:
     """
 
     takes: ClassVar[Takes] = Takes(networks=False, learnt=False, rows_alone=True)
+    allows: ClassVar[Allows] = Allows()
+    asks_again: ClassVar[str] = ""  # why nodes are asked more than once, if so
 
     classifier: ClassifierMixin  # what is made of the sums, not fitted
 

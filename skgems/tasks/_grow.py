@@ -2,7 +2,7 @@
 
 A reply has, for leaf v, feature j, bin b and class c, the number of rows of the node.
 A leaf is a rule, such as "age up to 50, and pressure above 120", so that counts of
-small leaves speak of few rows: a node with ``min_rows`` above 1 sends none below it.
+small leaves speak of few rows: a node with ``min_rows`` above 1 rounds counts to it.
 """
 
 import hashlib
@@ -30,6 +30,7 @@ from ..trees import (
     class_histograms,
     leaves_of,
     packed_counts,
+    rounded_histograms,
     unpacked_counts,
 )
 from ._rows import rows_of_labels
@@ -84,7 +85,7 @@ def _check_asked(request: Mapping, place: Place) -> None:
 
 
 def counts_are_of_leaves(content: Mapping, place: Place) -> None:
-    """Counts are as many as were asked for, and none is below the bound on rows."""
+    """Counts are as many as were asked for, and multiples of the bound on rows."""
     asked = place.asked
     shape = _asked_of(asked).shape(len(asked["classes"]))
     try:
@@ -92,8 +93,8 @@ def counts_are_of_leaves(content: Mapping, place: Place) -> None:
     except ValueError as error:
         raise place.at("counts").wrong(f"are no counts: {error}") from None
     min_rows = content["min_rows"]
-    is_withheld = (counts > 0) & (counts < min_rows)
-    place.deny(is_withheld.any(), "counts", f"are below min_rows={min_rows}")
+    is_exact = min_rows > 1 and (counts % min_rows).any()
+    place.deny(is_exact, "counts", f"are no multiples of min_rows={min_rows}")
 
 
 # ---- cost and answer ---------------------------------------------------------------
@@ -140,7 +141,7 @@ def grow(
         weights=_drawn_weights(member, len(labels), n_trees) if bootstrap else None,
     )
     if member.min_rows > 1:
-        histograms[histograms < member.min_rows] = 0
+        histograms = rounded_histograms(histograms, member.min_rows)
     return {"counts": packed_counts(histograms)}
 
 
@@ -201,6 +202,7 @@ GROW = Task(
     often="once for each level of the trees",
     most=20,
     without="what follows",
+    allows_missing=True,
     request={
         "classes": Labels("k", ordered=True, most=MOST_CLASSES),
         "n_trees": whole_number(low=1, high=_MOST_TREES),
@@ -222,8 +224,8 @@ GROW = Task(
             kinds="u",
             says="How many rows lie in each bin of features, by class, at leaves of "
             "trees. A leaf is a rule about several features. Where min_rows is above "
-            "1, counts of fewer rows are left out; else deep leaves speak of single "
-            "rows.",
+            "1, counts up to each bin are rounded to multiples of it; else deep leaves "
+            "speak of single rows.",
             detail=_bytes_in_words,
         ),
     },

@@ -25,7 +25,12 @@ True
 from ._bins import N_BINS, bin_codes, upper_edges
 from ._forest import Forest, leaves_of
 from ._growth import N_MORE_LEVELS, Growth, TreeRules
-from ._histograms import Asked, bootstrap_weights, class_histograms
+from ._histograms import (
+    Asked,
+    bootstrap_weights,
+    class_histograms,
+    rounded_histograms,
+)
 from ._packed import packed_counts, unpacked_counts
 from ._splits import CRITERIA
 
@@ -42,6 +47,7 @@ __all__ = [
     "class_histograms",
     "leaves_of",
     "packed_counts",
+    "rounded_histograms",
     "unpacked_counts",
     "upper_edges",
 ]

@@ -78,6 +78,18 @@ def class_histograms(
     return histograms
 
 
+def rounded_histograms(histograms: np.ndarray, step: int) -> np.ndarray:
+    """Histograms whose counts up to each bin are multiples of a number of rows.
+
+    Rows by class are rounded at each edge, and not in each cell: so an error at an edge
+    is half a step at most, however many bins there are, and the rows on either side of
+    a split are those that the children are told to have.
+    """
+    up_to_bin = np.cumsum(histograms, axis=2)
+    rounded = np.rint(up_to_bin / step).astype(np.int64) * step
+    return np.diff(rounded, axis=2, prepend=0)
+
+
 def bootstrap_weights(n_rows: int, n_trees: int, secret: bytes) -> np.ndarray:
     """How often each tree counts each row, as if rows were drawn with replacement.
 
