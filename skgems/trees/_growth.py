@@ -124,7 +124,7 @@ class Growth:
         least_gain = self.rules.min_impurity_decrease * n_weighted
         is_split = splits.is_valid & (splits.gain + _ROUNDING * n_weighted > least_gain)
         children = self._split(leaves[is_split], features[is_split], splits, is_split)
-        self._keep_parents(children, histograms[is_split])
+        self._keep_parents(children, histograms, is_split)
         is_retried = ~splits.is_valid & ~self._excluded.all(axis=1)
         self._reopen(
             np.concatenate([children.ravel(), leaves[is_retried]]),
@@ -147,7 +147,10 @@ class Growth:
         order = np.argsort(leaves)
         if len(parts) > 1:
             histograms = np.concatenate(parts)
-        return np.array(leaves, dtype=np.int32)[order], histograms[order]
+        leaves = np.array(leaves, dtype=np.int32)
+        if (np.diff(leaves) > 0).all():  # what is large is not copied
+            return leaves, histograms
+        return leaves[order], histograms[order]
 
     @property
     def class_weights_in_use(self) -> np.ndarray:
@@ -187,12 +190,15 @@ class Growth:
         self._trees = np.append(self._trees, np.repeat(self._trees[leaves], 2))
         return np.arange(n_before, self.forest.n_vertices).reshape(-1, 2)
 
-    def _keep_parents(self, children: np.ndarray, histograms: np.ndarray) -> None:
+    def _keep_parents(
+        self, children: np.ndarray, histograms: np.ndarray, is_split: np.ndarray
+    ) -> None:
         """Keep histograms of parents of which both children may be split."""
         self._parents.clear()
         self._larger.clear()
         if not self.subtracts or histograms.size > _MOST_KEPT:
             return
+        histograms = histograms[is_split]
         may_split = self._may_split(children.ravel()).reshape(-1, 2).all(axis=1)
         n_rows = self.counts[children].sum(axis=2)
         for pair, n_of_pair, parent in zip(

@@ -20,9 +20,6 @@ from scipy.special import xlogy
 
 from ._bins import N_BINS
 
-# Leaves that are looked at together: their scores hold some 40 MB for ten classes.
-_CELLS_AT_ONCE = 4_000_000
-
 
 def _gini(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     scores = 0.0
@@ -86,71 +83,111 @@ def best_splits(
         Of extremely randomised trees: draws one bin for each feature. None: all bins
         are looked at.
     """
-    n_leaves = len(histograms)
-    leaves_at_once = max(1, int(_CELLS_AT_ONCE // max(1, histograms[:1].size)))
-    parts = [
-        _best_of_block(
-            histograms[first : first + leaves_at_once],
-            criterion=criterion,
-            class_weights=class_weights,
-            min_samples_leaf=min_samples_leaf,
-            rng=rng,
-        )
-        for first in range(0, max(n_leaves, 1), leaves_at_once)
-    ]
-    names = Splits.__dataclass_fields__
-    return Splits(
-        **{name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
-    )
-
-
-def _best_of_block(
-    histograms: np.ndarray,
-    *,
-    criterion: str,
-    class_weights: np.ndarray,
-    min_samples_leaf: float,
-    rng: np.random.RandomState | None,
-) -> Splits:
-    n_leaves = len(histograms)
-    missing = histograms[:, :, N_BINS]
-    below = np.cumsum(histograms[:, :, :N_BINS], axis=2)
-    totals = below[:, :, -1] + missing
-    # Candidates by leaf, feature, bin, and side of the missing values: right or left.
-    # Without missing values both sides are one candidate.
-    left = below[:, :, :, None]
-    if missing.any():
-        left = np.concatenate([left, left + missing[:, :, None, None]], axis=3)
-    right = totals[:, :, None, None] - left
-    n_left = left.sum(axis=-1)
-    n_right = totals.sum(axis=-1)[:, :, None, None] - n_left
-    is_valid = np.minimum(n_left, n_right) >= max(min_samples_leaf, 1)
     is_occupied = histograms.any(axis=-1)
-    if rng is not None:
-        drawn_bins = _drawn_bins(is_occupied[:, :, :N_BINS], rng)
-        is_valid &= (np.arange(N_BINS) == drawn_bins[:, :, None])[..., None]
+    candidates = _Candidates.of(histograms, is_occupied, rng=rng)
+    n_left = candidates.left.sum(axis=1)
+    n_right = candidates.right.sum(axis=1)
+    is_valid = candidates.is_allowed
+    is_valid &= np.minimum(n_left, n_right) >= max(min_samples_leaf, 1)
     score = CRITERIA[criterion]
-    # Only those that are valid are scored, which are few in small leaves.
-    scores = np.full(is_valid.shape, -np.inf)
+    scores = np.full(len(is_valid), -np.inf)
     scores[is_valid] = score(
-        left[is_valid] * class_weights, right[is_valid] * class_weights
+        candidates.left[is_valid] * class_weights,
+        candidates.right[is_valid] * class_weights,
     )
-    best = scores.reshape(n_leaves, -1).argmax(axis=1)
-    drawn, bin, side = np.unravel_index(best, scores.shape[1:])
-    leaf = np.arange(n_leaves)
-    own_counts = totals[leaf, drawn] * class_weights
+    best, is_found = _first_of_the_best(scores, candidates.leaf, len(histograms))
+    left_counts = candidates.left[best]
+    right_counts = candidates.right[best]
+    own_counts = (left_counts + right_counts) * class_weights
     own_scores = score(own_counts, np.zeros_like(own_counts))
-    best_scores = scores[leaf, drawn, bin, side]
     return Splits(
-        is_valid=np.isfinite(best_scores),
-        drawn=drawn,
-        bin=bin,
-        missing_left=side == 1,
-        left_counts=left[leaf, drawn, bin, side],
-        right_counts=right[leaf, drawn, bin, side],
-        gain=best_scores - own_scores,
+        is_valid=is_found,
+        drawn=candidates.drawn[best],
+        bin=candidates.bin[best],
+        missing_left=candidates.missing_left[best],
+        left_counts=left_counts,
+        right_counts=right_counts,
+        gain=scores[best] - own_scores,
         is_constant=is_occupied.sum(axis=-1) < 2,
     )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Candidates:
+    """Splits after each bin that has rows, by leaf, then feature, bin and side.
+
+    A split after an empty bin parts the same rows as that after the bin before. Small
+    leaves have rows in few bins, so these are far fewer than bins.
+    """
+
+    leaf: np.ndarray  # (n_candidates,)
+    drawn: np.ndarray  # (n_candidates,)
+    bin: np.ndarray  # (n_candidates,)
+    missing_left: np.ndarray  # (n_candidates,), bool
+    is_allowed: np.ndarray  # (n_candidates,), bool; all but those not drawn
+    left: np.ndarray  # (n_candidates, n_classes)
+    right: np.ndarray  # (n_candidates, n_classes)
+
+    @classmethod
+    def of(
+        cls,
+        histograms: np.ndarray,
+        is_occupied: np.ndarray,  # (n_leaves, n_drawn, N_BINS + 1)
+        *,
+        rng: np.random.RandomState | None,
+    ) -> "_Candidates":
+        has_missing = is_occupied[:, :, N_BINS]
+        is_occupied = is_occupied[:, :, :N_BINS]
+        leaf, drawn, bin = np.nonzero(is_occupied)
+        # Sums up to each bin of a feature, as differences of sums over all candidates.
+        up_to_bin = np.cumsum(histograms[leaf, drawn, bin], axis=0)
+        is_first = np.r_[True, (np.diff(leaf) != 0) | (np.diff(drawn) != 0)]
+        firsts = np.flatnonzero(is_first[: len(leaf)])
+        before = np.concatenate([np.zeros_like(up_to_bin[:1]), up_to_bin])[firsts]
+        n_bins = np.diff(np.r_[firsts, len(leaf)])
+        left = up_to_bin - np.repeat(before, n_bins, axis=0)
+        totals = np.repeat(left[firsts + n_bins - 1], n_bins, axis=0)
+        is_allowed = np.ones(len(leaf), dtype=bool)
+        if rng is not None:
+            drawn_bins = _drawn_bins(is_occupied, rng)[leaf, drawn]
+            next_bin = np.r_[bin[1:], N_BINS]
+            next_bin[firsts + n_bins - 1] = N_BINS
+            is_allowed = (bin <= drawn_bins) & (drawn_bins < next_bin)
+            bin = drawn_bins
+        missing_left = np.zeros(len(leaf), dtype=bool)
+        if has_missing.any():  # else both sides are one candidate
+            missing = histograms[leaf, drawn, N_BINS]
+            totals = np.repeat(totals + missing, 2, axis=0)
+            left = np.stack([left, left + missing], axis=1).reshape(totals.shape)
+            missing_left = np.tile([False, True], len(leaf))
+            is_allowed = np.repeat(is_allowed, 2)
+            is_allowed &= ~missing_left | np.repeat(has_missing[leaf, drawn], 2)
+            leaf, drawn, bin = (np.repeat(x, 2) for x in (leaf, drawn, bin))
+        return cls(
+            leaf=leaf,
+            drawn=drawn,
+            bin=bin,
+            missing_left=missing_left,
+            is_allowed=is_allowed,
+            left=left,
+            right=totals - left,
+        )
+
+
+def _first_of_the_best(
+    scores: np.ndarray, leaf: np.ndarray, n_leaves: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The first candidate of the largest score of each leaf, and whether it is valid.
+
+    Candidates are sorted by leaf. A leaf without candidates has the first of all, which
+    is not valid.
+    """
+    best_scores = np.full(n_leaves, -np.inf)
+    np.maximum.at(best_scores, leaf, scores)
+    is_best = np.flatnonzero(scores == best_scores[leaf])
+    best = np.zeros(n_leaves, dtype=np.intp)
+    best[leaf[is_best][::-1]] = is_best[::-1]  # the first one stays
+    return best, np.isfinite(best_scores)
 
 
 def _drawn_bins(is_occupied: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
