@@ -1,10 +1,12 @@
 """Trees that are grown from histograms of rows, on plain arrays.
 
-Rows are in bins: whole numbers, one a feature. To grow all trees by a level, each node
-counts, for each leaf that is still open, its rows by bin and class. These histograms
-add up over nodes, and the best split of a leaf is a function of their sum. So the trees
-are those that the same bins give over all rows at one place, however rows are split
-over nodes.
+Rows are in bins: whole numbers, one a feature (`bin_codes`). To grow all trees by a
+level, each node counts, for each leaf that is still open, its rows by bin and class
+(`class_histograms`). These histograms add up over nodes, and the best split of a leaf
+is a function of their sum (`Growth`). So the trees are those that the same bins give
+over all rows at one place, however rows are split over nodes. Boosted trees grow so too
+(`BoostedGrowth`), from sums of gradients and hessians that are whole numbers
+(`BoostedRows`).
 
 >>> import numpy as np
 >>> from skgems.trees import Growth, TreeRules, bin_codes, class_histograms, leaves_of
@@ -23,7 +25,10 @@ True
 """
 
 from ._bins import N_BINS, bin_codes, upper_edges
+from ._boosted_rows import BoostedRows
+from ._boosting import BoostedGrowth, BoostingRules
 from ._forest import Forest, leaves_of
+from ._gradients import raw_predictions
 from ._growth import Growth, TreeRules
 from ._histograms import Asked, bootstrap_weights, class_histograms
 from ._packed import packed_counts, unpacked_counts
@@ -33,6 +38,9 @@ __all__ = [
     "CRITERIA",
     "N_BINS",
     "Asked",
+    "BoostedGrowth",
+    "BoostedRows",
+    "BoostingRules",
     "Forest",
     "Growth",
     "TreeRules",
@@ -41,6 +49,7 @@ __all__ = [
     "class_histograms",
     "leaves_of",
     "packed_counts",
+    "raw_predictions",
     "unpacked_counts",
     "upper_edges",
 ]

@@ -12,8 +12,10 @@ over whole numbers, or over the same numbers in the same order, so that equal hi
 give equal splits.
 """
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TypeVar
 
 import numpy as np
 from scipy.special import xlogy
@@ -22,6 +24,8 @@ from ._bins import N_BINS
 
 # Leaves that are looked at together: their scores hold some 40 MB for ten classes.
 _CELLS_AT_ONCE = 4_000_000
+
+_SplitsT = TypeVar("_SplitsT")
 
 
 def _gini(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -86,22 +90,37 @@ def best_splits(
         Of extremely randomised trees: draws one bin for each feature. None: all bins
         are looked at.
     """
-    n_leaves = len(histograms)
-    leaves_at_once = max(1, int(_CELLS_AT_ONCE // max(1, histograms[:1].size)))
-    parts = [
-        _best_of_block(
-            histograms[first : first + leaves_at_once],
+    return best_in_blocks(
+        histograms,
+        lambda block: _best_of_block(
+            histograms[block],
             criterion=criterion,
             class_weights=class_weights,
             min_samples_leaf=min_samples_leaf,
             rng=rng,
-        )
+        ),
+    )
+
+
+def best_in_blocks(
+    histograms: np.ndarray, best_of_block: Callable[[slice], _SplitsT]
+) -> _SplitsT:
+    """The best splits of all leaves, from those of some leaves at a time.
+
+    ``histograms`` has one entry for each leaf. Splits are dataclasses of arrays that
+    have one too.
+    """
+    n_leaves = len(histograms)
+    leaves_at_once = max(1, int(_CELLS_AT_ONCE // max(1, histograms[:1].size)))
+    parts = [
+        best_of_block(slice(first, first + leaves_at_once))
         for first in range(0, max(n_leaves, 1), leaves_at_once)
     ]
-    names = Splits.__dataclass_fields__
-    return Splits(
-        **{name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
-    )
+    arrays = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(parts[0])
+    }
+    return type(parts[0])(**arrays)
 
 
 def _best_of_block(
@@ -135,7 +154,7 @@ def _best_of_block(
     scores[is_valid] = score(
         left[is_valid] * class_weights, right[is_valid] * class_weights
     )
-    best = scores.reshape(n_leaves, -1).argmax(axis=1)
+    best = scores.reshape(n_leaves, math.prod(scores.shape[1:])).argmax(axis=1)
     drawn, bin, side = np.unravel_index(best, scores.shape[1:])
     leaf = np.arange(n_leaves)
     own_counts = totals[leaf, drawn] * class_weights
