@@ -1,10 +1,12 @@
 """Trees that are grown from histograms of rows, on plain arrays.
 
-Rows are in bins: whole numbers, one a feature. To grow all trees by a level, each node
-counts, for each leaf that is still open, its rows by bin and class. These histograms
-add up over nodes, and the best split of a leaf is a function of their sum. So the trees
-are those that the same bins give over all rows at one place, however rows are split
-over nodes.
+Rows are in bins: whole numbers, one a feature (`bin_codes`). To grow all trees by a
+level, each node counts, for each leaf that is still open, its rows by bin and class
+(`class_histograms`). These histograms add up over nodes, and the best split of a leaf
+is a function of their sum (`Growth`). So the trees are those that the same bins give
+over all rows at one place, however rows are split over nodes. Boosted trees grow so too
+(`BoostedGrowth`), from sums of gradients and hessians that are whole numbers
+(`BoostedRows`).
 
 >>> import numpy as np
 >>> from skgems.trees import Growth, TreeRules, bin_codes, class_histograms, leaves_of
@@ -23,7 +25,10 @@ True
 """
 
 from ._bins import N_BINS, bin_codes, upper_edges
+from ._boosted_rows import BoostedRows
+from ._boosting import BoostedGrowth, BoostingRules
 from ._forest import Forest, leaves_of
+from ._gradients import raw_predictions
 from ._growth import N_MORE_LEVELS, Growth, TreeRules
 from ._histograms import (
     Asked,
@@ -39,6 +44,9 @@ __all__ = [
     "N_BINS",
     "N_MORE_LEVELS",
     "Asked",
+    "BoostedGrowth",
+    "BoostedRows",
+    "BoostingRules",
     "Forest",
     "Growth",
     "TreeRules",
@@ -47,6 +55,7 @@ __all__ = [
     "class_histograms",
     "leaves_of",
     "packed_counts",
+    "raw_predictions",
     "rounded_histograms",
     "unpacked_counts",
     "upper_edges",

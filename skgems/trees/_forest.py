@@ -95,19 +95,19 @@ def leaves_of(
     codes : ndarray of shape (n_rows, n_features)
         Bins, see `bin_codes`.
     forest : Forest
-    start : ndarray of shape (n_rows, n_trees), default=None
+    start : ndarray of shape (n_rows, n_ways), default=None
         Vertices on the rows' ways, as those that they reached before leaves were split.
-        None: the roots.
+        They may be of some of the trees only. None: the roots of all trees.
 
     Returns
     -------
-    leaves : ndarray of int32 of shape (n_rows, n_trees)
+    leaves : ndarray of int32 of shape (n_rows, n_ways)
     """
     n_rows = len(codes)
     if start is None:
         roots = np.arange(forest.n_trees, dtype=np.int32)
         start = np.broadcast_to(roots, (n_rows, forest.n_trees))
-    leaves = np.empty((n_rows, forest.n_trees), dtype=np.int32)
+    leaves = np.empty(start.shape, dtype=np.int32)
     for first in range(0, n_rows, _ROWS_AT_ONCE):
         block = slice(first, first + _ROWS_AT_ONCE)
         leaves[block] = _descended(codes[block], forest, start[block])
@@ -116,14 +116,14 @@ def leaves_of(
 
 def _descended(codes: np.ndarray, forest: Forest, start: np.ndarray) -> np.ndarray:
     """The leaves of a block of rows; only those that are not there yet go on."""
-    n_trees = forest.n_trees
+    n_ways = start.shape[1]
     vertices = start.ravel().copy()
     moving = np.flatnonzero(forest.feature[vertices] >= 0)
     n_features = codes.shape[1]
     flat_codes = codes.ravel()
     while len(moving):
         at = vertices[moving]
-        values = flat_codes[moving // n_trees * n_features + forest.feature[at]]
+        values = flat_codes[moving // n_ways * n_features + forest.feature[at]]
         goes_left = values <= forest.bin[at]
         is_missing = values == N_BINS
         if is_missing.any():

@@ -13,12 +13,18 @@ give equal splits.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TypeVar
 
 import numpy as np
 from scipy.special import xlogy
 
 from ._bins import N_BINS
+
+# Numbers of histograms that are looked at together: their scores hold some 40 MB.
+_CELLS_AT_ONCE = 4_000_000
+
+_SplitsT = TypeVar("_SplitsT")
 
 
 def _gini(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -110,6 +116,27 @@ def best_splits(
         gain=scores[best] - own_scores,
         is_constant=is_occupied.sum(axis=-1) < 2,
     )
+
+
+def best_in_blocks(
+    histograms: np.ndarray, best_of_block: Callable[[slice], _SplitsT]
+) -> _SplitsT:
+    """The best splits of all leaves, from those of some leaves at a time.
+
+    ``histograms`` has one entry for each leaf. Splits are dataclasses of arrays that
+    have one too.
+    """
+    n_leaves = len(histograms)
+    leaves_at_once = max(1, int(_CELLS_AT_ONCE // max(1, histograms[:1].size)))
+    parts = [
+        best_of_block(slice(first, first + leaves_at_once))
+        for first in range(0, max(n_leaves, 1), leaves_at_once)
+    ]
+    arrays = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(parts[0])
+    }
+    return type(parts[0])(**arrays)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
