@@ -29,7 +29,7 @@ from ._record import difference_in_words
 # merged from those of several nodes.
 _ALONE = ("moments", "class_sums", "size", "space")
 # Tasks whose requests depend on what other nodes replied; terms have bounds for them.
-_BOUNDED = ("grow",)
+_BOUNDED = ("grow", "boost")
 # What a server learns from the first replies of others and may fill in then: how many
 # classes the node has not seen, whether all logits are scaled, and the merged layers or
 # another model of which the question is. How often it may ask is agreed, so that it

@@ -153,7 +153,7 @@ def _fitted_tree(
 
 def _tree_of_arrays(growth: Growth, tree: int, *, criterion: str) -> Tree:
     forest = growth.forest
-    vertices = np.flatnonzero(forest.trees() == tree)
+    vertices = growth.vertices_of(tree)
     is_split = forest.feature[vertices] >= 0
     counts = growth.counts[vertices]
     weighted = counts * growth.class_weights_in_use

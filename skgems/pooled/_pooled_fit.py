@@ -15,11 +15,11 @@ from ..networks import Network, final_step
 from ..steps import Front
 from ._classifiers import CLASSIFIERS, KINDS, fit_to_sums
 from ._disagreement import warn_of_disagreement
-from ._forest_fit import ForestFit
-from ._forests import KINDS_OF_TREES, check_can_grow
 from ._forms import PooledForm, common_form
 from ._sums import PooledSums
 from ._terms import PooledTerms, as_list
+from ._trees_fit import TreesFit
+from ._trees_terms import TREES
 
 # Name of the node that has the public rows: the server.
 _SERVER = "public"
@@ -39,7 +39,7 @@ class PooledFit:
     classifier: ClassifierMixin  # what is made of the sums, not fitted
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> "Self | ForestFit":
+    def of(cls, aggregator: BaseAggregator) -> "Self | TreesFit":
         """Read `pooled`, or the nodes' classifiers where it is None.
 
         Raises ValueError if nodes do not agree, or the classifier cannot be made of
@@ -49,11 +49,8 @@ class PooledFit:
             return cls(classifier=CLASSIFIERS[aggregator.pooled]())
         if aggregator.pooled is not None:
             classifier = _checked_classifier(aggregator.pooled, place="pooled")
-            if type(classifier) in KINDS_OF_TREES:
-                check_can_grow(classifier)
-                return ForestFit(
-                    classifier=classifier, random_state=aggregator.random_state
-                )
+            if type(classifier) in TREES.values():
+                return TreesFit.of(classifier, aggregator.random_state)
             return cls(classifier=classifier)
         return cls(classifier=_common_classifier(_classifiers_of_nodes(aggregator)))
 
@@ -167,7 +164,7 @@ def _checked_classifier(estimator: object, *, place: str) -> ClassifierMixin:
     """A classifier that is a function of sums, inside what wraps it; or ValueError."""
     classifier = final_step(estimator)
     kind = type(classifier).__name__
-    if type(classifier) not in (KINDS | KINDS_OF_TREES):
+    if type(classifier) not in (*KINDS, *TREES.values()):
         raise ValueError(
             f"{place}: {kind} is not a function of sums over rows. Set pooled= to one "
             f"of {sorted(CLASSIFIERS)}, or let classifiers of any kind vote: "

@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin
 
 from ..messages import Message, Terms
 from ._classifiers import CLASSIFIERS, KINDS, Kind
-from ._forest_terms import TREES, ForestTerms
+from ._trees_terms import TREES, TreesTerms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +38,9 @@ class PooledTerms(Terms, method="PooledAggregator"):
     @classmethod
     def from_settings(
         cls, settings: Mapping, further_settings: Mapping
-    ) -> "Self | ForestTerms":
+    ) -> "Self | TreesTerms":
         if settings["pooled"]["part"] in TREES:
-            return ForestTerms.from_settings(settings, further_settings)
+            return TreesTerms.from_settings(settings, further_settings)
         classifier_type = CLASSIFIERS[settings["pooled"]["part"]]
         params = settings["pooled"]["params"]
         agreed_names = KINDS[classifier_type].settings

@@ -11,6 +11,7 @@ look them up. A new task is one file and a line here.
 """
 
 from ..messages import register
+from ._boost import BOOST, unpacked_sums
 from ._class_sums import CLASS_SUMS
 from ._counts import COUNTS
 from ._describe import DESCRIBE
@@ -55,5 +56,6 @@ for _task in (
     TRAIN,
     RETRAIN,
     GROW,
+    BOOST,
 ):
     register(_task)

@@ -58,28 +58,24 @@ def forest_is_sound(request: Mapping, place: Place) -> None:
     left = request["left"]
     n_vertices = len(feature)
     is_split = feature >= 0
-    children = np.concatenate([left[is_split], left[is_split] + 1])
-    follow = left[is_split] > np.flatnonzero(is_split)
     place.deny(request["n_trees"] > n_vertices, "n_trees", "are more than vertices")
-    are_children = np.sort(children)
-    are_all = np.arange(request["n_trees"], n_vertices)
-    is_sound = follow.all() and np.array_equal(are_children, are_all)
+    follow = left[is_split] > np.flatnonzero(is_split)
+    children = np.sort(np.concatenate([left[is_split], left[is_split] + 1]))
+    all_but_roots = np.arange(request["n_trees"], n_vertices)
+    is_sound = follow.all() and np.array_equal(children, all_but_roots)
     place.deny(not is_sound, "left", "are not those of trees")
     place.deny((request["bin"] >= N_BINS).any(), "bin", f"are not below {N_BINS}")
-    _check_asked(request, place)
-
-
-def _check_asked(request: Mapping, place: Place) -> None:
-    """Raise ValueError unless leaves are asked about, tree after tree, and features."""
     leaves = request["leaves"]
-    forest = _forest_of(request)
-    are_leaves = (leaves < forest.n_vertices).all() and (
-        forest.feature[leaves] < 0
-    ).all()
+    are_leaves = (leaves < n_vertices).all() and (feature[leaves] < 0).all()
     place.deny(not are_leaves, "leaves", "are not all leaves")
-    by_tree = np.diff(forest.trees()[leaves])
+    by_tree = np.diff(forest_of(request).trees()[leaves])
     in_order = (by_tree >= 0).all() and len(np.unique(leaves)) == len(leaves)
     place.deny(not in_order, "leaves", "are not in the order of trees")
+
+
+def drawn_are_sound(request: Mapping, place: Place) -> None:
+    """Trees are sound, and no feature is drawn twice for a leaf."""
+    forest_is_sound(request, place)
     features = request["features"]
     place.deny((np.diff(features, axis=1) <= 0).any(), "features", "are not in order")
 
@@ -112,14 +108,10 @@ def grow(
     member: Member,
     *,
     classes: Sequence,
-    n_trees: int,
-    feature: np.ndarray,
-    bin: np.ndarray,
-    missing_left: np.ndarray,
-    left: np.ndarray,
     leaves: np.ndarray,
     features: np.ndarray,
     bootstrap: bool,
+    **trees: np.ndarray,
 ) -> dict:
     """Counts of the node's rows at the leaves, by bin and class."""
     X, labels, _ = rows_of_labels(member, "learning", classes)
@@ -128,9 +120,10 @@ def grow(
             f"Node {member.name!r} has {X.shape[1]} features, but trees are to be "
             f"split by feature {features.max()}."
         )
-    forest = Forest(
-        n_trees=n_trees, feature=feature, bin=bin, missing_left=missing_left, left=left
-    )
+    forest = Forest(**trees)
+    weights = None
+    if bootstrap:
+        weights = _drawn_weights(member, len(labels), forest.n_trees)
     codes = bin_codes(X.toarray() if issparse(X) else X)
     histograms = class_histograms(
         codes,
@@ -138,7 +131,7 @@ def grow(
         _remembered_leaves(member, codes, forest),
         Asked(leaves=leaves, features=features),
         n_classes=len(classes),
-        weights=_drawn_weights(member, len(labels), n_trees) if bootstrap else None,
+        weights=weights,
     )
     if member.min_rows > 1:
         histograms = rounded_histograms(histograms, member.min_rows)
@@ -149,14 +142,14 @@ def _remembered_leaves(member: Member, codes: np.ndarray, forest: Forest) -> np.
     """The leaf of each row, from where it was when the trees were asked about last."""
     before = member.memo.get("grow")
     start = None
-    if before is not None and _has_grown_from(forest, before["forest"]):
+    if before is not None and has_grown_from(forest, before["forest"]):
         start = before["leaves"]
     leaves = leaves_of(codes, forest, start=start)
     member.memo["grow"] = {"forest": forest, "leaves": leaves}
     return leaves
 
 
-def _has_grown_from(forest: Forest, before: Forest) -> bool:
+def has_grown_from(forest: Forest, before: Forest) -> bool:
     """Whether trees are others with some of their leaves split."""
     if forest.n_trees != before.n_trees or forest.n_vertices < before.n_vertices:
         return False
@@ -182,7 +175,8 @@ def _drawn_weights(member: Member, n_rows: int, n_trees: int) -> np.ndarray:
     return bootstrap_weights(n_rows, n_trees, secret)
 
 
-def _forest_of(request: Mapping) -> Forest:
+def forest_of(request: Mapping) -> Forest:
+    """The trees of a request."""
     return Forest(
         n_trees=request["n_trees"],
         feature=request["feature"],
@@ -196,6 +190,14 @@ def _asked_of(request: Mapping) -> Asked:
     return Asked(leaves=request["leaves"], features=request["features"])
 
 
+# Vertices v of all trees; children follow their parents, -1 stands for none.
+FOREST_FIELDS = {
+    "n_trees": whole_number(low=1, high=_MOST_TREES),
+    "feature": Array("v", kinds="i", low=-1),
+    "bin": Array("v", kinds="i", low=0),
+    "missing_left": Array("v", kinds="b"),
+    "left": Array("v", kinds="i", low=-1),
+}
 GROW = Task(
     name="grow",
     asks="how many rows lie in each bin of features at leaves of trees, by class",
@@ -205,18 +207,13 @@ GROW = Task(
     allows_missing=True,
     request={
         "classes": Labels("k", ordered=True, most=MOST_CLASSES),
-        "n_trees": whole_number(low=1, high=_MOST_TREES),
-        # Vertices v of all trees; children follow their parents, -1 stands for none.
-        "feature": Array("v", kinds="i", low=-1),
-        "bin": Array("v", kinds="i", low=0),
-        "missing_left": Array("v", kinds="b"),
-        "left": Array("v", kinds="i", low=-1),
+        **FOREST_FIELDS,
         # Leaves a that are asked about, and features j for each.
         "leaves": Array("a", kinds="i", low=0),
         "features": Array("a j", kinds="i", low=0),
         "bootstrap": Flag(),
     },
-    request_rule=forest_is_sound,
+    request_rule=drawn_are_sound,
     reply={
         "min_rows": MIN_ROWS,
         "counts": Array(

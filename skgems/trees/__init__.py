@@ -25,10 +25,10 @@ True
 """
 
 from ._bins import N_BINS, bin_codes, upper_edges
-from ._boosted_rows import BoostedRows
+from ._boosted_rows import BoostedRows, joined_histograms
 from ._boosting import BoostedGrowth, BoostingRules
 from ._forest import Forest, leaves_of
-from ._gradients import raw_predictions
+from ._gradients import N_SUMS, SCALE, n_outputs, raw_predictions
 from ._growth import N_MORE_LEVELS, Growth, TreeRules
 from ._histograms import (
     Asked,
@@ -36,6 +36,7 @@ from ._histograms import (
     class_histograms,
     rounded_histograms,
 )
+from ._levels import LevelGrowth
 from ._packed import packed_counts, unpacked_counts
 from ._splits import CRITERIA
 
@@ -43,17 +44,22 @@ __all__ = [
     "CRITERIA",
     "N_BINS",
     "N_MORE_LEVELS",
+    "N_SUMS",
+    "SCALE",
     "Asked",
     "BoostedGrowth",
     "BoostedRows",
     "BoostingRules",
     "Forest",
     "Growth",
+    "LevelGrowth",
     "TreeRules",
     "bin_codes",
     "bootstrap_weights",
     "class_histograms",
+    "joined_histograms",
     "leaves_of",
+    "n_outputs",
     "packed_counts",
     "raw_predictions",
     "rounded_histograms",

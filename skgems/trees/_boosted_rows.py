@@ -194,3 +194,33 @@ def _add_rows(
             histograms[kind, asked, 2 * pair + 1] += by_both.sum(axis=1).astype(
                 np.int64
             )
+
+
+def joined_histograms(histograms: np.ndarray, least: int) -> np.ndarray:
+    """Histograms whose bins have no rows, or at least so many.
+
+    From the first bin on, rows wait until there are enough of them, and are then in the
+    bin of the last of them; what is left over at the end joins the last such bin. Rows
+    without a value are left out where they are too few, and so is a leaf that has too
+    few rows.
+
+    Parameters
+    ----------
+    histograms : ndarray of int64 of shape (n_asked, n_features, N_BINS + 1, 3)
+        The last of the three numbers is that of rows.
+    least : int
+    """
+    joined = np.zeros_like(histograms)
+    waiting = np.zeros_like(histograms[:, :, 0])
+    last_bin = np.full(waiting.shape[:2], -1)
+    for bin in range(N_BINS):
+        waiting += histograms[:, :, bin]
+        is_enough = waiting[..., 2] >= least
+        joined[is_enough, bin] = waiting[is_enough]
+        waiting[is_enough] = 0
+        last_bin[is_enough] = bin
+    leaf, feature = np.nonzero(last_bin >= 0)
+    joined[leaf, feature, last_bin[leaf, feature]] += waiting[leaf, feature]
+    missing = histograms[:, :, N_BINS]
+    joined[:, :, N_BINS] = np.where(missing[..., 2:] >= least, missing, 0)
+    return joined

@@ -56,6 +56,18 @@ class LevelGrowth:
         """Whether histograms are wanted."""
         return len(self._open) > 0
 
+    def vertices_of(self, tree: int) -> np.ndarray:
+        """Indices of the vertices of a tree, sorted; the root comes first."""
+        return np.flatnonzero(self._trees == tree)
+
+    def depths_of(self, vertices: np.ndarray) -> np.ndarray:
+        """How many splits lead to each of some vertices: (n_vertices,)."""
+        return self._depths[vertices]
+
+    def n_rows_of(self, vertices: np.ndarray) -> np.ndarray:
+        """The number of rows at some vertices: (n_vertices,)."""
+        return self._n_rows(vertices)
+
     def _n_rows(self, vertices: np.ndarray) -> np.ndarray:
         """The number of rows at some vertices, of any shape."""
         raise NotImplementedError
