@@ -13,6 +13,9 @@ array([[1, 2],
 
 from sklearn.base import _clone_parametrized as clone_parametrized  # clone() calls it
 from sklearn.base import _fit_context as fit_context
+from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+from sklearn.tree._tree import NODE_DTYPE, Tree
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._indexing import _get_column_indices as get_column_indices
 from sklearn.utils._param_validation import (

@@ -13,11 +13,13 @@ look them up. A new task is one file and a line here.
 """
 
 from ..messages import register
+from ._boost import BOOST, unpacked_sums
 from ._class_sums import CLASS_SUMS
 from ._counts import COUNTS
 from ._describe import DESCRIBE
 from ._evaluate import EVALUATE
 from ._front import FRONT
+from ._grow import GROW
 from ._halves import (
     HALF_NAMES,
     HALVES,
@@ -56,5 +58,7 @@ for _task in (
     SCORE,
     TRAIN,
     RETRAIN,
+    GROW,
+    BOOST,
 ):
     register(_task)

@@ -1,0 +1,205 @@
+"""Fits of PooledAggregator where the classifier is made of trees."""
+
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import PowerTransformer
+from sklearn.utils import check_random_state
+
+from ..base import Allows, Takes
+from ..federation import Federation, Run, answer, warn_of_many_rows
+from ..local import Member, indices_of
+from ..messages import Message
+from ..steps import DocumentFront, Front
+from ..tasks import unpacked_sums
+from ..trees import N_BINS, N_SUMS, BoostedGrowth, Growth, unpacked_counts
+from ._boosting import boosting_rules, check_can_boost, fitted_boosting
+from ._forests import check_can_grow, fitted_forest, number_of_trees, rules_of
+from ._forms import PooledForm
+from ._trees_terms import BoostingTerms, ForestTerms
+
+# Name of the node that has the public rows: the server.
+_SERVER = "public"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TreesFit:
+    """The trees that the parameters of a PooledAggregator stand for, and their fit.
+
+    A subclass has the terms, the plan, and what is made of the trees that have grown.
+    """
+
+    takes: ClassVar[Takes] = Takes(networks=False, learnt=False, rows_alone=True)
+    allows: ClassVar[Allows] = Allows(missing_values=True)
+    asks_again: ClassVar[str] = "trees ask all nodes again for each of their levels"
+
+    classifier: ClassifierMixin  # which is grown, not fitted
+    random_state: object
+
+    @classmethod
+    def of(cls, classifier: ClassifierMixin, random_state: object) -> "TreesFit":
+        """The fit of a classifier; ValueError for parameters without a meaning."""
+        if isinstance(classifier, HistGradientBoostingClassifier):
+            check_can_boost(classifier)
+            return BoostingFit(classifier=classifier, random_state=random_state)
+        check_can_grow(classifier)
+        return ForestFit(classifier=classifier, random_state=random_state)
+
+    def front_with_bins(self, front: "Front | DocumentFront | None") -> Front:
+        """The front, with a PowerTransformer at its end, for which the bins are made.
+
+        A fitted front has to have it.
+        """
+        if front is None:
+            return Front.of(PowerTransformer())
+        if isinstance(front, DocumentFront):
+            raise ValueError(
+                "Documents have thousands of columns that are nearly always zero, "
+                "which trees of histograms do not split well. Set pooled= to a linear "
+                "or naive Bayes classifier."
+            )
+        if _ends_with_powers(front.transformer):
+            return front
+        if front.columns is not None:
+            raise ValueError(
+                "The front is fitted, but does not end with a PowerTransformer, which "
+                "the bins of trees are made for. Fit a front that ends with it: "
+                "PooledTransformer(make_pipeline(front, PowerTransformer()))."
+            )
+        return replace(
+            front, transformer=make_pipeline(front.transformer, PowerTransformer())
+        )
+
+    def attributes(
+        self, federation: Federation, run: Run, *, public: tuple
+    ) -> dict[str, object]:
+        """What the fit finds: ask for histograms, level by level, and make the trees.
+
+        ``public`` are public rows and their labels.
+        """
+        X, y = public
+        public_rows = Member.of(_SERVER, None, X, y) if len(y) else None
+        fitted = run(self.plan(federation, public_rows))
+        if not federation.rows_are_shared:
+            warn_of_many_rows(federation.names, federation.rows_in_moments)
+        form = PooledForm(
+            kind=type(self.classifier).__name__,
+            parameters=self.classifier.get_params(),
+            reason=f"trees are grown over {N_BINS} bins of each feature",
+        )
+        return {
+            "exact_": False,
+            "pooled_form_": form,
+            "history_": run.history,
+            "_fitted": fitted,
+        }
+
+    def plan(self, federation: Federation, public_rows: Member | None) -> Generator:
+        """Plan of the fitted classifier; ``public_rows`` are those at the server."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ForestFit(TreesFit):
+    """Trees that are grown side by side, from counts of rows by class."""
+
+    @property
+    def terms(self) -> ForestTerms:
+        """What nodes and server agree on, without a front."""
+        return ForestTerms(classifier=self.classifier)
+
+    def plan(self, federation: Federation, public_rows: Member | None) -> Generator:
+        n_features = federation.features.n_features_in
+        n_classes = len(federation.classes)
+        seed = self.classifier.random_state
+        rng = check_random_state(self.random_state if seed is None else seed)
+        growth = Growth(
+            rules_of(self.classifier, n_features),
+            n_trees=number_of_trees(self.classifier),
+            n_features=n_features,
+            n_classes=n_classes,
+            class_weights=self._class_weights(federation.classes),
+            random_state=rng.randint(2**31 - 1),
+        )
+        while growth.is_open:
+            request = self.terms.request(growth, federation.classes)
+            contents = yield from _contents(request, public_rows)
+            shape = growth.asked.shape(n_classes)
+            total = np.zeros(shape, dtype=np.int64)
+            for content in contents:
+                total += unpacked_counts(content["counts"], shape)
+                # Where counts are rounded, histograms of siblings do not add up.
+                growth.subtracts &= content["min_rows"] == 1
+            growth.take(total)
+        return fitted_forest(self.classifier, growth, federation.classes)
+
+    def _class_weights(self, classes: np.ndarray) -> "np.ndarray | str | None":
+        weights = self.classifier.class_weight
+        if weights is None or isinstance(weights, str):
+            return weights
+        return np.array([weights.get(label, 1.0) for label in classes.tolist()])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BoostingFit(TreesFit):
+    """Trees that are grown one after the other, from sums of gradients."""
+
+    @property
+    def terms(self) -> BoostingTerms:
+        """What nodes and server agree on, without a front."""
+        return BoostingTerms(classifier=self.classifier)
+
+    def plan(self, federation: Federation, public_rows: Member | None) -> Generator:
+        contents = yield from _contents(Message.of("counts"), public_rows)
+        class_counts = np.zeros(len(federation.classes), dtype=np.int64)
+        for content in contents:
+            columns = indices_of(np.asarray(content["labels"]), federation.classes)
+            class_counts[columns] += content["counts"]
+        growth = BoostedGrowth(
+            boosting_rules(self.classifier),
+            n_features=federation.features.n_features_in,
+            class_counts=class_counts,
+        )
+        while growth.is_open:
+            request = self.terms.request(growth, federation.classes)
+            contents = yield from _contents(request, public_rows)
+            shape = (len(growth.asked.leaves), growth.n_features, N_BINS + 1, N_SUMS)
+            total = np.zeros(shape, dtype=np.int64)
+            for content in contents:
+                total += unpacked_sums(content, shape)
+                # Where bins are joined, histograms of siblings do not add up.
+                growth.subtracts &= content["min_rows"] == 1
+            growth.take(total)
+        return fitted_boosting(self.classifier, growth, federation.classes)
+
+
+def _contents(request: Message, public_rows: Member | None) -> Generator:
+    """Plan of what all nodes reply to a request, and the server for its public rows.
+
+    It gives the contents one after the other: those of a forest may be large.
+    """
+    replies = yield request
+    return _contents_of(replies, request, public_rows)
+
+
+def _contents_of(
+    replies: Iterable[tuple[str, Message]],
+    request: Message,
+    public_rows: Member | None,
+) -> Iterator[Mapping]:
+    for _, reply in replies:
+        yield reply.content
+    if public_rows is not None:
+        yield answer(request, public_rows).content
+
+
+def _ends_with_powers(transformer: object) -> bool:
+    """Whether the last step is a PowerTransformer that standardizes."""
+    while isinstance(transformer, Pipeline):
+        transformer = transformer.steps[-1][1]
+    return isinstance(transformer, PowerTransformer) and transformer.standardize

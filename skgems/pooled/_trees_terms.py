@@ -1,0 +1,166 @@
+"""What nodes and server agree on where trees are grown from histograms."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from ..messages import Message, Terms
+from ..trees import (
+    N_MORE_LEVELS,
+    BoostedGrowth,
+    Forest,
+    Growth,
+    LevelGrowth,
+    n_outputs,
+)
+from ._boosting import boosting_rules, check_can_boost
+from ._forests import KINDS_OF_TREES, check_can_grow, number_of_trees
+
+# Classifiers that are made of trees, by name.
+TREES: dict[str, type] = {
+    kind.__name__: kind for kind in (*KINDS_OF_TREES, HistGradientBoostingClassifier)
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreesTerms(Terms):
+    """One message for each level of the trees."""
+
+    # The name is that of the terms of sums, which find these by the classifier.
+    method: ClassVar[str] = "PooledAggregator"
+    takes_files: ClassVar[bool] = False
+    allows_missing: ClassVar[bool] = True
+    # Parameters that decide what nodes are asked.
+    agreed_names: ClassVar[tuple[str, ...]] = ()
+
+    classifier: ClassifierMixin  # which is grown, not fitted
+
+    @property
+    def settings(self) -> dict:
+        values = {
+            name: getattr(self.classifier, name)
+            for name in self.agreed_names
+            if hasattr(self.classifier, name)
+        }
+        # As JSON has them: numbers may be numpy's.
+        params = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in values.items()
+        }
+        part = type(self.classifier).__name__
+        return {"pooled": {"part": part, "params": params}}
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping, further_settings: Mapping
+    ) -> "ForestTerms | BoostingTerms":
+        """The terms of the classifier that the settings have; ValueError for others."""
+        pooled = settings["pooled"]
+        classifier_type = TREES[pooled["part"]]
+        if classifier_type is HistGradientBoostingClassifier:
+            classifier = classifier_type(
+                max_leaf_nodes=None, early_stopping=False, **pooled["params"]
+            )
+            check_can_boost(classifier)
+            return BoostingTerms(classifier=classifier)
+        classifier = classifier_type(**pooled["params"])
+        check_can_grow(classifier)
+        return ForestTerms(classifier=classifier)
+
+    def _check_trees(self, request: Message, *, n_trees: int) -> None:
+        """Raise ValueError for more, or deeper, trees than agreed."""
+        content = request.content
+        if content["n_trees"] != n_trees:
+            raise ValueError(
+                f"the request is about {content['n_trees']} trees, agreed are "
+                f"{n_trees}."
+            )
+        forest = Forest(**{name: content[name] for name in _FOREST_NAMES})
+        if forest.depth() > self.classifier.max_depth:
+            raise ValueError(
+                f"the trees of the request have {forest.depth()} levels, agreed is "
+                f"max_depth={self.classifier.max_depth}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForestTerms(TreesTerms):
+    """One message for each level, and a few more for leaves that are left over."""
+
+    agreed_names: ClassVar[tuple[str, ...]] = (
+        "n_estimators",
+        "max_depth",
+        "max_features",
+        "bootstrap",
+    )
+
+    @property
+    def bootstrap(self) -> bool:
+        """Whether each tree draws rows with replacement."""
+        return bool(getattr(self.classifier, "bootstrap", False))
+
+    def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
+        return {"grow": self.classifier.max_depth + N_MORE_LEVELS}
+
+    def request(self, growth: Growth, classes: np.ndarray) -> Message:
+        """The request for the histograms that trees want to grow on."""
+        return Message.of(
+            "grow",
+            classes=classes.tolist(),
+            leaves=growth.asked.leaves,
+            features=growth.asked.features,
+            bootstrap=self.bootstrap,
+            **_content_of(growth),
+        )
+
+    def check_request(self, request: Message) -> None:
+        if request.task != "grow":
+            raise ValueError(f"forests do not ask for {request.task!r}.")
+        self._check_trees(request, n_trees=number_of_trees(self.classifier))
+        if request.content["bootstrap"] != self.bootstrap:
+            raise ValueError(
+                f"the request has bootstrap={request.content['bootstrap']}, agreed is "
+                f"bootstrap={self.bootstrap}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoostingTerms(TreesTerms):
+    """One message for the counts of classes, and one for each level of each tree."""
+
+    agreed_names: ClassVar[tuple[str, ...]] = ("max_iter", "max_depth")
+
+    def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
+        return {"counts": 1, "boost": boosting_rules(self.classifier).most_messages}
+
+    def request(self, growth: BoostedGrowth, classes: np.ndarray) -> Message:
+        """The request for the sums that trees want to grow on."""
+        return Message.of(
+            "boost",
+            classes=classes.tolist(),
+            n_features=growth.n_features,
+            n_finished=growth.n_finished,
+            values=growth.values,
+            baseline=growth.baseline,
+            leaves=growth.asked.leaves,
+            **_content_of(growth),
+        )
+
+    def check_request(self, request: Message) -> None:
+        if request.task != "boost":
+            raise ValueError(f"boosting does not ask for {request.task!r}.")
+        outputs = n_outputs(len(request.content["classes"]))
+        self._check_trees(request, n_trees=self.classifier.max_iter * outputs)
+
+
+# Fields of a request that are those of its Forest.
+_FOREST_NAMES = ("n_trees", "feature", "bin", "missing_left", "left")
+
+
+def _content_of(growth: LevelGrowth) -> dict[str, object]:
+    """The fields of a request that hold the trees so far."""
+    return {name: getattr(growth.forest, name) for name in _FOREST_NAMES}

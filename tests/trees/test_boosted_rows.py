@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sums of gradients are exact, whatever a node remembers of earlier messages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.trees import answer_of, binned_rows, split_over_nodes
+
+import skgems.trees._boosted_rows
+from skgems.trees import (
+    N_BINS,
+    Asked,
+    BoostedGrowth,
+    BoostedRows,
+    BoostingRules,
+    leaves_of,
+    raw_predictions,
+)
+from skgems.trees._boosted_rows import _ROWS_AT_ONCE
+from skgems.trees._gradients import SCALE, scaled_gradients
+
+
+def growth_of(codes, labels, *, n_messages, max_iter=4):
+    """A growth of trees of depth 3 after some messages."""
+    growth = BoostedGrowth(
+        BoostingRules(max_iter=max_iter, max_depth=3),
+        n_features=codes.shape[1],
+        class_counts=np.bincount(labels),
+    )
+    rows = BoostedRows(codes, labels, n_classes=labels.max() + 1)
+    for _ in range(n_messages):
+        growth.take(answer_of(rows, growth))
+    return growth
+
+
+def summed_by_hand(codes, labels, growth):
+    """One row after the other, in whole numbers of Python."""
+    raw = raw_predictions(codes, growth.forest, growth.values, growth.baseline)
+    gradients, hessians = scaled_gradients(raw, labels)
+    leaves = leaves_of(codes, growth.forest)
+    asked_leaves = growth.asked.leaves.tolist()
+    shape = (len(asked_leaves), codes.shape[1], N_BINS + 1, 3)
+    histograms = np.zeros(shape, dtype=object)
+    for row, output in np.ndindex(len(codes), len(raw)):
+        leaf = leaves[row, growth.n_finished + output]
+        if leaf in asked_leaves:
+            for feature, code in enumerate(codes[row]):
+                sums = histograms[asked_leaves.index(leaf), feature, code]
+                sums += np.array(
+                    [int(gradients[output, row]), int(hessians[output, row]), 1],
+                    dtype=object,
+                )
+    return histograms
+
+
+@pytest.mark.parametrize("n_features", [1, 2, 5])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_messages", [0, 2, 3, 7])
+def test_histograms_are_sums_over_rows(n_features, n_classes, n_messages, monkeypatch):
+    monkeypatch.setattr(skgems.trees._boosted_rows, "_ROWS_AT_ONCE", 64)
+    codes, labels = binned_rows(
+        0, n_rows=200, n_features=n_features, n_classes=n_classes, missing=0.1
+    )
+    growth = growth_of(codes, labels, n_messages=n_messages)
+    histograms = answer_of(BoostedRows(codes, labels, n_classes=n_classes), growth)
+    assert histograms.dtype == np.int64
+    expected = summed_by_hand(codes, labels, growth)
+    assert expected[..., 2].sum() > 0
+    np.testing.assert_array_equal(histograms, expected)
+
+
+@pytest.mark.parametrize("sizes", [[100], [0, 1, 20], [1] * 30])
+def test_histograms_add_up_over_nodes(sizes):
+    codes, labels = binned_rows(0, n_classes=3, missing=0.1)
+    growth = growth_of(codes, labels, n_messages=5)
+    parts = [
+        answer_of(BoostedRows(codes[rows], labels[rows], n_classes=3), growth)
+        for rows in split_over_nodes(300, sizes)
+    ]
+    whole = answer_of(BoostedRows(codes, labels, n_classes=3), growth)
+    np.testing.assert_array_equal(sum(parts), whole)
+
+
+def test_sums_of_as_many_rows_as_are_summed_at_once_are_exact():
+    assert _ROWS_AT_ONCE * SCALE <= 2**53
+
+
+def test_what_is_remembered_does_not_matter():
+    """Nor whether messages were skipped, as by a node that was away."""
+    codes, labels = binned_rows(0, n_classes=3)
+    remembering = BoostedRows(codes, labels, n_classes=3)
+    for n_messages in (0, 1, 4, 5, 11):
+        growth = growth_of(codes, labels, n_messages=n_messages)
+        forgetting = BoostedRows(codes, labels, n_classes=3)
+        np.testing.assert_array_equal(
+            answer_of(remembering, growth), answer_of(forgetting, growth)
+        )
+
+
+def test_a_message_may_be_answered_twice():
+    codes, labels = binned_rows(0)
+    growth = growth_of(codes, labels, n_messages=4)
+    rows = BoostedRows(codes, labels, n_classes=2)
+    np.testing.assert_array_equal(answer_of(rows, growth), answer_of(rows, growth))
+
+
+def test_a_message_of_an_earlier_iteration_is_refused():
+    codes, labels = binned_rows(0)
+    rows = BoostedRows(codes, labels, n_classes=2)
+    answer_of(rows, growth_of(codes, labels, n_messages=6))
+    with pytest.raises(ValueError, match="2 trees were finished .* 1 in this one"):
+        answer_of(rows, growth_of(codes, labels, n_messages=3))
+
+
+def test_nothing_is_summed_where_nothing_is_asked():
+    codes, labels = binned_rows(0)
+    growth = growth_of(codes, labels, n_messages=1)
+    growth.asked = Asked(
+        leaves=np.zeros(0, np.int32), features=np.zeros((0, 4), np.int32)
+    )
+    rows = BoostedRows(codes, labels, n_classes=2)
+    assert answer_of(rows, growth).shape == (0, 4, N_BINS + 1, 3)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rows reach the leaves that one gets to by hand, whatever vertex they start from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.trees import binned_rows
+
+import skgems.trees._forest
+from skgems.trees import N_BINS, Forest, leaves_of
+
+N_FEATURES = 4
+
+
+def random_forests(seed, *, n_trees=3, n_levels=4):
+    """A forest after each of its random splits."""
+    rng = np.random.default_rng(seed)
+    forests = [Forest.of_roots(n_trees)]
+    for _ in range(n_levels):
+        leaves = np.flatnonzero(forests[-1].feature < 0)
+        vertices = rng.permutation(leaves)[: rng.integers(1, len(leaves) + 1)]
+        n_split = len(vertices)
+        forests.append(
+            forests[-1].split(
+                vertices,
+                feature=rng.integers(0, N_FEATURES, n_split),
+                bin=rng.integers(0, N_BINS, n_split),
+                missing_left=rng.random(n_split) < 0.5,
+            )
+        )
+    return forests
+
+
+def leaf_by_hand(row, forest, vertex):
+    """The leaf below a vertex that a row reaches, and the number of splits on the way.
+
+    ``row`` has the bins of one row.
+    """
+    n_splits = 0
+    while forest.feature[vertex] >= 0:
+        value = row[forest.feature[vertex]]
+        goes_left = value <= forest.bin[vertex]
+        if value == N_BINS:
+            goes_left = forest.missing_left[vertex]
+        vertex = forest.left[vertex] + (0 if goes_left else 1)
+        n_splits += 1
+    return vertex, n_splits
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_reach_the_leaves_that_they_reach_by_hand(seed, monkeypatch):
+    monkeypatch.setattr(skgems.trees._forest, "_ROWS_AT_ONCE", 7)
+    codes, _ = binned_rows(seed, n_rows=30, missing=0.2)
+    forest = random_forests(seed)[-1]
+    leaves = leaves_of(codes, forest)
+    assert leaves.shape == (30, forest.n_trees)
+    for row, tree in np.ndindex(leaves.shape):
+        leaf, n_splits = leaf_by_hand(codes[row], forest, tree)
+        assert leaves[row, tree] == leaf
+        assert forest.depths()[leaf] == n_splits
+        assert forest.trees()[leaf] == tree
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_go_on_from_vertices_that_they_reached_before(seed):
+    codes, _ = binned_rows(seed, n_rows=50, missing=0.2)
+    *_, earlier, _, last = random_forests(seed)
+    start = leaves_of(codes, earlier)
+    expected = leaves_of(codes, last)
+    assert not np.array_equal(start, expected)
+    np.testing.assert_array_equal(leaves_of(codes, last, start=start), expected)
+
+
+def test_rows_may_go_through_some_of_the_trees_only():
+    codes, _ = binned_rows(0, n_rows=50)
+    forest = random_forests(0)[-1]
+    start = np.broadcast_to(np.array([2, 0], dtype=np.int32), (50, 2))
+    np.testing.assert_array_equal(
+        leaves_of(codes, forest, start=start), leaves_of(codes, forest)[:, [2, 0]]
+    )
+
+
+def test_no_rows_reach_no_leaves():
+    codes = np.zeros((0, N_FEATURES), dtype=np.uint8)
+    assert leaves_of(codes, random_forests(0)[-1]).shape == (0, 3)
+
+
+def test_a_split_leaves_the_forest_as_it_was():
+    before = Forest.of_roots(2)
+    after = before.split(
+        np.array([1]), feature=[3], bin=[5], missing_left=np.array([True])
+    )
+    assert before.feature.tolist() == [-1, -1]
+    assert after.feature.tolist() == [-1, 3, -1, -1]
+    assert after.left.tolist() == [-1, 2, -1, -1]
+    assert after.bin[1] == 5
+    assert after.missing_left.tolist() == [False, True, False, False]
+    assert after.trees().tolist() == [0, 1, 1, 1]
+    assert after.depths().tolist() == [0, 0, 1, 1]

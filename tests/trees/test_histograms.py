@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Histograms are counts by hand, add up over nodes, and draw rows by a secret."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.trees import binned_rows, split_over_nodes, weights_of_trees
+
+import skgems.trees._histograms
+from skgems.trees import N_BINS, Asked, bootstrap_weights, class_histograms
+
+
+def problem(seed, *, n_trees=3, n_classes=3):
+    """Rows at leaves 0 to 9, of trees that have some of the leaves each."""
+    rng = np.random.default_rng(seed)
+    codes, labels = binned_rows(seed, n_rows=60, n_classes=n_classes, missing=0.1)
+    leaves_of_trees = [[0, 3, 5, 6], [1, 4, 9], [2, 7, 8]][:n_trees]
+    leaves = np.stack([rng.choice(own, 60) for own in leaves_of_trees], axis=1)
+    asked = Asked(
+        leaves=np.array([3, 6, 9, 2, 7], dtype=np.int32),
+        features=np.array([[0, 1], [1, 3], [0, 2], [2, 3], [0, 3]], dtype=np.int32),
+    )
+    return codes, labels, leaves, asked
+
+
+def counted_by_hand(codes, labels, leaves, asked, *, n_classes, weights):
+    """One row after the other."""
+    histograms = np.zeros((*asked.features.shape, N_BINS + 1, n_classes), dtype=int)
+    for row, tree in np.ndindex(leaves.shape):
+        for place in np.flatnonzero(asked.leaves == leaves[row, tree]):
+            for drawn, feature in enumerate(asked.features[place]):
+                cell = place, drawn, codes[row, feature], labels[row]
+                histograms[cell] += weights[row, tree]
+    return histograms
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_rows_are_counted(seed, is_weighted):
+    codes, labels, leaves, asked = problem(seed)
+    weights = weights_of_trees(60, 3) if is_weighted else np.ones((60, 3), dtype=int)
+    histograms = class_histograms(
+        codes,
+        labels,
+        leaves,
+        asked,
+        n_classes=3,
+        weights=weights if is_weighted else None,
+    )
+    assert histograms.dtype == np.int64
+    assert histograms.shape == asked.shape(3)
+    np.testing.assert_array_equal(
+        histograms,
+        counted_by_hand(codes, labels, leaves, asked, n_classes=3, weights=weights),
+    )
+
+
+@pytest.mark.parametrize("sizes", [[30], [0, 1, 20], [1] * 59])
+def test_histograms_add_up_over_nodes(sizes):
+    codes, labels, leaves, asked = problem(0)
+    weights = weights_of_trees(60, 3)
+    parts = [
+        class_histograms(
+            codes[rows],
+            labels[rows],
+            leaves[rows],
+            asked,
+            n_classes=3,
+            weights=weights[rows],
+        )
+        for rows in split_over_nodes(60, sizes)
+    ]
+    whole = class_histograms(codes, labels, leaves, asked, n_classes=3, weights=weights)
+    np.testing.assert_array_equal(sum(parts), whole)
+
+
+def test_nothing_is_counted_where_nothing_is_asked():
+    codes, labels, leaves, _ = problem(0)
+    asked = Asked(leaves=np.zeros(0, np.int32), features=np.zeros((0, 2), np.int32))
+    shape = class_histograms(codes, labels, leaves, asked, n_classes=3).shape
+    assert shape == (0, 2, N_BINS + 1, 3)
+
+
+def test_weights_follow_from_the_secret_alone():
+    secret = bytes(range(16))
+    weights = bootstrap_weights(500, 4, secret)
+    np.testing.assert_array_equal(bootstrap_weights(500, 4, secret), weights)
+    other = bootstrap_weights(500, 4, bytes(range(1, 17)))
+    assert (other != weights).mean() > 0.5
+    last_byte_differs = bootstrap_weights(500, 4, secret[:-1] + b"\xff")
+    assert (last_byte_differs != weights).mean() > 0.5
+
+
+def test_trees_draw_rows_of_their_own():
+    weights = bootstrap_weights(500, 4, bytes(16))
+    assert (weights[:, 0] != weights[:, 1]).mean() > 0.5
+
+
+def test_the_first_trees_draw_the_same_rows_whatever_the_number_of_trees():
+    secret = bytes(range(16))
+    np.testing.assert_array_equal(
+        bootstrap_weights(50, 3, secret), bootstrap_weights(50, 9, secret)[:, :3]
+    )
+
+
+def test_a_row_is_drawn_once_on_average():
+    """Poisson with mean 1; of 40,000 the mean has a standard deviation of 0.005."""
+    weights = bootstrap_weights(20_000, 2, bytes(16))
+    assert abs(weights.mean() - 1) < 0.025
+    assert abs(weights.var() - 1) < 0.05
+    assert weights.dtype == np.uint8
+
+
+def test_no_row_is_drawn_more_often_than_the_most(monkeypatch):
+    monkeypatch.setattr(skgems.trees._histograms, "_MOST_WEIGHT", 2)
+    assert bootstrap_weights(1000, 1, bytes(16)).max() == 2
