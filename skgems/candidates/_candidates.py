@@ -8,6 +8,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.neural_network import MLPClassifier
@@ -184,7 +185,12 @@ def candidates(
     else:
         before = preparations(X, columns=columns)
     of_rows = candidates_of_rows(
-        names, before, X.shape[0], budget=budget, random_state=random_state
+        names,
+        before,
+        X.shape[0],
+        budget=budget,
+        random_state=random_state,
+        asks_often=True,
     )
     if members is None:
         return of_rows
@@ -259,10 +265,12 @@ def candidates_of_rows(
     *,
     budget: str,
     random_state: int,
+    asks_often: bool,
 ) -> list[Candidate]:
     """Candidates that look at rows and at no fitted classifier, larger models later.
 
-    ``n_rows``, the number of all rows, is 0 where it is not known yet.
+    ``n_rows``, the number of all rows, is 0 where it is not known yet. ``asks_often``
+    says whether nodes may be asked more than once for a candidate, as trees do.
     """
     linear = GEMSLogisticAggregator(
         [(name, None) for name in names],
@@ -300,6 +308,21 @@ def candidates_of_rows(
         kernel = RBFSampler(gamma="scale", n_components=2000, random_state=0)
         name = "LDA, 2000 random features, power transform"
         tried.append(Candidate(name, lda, (*power_transformed, kernel)))
+    if asks_often:
+        tried += _trees(scaled, budget=budget, random_state=random_state)
+    return tried
+
+
+def _trees(scaled: BaseEstimator, *, budget: str, random_state: int) -> list[Candidate]:
+    """A forest, and boosted trees where there is time for these."""
+    forest = RandomForestClassifier(100, max_depth=10, random_state=random_state)
+    tried = [Candidate("forest", PooledAggregator(pooled=forest), (scaled,))]
+    if budget == THOROUGH:
+        boosting = HistGradientBoostingClassifier(
+            max_depth=4, max_leaf_nodes=None, early_stopping=False
+        )
+        aggregator = PooledAggregator(pooled=boosting)
+        tried.append(Candidate("boosted trees", aggregator, (scaled,)))
     return tried
 
 

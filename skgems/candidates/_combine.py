@@ -268,7 +268,13 @@ def _combine_over_channel(
     def tried(n_rows: int) -> list[Candidate]:
         # Over a channel the nodes' names stand for this one, which is never asked.
         return candidates_of_rows(
-            ["all"], before, n_rows, budget=budget, random_state=seed
+            ["all"],
+            before,
+            n_rows,
+            budget=budget,
+            random_state=seed,
+            # Halves of all candidates are summed in one message, in which no tree grows.
+            asks_often=False,
         )
 
     aggregator, choice, history = choose_over(
