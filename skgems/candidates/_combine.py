@@ -273,7 +273,7 @@ def _combine_over_channel(
             n_rows,
             budget=budget,
             random_state=seed,
-            # Halves of all candidates are summed in one message, in which no tree grows.
+            # Sums of all candidates are told in one message, in which no tree grows.
             asks_often=False,
         )
 
