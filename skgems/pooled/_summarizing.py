@@ -25,8 +25,8 @@ class PooledSummariesMixin(SummarizingMixin):
         if estimator is not None and self.pooled is None:
             raise ValueError(
                 "pooled=None stands for the classifiers of the nodes in this process, "
-                "which nodes elsewhere do not see. Tell them what is to be made, as "
-                "with pooled=GaussianNB()."
+                "which nodes elsewhere do not know. Name the classifier that is to be "
+                "made, such as pooled=GaussianNB()."
             )
         # Sums need no more of a classifier than the classes that it has seen.
         summary = super()._summarize(None, *args, **options)

@@ -504,7 +504,7 @@ def test_a_first_request_asks_for_spaces_where_they_are_needed(
 ):
     request = begin_exchange_of_lyon(agg, tmp_path).waiting_for["lyon"]
     sentences = " ".join(inspect(request).says.values())
-    assert ("how far a linear model may change" in sentences) == needs_spaces
+    assert ("good-enough space of a linear model" in sentences) == needs_spaces
     reply = answer(request, fitted_classifier, X, y, name="lyon", radii=True)
     says = inspect(reply).says
     assert any(field.endswith(".family") for field in says) == needs_spaces
