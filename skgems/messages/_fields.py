@@ -86,7 +86,7 @@ def check_fields(content: Any, fields: Mapping[str, Field], place: Place) -> Non
     """Raise ValueError unless a table has all fields that it needs, and no others."""
     place.deny(not isinstance(content, Mapping), "is not a table of fields")
     for name in sorted(map(str, set(content) - set(fields))):
-        raise place.at(name).wrong("is not a field of this task")
+        raise place.at(name).wrong("is an unknown field")
     for name, field_of_name in fields.items():
         place_of_field = place.at(name)
         if field_of_name.when is not None and not field_of_name.when(place.asked):

@@ -118,7 +118,7 @@ def _has_only(
         if name in needed:
             place.deny(name not in space, name, "is missing")
         else:
-            place.deny(name in space, name, "is no field of it")
+            place.deny(name in space, name, "is not allowed")
 
 
 def _check_metric(space: Mapping, place: Place) -> None:
