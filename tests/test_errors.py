@@ -80,7 +80,7 @@ WITHOUT_WEIGHTS = {
     ),
     "CalibratedClassifierCV": (
         CalibratedClassifierCV(LogisticRegression(), cv=3),
-        "give the classifier that is calibrated",
+        "give the classifier inside",
     ),
     "DecisionTreeClassifier": (DecisionTreeClassifier(), ""),
 }
@@ -160,7 +160,7 @@ def test_boosting_of_another_library_can_vote_and_the_errors_of_others_say_so():
 
 def test_rounds_of_a_classifier_that_cannot_train_are_an_error_that_says_who_takes_it():
     aggregator = ModelAveragingAggregator(fitted(GaussianNB()), n_rounds=2)
-    message = "Node 'lyon': GaussianNB cannot go on training.*EnsembleAggregator"
+    message = "Node 'lyon': GaussianNB cannot continue training.*EnsembleAggregator"
     with pytest.raises(TypeError, match=message):
         aggregator.fit(X, Y, nodes=NODES)
 
@@ -305,7 +305,7 @@ def test_the_error_about_a_net_of_one_output_says_which_labels_it_takes():
     rows = rows[codes < 2]
     codes = codes[codes < 2]
     net = nets.make_binary_net().fit(rows, codes.astype(np.float32))
-    with pytest.raises(ValueError, match="Node 'lyon': NeuralNetBinary.*0 and 1 alone"):
+    with pytest.raises(ValueError, match="Node 'lyon': NeuralNetBinary.*0 and 1 only"):
         EnsembleAggregator([("lyon", net)]).fit(rows, np.array(["a", "b"])[codes])
     assert EnsembleAggregator([("lyon", net)]).fit(rows, codes).predict(rows[:1]) < 2
 

@@ -27,7 +27,7 @@ def auto_command(args: argparse.Namespace) -> int:
     typed = dict(args.parameters)
     if unknown := sorted(set(typed) - {"budget", "random_state"}):
         raise ValueError(
-            f"--set: {unknown[0]!r}: --method auto has only the parameters budget and "
+            f"--set: --method auto has no parameter {unknown[0]!r}; it has budget and "
             "random_state."
         )
     tables = sorted(p for p in folder.glob("*") if p.suffix.lower() in _TABLES)
@@ -37,8 +37,8 @@ def auto_command(args: argparse.Namespace) -> int:
     else:
         if args.front is not None:
             raise ValueError(
-                f"--front {args.front}: {folder} has no tables, and what nodes sent "
-                "was made behind a front, or behind none, already."
+                f"--front {args.front}: {folder} has summaries, no tables. Their front "
+                "was chosen when they were made, so leave --front out."
             )
         fitted = combine(summaries_of(folder, args), **typed)
     written = write(fitted.to_estimator())
@@ -57,8 +57,8 @@ def _front(typed: str | None) -> BaseEstimator | None:
         return front
     if front.bounds is not None or hasattr(front, "transformer_"):
         raise ValueError(
-            f"--front {typed}: --method auto fits its fronts itself, and without "
-            "bounds. Take steps that need none, as StandardScaler."
+            f"--front {typed}: --method auto fits its fronts itself, without bounds. "
+            "Use steps that need no bounds, such as StandardScaler."
         )
     return front.transformer
 
@@ -67,7 +67,9 @@ def _rows_of_nodes(paths: list[Path], args) -> tuple:
     """Rows, labels, and for each row the node, by the name of its table."""
     pandas = needed("pandas")
     if args.label is None:
-        raise ValueError("--label: which column of the tables is to be predicted?")
+        raise ValueError(
+            "--label is missing. Name the column of the tables that is to be predicted."
+        )
     tables = [
         read_table(
             str(path),
@@ -93,8 +95,9 @@ def _check_alike(tables: Sequence[Table]) -> None:
         odd = sorted(set(table.frame.columns) ^ set(first.frame.columns))
         if odd:
             raise ValueError(
-                f"{table.path}: it and {first.path} differ in columns: {odd}. --drop "
-                "columns that are no features."
+                f"{table.path}: its columns differ from those of {first.path}: {odd}. "
+                "Give all tables the same columns, or leave out what is not a feature "
+                "with --drop."
             )
     for name in first.frame.columns:
         texts = []
@@ -110,5 +113,6 @@ def _check_alike(tables: Sequence[Table]) -> None:
             raise ValueError(
                 f"{texts[0].path}: column {name!r} holds texts, {cells.iloc[0]!r} in "
                 f"{texts[0].place(cells.index[0])}, but numbers in {numbers[0].path}. "
-                "Let all tables write it alike, or --drop it."
+                "Write the column in the same way in all tables, or leave it out with "
+                "--drop."
             )

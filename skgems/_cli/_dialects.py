@@ -52,7 +52,9 @@ class Dialect:
         if dialect.decimal not in (None, ".", ","):
             raise ValueError(f"decimal must be '.' or ',', got {dialect.decimal!r}.")
         if dialect.sep is not None and dialect.sep == dialect.decimal:
-            raise ValueError(f"sep and decimal must differ, both are {dialect.sep!r}.")
+            raise ValueError(
+                f"sep and decimal must differ, but both are {dialect.sep!r}."
+            )
         return dialect
 
 
@@ -78,7 +80,7 @@ def _encoding(name) -> str | None:
         return codecs.lookup(name).name
     except (LookupError, TypeError):
         raise ValueError(
-            f"encoding: {name!r} is none that Python knows. Usual ones are utf-8, "
+            f"encoding: Python knows no encoding {name!r}. Common ones are utf-8, "
             "cp1252 (Windows), latin-1 and utf-16."
         ) from None
 
@@ -91,7 +93,8 @@ def _words_of_gaps(words) -> tuple[str, ...] | None:
         isinstance(word, str) for word in listed
     ):
         raise ValueError(
-            f"na must be texts, as they stand in cells without a value; got {words!r}."
+            "na must be a list of texts that mark cells without a value; got "
+            f"{words!r}."
         )
     return tuple(word.strip() for word in listed)
 
@@ -119,7 +122,7 @@ def decoded(path: str, content: bytes, encoding: str | None) -> tuple[str, list[
         return text.removeprefix("\ufeff"), _doubts_of_encoding(content, encoding)
     for mark, marked in _MARKS.items():
         if content.startswith(mark):
-            notes = [f"it is written in {marked.upper()}, and read as such"]
+            notes = [f"it is marked as {marked.upper()}, and is read as such"]
             return _decoded_as(
                 path, content, marked
             ), notes if marked != "utf-8-sig" else []
@@ -134,9 +137,9 @@ def decoded(path: str, content: bytes, encoding: str | None) -> tuple[str, list[
         line = content.count(b"\n", 0, exc.start) + 1
         word = _word_at(content, exc.start, "cp1252")
         raise ValueError(
-            f"{path}: line {line} is not written in UTF-8. As cp1252 (latin-1, of "
-            f"Windows) it has the word {word!r}: if that is right, add --encoding "
-            "cp1252, else the encoding of the program that wrote it."
+            f"{path}: line {line} is not written in UTF-8. Read as cp1252 (Windows) it "
+            f"has the word {word!r}. If that is right, add --encoding cp1252. "
+            "Otherwise name the encoding of the program that wrote the file."
         ) from None
 
 
@@ -148,12 +151,12 @@ def _decoded_as(path: str, content: bytes, encoding: str) -> str:
         line = content.count(b"\n", 0, exc.start) + 1
         raise ValueError(
             f"{path}: line {line} is not written in {encoding}. Name the encoding of "
-            "the file by --encoding, or leave that away."
+            "the file with --encoding, or leave this option out."
         ) from None
     if "\x00" in text:
         raise ValueError(
-            f"{path}: read as {encoding} it has zero bytes, which no text has. Name "
-            "another encoding, utf-16 perhaps, or none."
+            f"{path}: read as {encoding} it has zero bytes, which a text never has. "
+            "Name another encoding, perhaps utf-16, or leave --encoding out."
         )
     return text
 
@@ -221,7 +224,8 @@ def layout_of(path: str, text: str, sep: str | None) -> Layout:
         rows = _Rows.read(records, len(header))
     except csv.Error as exc:
         raise ValueError(
-            f"{path}: it is no table: {exc}. Is a quotation mark not closed?"
+            f"{path}: it cannot be read as a table: {exc}. Is a quotation mark not "
+            "closed?"
         ) from None
     _check_separated(path, sep, header_line, header, rows)
     return Layout(
@@ -265,9 +269,9 @@ def _check_separated(
 ) -> None:
     if len(header) == 1 and rows.size in (None, 1) and 1 in rows.sizes:
         raise ValueError(
-            f"{path}: {sep!r} separates nothing in line {header_line}, which is "
-            f"{header[0][:60]!r}. Name the character between columns by --sep, or "
-            "leave that away to have it guessed."
+            f"{path}: {sep!r} does not occur in line {header_line}, which is "
+            f"{header[0][:60]!r}. Name the character between columns with --sep, or "
+            "leave the option out to have it guessed."
         )
     if not rows.lines:
         raise ValueError(f"{path}: there are no rows below line {header_line}.")
@@ -308,8 +312,8 @@ def _guessed_separator(path: str, text: str) -> str:
     if not scores:
         first = text.strip().partition("\n")[0].strip()
         raise ValueError(
-            f"{path}: nothing separates its lines into columns; the first line is "
-            f"{first[:60]!r}. Name the character between columns by --sep."
+            f"{path}: no separator of columns was found; the first line is "
+            f"{first[:60]!r}. Name the character between columns with --sep."
         )
     return max(scores, key=scores.get)
 

@@ -42,7 +42,8 @@ def load_skops(path: str, *, trusted: Iterable[str] = ()) -> object:
     untrusted = set(io.get_untrusted_types(file=path))
     if unknown := sorted(untrusted - {*trusted, *_HARMLESS}):
         raise UntrustedTypesError(
-            f"it has types that skops does not know: {' '.join(unknown)}.", unknown
+            f"the file has types that skops does not trust: {' '.join(unknown)}.",
+            unknown,
         )
     return io.load(path, trusted=sorted(untrusted))
 
@@ -57,7 +58,7 @@ def writer_of(out: Path) -> Callable[[object], str]:
         return partial(_write_skops, out)
     if kind == ".joblib":
         return partial(_write_joblib, out)
-    raise ValueError(f"--out {out}: models are written as .skops or .joblib.")
+    raise ValueError(f"--out {out}: the file name must end in .skops or .joblib.")
 
 
 def _write_skops(out: Path, model: BaseEstimator) -> str:

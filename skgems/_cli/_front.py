@@ -66,8 +66,8 @@ def _of_steps(typed: str) -> TransformerMixin:
         return front_of_text(typed)
     except ValueError as exc:
         raise ValueError(
-            f"--front: {exc} Or give the word auto, which suits any table, or a file "
-            "that has steps by column, front.toml or front.skops."
+            f"--front: {exc} You can also give the word auto, which suits any table, "
+            "or a file with steps for each column, front.toml or front.skops."
         ) from None
 
 
@@ -80,15 +80,16 @@ def front_of_table(table: Mapping) -> TransformerMixin:
     for name in table:
         if name not in _TABLES:
             raise ValueError(
-                f"there is {name!r}, but a front has the tables {', '.join(_TABLES)}."
+                f"the table {name!r} is unknown. A front has the tables "
+                f"{', '.join(_TABLES)}."
             )
     named = _table(table, "columns")
     columns_by_steps: dict[str, list[str]] = {}
     for column, steps in named.items():
         if not isinstance(steps, str):
             raise ValueError(
-                f"columns: the steps of {column!r} must be a text, 'scaled' say. The "
-                "name of a column that has dots or blanks stands in quotation marks."
+                f"columns: the steps of {column!r} must be a text, such as 'scaled'. "
+                "Write names of columns that have dots or blanks in quotation marks."
             )
         columns_by_steps.setdefault(steps, []).append(column)
     branches = [
@@ -98,7 +99,7 @@ def front_of_table(table: Mapping) -> TransformerMixin:
     front = ColumnTransformer([*branches, *_other_branches(table, tuple(named))])
     together = _table(table, "together")
     if set(together) - {"steps"}:
-        raise ValueError("together: it has steps = '...' alone.")
+        raise ValueError("together must hold steps = '...' and nothing else.")
     if together:
         front = make_pipeline(front, _steps(together["steps"], "together"))
     check_tree(front)
@@ -109,7 +110,9 @@ def front_of_table(table: Mapping) -> TransformerMixin:
 def _table(table: Mapping, name: str) -> Mapping:
     part = table.get(name, {})
     if not isinstance(part, Mapping):
-        raise ValueError(f"{name} must be a table: a line [{name}], and lines below.")
+        raise ValueError(
+            f"{name} must be a table: a line [{name}], and the lines below it."
+        )
     return part
 
 
@@ -118,8 +121,8 @@ def _other_branches(table: Mapping, named: tuple[str, ...]) -> list[tuple]:
     other = _table(table, "other")
     if set(other) != {"numbers", "texts"}:
         raise ValueError(
-            "other: it must say what is done to all other columns, by two lines such "
-            "as numbers = 'scaled' and texts = 'encoded'; 'drop' leaves them out."
+            "other must say what is done to all other columns, in two lines such as "
+            "numbers = 'scaled' and texts = 'encoded'. Write 'drop' to leave them out."
         )
     if other["texts"] == "keep":
         raise ValueError(
@@ -155,7 +158,7 @@ def _bounds(bounds: object) -> dict | str | None:
         numbers = isinstance(pair, list) and [type(v) in (int, float) for v in pair]
         if numbers != [True, True] or pair[0] >= pair[1]:
             raise ValueError(
-                f"bounds: those of {column!r} must be two numbers, the lower one "
+                f"bounds: the bounds of {column!r} must be two numbers, the lower one "
                 f"first, such as [0, 120]; got {pair!r}."
             )
     return {column: tuple(pair) for column, pair in bounds.items()}

@@ -75,7 +75,10 @@ def _typed_alike(command: str, typed: Sequence[str], shared: Mapping) -> list[st
     for name in ALIKE[command]:
         words = [] if f"--{name}" in options else _words(shared.get(name, []))
         if wrong := [word for word in words if word.startswith("-")]:
-            raise ValueError(f"{name}: {wrong[0]!r} would be an option.")
+            raise ValueError(
+                f"{name}: the value {wrong[0]!r} begins with a dash and would be read "
+                "as an option."
+            )
         arguments += [f"--{name}", *words] if words else []
     return arguments
 
@@ -84,8 +87,8 @@ def _check_names(shared: Mapping) -> None:
     allowed = {name for names in ALIKE.values() for name in names} | {*OF_TABLES}
     if others := sorted(set(shared) - allowed):
         raise ValueError(
-            f"{others[0]!r} is nothing that all parties set alike; that are "
-            f"{', '.join(sorted(allowed))}."
+            f"{others[0]!r} cannot be set in this file, which is for what all parties "
+            f"set in the same way: {', '.join(sorted(allowed))}."
         )
 
 
@@ -94,11 +97,14 @@ def _check_dialects(dialects: Mapping) -> None:
     Dialect.of(dialects)
     tables = dialects.get("tables", {})
     if not isinstance(tables, Mapping):
-        raise ValueError("tables must have a table for each node, [tables.lyon] say.")
+        raise ValueError(
+            "tables must hold a table for each node, such as [tables.lyon]."
+        )
     for node, dialect in tables.items():
         if not isinstance(dialect, Mapping) or set(dialect) - set(DIALECT_KEYS):
             raise ValueError(
-                f"tables.{node}: it can say {', '.join(DIALECT_KEYS)}, nothing else."
+                f"tables.{node}: it can set {', '.join(DIALECT_KEYS)}, and nothing "
+                "else."
             )
         with naming(f"tables.{node}"):
             Dialect.of(dialect)

@@ -69,7 +69,10 @@ def answer_command(args: argparse.Namespace) -> int:
         raise ValueError(f"{args.rows}: node {args.name!r}: {exc}") from None
     if request.task == "front":
         _warn_of_front(request, X, args)
-    print(f"Written to {place}. Nothing has been sent: that is yours to do.")
+    print(
+        f"Written to {place}. Nothing has been sent: send this file to the server "
+        "yourself."
+    )
     return 0
 
 
@@ -80,8 +83,8 @@ def limits_of(words: Sequence[str]) -> Limits:
         name, _, number = word.partition("=")
         if name not in Limits.__dataclass_fields__ or not number.isdecimal():
             raise ValueError(
-                f"--limit {word!r}: write NAME=NUMBER, such as epochs=5000. Limits are "
-                f"{', '.join(Limits.__dataclass_fields__)}."
+                f"--limit {word!r}: write NAME=NUMBER, such as epochs=5000. The limits "
+                f"are {', '.join(Limits.__dataclass_fields__)}."
             )
         limits[name] = int(number)
     return Limits(**limits)
@@ -90,9 +93,12 @@ def limits_of(words: Sequence[str]) -> Limits:
 def _check_consent(place: Path, args: argparse.Namespace) -> None:
     """ValueError where nobody could be asked who has to be."""
     if args.quiet and not args.yes and sys.stdin.isatty():
-        raise ValueError("--quiet: nobody sees what would leave; it needs --yes.")
+        raise ValueError(
+            "--quiet hides what would be sent, so that nobody could agree to it. Add "
+            "--yes."
+        )
     if place.exists() and not args.yes and not sys.stdin.isatty():
-        raise ValueError(f"{place}: it is there already; --yes replaces it.")
+        raise ValueError(f"{place}: this file exists already. Add --yes to replace it.")
 
 
 def _confirm(reply: Message, *, args: argparse.Namespace, place: Path) -> bool:
@@ -127,7 +133,7 @@ def _model(path: str, trusted: list[str]) -> BaseEstimator:
         return load(path)
     except UntrustedTypesError as exc:
         raise ValueError(
-            f"{path}: it has types that skops does not know. If you trust them: "
+            f"{path}: it has types that skops does not trust. If you trust them, add "
             f"--trust {' '.join(exc.types)}"
         ) from exc
     except Exception as exc:  # whatever is in a pickle may raise anything
@@ -159,7 +165,7 @@ def _rows(
         return _as_fitted(table, list(names)), y, marks
     columns = listed(map(repr, table.frame.columns))
     if behind_front:
-        print(f"Columns, which go through transformers: {columns}.")
+        print(f"Columns that go through the front: {columns}.")
         warn_of_texts(table)
         return table.frame, y, marks
     print(f"Features, in this order: {columns}.")
@@ -183,7 +189,7 @@ def _warn_of_front(
     except ColumnsError as exc:
         warn_user(
             f"{args.rows}: {exc} If other nodes have these columns too, the server "
-            "cannot go on, and has to begin anew."
+            "cannot go on and has to start a new exchange."
         )
     except ValueError:  # columns by their places, which stand elsewhere at this node
         return
@@ -201,13 +207,13 @@ def _as_fitted(table: Table, names: list[str]) -> "DataFrame":
             if column.casefold() == name.casefold()
         ]
         raise ValueError(
-            f"{table.path}: the model has features that are no columns: "
+            f"{table.path}: features of the model are missing among the columns: "
             f"{listed(hints or map(repr, missing))}. Name the columns as they were "
             "when the model was fitted."
         )
     if table.unused:
         unused = listed(map(repr, table.unused))
-        print(f"Columns that the model does not know, not used: {unused}.")
+        print(f"Columns that the model does not know are not used: {unused}.")
     numbers = _numbers(table)[stripped]
     return numbers.set_axis(names, axis="columns")
 
@@ -221,22 +227,25 @@ def _numbers(table: Table) -> "DataFrame":
         if first_odd_cell is None:
             column = frame[texts[0]]
             row = next(k for k, cell in enumerate(column) if isinstance(cell, str))
-            first_odd_cell = f"{column.iloc[row]!r} in {table.place(row)} is no number"
+            first_odd_cell = (
+                f"{column.iloc[row]!r} in {table.place(row)} is not a number"
+            )
         raise ValueError(
             f"{table.path}: the columns {listed(map(repr, texts))} hold texts, but the "
             f"model takes numbers: {first_odd_cell}. If such a cell has no value, name "
-            "it by --na; --drop columns that are no features; or let all nodes encode "
-            "texts alike, by skgems start --front auto."
+            "its text with --na. Leave columns that are not features out with --drop. "
+            "Or have all nodes encode texts in the same way, with skgems start --front "
+            "auto."
         )
     empty = [name for name, column in frame.items() if column.isna().any()]
     if empty:
         row = int(np.flatnonzero(frame[empty[0]].isna())[0])
         raise ValueError(
-            f"{table.path}: cells are empty in the columns "
-            f"{listed(map(repr, empty))}, the first in {table.place(row)}. Fill them "
-            "as the model was trained, leave these rows out, or --drop columns that "
-            "are no features; or let all nodes fill them alike, by skgems start "
-            "--front auto."
+            f"{table.path}: cells are empty in the columns {listed(map(repr, empty))}, "
+            f"the first in {table.place(row)}. Fill them as for the training of the "
+            "model, leave these rows out, or leave out columns that are not features "
+            "with --drop. Or have all nodes fill them in the same way, with skgems "
+            "start --front auto."
         )
     return frame.astype(np.float64)
 
@@ -253,7 +262,7 @@ def labels_of(tables: Sequence[Table], label: str, classes=None) -> list[np.ndar
     for table in tables:
         _check_no_gap(table, label)
         if table.as_written[label] != _stripped(table.as_written[label]):
-            print(printable(f"{table.path}: blanks around labels are left out."))
+            print(printable(f"{table.path}: blanks around labels are ignored."))
     if classes is not None:
         listed_classes = np.asarray(classes).ravel().tolist()
         return [_as_classes(table, label, listed_classes) for table in tables]
@@ -295,7 +304,8 @@ def _as_classes(table: Table, label: str, classes: list) -> np.ndarray:
         except (ValueError, KeyError, OverflowError):
             raise ValueError(
                 f"{table.path}: column {label!r} has {text!r} in {table.place(row)}, "
-                f"but classes of the model are {listed(map(repr, classes))}."
+                f"but the classes of the model are {listed(map(repr, classes))}. Write "
+                "the labels as the model knows them."
             ) from None
     return np.array(labels)
 

@@ -14,9 +14,9 @@ from ._server import METHOD_WORDS, combine_command, parameter, start_command
 _EXIT_CODES = """\
 exit codes:
   0  done
-  1  something is wrong with what was given; one line on the standard error says what
+  1  something is wrong with the input; one line on the standard error says what
   2  the command was not typed as --help says
-  3  combine: replies are missing, or some are asked for now; it says whose
+  3  combine: replies are missing, or new requests were written; it prints for whom
 """
 _STORY = """\
 Combine classifiers of several parties into one, by files that they send each other.
@@ -28,16 +28,16 @@ the server:
       makes the model once all replies are in FOLDER/replies
 each node:
   skgems answer REQUEST --model clf.joblib --rows rows.csv --label diagnosis --name lyon
-      writes a file that replies to the request; no row is in it
+      writes a file that replies to the request; it contains no row
   skgems inspect FILE
-      says in words what is in a file, and what it reveals of the rows; and what the
-      FOLDER/agreement.json of the server allows
+      says in words what is in a file, what it reveals about the rows, and what the
+      server may ask by FOLDER/agreement.json
 """
 _METHODS = """\
-linear: one linear model of linear ones; networks: one network, merged by what its units
-do on rows; matching: one network, merged by weights alone (PFNM); averaging: weights
-averaged, in rounds; pooled: the classifier of all rows, where it is a function of sums:
---set pooled=GaussianNB"""
+linear: one linear model, made of linear models; networks: one network, merged by what
+its units do on rows; matching: one network, merged by its weights only (PFNM);
+averaging: averaged weights, in rounds; pooled: the classifier of all rows, for kinds
+that are functions of sums: --set pooled=GaussianNB"""
 # What all parties set alike, by command: nothing that a node decides by itself.
 ALIKE = {
     "start": ("method", "nodes", "set", "front"),
@@ -89,13 +89,16 @@ def _command_parser(
         parser.add_argument(
             "--config",
             metavar="FILE",
-            help=f"TOML with {', '.join(shared)}, where they are not typed",
+            help=(
+                f"TOML file that sets {', '.join(shared)}; options that are typed come "
+                "first"
+            ),
         )
         parser.add_argument(
-            "--quiet", action="store_true", help="say nothing but warnings and errors"
+            "--quiet", action="store_true", help="print nothing but warnings and errors"
         )
         parser.add_argument(
-            "--verbose", action="store_true", help="show how far long runs are"
+            "--verbose", action="store_true", help="show the progress of long runs"
         )
     return parser
 
@@ -106,80 +109,107 @@ def _add_answer(commands) -> None:
         "answer",
         answer_command,
         summary="at a node: answer a request",
-        details="The reply is written to a file and said\nin words. Nothing is sent.",
+        details="The reply is written to a file and\n"
+        "described in words. Nothing is sent.",
     )
     add = parser.add_argument
     add("request", metavar="REQUEST", help="the file that came from the server")
     add(
         "--model",
         metavar="FILE",
-        help="the node's own fitted classifier: .joblib or .pkl, which run whatever is "
-        "in them, so only a file of your own; or .skops (default: it has none)",
+        help=(
+            "the node's fitted classifier: .skops, or .joblib or .pkl, which can run "
+            "any code, so give only a file of your own (default: no classifier)"
+        ),
     )
     add(
         "--trust",
         metavar="TYPE",
         nargs="+",
         default=[],
-        help="types in a .skops that you trust",
+        help="types in a .skops file that you trust",
     )
     add(
         "--rows",
         metavar="FILE",
         required=True,
-        help=".csv or .tsv with names in its first line, or .parquet; the same rows "
-        "each time",
+        help=(
+            "the node's rows: .csv or .tsv with the names of columns in the first "
+            "line, or .parquet; give the same rows each time"
+        ),
     )
-    add("--label", metavar="COLUMN", required=True, help="what the classifier predicts")
-    add("--name", metavar="NODE", required=True, help="as the server knows this node")
+    add(
+        "--label",
+        metavar="COLUMN",
+        required=True,
+        help="the column with the labels, which the classifier predicts",
+    )
+    add(
+        "--name",
+        metavar="NODE",
+        required=True,
+        help="name of this node, as the server knows it",
+    )
     add(
         "--held-out",
         metavar="COLUMN",
-        help="true or false: whether a row only scores; the same rows each time",
+        help=(
+            "column with true or false: whether a row is held out and only scores "
+            "models; give the same rows each time"
+        ),
     )
     add(
         "--drop",
         metavar="COLUMN",
         nargs="+",
         default=[],
-        help="columns that are no features",
+        help="columns that are not features",
     )
     _add_dialect(parser)
     add(
         "--to",
         metavar="PLACE",
-        help='file or folder (default: ../replies, else "reply-" and the name, here)',
+        help="file or folder of the reply (default: the folder replies beside the "
+        "folder requests; otherwise beside the request, with 'reply-' before its name)",
     )
     add(
         "--min-rows",
         metavar="N",
         type=int,
         default=MIN_ROWS,
-        help="classes of fewer rows are left out of the reply (default: 10)",
+        help="classes with fewer rows are left out of the reply (default: 10)",
     )
     add(
         "--agreement",
         metavar="FILE",
-        help="the agreement.json that you have read and accept: what it does not allow "
-        "is refused; needs --state",
+        help=(
+            "the agreement.json that you have read and accept: requests that it does "
+            "not allow are refused; needs --state"
+        ),
     )
     add(
         "--state",
         metavar="FOLDER",
-        help="where this node keeps what it agreed to and said, one folder for all "
-        "exchanges; without it nobody counts how often the server asks",
+        help=(
+            "folder where this node keeps its agreements and replies, one for all "
+            "exchanges; without it nobody counts how often the server asks"
+        ),
     )
     add(
         "--again",
         action="store_true",
-        help="accept an exchange that asks about the same rows as an earlier one; or, "
-        "once, what is kept in --state though it is a copy, or older than it was",
+        help=(
+            "accept an exchange that asks about the same rows as an earlier one; or "
+            "accept, once, that the folder of --state is a copy or an older state"
+        ),
     )
     add(
         "--radii",
         action="store_true",
-        help="without --agreement: distances of rows and extremes of columns may be "
-        "sent",
+        help=(
+            "without --agreement: allow that distances of rows and smallest and "
+            "largest values of columns are sent"
+        ),
     )
     add(
         "--limit",
@@ -188,11 +218,17 @@ def _add_answer(commands) -> None:
         action="extend",
         nargs="+",
         default=[],
-        help="the most that the request may cost this node, epochs=5000 say; the error "
-        "of a request that costs more names the limit",
+        help=(
+            "the most that the request may cost this node, such as epochs=5000; the "
+            "error of a request that costs more names the limit"
+        ),
     )
     add("--key", metavar="FILE", help="private key that signs the reply")
-    add("--yes", action="store_true", help="do not ask; replace a reply that is there")
+    add(
+        "--yes",
+        action="store_true",
+        help="do not ask before writing; replace an existing reply",
+    )
 
 
 def _add_inspect(commands) -> None:
@@ -200,11 +236,15 @@ def _add_inspect(commands) -> None:
         commands,
         "inspect",
         inspect_command,
-        summary="say in words what is in a file, and what it reveals of the rows",
+        summary="say in words what is in a file, and what it reveals about the rows",
     )
     add = parser.add_argument
     add("file", metavar="FILE", help="an agreement, a request, a reply or a summary")
-    add("--request", metavar="FILE", help="what a reply replies to, if it is elsewhere")
+    add(
+        "--request",
+        metavar="FILE",
+        help="the request that a reply answers, if it is not beside the reply",
+    )
     add("--json", action="store_true", help="print JSON")
     add(
         "--verbose",
@@ -231,18 +271,22 @@ def _add_start(commands) -> None:
         metavar="N",
         type=int,
         default=MIN_ROWS,
-        help="the bound that all agree on: replies that a node made with a smaller "
-        "--min-rows are refused (default: 10)",
+        help=(
+            "the bound that all parties agree on: replies made with a smaller "
+            "--min-rows are refused (default: 10)"
+        ),
     )
     _add_parameters(
-        parser, help="parameters of the method, n_rounds=3 say; values as JSON has them"
+        parser, help="parameters of the method, such as n_rounds=3; values are JSON"
     )
     add(
         "--front",
         metavar="FRONT",
-        help="what all columns go through first: auto (numbers are scaled, texts "
-        "encoded, gaps filled), a file front.toml or .skops, or steps as "
-        "'SimpleImputer | StandardScaler'",
+        help=(
+            "the steps before the classifier that all nodes share: auto (numbers are "
+            "scaled, texts encoded, missing values filled), a file front.toml or "
+            ".skops, or steps such as 'SimpleImputer | StandardScaler'"
+        ),
     )
 
 
@@ -252,72 +296,91 @@ def _add_combine(commands) -> None:
         "combine",
         _combine_command,
         summary="at the server: make one model of the replies",
-        details="If more must be\nasked it writes the next requests and ends with "
-        "code 3.",
+        details="If more must be\n"
+        "asked, it writes the next requests and ends with code 3.",
     )
     add = parser.add_argument
-    add("folder", metavar="FOLDER", help="of start, or of summaries (*.safetensors)")
+    add(
+        "folder",
+        metavar="FOLDER",
+        help="the folder of skgems start, or one with summaries (*.safetensors)",
+    )
     add(
         "--out",
         metavar="FILE",
         required=True,
-        help=".skops (plain arrays: reading it runs nothing) or .joblib, for "
-        "scikit-learn",
+        help=(
+            "file for the model, a scikit-learn estimator: .skops (reading it runs no "
+            "code) or .joblib"
+        ),
     )
     add(
         "--leave-out",
         metavar="NODE",
         nargs="+",
         default=[],
-        help="nodes not to wait for",
+        help="nodes to go on without",
     )
     add(
         "--report",
         metavar="FILE",
         nargs="?",
         const=True,
-        help="ask once more, at the end, how good the model is at each node; and write "
-        "the report to a page, FILE.html",
+        help=(
+            "ask the nodes once more at the end how good the model is on their rows; "
+            "with FILE.html, write the report to this page"
+        ),
     )
     add(
         "--method",
         choices=["auto", *sorted(METHOD_WORDS)],
-        help="of summaries (default: theirs); auto: the best of several, of a folder "
-        "with summaries, or with a table for each node (.csv, .parquet)",
+        help=(
+            "for summaries: the method (default: that of the summaries); auto: choose "
+            "the best of several methods for a folder with summaries, or with a table "
+            "for each node (.csv, .parquet)"
+        ),
     )
-    add("--label", metavar="COLUMN", help="of tables: what is to be predicted")
+    add("--label", metavar="COLUMN", help="for tables: the column to predict")
     add(
         "--drop",
         metavar="COLUMN",
         nargs="+",
         default=[],
-        help="of tables: what are no features",
+        help="for tables: columns that are not features",
     )
     _add_dialect(parser)
     _add_parameters(
         parser,
-        help="with summaries: parameters of the server, C=0.5 or epsilon=0.8 say",
+        help="for summaries: parameters of the server, such as C=0.5 or epsilon=0.8",
     )
     add(
         "--front",
         metavar="FRONT",
-        help="of tables: as of start; of summaries: the front.safetensors they were "
-        "made behind",
+        help=(
+            "for tables: as for skgems start; for summaries: the front.safetensors "
+            "that the nodes used"
+        ),
     )
     add(
         "--public-keys",
         metavar="FOLDER",
-        help="with a file NODE.pub for each node: replies must be signed",
+        help="folder with a file NODE.pub for each node; replies must then be signed",
     )
-    add("--key", metavar="FILE", help="private key of start, which signs the requests")
+    add(
+        "--key",
+        metavar="FILE",
+        help="private key that was given to skgems start, which signs the requests",
+    )
 
 
 def _add_keys(commands) -> None:
     parser = _command_parser(
-        commands, "keys", keys_command, summary="make a pair of keys, to sign with"
+        commands, "keys", keys_command, summary="make a pair of keys for signatures"
     )
     parser.add_argument(
-        "path", metavar="PATH", help="of the private key; the public one has .pub more"
+        "path",
+        metavar="PATH",
+        help="file for the private key; the public key gets the same name with .pub",
     )
 
 
@@ -341,25 +404,30 @@ def _add_dialect(parser: argparse.ArgumentParser) -> None:
     add(
         "--sep",
         metavar="CHARACTER",
-        help="between the columns of a table: a character, or comma, semicolon, tab, "
-        "bar (default: guessed, and said)",
+        help=(
+            "character between the columns of a table, or comma, semicolon, tab, bar "
+            "(default: guessed and printed)"
+        ),
     )
     add(
         "--decimal",
         metavar="MARK",
-        help="decimal mark of a table, '.' or ',' (default: guessed, and said)",
+        help="decimal mark of a table, '.' or ',' (default: guessed and printed)",
     )
     add(
         "--encoding",
         metavar="NAME",
-        help="of a table, cp1252 say (default: utf-8, or as the mark of the file says)",
+        help=(
+            "encoding of a table, such as cp1252 (default: utf-8, or as marked in the "
+            "file)"
+        ),
     )
     add(
         "--na",
         metavar="WORD",
         nargs="+",
         action="extend",
-        help="what stands in cells without a value, beside NA and its like",
+        help="texts that mark cells without a value, besides NA and similar ones",
     )
 
 

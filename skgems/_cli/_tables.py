@@ -80,8 +80,8 @@ def read_table(
         read = _read_parquet(path, as_written=as_written, drop=drop, only=only)
     else:
         raise ValueError(
-            f"{path}: rows are in files .csv, .tsv or .parquet. Save a sheet of Excel "
-            "as CSV."
+            f"{path}: rows are read from files .csv, .tsv or .parquet. Save a sheet of "
+            "Excel as CSV."
         )
     return read
 
@@ -105,8 +105,8 @@ def _read_parquet(
         frame = pandas.read_parquet(path)
     except ImportError:
         raise ImportError(
-            f"{path}: .parquet needs the package pyarrow: pip install pyarrow; or give "
-            "a .csv."
+            f"{path}: .parquet needs the package pyarrow. Run pip install pyarrow, or "
+            "give a .csv file."
         ) from None
     if not len(frame):
         raise ValueError(f"{path}: there are no rows.")
@@ -200,7 +200,7 @@ def _check_names(path: str, columns: dict[int, str], layout: Layout) -> None:
             raise ValueError(
                 f"{path}: line {layout.header_line} has two columns of the name "
                 f"{name!r}, the columns {first[name] + 1} and {place + 1}. Rename one "
-                f"of them, or --drop {name!r}, which leaves both out."
+                f"of them, or leave both out with --drop {name!r}."
             )
         first[name] = place
 
@@ -237,7 +237,7 @@ class _Parsed:
             if place is not None:
                 decimal = ","
                 self.notes.append(
-                    f"decimals are commas, as in {cell!r} of column "
+                    f"the decimal mark is a comma, as in {cell!r} of column "
                     f"{self.columns[place]!r}"
                 )
                 frame = self.frame(decimal)
@@ -249,7 +249,7 @@ class _Parsed:
         if padded:
             columns = listed(map(repr, padded))
             self.notes.append(
-                f"blanks around cells of the columns {columns} are left out"
+                f"blanks around the cells of the columns {columns} are ignored"
             )
         return self._without_unnamed(frame), decimal
 
@@ -260,8 +260,8 @@ class _Parsed:
                 continue
             if frame[place].isna().all():
                 self.notes.append(
-                    f"column {place + 1}, which has no name and is empty, is left out, "
-                    "as separators at the end of lines make it"
+                    f"column {place + 1}, which has no name and is empty, is left out: "
+                    "separators at the ends of lines make such a column"
                 )
             elif place == 0 and _counts_rows(frame[place]):
                 self.notes.append(
@@ -270,8 +270,8 @@ class _Parsed:
             else:
                 raise ValueError(
                     f"{self.path}: column {place + 1} has no name in line "
-                    f"{self.layout.header_line}. Give it one; --drop it if it is no "
-                    "feature."
+                    f"{self.layout.header_line}. Give it a name; if it is not a "
+                    "feature, leave it out with --drop."
                 )
             frame = frame.drop(columns=place)
         return frame
@@ -305,11 +305,13 @@ class _Parsed:
                 **exact,
             )
         except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as exc:
-            raise ValueError(f"{self.path}: it is no table: {exc}") from None
+            raise ValueError(
+                f"{self.path}: it cannot be read as a table: {exc}"
+            ) from None
         if len(frame) != len(self.layout.lines):
             raise ValueError(
-                f"{self.path}: it has {len(self.layout.lines)} rows by one count and "
-                f"{len(frame)} by another. Is a quotation mark not closed?"
+                f"{self.path}: it has {len(self.layout.lines)} lines of rows, but "
+                f"{len(frame)} rows were read. Is a quotation mark not closed?"
             )
         return frame
 
@@ -343,8 +345,8 @@ class _Parsed:
             place, commas = doubtful
             raise ValueError(
                 f"{self.path}: column {self.columns[place]!r} has {commas.iloc[0]!r} "
-                f"in line {self._line(commas)}. Add --decimal , if the comma is a "
-                "decimal mark; if it sets thousands apart, take these commas out."
+                f"in line {self._line(commas)}. If the comma is a decimal mark, add "
+                "--decimal ','. If it separates thousands, remove these commas."
             )
         return None, None
 
@@ -365,21 +367,22 @@ class _Parsed:
             wrong = cells[grouped]
             raise ValueError(
                 f"{self.path}: column {name!r} has {wrong.iloc[0]!r} in line "
-                f"{self._line(wrong)}, where thousands are set apart. Take what sets "
-                f"them apart out of the table, or --drop {name!r}."
+                f"{self._line(wrong)}, where thousands are separated. Remove the "
+                "separators of thousands from the table, or leave the column out with "
+                f"--drop {name!r}."
             )
         if foreign.any() and (are_numbers | foreign).mean() >= _MOSTLY:
             wrong = cells[foreign]
             raise ValueError(
                 f"{self.path}: column {name!r} has {wrong.iloc[0]!r} in line "
                 f"{self._line(wrong)}, but the decimal mark of this table is "
-                f"{decimal!r}. Write all numbers alike, name the mark by --decimal, or "
-                f"--drop {name!r}."
+                f"{decimal!r}. Write all numbers with the same mark, name the mark "
+                f"with --decimal, or leave the column out with --drop {name!r}."
             )
         if are_numbers.mean() >= _MOSTLY:
             wrong = cells[~are_numbers]
             self.odd_cells[name] = (
-                f"{wrong.iloc[0]!r} in line {self._line(wrong)} is no number, but "
+                f"{wrong.iloc[0]!r} in line {self._line(wrong)} is not a number, but "
                 f"{int(are_numbers.sum())} of {len(cells)} cells are"
             )
         return column
@@ -408,13 +411,13 @@ def warn_of_texts(table: Table) -> None:
     for name, odd in table.odd_cells.items():
         warn_user(
             f"{table.path}: column {name!r} is read as texts, since {odd}. If such a "
-            "cell has no value, name it by --na, as it stands there."
+            "cell has no value, name its text with --na."
         )
     if dates := _dates_in(table):
         warn_user(
             f"{table.path}: the columns {listed(map(repr, dates))} hold dates, which "
-            "are read as texts, each day a category of its own. Write what matters of "
-            "them as numbers (an age, a month), or --drop them."
+            "are read as texts: each day is a category of its own. Write what matters "
+            "in them as numbers (an age, a month), or leave them out with --drop."
         )
 
 

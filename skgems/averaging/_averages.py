@@ -48,7 +48,7 @@ def average(
         if not node.model.is_chain:
             raise problem or ValueError(
                 "align='permutation' matches the units of chains of dense layers; the "
-                f"module of node {node.name!r} is none. Set align=None."
+                f"module of node {node.name!r} is not such a chain. Set align=None."
             )
     mean = average_networks(
         nodes, classes=classes, shares=shares, sizes=sizes, align=align
@@ -257,8 +257,8 @@ def why_not_alike(nodes: list[Node]) -> Exception | None:
         return TypeError(
             f"Nodes {[node.name for node in nets]} have torch modules, node "
             f"{others[0].name!r} has {type(others[0].model.estimator).__name__}. A "
-            "module that is no chain of dense layers, or trains in rounds, is averaged "
-            "with its own kind only."
+            "module that is not a chain of dense layers, or that trains in rounds, can "
+            "be averaged only with modules of its own kind."
         )
     first, *rest = nets
     first_shapes = first.model.module_shapes()
@@ -298,9 +298,10 @@ def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:
     if not apart:
         return
     warn_user(
-        f"Hidden units of node {chains[0].name!r} are like those of "
-        f"{listed(map(repr, apart))} by chance only,\nas of networks that started from "
-        "different weights, or trained until nothing is left of a common start:\ntheir "
-        "average is of little use. Set align='permutation', or use PFNMAggregator.",
+        f"Hidden units of node {chains[0].name!r} are no more similar to those of "
+        f"{listed(map(repr, apart))} than by chance.\nSuch networks started from "
+        "different weights, or trained so long that nothing is left of a common "
+        "start.\nTheir average is of little use. Set align='permutation', or use "
+        "PFNMAggregator.",
         StartedApartWarning,
     )

@@ -258,8 +258,9 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     def _check_one_message(self) -> None:
         if self.n_rounds:
             raise ValueError(
-                f"n_rounds={self.n_rounds} asks nodes more than once, a summary holds "
-                "all at once: set n_rounds=0, or use skgems.Exchange."
+                f"n_rounds={self.n_rounds} asks nodes more than once, but a summary "
+                "holds the reply to a single message. Set n_rounds=0, or use "
+                "skgems.Exchange."
             )
 
     def _logits(self, X: np.ndarray) -> np.ndarray:

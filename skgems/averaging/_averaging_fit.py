@@ -169,7 +169,9 @@ class AveragingFit:
         """A model of the layout that all nodes train, and the average of theirs."""
         if nodes[0].model.has_module:
             if self.align:
-                raise ValueError("align must be None with rounds of skorch nets.")
+                raise ValueError(
+                    "align must be None when skorch nets are trained in rounds."
+                )
             if problem := why_not_alike(nodes):
                 raise problem
             template = average_nets(nodes, classes=classes, shares=shares, sizes=sizes)

@@ -63,9 +63,9 @@ class ModelSizes:
         names = [f"{name!r} ({self._times[name]:.3g} times)" for name in largest]
         warn_user(
             "The models of these nodes have parameters far larger than those of all "
-            f"other nodes: {listed(names)}. The average is nearly theirs alone. See "
-            "whether features have the same units there, and whether the model is of "
-            "the same kind and was trained as elsewhere (penalty, learning rate, "
-            "number of steps). If nothing explains it, leave the nodes out.",
+            f"other nodes: {listed(names)}. The average is nearly theirs alone. Check "
+            "that these nodes use the same units of features, the same kind of model "
+            "and the same training (penalty, learning rate, number of steps) as the "
+            "others. If nothing explains the difference, leave the nodes out.",
             NodesDisagreeWarning,
         )

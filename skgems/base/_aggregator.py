@@ -101,7 +101,8 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             warn_user(
                 f"This {type(self).__name__} was pickled by another version of skgems, "
                 f"which had no parameters {unknown}. It predicts, and to_estimator "
-                "works, but its parameters cannot be read. Fit it anew for all else."
+                "works, but its parameters cannot be read. Fit it again before you use "
+                "anything else."
             )
 
     def _validate_params(self) -> None:
@@ -225,9 +226,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def _check_no_front(self) -> None:
         if getattr(self, "_front", None) is not None:
             raise ValueError(
-                "A torch module would lack the front. Take to_estimator(), which has "
-                "it; or transform rows by `front_`, fit an aggregator without a front "
-                "to what comes out, and take its module."
+                "A torch module cannot contain the front. Use to_estimator(), which "
+                "contains it. Or transform the rows with `front_`, fit an aggregator "
+                "without a front to them, and use its module."
             )
 
     def _validated_logits(self, X) -> np.ndarray:

@@ -62,7 +62,7 @@ def _members_of_key(key: str, *, estimators: object, params: Mapping) -> list:
         if estimators is None:
             raise ValueError(
                 f"Cannot set {key!r}: estimators is None, so it has no parameters to "
-                "set. Give the unfitted classifier that it stands for."
+                "set. Pass the unfitted classifier that None stands for."
             )
         return _members(estimators)
     members = dict(estimators) if is_named(estimators) else {}
@@ -206,8 +206,9 @@ def _check_names(names: Sequence[str], *, parameter_names: Set[str]) -> None:
         if name == PUBLIC_NAME or "__" in name or name in parameter_names:
             raise ValueError(
                 f"{name!r} cannot be the name of a node: it must not be "
-                f"{PUBLIC_NAME!r}, which marks public rows, hold a double underscore, "
-                "or be a parameter of the aggregator. Give the node another name."
+                f"{PUBLIC_NAME!r}, which marks public rows, contain a double "
+                "underscore, or be a parameter of the aggregator. Give the node "
+                "another name."
             )
 
 

@@ -62,9 +62,9 @@ def as_numbers(
     """
     if are_documents(X):
         raise ColumnsError(
-            "X holds documents, one text or dict a row, which have to become "
-            "numbers first. A vectorizer that learns nothing from rows is the same "
-            "at all nodes: give front=HashingVectorizer(n_features=4096), or "
+            "X holds documents, one text or dict a row, which have to become numbers "
+            "first. A vectorizer that learns nothing from rows is the same at all "
+            "nodes: pass front=HashingVectorizer(n_features=4096), or "
             "front=FeatureHasher(n_features=4096) of dicts; fitted pipelines that "
             "begin with an equal one may stay as they are. EnsembleAggregator lets "
             "pipelines vote that begin with any vectorizer."

@@ -172,10 +172,11 @@ def candidates(
         linear = _linear_of_documents(names, front, random_state=random_state)
         if not linear and members is None:
             raise ValueError(
-                "X holds documents, one text or dict a row, and there are no "
-                "estimators that take them. Give front=HashingVectorizer("
-                "n_features=4096), or front=FeatureHasher(n_features=4096) of dicts; "
-                "or fitted pipelines that begin with a vectorizer."
+                "X holds documents, one text or dict a row, and no estimators were "
+                "passed that take documents. Pass "
+                "front=HashingVectorizer(n_features=4096), or "
+                "front=FeatureHasher(n_features=4096) of dicts; or fitted pipelines "
+                "that begin with a vectorizer."
             )
         if members is None:
             return linear

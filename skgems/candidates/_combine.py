@@ -156,7 +156,9 @@ default=None
     (True, False)
     """
     if budget not in (SMALL, FAST, THOROUGH):
-        raise ValueError(f"budget is {budget!r}: 'small', 'fast' or 'thorough'?")
+        raise ValueError(
+            f"budget must be 'small', 'fast' or 'thorough', got {budget!r}."
+        )
     check_scoring(scoring, over_channel=X is None and is_channel(estimators))
     with showing(verbose), noted_warnings() as warning_texts:
         if X is None and not is_channel(estimators):
@@ -234,8 +236,8 @@ def _columns_without_identifiers(X, owners: Mapping[str, np.ndarray]) -> Columns
     if set(roles) == {IDENTIFIES}:
         raise ValueError(
             f"All columns, {columns.labels[:5]}, identify rows, as the number of a "
-            "patient does, so that none is left to learn from. If they describe rows, "
-            "give a front that has them."
+            "patient does, so no column is left to learn from. If these columns "
+            "describe rows, pass a front that uses them."
         )
     warn_of_identifiers(columns.labels, roles)
     return columns.without_identifiers(roles)
@@ -293,7 +295,7 @@ def _combine_documents_over_channel(
     return _with_only_choice(
         linear,
         name="linear",
-        doubts=("nobody judged it: of documents it is the only candidate",),
+        doubts=("The model was not judged: for documents it is the only candidate.",),
         looks_at_members=False,
     )
 
@@ -304,7 +306,7 @@ def _combine_without_rows(
     """The vote of fitted estimators, or the linear model of what nodes sent."""
     if estimators is None:
         raise ValueError(
-            "There is nothing to combine: give estimators, or X, y, nodes."
+            "There is nothing to combine. Pass estimators, or X, y and nodes."
         )
     pairs = list(zip(*named_members(estimators), strict=True))
     if any(_is_sent(member) for _, member in pairs):
@@ -315,7 +317,7 @@ def _combine_without_rows(
         return _with_only_choice(
             linear.fit(),
             name="linear",
-            doubts=("nobody judged it: files bring no rows",),
+            doubts=("The model was not judged: summaries bring no rows.",),
             looks_at_members=True,
         )
     return _vote(pairs, random_state=random_state)
@@ -328,13 +330,17 @@ def _vote(pairs: list[tuple[str, BaseEstimator]], *, random_state) -> BaseAggreg
     ]
     if not voters:
         raise ValueError(
-            "Every estimator knows a single class, so a vote says nothing: give rows."
+            "Every estimator knows a single class only, so their vote says nothing. "
+            "Pass rows as X, y and nodes."
         )
-    doubts = ["nobody judged it: there are no rows"]
+    doubts = ["The model was not judged: no rows were passed."]
     voter_names = {name for name, _ in voters}
     of_one_class = [name for name, _ in pairs if name not in voter_names]
     if of_one_class:
-        doubts.append(f"nodes of one class do not vote: {of_one_class[:10]}")
+        doubts.append(
+            "Nodes whose estimator knows a single class do not vote: "
+            f"{of_one_class[:10]}."
+        )
     vote = EnsembleAggregator(voters, random_state=random_state)
     return _with_only_choice(
         vote.fit(), name="vote", doubts=tuple(doubts), looks_at_members=True
@@ -354,9 +360,9 @@ def _members_of(
     for name, member in members:
         if _is_sent(member):
             raise ValueError(
-                f"Node {name!r} is a summary, or the path of one, but rows were passed "
-                "too. Pass the rows of all nodes without summaries, or the summaries "
-                "without rows."
+                f"Node {name!r} is given as a summary, or as the path of one, but rows "
+                "were passed too. Pass the rows of all nodes without summaries, or the "
+                "summaries without rows."
             )
     unmatched = sorted({name for name, _ in members} ^ set(owners))
     if unmatched:

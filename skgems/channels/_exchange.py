@@ -120,7 +120,7 @@ class Exchange:
         place = Path(folder) / STATE
         if not place.exists() and (aggregator is None or nodes is None):
             raise ValueError(
-                f"{place} is not there: a new exchange needs an aggregator and the "
+                f"{place} does not exist: a new exchange needs an aggregator and the "
                 "names of the nodes."
             )
         self.channel = Folder(
@@ -147,7 +147,10 @@ class Exchange:
                     public_key=public_key,
                 )
             elif agreement not in (None, self.channel.agreement):
-                raise ValueError(f"{folder}: all have agreed on something else here.")
+                raise ValueError(
+                    f"{folder}: the agreement in this folder is another one. Use "
+                    "another folder."
+                )
 
     def _keep_or_compare(self, state: dict | None) -> None:
         """Write the aggregator's state into a new folder; compare it with an old one's.
@@ -161,7 +164,10 @@ class Exchange:
             self._of_folder()  # another version may have written what this one lacks
         if state is None:
             if kept is None:
-                raise ValueError(f"{place}: it has no aggregator; give one.")
+                raise ValueError(
+                    f"{place}: it does not say which aggregator to fit. Pass the "
+                    "aggregator."
+                )
             return
         if state["params"]["random_state"] is None:
             if kept is None:
@@ -176,7 +182,7 @@ class Exchange:
             if state[name] != kept[name]:
                 raise ValueError(
                     f"{place}: this exchange has begun with another {name}: "
-                    f"{kept[name]!r}, not {state[name]!r}. Take another folder."
+                    f"{kept[name]!r}, not {state[name]!r}. Use another folder."
                 )
 
     folder = property(attrgetter("channel.path"))
@@ -211,7 +217,10 @@ class Exchange:
             leave_out = set(leave_out)
             unknown = sorted(leave_out - set(self.nodes))
             if unknown:
-                raise ValueError(f"{unknown} are no nodes; nodes are {self.nodes}.")
+                raise ValueError(
+                    f"{unknown} are not nodes of this exchange; its nodes are "
+                    f"{self.nodes}."
+                )
             try:
                 fitted = self._of_folder().set_params(estimators=self.channel).fit()
             except RepliesMissingError as missing:

@@ -50,7 +50,9 @@ def opened(letter: "FlowerMessage", field: str) -> bytes | str:
     fields = dict(records[_RECORD]) if set(records) == {_RECORD} else {}
     _raise_what_went_wrong(fields)
     if set(fields) != {field} or type(fields[field]) is not _TYPES_OF_FIELDS[field]:
-        raise ValueError(f"a letter came that has not one field of {field}.")
+        raise ValueError(
+            f"the Flower message does not have exactly one field of {field}."
+        )
     content_of_field = fields[field]
     if field == "name" and not 0 < len(content_of_field) <= _MOST_NAME:
         raise ValueError(
@@ -65,7 +67,7 @@ def _raise_what_went_wrong(fields: Mapping) -> None:
         return
     if set(fields) == {"failed"}:
         raise RuntimeError(
-            f"it failed with {fields['failed']!r:.80}; its own log has more."
+            f"it failed with {fields['failed']!r:.80}; the log of this node says more."
         )
     if set(fields) == {"refused", "why"} and fields["refused"] in _REFUSALS:
         raise _REFUSALS[fields["refused"]](fields["why"][:_MOST_TEXT])

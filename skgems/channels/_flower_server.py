@@ -153,8 +153,8 @@ class _Post:
         for node_id, name in sorted(replies.items()):
             if isinstance(name, Exception):
                 warn_user(
-                    f"The node with the id {node_id} told no name and takes no part: "
-                    f"{type(name).__name__}: {name}"
+                    f"The node with the id {node_id} did not tell its name and takes "
+                    f"no part: {type(name).__name__}: {name}"
                 )
             elif name in ids:
                 raise ValueError(
@@ -197,8 +197,8 @@ class _Post:
         """Raise TooFewNodesError; the predicate says what so many nodes do."""
         if n_nodes < self.min_nodes:
             raise TooFewNodesError(
-                f"{n_nodes} nodes {predicate}, {self.min_nodes} are needed; they were "
-                f"waited for {self.wait:g} s."
+                f"After {self.wait:g} s only {n_nodes} nodes {predicate}, but "
+                f"{self.min_nodes} are needed. Start more nodes, or set a longer wait."
             )
 
     def _replies(
@@ -219,7 +219,9 @@ class _Post:
             return replies | dict.fromkeys(reachable, too_late)
         waiting = self._pushed({k: fields[k] for k in reachable}, kind)
         for node_id in set(reachable) - set(waiting.values()):
-            replies[node_id] = ConnectionError("its letter was not taken.")
+            replies[node_id] = ConnectionError(
+                "the Flower message to it could not be delivered."
+            )
         if waiting:
             online = self._collect(replies, waiting, field=field)
         late = set(waiting.values()) & online
@@ -299,7 +301,7 @@ def _reply(
         return exc
     sender = reply.envelope.get("node")
     if sender != name:
-        return ValueError(f"its reply is that of {sender!r:.80}.")
+        return ValueError(f"its reply is from {sender!r:.80}.")
     if reply.envelope.get("to") != request.digest:
-        return ValueError("its reply is to another request.")
+        return ValueError("its reply answers another request.")
     return reply

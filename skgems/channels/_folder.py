@@ -126,7 +126,8 @@ class Folder(Channel):
         if not place.exists():
             if new_names is None:
                 raise ValueError(
-                    f"{place} is not there: a new folder needs the names of the nodes."
+                    f"{place} does not exist: a new folder needs the names of the "
+                    "nodes."
                 )
             _check_names(new_names)
         with self.alone():
@@ -137,7 +138,7 @@ class Folder(Channel):
         without_key = set(self.names) - set(self._public_keys)
         if self._public_keys and without_key:
             raise ValueError(
-                f"public_keys has none of the nodes {sorted(without_key)}."
+                f"public_keys has no key of the nodes {sorted(without_key)}."
             )
 
     def _begin_or_go_on(self, names: list[str] | None) -> None:
@@ -148,7 +149,7 @@ class Folder(Channel):
             if names not in (None, self.names):
                 raise ValueError(
                     f"{place}: this exchange has begun with the nodes {self.names}, "
-                    f"not {names}. Take another folder."
+                    f"not {names}. Use another folder."
                 )
         else:
             self._state = {
@@ -259,8 +260,8 @@ class Folder(Channel):
             version = state["version"]
         if version != _VERSION:
             raise ValueError(
-                f"{place}: it is of version {version}, this is version {_VERSION}: "
-                "begin anew in another folder."
+                f"{place}: its format has version {version}, but this skgems reads "
+                f"version {_VERSION}. Start again in another folder."
             )
         with exchange_at(place):
             _check_names(state["nodes"])
@@ -323,8 +324,8 @@ class Folder(Channel):
         )
         if reply.envelope.get("to") != digest or not is_of_exchange:
             note = (
-                f"{path} replies to another request, or is of another exchange, and is "
-                "not used."
+                f"{path} answers another request, or belongs to another exchange, and "
+                "is not used."
             )
             if note not in self.notes:
                 self.notes.append(note)
@@ -368,7 +369,9 @@ def exchange_at(place: Path) -> Iterator[None]:
     except OtherVersionError as error:
         raise ValueError(f"{place}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from None
+        raise ValueError(
+            f"{place}: it cannot be read as an exchange: {exc!r}."
+        ) from None
 
 
 def _slug(name: str) -> str:
@@ -385,7 +388,7 @@ def _check_names(nodes: list) -> None:
     wrong = [n for n in nodes if not isinstance(n, str) or n in ("", PUBLIC_NAME)]
     is_repeated = not wrong and len(set(nodes)) < len(nodes)
     if type(nodes) is not list or not nodes or wrong or is_repeated:
-        raise ValueError(f"nodes must be different names, got {nodes!r}.")
+        raise ValueError(f"nodes must be a list of different names, got {nodes!r}.")
     for name in nodes:
         check_text(name, Place("nodes"))
 
@@ -458,5 +461,7 @@ def reply_place(request, to=None) -> Path:
         return folder / f"reply-{request.name}"
     place = Path(to) / request.name if Path(to).is_dir() else Path(to)
     if place.resolve() == request.resolve():
-        raise ValueError(f"{place}: the reply would take the place of the request.")
+        raise ValueError(
+            f"{place}: the reply would replace the request. Give another place."
+        )
     return place

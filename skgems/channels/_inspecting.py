@@ -272,7 +272,7 @@ def _inspected_message(path, request) -> Inspected:
 def _inspected_ledger(folder: Path) -> Inspected:
     """What a node has answered, for its owner; a number stands before each request."""
     if not (folder / LEDGER_FILE).is_file():
-        raise ValueError(f"{folder}: it is a folder without a ledger ({LEDGER_FILE}).")
+        raise ValueError(f"{folder}: this folder has no ledger ({LEDGER_FILE}).")
     says: dict[str, str] = {}
     events: dict[str, str] = {}
     node = None
@@ -334,7 +334,7 @@ def _read_message(message: Message, path: Path, request) -> dict:
     if is_summary:
         Summary(message)
     elif message.task not in TASKS:
-        raise ValueError(f"{message.task!r:.40} is no task of an exchange.")
+        raise ValueError(f"{message.task!r:.40} is not a task of an exchange.")
     else:
         check_names(message)
     request_message, request_path = _request_of(message, path, request)
@@ -381,7 +381,7 @@ def _request_of(
             if message.digest == reply.envelope["to"]:
                 return message, place
     if request is not None and reply.task != "join":
-        raise ValueError(f"it is no reply to {os.fspath(request)}.")
+        raise ValueError(f"it is not a reply to {os.fspath(request)}.")
     return None, None
 
 

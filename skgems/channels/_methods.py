@@ -28,7 +28,9 @@ class OtherVersionError(ValueError):
 def method_of(name: str) -> type[BaseAggregator]:
     """The class of an aggregator; ValueError for names of no method."""
     if name not in METHODS:
-        raise ValueError(f"{name!r} is no method; methods are {sorted(METHODS)}.")
+        raise ValueError(
+            f"{name!r} is not a method; the methods are {sorted(METHODS)}."
+        )
     return METHODS[name]
 
 
@@ -43,7 +45,10 @@ def as_json(aggregator: BaseAggregator) -> dict:
     front = aggregator._agreed_front
     if front is not None:
         if front.states:
-            raise ValueError("front is fitted; an exchange fits it: give it unfitted.")
+            raise ValueError(
+                "front is fitted already, but an exchange fits it. Pass an unfitted "
+                "one."
+            )
         params["front"] = {"front": front.agreed}
     return {"method": type(aggregator).__name__, "params": params}
 
@@ -55,7 +60,9 @@ def from_json(state: Mapping) -> BaseAggregator:
     """
     method = method_of(state["method"])
     if not state["params"].keys().isdisjoint(_OF_THE_MACHINE):  # a memory holds pickles
-        raise ValueError(f"a folder has none of the parameters {_OF_THE_MACHINE}.")
+        raise ValueError(
+            f"an exchange in a folder cannot have the parameters {_OF_THE_MACHINE}."
+        )
     _check_parameters(method, state["params"])
     params = {name: _object(value) for name, value in state["params"].items()}
     return method(**params)
@@ -113,8 +120,9 @@ def _plain(value: object, name: str) -> Json:
         }
         return {"part": type(value).__name__, "params": params}
     raise ValueError(
-        f"{name}={value!r} cannot be kept in a folder: give a number, text, geometry, "
-        "a criterion, a classifier that can be pooled, or lists of these."
+        f"{name}={value!r} cannot be stored in a folder. Give a number, a text, a "
+        "geometry, a criterion, a classifier that can be pooled, or a list of "
+        "these."
     )
 
 

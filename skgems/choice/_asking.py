@@ -191,8 +191,8 @@ class _SumsOfHalves:
             return
         reason = self.refusals.get(k, {}).get(lacking[0], "it gave no reason")
         raise ValueError(
-            f"Node {lacking[0]!r} sent no sums for it: {reason}. Without sums are the "
-            f"nodes {lacking[:5]}."
+            f"Node {lacking[0]!r} sent no statistics for this candidate: {reason}. "
+            f"Nodes that sent none: {lacking[:5]}."
         )
 
 
@@ -216,7 +216,7 @@ def _choice_plan(
     n_judging = {name: judgement["n_rows"] for name, judgement in judgements.items()}
     n_rows = sum(n_judging.values())
     if models and not n_rows:
-        raise ValueError("No node has rows enough (min_rows) to judge any candidate.")
+        raise ValueError("No node has enough rows (min_rows) to judge a candidate.")
     n_both_right = sum(judgement["right"] for judgement in judgements.values())
     losses = sum(judgement["losses"] for judgement in judgements.values())
     for place, k in enumerate(models):
@@ -346,16 +346,17 @@ def _check_judgement(
     most = most_judging(n_told, min_rows, n_classes)
     if n_rows > most:
         raise ValueError(
-            f"Node {name!r} has judged the candidates by {n_rows} rows, but the sums "
-            f"that it sent before are of {n_told} rows: by min_rows={min_rows} it can "
-            f"have {most} at most. Its judgement is not used, as it would outweigh "
-            "those of other nodes: see what this node runs, or leave it out."
+            f"Node {name!r} judged the candidates on {n_rows} rows, but its statistics "
+            f"before were made from {n_told} rows. With min_rows={min_rows} it can "
+            f"judge on {most} rows at most. Its judgment is not used, since it would "
+            "outweigh those of the other nodes. Check what this node runs, or leave it "
+            "out."
         )
     losses = judgement["losses"]
     largest = np.max(losses, initial=0.0, where=~np.isnan(losses))
     if largest > most_loss(n_rows, min_rows):
         raise ValueError(
-            f"Node {name!r} tells a log-loss of {largest:g} for {n_rows} rows, which "
-            f"can have {most_loss(n_rows, min_rows):g} at most. Its judgement is not "
-            "used: see what this node runs, or leave it out."
+            f"Node {name!r} sent a log-loss of {largest:g} for {n_rows} rows, which "
+            f"can be {most_loss(n_rows, min_rows):g} at most. Its judgment is not "
+            "used. Check what this node runs, or leave it out."
         )

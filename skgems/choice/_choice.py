@@ -275,7 +275,7 @@ class Trials:
             reasons = [
                 f"{names}: {reason}" for reason, names in self._failures().items()
             ]
-            raise ValueError(f"No candidate can be made. {' '.join(reasons)}")
+            raise ValueError(f"No candidate could be fitted. {' '.join(reasons)}")
 
     def choice(self, comparison: Comparison, *, n_judging: Mapping[str, int]) -> Choice:
         """The choice among the candidates that could be made, when all are entered.
@@ -291,15 +291,19 @@ class Trials:
         best = entries[comparison.place]
         doubts = []
         if n_rows < _FEW_ROWS:
-            doubts.append(f"only {n_rows} rows judged")
+            doubts.append(
+                f"Only {n_rows} rows judged the candidates, so the accuracies are "
+                "uncertain."
+            )
         surest = min(entries, key=itemgetter("log_loss"))
         if best["log_loss"] > 2 * surest["log_loss"]:
             doubts.append(
-                f"its probabilities are worse than those of {surest['name']!r}: "
-                f"log-loss {best['log_loss']:.2f} to {surest['log_loss']:.2f}"
+                "The probabilities of the chosen candidate are worse than those of "
+                f"{surest['name']!r}: its log-loss is {best['log_loss']:.2f} nats "
+                f"instead of {surest['log_loss']:.2f}."
             )
         for reason, names in self._failures().items():
-            doubts.append(f"these candidates could not be made: {names}. {reason}")
+            doubts.append(f"These candidates could not be fitted: {names}. {reason}")
         return Choice(
             name=best["name"],
             table=tuple(self.table),
@@ -324,8 +328,8 @@ def _doubts_about_nodes(n_judging: Mapping[str, int]) -> list[str]:
     names = list(n_judging)
     n_rows = np.array(list(n_judging.values()), dtype=np.float64)
     return [
-        f"node {names[k]!r} has {n_rows[k]:.0f} of the {n_rows.sum():.0f} rows that "
-        "judged, so that it decides nearly alone which candidate is taken"
+        f"Node {names[k]!r} has {n_rows[k]:.0f} of the {n_rows.sum():.0f} rows that "
+        "judged the candidates, so it decides nearly alone which candidate is chosen."
         for k in nodes_of_many_rows(n_rows)
     ]
 

@@ -268,9 +268,10 @@ def _refitted(
         classifier = clone(unwrap(member))
         if keeps_learning(classifier):
             warn_user(
-                f"The module of node {name!r} is an object, which keeps what it learnt "
-                "when it is cloned: rows that judge it are rows that it knows. Give "
-                "NeuralNetClassifier the module's class."
+                f"The module of node {name!r} is an object, which keeps its trained "
+                "weights when the net is cloned. The candidate is then judged on rows "
+                "that it was trained on. Pass the class of the module to "
+                "NeuralNetClassifier instead."
             )
         seed = net_seed(classifier, np.random.RandomState(0))
         classes = np.unique(y[rows])

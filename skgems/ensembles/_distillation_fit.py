@@ -63,8 +63,8 @@ class DistillationRows:
                 is_teaching &= ~mask
         if not is_teaching.any():
             raise ValueError(
-                "held_out marks all rows that the student could be fitted to; they "
-                "only score. Hold out fewer."
+                "held_out marks all rows that the student could be fitted to. Hold out "
+                "fewer rows."
             )
         if not is_teaching.all():
             X = safe_indexing(X, np.flatnonzero(is_teaching))
@@ -144,7 +144,7 @@ class DistillationFit:
         if self.is_default_student and rows_as_given(X) is not None:
             raise ValueError(
                 "X holds texts, which student=None, an MLPClassifier, does not take: "
-                "give a student that does, as make_pipeline(HashingVectorizer(), "
+                "pass a student that does, such as make_pipeline(HashingVectorizer(), "
                 "LogisticRegression()) of documents."
             )
 

@@ -107,7 +107,7 @@ def _check_forest(name: str, member: BaseEstimator) -> None:
     if "Boosting" in kind:
         raise TypeError(
             f"Node {name!r} is {kind}: each tree of boosting corrects the ones before "
-            "it, so that those of several models cannot stand side by side. "
+            "it, so trees of several models cannot be put into one forest. "
             "EnsembleAggregator takes classifiers of any kind."
         )
     if not isinstance(member, (RandomForestClassifier, ExtraTreesClassifier)):
@@ -119,13 +119,13 @@ def _check_forest(name: str, member: BaseEstimator) -> None:
         raise ValueError(f"Node {name!r} is not fitted. Fit it first.")
     if member.n_outputs_ != 1:
         raise ValueError(
-            f"Node {name!r} has {member.n_outputs_} outputs, and one is what can be "
-            "merged: fit a forest for each."
+            f"Node {name!r} has {member.n_outputs_} outputs, but only forests with one "
+            "output can be merged. Fit one forest for each output."
         )
     if len(member.classes_) == 1:
         warn_user(
-            f"Node {name!r} knows a single class, and its trees say that of every "
-            "row: leave this forest out, or the class wins where it should not."
+            f"Node {name!r} knows a single class, which its trees predict for every "
+            "row. Leave this forest out; otherwise this class is predicted too often."
         )
 
 

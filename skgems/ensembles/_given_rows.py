@@ -62,7 +62,7 @@ class GivenRowsMixin:
         if rows is None:
             return None
         if not num_samples(rows):
-            raise ValueError("X has no rows; give one at least.")
+            raise ValueError("X has no rows. Pass at least one.")
         if are_documents(rows):
             self._check_takes_documents(reset)
         else:

@@ -85,9 +85,9 @@ class StackFit:
         X, y, owners = owned_rows(federation)
         if not any(node.seen.sum() > 1 for node in federation.nodes):
             raise ValueError(
-                "Every local estimator knows a single class, and says of no row which "
-                "it is. GEMSLogisticAggregator and PooledAggregator make one model of "
-                "the nodes' rows alone."
+                "Every local estimator knows a single class only, so their outputs say "
+                "nothing about rows. GEMSLogisticAggregator and PooledAggregator make "
+                "one model of the nodes' rows alone."
             )
         alone = [(name, None) for name in np.unique(owners)]
         stack = self.linear_aggregator(alone)
@@ -105,9 +105,9 @@ class StackFit:
         sent_columns = getattr(stack, "feature_names_in_", np.array([])).tolist()
         if sent_columns != columns:
             raise ValueError(
-                f"Summaries are of log-odds {sent_columns[:3]}..., but members here "
-                f"have {columns[:3]}...: give all nodes the same estimators, in one "
-                "order."
+                f"The summaries were made from the outputs {sent_columns[:3]}..., but "
+                f"the estimators here have the outputs {columns[:3]}.... Give all "
+                "nodes the same estimators, in the same order."
             )
         del stack.feature_names_in_
         for name, summary in zip(stack.node_names_, stack.estimators_, strict=True):
@@ -126,8 +126,8 @@ def owned_rows(federation: Federation) -> tuple[Rows, np.ndarray, np.ndarray]:
     """
     if federation.X is None:
         raise ValueError(
-            "A stack is made of rows: give fit X, y and nodes, or summaries, or "
-            'set combine="vote".'
+            "combine='stack' needs rows. Pass X, y and nodes to fit, or summaries, or "
+            "set combine='vote'."
         )
     owners = np.full(len(federation.y), "", dtype=object)
     for node in federation.nodes:
@@ -188,7 +188,7 @@ def _check_classes_of_stack(
     if unseen:
         raise ValueError(
             f"Node {name!r} has rows of the classes {shown_labels(unseen)}, which no "
-            f"member of the stack has seen; the members were fitted on the classes "
-            f"{shown_labels(member_classes)}. Give the rows the labels that the "
-            "members were fitted on, or leave these rows out."
+            "estimator of the stack has seen; the estimators were fitted on the "
+            f"classes {shown_labels(member_classes)}. Give the rows the labels that "
+            "the estimators were fitted on, or leave these rows out."
         )

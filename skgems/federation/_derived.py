@@ -79,7 +79,7 @@ def _check_first(content: Mapping, agreed: Agreement | None) -> None:
     differing = [request for request in requests if key_of(request) not in derived_keys]
     if not differing:
         raise NotAgreedError(
-            f"the first message makes {len(requests)} requests, where {method} with "
+            f"the first message contains {len(requests)} requests, but {method} with "
             f"the agreed settings makes {len(derived)}. The node answers only what it "
             "would ask itself with these settings."
         )
@@ -103,7 +103,7 @@ def _check_layers(request: Message, agreed: Agreement) -> None:
     terms = TERMS.get(agreed.method)
     if terms is None or not terms.merges_layers:
         raise NotAgreedError(
-            f"the request ({request.task!r}) brings hidden layers, and {agreed.method} "
+            f"the request ({request.task!r}) brings hidden layers, but {agreed.method} "
             "with the agreed settings merges none. The node answers only what it would "
             "ask itself with these settings."
         )
@@ -112,7 +112,7 @@ def _check_layers(request: Message, agreed: Agreement) -> None:
         raise NotAgreedError(
             f"the request ({request.task!r}) asks for gradients behind hidden layers, "
             f"which {agreed.method} needs only if its last layer is made in further "
-            "rounds. That is not agreed."
+            "rounds. Further rounds are not agreed."
         )
 
 
@@ -130,7 +130,7 @@ def _check_later(request: Message, agreed: Agreement) -> None:
     plain = _without_filled_in(request)
     if plain.digest not in {_without_filled_in(other).digest for other in derived}:
         raise NotAgreedError(
-            f"{agreed.method} with the agreed settings does not ask for it: "
+            f"{agreed.method} with the agreed settings does not ask this: "
             f"{difference_in_words(plain, derived):.300}. The node answers only what "
             "it would ask itself with these settings."
         )

@@ -50,15 +50,15 @@ def check_fronts_are_due(
         if digest_agreed is not None and fitted != digest_agreed:
             raise NotAgreedError(
                 "the fitted front of this request is not the one that was agreed: its "
-                "steps are fitted to something else. Ask the server for the agreement "
-                "that belongs to it."
+                "steps are fitted to other statistics. Ask the server for the "
+                "agreement that belongs to it."
             )
         if fronts_before.get(tree, fitted) != fitted:
             raise NotAgreedError(
-                "the front of this request is fitted to something else than in an "
-                "earlier request of this exchange. Behind two fitted fronts the same "
-                "rows would say more than was agreed. If the front was fitted again, "
-                "the server has to begin a new exchange."
+                "the front of this request is not fitted as in an earlier request of "
+                "this exchange. Statistics of the same rows behind two fitted fronts "
+                "would reveal more than was agreed. If the front was fitted again, the "
+                "server has to start a new exchange."
             )
     if digest_agreed is not None or was_asked:
         return
@@ -66,9 +66,10 @@ def check_fronts_are_due(
         if opened_front(content).states:
             raise NotAgreedError(
                 "the front of this request was fitted without the rows of this node, "
-                "which therefore cannot check it. The server asks all nodes for what "
-                "the front is fitted to; or it fits the front before, and the "
-                "agreement is made of an aggregator with the fitted front."
+                "which therefore cannot check it. Either the server has to ask all "
+                "nodes for the statistics that the front is fitted to, or it has to "
+                "fit the front first and make the agreement from an aggregator with "
+                "the fitted front."
             )
 
 

@@ -68,17 +68,17 @@ def _warn_of_inexact(advanced: Advanced) -> None:
     for kind, error in advanced.errors.values():
         if error == np.inf:
             warn_user(
-                f"{kind} keeps some of several axes of equal variance, which rounding "
-                "chooses: scikit-learn's fit on all rows may have others. Keep more "
-                "or fewer components."
+                f"{kind} keeps some, but not all, of several axes that have equal "
+                "variance. Rounding decides which axes these are, so scikit-learn's "
+                "fit on all rows may keep others. Keep more or fewer components."
             )
     if advanced.empty:
         warn_user(
-            f"The front leaves out the columns {advanced.empty[:10]}: none of their "
-            "values has min_rows rows at a node, so that nodes tell none of them. A "
-            "column that identifies rows, as the number of a patient does, says "
-            "nothing of other rows: leave it out of all tables. Otherwise agree on "
-            "categories=[...], or have nodes set a smaller min_rows."
+            f"The front leaves out the columns {advanced.empty[:10]}: no value occurs "
+            "in min_rows rows of any node, so nodes send none of the values. If a "
+            "column identifies rows, as the number of a patient does, leave it out of "
+            "all tables. Otherwise agree on categories=[...], or have nodes set a "
+            "smaller min_rows."
         )
 
 
@@ -87,24 +87,23 @@ def _check_answerable(front: Front, advanced: Advanced) -> None:
     for pending in advanced.pending.values():
         if not pending.can_tell(front.bounds == "tell"):
             raise NotPooledError(
-                f"{type(pending.step).__name__} looks at the smallest and the "
-                "largest value of each column, which are values of rows, or at "
-                "counts on a grid between bounds that all agree on: give bounds, "
-                "{column: (low, high)}; or bounds='tell' has nodes tell the "
-                "values, where these will do."
+                f"{type(pending.step).__name__} needs the smallest and the largest "
+                "value of each column, which are values of single rows, or counts on a "
+                "grid between agreed bounds. Set bounds={column: (low, high)}, or "
+                "bounds='tell' if nodes may send the smallest and the largest values."
             )
     if len(advanced.front.states) == len(front.states):
         kinds = [type(pending.step).__name__ for pending in advanced.pending.values()]
         raise ValueError(
-            f"No node told what {kinds} are fitted to. Ask nodes that have rows, or "
-            "give `front` a fitted PooledTransformer."
+            f"No node sent the statistics that {kinds} are fitted to. Ask nodes that "
+            "have rows, or pass a fitted PooledTransformer as front."
         )
 
 
 def raise_front_not_fitted() -> NoReturn:
     raise ValueError(
-        "The front is not fitted, and there are no rows to fit it on: fit a "
-        "PooledTransformer to what nodes tell, and give `front` that."
+        "The front is not fitted, and there are no rows to fit it on. Fit a "
+        "PooledTransformer to the summaries of the nodes, and pass it as front."
     )
 
 
@@ -146,8 +145,8 @@ def _warn_of_unused_columns(
             owners.setdefault(column, []).append(node)
     for column, names in sorted(owners.items()):
         warn_user(
-            f"The column {column!r} of the nodes {names[:5]} is not used, since other "
-            "nodes lack it."
+            f"The column {column!r} of the nodes {names[:5]} is not used, because "
+            "other nodes do not have it."
         )
 
 
@@ -163,9 +162,9 @@ def _warn_of_texts_at_few_nodes(
         ]
         if is_text and 2 * len(names) <= len(columns_of_nodes):
             warn_user(
-                f"The column {column!r} holds texts at the nodes {names[:5]} alone, "
-                "and is encoded. Nodes where it holds numbers will refuse: let all "
-                "nodes write it alike."
+                f"The column {column!r} holds texts only at the nodes {names[:5]}, and "
+                "is encoded. Nodes where it holds numbers will refuse. Have all nodes "
+                "write the column in the same way."
             )
 
 
@@ -238,7 +237,7 @@ def _without_identifiers(
     if all(role == IDENTIFIES for role in agreed):
         raise ValueError(
             f"All columns, {columns.labels[:5]}, identify rows, as the number of a "
-            "patient does, so that none is left to learn from."
+            "patient does, so no column is left to learn from."
         )
     warn_of_identifiers(columns.labels, agreed)
     without_identifiers = columns.without_identifiers(agreed)

@@ -170,9 +170,9 @@ class Ledger:
         earlier_agreement = Agreement.from_json(opened.agreement)
         if accepted is not None and accepted != earlier_agreement:
             raise NotAgreedError(
-                f"what is kept here (state) is of the exchange {exchange!r} under "
-                "another agreement: give the one that was accepted first. If the "
-                "server asks for something else, it has to begin a new exchange."
+                f"the ledger (state) has the exchange {exchange!r} under another "
+                "agreement. Pass the agreement that was accepted first. If the server "
+                "asks for something else, it has to start a new exchange."
             )
         return earlier_agreement if accepted is None else accepted
 
@@ -250,8 +250,8 @@ class Ledger:
             raise NotAgreedError(
                 f"{refusal} The exchange {current.account!r} had the same terms and "
                 "the same rows, and is counted with this one. If the node's owner "
-                "accepts more, the server begins a new exchange, whose first request "
-                "is answered with its agreement and again=True."
+                "accepts more, the server has to start a new exchange. Answer its "
+                "first request with its agreement and again=True."
             ) from None
 
     def begin(self, request: Message, fingerprint: Fingerprint) -> None:
@@ -260,10 +260,10 @@ class Ledger:
         if not fingerprint.has_rows_of(current.rows, current.labels):
             raise RowsChangedError(
                 f"The rows of node {current.node!r} (X, y or held_out) are not those "
-                "of the earlier messages of this exchange, so that replies would not "
-                "go together, and differences between them would show what changed. "
-                "Answer with the rows of before; if they were wrong, the server has to "
-                "begin a new exchange."
+                "of the earlier messages of this exchange. The replies would not fit "
+                "together, and their differences would reveal which rows changed. "
+                "Answer with the earlier rows. If these were wrong, the server has to "
+                "start a new exchange."
             )
         self._add([*self._opening(request), self._entry("begun", request)])
 
@@ -294,12 +294,13 @@ class Ledger:
         n_before = self.layer_numbers_before(request)
         if n_numbers and n_before + n_numbers > most:
             raise NotAgreedError(
-                f"about hidden layers this reply would tell {n_numbers} numbers, after "
-                f"{n_before} that were told before; the rows here hold {most} (rows "
-                "times features), and as many numbers can show single rows. Let the "
-                "server merge fewer units (max_units of hidden_layers), set "
-                "moments='auto' of last_layer, or answer with min_rows=1 under an "
-                "agreement of min_rows=1, if single rows may be known."
+                f"with this reply {n_numbers} numbers about hidden layers would be "
+                f"sent, after {n_before} before. The rows here hold {most} numbers "
+                "(rows times features), and that many numbers about hidden layers can "
+                "reveal single rows. Let the server merge fewer units (max_units of "
+                "hidden_layers), set moments='auto' of last_layer, or answer with "
+                "min_rows=1 under an agreement of min_rows=1, if single rows may be "
+                "revealed."
             )
 
     def end(self, request: Message, reply: Message) -> None:
@@ -333,7 +334,7 @@ class Ledger:
     def accept(self, error: LedgerError) -> None:
         """Record that the owner goes on with a ledger that may lack entries."""
         warn_user(
-            f"The ledger is used nevertheless, by again=True: {error}",
+            f"The ledger is used nevertheless, because of again=True: {error}",
             RowsAskedAgainWarning,
         )
         entry = {"event": "accepted", "at": _now(), "task": "", "error": str(error)}
@@ -344,8 +345,8 @@ class Ledger:
         others = {opened.node for opened in self._opened.values()} - {node}
         if others:
             raise NotAgreedError(
-                f"what is kept here (state) is of node {min(others)!r}, not of "
-                f"{node!r}: each node keeps its own."
+                f"the ledger (state) belongs to node {min(others)!r}, not to {node!r}. "
+                "Give each node a folder of its own."
             )
 
     def _newly_opened(
@@ -419,8 +420,8 @@ class Ledger:
             f"{nearest.exchange} was answered {_listed_counts(answered)}; "
             f"{new.exchange} may ask {_listed_counts(may_ask)}, "
             f"{_with_other(differences)}. Whoever has the replies to both learns more "
-            "of single rows than either agreement says, since sums of the same rows "
-            "can be subtracted from each other."
+            "about single rows than either agreement allows, since sums of the same "
+            "rows can be subtracted from each other."
         )
 
     def _counted(self, account: str, *events: str) -> list[dict]:
@@ -488,8 +489,9 @@ def _offered_agreement(request: Message) -> Agreement:
     """The agreement that comes with a first request, if its bounds are modest."""
     if request.task not in FIRST or "agreement" not in request.envelope:
         raise NotAgreedError(
-            f"nothing is agreed yet, and the request ({request.task!r}) offers "
-            "nothing: the first one of an exchange does, or give agreement=."
+            f"nothing is agreed yet, and the request ({request.task!r}) brings no "
+            "agreement. The first request of an exchange brings one; or pass "
+            "agreement=."
         )
     offered = Agreement.from_json(request.envelope["agreement"])
     offered.check_modest()

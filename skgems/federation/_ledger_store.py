@@ -205,8 +205,8 @@ class FolderStore:
             if version != _VERSION:
                 raise LedgerError(
                     f"{self.where()}: it is a ledger of version {version}, and this "
-                    f"skgems reads version {_VERSION}. Answer with the skgems that "
-                    "wrote it, until its exchanges are over."
+                    f"skgems reads version {_VERSION}. Use the version of skgems that "
+                    "wrote it until its exchanges are over."
                 )
             rows = self._execute("SELECT line FROM entries ORDER BY number")
             self._lines = [line for (line,) in rows]
@@ -423,8 +423,9 @@ class FolderStore:
                     "new: nothing is counted in it that was answered before."
                 ) from None
             raise OSError(
-                f"{self.where()}: it cannot be used ({error}). A ledger belongs into a "
-                "folder on a local disk, with room, where this user may write."
+                f"{self.where()}: it cannot be used ({error}). Keep the ledger in a "
+                "folder on a local disk that has free space and where this user may "
+                "write."
             ) from None
 
 
@@ -439,7 +440,8 @@ def _connected(path: Path) -> "Connection":
     except ImportError as error:  # a Python that was built without it
         raise ImportError(
             "a node keeps its ledger in an SQLite database, and this Python has no "
-            "module sqlite3: install one that has, or give a mapping as state."
+            "module sqlite3: use a Python that has this module, or pass a mapping as "
+            "state."
         ) from error
     # Transactions are begun and ended below, and waiting is done there.
     connection = sqlite3.connect(path, timeout=0, isolation_level=None)

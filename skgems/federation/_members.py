@@ -99,8 +99,8 @@ def _open_summary(path: str | os.PathLike, *, name: str) -> Summary:
         return Summary.at(path)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"Node {name!r}: {os.fspath(path)!r} is taken for the file of a summary; "
-            "there is none. Give the path of a file that the node sent."
+            f"Node {name!r}: {os.fspath(path)!r} is read as the path of a summary, but "
+            "there is no such file. Pass the path of a file that the node sent."
         ) from None
 
 
@@ -122,9 +122,9 @@ def _check_kinds_of_labels(names: list[str], members: list) -> None:
             first_name.setdefault(are_truth_values, name)
     if len(first_name) > 1:
         raise ValueError(
-            f"Node {first_name[True]!r} has truth values for labels, node "
-            f"{first_name[False]!r} has others, of which 0 and 1 would be taken for "
-            "the same. Give all nodes labels of one type."
+            f"Node {first_name[True]!r} has truth values as labels, but node "
+            f"{first_name[False]!r} has labels of another type, in which 0 and 1 would "
+            "be taken for truth values. Give all nodes labels of one type."
         )
 
 
@@ -157,9 +157,9 @@ def _raise_of_setting(name: str, *, settings: dict, summary: Summary) -> None:
     raise ValueError(
         f"Node {summary.name!r} was summarized with "
         f"{name}={_setting_in_words(summary.settings.get(name))}, but the aggregator "
-        f"has {name}={_setting_in_words(setting)}. That is decided at the nodes, so it "
-        "cannot be changed or searched over here: set the aggregator's to theirs, or "
-        "have the nodes summarize again."
+        f"has {name}={_setting_in_words(setting)}. This parameter has an effect at the "
+        "nodes, so it cannot be changed or searched over here. Give the aggregator the "
+        "value of the nodes, or have the nodes summarize again."
     )
 
 

@@ -122,7 +122,8 @@ def _check_takes_documents(
         raise ValueError(
             "X holds documents, one text or dict a row, but the classifier of node "
             f"{name!r} was fitted on rows of {network.n_features_in} features. Give "
-            "all nodes pipelines that begin with a vectorizer, or X as these features."
+            "all nodes pipelines that begin with a vectorizer, or pass X as these "
+            "features."
         )
 
 

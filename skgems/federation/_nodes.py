@@ -89,14 +89,14 @@ def node_codes(nodes: ArrayLike, names: Sequence[str], n_samples: int) -> np.nda
     ]
     if "-1" in unknown:
         raise ValueError(
-            f"nodes holds {unknown[:5]!r}, which is no node. Known nodes: "
+            f"nodes holds {unknown[:5]!r}, which is not a node. Known nodes: "
             f"{list(names)!r}, or their indices 0 to {len(names) - 1}; -1 or "
-            '"public" marks public rows. No names and -1 together: with names, the '
-            'public sample is "public".'
+            '"public" marks public rows. Names and -1 cannot be mixed: with names, '
+            'write "public" for public rows.'
         )
     if unknown:
         raise ValueError(
-            f"nodes holds {unknown[:5]!r}, which is no node. Known nodes: "
+            f"nodes holds {unknown[:5]!r}, which is not a node. Known nodes: "
             f"{list(names)!r}, or their indices 0 to {len(names) - 1}; -1 or "
             '"public" marks public rows.'
         )
@@ -152,8 +152,8 @@ def _check_are_names(owners: list) -> None:
     if "-1" in owners:
         # So numpy writes the -1 of an array that has names as well.
         raise ValueError(
-            "nodes holds '-1', which is no name of a node. No names and -1 together: "
-            'with names, the public sample is "public".'
+            "nodes holds '-1', which is not the name of a node. Names and -1 cannot be "
+            'mixed: with names, write "public" for public rows.'
         )
 
 
@@ -163,7 +163,7 @@ def deal_rows(y: np.ndarray, n_nodes: int, rng: np.random.RandomState) -> np.nda
     if n_rows < n_nodes:
         raise ValueError(
             f"There are {n_nodes} unfitted classifiers, one per node, but only "
-            f"n_samples={n_rows} rows to deal to them. Give more rows, or fewer "
+            f"n_samples={n_rows} rows to split over them. Give more rows, or fewer "
             "classifiers."
         )
     # One class after the other, like cards: sizes of nodes differ by one at most.
@@ -321,6 +321,6 @@ def raise_without_rows_of_classes(name: str, seen_classes: list) -> NoReturn:
 
 def raise_all_held_out(name: str) -> NoReturn:
     raise ValueError(
-        f"node {name!r} has only rows that are held out: they score models, but none "
-        "is left to make its moments or to train on. Hold out fewer of its rows."
+        f"node {name!r} has only rows that are held out: they only score models, and "
+        "none is left for its moments or for training. Hold out fewer of its rows."
     )

@@ -63,8 +63,9 @@ def ask_shares(
     if isinstance(node_weight, str) and node_weight != "equal":
         if not federation.can_reply:
             raise ValueError(
-                f"node_weight={node_weight!r} counts rows: give fit the rows, "
-                "fit(X, y, nodes=nodes), or summaries, or give one number per node."
+                f"node_weight={node_weight!r} needs the number of rows of each node. "
+                "Pass rows, fit(X, y, nodes=nodes), or summaries, or set node_weight "
+                "to one number per node."
             )
         counts = yield from ask_counts(federation.classes)
         return _shares_by_rows(

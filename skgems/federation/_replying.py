@@ -78,7 +78,7 @@ def answer(request: Message, member: Member) -> Message:
     check_version(request.version)
     if request.task not in TASKS:
         raise ValueError(
-            f"Node {member.name!r} knows no task {request.task!r}. It knows "
+            f"Node {member.name!r} knows no task {request.task!r}. It knows the tasks "
             f"{sorted(TASKS)}."
         )
     task = TASKS[request.task]
@@ -206,7 +206,7 @@ def reply_to(
     UnseenClassesWarning
         If there are rows of classes that the classifier has not seen.
     RowsExposedWarning
-        If the reply would let single rows be recognised.
+        If the reply would let single rows be recognized.
     RowsAskedAgainWarning
         If ``again=True`` made the answer possible.
 
@@ -282,12 +282,12 @@ def _check_needs_no_ledger(agreement: object, *, again: bool) -> None:
     """Raise ValueError for arguments that mean nothing without ``state``."""
     if agreement is not None:
         raise ValueError(
-            "requests are counted under an agreement: give state (--state), too."
+            "under an agreement requests are counted. Pass state (--state) too."
         )
     if again:
         raise ValueError(
-            "again=True (--again) is about what was answered before, which only a "
-            "ledger knows: give state (--state), too."
+            "again=True (--again) is about earlier replies, which only a ledger knows. "
+            "Pass state (--state) too."
         )
 
 
@@ -404,9 +404,10 @@ class _Node:
         """Raise NotAgreedError where radii are asked for without leave."""
         if not self.tells_radii and tells_radii(request):
             raise NotAgreedError(
-                f"this request ({request.task!r}) asks for numbers of single rows "
-                "(radii of good-enough spaces, or extremes of columns), which need "
-                "consent: radii=True, or an agreement that has them."
+                f"this request ({request.task!r}) asks for numbers about single rows "
+                "(radii of good-enough spaces, or the smallest and largest values of "
+                "columns). They are sent only with consent: radii=True, or an "
+                "agreement that allows them."
             )
 
     def min_rows_under(self, agreed: Agreement | None) -> int:
@@ -462,7 +463,7 @@ class _Node:
             reply = signed(reply, self.private_key)
         if self.confirm is not None and not self.confirm(reply):
             raise ReplyDeclinedError(
-                f"The reply of node {self.name!r} was declined: nothing was sent, "
+                f"The reply of node {self.name!r} was declined. Nothing was sent, "
                 "counted or kept."
             )
         return reply
@@ -578,7 +579,7 @@ def _warn_of_small_bound(request: Message, *, name: str, min_rows: int) -> None:
         warn_user(
             f"Node {name!r} answers with min_rows={min_rows}, but the server offers "
             f"min_rows={agreed_rows} and refuses replies that were made with less. "
-            f"Answer with min_rows={agreed_rows} or more, or have the server begin a "
+            f"Answer with min_rows={agreed_rows} or more, or have the server start a "
             f"new exchange with min_rows={min_rows}."
         )
 
@@ -618,17 +619,18 @@ def without_small_classes(
     if is_kept:  # the same request is not computed anew
         warn_user(
             f"Node {member.name!r} leaves the classes {left_out} out (rows of each): "
-            f"they have fewer than min_rows={min_rows}, and statistics of so few say "
-            "what they are. What its classifier knows of them is sent. The reply is "
-            "kept for this exchange: a smaller min_rows changes only others.",
+            f"they have fewer than min_rows={min_rows}, and statistics of so few rows "
+            "would reveal them. What its classifier knows about these classes is sent. "
+            "The reply is kept for this exchange; a smaller min_rows has an effect in "
+            "other exchanges only.",
             ClassesLeftOutWarning,
         )
     else:
         warn_user(
             f"Node {member.name!r} leaves the classes {left_out} out (rows of each): "
-            f"they have fewer than min_rows={min_rows}, and statistics of so few say "
-            "what they are. What its classifier knows of them is sent. Set a smaller "
-            "min_rows if these rows may be known.",
+            f"they have fewer than min_rows={min_rows}, and statistics of so few rows "
+            "would reveal them. What its classifier knows about these classes is sent. "
+            "Set a smaller min_rows if these rows may be known.",
             ClassesLeftOutWarning,
         )
     return large_classes

@@ -155,8 +155,9 @@ def check_is_behind_front(name: str, estimator: object, X: Rows) -> None:
     if n_features not in (None, X.shape[1]):
         raise ValueError(
             f"Node {name!r}: its classifier was fitted on {n_features} features, but "
-            f"{X.shape[1]} come out of the front. Fit it to what comes out, behind the "
-            "fitted front in a pipeline, or give it unfitted, or give None."
+            f"{X.shape[1]} come out of the front. Fit it to the output of the front, "
+            "or in a pipeline behind the fitted front, or give it unfitted, or give "
+            "None."
         )
 
 
@@ -174,9 +175,10 @@ def warn_of_another_front(model: LocalModel, X: Rows, y: np.ndarray) -> None:
     if accuracy < accuracy_of_constant:
         warn_user(
             f"Node {model.name!r}: after the front its classifier labels "
-            f"{accuracy:.2f} of its rows right, fewer than one that always says the "
-            "same. Was it fitted to rows before the front? Fit it to what comes out, "
-            "behind the fitted front in a pipeline, or give it unfitted."
+            f"{accuracy:.2f} of its rows right, fewer than a classifier that always "
+            "predicts the same class. Was it fitted to rows before the front? Fit it "
+            "to the output of the front, or in a pipeline behind the fitted front, or "
+            "give it unfitted."
         )
 
 
@@ -251,9 +253,9 @@ def _validated_behind_front(
     front = aggregator._agreed_front
     if front is not None and front.columns is None:
         raise ValueError(
-            f"Node {name!r}: the front is not fitted, which takes what all nodes tell: "
-            "give `front` a fitted PooledTransformer, or Backbone, the same at each "
-            "node."
+            f"Node {name!r}: the front is not fitted, and fitting it takes statistics "
+            "of all nodes. Set front to a fitted PooledTransformer or Backbone, the "
+            "same at each node."
         )
     try:
         if front is not None:

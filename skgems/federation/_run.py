@@ -58,8 +58,8 @@ class RepliesMissingError(RuntimeError):
 
     def __init__(self, requests: Mapping) -> None:
         super().__init__(
-            f"Replies of nodes {list(requests)} are missing. Begin the fit again once "
-            "they are there: it finds those that have come."
+            f"Replies of nodes {list(requests)} are missing. Call fit again once they "
+            "have arrived; it finds the replies that are there already."
         )
         self.requests = dict(requests)
 
@@ -85,7 +85,7 @@ class NodesLostError(RuntimeError):
     def __init__(self, names: Iterable[str], run: "Run") -> None:
         super().__init__(
             f"No reply came from nodes {list(names)}, and the fit cannot go on without "
-            "one. It has to begin again without these nodes."
+            "one. Fit again without these nodes."
         )
         self.run = run
 
@@ -233,10 +233,10 @@ class Run:
         without_rows = [name for name in names if name in self.silent]
         if without_rows and not task.reports:
             raise ValueError(
-                f"Nodes {without_rows[:_MOST_NODES_LISTED]} are fitted classifiers, "
-                f"but there are no rows of theirs to ask for {task.asks}. Give fit the "
-                "rows (X, y and nodes), or in place of the classifiers the summaries "
-                "that the nodes' summarize made of them, or a channel to the nodes."
+                f"Nodes {without_rows[:_MOST_NODES_LISTED]} are given as fitted "
+                f"classifiers without rows, but the fit needs {task.asks}. Pass the "
+                "rows of all nodes to fit (X, y and nodes), or give summaries of the "
+                "nodes or a channel to them in place of the classifiers."
             )
 
     def _is_sent(self, name: str, request: Message) -> bool:
@@ -465,7 +465,7 @@ class Run:
         try:
             if not isinstance(reply, Message):
                 raise TypeError(
-                    f"the channel gave {type(reply).__name__} for its reply, and not a "
+                    f"the channel gave a {type(reply).__name__} as its reply, not a "
                     "Message."
                 )
             if self._is_computed_here(reply):
@@ -503,7 +503,7 @@ class Run:
         if public_keys:
             if name not in public_keys:
                 raise ValueError(
-                    "there is no public key of it: add one to public_keys of the "
+                    "there is no public key for it. Add one to public_keys of the "
                     "channel."
                 )
             check_signed(reply, public_keys[name])
@@ -548,18 +548,19 @@ class Run:
         name, cause = next(iter(message.failures.items()))
         if n_came:
             raise TooFewNodesError(
-                f"Only {n_came} of {message.n_asked} nodes came through message "
-                f"{number} ({task_name}), {n_needed} must come through. Node {name!r}: "
+                f"Only {n_came} of {message.n_asked} nodes answered message {number} "
+                f"({task_name}), but {n_needed} must answer. Node {name!r}: "
                 f"{type(cause).__name__}: {cause}"
             ) from cause
         if isinstance(cause, LeftOutError):
             raise TooFewNodesError(
-                f"Every node is left out of message {number} ({task_name}), {n_needed} "
-                f"must come through. Node {name!r}: {type(cause).__name__}: {cause}"
+                f"Every node is left out of message {number} ({task_name}), but "
+                f"{n_needed} must answer. Node {name!r}: {type(cause).__name__}: "
+                f"{cause}"
             ) from cause
         raise TooFewNodesError(
-            f"Every node failed twice in message {number} ({task_name}), {n_needed} "
-            f"must come through. Node {name!r}: {type(cause).__name__}: {cause}"
+            f"Every node failed twice in message {number} ({task_name}), but "
+            f"{n_needed} must answer. Node {name!r}: {type(cause).__name__}: {cause}"
         ) from cause
 
 
@@ -572,7 +573,7 @@ def _warn_of_failures(message: _SentMessage) -> None:
         if has_consequences:
             warn_user(
                 f"Node {name!r} failed twice in message {message.number} and is left "
-                f"out from there on: {type(failure).__name__}: {failure}"
+                f"out from then on: {type(failure).__name__}: {failure}"
             )
         else:
             warn_user(

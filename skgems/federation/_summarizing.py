@@ -136,7 +136,7 @@ class SummarizingMixin:
         """The node with all its rows at once."""
         if rows["X"] is None or rows["y"] is None:
             raise ValueError(
-                f"Node {name!r}: give X and y, or chunks=, a function that gives "
+                f"Node {name!r}: pass X and y, or chunks=, a function that returns "
                 "them chunk by chunk."
             )
         return member_of(
@@ -193,6 +193,6 @@ def _check_chunks_stand_alone(rows: Mapping[str, object], *, name: str) -> None:
     names = [key for key in ("X", "y", "held_out") if rows[key] is not None]
     if names:
         raise ValueError(
-            f"Node {name!r}: chunks() gives X, y and held_out, got {names}, too. Leave "
-            "these out, or chunks."
+            f"Node {name!r}: with chunks=, X, y and held_out come from chunks(), but "
+            f"{names} were passed too. Leave these out, or leave chunks out."
         )

@@ -224,9 +224,9 @@ class UpdateForgetMixin:
         front = self._agreed_front
         if self._front is not None and front.columns is None and front.asks_nodes:
             raise ValueError(
-                f"The front was fitted to what node {name!r} told of its columns, too. "
-                "Fit again without the node, or give `front` a fitted "
-                "PooledTransformer that all nodes keep."
+                f"The front was fitted to statistics of node {name!r} too. Fit again "
+                "without the node, or set front to a fitted PooledTransformer that all "
+                "nodes keep."
             )
 
     def _estimators_without(self, name: str, members: dict[str, object]) -> list:
@@ -260,14 +260,14 @@ class UpdateForgetMixin:
         asks_again = self._asks_again(federation)
         if asks_again:
             raise ValueError(
-                f"keep_replies keeps what nodes say of themselves: {asks_again}. Set "
-                "keep_replies=False."
+                "keep_replies=True keeps what each node says about itself alone, but "
+                f"{asks_again}. Set keep_replies=False."
             )
         if federation.rows_are_shared:
             raise ValueError(
-                "keep_replies keeps what nodes say of themselves: nodes share rows, "
-                "since nobody said whose they are. Give fit the node of each row: "
-                "fit(X, y, nodes=nodes)."
+                "keep_replies=True keeps what each node says about itself alone, but "
+                "nodes share rows here, since the node of each row was not given. Give "
+                "fit the node of each row: fit(X, y, nodes=nodes)."
             )
 
     def _replies(self, method: str) -> KeptReplies:
@@ -279,8 +279,8 @@ class UpdateForgetMixin:
             value = getattr(self, parameter)
             if not isinstance(value, str) and np.ndim(value):
                 raise ValueError(
-                    f"{method} needs one {parameter} for all nodes, got {value!r}: "
-                    "nodes come and go."
+                    f"{method} needs one {parameter} for all nodes, since nodes may be "
+                    f"added and removed; got {value!r}."
                 )
         return self._kept
 

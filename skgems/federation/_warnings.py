@@ -71,7 +71,7 @@ class ClassWeightWarning(UserWarning):
 
 
 class PenaltyWarning(UserWarning):
-    """Local classifiers are penalised with different strengths.
+    """Local classifiers are penalized with different strengths.
 
     Let all nodes fit with the same strength, or set ``C`` of the aggregator. See
     :ref:`member_losses` for the strength that the aggregate uses otherwise.
@@ -107,7 +107,7 @@ class RowsExposedWarning(UserWarning):
     """A reply that a node is about to send would reveal single rows.
 
     A covariance of fewer rows than features spans only the directions of these rows.
-    The rows can be recognised in it, and they can be recovered if they are whole
+    Single rows can be recognized in it, and they can be recovered if they are whole
     numbers (see :ref:`privacy`). Nearly all values of a column may also be values of
     single rows.
     """
@@ -154,15 +154,15 @@ def warn_of_tails(members: Iterable[Member], *, n_messages: int = 1) -> None:
         return
     largest_features = sorted(set(features), key=lambda j: (-features.count(j), j))
     warn_user(
-        "Some rows lie far outside of their class. The logits of the node's own model "
-        "have a kurtosis (3 for Gaussians) at nodes of "
+        "Some rows lie far outside of their class. At these nodes the logits of the "
+        "local model have a large kurtosis (it is 3 for Gaussian rows): "
         f"{_first_listed(kurtosis_of_nodes)}. A few rows then decide the covariances, "
         "and the aggregate may be several points of accuracy below the pooled model. "
-        f"Set n_rounds={_MENDS_TAILS}: five messages bring it within about one point. "
-        "They need the rows or a channel, such as skgems.Exchange, since files hold "
-        f"one message. Features {largest_features[:_MOST_FEATURES_NAMED]} have the "
-        "largest part in it: logarithms or ranks of such features, taken by all nodes, "
-        "help as well.",
+        f"Set n_rounds={_MENDS_TAILS}: with five messages the gap is about one point "
+        "at most. This needs the rows or a channel, such as skgems.Exchange, since "
+        f"files hold one message. Features {largest_features[:_MOST_FEATURES_NAMED]} "
+        "contribute most: it also helps if all nodes take logarithms or ranks of these "
+        "features.",
         HeavyTailsWarning,
     )
 
@@ -184,12 +184,12 @@ def warn_of_many_rows(names: Sequence[str], n_rows: Sequence[float]) -> None:
         f"{names[k]!r} ({sizes[k]:.0f} of {sizes.sum():.0f} rows)" for k in large_nodes
     )
     warn_user(
-        f"Nodes that have nearly all rows: {listed}; the other nodes have "
-        f"{np.median(np.delete(sizes, large_nodes)):.0f} in the median. The aggregate "
-        "weighs nodes by their rows, so it follows these nearly alone. Ask them "
-        "whether they have so many, each counted once, and none copied or made up. If "
-        "they should not decide alone, leave them out, or weigh all nodes alike where "
-        "the aggregator has a parameter for it (node_weight='equal').",
+        f"These nodes have nearly all rows: {listed}. The median of the other nodes is "
+        f"{np.median(np.delete(sizes, large_nodes)):.0f} rows. The aggregate weights "
+        "nodes by their rows, so it follows these nodes almost alone. Ask them whether "
+        "the numbers are right, with no rows copied or invented. If they should not "
+        "decide alone, leave them out, or give all nodes the same weight if the "
+        "aggregator has a parameter for it (node_weight='equal').",
         ManyRowsWarning,
     )
 
@@ -215,11 +215,12 @@ def warn_of_variances(n_features: int) -> None:
     """Warn that nodes of so many features send no covariances."""
     n_megabytes = _MEGABYTES_A_SQUARED_FEATURE * n_features**2
     warn_user(
-        f"A covariance of {n_features} features has too many numbers for moments="
-        "'auto', so nodes send variances only, which take features for independent. "
-        "Where they are correlated, the aggregate may be far from the pooled model. "
-        "Have all nodes reduce their features alike, or set moments='shared' "
-        f"({n_megabytes:.0f} MB a node), or 'diagonal' if that is meant.",
+        f"A covariance of {n_features} features has too many numbers for "
+        "moments='auto', so nodes send variances only, and features are treated as "
+        "independent. If they are correlated, the aggregate may be far from the pooled "
+        "model. Have all nodes reduce their features in the same way, or set "
+        f"moments='shared' ({n_megabytes:.0f} MB per node), or moments='diagonal' if "
+        "variances are what you want.",
         VariancesOnlyWarning,
     )
 
@@ -240,8 +241,8 @@ def sentences_on_identifiers(labels: Sequence, roles: Sequence[str]) -> list[str
         sentences.append(
             f"The columns {labels_by_role[IDENTIFIES][:_MOST_LISTED]} are left out: "
             "they identify rows, as the number of a patient does, since nearly every "
-            "row has a value of its own there. If they describe rows, give a front "
-            "that has them."
+            "row has a value of its own there. If they describe rows, pass a front "
+            "that uses them."
         )
     if IN_ORDER in labels_by_role:
         sentences.append(
@@ -268,8 +269,8 @@ def warn_of_exposed_columns(name: str, reply: Message, front: Front) -> None:
     if labels:
         warn_user(
             f"Node {name!r} sends the values of the columns {labels[:_MOST_LISTED]}, "
-            "nearly all of which are values of a single row each. If that must not be, "
-            "do not send this: leave the columns out, or set a larger min_rows.",
+            "nearly all of which are values of a single row. If that must not happen, "
+            "do not send this reply. Leave the columns out, or set a larger min_rows.",
             RowsExposedWarning,
         )
     for sums in reply.content["parts"].values():
@@ -278,8 +279,8 @@ def warn_of_exposed_columns(name: str, reply: Message, front: Front) -> None:
         if "triangle" in sums and n_rows <= n_columns:
             warn_user(
                 f"Node {name!r} sends covariances of {n_rows:.0f} rows of {n_columns} "
-                "columns: from these rows can be recognised. If that must not be, do "
-                "not send this.",
+                "columns. Single rows can be recognized in them. If that must not "
+                "happen, do not send this reply.",
                 RowsExposedWarning,
             )
 

@@ -100,12 +100,12 @@ class Rounds(Part):
         unknown = [name for name in names if name not in CANDIDATES]
         if unknown:
             raise ValueError(
-                f"candidates must be of {list(CANDIDATES)}, got {unknown}."
+                f"candidates must be among {list(CANDIDATES)}, got {unknown}."
             )
         if names and self.n == 1:
             raise ValueError(
-                "candidates are put to the nodes in message 2: set n of Rounds to 2 at "
-                "least, or leave candidates empty."
+                "nodes judge candidates in message 2. Set n of Rounds to at least 2, "
+                "or leave candidates empty."
             )
         return self.set_params(candidates=tuple(dict.fromkeys(names)))
 

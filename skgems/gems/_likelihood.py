@@ -1,7 +1,7 @@
 """The likeliest linear model for the sums that nodes send; nodes that do not fit.
 
 With x a row, y its class, w its weight and ``p(y | x; W)`` the softmax of its logits,
-the aggregate minimises over all rows of all nodes
+the aggregate minimizes over all rows of all nodes
 
     sum_i -w_i log p(y_i | x_i; W)  +  |W[:-1]|^2 / (2 C)
 
@@ -359,14 +359,14 @@ class LikelihoodStage(LinearStage):
         if unknown:
             warn_user(
                 f"class_weight names the classes {unknown}, which no node has seen, so "
-                f"these weights have no effect. Nodes have seen {labels}."
+                f"these weights have no effect. The nodes have seen {labels}."
             )
         if not seen.all():
             warn_user(
                 f"Nothing is known of the classes {classes[~seen].tolist()}, so they "
                 "are never predicted: no node has as many rows of them as its min_rows "
-                "or min_cluster_size of moments asks for. Give fit rows of them, or "
-                "set smaller bounds."
+                "or min_cluster_size of moments asks for. Pass rows of these classes "
+                "to fit, or set smaller bounds."
             )
 
     def spaces_around_plan(self, W: np.ndarray, problem: LinearProblem) -> Generator:
@@ -550,12 +550,12 @@ def node_losses(
             for k in np.flatnonzero(fits.disagrees)
         ]
         warn_user(
-            "The aggregate fits the rows of some nodes badly, as if they had another "
-            "rule: log-losses, in nats a row, of the aggregate, of the node's own "
-            f"model and of its class shares alone are {first_of(losses_of_nodes)}. See "
-            "whether labels are coded there as elsewhere, and whether features have "
-            "the same order and units; or leave these nodes out. Where classes are far "
-            "from linear, nodes whose rows lie elsewhere look so, too.",
+            "The aggregate fits the rows of some nodes badly. The log-losses in nats "
+            "per row, of the aggregate, of the node's local model, and of a constant "
+            f"prediction of its class shares, are {first_of(losses_of_nodes)}. Check "
+            "that labels have the same codes there as elsewhere, and that features "
+            "have the same order and units; or leave these nodes out. If classes are "
+            "far from linear, this can also happen to nodes whose rows lie elsewhere.",
             NodesDisagreeWarning,
         )
     return losses
@@ -566,7 +566,7 @@ def warn_of_same_rows(likelihood: Likelihood, names: Sequence[str]) -> None:
     if pairs:
         equal_nodes = [f"{names[i]!r} and {names[j]!r}" for i, j in pairs]
         warn_user(
-            f"Nodes sent equal moments: {first_of(equal_nodes)}. The same rows count "
-            "twice: leave one of them out.",
+            f"Nodes sent equal moments: {first_of(equal_nodes)}. If they have the same "
+            "rows, these count twice: leave one of the nodes out.",
             SameRowsWarning,
         )

@@ -131,9 +131,9 @@ class LinearFit:
         if without_space and federation.joined is None:
             raise ValueError(
                 f"The summaries of nodes {without_space[:_MOST_LISTED]} have no "
-                "good-enough spaces, which are asked for by "
-                f"epsilon={self.epsilon!r}, intersection={self.intersection!r}. "
-                "Summarize again there with space=True."
+                f"good-enough spaces, but epsilon={self.epsilon!r} and "
+                f"intersection={self.intersection!r} need them. Summarize again there "
+                "with space=True."
             )
 
     def asks_again(self, federation: Federation) -> str:
@@ -291,8 +291,9 @@ class LinearFit:
             )
         if self.rounds.n > 1:
             raise ValueError(
-                f"n_rounds={self.rounds.n} is for intersection='likelihood': spaces "
-                f"are met in one message, but intersection={self.intersection!r}."
+                f"n_rounds={self.rounds.n} works with intersection='likelihood' only: "
+                "good-enough spaces take one message. Got "
+                f"intersection={self.intersection!r}."
             )
         calibrate = None
         is_one_summary = False
@@ -411,7 +412,7 @@ def _report_intersection(
     if on_empty == "raise":
         raise EmptyIntersectionError(explanation)
     warn_user(
-        f"{explanation} The model that misses the spaces least is used.",
+        f"{explanation} The aggregate is the model that misses the spaces by least.",
         EmptyIntersectionWarning,
     )
 
@@ -427,8 +428,8 @@ def _report_found(
         return
     say(
         "a model in all spaces was found; the geometry "
-        f"{stage.space_parameters.geometry.wire_name!r} says nothing of unseen "
-        "classes, so among nodes of different classes that means little"
+        f"{stage.space_parameters.geometry.wire_name!r} says nothing about unseen "
+        "classes, so this means little if nodes have different classes"
     )
 
 

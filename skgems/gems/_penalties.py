@@ -1,6 +1,6 @@
 """Penalty and intercept of the likeliest model: those of the nodes' classifiers.
 
-A classifier that minimises ``C * sum(losses) + |w|^2 / 2`` is penalised on the rows of
+A classifier that minimizes ``C * sum(losses) + |w|^2 / 2`` is penalized on the rows of
 all nodes as on its own, so a C is taken over as it is. From ``mean(losses) + alpha *
 |w|^2 / 2`` alpha is taken over, and C is ``1 / (alpha * n_rows)`` for the rows of all
 nodes.
@@ -15,7 +15,7 @@ from ..base import warn_user
 from ..federation import InterceptWarning, PenaltyWarning
 from ..moments import SMALLEST, Span
 
-# Where no node says how strongly it is penalised: that of LogisticRegression().
+# Where no node says how strongly it is penalized: that of LogisticRegression().
 DEFAULT_C = 1.0
 # A log-loss with so many times the C shrinks weights as much as another loss. Second
 # derivatives at weights of 0 are 1/4 of the log-loss, 2 of squared hinges and 1 of half
@@ -40,7 +40,7 @@ _MOST_NODES = 3
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NodePenalty:
-    """How a node's classifier was penalised, as the node says."""
+    """How a node's classifier was penalized, as the node says."""
 
     name: str
     n_rows: float
@@ -66,7 +66,7 @@ class NodePenalty:
         )
 
     def as_C(self, n_rows: float) -> float | None:
-        """C of a LogisticRegression on so many rows that is penalised as much."""
+        """C of a LogisticRegression on so many rows that is penalized as much."""
         if self.C is None and self.alpha is None:
             return None
         if self.loss == "log_loss" and not self.alpha:
@@ -98,7 +98,7 @@ class NodePenalty:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Penalty:
-    """How the likeliest model is penalised, and whether it has an intercept."""
+    """How the likeliest model is penalized, and whether it has an intercept."""
 
     C: float
     # (n_features,), the row at which all logits are 0; NaN: that of the mean of all
@@ -182,9 +182,9 @@ def _warn_of_strengths(nodes: Sequence[NodePenalty], C: float, n_rows: float) ->
     for node in sorted(nodes, key=lambda node: node.as_C(n_rows)):
         by_words.setdefault(node.in_words(n_rows), []).append(node.name)
     warn_user(
-        "Classifiers are penalised with different strengths: "
-        f"{_listed(by_words)}. The aggregate takes C={C:.4g}, the median over all "
-        "rows. Have all nodes fit with one strength, or set C of the aggregator.",
+        f"Classifiers are penalized with different strengths: {_listed(by_words)}. The "
+        f"aggregate uses C={C:.4g}, the median over all rows. Have all nodes fit with "
+        "one strength, or set C of the aggregator.",
         PenaltyWarning,
     )
 
@@ -202,8 +202,8 @@ def _agreed_intercept(nodes: Sequence[NodePenalty], *, warns: bool) -> bool | No
         }
         warn_user(
             f"Some classifiers have no intercept: {_listed(by_words)}. The aggregate "
-            "has one. Have all nodes fit alike, or set fit_intercept of the "
-            "aggregator to True or False.",
+            "has one. Have all nodes fit with or all without an intercept, or set "
+            "fit_intercept of the aggregator to True or False.",
             InterceptWarning,
         )
     return True in by_choice if by_choice else None

@@ -205,9 +205,10 @@ class LinearStage:
     def _advice_line(self, merge: LinearMerge) -> str:
         epsilon = self.sufficient_epsilon(merge)
         if epsilon is None:
-            return "No epsilon makes them intersect: leave a node out."
+            return "They do not intersect with any epsilon. Leave a node out."
         return (
-            f"epsilon={epsilon:g} would do for all nodes: set it, or leave a node out."
+            f"With epsilon={epsilon:g} for all nodes they would intersect. Set it, or "
+            "leave a node out."
         )
 
     def sufficient_epsilon(self, merge: LinearMerge) -> float | None:
@@ -278,21 +279,22 @@ def _distance_line(intersection: Intersection) -> str:
     if intersection.empty:
         return (
             "The good-enough spaces do not intersect: every model is at least "
-            f"{least:.4g} radii from the centre of one of them, the model that was "
-            f"found is at most {farthest:.4g} radii from each."
+            f"{least:.4g} times the radius away from the center of one of them. The "
+            f"model that was found is at most {farthest:.4g} times the radius away "
+            "from each."
         )
     if farthest < _ALMOST_TOUCHING:
         return (
             "It cannot be decided whether the good-enough spaces intersect, since they "
-            f"almost touch: every model is at least {least:.4g} radii from the centre "
-            f"of one of them, the model that was found is at most {farthest:.4g} radii "
-            "from each."
+            f"almost touch: every model is at least {least:.4g} times the radius away "
+            "from the center of one of them. The model that was found is at most "
+            f"{farthest:.4g} times the radius away from each."
         )
     return (
         "It cannot be decided whether the good-enough spaces intersect, since rounding "
-        f"is too coarse: every model is at least {least:.4g} radii from the centre of "
-        f"one of them, the model that was found is at most {farthest:.4g} radii from "
-        "each."
+        f"is too coarse: every model is at least {least:.4g} times the radius away "
+        "from the center of one of them. The model that was found is at most "
+        f"{farthest:.4g} times the radius away from each."
     )
 
 
@@ -304,15 +306,15 @@ def _conflict_line(intersection: Intersection, names: Sequence[str]) -> str:
         return f"Nodes {names[i]!r} and {names[j]!r} conflict most."
     i, j = np.argsort(-intersection.weights, kind="stable")[:2]
     if not intersection.empty:
-        return f"Nodes {names[i]!r} and {names[j]!r} stand most in the way."
+        return f"Nodes {names[i]!r} and {names[j]!r} are the main obstacle."
     if intersection.all_pairs_are_tried:
         return (
-            "Any two nodes agree, but not all together. "
-            f"Nodes {names[i]!r} and {names[j]!r} stand most in the way."
+            f"Any two nodes agree, but not all together. Nodes {names[i]!r} and "
+            f"{names[j]!r} are the main obstacle."
         )
     return (
-        "Any two of the nodes in question agree, but not all together. "
-        f"Nodes {names[i]!r} and {names[j]!r} stand most in the way."
+        "Any two of the nodes in question agree, but not all together. Nodes "
+        f"{names[i]!r} and {names[j]!r} are the main obstacle."
     )
 
 

@@ -360,10 +360,10 @@ def _warn_of_different_weights(node_sums: Sequence[NodeSums]) -> None:
         f"{node.class_weight!r} at node {node.name!r}" for node in node_sums
     ]
     warn_user(
-        "Classifiers weigh classes in different ways, or by 0: "
-        f"{first_of(weights_of_nodes)}. "
-        "The aggregate counts rows alike, and may rarely predict rare ones. Have "
-        "all nodes fit with one class_weight, or give it to the aggregator.",
+        "Classifiers weight classes in different ways, or with 0: "
+        f"{first_of(weights_of_nodes)}. The aggregate gives all rows the same weight, "
+        "and may rarely predict rare classes. Have all nodes fit with one "
+        "class_weight, or set class_weight of the aggregator.",
         ClassWeightWarning,
     )
 
@@ -393,12 +393,12 @@ def _warn_of_unknown_weights(
         return
     labels = classes.tolist()
     warn_user(
-        "No node has a classifier of two classes, so none can say whether rows are to "
-        "be weighed by class, and the aggregate counts them alike. Class "
+        "No node has a classifier of two or more classes, so it is unknown whether "
+        "classes have weights, and the aggregate gives all rows the same weight. Class "
         f"{labels[commonest]!r} has {counts[commonest]:g} rows and class "
         f"{labels[rarest]!r} {counts[rarest]:g}: rare classes may hardly ever be "
-        "predicted. Set class_weight='balanced', or class_weight=None if rows are to "
-        "count alike.",
+        "predicted. Set class_weight='balanced', or class_weight=None if all rows "
+        "should have the same weight.",
         ClassWeightWarning,
     )
 

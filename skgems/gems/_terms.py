@@ -86,7 +86,7 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
                 f"The seed must be a number or None, got {random_state!r}."
             )
         if parameters:
-            raise ValueError(f"{sorted(parameters)} are no settings of {cls.method}.")
+            raise ValueError(f"{sorted(parameters)} are not settings of {cls.method}.")
         sends_space = further_settings.get("space", False)
         return cls(
             spaces=spaces,
@@ -154,8 +154,8 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
         if member is None:
             return []
         raise ValueError(
-            f"criterion={criterion.name!r} of spaces counts the classes of all nodes: "
-            "give summarize all of them, classes=[...]."
+            f"criterion={criterion.name!r} of spaces needs the classes of all nodes. "
+            "Pass them to summarize, classes=[...]."
         )
 
     def later_requests(self) -> list[Message]:

@@ -157,9 +157,10 @@ class ChunkedMember(Member):
             del X, y, held_out, learns  # before the next chunk is in memory
         if tally != self.tally:
             raise ValueError(
-                f"Node {self.name!r}: chunks() gave other rows the second time, "
-                f"{_n_rows_by_label(tally)} of each class and not "
-                f"{_n_rows_by_label(self.tally)}. It must give the same rows each pass."
+                f"Node {self.name!r}: chunks() gave other rows in the second pass: the "
+                f"rows per class were {_n_rows_by_label(tally)} instead of "
+                f"{_n_rows_by_label(self.tally)}. It must give the same rows in each "
+                "pass."
             )
 
 

@@ -85,10 +85,10 @@ class NodeShape:
         raise LimitError(
             f"Node {self.name!r}: {request} asks for {amount:,} {metadata['unit']}, "
             f"more than the limit {limit}={largest:,} of this node. Nothing was "
-            "computed. If the request is as it should be, and this machine has the "
-            "memory and the time, the owner of the node can allow it with "
+            "computed. If the request is as expected, and this machine has enough "
+            "memory and time, the owner of the node can allow it with "
             f"limits=Limits({limit}={amount}), or on the command line with --limit "
-            f"{limit}={amount}. Else let the server ask for less."
+            f"{limit}={amount}. Otherwise have the server ask for less."
         )
 
     def behind_front(self, content: Mapping, request: str) -> "NodeShape | None":

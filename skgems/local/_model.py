@@ -211,15 +211,15 @@ class LocalModel:
             return
         if isinstance(unwrap(self.estimator), Pipeline):
             raise TypeError(
-                f"Node {self.name!r}: {untrainable} cannot go on training from given "
-                f"parameters. What can: {TRAINABLE}. Put what comes before the "
+                f"Node {self.name!r}: {untrainable} cannot continue training from "
+                f"given parameters. These can: {TRAINABLE}. Put what comes before the "
                 "classifier before the aggregator instead: "
                 "make_pipeline(StandardScaler(), aggregator). EnsembleAggregator lets "
                 "classifiers of any kind vote."
             )
         raise TypeError(
-            f"Node {self.name!r}: {untrainable} cannot go on training from given "
-            f"parameters. What can: {TRAINABLE}. EnsembleAggregator lets classifiers "
+            f"Node {self.name!r}: {untrainable} cannot continue training from given "
+            f"parameters. These can: {TRAINABLE}. EnsembleAggregator lets classifiers "
             "of any kind vote."
         )
 
@@ -401,8 +401,9 @@ def _check_one_a_row(outputs: np.ndarray, X: Rows) -> None:
     n_rows = num_samples(X)
     if len(outputs) != n_rows:
         raise ValueError(
-            f"it says something of {len(outputs)} rows where {n_rows} are given. Was "
-            "it fitted to rows of another form, such as texts that are now a table?"
+            f"it returned outputs for {len(outputs)} rows, but {n_rows} rows were "
+            "given. Was it fitted to rows of another form, such as texts that are now "
+            "a table?"
         )
 
 

@@ -113,14 +113,16 @@ class SkorchModel(LocalModel):
         net = self.classifier
         if isinstance(net, NeuralNetBinaryClassifier):
             return (
-                "NeuralNetBinaryClassifier knows the labels 0 and 1 alone: give y so."
+                "NeuralNetBinaryClassifier knows the labels 0 and 1 only. Encode y as "
+                "0 and 1."
             )
         if getattr(net, "classes", None) is not None and len(net.classes):
             return ""
         return (
             "its skorch net numbers its outputs from 0, as the labels were numbered "
-            "where it was fitted. Say which label each output stands for, "
-            "net.set_params(classes=[...]), at each node whose numbers are its own."
+            "where it was fitted. Set the label of each output, "
+            "net.set_params(classes=[...]), at each node that numbers its labels in "
+            "its own way."
         )
 
     @property

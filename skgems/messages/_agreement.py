@@ -122,7 +122,7 @@ class Agreement:
             raise place.at("exchange").wrong("is not 32 hexadecimal digits")
         for task, n in self.tasks.items():
             if task not in TASKS or type(n) is not int or not 0 <= n <= MOST_TIMES:
-                raise place.at("tasks").wrong("is no table of how often to ask")
+                raise place.at("tasks").wrong("is not a table of how often to ask")
 
     @classmethod
     def of(
@@ -155,8 +155,8 @@ class Agreement:
         terms = aggregator._agreed_terms
         if terms is None:
             raise TypeError(
-                f"{type(aggregator).__name__} asks nodes nothing by messages, so there "
-                "is nothing to agree on: give it the fitted estimators."
+                f"{type(aggregator).__name__} sends no requests to nodes, so there is "
+                "nothing to agree on. Give it the fitted estimators."
             )
         return cls.of_terms(
             terms, fits=fits, n_hidden_layers=n_hidden_layers, **further_fields
@@ -215,9 +215,9 @@ class Agreement:
         try:
             content = json.loads(text)
         except (ValueError, RecursionError) as exc:
-            raise ValueError(f"it is no agreement: {exc!s:.200}.") from None
+            raise ValueError(f"it is not an agreement: {exc!s:.200}.") from None
         if not isinstance(content, dict) or content.pop("skgems", None) != "agreement":
-            raise ValueError("it is no agreement of skgems.")
+            raise ValueError("it is not an agreement of skgems.")
         check_fields(content, _FIELDS, Place("agreement"))
         return cls(**content)
 
@@ -292,15 +292,21 @@ class Agreement:
         """
         exchange = request.envelope.get("exchange")
         if exchange is None:
-            raise NotAgreedError(f"it is of no exchange, agreed is {self.exchange!r}.")
+            raise NotAgreedError(
+                "the request names no exchange, but the agreement is for the exchange "
+                f"{self.exchange!r}."
+            )
         if exchange != self.exchange:
             raise NotAgreedError(
-                f"it is of the exchange {exchange!r:.40}, agreed is {self.exchange!r}."
+                f"the request is for the exchange {exchange!r:.40}, but the agreement "
+                f"is for {self.exchange!r}."
             )
         if self.public_key is not None:
             check_signed(request, self.public_key.encode())
         if self.nodes is not None and name not in self.nodes:
-            raise NotAgreedError(f"{name!r} is none of the nodes agreed, {self.nodes}.")
+            raise NotAgreedError(
+                f"node {name!r} is not among the agreed nodes {self.nodes}."
+            )
 
     def check_asked(self, request: Message, answered: Mapping[str, int]) -> None:
         """Raise NotAgreedError unless a request is agreed.
@@ -311,12 +317,13 @@ class Agreement:
         most_times = self.tasks.get(task, 0)
         if not most_times:
             raise NotAgreedError(
-                f"the task {task!r} is not agreed; agreed are {list(self.tasks)}."
+                f"the task {task!r} is not agreed; the agreed tasks are "
+                f"{list(self.tasks)}."
             )
         if answered.get(task, 0) >= most_times:
             raise NotAgreedError(
-                f"the task {task!r} was agreed {most_times} times, and has been "
-                f"answered {answered[task]}."
+                f"the task {task!r} may be asked {most_times} times by the agreement, "
+                f"and was answered {answered[task]} times already."
             )
         self._check_judged(request)
         for content in contents_of(request):
@@ -326,8 +333,8 @@ class Agreement:
                 self._check_front(content["front"])
         if not self.radii and tells_radii(request):
             raise NotAgreedError(
-                "numbers of single rows (radii of good-enough spaces, or extremes of "
-                "columns) are not agreed."
+                "the agreement does not allow numbers about single rows (radii of "
+                "good-enough spaces, or the smallest and largest values of columns)."
             )
 
     def _check_judged(self, request: Message) -> None:
@@ -338,8 +345,8 @@ class Agreement:
         n_methods = len(self._methods)
         if n_models > n_methods:
             raise NotAgreedError(
-                f"the request has {n_models} models judged, but {n_methods} methods "
-                "are agreed: one model each may be."
+                f"the request asks to judge {n_models} models, but only {n_methods} "
+                "methods are agreed, with one model each."
             )
 
     @property
@@ -368,15 +375,16 @@ class Agreement:
             return
         if method != self.method:
             raise NotAgreedError(
-                f"its method is {method!r:.80}, agreed is {self.method!r}."
+                f"its method is {method!r:.80}, but the agreed method is "
+                f"{self.method!r}."
             )
         for name in sorted(settings.keys() | self.settings.keys()):
             value = settings.get(name)
             agreed = self.settings.get(name)
             if value != agreed:
                 raise NotAgreedError(
-                    f"its settings have {name}={value!r:.80}, agreed is "
-                    f"{name}={agreed!r}."
+                    f"its settings have {name}={value!r:.80}, but {name}={agreed!r} is "
+                    "agreed."
                 )
 
     def further_settings_of(self, method: str, settings: Mapping) -> Mapping:
@@ -414,13 +422,15 @@ class Agreement:
         for task, n in self.tasks.items():
             if n > TASKS[task].most:
                 raise NotAgreedError(
-                    f"the server would ask {n} times for {task!r}; more than "
-                    f"{TASKS[task].most} take a person who read it: give agreement=."
+                    f"the server would ask {n} times for {task!r}. More than "
+                    f"{TASKS[task].most} are accepted only from a person who has read "
+                    "the agreement: pass agreement=."
                 )
         if len(self._methods) > MOST_JUDGED:
             raise NotAgreedError(
-                f"the server would choose among {len(self._methods)} methods; more "
-                f"than {MOST_JUDGED} take a person who read it: give agreement=."
+                f"the server would choose among {len(self._methods)} methods. More "
+                f"than {MOST_JUDGED} are accepted only from a person who has read the "
+                "agreement: pass agreement=."
             )
 
     def check_rows(self, labels: list, feature_names: list | None) -> None:
@@ -428,13 +438,15 @@ class Agreement:
         classes = labels if self.classes is None else self.classes
         others = sorted(set(labels) - set(classes), key=str)
         if others:
-            raise NotAgreedError(f"rows have the classes {others}, agreed: {classes}.")
+            raise NotAgreedError(
+                f"rows have the classes {others}, but the agreed classes are {classes}."
+            )
         if self.feature_names is None or feature_names is None:
             return
         if list(feature_names) != self.feature_names:
             raise NotAgreedError(
-                f"rows have the features {list(feature_names)[:5]}..., agreed are "
-                f"{self.feature_names[:5]}..."
+                f"rows have the features {list(feature_names)[:5]}..., but the agreed "
+                f"features are {self.feature_names[:5]}..."
             )
 
 

@@ -85,7 +85,7 @@ def check_names(reply: Message) -> None:
     content = reply.content
     place = Place(reply.task)
     for name in sorted(set(content) - set(fields)):
-        raise place.at(name).wrong("is no field of it")
+        raise place.at(name).wrong("is an unknown field")
     for name, field in fields.items():
         if field.default is REQUIRED and field.when is None and name not in content:
             raise place.at(name).wrong("is missing")

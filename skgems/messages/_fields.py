@@ -84,9 +84,9 @@ class Field:
 
 def check_fields(content: Any, fields: Mapping[str, Field], place: Place) -> None:
     """Raise ValueError unless a table has all fields that it needs, and no others."""
-    place.deny(not isinstance(content, Mapping), "is no table of fields")
+    place.deny(not isinstance(content, Mapping), "is not a table of fields")
     for name in sorted(map(str, set(content) - set(fields))):
-        raise place.at(name).wrong("is no field of it")
+        raise place.at(name).wrong("is an unknown field")
     for name, field_of_name in fields.items():
         place_of_field = place.at(name)
         if field_of_name.when is not None and not field_of_name.when(place.asked):
@@ -129,11 +129,11 @@ class Number(Field):
     def check(self, value: Any, place: Place) -> None:
         if isinstance(value, np.ndarray) and value.ndim == 0:
             value = value.item()
-        place.deny(not _is_number(value), "is no number")
+        place.deny(not _is_number(value), "is not a number")
         if (self.infinite and value == np.inf) or (self.nan and value != value):
             return
         if self.whole and not isinstance(value, int):
-            raise place.wrong(f"is {value!s:.20}, no whole number")
+            raise place.wrong(f"is {value!s:.20}, not a whole number")
         if not self.low <= value <= self.high:
             raise place.wrong(
                 f"is {value!s:.20}, not between {self.low:g} and {self.high:g}"
@@ -160,10 +160,10 @@ class Text(Field):
     most: int = MOST_CHARACTERS
 
     def check(self, value: Any, place: Place) -> None:
-        place.deny(not isinstance(value, str), "is no text")
+        place.deny(not isinstance(value, str), "is not a text")
         check_text(value, place)
         if self.among and value not in self.among:
-            raise place.wrong(f"is {value[:40]!r}, none of {sorted(self.among)}")
+            raise place.wrong(f"is {value[:40]!r}, not one of {sorted(self.among)}")
         place.deny(len(value) > self.most, f"is longer than {self.most}")
 
 
@@ -173,14 +173,14 @@ class Activations(Field):
     def check(self, value: Any, place: Place) -> None:
         names = value if isinstance(value, list) else [None]
         if not all(isinstance(name, str) and name in ACTIVATIONS for name in names):
-            raise place.wrong(f"has names that are none of {ACTIVATIONS}")
+            raise place.wrong(f"has names that are not among {ACTIVATIONS}")
 
 
 class Json(Field):
     """A table of anything that JSON has; it is checked elsewhere."""
 
     def check(self, value: Any, place: Place) -> None:
-        place.deny(not isinstance(value, Mapping), "is no table of fields")
+        place.deny(not isinstance(value, Mapping), "is not a table of fields")
 
 
 class FrontField(Json):
@@ -239,7 +239,7 @@ class Named(Field):
 
     def check(self, value: Any, place: Place) -> None:
         if not isinstance(value, Mapping) or "name" not in value:
-            raise place.wrong("is no table with a name")
+            raise place.wrong("is not a table with a name")
         Text().check(value["name"], place.at("name"))
         for key, setting in value.items():
             if not isinstance(setting, int | float | str | bool | None):
@@ -260,7 +260,7 @@ class Weights(Field):
             isinstance(pair, list) and list(map(type, pair)) in _PAIRS for pair in pairs
         )
         if not are_pairs or not all(0 <= weight <= LARGEST for _, weight in pairs):
-            raise place.wrong("is no list of labels and weights")
+            raise place.wrong("is not a list of labels and weights")
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ class Labels(Field):
 
     def check(self, value: Any, place: Place) -> None:
         if not isinstance(value, list) or (self.ordered and not value):
-            raise place.wrong("is no list of labels")
+            raise place.wrong("is not a list of labels")
         n_labels = len(value)
         if self.most is not None and n_labels > self.most:
             raise place.wrong(f"are {n_labels}, more than {self.most}")
@@ -319,7 +319,7 @@ class Array(Field):
         # Of one model a sum is a number.
         if self.shape == "m?" and place.lengths.get("m?") == () and _is_number(value):
             value = np.array(value, dtype=np.float64)
-        place.deny(not isinstance(value, np.ndarray), "is no array")
+        place.deny(not isinstance(value, np.ndarray), "is not an array")
         self._check_dtype(value, place)
         self._check_shape(value, place)
         place.deny(not (value.size or self.empty), f"has the shape {value.shape}")
@@ -360,7 +360,7 @@ class Arrays(Field):
     like: str = ""
 
     def check(self, value: Any, place: Place) -> None:
-        place.deny(not isinstance(value, list), "is no list of arrays")
+        place.deny(not isinstance(value, list), "is not a list of arrays")
         arrays_of_request = place.asked.get(self.like) if self.like else None
         if arrays_of_request is None:
             fields = [self.each] * len(value)

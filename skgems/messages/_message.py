@@ -16,7 +16,7 @@ from ._packing import naming, pack, unpack, write_bytes
 VERSION = 3
 _KINDS = "biuf"  # of arrays that are sent: truth values, integers and floats
 _AS_THEY_ARE = (str, int, bool)  # values that JSON gives back
-_NO_MESSAGE = "These bytes are no message of skgems"
+_NO_MESSAGE = "These bytes are not a message of skgems"
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +170,9 @@ class Message:
         with naming(_NO_MESSAGE):
             others = set(header) - {"version", "task", "settings", "envelope"}
             if others:
-                raise ValueError(f"its header has {min(others)!r:.80}.")
+                raise ValueError(
+                    f"its header has the unknown field {min(others)!r:.80}."
+                )
             task = header.get("task")
             settings = header.get("settings")
             if not isinstance(task, str) or not isinstance(settings, dict):
@@ -178,7 +180,7 @@ class Message:
             envelope = header.get("envelope", {})
             texts = envelope.values() if isinstance(envelope, dict) else [None]
             if not all(type(text) is str for text in texts):
-                raise ValueError("its envelope is no table of texts.")
+                raise ValueError("its envelope is not a table of texts.")
             frozen = {n: _frozen(a, task, n) for n, a in arrays.items()}
             message = cls(task, settings, frozen, envelope=envelope)
             try:
@@ -194,8 +196,9 @@ def check_version(version: object) -> None:
     """Raise ValueError for a message in another version of the format."""
     if type(version) is not int or version != VERSION:
         raise ValueError(
-            f"A message has version {version!r:.20}, this side speaks version "
-            f"{VERSION}: let both use the same skgems, and make older files anew."
+            f"The message has format version {version!r:.20}, but this skgems reads "
+            f"version {VERSION}. Use the same version of skgems on both sides, and "
+            "write older files again."
         )
 
 
@@ -222,7 +225,7 @@ def _place(tables: dict, path: tuple[str, ...]) -> dict:
     if path not in tables:
         above = _place(tables, path[:-1])
         if not isinstance(above[path[-1]], Mapping):
-            raise TypeError(f"{path[-1]!r} is no table")
+            raise TypeError(f"{path[-1]!r} is not a table")
         above[path[-1]] = tables[path] = dict(above[path[-1]])
     return tables[path]
 
@@ -259,4 +262,4 @@ def _number(value: object) -> int | float | bool:
     """A number of numpy as one of Python."""
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{type(value).__name__} is nothing that JSON has")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")

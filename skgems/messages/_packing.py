@@ -112,7 +112,8 @@ def check_start(start: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
     if length > min(MOST_HEADER, n_bytes - 8):
         raise ValueError(
             f"its header is said to have {length} bytes, of {n_bytes} in all; it is "
-            f"cut short, or no file of skgems: headers have {MOST_HEADER} at most."
+            f"cut short, or it is not a file of skgems: headers have {MOST_HEADER} "
+            "bytes at most."
         )
     header = _table_in_json(start[8 : 8 + length], "header")
     metadata = header.pop("__metadata__", None)
@@ -121,7 +122,7 @@ def check_start(start: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
     about = _table_in_json(metadata[_HEADER], "metadata")
     same = about.pop(_SAME, {})
     if not isinstance(same, dict):
-        raise ValueError("its list of equal arrays is none.")
+        raise ValueError("its list of equal arrays is not a list.")
     _check_layout(header, n_bytes - 8 - length)
     return about, same, header
 
@@ -129,7 +130,7 @@ def check_start(start: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
 def _table_in_json(text: str | bytes, part: str) -> dict:
     """The table that a text holds; ``part`` is that of the file, for errors."""
     if not isinstance(text, str | bytes):
-        raise ValueError(f"its {part} is no text.")
+        raise ValueError(f"its {part} is not a text.")
     try:
         if isinstance(text, bytes):  # not as UTF-16, which json would take, too
             text = text.decode("utf-8")
@@ -139,7 +140,7 @@ def _table_in_json(text: str | bytes, part: str) -> dict:
     except (ValueError, TypeError, RecursionError) as exc:
         raise ValueError(f"its {part} cannot be read: {exc!s:.200}.") from None
     if not isinstance(table, dict):
-        raise ValueError(f"its {part} is no table of names and values.")
+        raise ValueError(f"its {part} is not a table of names and values.")
     _check_depth(table, part)
     return table
 
@@ -166,12 +167,12 @@ def _without_repetition(pairs: list) -> dict:
     if len(table) < len(pairs):
         counts = Counter(name for name, _ in pairs)
         repeated = [name for name, count in counts.items() if count > 1]
-        raise ValueError(f"{repeated[:3]!s:.80} stand there twice")
+        raise ValueError(f"{repeated[:3]!s:.80} are there twice")
     return table
 
 
 def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number of JSON")
 
 
 def _check_layout(header: dict, n_bytes: int) -> None:
@@ -236,11 +237,11 @@ def read_bytes(path, *, most: int = MOST_BYTES, look: Callable | None = None) ->
         if os.path.islink(path):
             raise ValueError("it is a symbolic link, not a file.")
         if os.path.exists(path) and not os.path.isfile(path):  # a socket, say
-            raise ValueError("it is no file.")
+            raise ValueError("it is not a file.")
         with os.fdopen(os.open(path, flags), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):  # by now
-                raise ValueError("it is no file.")
+                raise ValueError("it is not a file.")
             n_bytes = status.st_size
             if n_bytes > most:
                 raise ValueError(f"it has {n_bytes} bytes, more than {most}.")

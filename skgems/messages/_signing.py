@@ -102,7 +102,7 @@ def check_signed(message: Message, public_key) -> None:
         key.verify(bytes.fromhex(message.envelope[_SIGNATURE]), _covered(message))
     except (InvalidSignature, ValueError):
         raise SignatureError(
-            "its signature is of another message, or by another key."
+            "its signature belongs to another message or to another key."
         ) from None
 
 

@@ -110,12 +110,12 @@ COMMON: Mapping[str, Field] = {
 def register(task: Task) -> None:
     """Add a task to the table; ValueError if another task has its name."""
     if TASKS.get(task.name, task) is not task:
-        raise ValueError(f"There is a task {task.name!r} already.")
+        raise ValueError(f"There is already a task {task.name!r}.")
     TASKS[task.name] = task
 
 
 def task_named(name: str) -> Task:
     """Return the task with this name; ValueError, which lists all, if none has it."""
     if name not in TASKS:
-        raise ValueError(f"task is {name!r:.40}, none of {sorted(TASKS)}.")
+        raise ValueError(f"task is {name!r:.40}, not one of {sorted(TASKS)}.")
     return TASKS[name]

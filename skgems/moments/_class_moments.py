@@ -474,7 +474,7 @@ def class_moments(
     """
     if X.shape[0] == 0:
         raise ValueError(
-            "X has no rows, so there is nothing to sum. Pass one at least."
+            "X has no rows, so there is nothing to sum. Pass at least one."
         )
     classes, codes, class_sizes = np.unique(y, return_inverse=True, return_counts=True)
     is_large = large_classes(class_sizes, min_cluster_size)
@@ -550,9 +550,8 @@ def large_classes(sizes: np.ndarray, min_cluster_size: int) -> np.ndarray:
     is_large = sizes >= max(min_cluster_size, 1)
     if not is_large.any():
         raise ValueError(
-            f"no class has min_cluster_size={min_cluster_size} rows, so that nothing "
-            "may be sent. Lower min_cluster_size of moments, or give the node more "
-            "rows."
+            f"no class has min_cluster_size={min_cluster_size} rows, so nothing may be "
+            "sent. Lower min_cluster_size of moments, or give the node more rows."
         )
     return is_large
 
@@ -677,7 +676,9 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
             merger = _Merger(node_moments)
         merger.add(node_moments)
     if merger is None:
-        raise ValueError("There are no moments to merge. Pass those of one at least.")
+        raise ValueError(
+            "There are no moments to merge. Pass those of at least one node."
+        )
     return merger.merged().without_rounding()
 
 
@@ -717,7 +718,7 @@ class _Merger:
             raise ValueError(
                 "Moments that have variances alone cannot be merged with those that "
                 "have covariances. Make all of the same kind, or give the former zero "
-                "covariances by with_zero_covariances()."
+                "covariances with with_zero_covariances()."
             )
         self._columns.append(moments.columns)
         self._counts.append(moments.counts)

@@ -53,8 +53,9 @@ class ClassSums:
         elif (X.data if issparse(X) else X).min(initial=0.0) < 0:
             raise ValueError(
                 "Negative values in data: the classifier takes amounts, or numbers of "
-                "categories, which are 0 at least. Scale features to [0, 1], as by "
-                "MinMaxScaler, or choose a classifier for values of both signs."
+                "categories, which are at least 0. Scale features to [0, 1], for "
+                "example with MinMaxScaler, or choose a classifier for values of both "
+                "signs."
             )
         if of == "categories":
             X, sizes = _one_hot_categories(X)
@@ -68,7 +69,9 @@ class ClassSums:
         for sums in several:
             total = sums if total is None else total._plus(sums)
         if total is None:
-            raise ValueError("There are no sums to merge. Pass those of one at least.")
+            raise ValueError(
+                "There are no sums to merge. Pass those of at least one node."
+            )
         return total
 
     def widened(self, other: "ClassSums") -> np.ndarray:
@@ -125,7 +128,7 @@ def _one_hot_categories(X: np.ndarray) -> tuple[csr_matrix, np.ndarray]:
     """
     if issparse(X):
         raise TypeError(
-            "categories are numbers of dense rows, got sparse ones. Convert them by "
+            "categories are numbers of dense rows, got sparse ones. Convert them with "
             "X.toarray()."
         )
     n_categories = np.sum(X.max(axis=0, initial=0.0) + 1.0, dtype=np.float64)

@@ -218,15 +218,15 @@ def row_moments(X: Rows) -> Moments:
     """
     n_rows, n_features = X.shape
     if n_rows == 0:
-        raise ValueError("X has no rows, so it has no mean. Pass one at least.")
+        raise ValueError("X has no rows, so it has no mean. Pass at least one.")
     n_bytes = 8 * (n_features + 1) ** 2
     if n_bytes > working_bytes():
         raise ValueError(
             f"geometry='gram' needs a matrix of {n_features + 1} x {n_features + 1} "
-            f"numbers a node ({n_bytes / 2**20:.0f} MiB), more than scikit-learn's "
-            f"working_memory ({get_config()['working_memory']} MiB). Use "
-            "geometry='ellipsoid' of spaces or hidden_layers, or raise working_memory "
-            "by sklearn.set_config."
+            f"numbers for each node ({n_bytes / 2**20:.0f} MiB), more than "
+            f"scikit-learn's working_memory ({get_config()['working_memory']} MiB). "
+            "Use geometry='ellipsoid' of spaces or hidden_layers, or raise "
+            "working_memory with sklearn.set_config."
         )
     if sparse.issparse(X):
         wide = X.astype(np.float64, copy=False)

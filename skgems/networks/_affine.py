@@ -418,7 +418,7 @@ def _not_affine_error(
         f"({reason}), so it cannot be folded into the first layer. Use only affine "
         "steps (StandardScaler, PCA, SelectKBest, ...) in the pipelines of nodes. Put "
         "this step, with the steps before it, in front of the aggregator, the same for "
-        "all nodes: as front=, with members that are not fitted, or in "
+        "all nodes: as front=, with unfitted local classifiers, or in "
         f"make_pipeline({kind}(...), aggregator), with local classifiers fitted on its "
         "output. combine(estimators, X, y, nodes=nodes) makes such a front by itself, "
         "and EnsembleAggregator lets fitted pipelines vote as they are."
@@ -443,7 +443,10 @@ def _why_not_affine(outputs: Rows, tolerance: tuple[float, float]) -> str | None
         error = abs(between - a * u - (1 - a) * v)
         scale = abs(between) + abs(a) * abs(u) + abs(1 - a) * abs(v)
         if np.any(_column_max(error - relative * scale) > floor):
-            return "its values between two rows are not between its values at them"
+            return (
+                "its outputs between two rows are not between its outputs for these "
+                "rows"
+            )
     return None
 
 

@@ -203,8 +203,8 @@ def _alternative_to_a_vote(estimator: object) -> str:
         )
     if hasattr(estimator, "calibrated_classifiers_"):
         return (
-            "; or give the classifier that is calibrated, since the aggregate is "
-            "calibrated on the rows of the nodes by itself"
+            "; or give the classifier inside: the aggregate calibrates itself on the "
+            "rows of the nodes"
         )
     return ""
 
@@ -290,9 +290,9 @@ def _read_pipeline(pipeline: Pipeline, name: str) -> Network:
     if takes_documents(pipeline):
         raise ValueError(
             f"Node {name!r}: the pipeline begins with {type(steps[0][1]).__name__}, "
-            "which takes documents, so that its weights are not those of columns of "
+            "which takes documents, so its weights do not belong to columns of "
             "numbers. A vectorizer that learns nothing from rows, HashingVectorizer or "
-            "FeatureHasher, is given as front= where it is the same at all nodes; the "
+            "FeatureHasher, can be given as front= if it is the same at all nodes; the "
             "fitted pipelines may stay as they are. EnsembleAggregator lets pipelines "
             "that begin with any vectorizer vote."
         )

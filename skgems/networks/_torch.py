@@ -211,7 +211,7 @@ def _evaluate_graph(
 def _check_not_used_later(node: fx.Node, later: list[fx.Node]) -> None:
     changed = node.all_input_nodes[0]
     if not changed.users.keys().isdisjoint(later):
-        raise UnsupportedError("it changes a value in place that is used again")
+        raise UnsupportedError("it changes a value in place that is used again later")
 
 
 def _unsupported_error(

@@ -70,8 +70,8 @@ class EarlierSteps:
         if activation and activation != self.activation:
             raise ValueError(
                 "The hidden layers of earlier steps had activations "
-                f"{self.activation}, those of these networks have {activation}. Give "
-                "networks with those of earlier steps."
+                f"{self.activation}, but those of these networks have {activation}. "
+                "Give networks with the activations of earlier steps."
             )
 
     def stream_for(self, networks: Sequence[Network], classes: np.ndarray) -> Stream:
@@ -143,8 +143,8 @@ class EarlierSteps:
         names = list(self.stream.names)
         if node not in names and node not in range(len(names)):
             raise ValueError(
-                f"{node!r} is no node. Give one of the names {names}, or the index of "
-                "one."
+                f"{node!r} is not a node. Give one of the names {names}, or the index "
+                "of one."
             )
         return node if isinstance(node, str) else names[node]
 

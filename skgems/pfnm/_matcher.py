@@ -143,7 +143,7 @@ def _check_widths(batch: Batch) -> None:
         widest = max(network.widths[layer] for network in batch.networks)
         if max_units is not None and max_units < widest:
             raise ValueError(
-                f"max_units is {max_units}, but a node has {widest} units in "
-                f"hidden layer {layer}; all units of one node stay apart. Set "
-                f"max_units to at least {widest}."
+                f"max_units is {max_units}, but a node has {widest} units in hidden "
+                f"layer {layer}; units of one node are never merged with each other. "
+                f"Set max_units to at least {widest}."
             )

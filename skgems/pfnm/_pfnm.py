@@ -356,13 +356,14 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         if self.n_rounds > 1:
             raise ValueError(
                 f"n_rounds={self.n_rounds} asks nodes more than once, but a summary "
-                "holds all at once: set n_rounds=1, or use skgems.Exchange."
+                "holds the reply to a single message. Set n_rounds=1, or use "
+                "skgems.Exchange."
             )
         if self.last_layer is not None:
             raise ValueError(
-                "last_layer asks nodes once more, when units are matched, but a "
-                "summary holds all at once: set last_layer=None, or use "
-                "skgems.Exchange."
+                "last_layer asks nodes once more after units are matched, but a "
+                "summary holds the reply to a single message. Set last_layer=None, or "
+                "use skgems.Exchange."
             )
 
     @property

@@ -144,7 +144,7 @@ def _rows_or_fresh(
 def check_rounds(federation: Federation) -> None:
     """Raise an error unless all nodes can train on, and have rows for that."""
     if not federation.can_reply:
-        raise ValueError("n_rounds > 1 trains on the nodes' rows: give fit X and y.")
+        raise ValueError("n_rounds > 1 trains on the nodes' rows. Pass X and y to fit.")
     for node in federation.nodes:
         if not node.network.is_constant and node.record is None:
             # Not its pipeline, whose steps are folded into the first layer.

@@ -204,7 +204,10 @@ class SpacesDisplay(Display):
         check_is_fitted(aggregator)
         intersection = aggregator.intersection_
         if intersection is None:
-            raise ValueError("There are no spaces: set epsilon to a level, 0.9 say.")
+            raise ValueError(
+                "There are no good-enough spaces to draw. Set epsilon to a level, such "
+                "as 0.9."
+            )
         names = aggregator.node_names_
         rows = None
         if X is not None:

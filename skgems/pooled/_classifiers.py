@@ -234,9 +234,9 @@ def _make_gaussian(
             f"GaussianNB cannot be made of these sums: feature {feature} does not vary "
             f"in class {label!r}, and var_smoothing={classifier.var_smoothing:g} times "
             f"the largest variance of a feature, {largest_variance:g}, adds nothing to "
-            "its variance. A feature that deviates too little to be squared counts as "
-            "one that does not vary: give it in smaller units, or set a larger "
-            "var_smoothing."
+            "its variance. A feature whose deviations are too small to be squared "
+            "counts as one that does not vary. Give it in smaller units, or set a "
+            "larger var_smoothing."
         )
     classifier.fit(means, classes)  # which checks priors, and sets what rows do not
     if classifier.priors is None:
@@ -325,13 +325,13 @@ def _check_quadratic_parameters(classifier: QuadraticDiscriminantAnalysis) -> No
     params = classifier.get_params()  # some are not there in older versions
     if params.get("covariance_estimator") is not None:
         raise ValueError(
-            f"{classifier!r} cannot be made of sums: its covariances are those of an "
-            "estimator of rows. Set it to None."
+            f"{classifier!r} cannot be made of sums: covariance_estimator needs the "
+            "rows. Set it to None."
         )
     if isinstance(params.get("shrinkage"), str):
         raise ValueError(
-            f"{classifier!r} cannot be made of sums: rows choose its shrinkage. Set "
-            "shrinkage to a number, or to None."
+            f"{classifier!r} cannot be made of sums: its shrinkage is chosen from the "
+            "rows. Set shrinkage to a number, or to None."
         )
 
 
@@ -424,7 +424,9 @@ def _complement_reason(classifier: ComplementNB, sums: ClassSums) -> str:
     error = np.max(_EPS * np.sqrt(sums.counts.sum()) * total / others)
     if error <= PROMISE:
         return ""
-    return f"rounding of what other classes have is {error:.0e} of it."
+    return (
+        f"rounding of the totals over the other classes is {error:.0e} of these totals."
+    )
 
 
 def _make_categorical(

@@ -94,8 +94,9 @@ def _temper_quadratic(classifier: QuadraticDiscriminantAnalysis, factor: float) 
     log_priors = log_priors + 0.5 * (1.0 - factor) * log_determinants
     if np.ptp(log_priors) > _MOST_LOG:
         warn_user(
-            "Classes are so unlike in spread that probabilities stay as sure as "
-            "discriminant analysis has them, which is too sure."
+            "The spreads of the classes differ so much that the probabilities could "
+            "not be calibrated. They are those of discriminant analysis, which are too "
+            "confident."
         )
         return False
     classifier.priors_ = np.exp(log_priors - log_priors.max())

@@ -63,12 +63,12 @@ def warn_of_disagreement(names: Sequence[str], nodes: NodeMeans) -> None:
         )
         warn_user(
             "At these nodes the classes differ in other directions than at the other "
-            f"nodes: {shares}. The number is how much of the others' differences "
-            "between class means they show: 1 for rows of the same rule, 0 for labels "
-            "at random, -1 for features of the other sign; in the median over nodes it "
-            f"is {np.nanmedian(agreement.shown):.2f}. See whether labels are coded "
-            "there as elsewhere, and features are in the same order and of the same "
-            "sign; or leave these nodes out.",
+            f"nodes: {shares}. The number says how far their differences between class "
+            "means agree with those of the other nodes: 1 means that they agree, 0 is "
+            "expected for random labels, and -1 for features with the opposite sign. "
+            f"Its median over nodes is {np.nanmedian(agreement.shown):.2f}. Check that "
+            "labels have the same codes there as elsewhere, and that features have the "
+            "same order and sign; or leave these nodes out.",
             NodesDisagreeWarning,
         )
     if len(far_away):
@@ -76,14 +76,13 @@ def warn_of_disagreement(names: Sequence[str], nodes: NodeMeans) -> None:
             names,
             far_away,
             numbers=agreement.distances,
-            template="{:.0f} deviations",
+            template="{:.0f} standard deviations",
         )
         warn_user(
             "The rows of these nodes are far from those of the same classes at the "
-            f"other nodes: {distances} of a feature, in the mean over features, where "
-            f"half of the nodes are within {np.nanmedian(agreement.distances):.2g}. "
-            "See whether features have the same units and the same zero there; or "
-            "leave these nodes out.",
+            f"other nodes: {distances} on average over the features. The median over "
+            f"nodes is {np.nanmedian(agreement.distances):.2g}. Check that features "
+            "have the same units and the same zero there; or leave these nodes out.",
             NodesDisagreeWarning,
         )
 

@@ -188,8 +188,8 @@ def _counts(
     total = counts.sum()
     if abs(moments.group_counts.sum() - total) > _SAME_COUNT * total:
         raise ValueError(
-            "Some rows are in a scatter, but in no mean (their class has fewer than "
-            "min_rows at a node), so nothing can be made of all rows. Have nodes "
-            "summarize with a smaller min_rows."
+            "Some rows are in a scatter matrix but in no mean, because their class has "
+            "fewer than min_rows rows at a node. So no classifier of all rows can be "
+            "made. Have nodes summarize with a smaller min_rows."
         )
     return counts

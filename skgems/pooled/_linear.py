@@ -81,7 +81,7 @@ def weighted_sums(
         if is_shared.any():
             raise ValueError(
                 "Weights or priors of classes need a scatter of each class; the "
-                "moments have one of several classes together (moments='shared', or "
+                "moments have one for several classes together (moments='shared', or "
                 "classes of fewer than min_rows rows)."
             )
         scatter_weights = np.where(

@@ -95,9 +95,9 @@ class PooledFit:
         if len(columns) < len(federation.classes):
             missing = np.delete(federation.classes, columns).tolist()
             warn_user(
-                f"No node has rows of the classes {missing} in its sums, so that they "
-                "are never predicted. Give fit rows of them, or have nodes summarize "
-                "with a smaller min_rows."
+                f"No node has rows of the classes {missing} in its sums, so these "
+                "classes are never predicted. Pass rows of them to fit, or have nodes "
+                "summarize with a smaller min_rows."
             )
         classes = federation.classes[columns]
         fitted, rounding_reason = fit_to_sums(self.classifier, sums, classes)

@@ -47,16 +47,19 @@ class Rounding:
         if self.error < size:
             amount = f"up to {self.error / size:.0e}"
         return (
-            "rounding may move the decision values of scikit-learn's fit on all rows "
-            f"by {amount} of their size: condition number {self.condition:.0e}, means "
-            f"of up to {self.largest_mean:.0e} deviations."
+            "rounding may change the decision values, compared to scikit-learn's fit "
+            f"on all rows, by {amount} of their size: the condition number is "
+            f"{self.condition:.0e}, and means are up to {self.largest_mean:.0e} "
+            "standard deviations."
         )
 
 
 TWO_DISTANCES = Rounding(
     error=0.0,
-    other_reason="the labels are those of NearestCentroid on all rows, but where "
-    "priors are equal its decision values are of other distances than its labels.",
+    other_reason=(
+        "the labels are those of NearestCentroid on all rows, but for equal priors its "
+        "decision values come from other distances than its labels."
+    ),
 )
 
 

@@ -25,8 +25,8 @@ class PooledSummariesMixin(SummarizingMixin):
         if estimator is not None and self.pooled is None:
             raise ValueError(
                 "pooled=None stands for the classifiers of the nodes in this process, "
-                "which nodes elsewhere do not see. Tell them what is to be made, as "
-                "with pooled=GaussianNB()."
+                "which nodes elsewhere do not know. Name the classifier that is to be "
+                "made, such as pooled=GaussianNB()."
             )
         if not PooledFit.of(self).terms.takes_files:
             raise TypeError(

@@ -106,7 +106,9 @@ def _reason_of_left_out(names: Sequence[str], contents: Sequence[Mapping]) -> st
     """Why sums are not of all rows, with the first node where that is so; or ""."""
     for name, content in zip(names, contents, strict=False):
         if _leaves_classes_out(content):
-            return f"classes of too few rows (min_rows) are left out at node {name!r}."
+            return (
+                f"classes with too few rows (min_rows) are left out at node {name!r}."
+            )
     return ""
 
 

@@ -47,8 +47,8 @@ class PooledTerms(Terms, method="PooledAggregator"):
         if not params.keys() <= set(agreed_names):
             raise ValueError(
                 f"The settings of {classifier_type.__name__} have the parameters "
-                f"{list(params)}, but of these only {list(agreed_names)} decide what "
-                "nodes send. Agree on settings without the others."
+                f"{list(params)}, but only {list(agreed_names)} decide what nodes "
+                "send. Agree on settings without the others."
             )
         return cls(classifier=classifier_type(**params))
 
@@ -67,7 +67,7 @@ class FrontTerms(Terms):
 
     @classmethod
     def from_settings(cls, settings: Mapping, further_settings: Mapping) -> NoReturn:
-        raise ValueError("PooledTransformer asks nodes about its front alone.")
+        raise ValueError("PooledTransformer asks nodes about its front only.")
 
     def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
         return {}

@@ -229,7 +229,7 @@ default=None
         replies = self._summary_by_node(front)
         if not replies:
             raise ValueError(
-                "There are no rows and no summaries: give fit X, or set summaries."
+                "There are no rows and no summaries. Pass X to fit, or set summaries."
             )
         plan = front_plan(front)
         next(plan)
@@ -239,7 +239,7 @@ default=None
             return stop.value
         raise ValueError(
             "This transformer takes more than one message, or nodes have their columns "
-            "in different orders: files hold one message. Use a channel, as "
+            "in different orders: files hold one message. Use a channel, such as "
             "skgems.Exchange."
         )
 
@@ -251,8 +251,9 @@ default=None
             message = load_message(summary) if is_path(summary) else summary
             if not isinstance(message, Message) or message.task != "front":
                 raise TypeError(
-                    f"summaries[{k}] is {type(message).__name__}, no summary of a "
-                    "front. Give what summarize() returns, or the path of its file."
+                    f"summaries[{k}] is a {type(message).__name__}, not a summary of a "
+                    "front. Give the return value of summarize(), or the path of its "
+                    "file."
                 )
             name = message.envelope.get("node", str(k))
             if name in summaries:
@@ -261,9 +262,9 @@ default=None
                 )
             if message.envelope.get("to") != request.digest:
                 raise ValueError(
-                    f"Node {name!r} summarized for another transformer, other "
-                    "parameters or bounds: these are decided at the nodes. Have it "
-                    "summarize again with those of this transformer."
+                    f"Node {name!r} summarized for another transformer, or with other "
+                    "parameters or bounds. These have an effect at the nodes. Have the "
+                    "node summarize again with this transformer."
                 )
             check_reply_of(name, request, message)
             summaries[name] = message
@@ -387,7 +388,7 @@ default=None
         # Whatever a strange file makes of these steps is one error, with its path.
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(
-                f"{os.fspath(path)}: it is no front: {error} Give a file that "
+                f"{os.fspath(path)}: it is not a front: {error} Give a file that "
                 "PooledTransformer.save wrote."
             ) from None
 

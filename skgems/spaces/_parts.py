@@ -98,8 +98,8 @@ class Registered:
         """
         if self.registry[self.wire_name] is not type(self):
             raise ValueError(
-                f"The class of {self.wire_name!r} has been defined anew since this "
-                "object was made. Make another object, of the class as it is now."
+                f"The class of {self.wire_name!r} was defined again after this object "
+                "was made. Make a new object of the class."
             )
         return {"name": self.wire_name, **vars(self)}
 

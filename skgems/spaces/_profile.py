@@ -119,8 +119,8 @@ class SpaceProfile:
                 f"there is no good-enough space: the model's own {self.criterion.name} "
                 f"is {self.score:.4g} on its {self.radii.n_rows} rows, epsilon is "
                 f"{epsilon:.4g}. Choose an epsilon "
-                f"{'below' if self.criterion.greater_is_better else 'above'} what the "
-                "model itself reaches, with some room."
+                f"{'below' if self.criterion.greater_is_better else 'above'} the score "
+                "that the model itself reaches, with some margin."
             )
         return GoodEnoughSpace(
             center=self.center,
@@ -190,8 +190,8 @@ def profile_space(
     is_judging = (y >= 0) & known[y]
     if not is_judging.any():
         raise ValueError(
-            "there is no row of a class that the model knows to judge by. Give rows of "
-            "the classes that it was trained on."
+            "there is no row of a class that the model knows, so it cannot be judged. "
+            "Give rows of the classes that it was trained on."
         )
     if not is_judging.all():
         X = X[is_judging]

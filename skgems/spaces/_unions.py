@@ -285,8 +285,8 @@ def _checked_unions(
     for node, spaces in enumerate(unions):
         if isinstance(spaces, GoodEnoughSpace):
             raise TypeError(
-                f"Node {node} has one space in place of a list. Give a list of its "
-                "spaces, [space] where there is one."
+                f"Node {node} has one space instead of a list. Give a list of its "
+                "spaces, such as [space] for a single one."
             )
         checked.append(list(spaces))
         if not checked[-1]:

@@ -252,7 +252,7 @@ def no_values_in_errors(step: Step, table: Table | None = None) -> Iterator[None
         if table is not None and not hasattr(step, "handle_unknown"):
             check_numbers(step, table, cause=error)
         raise ColumnsError(
-            f"{type(step).__name__} cannot take values of some rows "
+            f"{type(step).__name__} cannot transform the values of some rows "
             f"({type(error).__name__})."
         ) from error
 

@@ -137,8 +137,8 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             net = _net_of_process(net)
         if net is None:
             raise ValueError(
-                f"There is no net here whose layers have the digest {self.net:.70}. "
-                "Give the node such a net, or keep a Backbone of it that is fitted."
+                f"No net of this node has layers with the digest {self.net:.70}. Give "
+                "the node such a net, or keep a fitted Backbone of it."
             )
         self.net_ = net
         features, self._link = self._features_and_link(X[:1])

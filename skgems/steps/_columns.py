@@ -49,17 +49,19 @@ _TYPES_OF_KIND: Mapping[str, tuple[type, ...]] = {
 }
 # What to do about columns that a step cannot take, by what they hold.
 REMEDIES: Mapping[str, str] = {
-    INFINITE: "Put NaN in place of what is not known, or numbers that are finite.",
-    TEXTS: "Give them to an encoder: in Python by a ColumnTransformer, at the command "
-    "line by --front auto or the file of --front; or leave them out of the tables of "
-    "all nodes.",
+    INFINITE: "Replace them by finite numbers, or by NaN where the value is unknown.",
+    TEXTS: (
+        "Give them to an encoder: in Python by a ColumnTransformer, on the command "
+        "line with --front auto or a file for --front; or leave them out of the tables "
+        "of all nodes."
+    ),
     DATES: "Put numbers in place of the dates, the same way at all nodes, such as the "
     "days since an agreed day, or the year and the month; or leave the columns out.",
     TIME_SPANS: "Put numbers in place of the time spans, in the same unit at all "
     "nodes, such as X[column].dt.total_seconds(); or leave the columns out.",
 }
 # The same for columns that hold anything else.
-OTHER_REMEDY = "Leave them out, or make numbers of them."
+OTHER_REMEDY = "Leave them out, or turn them into numbers."
 
 
 class ColumnsError(ValueError):
@@ -110,7 +112,8 @@ class Columns:
             raise ValueError(f"{len(text)} columns have {len(names)} names")
         if left_out and len(left_out) != len(text):
             raise ValueError(
-                f"left_out is of {len(left_out)} columns, but there are {len(text)}"
+                f"left_out has {len(left_out)} entries, but there are {len(text)} "
+                "columns"
             )
         if left_out and all(left_out):
             raise ValueError("all columns are left out")

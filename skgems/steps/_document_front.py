@@ -103,8 +103,8 @@ class DocumentFront(Front):
         kind = type(transformer).__name__
         if kind not in _KINDS or type(transformer) is not _KINDS[kind].type_:
             raise NotPooledError(
-                f"{kind} learns from rows, so that it is not the same at all nodes. A "
-                "front of documents is HashingVectorizer, or FeatureHasher of dicts. "
+                f"{kind} learns from rows, so it is not the same at all nodes. A front "
+                "for documents is HashingVectorizer, or FeatureHasher for dicts. "
                 "EnsembleAggregator lets pipelines vote that begin with any vectorizer."
             )
         allows = _KINDS[kind].allows
@@ -153,9 +153,9 @@ class DocumentFront(Front):
         """Documents; ColumnsError for rows of numbers or of columns."""
         if not are_documents(X):
             raise ColumnsError(
-                f"the front is a {self.kind}, which takes documents, one a row, but X "
-                "is a table or holds numbers. Give the column of documents alone, "
-                "X['text'] say."
+                f"the front is a {self.kind}, which takes one document per row, but X "
+                "is a table or holds numbers. Pass the column of documents only, such "
+                "as X['text']."
             )
         return as_documents(X)
 
@@ -167,8 +167,8 @@ class DocumentFront(Front):
         except (ValueError, TypeError, AttributeError):
             # scikit-learn's text may have a value of a row, and a server may see it.
             raise ColumnsError(
-                f"some documents are not such as {self.kind} takes, but None, NaN or "
-                "numbers. Leave these rows out, or give them an empty document."
+                f"some documents are None, NaN or numbers, which {self.kind} does not "
+                "take. Leave these rows out, or give them an empty document."
             ) from None
 
     def rest_of(
@@ -206,7 +206,7 @@ def front_of_content(content: Mapping) -> Front:
     allows = _KINDS[kind].allows
     params = tree.get("params", {})
     if not isinstance(params, Mapping) or not params.keys() <= allows.keys():
-        raise ValueError(f"is no front: {kind} has the parameters {sorted(allows)}")
+        raise ValueError(f"is not a front: {kind} has the parameters {sorted(allows)}")
     vectorizer = _KINDS[kind].type_()
     return DocumentFront.of(vectorizer.set_params(**_with_tuples(params)))
 
@@ -214,9 +214,9 @@ def front_of_content(content: Mapping) -> Front:
 def _check_fields(content: Mapping) -> None:
     """Raise ValueError for what a front of documents has not."""
     if content.get("bounds") is not None or content.get("states"):
-        raise ValueError("is no front: a vectorizer has neither bounds nor states")
+        raise ValueError("is not a front: a vectorizer has neither bounds nor states")
     if not (content.keys() <= _FIELDS and content["tree"].keys() <= {"kind", "params"}):
-        raise ValueError("is no front: it has fields that a front has not")
+        raise ValueError("is not a front: it has fields that a front does not have")
 
 
 def _with_tuples(params: Mapping) -> dict:

@@ -162,7 +162,7 @@ class Front:
             # Of any columns: bounds that are none raise.
             front.limits(Columns(n=1, names=None, text=(False,), dtype="float64"))
         except (TypeError, KeyError, AttributeError, ValueError) as error:
-            raise ValueError(f"is no front: {error!s:.200}") from None
+            raise ValueError(f"is not a front: {error!s:.200}") from None
         return front
 
     @classmethod
@@ -174,7 +174,9 @@ class Front:
         drop_identifiers = content.get("drop_identifiers", False)
         unknown = sorted(set(content) - _FIELDS)
         if unknown:
-            raise ValueError(f"it has the fields {unknown}, which a front has not")
+            raise ValueError(
+                f"it has the fields {unknown}, which a front does not have"
+            )
         for path, state in states.items():
             if not isinstance(state, Mapping):
                 raise ValueError(f"its state at {path!r:.40} has no fields")
@@ -481,9 +483,9 @@ class Front:
             if not labels:
                 raise
             raise ColumnsError(
-                f"Columns {labels[:5]} hold texts, but the front was fitted to "
-                "numbers there. Make numbers of the texts, or let the columns hold "
-                "texts at all nodes."
+                f"Columns {labels[:5]} hold texts, but the front was fitted to numbers "
+                "there. Turn the texts into numbers, or let the columns hold texts at "
+                "all nodes."
             ) from error
 
 
@@ -556,15 +558,15 @@ def _check_takes_features(
                 f"Node {name!r}: the layers of its net below the last are not those of "
                 f"the front, {digest} and not {' or '.join(digests_of_front)} (weights "
                 "are equal, but not the statistics of batch normalisation: these "
-                "layers were not in eval() mode while the last one learnt). Give all "
-                "nodes the same layers; or take those of several nets side by side, "
+                "layers were not in eval() mode while the last one was trained). Give "
+                "all nodes the same layers; or use those of several nets side by side, "
                 "front=FeatureUnion([(name, Backbone(net)), ...]); or let "
                 "EnsembleAggregator stack the nets."
             ) from None
         raise ValueError(
             f"Node {name!r}: the layers of its net below the last are not those of the "
             f"front, {digest} and not {' or '.join(digests_of_front)}. Give all nodes "
-            "the same layers; or take those of several nets side by side, "
+            "the same layers; or use those of several nets side by side, "
             "front=FeatureUnion([(name, Backbone(net)), ...]); or let "
             "EnsembleAggregator stack the nets."
         ) from None

@@ -176,7 +176,7 @@ def check_fields(
     if unknown:
         raise ValueError(
             f"the state of {name} has the field {unknown[0]!r:.40}, which such a step "
-            f"has not; its fields are {sorted(expected)}"
+            f"does not have; its fields are {sorted(expected)}"
         )
     missing = [field for field in expected if field not in state]
     if missing:

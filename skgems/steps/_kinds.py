@@ -76,8 +76,8 @@ class _Seeded(Kind):
     def check(self, step: BaseEstimator) -> None:
         if not isinstance(step.random_state, numbers.Integral):
             raise NotPooledError(
-                f"{type(step).__name__} draws from random_state={step.random_state!r}: "
-                "give it a number, so that all nodes draw the same."
+                f"{type(step).__name__} draws from random_state={step.random_state!r}. "
+                "Set it to a number, so that all nodes draw the same numbers."
             )
 
     def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
@@ -193,8 +193,9 @@ class _SimpleImputer(Kind):
     def check(self, step: BaseEstimator) -> None:
         if step.strategy not in ("mean", "median", "most_frequent", "constant"):
             raise NotPooledError(
-                f"SimpleImputer(strategy={step.strategy!r}) is no function of sums; "
-                "mean, constant and most_frequent are, and median of a grid."
+                f"SimpleImputer(strategy={step.strategy!r}) is not a function of sums. "
+                "The strategies mean, constant and most_frequent are, and median with "
+                "bounds."
             )
 
     def statistic_for(self, step: BaseEstimator) -> str | None:
@@ -433,11 +434,14 @@ class _PCA(Kind):
     def check(self, step: BaseEstimator) -> None:
         if step.svd_solver not in ("auto", "full", "covariance_eigh"):
             raise NotPooledError(
-                f"PCA(svd_solver={step.svd_solver!r}) is no function of sums: set "
+                f"PCA(svd_solver={step.svd_solver!r}) is not a function of sums. Set "
                 "svd_solver='covariance_eigh'."
             )
         if step.n_components == "mle":
-            raise NotPooledError("PCA cannot choose by 'mle': give n_components.")
+            raise NotPooledError(
+                "PCA(n_components='mle') is not a function of sums. Set n_components "
+                "to a number."
+            )
 
     def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
         return len(state["axes"])
@@ -549,8 +553,8 @@ class _EdgesStep(_ExtremesStep):
         spacing = getattr(step, self._spacing_parameter)
         if spacing not in ("uniform", "quantile"):
             raise NotPooledError(
-                f"{type(step).__name__}({self._spacing_parameter}={spacing!r}) is no "
-                "function of bounds or counts: 'uniform' and 'quantile' are."
+                f"{type(step).__name__}({self._spacing_parameter}={spacing!r}) is not "
+                "a function of bounds or counts. 'uniform' and 'quantile' are."
             )
 
     def statistic_for(self, step: BaseEstimator) -> str | None:

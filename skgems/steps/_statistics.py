@@ -219,7 +219,8 @@ def _check_categories(categories: np.ndarray, label: str | int) -> None:
     kind = column_kind(categories)
     if kind in (DATES, TIME_SPANS):
         raise ColumnsError(
-            f"column {label!r} holds {kind}, which are no categories. {REMEDIES[kind]}"
+            f"column {label!r} holds {kind}, which cannot be categories. "
+            f"{REMEDIES[kind]}"
         )
     types = {type(category) for category in categories.tolist()}
     if len(types) > 1 or not types <= {str, int, float, bool}:

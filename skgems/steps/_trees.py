@@ -134,11 +134,10 @@ def _check_step(step: BaseEstimator) -> None:
     """Raise NotPooledError for a step of no kind, or of parameters that need rows."""
     if type(step) not in KINDS:
         raise NotPooledError(
-            f"{type(step).__name__} is no function of sums, so it cannot be fitted "
+            f"{type(step).__name__} is not a function of sums, so it cannot be fitted "
             "without rows at one place. These can: "
-            f"{', '.join(sorted(_KINDS_BY_NAME))}, in Pipeline, "
-            "ColumnTransformer and FeatureUnion. In place of Nystroem take "
-            "RandomFeatures or RBFSampler."
+            f"{', '.join(sorted(_KINDS_BY_NAME))}, in Pipeline, ColumnTransformer and "
+            "FeatureUnion. Instead of Nystroem use RandomFeatures or RBFSampler."
         )
     KINDS[type(step)].check(step)
     step._validate_params()
@@ -158,7 +157,7 @@ def _check_choice_of_columns(name: str, columns: Any, *, sees_rows: bool) -> Non
         raise NotPooledError(
             f"columns of {name!r} must be a list of names or places, or "
             "ColumnsOf('numbers') or ColumnsOf('texts') of skgems.steps, so that all "
-            f"nodes take the same; got {columns!r}."
+            f"nodes use the same columns; got {columns!r}."
         )
 
 
@@ -198,7 +197,7 @@ def check_states(transformer: Step, states: Mapping[str, Mapping]) -> None:
     steps = dict(steps_by_path(transformer))
     for path, state in states.items():
         if path not in steps:
-            raise ValueError(f"it has a state at {path!r:.40}, where no step is")
+            raise ValueError(f"it has a state at {path!r:.40}, where there is no step")
         KINDS[type(steps[path])].check_state(steps[path], state)
 
 
@@ -286,7 +285,7 @@ def from_tree(tree: Any, depth: int = 0) -> Step:
     if kind == "ColumnTransformer":
         return _column_transformer_of(tree, depth)
     if kind not in _KINDS_BY_NAME:
-        raise ValueError(f"there is no transformer {kind!r:.40} in fronts.")
+        raise ValueError(f"a front cannot contain the transformer {kind!r:.40}.")
     params = {name: _from_json(value) for name, value in tree["params"].items()}
     return _KINDS_BY_NAME[kind](**params)
 
@@ -345,6 +344,6 @@ def _step_of_text(text: str) -> BaseEstimator:
         return kind(*positional, **by_name)
     except (SyntaxError, KeyError, AttributeError, TypeError, ValueError):
         raise ValueError(
-            f"{text!r} is no transformer of a front: write StandardScaler, PCA(5) or "
-            "others, with | between steps."
+            f"{text!r} is not a transformer of a front. Write StandardScaler, PCA(5) "
+            "or others, with | between steps."
         ) from None

@@ -69,7 +69,7 @@ def _check_one_category_a_row(content: Mapping, place: Place) -> None:
     if sizes.all():
         totals = np.add.reduceat(content["sums"], starts, axis=1)
     if np.any(np.abs(totals - counts[:, None]) > ROUNDING * counts[:, None]):
-        raise place.at("sums").wrong("are not one category a row")
+        raise place.at("sums").wrong("are not one category for each row")
 
 
 def class_sums(member: Member, *, of: str, threshold: float | None = None) -> dict:

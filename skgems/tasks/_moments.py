@@ -93,7 +93,7 @@ def _effective_rows_in_words(content: Mapping, reply: Mapping) -> str:
 def form_is_known(form: Mapping, place: Place) -> None:
     """A form has all parameters of its kind and no others, or a reason why not."""
     if "reason" in form:
-        place.deny(len(form) > 1, max(form), "is no field of it beside the reason")
+        place.deny(len(form) > 1, max(form), "is not allowed beside the reason")
         return
     kind = form.get("kind")
     place.deny(kind is None, "kind", "is missing")
@@ -112,9 +112,7 @@ def penalty_is_one(penalty: Mapping, place: Place) -> None:
     if len(strengths) > 1:
         raise place.at("alpha").wrong("is there, though C is")
     if strengths and penalty["loss"] == "other":
-        raise place.at(min(strengths)).wrong(
-            "is no field of it where the loss is 'other'"
-        )
+        raise place.at(min(strengths)).wrong("is not allowed where the loss is 'other'")
 
 
 def moments_fit(content: Mapping, place: Place) -> None:
@@ -144,7 +142,7 @@ def _check_corrections(content: Mapping, place: Place) -> str | None:
     request = place.asked
     corrections = [name for name in _CORRECTIONS if name in content]
     for name in corrections[1:]:
-        raise place.at(name).wrong(f"is no field of it beside {corrections[0]}")
+        raise place.at(name).wrong(f"is not allowed beside {corrections[0]}")
     correction = corrections[0] if corrections else None
     if ("factor" in content) != (correction in ("gradient", "gradients")):
         raise place.at("gradient").wrong("is missing, or factor is")

@@ -118,7 +118,7 @@ def _has_only(
         if name in needed:
             place.deny(name not in space, name, "is missing")
         else:
-            place.deny(name in space, name, "is no field of it")
+            place.deny(name in space, name, "is not allowed")
 
 
 def _check_metric(space: Mapping, place: Place) -> None:
@@ -303,9 +303,10 @@ def space(
 
 SPACE = Task(
     name="space",
-    asks="how far a linear model may change before it is worse on the node's rows",
-    reveals="Distances that each belong to one row, unless the criterion is the "
-    "log-loss: whoever has the row can find it among them.",
+    asks="the good-enough space of a linear model: how far the model may change before "
+    "it is worse on the node's rows",
+    reveals="By accuracy, a good-enough space has distances that each belong to one "
+    "row: whoever has the row can find its distance. By log-loss it has none.",
     alone=True,
     is_in_summaries=True,
     reads="classifier",

@@ -105,7 +105,7 @@ def sums_fit(content: Mapping, place: Place) -> None:
         raise place.at("means").wrong(f"has the dtype {content['means'].dtype}")
     refused = _WITH_ALL_DIGITS if few_digits else _WITH_FEW_DIGITS
     for name in sorted(refused & set(content)):
-        raise place.at(name).wrong("is no field of it with so many digits")
+        raise place.at(name).wrong("is not allowed with so many digits")
     for name in {"squares", "spreads"} & set(content):
         is_wrong = len(content[name]) != len(np.unique(content["columns"]))
         place.deny(is_wrong, name, f"has the shape {content[name].shape}")

@@ -145,7 +145,7 @@ def test_weights_by_rows_and_by_classes(weights, expected):
 def test_weights_by_rows_need_rows():
     X, y, nodes, _, _ = digits()
     models = fit_locals(LogisticRegression(), X, y, nodes)
-    with pytest.raises(ValueError, match="counts rows: give fit the rows"):
+    with pytest.raises(ValueError, match="needs the number of rows of each node"):
         ModelAveragingAggregator(models, node_weight="n_samples").fit()
 
 
@@ -367,7 +367,7 @@ def test_networks_that_started_apart_draw_a_warning(hidden):
     (record,) = records
     assert record.filename == __file__
     text = str(record.message)
-    assert "'north' are like those of 'south' by chance" in text
+    assert "'north' are no more similar to those of 'south' than by chance" in text
     assert "'east'" not in text
     assert "align='permutation'" in text
     assert "PFNMAggregator" in text
@@ -434,7 +434,9 @@ def test_each_of_nine_starts_is_told_from_the_first():
     first = fit_network(0, rows_of_first)
     for seed in range(1, 10):
         other = fit_network(seed, rows_of_others)
-        with pytest.warns(StartedApartWarning, match=f"'0' are like those of '{seed}'"):
+        with pytest.warns(
+            StartedApartWarning, match=f"'0' are no more similar to those of '{seed}'"
+        ):
             ModelAveragingAggregator([("0", first), (str(seed), other)]).fit()
     of_the_same_start = fit_network(0, rows_of_others)
     ModelAveragingAggregator([first, of_the_same_start]).fit()

@@ -314,7 +314,7 @@ def test_modules_that_are_no_chains_of_layers_are_not_aligned():
     nets = fit_nets(make_net(Convolutional), X, y, nodes)
     with pytest.raises(ValueError, match="align='permutation'.*node '0' is none"):
         ModelAveragingAggregator(nets, align="permutation").fit()
-    with pytest.raises(ValueError, match="with rounds of skorch nets"):
+    with pytest.raises(ValueError, match="when skorch nets are trained in rounds"):
         rounds(nets, align="permutation").fit(X, y, nodes=nodes)
 
 

@@ -228,11 +228,11 @@ def test_what_cannot_train_in_rounds():
     X, y, nodes, _, _ = digits()
     piped = make_pipeline(StandardScaler(), LogisticRegression())
     for local, message in (
-        (RidgeClassifier(), "RidgeClassifier cannot go on training.*What can: MLP"),
-        (Perceptron(), "Perceptron cannot go on training"),
+        (RidgeClassifier(), "RidgeClassifier cannot continue training.*These can: MLP"),
+        (Perceptron(), "Perceptron cannot continue training"),
         (
             make_net(solver="lbfgs"),
-            "MLPClassifier.solver='lbfgs'.*cannot go on training",
+            "MLPClassifier.solver='lbfgs'.*cannot continue training",
         ),
         (LogisticRegression(solver="liblinear", max_iter=9), "cannot go on|liblinear"),
         (piped, "make_pipeline.StandardScaler.., aggregator"),
@@ -331,7 +331,9 @@ def test_rounds_need_rows_of_their_own():
     X, y, nodes, _, _ = digits()
     models = fit_locals(LogisticRegression(), X, y, nodes)
     aggregate = ModelAveragingAggregator(models, n_rounds=1)
-    with pytest.raises(ValueError, match="no rows of theirs to ask for a shared model"):
+    with pytest.raises(
+        ValueError, match="without rows, but the fit needs a shared model"
+    ):
         aggregate.fit()
     with pytest.warns(UserWarning, match="nodes share classes"):
         aggregate.fit(X, y)

@@ -209,7 +209,7 @@ def test_forests_vote_where_no_rows_judge():
     agg = combine([*fit_forests(), ("cork", constant)])
     assert isinstance(agg, EnsembleAggregator)
     assert agg.node_names_ == NAMES
-    assert "nobody judged it" in agg.choice_.doubts[0]
+    assert "The model was not judged" in agg.choice_.doubts[0]
     assert "['cork']" in agg.choice_.doubts[1]
     vote = EnsembleAggregator(fit_forests()).fit()
     np.testing.assert_array_equal(agg.predict_proba(X), vote.predict_proba(X))
@@ -238,7 +238,7 @@ def test_files_of_linear_models_become_the_linear_model(tmp_path):
         summary.save(path)
     agg = combine(paths, random_state=0)
     assert agg.choice_.name == "linear"
-    assert "nobody judged it" in agg.choice_.doubts[0]
+    assert "The model was not judged" in agg.choice_.doubts[0]
     expected = linear.set_params(estimators=paths).fit()
     np.testing.assert_array_equal(agg.coef_, expected.coef_)
 

@@ -128,7 +128,7 @@ def test_a_reply_to_another_request_is_noted_and_not_used(tmp_path):
     assert exchange.step() is None
     assert exchange.waiting_for == second_requests
     (note,) = exchange.notes
-    assert "002-lyon.safetensors replies to another request" in note
+    assert "002-lyon.safetensors answers another request" in note
     answer_waiting(exchange, classifiers)
     while (fitted := exchange.step()) is None:
         assert exchange.notes == []
@@ -330,7 +330,7 @@ def test_a_folder_does_not_go_on_with_other_nodes_or_parameters(
         (GEMSLogisticAggregator(), ["a", "a"], "different names"),
         (GEMSLogisticAggregator(), [], "different names"),
         (GEMSLogisticAggregator(), ["public"], "different names"),
-        (EnsembleAggregator(), ["a"], "'EnsembleAggregator' is no method"),
+        (EnsembleAggregator(), ["a"], "'EnsembleAggregator' is not a method"),
         (
             PooledAggregator(
                 pooled=LinearDiscriminantAnalysis(covariance_estimator=LedoitWolf())
@@ -353,7 +353,9 @@ def test_an_exchange_that_cannot_begin_makes_no_folder(agg, nodes, words, tmp_pa
 
 def test_a_file_that_is_no_state_of_an_exchange_is_refused(tmp_path):
     (tmp_path / "exchange.json").write_text("[]")
-    with pytest.raises(ValueError, match="exchange.json: it is no exchange"):
+    with pytest.raises(
+        ValueError, match="exchange.json: it cannot be read as an exchange"
+    ):
         skgems.Exchange(tmp_path)
 
 
@@ -364,7 +366,7 @@ def test_the_state_of_another_version_is_refused(tmp_path):
 
 
 def check_changed_state_is_refused(
-    folder, change, *, words="it is no exchange of skgems"
+    folder, change, *, words="it cannot be read as an exchange"
 ):
     """An exchange with a state that somebody changed does not go on, nor write it."""
     begin_exchange(folder)

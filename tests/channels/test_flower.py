@@ -239,7 +239,9 @@ def test_a_name_that_another_node_had_before_is_an_error():
 
 def test_who_is_silent_when_asked_for_a_name_is_asked_once(clock):
     grid = grid_of(is_lost=lambda node, n: node == ROME)
-    with pytest.warns(UserWarning, match="the id 12 told no name.*TimeoutError"):
+    with pytest.warns(
+        UserWarning, match="the id 12 did not tell its name.*TimeoutError"
+    ):
         agg = fit_over(grid, LINEAR)
     assert agg.node_names_ == ["lyon", "paris"]
     assert TIMEOUT <= clock.now < TIMEOUT + 2
@@ -249,16 +251,17 @@ def test_who_is_silent_when_asked_for_a_name_is_asked_once(clock):
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("", "not 0"), ("r" * 201, "not 201"), (3, "not one field")]
+    ("name", "reason"),
+    [("", "not 0"), ("r" * 201, "not 201"), (3, "not have exactly one field")],
 )
 def test_a_node_without_a_valid_name_takes_no_part(name, reason):
     grid = grid_of()
     grid.apps[ROME] = client_app(lambda context: {"name": name})
-    with pytest.warns(UserWarning, match=f"the id 12 told no name.*{reason}"):
+    with pytest.warns(UserWarning, match=f"the id 12 did not tell its name.*{reason}"):
         fitted = fit_over(grid, LINEAR)
     assert fitted.node_names_ == ["lyon", "paris"]
     with (
-        pytest.warns(UserWarning, match="the id 12 told no name"),
+        pytest.warns(UserWarning, match="the id 12 did not tell its name"),
         pytest.raises(TooFewNodesError, match="2 nodes have told their names, 3"),
     ):
         fit_over(grid, LINEAR, min_nodes=3)
@@ -329,7 +332,7 @@ def set_sender_to_paris(letter):
     letter.metadata.__dict__["_src_node_id"] = IDS["paris"]
 
 
-NOT_ONE_FIELD = "not one field of bytes"
+NOT_ONE_FIELD = "not have exactly one field of bytes"
 GARBAGE = {
     "nothing": (set_fields(), NOT_ONE_FIELD),
     "another field": (set_fields(text=b"..."), NOT_ONE_FIELD),
@@ -347,7 +350,7 @@ GARBAGE = {
         set_records(skgems=ArrayRecord({"bytes": Array(np.zeros(2))})),
         NOT_ONE_FIELD,
     ),
-    "no message": (set_fields(bytes=b"no message"), "no message of skgems"),
+    "no message": (set_fields(bytes=b"no message"), "not a message of skgems"),
     "another sender": (set_sender_to_paris, "the id 11 replied in its place"),
 }
 
@@ -422,7 +425,9 @@ def test_garbage_of_a_server_is_refused_in_words(fields):
     reply = app_of("rome")(letter, Context(1, ROME, {}, RecordDict(), {}))
     refusal = dict(reply.content["skgems"])
     assert refusal["refused"] == "ValueError"
-    assert "no message" in refusal["why"] or "not one field" in refusal["why"]
+    assert (
+        "no message" in refusal["why"] or "not have exactly one field" in refusal["why"]
+    )
 
 
 # ---- what goes wrong at nodes ------------------------------------------------------
@@ -502,7 +507,7 @@ def take_requests_only_to(grid, ids):
 def test_a_letter_that_flower_does_not_take_is_no_reply(clock):
     grid = grid_of()
     take_requests_only_to(grid, [IDS["lyon"], IDS["paris"]])
-    with pytest.warns(UserWarning, match="'rome' .*letter was not taken"):
+    with pytest.warns(UserWarning, match="'rome' .*could not be delivered"):
         fitted = fit_over(grid, LINEAR)
     assert fitted.node_names_ == ["lyon", "paris"]
     assert clock.now == 0
@@ -514,7 +519,7 @@ def test_no_letter_that_flower_takes_is_an_error(clock):
     grid.push_messages = lambda letters: (
         push_all(letters) if letters[0].metadata.message_type == "query.name" else []
     )
-    with pytest.raises(TooFewNodesError, match="its letter was not taken"):
+    with pytest.raises(TooFewNodesError, match="could not be delivered"):
         fit_over(grid, LINEAR)
     assert clock.now == 0
 
@@ -582,7 +587,9 @@ def test_nodes_answer_no_more_messages_than_agreed(agreed_fit, tmp_path):
 
 def test_nodes_answer_no_other_exchange(agreed_fit, tmp_path):
     agg = clone(LINEAR).set_params(n_rounds=2)
-    with pytest.raises(ValueError, match="node 'lyon': it is of the exchange"):
+    with pytest.raises(
+        ValueError, match="node 'lyon': the request is for the exchange"
+    ):
         fit_over(grid_with_agreement(tmp_path), agg)
 
 

@@ -98,7 +98,7 @@ W = np.zeros((17, 4))  # a model of 16 features, an intercept and four classes
         # It would send classes of a single row, whatever the node's min_rows.
         pytest.param(
             {"min_rows": 1},
-            r"join\.min_rows is no field of it",
+            r"join\.min_rows is an unknown field",
             id="a way round min_rows",
         ),
     ],
@@ -187,7 +187,7 @@ def test_a_node_answers_a_request_for_moments_without_spaces(tmp_path):
 def test_a_node_refuses_parts_that_the_method_does_not_ask_for(places, tmp_path):
     request = request_for_some_parts(tmp_path, places)
     constant = DummyClassifier().fit(*rows_at("lyon"))
-    with pytest.raises(NotAgreedError, match="the first message makes|does not ask"):
+    with pytest.raises(NotAgreedError, match="the first message contains|does not ask"):
         answer_at_lyon(request, constant, radii=True)
 
 
@@ -253,7 +253,7 @@ def test_the_reply_to_a_request_that_was_carried_lies_beside_it(carried_request)
 
 
 def test_a_reply_does_not_take_the_place_of_its_request(carried_request):
-    with pytest.raises(ValueError, match="would take the place of the request"):
+    with pytest.raises(ValueError, match="would replace the request"):
         answer_at_lyon(carried_request, to=carried_request.parent)
 
 

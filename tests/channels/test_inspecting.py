@@ -400,7 +400,9 @@ def test_a_reply_away_from_its_request_is_not_checked_in_full(
     assert not inspection.checked
     assert "Not checked in full: its request is not here." in str(inspection)
     assert inspect(copied_reply, request=request).checked
-    with pytest.raises(ValueError, match="mine.safetensors: it is no reply to .*001-"):
+    with pytest.raises(
+        ValueError, match="mine.safetensors: it is not a reply to .*001-"
+    ):
         inspect(copied_reply, request=request.with_name("001-lyon.safetensors"))
 
 
@@ -424,7 +426,7 @@ def test_a_field_out_of_its_bounds_is_named(request_and_reply):
     "changes, words",
     [
         ({"task": "steal"}, "'steal'"),
-        ({"task": "train"}, "train[.](W|beside) is no field of it"),
+        ({"task": "train"}, "train[.](W|beside) is an unknown field"),
         (
             {"settings": {"beside": {}}},
             "score[.](labels|n_rows|min_rows|beside[.]W) is missing",
@@ -446,11 +448,11 @@ def test_errors_of_requests_and_replies_name_file_and_field(
 @pytest.mark.parametrize(
     "fields, words",
     [
-        ({"method": 3}, "join.method is no text"),
+        ({"method": 3}, "join.method is not a text"),
         ({"requests": {"1": {}}}, "join.requests are not numbered from 0"),
         ({"requests": {"0": {"task": "size"}}}, "join.requests.0.asked is missing"),
-        ({"rows": True}, "join.rows is no field of it"),
-        ({"settings": [1]}, "join.settings is no table"),
+        ({"rows": True}, "join.rows is an unknown field"),
+        ({"settings": [1]}, "join.settings is not a table"),
     ],
 )
 def test_errors_of_first_requests_name_the_field(tmp_path, fields, words):
@@ -504,7 +506,7 @@ def test_a_first_request_asks_for_spaces_where_they_are_needed(
 ):
     request = begin_exchange_of_lyon(agg, tmp_path).waiting_for["lyon"]
     sentences = " ".join(inspect(request).says.values())
-    assert ("how far a linear model may change" in sentences) == needs_spaces
+    assert ("good-enough space of a linear model" in sentences) == needs_spaces
     reply = answer(request, fitted_classifier, X, y, name="lyon", radii=True)
     says = inspect(reply).says
     assert any(field.endswith(".family") for field in says) == needs_spaces

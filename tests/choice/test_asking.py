@@ -482,7 +482,7 @@ def test_the_reason_why_a_node_sends_no_sums_is_a_doubt():
     assert choice.name == "scaled"
     doubt = choice.doubts[-1]
     assert "'raw'" in doubt
-    assert "Node 'oslo' sent no sums for it" in doubt
+    assert "Node 'oslo' sent no statistics for this candidate" in doubt
     replies = nodes.replies("halves")
     refusals = {reply.envelope["node"]: reply.content["refused"] for reply in replies}
     assert refusals["cork"].keys() == {"0", "1"}

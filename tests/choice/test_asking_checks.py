@@ -109,7 +109,7 @@ def test_as_many_models_are_judged_as_methods_are_agreed(
 
 @pytest.mark.parametrize(
     ("n_models", "match"),
-    [(5, "5 models judged, but 4 methods"), (17, "more than 16")],
+    [(5, "to judge 5 models, but only 4 methods"), (17, "more than 16")],
 )
 def test_more_models_than_methods_are_agreed_are_refused(
     nodes_that_answered, nodes_that_agreed, n_models, match
@@ -251,7 +251,7 @@ def test_a_node_that_sends_larger_losses_than_rows_can_have_is_refused():
         return {"losses": losses}
 
     channel = channel_with_false_judgement(JudgingNodes(keep_state=False), falsify)
-    with pytest.raises(ValueError, match="Node 'oslo' tells a log-loss of 1e.09"):
+    with pytest.raises(ValueError, match="Node 'oslo' sent a log-loss of 1e.09"):
         choose_over(channel, linear_candidates)
 
 
@@ -267,7 +267,7 @@ def test_no_node_with_rows_enough_to_judge_is_an_error():
             nodes.rows = {"oslo": (flowers[48:54], y[48:54])}
         return nodes.ask(requests)
 
-    with pytest.raises(ValueError, match="No node has rows enough"):
+    with pytest.raises(ValueError, match="No node has enough rows"):
         choose_over(Nodes(ask, nodes.names, min_rows=10), linear_candidates)
 
 

@@ -38,7 +38,7 @@ def test_no_candidate_that_could_be_made_is_an_error():
     trials = Trials([Candidate("a", PooledAggregator())])
     with trials.making(0):
         raise ValueError("odd")
-    with pytest.raises(ValueError, match=r"No candidate can be made. \['a'\]: Odd"):
+    with pytest.raises(ValueError, match=r"No candidate could be fitted. \['a'\]: Odd"):
         trials.check_able()
 
 

@@ -115,7 +115,7 @@ def test_reasons_of_failures_are_doubts_once_for_all_that_have_them():
     comparison = by_counts(np.array([[300]]), 300, trials.log_losses())
     choice = trials.choice(comparison, n_judging=n_judging)
     (doubt,) = choice.doubts
-    assert doubt == "these candidates could not be made: ['b', 'c']. Node 'x': odd."
+    assert doubt == "These candidates could not be fitted: ['b', 'c']. Node 'x': odd."
     with pytest.raises(
         ValueError, match=r"No candidate .* \['b', 'c'\]: Node 'x': odd"
     ):
@@ -154,5 +154,5 @@ def test_nets_that_judge_are_the_same_each_time():
     assert not np.allclose(proba, net.predict_proba(rows))
     # A module that is an object has learned from all rows, and so have its clones.
     net_of_object = net_of(Net())
-    with pytest.warns(UserWarning, match="node 'all' is an object, which keeps what"):
+    with pytest.warns(UserWarning, match="node 'all' is an object, which keeps its"):
         refitted(net_of_object)

@@ -82,22 +82,25 @@ def folder_of_summaries(tmp_path):
 
 def test_the_model_of_summaries_is_judged_by_nobody(folder_of_summaries, capsys):
     assert combine_folder(folder_of_summaries) == 0
-    assert "Doubt: nobody judged it" in capsys.readouterr().out
+    assert "Doubt: The model was not judged" in capsys.readouterr().out
     model = joblib.load(folder_of_summaries / "model.joblib")
     assert model.classes_.tolist() == [0, 1, 2]
 
 
 def test_summaries_take_no_automatic_front(folder_of_summaries, capsys):
     assert combine_folder(folder_of_summaries, "--front", "auto") == 1
-    assert "has no tables" in capsys.readouterr().err
+    assert "has summaries, no tables" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "--label: which column"),
+        ([], "--label is missing"),
         (["--label", "sort"], "there is no column 'sort'"),
-        (["--label", "kind", "--set", "C=3"], "'C': auto has budget and random_state"),
+        (
+            ["--label", "kind", "--set", "C=3"],
+            "no parameter 'C'; it has budget and random_state",
+        ),
         (["--label", "kind", "--set", "budget=huge"], "'small', 'fast' or 'thorough'"),
         (["--label", "kind", "--drop", "size"], "there is no column 'size'"),
     ],
@@ -123,7 +126,7 @@ def test_tables_of_other_columns_are_named(frames, tmp_path, capsys):
     assert combine_folder(tmp_path, "--label", "kind") == 1
     error = capsys.readouterr().err
     assert "nice.csv" in error
-    assert "differ in columns: ['more']" in error
+    assert "lyon.csv: ['more']" in error
 
 
 def test_labels_that_are_empty_are_counted(frames, tmp_path, capsys):

@@ -45,7 +45,7 @@ def test_a_skops_file_with_an_unknown_type_needs_trust(answer_by_skops_file, cap
     skops_io.dump(FunctionTransformer(write_rows), "lyon.skops")
     assert main([*answer_by_skops_file, "--yes"]) == 1
     err = capsys.readouterr().err
-    assert "If you trust them: --trust " in err
+    assert "If you trust them, add --trust " in err
     assert "write_rows" in err
 
 

@@ -187,7 +187,7 @@ def test_a_node_keeps_to_the_front_that_it_agreed_to(work, capsys):
     request = "other/requests/001-lyon.safetensors"
     rows = ["--rows", "lyon.csv", "--label", "status", "--name", "lyon"]
     assert main(["answer", request, *rows, *agreed]) == 1
-    assert "of the exchange" in capsys.readouterr().err
+    assert "for the exchange" in capsys.readouterr().err
 
 
 # ---- tables that do not go with the front ------------------------------------------
@@ -359,21 +359,27 @@ OTHER = "[other]\nnumbers = 'scaled'\ntexts = 'encoded'\n"
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("[colums]\n", "there is 'colums', but a front has the tables columns, other"),
-        ("[columns]\n", "other: it must say what is done to all other columns"),
-        ("[other]\nnumbers = 'scaled'", "other: it must say what is done"),
+        (
+            "[colums]\n",
+            "the table 'colums' is unknown. A front has the tables columns, other",
+        ),
+        ("[columns]\n", "other must say what is done to all other columns"),
+        ("[other]\nnumbers = 'scaled'", "other must say what is done"),
         ("[other]\nnumbers = 'drop'\ntexts = 'keep'", "texts cannot be kept"),
         ("columns = 'a'\n" + OTHER, "columns must be a table: a line [columns]"),
         ("[columns]\na = 1\n" + OTHER, "the steps of 'a' must be a text"),
         ("[columns]\ncrp.mg = 'x'\n" + OTHER, "the steps of 'crp' must be a text"),
         ("[columns]\na = 'Scaler'\n" + OTHER, "columns: 'a': 'Scaler' is neither a wo"),
         ("[columns]\na = 'KNNImputer'\n" + OTHER, "'KNNImputer' is neither a word"),
-        ("[columns]\na = 'PCA(\"mle\")'\n" + OTHER, "PCA cannot choose by 'mle'"),
-        (OTHER + "[together]\nstep = 'PCA(1)'", "together: it has steps = '...' alone"),
-        (OTHER + "[bounds]\na = [3, 1]", "bounds: those of 'a' must be two numbers"),
+        ("[columns]\na = 'PCA(\"mle\")'\n" + OTHER, "PCA(n_components='mle')"),
+        (
+            OTHER + "[together]\nstep = 'PCA(1)'",
+            "together must hold steps = '...' and nothing else",
+        ),
+        (OTHER + "[bounds]\na = [3, 1]", "the bounds of 'a' must be two numbers"),
         (
             OTHER + "[bounds]\na = ['0', '1']",
-            "bounds: those of 'a' must be two numbers",
+            "the bounds of 'a' must be two numbers",
         ),
         ("bounds = 3\n" + OTHER, "bounds must be a table of columns"),
         ("[columns\n", "line 1"),
@@ -425,7 +431,7 @@ def test_a_front_of_a_file_is_not_fitted(work, columns_front):
         ),
         (
             FunctionTransformer(np.abs),
-            "FunctionTransformer is no function of sums",
+            "FunctionTransformer is not a function of sums",
         ),
         (
             ColumnTransformer([("n", StandardScaler(), make_column_selector("a"))]),
@@ -447,9 +453,9 @@ def test_what_cannot_be_a_front_in_a_file_of_skops_is_refused(
     ("options", "message"),
     [
         (["--front", "none.toml"], "--front none.toml: there is no such file"),
-        (["--front", "Scaler"], "--front: 'Scaler' is no transformer of a front"),
-        (["--front", "front.tml"], "Or give the word auto"),
-        (["--set", "front=PCA"], "--set: the front is given by --front 'PCA'"),
+        (["--front", "Scaler"], "--front: 'Scaler' is not a transformer of a front"),
+        (["--front", "front.tml"], "give the word auto"),
+        (["--set", "front=PCA"], "Give it as --front 'PCA'"),
     ],
 )
 def test_what_is_typed_wrongly_is_named(work, capsys, options, message):
@@ -499,7 +505,7 @@ def test_summaries_behind_a_front_are_combined_with_its_file(work, capsys):
 def test_settings_that_others_wrote_name_no_file(work, front):
     """As those in a summary."""
     PooledTransformer(StandardScaler()).fit(np.eye(3)).save("front.safetensors")
-    with pytest.raises(ValueError, match="is no front"):
+    with pytest.raises(ValueError, match="is not a front"):
         of_settings("GEMSLogisticAggregator", {"front": front})
 
 

@@ -34,7 +34,10 @@ pandas = pytest.importorskip("pandas")
         (["inspect", "none"], "No such file or directory: 'none'"),
         (["combine", "none", "--out", "m.skops"], "none: there is no such folder"),
         (["combine", ".", "--out", "m.skops"], "neither an exchange.json"),
-        (["combine", ".", "--out", "m.pdf"], "models are written as .skops or .joblib"),
+        (
+            ["combine", ".", "--out", "m.pdf"],
+            "the file name must end in .skops or .joblib",
+        ),
         (["combine", ".", "--out", "none/m.skops"], "none: there is no such folder"),
         (["combine", "study", "--out", "m.skops", "--set", "C=1"], "to skgems start"),
         (
@@ -51,7 +54,7 @@ pandas = pytest.importorskip("pandas")
         ),
         (
             ["start", "x", "--method", "linear", "--nodes", "a", "--set", "size=1"],
-            "'size' is no parameter of GEMSLogisticAggregator; these are: C, ",
+            "'size' is not a parameter of GEMSLogisticAggregator. Its parameters ",
         ),
         (
             ["start", "x", "--method", "linear", "--nodes", "a", "--set", "C=-1"],
@@ -209,7 +212,7 @@ def test_rows_in_parquet(work, capsys, monkeypatch):
 
     monkeypatch.setattr(pandas, "read_parquet", missing)
     assert main([*argv, "--yes"]) == 1
-    assert "pip install pyarrow; or give a .csv" in capsys.readouterr().err
+    assert "pip install pyarrow, or give a .csv" in capsys.readouterr().err
 
 
 def test_the_report_is_written_as_a_page(work, capsys):
@@ -219,7 +222,7 @@ def test_the_report_is_written_as_a_page(work, capsys):
     argv = ["combine", "study/replies", "--out", "m.skops"]
     assert main([*argv, "--report", "report.html"]) == 0
     out = capsys.readouterr().out
-    assert "The report: report.html." in out
+    assert "Report written to report.html." in out
     assert "in 3 files." in out
     page = Path("report.html").read_text("utf-8")
     assert page.count("<table>") == 2

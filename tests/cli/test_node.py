@@ -102,7 +102,7 @@ def split_cell(text):
     [
         (
             lambda text: text.replace("age", "Age", 1),
-            "features that are no columns: 'age'",
+            "missing among the columns: 'age'",
         ),
         (
             lambda text: text.replace("diagnosis", "d", 1),
@@ -110,7 +110,7 @@ def split_cell(text):
         ),
         (
             lambda text: text.replace(",", "~"),
-            "nothing separates its lines into columns",
+            "no separator of columns was found",
         ),
         (split_cell, "'age' hold texts, but the model takes numbers: 'many' in line 5"),
         (
@@ -172,7 +172,7 @@ def test_texts_that_are_no_labels_of_the_model_are_an_error(
     write_rows(work / "lyon.csv", X, texts[codes])
     start_study()
     assert answer_at_lyon("--drop", "patient") == 1
-    pattern = rf"has '.*' in line \d+, but classes of the model are {words}"
+    pattern = rf"has '.*' in line \d+, but the classes of the model are {words}"
     assert re.search(pattern, capsys.readouterr().err)
 
 
@@ -265,7 +265,7 @@ def test_a_reply_that_is_there_is_replaced_only_by_yes(work, capsys):
     n_bytes = len(REPLY.read_bytes())
     capsys.readouterr()
     assert answer_at_lyon() == 1
-    assert f"{REPLY}: it is there already; --yes" in capsys.readouterr().err
+    assert f"{REPLY}: this file exists already. Add --yes" in capsys.readouterr().err
     REPLY.write_bytes(b"")
     assert answer_at_lyon("--yes") == 0
     assert Summary.load(REPLY).n_rows == 60
@@ -329,7 +329,7 @@ def test_replies_have_to_be_signed_by_their_nodes(signed_replies, capsys, folder
     capsys.readouterr()
     assert answer_at_lyon("--yes", "--key", "keys/nice") == 0
     assert combine_signed(folder) == 1
-    words = "its signature is of another message, or by another key"
+    words = "its signature belongs to another message or to another key"
     assert words in capsys.readouterr().err
     assert answer_at_lyon("--yes") == 0
     assert combine_signed(folder) == 1
@@ -382,7 +382,10 @@ def test_a_summary_is_signed_by_the_node_that_it_names(
     save_summary_signed_by_mallory("sent/a.safetensors", "lyon")
     capsys.readouterr()
     assert main(COMBINE_SENT) == 1
-    assert "sent/a.safetensors: its signature is of another" in capsys.readouterr().err
+    assert (
+        "sent/a.safetensors: its signature belongs to another"
+        in capsys.readouterr().err
+    )
     assert not Path("m.skops").exists()
 
 

@@ -52,7 +52,7 @@ def check_reply_was_described(code, out, err):
     assert code == 0
     assert err == ""
     assert "'NA': 20, 'flu': 20, 'well': 20" in out
-    assert "Columns that the model does not know, not used: 'patient'." in out
+    assert "Columns that the model does not know are not used: 'patient'." in out
     assert "Nothing has been sent" in out
 
 
@@ -79,7 +79,7 @@ def test_a_request_for_another_node_is_refused(work, capsys):
         == 1
     )
     printed = capsys.readouterr()
-    words = "Columns that the model does not know, not used: 'patient'.\n"
+    words = "Columns that the model does not know are not used: 'patient'.\n"
     assert printed.out == words
     assert printed.err == (
         "skgems: error: study/requests/001-lyon.safetensors: this request is for node "
@@ -213,7 +213,7 @@ def printed_without_paris(work, capsys):
 
 
 def test_a_node_that_is_left_out_is_not_in_the_table(printed_without_paris):
-    assert "Left out: paris." in printed_without_paris
+    assert "Nodes that were left out: paris." in printed_without_paris
     lines = lines_of_table(printed_without_paris)
     assert first_words(lines[:4]) == ["node", "lyon", "nice"]
 

@@ -71,9 +71,15 @@ SEMICOLON = "columns are separated by ';'"
         ({"sep": ";"}, [SEMICOLON]),
         ({"sep": "\t"}, [r"columns are separated by '\t'"]),
         ({"sep": "|"}, ["columns are separated by '|'"]),
-        ({"sep": ";", "decimal": ","}, [SEMICOLON, "decimals are commas, as in '1,"]),
-        ({"sep": "\t", "decimal": ","}, [r"columns are sep", "decimals are commas"]),
-        ({"decimal": ",", "quoting": 1}, ["decimals are commas"]),
+        (
+            {"sep": ";", "decimal": ","},
+            [SEMICOLON, "the decimal mark is a comma, as in '1,"],
+        ),
+        (
+            {"sep": "\t", "decimal": ","},
+            [r"columns are sep", "the decimal mark is a comma"],
+        ),
+        ({"decimal": ",", "quoting": 1}, ["the decimal mark is a comma"]),
     ],
     ids=str,
 )
@@ -100,8 +106,8 @@ def test_nothing_is_said_of_separators_and_decimals_that_were_typed(
     ("encoding", "beginnings"),
     [
         ("utf-8-sig", []),
-        ("utf-16", ["it is written in UTF-16, and read as such"]),
-        ("utf-32", ["it is written in UTF-32, and read as such"]),
+        ("utf-16", ["it is marked as UTF-16, and is read as such"]),
+        ("utf-32", ["it is marked as UTF-32, and is read as such"]),
     ],
 )
 def test_marks_of_encodings_are_read(folder, capsys, encoding, beginnings):
@@ -168,7 +174,7 @@ def test_blanks_around_cells_and_names_are_left_out_and_said(folder, capsys):
         capsys,
         [
             "blanks around names of columns ('alter ')",
-            "blanks around cells of the columns 'station'",
+            "blanks around the cells of the columns 'station'",
         ],
     )
 
@@ -263,7 +269,9 @@ def test_words_for_missing_cells_are_typed_or_stay_words(folder, capsys):
     assert np.flatnonzero(table.frame.station.isna()).tolist() == [6]
     assert table.frame.dtypes.tolist()[:3] == [np.float64] * 3
     table, _ = read(capsys)
-    assert "'unbekannt' in line 5 is no number, but 58 of 59" in table.odd_cells["crp"]
+    assert (
+        "'unbekannt' in line 5 is not a number, but 58 of 59" in table.odd_cells["crp"]
+    )
 
 
 def test_labels_stay_as_they_are_written(folder, capsys):
@@ -300,7 +308,7 @@ def csv_with_cells(column, *cells, **options):
         ("\n \n", "the file is empty"),
         (
             "alter\n3\n4\n",
-            "nothing separates its lines into columns; the first line is",
+            "no separator of columns was found; the first line is",
         ),
         ("alter,diagnose\n", "there are no rows below line 1"),
         (
@@ -341,7 +349,7 @@ def csv_with_cells(column, *cells, **options):
         (csv_text().replace("diagnose", "Diagnose"), "Did you mean 'Diagnose'?"),
         (
             csv_with_cells("crp", "1.234,5", sep=";", decimal=","),
-            "column 'crp' has '1.234,5' in line 2, where thousands are set apart",
+            "column 'crp' has '1.234,5' in line 2, where thousands are separated",
         ),
         (
             csv_with_cells("crp", *["1.234,5"] * 60),
@@ -361,23 +369,23 @@ def csv_with_cells(column, *cells, **options):
         ),
         (
             csv_with_cells("alter", 5, "1,234", "2,345,678"),
-            "'1,234' in line 3, where thousands are set apart",
+            "'1,234' in line 3, where thousands are separated",
         ),
         (
             csv_with_cells("alter", 5, "1,234"),
-            "column 'alter' has '1,234' in line 3. Add --decimal , if the comma is a",
+            "column 'alter' has '1,234' in line 3. If the comma is a decimal mark, add",
         ),
         (
             csv_text(hospital_table().astype({"crp": str}), sep=";", decimal=","),
-            "but the decimal mark of this table is ','. Write all numbers alike",
+            "but the decimal mark of this table is ','. Write all numbers with",
         ),
         (
             csv_text(hospital_table().assign(crp="1.234"), sep=";", decimal=","),
-            "column 'crp' has '1.234' in line 2, where thousands are set apart",
+            "column 'crp' has '1.234' in line 2, where thousands are separated",
         ),
         (
             csv_text(sep=";", decimal=",").replace(",", ".", 1),
-            "but the decimal mark of this table is ','. Write all numbers alike",
+            "but the decimal mark of this table is ','. Write all numbers with",
         ),
     ],
 )
@@ -404,7 +412,7 @@ def test_commas_that_may_be_either_are_decided_by_a_word_or_another_column(
     write_rows(csv_with_cells("alter", 5, "1,234", sep=";", decimal=","))
     table, lines = read(capsys)
     assert table.frame.alter[1] == 1.234
-    assert lines[1].startswith("decimals are commas")
+    assert lines[1].startswith("the decimal mark is a comma")
 
 
 def test_a_decimal_mark_that_is_not_that_of_the_table_is_said(folder, capsys):
@@ -439,7 +447,7 @@ def test_texts_that_only_look_like_numbers_are_texts(folder, capsys, cells):
 def test_three_decimals_are_no_thousands(folder, capsys):
     write_rows(csv_text(hospital_table().assign(crp=["<0.5", *["1.234"] * 59])))
     table, _ = read(capsys)
-    assert "'<0.5' in line 2 is no number" in table.odd_cells["crp"]
+    assert "'<0.5' in line 2 is not a number" in table.odd_cells["crp"]
 
 
 # ---- tables and typed words at a node ----------------------------------------------
@@ -514,7 +522,7 @@ def test_the_reply_is_that_of_the_plain_table(request_and_model, capsys):
         write_rows(text, encoding)
         assert answer_rows(*options) == 0
         assert REPLY.read_bytes() == plain_reply
-    assert "rows.csv: blanks around labels are left out." in capsys.readouterr().out
+    assert "rows.csv: blanks around labels are ignored." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -523,7 +531,7 @@ def test_the_reply_is_that_of_the_plain_table(request_and_model, capsys):
         (
             csv_with_cells("crp", 3, "<0.5"),
             [],
-            "'<0.5' in line 3 is no number, but 59 of 60",
+            "'<0.5' in line 3 is not a number, but 59 of 60",
         ),
         (
             csv_with_cells("crp", 3, "<0.5"),
@@ -541,9 +549,13 @@ def test_the_reply_is_that_of_the_plain_table(request_and_model, capsys):
             ["--na=?"],
             "empty in 1 of 60 rows, the first in line 2, where it has '?'",
         ),
-        (csv_text().replace("crp", "CRP"), [], "no columns: 'crp' (there is 'CRP')"),
+        (
+            csv_text().replace("crp", "CRP"),
+            [],
+            "among the columns: 'crp' (there is 'CRP')",
+        ),
         (csv_text(), ["--sep", "ab"], "sep must be one character"),
-        (csv_text(), ["--encoding", "german"], "'german' is none that Python knows"),
+        (csv_text(), ["--encoding", "german"], "Python knows no encoding 'german'"),
     ],
 )
 def test_an_error_of_an_answer_is_one_line(
@@ -605,12 +617,12 @@ def test_a_configuration_has_the_dialect_of_a_nodes_table(answer_by_configuratio
 
 def test_a_node_does_not_use_the_dialect_of_another(answer_by_configuration, capsys):
     assert main([*answer_by_configuration, "b", "--yes"]) == 1
-    assert "nothing separates its lines" in capsys.readouterr().err
+    assert "no separator of columns was found" in capsys.readouterr().err
 
 
 def test_typed_words_come_before_a_configuration(answer_by_configuration, capsys):
     assert main([*answer_by_configuration, "a", "--sep", ";", "--yes"]) == 1
-    assert "';' separates nothing in line 1" in capsys.readouterr().err
+    assert "';' does not occur in line 1" in capsys.readouterr().err
 
 
 def test_words_of_a_configuration_are_no_options(answer_by_configuration):
@@ -641,10 +653,10 @@ def test_tables_at_one_place_may_be_written_differently(folder, capsys):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("tables = 3", "tables must have a table for each node"),
-        ("[tables.a]\nlabel = 'x'", "tables.a: it can say sep, decimal, encoding, na"),
-        ("[tables.a]\nyes = true", "tables.a: it can say sep, decimal, encoding, na"),
-        ("[tables]\na = 3", "tables.a: it can say"),
+        ("tables = 3", "tables must hold a table for each node"),
+        ("[tables.a]\nlabel = 'x'", "tables.a: it can set sep, decimal, encoding, na"),
+        ("[tables.a]\nyes = true", "tables.a: it can set sep, decimal, encoding, na"),
+        ("[tables]\na = 3", "tables.a: it can set"),
         ("[tables.a]\nsep = 'ab'", "tables.a: sep must be one character"),
         ("decimal = '..'", "decimal must be '.' or ','"),
     ],

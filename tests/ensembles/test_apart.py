@@ -72,7 +72,9 @@ def test_files_give_the_stack_of_rows(members, tmp_path):
 @pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_summaries_of_members_in_another_order_are_an_error(members, tmp_path):
     paths = save_summaries(members[::-1], tmp_path)
-    with pytest.raises(ValueError, match="'rome: .*but members here have .*'bern: "):
+    with pytest.raises(
+        ValueError, match="'rome: .*but the estimators here have .*'bern: "
+    ):
         stack_of(members, paths).fit()
 
 
@@ -89,7 +91,7 @@ def test_summaries_of_different_orders_of_members_are_an_error(members, tmp_path
 
 
 def test_a_stack_needs_rows_or_summaries(members):
-    with pytest.raises(ValueError, match="give fit X, y and nodes, or summaries"):
+    with pytest.raises(ValueError, match="Pass X, y and nodes to fit, or summaries"):
         stack_of(members).fit()
 
 

@@ -129,7 +129,7 @@ def test_rows_that_are_held_out_choose_nothing():
 
 def test_a_choice_needs_rows():
     members = fit_members(make_logistic, *blobs())
-    with pytest.raises(ValueError, match="give fit X, y and nodes"):
+    with pytest.raises(ValueError, match="Pass X, y and nodes to fit"):
         EnsembleAggregator(members, combine="auto").fit()
 
 

@@ -298,7 +298,7 @@ def test_tables_with_texts_are_distilled_into_a_student_that_encodes_them():
     student = clone(members[0])
     distilled = DistillationAggregator(members, student=student).fit(frame)
     assert distilled.agreement_ > 0.9
-    with pytest.raises(ValueError, match="X holds texts.*give a student"):
+    with pytest.raises(ValueError, match="X holds texts.*pass a student"):
         DistillationAggregator(members).fit(frame)
 
 
@@ -404,7 +404,7 @@ def test_a_table_where_documents_were_is_an_error_that_names_the_node():
     corpus = documents()
     aggregate = EnsembleAggregator(corpus.pipelines()).fit()
     frame = pandas.DataFrame({"text": corpus.X})
-    message = f"Node 'lyon': .*of 1 rows where {len(frame)} are given"
+    message = f"Node 'lyon': .*for 1 rows, but {len(frame)} rows were given"
     for voting in ("soft", "hard"):
         aggregate.set_params(voting=voting).fit()
         with pytest.raises(ValueError, match=message):

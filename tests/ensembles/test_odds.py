@@ -172,7 +172,7 @@ def test_missing_values_are_refused_where_a_member_takes_none():
 
 
 def test_a_stack_needs_rows():
-    with pytest.raises(ValueError, match="A stack is made of rows"):
+    with pytest.raises(ValueError, match="combine='stack' needs rows"):
         stack_of(MEMBERS).fit()
 
 

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture(scope="module")
 def digits():
-    """Rows, labels and the node of each of three; one has the digits 0 and 1 alone."""
+    """Rows, labels and the node of each of three; one has the digits 0 and 1 only."""
     X, y = load_digits(n_class=5, return_X_y=True)
     X = X[:450, 2::4] / 16
     y = y[:450]
@@ -83,14 +83,14 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
     other_server = agreement_on_rounds()
     W = np.zeros((31, 2))
     cases = [
-        (Message.of("counts"), "it is of no exchange, agreed is"),
+        (Message.of("counts"), "names no exchange, but the agreement is for"),
         (
             request_under(other_server, "counts"),
-            f"of the exchange '{other_server.exchange}', agreed is",
+            f"for the exchange '{other_server.exchange}', but the agreement is",
         ),
         (
             request_under(server, "counts"),
-            "the task 'counts' is not agreed; agreed are",
+            "the task 'counts' is not agreed; the agreed tasks are",
         ),
         (request_under(server, "size", W=W), "the task 'size' is not agreed"),
     ]
@@ -103,7 +103,7 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
         aggregator.set_params(**{parameter: value})
         name = parameter.removeprefix("moments__")  # flat, as settings are
         request = aggregator._agreed_terms.first_message()
-        words = f"its settings have {name}={value}, agreed is {name}="
+        words = f"its settings have {name}={value}, but {name}="
         cases.append((sealed(request, server), words))
     of_other_method = sealed(
         ModelAveragingAggregator()._terms().first_message(), server
@@ -137,7 +137,9 @@ def test_each_task_is_answered_as_often_as_agreed(node):
     at_node = Node(node, server)
     for W in THREE_MODELS[:2]:
         at_node(request_to_judge(server, W))
-    with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times, and has"):
+    with pytest.raises(
+        NotAgreedError, match="'evaluate' may be asked 2 times by the agreement"
+    ):
         at_node(request_to_judge(server, THREE_MODELS[2]))
     at_node(request_to_score(server, THREE_MODELS[0]))
     with pytest.raises(NotAgreedError, match="'score' was agreed 1 times"):
@@ -168,7 +170,9 @@ def test_the_log_of_a_node_says_what_it_replied_to_which_request(node):
     assert line["request"] == request.digest
     assert line["reply"] == reply.digest
     assert line["bytes"] > 0
-    assert "How many rows are right" in line["says"]["evaluate.right"]
+    assert (
+        "Number of rows that are predicted correctly" in line["says"]["evaluate.right"]
+    )
 
 
 def test_the_state_of_one_node_is_not_used_for_another(node):
@@ -177,7 +181,7 @@ def test_the_state_of_one_node_is_not_used_for_another(node):
     request = request_under(server, "score", **score_content())
     at_node(request)
     at_node.options["name"] = "paris"
-    with pytest.raises(NotAgreedError, match="is of node 'lyon', not of 'paris'"):
+    with pytest.raises(NotAgreedError, match="belongs to node 'lyon', not to 'paris'"):
         at_node(request)
 
 
@@ -202,7 +206,7 @@ def test_radii_of_single_rows_are_not_sent_without_an_agreement_or_consent(node)
     clf, X, y = node
     agg = aggregator_with_radii()
     request = replace(agg._agreed_terms.first_message(), envelope={})
-    with pytest.raises(NotAgreedError, match="numbers of single rows"):
+    with pytest.raises(NotAgreedError, match="numbers about single rows"):
         reply_to(request, clf, X, y, name="lyon")
     reply_to(request, clf, X, y, name="lyon", radii=True)
 
@@ -210,9 +214,9 @@ def test_radii_of_single_rows_are_not_sent_without_an_agreement_or_consent(node)
 def test_radii_of_single_rows_are_sent_under_an_agreement_on_them(node):
     agg = aggregator_with_radii()
     server = Agreement.of(agg)
-    assert server.radii and "Numbers of single rows" in server.says["radii"]
+    assert server.radii and "Numbers about single rows" in server.says["radii"]
     request = sealed(agg._agreed_terms.first_message(), server)
-    with pytest.raises(NotAgreedError, match="numbers of single rows"):
+    with pytest.raises(NotAgreedError, match="numbers about single rows"):
         Node(node, replace(server, radii=False))(request)
     Node(node, server)(request)
 
@@ -221,7 +225,7 @@ def test_an_agreement_that_nobody_has_read_needs_consent_to_radii(node):
     agg = aggregator_with_radii()
     server = Agreement.of(agg)
     request = sealed(agg._agreed_terms.first_message(), server)
-    with pytest.raises(NotAgreedError, match="numbers of single rows"):
+    with pytest.raises(NotAgreedError, match="numbers about single rows"):
         Node(node)(request)
     Node(node, radii=True)(request)
 
@@ -250,7 +254,9 @@ def test_rows_of_features_that_are_not_agreed_are_refused(node):
     node_with_names = (clone(clf).fit(frame, y), frame, y)
     server = agreement_on_rounds(feature_names=[f"z{j}" for j in range(X.shape[1])])
     request = request_under(server, "score", **score_content())
-    with pytest.raises(NotAgreedError, match="have the features \\['x0'.*, agreed are"):
+    with pytest.raises(
+        NotAgreedError, match="have the features \\['x0'.*, but the agreed features are"
+    ):
         Node(node_with_names, server)(request)
     server = agreement_on_rounds(
         feature_names=list(frame.columns), classes=["benign", "malignant"]
@@ -315,12 +321,12 @@ def test_requests_are_signed_by_the_server_that_was_agreed(node, tmp_path):
     content = score_content()
     with pytest.raises(SignatureError, match="it is not signed"):
         Node(node, server)(request_under(server, "score", **content))
-    with pytest.raises(SignatureError, match="by another key"):
+    with pytest.raises(SignatureError, match="to another key"):
         Node(node, server)(
             request_under(server, "score", tmp_path / "other", **content)
         )
     signed = request_under(server, "score", tmp_path / "server", **content)
-    with pytest.raises(SignatureError, match="of another message"):
+    with pytest.raises(SignatureError, match="belongs to another message"):
         Node(node, server)(signed.with_envelope(node="lyon"))
     assert Node(node, server)(signed).task == "score"
 
@@ -467,7 +473,7 @@ def test_a_state_is_not_used_under_another_agreement(node):
     changed_server = replace(server, tasks={**server.tasks, "score": 5})
     under_changed_agreement = Node(node, changed_server)
     under_changed_agreement.state = at_node.state
-    with pytest.raises(NotAgreedError, match="what is kept here .state. is of"):
+    with pytest.raises(NotAgreedError, match="the ledger .state. has"):
         under_changed_agreement(request_under(server, "score", **score_content()))
 
 
@@ -475,14 +481,14 @@ def test_without_a_file_a_server_cannot_offer_too_many_requests(node):
     agg = GEMSLogisticAggregator(n_rounds=1000, random_state=0)
     server = Agreement.of(agg)
     join = agg._agreed_terms.first_message()
-    with pytest.raises(NotAgreedError, match="999 times for 'evaluate'; more than 25"):
+    with pytest.raises(NotAgreedError, match="999 times for 'evaluate'. More than 25"):
         Node(node)(sealed(join, server))
     assert Node(node, server)(sealed(join, server)).task == "join"
 
 
 def test_an_agreement_needs_a_state_that_counts_requests(node):
     clf, X, y = node
-    with pytest.raises(ValueError, match="give state .--state., too"):
+    with pytest.raises(ValueError, match="Pass state .--state. too"):
         reply_to(
             Message.of("counts"),
             clf,

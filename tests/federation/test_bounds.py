@@ -327,8 +327,8 @@ def test_report_and_card_have_the_smallest_bound_of_several_messages(tmp_path):
     assert agg.report().nodes["min_rows"] == [6, 4]
     agg.model_card(tmp_path / "card.md")
     card = (tmp_path / "card.md").read_text(encoding="utf-8")
-    assert re.search("- join: .* from the nodes, made with min_rows=5, ", card)
-    assert re.search("- evaluate: .* from the nodes, made with min_rows=4, ", card)
+    assert re.search("- Message 'join': .*, made with min_rows=5, ", card)
+    assert re.search("- Message 'evaluate': .*, made with min_rows=4, ", card)
     assert "- Nodes answer with min_rows=4 or more" in card
 
 

@@ -159,7 +159,7 @@ def test_halves_of_rows_are_not_asked_with_other_settings():
 def test_an_agreement_on_several_methods_allows_only_their_first_requests():
     agreement, content = halves_agreed_on()
     moments_alone = Message.of("moments", **content["requests"]["0"]["asked"])
-    with pytest.raises(NotAgreedError, match="does not ask for it"):
+    with pytest.raises(NotAgreedError, match="does not ask this"):
         check_is_derived(moments_alone, agreement)
 
 
@@ -237,7 +237,7 @@ def test_a_later_request_with_other_fields_is_refused(field, value):
 def test_a_later_request_of_another_task_is_refused():
     agreement = Agreement.of(GEMSMLPAggregator(n_rounds=2, random_state=0))
     sums = Message.of("class_sums", of="above", threshold=0.0)
-    with pytest.raises(NotAgreedError, match="does not ask for it: class_sums"):
+    with pytest.raises(NotAgreedError, match="does not ask this: class_sums"):
         check_is_derived(sums, agreement)
 
 

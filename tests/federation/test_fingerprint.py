@@ -48,7 +48,7 @@ def test_rows_that_change_within_an_exchange_are_refused(state):
         {"rows": X[::-1], "y": Y[::-1]},
     ]
     for changed in changes:
-        with pytest.raises(RowsChangedError, match="Answer with the rows of before"):
+        with pytest.raises(RowsChangedError, match="Answer with the earlier rows"):
             answer(judging_request(agreement), state, **changed)
         # What was kept is given without a look at them.
         answer(join, state, **changed)

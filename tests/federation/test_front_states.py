@@ -145,7 +145,7 @@ def test_an_exchange_has_one_fitted_front(is_reordered):
     sites = Sites()
     aggregator = GEMSLogisticAggregator(front=FRONT, n_rounds=3, random_state=0)
     channel = Nodes(ask, NAMES, agreement=Agreement.of(aggregator))
-    with pytest.raises(ValueError, match="than in an earlier request of this exchange"):
+    with pytest.raises(ValueError, match="as in an earlier request of this exchange"):
         aggregator.set_params(estimators=channel).fit()
 
 
@@ -201,7 +201,7 @@ def test_a_node_that_misses_the_front_takes_no_further_part(method):
 
     channel = Nodes(ask, NAMES)
     with pytest.warns(
-        UserWarning, match="'lyon' failed twice .* left out from there on"
+        UserWarning, match="'lyon' failed twice .* left out from then on"
     ):
         if method == "pooled":
             PooledAggregator(channel, pooled=RidgeClassifier(), front=FRONT).fit()

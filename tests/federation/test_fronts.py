@@ -390,7 +390,7 @@ def test_random_features_as_a_front_make_a_kernel_machine():
 def test_fronts_that_are_no_known_transformers_are_refused():
     with pytest.raises(ValueError, match="'front' parameter of"):
         GEMSLogisticAggregator(LOGISTIC, front="scale").fit(X, Y, nodes=NODES)
-    with pytest.raises(ValueError, match="no function of sums"):
+    with pytest.raises(ValueError, match="not a function of sums"):
         agg = GEMSLogisticAggregator(LOGISTIC, front=UnknownTransformer())
         agg.fit(X, Y, nodes=NODES)
 
@@ -451,7 +451,7 @@ def test_the_command_line_takes_a_front(start_command, capsys):
     # Sums of the scaler, those of the features behind it, and the models.
     assert complete_exchange_by_commands() == 3
     printed = capsys.readouterr().out
-    assert "Columns, which go through transformers" in printed
+    assert "Columns that go through the front" in printed
     assert "columns (step 0/0)" in printed
     trusted = skops_io.get_untrusted_types(file="model.skops")
     model = skops_io.load("model.skops", trusted=trusted)
@@ -515,7 +515,7 @@ def test_a_node_that_the_front_was_fitted_to_cannot_be_forgotten():
     """The statistics of its columns would stay in the front."""
     agg = PooledAggregator(pooled=GaussianNB(), front=FRONT, keep_replies=True)
     agg.fit(X, Y, nodes=NODES)
-    with pytest.raises(ValueError, match="fitted to what node 'lyon' told"):
+    with pytest.raises(ValueError, match="fitted to statistics of node 'lyon'"):
         agg.forget("lyon")
 
 
@@ -559,5 +559,5 @@ def test_a_network_with_a_front_cannot_be_made_a_module():
         nets, front=StandardScaler(), random_state=0, matching=Matching(max_iter=2)
     )
     agg.fit(X, y, nodes=islands)
-    with pytest.raises(ValueError, match="would lack the front"):
+    with pytest.raises(ValueError, match="cannot contain the front"):
         agg.to_module()

@@ -118,7 +118,7 @@ NOT_MESSAGES = {
     "pickle": (b"\x80\x04\x95" + bytes(60), "its header"),
     "no json": (file_of_header("{"), "its header cannot be read"),
     "no utf-8": (file_of_header(b"\xff\xfe{\x00}\x00"), "its header cannot be read"),
-    "no table": (file_of_header("[]"), "its header is no table"),
+    "no table": (file_of_header("[]"), "its header is not a table"),
     "no metadata": (file_of_header("{}"), "its header has no metadata"),
     "metadata of others": (
         file_of_header('{"__metadata__": {"x": "y"}}'),
@@ -126,16 +126,16 @@ NOT_MESSAGES = {
     ),
     "metadata that is no text": (
         file_of_header(header_with_metadata({})),
-        "its metadata is no text",
+        "its metadata is not a text",
     ),
     "NaN": (
         file_of_header(header_with_metadata('{"version": NaN}')),
-        "NaN is no number of JSON",
+        "NaN is not a number of JSON",
     ),
-    "a key twice": (file_of_header('{"a": 1, "a": 2}'), "stand there twice"),
+    "a key twice": (file_of_header('{"a": 1, "a": 2}'), "are there twice"),
     "4 MB of keys": (
         file_of_header("{" + ", ".join(['"a": 0'] * (2**22 // 8 - 8)) + "}"),
-        "stand there twice",
+        "are there twice",
     ),
     "4 MB of lists": (file_of_header("[" * (2**22 - 1)), "its header cannot be read"),
     "lists in lists": (
@@ -555,7 +555,7 @@ def test_truth_values_and_numbers_as_labels_of_two_nodes_are_refused():
     for name, labels in (("lyon", y % 2 == 0), ("paris", y)):
         clf = LogisticRegression().fit(X, labels)
         summaries.append(agg.summarize(clf, X, labels, name=name))
-    with pytest.raises(ValueError, match="Node 'lyon' has truth values for labels"):
+    with pytest.raises(ValueError, match="Node 'lyon' has truth values as labels"):
         agg.set_params(estimators=summaries).fit()
 
 

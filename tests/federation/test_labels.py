@@ -320,7 +320,7 @@ def test_a_stack_takes_no_rows_of_classes_that_its_members_have_not_seen():
     # As a node would send it that does not check itself.
     settings = json.dumps(message.settings).replace('"well"', '"well "')
     other = Summary(replace(message, settings=json.loads(settings)))
-    with pytest.raises(ValueError, match="classes 'well ', which no member of the"):
+    with pytest.raises(ValueError, match="classes 'well ', which no estimator of the"):
         agg.set_params(summaries=[other]).fit()
 
 

@@ -262,7 +262,7 @@ def test_processes_answer_together_what_was_agreed(n_agreed, folder):
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
     assert sorted(codes) == [0] * n_agreed + [3] * (8 - n_agreed)
     assert events_of_log(folder).count("ended") == 1 + n_agreed
-    with pytest.raises(NotAgreedError, match=f"was agreed {n_agreed} times"):
+    with pytest.raises(NotAgreedError, match=f"may be asked {n_agreed} times"):
         answer(judging_request(agreement, 20.0), folder)
 
 

@@ -270,7 +270,9 @@ def test_an_older_ledger_is_used_only_if_its_owner_accepts_it(
         answer(judging_request(agreement, 3.0), folder)
     assert "--again" in str(caught.value)
     # Its owner accepts it, once, and is told so.
-    with pytest.warns(RowsAskedAgainWarning, match="used nevertheless, by again=True"):
+    with pytest.warns(
+        RowsAskedAgainWarning, match="used nevertheless, because of again=True"
+    ):
         answer(judging_request(agreement, 3.0), folder, again=True)
     answer(judging_request(agreement, 4.0), folder)
     assert "accepted" in events_of_log(folder)
@@ -280,7 +282,9 @@ def test_an_older_ledger_is_used_only_if_its_owner_accepts_it(
 
 def test_entries_that_an_older_database_lacks_can_still_be_read(folder, tmp_path):
     agreement = answer_twice_and_restore(restore_database, folder, tmp_path / "backup")
-    with pytest.warns(RowsAskedAgainWarning, match="used nevertheless, by again=True"):
+    with pytest.warns(
+        RowsAskedAgainWarning, match="used nevertheless, because of again=True"
+    ):
         answer(judging_request(agreement, 3.0), folder, again=True)
     replaced_log = (folder / "log.replaced.jsonl").read_bytes()
     # The first message and the two that were answered after the backup.

@@ -57,11 +57,11 @@ def test_no_rows_have_no_codes():
     "no_node", [2, -2, 0.5, np.nan, "west", None, True, "-1", "0 "]
 )
 def test_an_index_or_name_of_no_node_is_an_error(no_node):
-    with pytest.raises(ValueError, match="which is no node. Known nodes: ") as error:
+    with pytest.raises(ValueError, match="which is not a node. Known nodes: ") as error:
         node_codes(["north", no_node, "public"], NAMES, 3)
     text = str(error.value)
     assert repr(no_node) in text
-    advises_public = 'with names, the public sample is "public"' in text
+    advises_public = 'with names, write "public" for public rows' in text
     assert advises_public == (no_node == "-1")
 
 
@@ -96,7 +96,7 @@ def test_nodes_of_rows_that_name_no_nodes_are_an_error():
         node_names_of([0.5, 1.0], 2)
     with pytest.raises(ValueError, match=r"nodes holds \[0\]; give an index or a name"):
         node_names_of(["a", 0], 2)
-    with pytest.raises(ValueError, match="names and -1 together"):
+    with pytest.raises(ValueError, match="Names and -1 cannot be mixed"):
         node_names_of(np.array(["a", -1]), 2)
 
 

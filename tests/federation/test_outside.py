@@ -235,7 +235,7 @@ def test_a_value_error_of_a_node_is_raised_with_its_name():
 @pytest.mark.parametrize(
     "reply, words",
     [
-        (3, "node 'rome': the channel gave int for its reply"),
+        (3, "node 'rome': the channel gave a int as its reply"),
         (
             Message.of("counts", labels=["a"], counts=[1]),
             "node 'rome': task is 'counts'",
@@ -320,7 +320,7 @@ def test_after_a_node_has_died_in_a_later_message_the_fit_is_that_without_it(
     wire.of = reply_until_paris_dies
     X, y, nodes = rows_of_nodes()
     agg = clone(agg).set_params(estimators=nodes_behind(wire))
-    with pytest.warns(UserWarning, match="'paris' failed twice.*left out from there"):
+    with pytest.warns(UserWarning, match="'paris' failed twice.*left out from then"):
         fitted = agg.fit(X, y, nodes=nodes)
     without_paris = clone(agg).set_params(estimators=Nodes(Wire(kind), NAMES[::2]))
     is_of_others = nodes != "paris"
@@ -636,7 +636,7 @@ def test_a_node_refuses_requests_for_another_and_bytes_that_are_no_message():
     request = Message("counts", envelope={"node": "rome"})
     with pytest.raises(ValueError, match="for node 'rome', not for 'lyon'"):
         reply_of_lyon(request)
-    with pytest.raises(ValueError, match="no message of skgems"):
+    with pytest.raises(ValueError, match="not a message of skgems"):
         reply_of_lyon(b"rows, please")
 
 

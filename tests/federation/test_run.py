@@ -275,7 +275,7 @@ def test_a_task_that_no_node_knows():
 
 
 def test_a_request_of_another_version():
-    with pytest.raises(ValueError, match="has version 1, this side"):
+    with pytest.raises(ValueError, match="has format version 1, but this skgems"):
         answer(Message("train", version=1), Target("a", 1.0))
 
 

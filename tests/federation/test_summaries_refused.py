@@ -55,7 +55,9 @@ def test_classifiers_beside_summaries_need_rows():
     agg = GEMSLogisticAggregator(random_state=0)
     local_classifiers = classifiers()
     node_summaries = summaries(agg, local_classifiers)
-    with pytest.raises(ValueError, match=r"Nodes \['paris'\] are fitted classifiers"):
+    with pytest.raises(
+        ValueError, match=r"Nodes \['paris'\] are given as fitted classifiers"
+    ):
         agg.set_params(estimators=[node_summaries[0], local_classifiers[1]]).fit()
 
 
@@ -64,7 +66,7 @@ def test_files_of_summaries_are_a_list_of_paths_that_exist():
     node_summaries = summaries(agg, classifiers())
     with pytest.raises(TypeError, match="Give a list"):
         agg.set_params(estimators=("a.safetensors", "b.safetensors")).fit()
-    error = "Node 'nice': 'nowhere' is taken for the file of a summary"
+    error = "Node 'nice': 'nowhere' is read as the path of a summary"
     with pytest.raises(FileNotFoundError, match=error):
         agg.set_params(estimators=[node_summaries[0], ("nice", "nowhere")]).fit()
 
@@ -274,5 +276,5 @@ def test_classifiers_that_cannot_be_summarized_are_errors():
 
 def test_a_space_by_log_loss_needs_the_classes():
     agg = GEMSLogisticAggregator(spaces=Spaces(criterion="log_loss"), random_state=0)
-    with pytest.raises(ValueError, match=r"counts the classes.*classes=\[...\]"):
+    with pytest.raises(ValueError, match=r"needs the classes.*classes=\[...\]"):
         summaries(agg, classifiers(), space=True)

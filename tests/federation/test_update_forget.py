@@ -298,7 +298,7 @@ def test_updates_need_named_fitted_classifiers_and_no_public_rows():
 
 @pytest.mark.parametrize("parameters", [{"intersection": "consensus"}, {"n_rounds": 3}])
 def test_replies_of_other_methods_cannot_be_kept(parameters):
-    with pytest.raises(ValueError, match="keep_replies keeps what nodes say of"):
+    with pytest.raises(ValueError, match="keep_replies=True keeps what each node says"):
         fit(**parameters)
 
 

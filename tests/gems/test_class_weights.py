@@ -312,7 +312,7 @@ def test_classes_that_nobody_has_seen_are_named():
 
 
 def test_members_that_weigh_a_class_by_nothing_are_named():
-    with pytest.warns(ClassWeightWarning, match="or by 0: .*'burn', 0.0"):
+    with pytest.warns(ClassWeightWarning, match="or with 0: .*'burn', 0.0"):
         agg = fit(LogisticRegression(class_weight={**GIVEN, "burn": 0.0}))
     assert np.isfinite(agg.coef_).all()
 

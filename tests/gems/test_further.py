@@ -501,9 +501,18 @@ def test_the_best_candidate_that_wins_by_two_standard_errors_is_chosen():
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"candidates": ["lda"], "n_rounds": 1}, "message 2: set n of Rounds to 2"),
-        ({"candidates": ["lda", "best"]}, r"candidates must be of .* got \['best'\]"),
-        ({"intersection": "consensus"}, "n_rounds=6 is for intersection='likelihood'"),
+        (
+            {"candidates": ["lda"], "n_rounds": 1},
+            "message 2. Set n of Rounds to at least 2",
+        ),
+        (
+            {"candidates": ["lda", "best"]},
+            r"candidates must be among .* got \['best'\]",
+        ),
+        (
+            {"intersection": "consensus"},
+            "n_rounds=6 works with intersection='likelihood' only",
+        ),
         ({"participation": 0.0}, "'participation' parameter"),
         ({"n_rounds": 0}, "'n_rounds' parameter"),
         ({"tol": -1.0}, "'tol' parameter"),

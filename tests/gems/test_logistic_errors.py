@@ -165,7 +165,7 @@ def test_names_and_minus_one_in_one_array():
     mixed = np.array([*dataset.names, -1])[np.where(dataset.y == 0, -1, dataset.nodes)]
     assert mixed.dtype.kind == "U"
     for estimators in (dataset.named(LOCAL), None):
-        with pytest.raises(ValueError, match="with names, the public sample is"):
+        with pytest.raises(ValueError, match="with names, write"):
             aggregate_of(estimators).fit(dataset.X, dataset.y, nodes=mixed)
 
 
@@ -178,7 +178,7 @@ def test_nodes_of_the_wrong_length_or_shape():
     for nodes in (0, "north", np.zeros((n_rows, 2)), [[0, 1]] * n_rows):
         with pytest.raises(ValueError, match="one index or name per row"):
             aggregate.fit(dataset.X, dataset.y, nodes=nodes)
-    with pytest.raises(ValueError, match=r"nodes holds \[None\], which is no node"):
+    with pytest.raises(ValueError, match=r"nodes holds \[None\], which is not a node"):
         aggregate.fit(dataset.X, dataset.y, nodes=[None] * n_rows)
 
 

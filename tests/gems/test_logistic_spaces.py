@@ -447,7 +447,9 @@ def test_conflict_is_ignored_where_asked(quarrel):
 def test_conflict_of_losses_is_settled_by_a_higher_epsilon():
     dataset = federated("disjoint")
     # With a loss, a lower epsilon asks for more.
-    with pytest.warns(UserWarning, match="would do for all") as caught:
+    with pytest.warns(
+        UserWarning, match="for all nodes they would intersect"
+    ) as caught:
         fit(dataset, criterion="log_loss", epsilon=0.05)
     (enough,) = re.findall(r"epsilon=([0-9.]+) would", str(caught[0].message))
     assert float(enough) > 0.05

@@ -417,7 +417,9 @@ def test_shared_rows_are_warned_of():
 
 def test_rows_are_needed():
     dataset = federated("disjoint")
-    with pytest.raises(ValueError, match="no rows of theirs to ask for how far"):
+    with pytest.raises(
+        ValueError, match="without rows, but the fit needs the distance"
+    ):
         GEMSMLPAggregator(fitted(dataset)).fit()
     with pytest.raises(ValueError, match="node '2' has no rows"):
         keep = dataset.nodes != 2

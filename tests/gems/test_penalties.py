@@ -656,7 +656,7 @@ def test_extreme_strengths_are_taken(C):
         ({"C": 1e26}, "penalty.C is 1e"),
         ({"C": None, "alpha": -1.0}, "penalty.alpha is -1"),
         ({"alpha": 1.0}, "penalty.alpha is there, though C is"),
-        ({"loss": "other"}, "penalty.C is no field of it where the loss is 'other'"),
+        ({"loss": "other"}, "penalty.C is not allowed where the loss is 'other'"),
         ({"loss": "x"}, "penalty.loss is 'x'"),
         ({"fit_intercept": 1}, "penalty.fit_intercept is neither"),
         ({"more": 1}, "penalty.more is no field"),
@@ -683,4 +683,4 @@ def test_inspecting_a_summary_tells_the_penalty(tmp_path):
     summary = summaries(agg, LogisticRegression(C=0.25))[0]
     summary.save(tmp_path / "lyon.safetensors")
     says = inspect(tmp_path / "lyon.safetensors").says["answers.0.penalty"]
-    assert says.endswith("Here loss 'log_loss', C=0.25, fit_intercept=True.")
+    assert says.endswith("Here: loss 'log_loss', C=0.25, fit_intercept=True.")

@@ -83,7 +83,7 @@ def test_how_often_nodes_are_asked(parameters, tasks):
 @pytest.mark.parametrize(
     "change, error, words",
     [
-        ({"n_rounds": 5}, ValueError, "n_rounds.* are no settings of GEMSLogistic"),
+        ({"n_rounds": 5}, ValueError, "n_rounds.* are not settings of GEMSLogistic"),
         ({"class_weight": "heavy"}, ValueError, "'heavy' is no weight of classes"),
         ({"class_weight": [[0, -1.0]]}, ValueError, "finite numbers above 0"),
         ({"n_components": 0}, ValueError, "n_components"),

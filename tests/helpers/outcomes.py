@@ -20,7 +20,8 @@ SECONDS = 10.0
 # An error of ours names what is wrong: a field of a summary or reply, an array, a node.
 _NAMES = re.compile(
     r"\b(summary|describe|counts|moments|class_sums|space|size|evaluate|train|retrain|neurons"
-    r"|score|held_out|halves|judge)([.\[]| is no table)|\btask is|[Nn]ode|array|header"
+    r"|score|held_out|halves|judge)([.\[]| is not a table)|\btask is|[Nn]ode|array"
+    r"|header"
     r"|metadata|message|These bytes|\bclass\b"
 )
 # Beginnings of warnings of ours, which a mutation may lead to.
@@ -34,7 +35,7 @@ _OUR_WARNINGS = (
     "failed twice",
     "All nodes",
     "The aggregate fits the rows of some nodes badly",
-    "Classifiers are penalised with different strengths",
+    "Classifiers are penalized with different strengths",
     "Some classifiers have no intercept",
     "Nodes sent equal moments",
 )

@@ -580,7 +580,7 @@ def test_an_error_of_the_reader_has_a_note_of_node_and_chunk():
 
 def test_chunks_must_be_the_same_each_time():
     X, y = rows()
-    words = r"^Node 'lyon': chunks\(\) gave other rows the second time, \{.*\} of each"
+    words = r"^Node 'lyon': chunks\(\) gave other rows in the second pass: .* \{.*\}"
     once = iter([(X, y)])
     with pytest.raises(ValueError, match=words):
         summarize(lambda: once)
@@ -599,14 +599,14 @@ def test_chunks_must_be_the_same_each_time():
 def test_chunks_are_refused_beside_rows():
     X, y = rows()
     for beside_chunks in ({"X": X}, {"y": y}, {"held_out": y == "a"}, {"X": X, "y": y}):
-        with pytest.raises(ValueError, match=r"'lyon': chunks\(\) gives.*got \["):
+        with pytest.raises(ValueError, match=r"'lyon': with chunks=.*but \["):
             summarize(chunked(X, y), **beside_chunks)
 
 
 def test_rows_and_labels_come_together_or_as_chunks():
     X, y = rows()
     for without_chunks in ({}, {"X": X}, {"y": y}):
-        with pytest.raises(ValueError, match="'lyon': give X and y, or chunks="):
+        with pytest.raises(ValueError, match="'lyon': pass X and y, or chunks="):
             summarize(None, **without_chunks)
 
 

@@ -56,7 +56,8 @@ def test_the_reply_has_fewer_numbers_than_the_rows(node, n_units):
 def test_what_variances_alone_exceed_is_refused(node):
     request, agreement = request_about(2000)
     with pytest.raises(
-        NotAgreedError, match="would tell 10004 numbers.* the rows here hold 6000"
+        NotAgreedError,
+        match="10004 numbers about hidden layers would be sent.* rows here hold 6000",
     ):
         reply_to(
             sealed(request, agreement),
@@ -116,7 +117,7 @@ def test_a_later_reply_takes_what_is_left(node):
 
 def test_a_kind_that_a_person_agreed_on_is_not_made_another(node):
     request, agreement = request_about(150, moments="class")
-    with pytest.raises(NotAgreedError, match="about hidden layers this reply"):
+    with pytest.raises(NotAgreedError, match="about hidden layers would be sent"):
         reply_to(
             sealed(request, agreement),
             *node,

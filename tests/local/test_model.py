@@ -438,7 +438,10 @@ def test_wider_to_the_same_classes_is_a_copy():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (RidgeClassifier(), "'b': RidgeClassifier cannot go on.*What can: MLP.*skorch"),
+        (
+            RidgeClassifier(),
+            "'b': RidgeClassifier cannot continue.*These can: MLP.*skorch",
+        ),
         (mlp(solver="lbfgs"), "MLPClassifier.solver='lbfgs'. cannot"),
         (LogisticRegression(solver="liblinear"), "solver='liblinear'. cannot"),
         (LogisticRegressionCV(), "LogisticRegressionCV cannot"),

@@ -33,14 +33,14 @@ def test_a_person_reads_it(tmp_path):
     ("change", "words"),
     [
         ({"exchange": "lyon"}, "agreement.exchange is not 32 hexadecimal"),
-        ({"tasks": {"rows": 1}}, "agreement.tasks is no table of how"),
-        ({"tasks": {"score": -1}}, "agreement.tasks is no table of how"),
-        ({"tasks": {"score": True}}, "agreement.tasks is no table of how"),
+        ({"tasks": {"rows": 1}}, "agreement.tasks is not a table of how"),
+        ({"tasks": {"score": -1}}, "agreement.tasks is not a table of how"),
+        ({"tasks": {"score": True}}, "agreement.tasks is not a table of how"),
         ({"min_rows": 0}, "agreement.min_rows is 0"),
         ({"nodes": ["a", 1]}, "agreement.nodes has labels that are not all"),
         ({"public_key": 3}, "agreement.public_key is no text"),
         ({"more": 3}, "agreement.more is no field"),
-        ({"skgems": "rows"}, "it is no agreement of skgems"),
+        ({"skgems": "rows"}, "it is not an agreement of skgems"),
     ],
 )
 def test_what_is_no_agreement(change, words, tmp_path):
@@ -51,5 +51,5 @@ def test_what_is_no_agreement(change, words, tmp_path):
         Agreement.load(path)
     for text in ("", "[", "[" * 10**5, "3", "\x00"):
         path.write_text(text)
-        with pytest.raises(ValueError, match="agreement.json: it is no agreement"):
+        with pytest.raises(ValueError, match="agreement.json: it is not an agreement"):
             Agreement.load(path)

@@ -66,12 +66,12 @@ def test_tables_have_the_fields_that_were_asked_for():
     take(table, {"needed": 1.0})
     take(table, content | {"asked": 3.0}, request={"more": True})
     for wrong, match in (
-        ([], " is no table of fields"),
+        ([], " is not a table of fields"),
         ({}, ".needed is missing"),
-        (content | {"more": 1.0}, ".more is no field of it"),
-        (content | {"needed": None}, ".needed is no number"),
-        (content | {"some": None}, ".some is no number"),
-        (content | {"none": "x"}, ".none is no number"),
+        (content | {"more": 1.0}, ".more is an unknown field"),
+        (content | {"needed": None}, ".needed is not a number"),
+        (content | {"some": None}, ".some is not a number"),
+        (content | {"none": "x"}, ".none is not a number"),
         (content | {"asked": 3.0}, ".asked was not asked for"),
     ):
         refuse(table, wrong, match)
@@ -81,7 +81,7 @@ def test_tables_have_the_fields_that_were_asked_for():
 def test_names_that_a_sender_chose_are_cut_short():
     table = Table({"needed": Number()})
     content = {"needed": 1.0}
-    refuse(table, content | {"x" * 100: 0}, rf"\.{'x' * 80} is no field of it")
+    refuse(table, content | {"x" * 100: 0}, rf"\.{'x' * 80} is an unknown field")
 
 
 def test_a_rule_is_of_the_whole_table():
@@ -116,7 +116,7 @@ def test_tables_by_number_are_numbered_from_0():
         {"a": one_label},
     ):
         refuse(each, wrong, " are not numbered from 0")
-    refuse(each, [], " is no table of fields")
+    refuse(each, [], " is not a table of fields")
     refuse(each, {"0": {}}, ".0.labels is missing")
 
 
@@ -124,8 +124,8 @@ def test_statistics_sent_to_steps_have_the_fields_of_their_kind():
     statistics = Told({"sum": {"n_rows": Number()}, "many": {"each": Labels("l")}})
     take(statistics, {"0/1": {"statistic": "sum", "n_rows": 1.0}})
     for wrong, match in (
-        ([], " is no table of fields"),
-        ({"0": 1}, ".0 is no table of fields"),
+        ([], " is not a table of fields"),
+        ({"0": 1}, ".0 is not a table of fields"),
         ({"0": {"n_rows": 1.0}}, r"\.0\.statistic is no text"),
         ({"0": {"statistic": "mean"}}, r"\.0\.statistic is 'mean', none of"),
         ({"0": {"statistic": "sum"}}, r"\.0\.n_rows is missing"),
@@ -140,7 +140,7 @@ def test_statistics_of_columns_stand_under_their_numbers():
     # Lengths are of each step alone: those of step 1 have two labels.
     take(statistics, {"0": columns, "1": {"statistic": "many", "0": ["a", "b"]}})
     for wrong, match in (
-        ({"0": columns | {"each": ["a"]}}, r"\.0\.each is no field of it"),
+        ({"0": columns | {"each": ["a"]}}, r"\.0\.each is an unknown field"),
         ({"0": columns | {"1": ["a", "b"]}}, r"\.0\.1 are 2, not 1"),
     ):
         refuse(statistics, wrong, match)
@@ -157,7 +157,7 @@ def test_numbers_are_finite_and_within_their_bounds():
     for value in (-1.001, 2.001, 3, np.array(-2.0), np.inf, -np.inf, np.nan):
         refuse(number, value, between)
     for value in (True, np.bool_(True), "1", None, [1.0], np.array([1.0]), 1j):
-        refuse(number, value, " is no number")
+        refuse(number, value, " is not a number")
     # Numbers that a sender chose are cut short.
     refuse(number, 10**40, rf" is 1{'0' * 19}, not between")
     refuse(Number(), -1e-300, " is -1e-300, not between 0 and")
@@ -168,7 +168,7 @@ def test_whole_numbers_are_no_floats():
     for value in (1, 3, np.array(2)):
         take(number, value)
     for value in (2.0, np.array(2.0), 2.5):
-        refuse(number, value, r" is 2\.\d, no whole number")
+        refuse(number, value, r" is 2\.\d, not a whole number")
     refuse(number, 0, " is 0, not between 1 and 3")
     refuse(number, 4, " is 4, not between 1 and 3")
 
@@ -207,19 +207,19 @@ def test_activations_are_those_of_networks():
     take(Activations(), [])
     take(Activations(), ["relu", "tanh"])
     for value in ("relu", ["relu", "step"], [1], None):
-        refuse(Activations(), value, " has names that are none of")
+        refuse(Activations(), value, " has names that are not among")
 
 
 def test_json_is_a_table():
     take(Json(), {"a": [{}]})
     for value in ([], "a", None):
-        refuse(Json(), value, " is no table of fields")
+        refuse(Json(), value, " is not a table of fields")
 
 
 def test_parts_have_a_name_and_plain_parameters():
     take(Named(), {"name": "gram", "ridge": 0.1, "n": 1, "on": True, "other": None})
     for value in ("gram", {}, {"ridge": 0.1}, None):
-        refuse(Named(), value, " is no table with a name")
+        refuse(Named(), value, " is not a table with a name")
     refuse(Named(), {"name": 1}, ".name is no text")
     for odd in ([], {}, np.ones(1)):
         match = ".ridge is neither a number nor a text"
@@ -338,9 +338,9 @@ def test_sums_of_one_model_or_of_each_of_several():
     take(sums, 3.5, lengths={"m?": ()})
     take(sums, np.array(3.5), lengths={"m?": ()})
     take(sums, np.ones(5), lengths={"m?": (5,)})
-    refuse(sums, 3.5, " is no array", lengths={"m?": (5,)})
-    refuse(sums, 3.5, " is no array")
-    refuse(sums, True, " is no array", lengths={"m?": ()})
+    refuse(sums, 3.5, " is not an array", lengths={"m?": (5,)})
+    refuse(sums, 3.5, " is not an array")
+    refuse(sums, True, " is not an array", lengths={"m?": ()})
     refuse(sums, np.ones(4), r" has the shape \(4,\)", lengths={"m?": (5,)})
     refuse(sums, np.ones(1), r" has the shape \(1,\)", lengths={"m?": ()})
 
@@ -372,7 +372,7 @@ def test_whole_numbers_of_two_bytes_are_refused():
 
 def test_what_is_no_array_is_refused():
     for value in ([1.0], 1.0, None, "a"):
-        refuse(Array("d"), value, " is no array")
+        refuse(Array("d"), value, " is not an array")
 
 
 def test_values_of_arrays_are_finite_and_within_their_bounds():

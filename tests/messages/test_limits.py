@@ -236,7 +236,9 @@ def agreement(**n_times_by_task: int) -> Agreement:
 def test_a_task_is_agreed_on_a_million_times_at_most():
     agreement(moments=1_000_000, space=0)
     for wrong in (1_000_001, -1, 1.0, True):
-        with pytest.raises(ValueError, match="tasks is no table of how often to ask"):
+        with pytest.raises(
+            ValueError, match="tasks is not a table of how often to ask"
+        ):
             agreement(moments=wrong)
 
 

@@ -15,7 +15,9 @@ from skgems.federation import Message
 def test_messages_of_a_later_version_are_refused():
     message = {"version": 99, "task": "task", "settings": {}}
     later = save({}, metadata={"skgems": json.dumps(message)})
-    with pytest.raises(ValueError, match="has version 99, this side speaks version 3"):
+    with pytest.raises(
+        ValueError, match="has format version 99, but this skgems reads version 3"
+    ):
         Message.from_bytes(later)
 
 
@@ -28,7 +30,7 @@ WHOLE = Message.of("task", it=np.zeros(3)).to_bytes()
     ids=["empty", "junk", "without last byte", "without arrays", "of others"],
 )
 def test_bytes_that_are_no_message_are_refused(content):
-    with pytest.raises(ValueError, match="no message of skgems"):
+    with pytest.raises(ValueError, match="not a message of skgems"):
         Message.from_bytes(content)
 
 

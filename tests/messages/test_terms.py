@@ -61,5 +61,5 @@ def test_terms_that_say_nothing_ask_for_the_first_message_alone():
 
 
 def test_who_has_no_terms_has_nothing_to_agree_on():
-    with pytest.raises(TypeError, match="EnsembleAggregator asks nodes nothing"):
+    with pytest.raises(TypeError, match="EnsembleAggregator sends no requests"):
         Agreement.of(EnsembleAggregator())

@@ -127,7 +127,9 @@ def test_it_needs_rows_and_may_be_searched():
     simulated = federated("disjoint")
     nets = networks(simulated)
     agg = PFNMAggregator(nets, last_layer=GEMSLogisticAggregator(), random_state=0)
-    with pytest.raises(ValueError, match="no rows of theirs to ask for counts, means"):
+    with pytest.raises(
+        ValueError, match="without rows, but the fit needs counts, means"
+    ):
         agg.fit()
     with pytest.raises(ValueError, match="last_layer has estimators of its own"):
         aggregate(simulated, nets, last_layer=GEMSLogisticAggregator(nets))

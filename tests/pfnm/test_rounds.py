@@ -65,7 +65,7 @@ def test_rounds_train_on_from_the_merged_network(nodes):
     assert scores[1] > scores[0]
     for local, state in zip(local_networks, states, strict=True):
         np.testing.assert_array_equal(local.coefs_[0], state)
-    with pytest.raises(TypeError, match="cannot go on training"):
+    with pytest.raises(TypeError, match="cannot continue training"):
         lbfgs = [make_network(solver="lbfgs", max_iter=500)] * 2
         PFNMAggregator(lbfgs, n_rounds=2).fit(X[TRAIN], Y[TRAIN])
 

@@ -111,7 +111,7 @@ def test_accuracies_that_are_shaded_are_those_on_the_rows(fitted):
 
 def test_an_aggregate_without_spaces_cannot_be_drawn():
     plain = GEMSLogisticAggregator(MEMBERS, random_state=0).fit(X, Y, nodes=ISLANDS)
-    with pytest.raises(ValueError, match="set epsilon to a level"):
+    with pytest.raises(ValueError, match="Set epsilon to a level"):
         SpacesDisplay.from_estimator(plain)
 
 

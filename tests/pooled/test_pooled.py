@@ -344,7 +344,7 @@ def test_far_from_zero_digits_are_kept_or_it_says_so():
                 expected = clone(KINDS[kind]).fit(X + shift, y)
                 assert_same_fit(agg, expected, X + shift, rtol=1e-7)
             else:
-                assert "rounding may move" in agg.pooled_form_.reason
+                assert "rounding may change" in agg.pooled_form_.reason
 
 
 @pytest.fixture(scope="module")
@@ -425,7 +425,7 @@ def test_nodes_may_have_any_classifier_where_it_is_said_what_to_make(
 
 def test_a_summary_has_no_classifier_that_cannot_be_pooled(two_nodes, forest):
     _, _, _, X_second, y_second = two_nodes
-    with pytest.raises(ValueError, match="which nodes elsewhere do not see"):
+    with pytest.raises(ValueError, match="which nodes elsewhere do not know"):
         PooledAggregator().summarize(forest, X_second, y_second, name="a")
     agg = PooledAggregator(pooled="MultinomialNB")
     summary = agg.summarize(forest, X_second, y_second, name="a", min_rows=1)
@@ -618,7 +618,7 @@ def test_it_is_kept_in_folders(tmp_path):
             "CategoricalNB",
             "sums",
             lambda sums: sums * 0.5,
-            "are not one category a row",
+            "are not one category for each row",
         ),
         (
             "CategoricalNB",

@@ -384,7 +384,7 @@ def test_another_order_of_columns_is_set_right():
         assert pooled.feature_names_in_.tolist() == frame.columns.tolist()
 
 
-@pytest.mark.filterwarnings("ignore:.*values of a single row each")
+@pytest.mark.filterwarnings("ignore:.*values of a single row")
 def test_missing_columns_are_named_with_the_node():
     tables = table_of_each_node(mixed_table())
     tables["node 2"] = tables["node 2"].drop(columns=["c", "code"])

@@ -82,7 +82,9 @@ def test_errors_tell_no_value_of_a_row():
     tables = {"lyon": frame, "paris": frame.replace("red", "secret")}
     listed = OneHotEncoder(categories=[["red", "green", "blue", np.nan]])
     encoded = make_pipeline(listed, StandardScaler(with_mean=False))
-    with pytest.raises(ValueError, match="'paris'.*cannot take values") as refused:
+    with pytest.raises(
+        ValueError, match="'paris'.*cannot transform the values"
+    ) as refused:
         pooled_over_channel(tables, encoded, min_rows=1).fit()
     assert "secret" not in str(refused.value)
     with pytest.raises(ValueError, match="'lyon'.*hold texts") as refused:
@@ -90,7 +92,7 @@ def test_errors_tell_no_value_of_a_row():
     assert "red" not in str(refused.value)
     fitted = PooledTransformer(listed).fit(frame)
     request = Message.of("counts", front=fitted.as_front().as_content())
-    with pytest.raises(ValueError, match="cannot take values") as refused:
+    with pytest.raises(ValueError, match="cannot transform the values") as refused:
         labels = np.arange(len(frame)) % 2
         reply_to(request, None, tables["paris"], labels, name="paris")
     assert "secret" not in str(refused.value)
@@ -125,7 +127,9 @@ def test_values_of_rows_are_told_by_consent_only():
     without_consent = pooled_over_channel(tables, MinMaxScaler()).set_params(
         bounds="tell"
     )
-    with pytest.raises(ValueError, match="'lyon'.*extremes of columns"):
+    with pytest.raises(
+        ValueError, match="'lyon'.*smallest and largest values of columns"
+    ):
         without_consent.fit()
     with_consent = pooled_over_channel(tables, MinMaxScaler(), radii=True).set_params(
         bounds="tell"
@@ -181,7 +185,7 @@ def test_files_that_cannot_be_taken_say_why(tmp_path):
         of_two_messages.set_params(summaries=[summary]).fit()
     path = tmp_path / "odd.safetensors"
     path.write_bytes(Message.of("counts").to_bytes())
-    with pytest.raises(ValueError, match=r"odd\.safetensors: it is no front"):
+    with pytest.raises(ValueError, match=r"odd\.safetensors: it is not a front"):
         PooledTransformer.load(path)
     with pytest.raises(TypeError, match=r"summaries\[0\]"):
         of_two_messages.set_params(summaries=[path]).fit()
@@ -193,15 +197,15 @@ def test_files_that_cannot_be_taken_say_why(tmp_path):
 @pytest.mark.parametrize(
     "transformer, match",
     [
-        (Nystroem(), "In place of Nystroem take RandomFeatures"),
-        (make_pipeline(StandardScaler(), Nystroem()), "Nystroem is no function of"),
-        (RBFSampler(), "random_state=None: give it a number"),
-        (RandomFeatures(random_state=np.random.RandomState(0)), "give it a number"),
+        (Nystroem(), "Instead of Nystroem use RandomFeatures"),
+        (make_pipeline(StandardScaler(), Nystroem()), "Nystroem is not a function of"),
+        (RBFSampler(), "random_state=None. Set it to a number"),
+        (RandomFeatures(random_state=np.random.RandomState(0)), "Set it to a number"),
         (PCA(2, svd_solver="arpack"), "covariance_eigh"),
         (PCA("mle"), "mle"),
         (OneHotEncoder(categories=[[1, 2]], min_frequency=3), "leave out one"),
         (KBinsDiscretizer(strategy="kmeans"), "kmeans"),
-        (SimpleImputer(strategy=np.mean), "no function of sums"),
+        (SimpleImputer(strategy=np.mean), "not a function of sums"),
         (ColumnTransformer([("x", StandardScaler(), "a")]), "must be a list of names"),
         (
             FeatureUnion([("x", StandardScaler())], transformer_weights={"x": 2}),
@@ -379,5 +383,5 @@ def test_a_front_is_typed():
         "",
         "PCA.x",
     ):
-        with pytest.raises(ValueError, match="is no transformer of a front"):
+        with pytest.raises(ValueError, match="is not a transformer of a front"):
             front_of_text(text)

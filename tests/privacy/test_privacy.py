@@ -245,7 +245,9 @@ def test_rows_that_only_score_do_not_count_for_min_rows():
     assert summary.message.content["describe"]["rows"]["judging"].tolist() == [3]
     # Without these three no rows are left to score by.
     held_out[12:] = False
-    with pytest.raises(TooFewRowsError, match=r"\{3: 2\}, and no others .* judging"):
+    with pytest.raises(
+        TooFewRowsError, match=r"\{3: 2\}, and no other rows for .*judging"
+    ):
         agg.summarize(clf, X / 16, y, name="lyon", held_out=held_out)
 
 

@@ -34,6 +34,6 @@ def test_a_class_that_was_defined_anew(base, bases):
     old = define()()
     assert type(base.from_settings(old.as_settings())) is type(old)
     new = define()()
-    with pytest.raises(ValueError, match="'own' has been defined anew"):
+    with pytest.raises(ValueError, match="'own' was defined again"):
         old.as_settings()
     assert type(base.from_settings(new.as_settings())) is type(new)

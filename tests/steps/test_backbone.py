@@ -388,7 +388,9 @@ def test_a_node_takes_its_own_layers_or_says_that_it_has_none(nets):
         make_net(Residual),
         LinearDiscriminantAnalysis().fit(X, Y),
     ):
-        with pytest.raises(ValueError, match="no net here whose layers have the dig"):
+        with pytest.raises(
+            ValueError, match="No net of this node has layers with the dig"
+        ):
             reply_to(
                 Message.of("front", front=content_without_net),
                 stranger,
@@ -559,7 +561,7 @@ def test_what_is_no_net_is_refused(base):
         unfitted.summarize(base, X, Y, name="lyon")
     for odd in ({"net": ["a"]}, {"net": 3}, {"net": {"tuple": ["a"]}}):
         content = {"tree": {"kind": "Backbone", "params": odd}, "bounds": None}
-        with pytest.raises(ValueError, match="is no front"):
+        with pytest.raises(ValueError, match="is not a front"):
             Front.from_content(content)
 
 

@@ -182,7 +182,7 @@ def test_branches_that_are_all_dropped_leave_no_column():
     X = np.arange(60.0).reshape(30, 2)
     dropped = ColumnTransformer([("x", "drop", [0])])
     assert PooledTransformer(dropped).fit(X).transform(X).shape == (30, 0)
-    with pytest.raises(ValueError, match="StandardScaler cannot take values"):
+    with pytest.raises(ValueError, match="StandardScaler cannot transform the values"):
         PooledTransformer(make_pipeline(dropped, StandardScaler())).fit(X)
 
 
@@ -214,7 +214,7 @@ def test_wrong_columns_in_a_message_are_refused(columns):
     content = json.loads(json.dumps(Front(auto_front()).as_content()))
     assert Front.from_content(content).agreed == Front(auto_front()).agreed
     content["tree"]["steps"][1][2] = columns
-    with pytest.raises(ValueError, match="is no front"):
+    with pytest.raises(ValueError, match="is not a front"):
         Front.from_content(content)
 
 

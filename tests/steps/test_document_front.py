@@ -262,7 +262,7 @@ def test_combine_makes_a_linear_model_of_documents_behind_a_channel():
     aggregate = combine(channel_of(corpus), front=hashing_vectorizer(), random_state=0)
     assert aggregate.choice_.name == "linear"
     assert not aggregate.choice_.looks_at_members
-    assert "nobody judged it" in aggregate.choice_.doubts[0]
+    assert "The model was not judged" in aggregate.choice_.doubts[0]
     assert aggregate.score(corpus.X, corpus.y) > 0.9
 
 
@@ -364,7 +364,9 @@ WRONG = [
 
 @pytest.mark.parametrize("content", WRONG, ids=repr)
 def test_a_wrong_front_in_a_message_is_refused(content):
-    with pytest.raises(ValueError, match="is no front|cannot be sent|is no table"):
+    with pytest.raises(
+        ValueError, match="is not a front|cannot be sent|is not a table"
+    ):
         front_of_content(content)
     request = Message.of("front", front=content)
     with pytest.raises(ValueError, match="front"):
@@ -393,7 +395,9 @@ def test_the_error_about_a_missing_document_does_not_quote_the_others():
     assert "word" not in str(raised.value)
     assert raised.value.__cause__ is None and raised.value.__suppress_context__
     aggregate = linear_aggregator().fit(corpus.X, corpus.y, nodes=corpus.sites)
-    with pytest.raises(ValueError, match="some documents are not such") as raised:
+    with pytest.raises(
+        ValueError, match="some documents are None, NaN or numbers"
+    ) as raised:
         aggregate.predict(X)
     assert raised.value.__cause__ is None and raised.value.__suppress_context__
 
@@ -404,7 +408,7 @@ def test_the_error_about_a_missing_document_does_not_quote_the_others():
 def test_a_front_of_documents_takes_no_tables(table):
     corpus = documents()
     aggregate = linear_aggregator().fit(corpus.X, corpus.y, nodes=corpus.sites)
-    with pytest.raises(ValueError, match="takes documents, one a row.*column of doc"):
+    with pytest.raises(ValueError, match="takes one document per row.*column of doc"):
         aggregate.predict(table)
 
 

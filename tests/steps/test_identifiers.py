@@ -225,7 +225,10 @@ def test_over_a_channel_nodes_say_which_columns_identify_rows_and_send_no_values
         assert b"P00" not in reply.to_bytes()
     roles = exchanged[0][1].content["columns"]["roles"]
     assert roles == [DESCRIBES, IDENTIFIES, DESCRIBES, DESCRIBES, IDENTIFIES]
-    assert "These do: 'number', 'name'." in says(exchanged[0][1])["front.columns.roles"]
+    assert (
+        "These columns do: 'number', 'name'."
+        in says(exchanged[0][1])["front.columns.roles"]
+    )
 
 
 def test_nodes_do_not_say_which_columns_identify_rows_if_they_are_not_asked():
@@ -401,7 +404,9 @@ def test_a_node_sends_no_values_that_fewer_than_min_rows_rows_have():
     front = PooledTransformer(ColumnTransformer([("x", ENCODER, ["name"])]))
     summary = front.summarize(frame, name="lyon")
     assert b"P00" not in summary.to_bytes()
-    with pytest.warns(UserWarning, match=r"leaves out the columns \['name'\]: none of"):
+    with pytest.warns(
+        UserWarning, match=r"leaves out the columns \['name'\]: no value"
+    ):
         clone(front).set_params(summaries=[summary]).fit()
 
 

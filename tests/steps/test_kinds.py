@@ -195,7 +195,7 @@ def test_fields_of_other_shapes_and_types_are_refused(name):
         for other in odd:
             changed = {**fields, field: other}
             content = with_state(front, {**state, place: changed} if place else changed)
-            with pytest.raises(ValueError, match="is no front: the field"):
+            with pytest.raises(ValueError, match="is not a front: the field"):
                 Front.from_content(content)
 
 
@@ -227,7 +227,9 @@ def test_states_are_of_steps_that_the_front_has():
     assert set(over_the_wire(front).states) == set(front.states)
     state = front.states["0/2/1"]
     for path in ("0/0", "0/1", "0/2", "0/2/0", "0/4", "", "elsewhere"):
-        with pytest.raises(ValueError, match=f"a state at '{path}', where no step is"):
+        with pytest.raises(
+            ValueError, match=f"a state at '{path}', where there is no step"
+        ):
             Front.from_content(with_state(front, state, path))
 
 
@@ -235,6 +237,6 @@ def test_a_node_names_the_step_and_the_field_of_a_request():
     front = fitted_front(StandardScaler())
     state = {**front.states["0"], "centre": np.zeros(3)}
     request = Message.of("front", front=with_state(front, state))
-    message = "front.front is no front: the state of StandardScaler has .*'centre'"
+    message = "front.front is not a front: the state of StandardScaler has .*'centre'"
     with pytest.raises(ValueError, match=message):
         reply_to(request, None, numbers(), None, name="lyon")

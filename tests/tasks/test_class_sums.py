@@ -95,7 +95,7 @@ def test_sums_of_values_may_be_larger_than_the_number_of_rows():
 @pytest.mark.parametrize(
     ("missing_share", "match"),
     # A millionth of the 10 rows of class "b" is rounding.
-    [(0.9e-6, None), (1.1e-6, "sums are not one category a row")],
+    [(0.9e-6, None), (1.1e-6, "sums are not one category for each row")],
 )
 def test_each_row_has_one_category_of_each_feature(missing_share, match):
     reply = class_sums("categories")
@@ -105,7 +105,7 @@ def test_each_row_has_one_category_of_each_feature(missing_share, match):
 
 def test_a_feature_without_categories_is_refused():
     reply = class_sums("categories", sizes=np.array([3, 0]))
-    check_class_sums(reply, "categories", "sums are not one category a row")
+    check_class_sums(reply, "categories", "sums are not one category for each row")
 
 
 OTHER_COUNTS = "counts are not those of describe.rows"

@@ -48,7 +48,7 @@ def test_a_form_with_the_parameters_of_its_kind_is_taken(form):
 @pytest.mark.parametrize(
     ("form", "match"),
     [
-        ({"reason": "", "kind": "ridge"}, "reason is no field of it beside the reason"),
+        ({"reason": "", "kind": "ridge"}, "reason is not allowed beside the reason"),
         ({"alpha": 1.0}, "kind is missing"),
         (RIDGE | {"tol": 1e-4}, "tol is missing, or no parameter of 'ridge'"),
         (without(RIDGE, "fit_intercept"), "fit_intercept is missi"),
@@ -197,7 +197,7 @@ def test_corrections_by_class_are_taken_only_where_classes_are_balanced(name, we
 def test_two_corrections_in_one_reply_are_refused(name):
     second = "gradient" if name == "slope" else "slope"
     reply = reply_with_correction(name) | {second: CORRECTIONS[second], "factor": 1.0}
-    match = "(gradient|slope)s? is no field of it beside"
+    match = "(gradient|slope)s? is not allowed beside"
     check_moments(reply, moments_request(class_weight="balanced"), match)
 
 

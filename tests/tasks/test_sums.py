@@ -56,8 +56,8 @@ def test_honest_sums_are_taken(kind, dtype, rank):
         ("class", {"groups": np.array([], int)}, "groups are no classes, or one stan"),
         ("class", {"groups": np.array([0])}, "groups are without a class that has a m"),
         ("class", {"means": np.ones((2, 3), "f4")}, "means has the dtype float32"),
-        ("class", {"unit": np.ones(3)}, "unit is no field of it with so many digits"),
-        ("class", {"spreads": np.ones((2, 3))}, "spreads is no field of it with so ma"),
+        ("class", {"unit": np.ones(3)}, "unit is not allowed with so many digits"),
+        ("class", {"spreads": np.ones((2, 3))}, "spreads is not allowed with so ma"),
         ("class", {"scatter": np.ones((2, 3))}, "triangles is missing, or there is mo"),
         ("shared", {"squares": np.ones((1, 3))}, r"squares has the shape \(1, 3\)"),
         ("shared", {"squares": np.ones((3, 3))}, r"squares has the shape \(3, 3\)"),
@@ -87,11 +87,11 @@ def test_a_class_in_parts_has_several_means():
     [
         (
             {"triangles": np.ones((2, 6))},
-            "triangles is no field of it with so many dig",
+            "triangles is not allowed with so many dig",
         ),
         (
             {"part_squares": np.ones((2, 3))},
-            "part_squares is no field of it with so ma",
+            "part_squares is not allowed with so ma",
         ),
         ({"unit": None}, "unit is missing"),
     ],

@@ -133,7 +133,7 @@ def evaluate_reply(min_rows: int = 1, **fields) -> Message:
             "held_out.right are more",
         ),
         # Of four models at once there are four sums of squares.
-        ({"W": np.zeros((4, 3, 2))}, {}, "squares is no array"),
+        ({"W": np.zeros((4, 3, 2))}, {}, "squares is not an array"),
     ],
 )
 def test_replies_are_checked_by_their_requests(request_fields, reply_fields, match):
@@ -186,5 +186,5 @@ def test_every_reply_says_under_which_bound_it_was_made():
 
 def test_two_tasks_of_one_name_are_refused():
     register(TASKS["counts"])  # the same one may come again
-    with pytest.raises(ValueError, match="There is a task 'counts' already"):
+    with pytest.raises(ValueError, match="There is already a task 'counts'"):
         register(replace(TASKS["counts"], asks="something else"))
