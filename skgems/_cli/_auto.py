@@ -25,8 +25,10 @@ def auto_command(args: argparse.Namespace) -> int:
     folder = Path(args.folder)
     write = writer_of(Path(args.out))
     typed = dict(args.parameters)
-    if unknown := sorted(set(typed) - {"budget", "random_state"}):
-        raise ValueError(f"--set: {unknown[0]!r}: auto has budget and random_state.")
+    if unknown := sorted(set(typed) - {"budget", "scoring", "random_state"}):
+        raise ValueError(
+            f"--set: {unknown[0]!r}: auto has budget, scoring and random_state."
+        )
     tables = sorted(p for p in folder.glob("*") if p.suffix.lower() in _TABLES)
     if tables:
         X, y, nodes = _rows_of_nodes(tables, args)

@@ -97,7 +97,7 @@ def test_summaries_take_no_automatic_front(folder_of_summaries, capsys):
     [
         ([], "--label: which column"),
         (["--label", "sort"], "there is no column 'sort'"),
-        (["--label", "kind", "--set", "C=3"], "'C': auto has budget and random_state"),
+        (["--label", "kind", "--set", "C=3"], "'C': auto has budget, scoring"),
         (["--label", "kind", "--set", "budget=huge"], "'small', 'fast' or 'thorough'"),
         (["--label", "kind", "--drop", "size"], "there is no column 'size'"),
     ],
