@@ -25,10 +25,10 @@ def auto_command(args: argparse.Namespace) -> int:
     folder = Path(args.folder)
     write = writer_of(Path(args.out))
     typed = dict(args.parameters)
-    if unknown := sorted(set(typed) - {"budget", "random_state"}):
+    if unknown := sorted(set(typed) - {"budget", "scoring", "random_state"}):
         raise ValueError(
-            f"--set: --method auto has no parameter {unknown[0]!r}; it has budget and "
-            "random_state."
+            f"--set: --method auto has no parameter {unknown[0]!r}; it has budget, "
+            "scoring and random_state."
         )
     tables = sorted(p for p in folder.glob("*") if p.suffix.lower() in _TABLES)
     if tables:

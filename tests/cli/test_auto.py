@@ -99,7 +99,7 @@ def test_summaries_take_no_automatic_front(folder_of_summaries, capsys):
         (["--label", "sort"], "there is no column 'sort'"),
         (
             ["--label", "kind", "--set", "C=3"],
-            "no parameter 'C'; it has budget and random_state",
+            "no parameter 'C'; it has budget, scoring and random_state",
         ),
         (["--label", "kind", "--set", "budget=huge"], "'small', 'fast' or 'thorough'"),
         (["--label", "kind", "--drop", "size"], "there is no column 'size'"),

@@ -85,6 +85,9 @@ CASES = {
     "rows sparse": lambda: of_sparse_rows(),
     "random_state": lambda: of_rows(budget="small", random_state=3),
     "small": lambda: of_rows(budget="small"),
+    "log-loss": lambda: of_rows(budget="small", scoring="log_loss"),
+    "roc_auc": lambda: of_rows(budget="small", scoring="roc_auc"),
+    "a scorer": lambda: of_rows(budget="small", scoring="balanced_accuracy"),
     "thorough": lambda: of_rows(budget="thorough"),
     "front": lambda: of_rows(
         OVERLAPPING, front=PCA(5, svd_solver="full"), budget="small"
@@ -102,6 +105,7 @@ CASES = {
     "linear without rows": lambda: without_rows(linears),
     "summaries": lambda: of_summaries(),
     "wire": lambda: over_a_wire(budget="small"),
+    "wire log-loss": lambda: over_a_wire(budget="small", scoring="log_loss"),
     "wire front": lambda: over_a_wire(
         OVERLAPPING, front=PCA(5, svd_solver="full"), budget="small"
     ),

@@ -172,9 +172,17 @@ def _of_net(net):
 
 
 def _of_choice(choice):
-    numbers = ("accuracy", "log_loss", "factor", "standard_error", "looks_at_members")
+    numbers = (
+        "accuracy",
+        "log_loss",
+        "factor",
+        "score",
+        "standard_error",
+        "looks_at_members",
+    )
     return {
         "name": choice.name,
+        "scoring": getattr(choice, "scoring", None),
         "n_rows": choice.n_rows,
         "n_doubts": len(choice.doubts),
         "table": {
