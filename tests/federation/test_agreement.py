@@ -499,11 +499,10 @@ def test_an_agreement_of_another_type_is_an_error(node):
         reply_to(Message.of("counts"), clf, X, y, name="lyon", agreement=3, state={})
 
 
+# Exchanges over folders keep to agreements, too: see `channels/test_exchange.py`.
 @pytest.mark.parametrize(
     ("aggregator", "hidden"),
     [
-        (GEMSLogisticAggregator(n_rounds=5), None),
-        (GEMSLogisticAggregator(epsilon=0.7, spaces=Spaces(on_empty="ignore")), None),
         (
             GEMSLogisticAggregator(
                 n_rounds=Rounds(3, candidates=["lda", "consensus"], participation=0.7)
@@ -517,11 +516,8 @@ def test_an_agreement_of_another_type_is_an_error(node):
             ),
             None,
         ),
-        (GEMSMLPAggregator(n_rounds=3, local_epochs=1), (8, 6)),
         (GEMSMLPAggregator(epsilon=0.5), (8,)),
         (PFNMAggregator(n_rounds=3, local_epochs=1), (8,)),
-        (PFNMAggregator(last_layer=GEMSLogisticAggregator(n_rounds=2)), (8,)),
-        (ModelAveragingAggregator(n_rounds=3), (8,)),
     ],
     ids=str,
 )

@@ -171,6 +171,9 @@ def fitted(case):
 
 # Plans that `channels/test_exchange.py` has through bytes, too.
 IN_EXCHANGES = [
+    "linear models",
+    "linear models in further messages",
+    "rounds of networks",
     "linear models within spaces",
     "rounds of linear models",
     "rounds of matching",

@@ -149,8 +149,6 @@ CASES = {
         "spaces by losses",
         "sizes",
         "networks",
-        "rounds of networks",
-        "averages of linear models",
     ],
 )
 def test_a_channel_has_the_bits_of_a_fit_in_one_process(case):
