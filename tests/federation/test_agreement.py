@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.agreements import Node, agreement_on_rounds, judging_content, request_under
+from helpers.fitted import call_once
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -499,10 +500,17 @@ def test_an_agreement_of_another_type_is_an_error(node):
         reply_to(Message.of("counts"), clf, X, y, name="lyon", agreement=3, state={})
 
 
-# Exchanges over folders keep to agreements, too: see `channels/test_exchange.py`.
+@call_once
+def fitted_at_nodes(model, X, y, nodes):
+    """A clone of the model for each of three nodes, fitted to its rows."""
+    return [clone(model).fit(X[nodes == k], y[nodes == k]) for k in range(3)]
+
+
 @pytest.mark.parametrize(
     ("aggregator", "hidden"),
     [
+        (GEMSLogisticAggregator(n_rounds=5), None),
+        (GEMSLogisticAggregator(epsilon=0.7, spaces=Spaces(on_empty="ignore")), None),
         (
             GEMSLogisticAggregator(
                 n_rounds=Rounds(3, candidates=["lda", "consensus"], participation=0.7)
@@ -516,8 +524,11 @@ def test_an_agreement_of_another_type_is_an_error(node):
             ),
             None,
         ),
+        (GEMSMLPAggregator(n_rounds=3, local_epochs=1), (8, 6)),
         (GEMSMLPAggregator(epsilon=0.5), (8,)),
         (PFNMAggregator(n_rounds=3, local_epochs=1), (8,)),
+        (PFNMAggregator(last_layer=GEMSLogisticAggregator(n_rounds=2)), (8,)),
+        (ModelAveragingAggregator(n_rounds=3), (8,)),
     ],
     ids=str,
 )
@@ -526,10 +537,7 @@ def test_an_honest_exchange_keeps_to_its_own_agreement(digits, aggregator, hidde
     model = LogisticRegression()
     if hidden is not None:
         model = MLPClassifier(hidden, max_iter=60, learning_rate_init=0.02)
-    clfs = [
-        clone(model).set_params(random_state=0).fit(X[nodes == k], y[nodes == k])
-        for k in range(3)
-    ]
+    clfs = fitted_at_nodes(model.set_params(random_state=0), X, y, nodes)
     aggregator = clone(aggregator).set_params(random_state=0)
     agreement = Agreement.of(aggregator)
     agreement.check_modest()

@@ -509,7 +509,7 @@ def test_a_search_over_parameters_of_the_server_asks_nodes_once():
     X, y, nodes = rows_of_nodes()
     wire = Wire()
     agg = GEMSLogisticAggregator(nodes_behind(wire), epsilon=0.5, random_state=0)
-    grid = {"epsilon": [0.3, 0.5], "C": [0.1, 1.0]}
+    grid = [{"epsilon": [0.3]}, {"C": [0.1]}]
     search = GridSearchCV(agg, grid, cv=2).fit(X, y, nodes=nodes)
     assert wire.calls == [("join", NAMES)]
     # The rows that score are those of the server.
