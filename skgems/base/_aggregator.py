@@ -177,8 +177,17 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         """
         front = None if reset else getattr(self, "_front", None)
         if front is not None:
-            return check_array(front.transform(X), accept_sparse="csr")
+            return check_array(
+                front.transform(X),
+                accept_sparse="csr",
+                ensure_all_finite=self._finite_values,
+            )
         return as_numbers(self, X, reset=reset)
+
+    @property
+    def _finite_values(self) -> "bool | str":
+        """What scikit-learn's validation takes as `ensure_all_finite`."""
+        return "allow-nan" if self._allows.missing_values else True
 
     def _validate_with_labels(
         self, X, y, *, reset: bool = True
@@ -187,7 +196,12 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         check_no_label_missing(y)
         front = None if reset else getattr(self, "_front", None)
         if front is not None:
-            return check_X_y(front.transform(X), y, accept_sparse="csr")
+            return check_X_y(
+                front.transform(X),
+                y,
+                accept_sparse="csr",
+                ensure_all_finite=self._finite_values,
+            )
         return as_numbers(self, X, y, reset=reset)
 
     def _publish(self, **attributes: object) -> None:

@@ -85,9 +85,7 @@ def as_numbers(
                 accept_sparse="csr",
                 dtype=[np.float64, np.float32],
                 allow_nd=aggregator._allows.more_dimensions,
-                ensure_all_finite="allow-nan"
-                if aggregator._allows.missing_values
-                else True,
+                ensure_all_finite=aggregator._finite_values,
             )
     except ValueError as error:
         if "could not convert string to float" in str(error):

@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from ..base import BaseAggregator, Part
 from ..gems import with_objects_of_settings
-from ..pooled import CLASSIFIERS, PooledTransformer
+from ..pooled import CLASSIFIERS, TREES, PooledTransformer
 from ..spaces import Construction, Criterion, Geometry
 from ..steps import DocumentFront, front_of_content
 
@@ -16,7 +16,7 @@ METHODS = BaseAggregator.methods
 _OF_THE_MACHINE = ("estimators", "n_jobs", "verbose", "memory", "keep_replies")
 # Objects that have settings, by name; and estimators that are parts of an aggregator.
 _KINDS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
-_CLASSES = {**CLASSIFIERS, **Part.kinds}
+_CLASSES = {**CLASSIFIERS, **TREES, **Part.kinds}
 
 Json = None | bool | int | float | str | list | dict
 
@@ -114,7 +114,7 @@ def _plain(value: object, name: str) -> Json:
         return {"part": type(value).__name__, "params": params}
     raise ValueError(
         f"{name}={value!r} cannot be kept in a folder: give a number, text, geometry, "
-        "a criterion, a classifier that is a function of sums, or lists of these."
+        "a criterion, a classifier that can be pooled, or lists of these."
     )
 
 

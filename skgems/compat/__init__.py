@@ -13,6 +13,7 @@ array([[1, 2],
 
 from sklearn.base import _clone_parametrized as clone_parametrized  # clone() calls it
 from sklearn.base import _fit_context as fit_context
+from sklearn.tree._tree import NODE_DTYPE, Tree
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._indexing import _get_column_indices as get_column_indices
 from sklearn.utils._param_validation import (

@@ -7,15 +7,18 @@ So a node does not judge such requests. It makes those that an honest server wit
 agreed settings would send, and answers what is equal to one of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ..messages import (
     COMMON,
+    TASKS,
     TERMS,
     Agreement,
     Message,
     NotAgreedError,
+    Terms,
     joins_in,
     key_of,
     requests_in,
@@ -25,6 +28,8 @@ from ._record import difference_in_words
 # Tasks whose requests depend on no other node, unless they are of layers that were
 # merged from those of several nodes.
 _ALONE = ("moments", "class_sums", "size", "space")
+# Tasks whose requests depend on what other nodes replied; terms have bounds for them.
+_BOUNDED = ("grow",)
 # What a server learns from the first replies of others and may fill in then: how many
 # classes the node has not seen, whether all logits are scaled, and the merged layers or
 # another model of which the question is. How often it may ask is agreed, so that it
@@ -47,6 +52,8 @@ def check_is_derived(request: Message, agreed: Agreement | None) -> None:
         _check_first(content, agreed)
     if agreed is not None:
         _check_layers(request, agreed)
+        if request.task in _BOUNDED:
+            _check_bounds(request, agreed)
     if agreed is not None and request.task in _ALONE:
         _check_later(request, agreed)
 
@@ -129,6 +136,31 @@ def _check_later(request: Message, agreed: Agreement) -> None:
         )
 
 
+def allows_missing(request: Message) -> bool:
+    """Whether rows that a request is answered from may lack values."""
+    if request.task != "join":
+        return TASKS[request.task].allows_missing
+    terms = _terms_of(
+        request.content["method"],
+        settings=request.content["settings"],
+        further_settings={},
+    )
+    return terms.allows_missing
+
+
+def _check_bounds(request: Message, agreed: Agreement) -> None:
+    """Raise NotAgreedError for a request beyond what the terms of the method allow."""
+    terms = _terms_of(
+        agreed.method,
+        settings=agreed.settings,
+        further_settings=agreed.further_settings,
+    )
+    try:
+        terms.check_request(request)
+    except ValueError as error:
+        raise NotAgreedError(f"{error!s:.300}") from None
+
+
 class _Requests(NamedTuple):
     """What a method asks every node for, whatever others reply."""
 
@@ -140,14 +172,27 @@ def _requests_of(
     method: str, *, settings: Mapping, further_settings: Mapping
 ) -> _Requests:
     """Requests of a method by settings from outside, which may be of any form."""
+    terms = _terms_of(method, settings=settings, further_settings=further_settings)
+    with _settings_of_strangers(method):
+        return _Requests(first=terms.first_requests(), later=terms.later_requests())
+
+
+def _terms_of(method: str, *, settings: Mapping, further_settings: Mapping) -> Terms:
+    """The terms of a method by settings from outside, which may be of any form."""
     if method not in TERMS:
         raise NotAgreedError(
             f"the method {method!r:.80} is not known at this node: import the module "
             "that defines it, or install the version of skgems that the server has."
         )
+    with _settings_of_strangers(method):
+        return TERMS[method].from_settings(settings, further_settings)
+
+
+@contextmanager
+def _settings_of_strangers(method: str) -> Iterator[None]:
+    """Raise NotAgreedError for whatever settings of any form let raise."""
     try:
-        terms = TERMS[method].from_settings(settings, further_settings)
-        return _Requests(first=terms.first_requests(), later=terms.later_requests())
+        yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NotAgreedError(
             f"the settings of {method} cannot be read at this node: "

@@ -47,9 +47,9 @@ class GivenRows:
 
 def as_front_takes_them(aggregator: BaseAggregator, X: RowsLike) -> RowsLike:
     """Rows as the front takes them, if there is one: as a table, array or documents."""
-    if aggregator.front is None or X is None:
-        return X
     front = aggregator._agreed_front
+    if front is None or X is None:
+        return X
     return front.rows(X) if isinstance(front, DocumentFront) else as_rows(X)
 
 
@@ -66,11 +66,11 @@ def front_for(
     It is the agreed one if that is fitted, or that which was fitted over the channel;
     else it is fitted to the rows of the nodes here.
     """
-    if aggregator.front is None:
+    front = aggregator._agreed_front
+    if front is None:
         return None, []
     if joined is not None:
         return front_of_content(joined.front), []
-    front = aggregator._agreed_front
     if front.columns is not None:
         return front, []
     if X is None:

@@ -34,7 +34,7 @@ from ..messages import (
     tells_radii,
 )
 from ..steps import Front, holding
-from ._derived import check_is_derived
+from ._derived import allows_missing, check_is_derived
 from ._fingerprint import Fingerprint
 from ._front_states import check_fronts_are_due, check_states, unchecked_fronts
 from ._labels import warn_of_unseen_classes
@@ -42,6 +42,7 @@ from ._ledger import Ledger, open_ledger
 from ._nodes import as_mask
 from ._rows import (
     AnyRows,
+    AnyRowsWithMissing,
     check_is_behind_front,
     check_no_label_missing_at,
     column_member,
@@ -563,9 +564,8 @@ def _member_behind_front(request: Message, node: _Node) -> Member:
         )
         if estimator is not None:
             check_is_behind_front(node.name, estimator, X)
-    return member_of(
-        AnyRows(), estimator, X, node.y, name=node.name, held_out=node.held_out
-    )
+    rows = AnyRowsWithMissing() if allows_missing(request) else AnyRows()
+    return member_of(rows, estimator, X, node.y, name=node.name, held_out=node.held_out)
 
 
 def _warn_of_small_bound(request: Message, *, name: str, min_rows: int) -> None:

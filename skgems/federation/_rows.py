@@ -59,6 +59,12 @@ class AnyRows(BaseAggregator):
         raise NotImplementedError  # it only validates, and is never fitted
 
 
+class AnyRowsWithMissing(AnyRows):
+    """The same of rows in which values may be missing."""
+
+    _allows = Allows(more_dimensions=True, missing_values=True)
+
+
 def member_of(
     aggregator: BaseAggregator,
     estimator: object,

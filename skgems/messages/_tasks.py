@@ -69,6 +69,8 @@ class Task:
     alone: bool = False
     # Whether a first message, "join", may ask for it beside the model and counts.
     is_in_summaries: bool = False
+    # Whether rows may lack values; of "join" the terms of its method say so.
+    allows_missing: bool = False
     # Whether a node whose rows come in chunks can answer it.
     takes_chunks: bool = False
     # Fields of a reply that a user's labels or parameters of a classifier can make

@@ -35,6 +35,8 @@ class Terms:
         several nodes.
     takes_files : bool
         Whether a summary, the file of a first reply, is all that a fit needs of a node.
+    allows_missing : bool
+        Whether rows may lack values behind the front.
     front : Front or None
         The transformers that all nodes put before everything else.
 
@@ -52,6 +54,7 @@ class Terms:
     method: ClassVar[str] = ""
     merges_layers: ClassVar[bool] = False
     takes_files: ClassVar[bool] = True
+    allows_missing: ClassVar[bool] = False
 
     front: "Front | None" = None
 
@@ -104,6 +107,14 @@ class Terms:
         None means that this is not known.
         """
         return None
+
+    def check_request(self, request: Message) -> None:
+        """Raise ValueError for a later request that an honest server would not make.
+
+        It is called for tasks whose requests depend on replies of other nodes, which a
+        node cannot derive. What such a request may be is bounded here by what is
+        agreed.
+        """
 
     def seed(self) -> int | None:
         """Return the seed of all requests, which a later fit repeats, or None."""

@@ -14,6 +14,7 @@ True
 """
 
 from ._classifiers import CLASSIFIERS, shrunk_lda
+from ._forest_terms import TREES
 from ._forms import PooledForm, common_form
 from ._pooled import PooledAggregator
 from ._transformer import PooledTransformer

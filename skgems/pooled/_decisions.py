@@ -50,6 +50,9 @@ class PooledDecisionsMixin:
     decision_function = _delegated("decision_function")
 
     def _logits(self, X: np.ndarray) -> np.ndarray:
+        if not hasattr(self._fitted, "decision_function"):  # trees
+            smallest = np.finfo(np.float64).tiny
+            return np.log(np.maximum(self._fitted.predict_proba(X), smallest))
         scores = self._fitted.decision_function(X)
         return scores if scores.ndim > 1 else np.stack([0 * scores, scores], axis=1)
 

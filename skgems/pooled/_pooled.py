@@ -5,7 +5,7 @@ from copy import deepcopy
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator
+from ..base import Allows, BaseAggregator
 from ..compat import HasMethods, StrOptions
 from ..federation import (
     Federation,
@@ -16,6 +16,7 @@ from ..federation import (
     federated_fit,
     read_federation,
 )
+from ..steps import Front
 from ._classifiers import CLASSIFIERS
 from ._decisions import PooledDecisionsMixin
 from ._pooled_fit import PooledFit
@@ -208,6 +209,17 @@ class PooledAggregator(
         if name == "pooled" and value in list(CLASSIFIERS):
             return CLASSIFIERS[value]()
         return super()._long_form(name, value)
+
+    @property
+    def _agreed_front(self) -> Front | None:
+        return PooledFit.of(self).front_with_bins(super()._agreed_front)
+
+    @property
+    def _allows(self) -> Allows:
+        return PooledFit.of(self).allows
+
+    def _asks_again(self, federation: Federation) -> str:
+        return PooledFit.of(self).asks_again
 
     def _terms(self) -> PooledTerms:
         return PooledFit.of(self).terms

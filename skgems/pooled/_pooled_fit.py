@@ -8,12 +8,15 @@ import numpy as np
 from sklearn.base import ClassifierMixin, clone, is_classifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from ..base import BaseAggregator, Takes, warn_user
+from ..base import Allows, BaseAggregator, Takes, warn_user
 from ..federation import Federation, Run, answer, read_members, warn_of_many_rows
 from ..local import Member, has_steps
 from ..networks import Network, final_step
+from ..steps import Front
 from ._classifiers import CLASSIFIERS, KINDS, fit_to_sums
 from ._disagreement import warn_of_disagreement
+from ._forest_fit import ForestFit
+from ._forests import KINDS_OF_TREES, check_can_grow
 from ._forms import PooledForm, common_form
 from ._sums import PooledSums
 from ._terms import PooledTerms, as_list
@@ -30,11 +33,13 @@ class PooledFit:
     """
 
     takes: ClassVar[Takes] = Takes(networks=False, learnt=False, rows_alone=True)
+    allows: ClassVar[Allows] = Allows()
+    asks_again: ClassVar[str] = ""  # why nodes are asked more than once, if so
 
     classifier: ClassifierMixin  # what is made of the sums, not fitted
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> Self:
+    def of(cls, aggregator: BaseAggregator) -> "Self | ForestFit":
         """Read `pooled`, or the nodes' classifiers where it is None.
 
         Raises ValueError if nodes do not agree, or the classifier cannot be made of
@@ -43,10 +48,18 @@ class PooledFit:
         if isinstance(aggregator.pooled, str):
             return cls(classifier=CLASSIFIERS[aggregator.pooled]())
         if aggregator.pooled is not None:
-            return cls(
-                classifier=_checked_classifier(aggregator.pooled, place="pooled")
-            )
+            classifier = _checked_classifier(aggregator.pooled, place="pooled")
+            if type(classifier) in KINDS_OF_TREES:
+                check_can_grow(classifier)
+                return ForestFit(
+                    classifier=classifier, random_state=aggregator.random_state
+                )
+            return cls(classifier=classifier)
         return cls(classifier=_common_classifier(_classifiers_of_nodes(aggregator)))
+
+    def front_with_bins(self, front: Front | None) -> Front | None:
+        """The front as it is: sums need no bins."""
+        return front
 
     @property
     def terms(self) -> PooledTerms:
@@ -154,7 +167,7 @@ def _checked_classifier(estimator: object, *, place: str) -> ClassifierMixin:
     """A classifier that is a function of sums, inside what wraps it; or ValueError."""
     classifier = final_step(estimator)
     kind = type(classifier).__name__
-    if type(classifier) not in KINDS:
+    if type(classifier) not in (KINDS | KINDS_OF_TREES):
         raise ValueError(
             f"{place}: {kind} is not a function of sums over rows. Set pooled= to one "
             f"of {sorted(CLASSIFIERS)}, or let classifiers of any kind vote: "

@@ -28,6 +28,12 @@ class PooledSummariesMixin(SummarizingMixin):
                 "which nodes elsewhere do not see. Tell them what is to be made, as "
                 "with pooled=GaussianNB()."
             )
+        if not PooledFit.of(self).terms.takes_files:
+            raise TypeError(
+                f"{type(self.pooled).__name__} is grown level by level, and the nodes "
+                "are asked once for each level, so that no file can hold all that a "
+                "node says. Give fit the rows, or a channel such as skgems.Exchange."
+            )
         # Sums need no more of a classifier than the classes that it has seen.
         summary = super()._summarize(None, *args, **options)
         if hasattr(estimator, "classes_"):

@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin
 
 from ..messages import Message, Terms
 from ._classifiers import CLASSIFIERS, KINDS, Kind
+from ._forest_terms import TREES, ForestTerms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,11 @@ class PooledTerms(Terms, method="PooledAggregator"):
         return {"pooled": {"part": part, "params": params}}
 
     @classmethod
-    def from_settings(cls, settings: Mapping, further_settings: Mapping) -> Self:
+    def from_settings(
+        cls, settings: Mapping, further_settings: Mapping
+    ) -> "Self | ForestTerms":
+        if settings["pooled"]["part"] in TREES:
+            return ForestTerms.from_settings(settings, further_settings)
         classifier_type = CLASSIFIERS[settings["pooled"]["part"]]
         params = settings["pooled"]["params"]
         agreed_names = KINDS[classifier_type].settings

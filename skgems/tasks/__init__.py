@@ -16,6 +16,7 @@ from ._counts import COUNTS
 from ._describe import DESCRIBE
 from ._evaluate import EVALUATE
 from ._front import FRONT
+from ._grow import GROW
 from ._halves import (
     HALF_NAMES,
     HALVES,
@@ -53,5 +54,6 @@ for _task in (
     SCORE,
     TRAIN,
     RETRAIN,
+    GROW,
 ):
     register(_task)

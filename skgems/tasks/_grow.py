@@ -1,0 +1,235 @@
+"""The task "grow": histograms of the leaves of trees that grow by a level.
+
+A reply has, for leaf v, feature j, bin b and class c, the number of rows of the node.
+A leaf is a rule, such as "age up to 50, and pressure above 120", so that counts of
+small leaves speak of few rows: a node with ``min_rows`` above 1 rounds counts to it.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from scipy.sparse import issparse
+
+from ..local import Member, NodeShape
+from ..messages import (
+    MOST_CLASSES,
+    Array,
+    Flag,
+    Labels,
+    Place,
+    Task,
+    counting,
+)
+from ..trees import (
+    N_BINS,
+    Asked,
+    Forest,
+    bin_codes,
+    bootstrap_weights,
+    class_histograms,
+    leaves_of,
+    packed_counts,
+    rounded_histograms,
+    unpacked_counts,
+)
+from ._rows import rows_of_labels
+from ._shared import MIN_ROWS, whole_number
+
+# Trees in one request, which are so many numbers for each row.
+_MOST_TREES = 10_000
+
+# ---- words -------------------------------------------------------------------------
+
+
+def _bytes_in_words(content: Mapping, reply: Mapping) -> str:
+    return f"Here they take {counting(len(content['counts']), 'byte')}."
+
+
+# ---- rules -------------------------------------------------------------------------
+
+
+def forest_is_sound(request: Mapping, place: Place) -> None:
+    """Children follow their parents, each has one, and what is asked about are leaves.
+
+    So no row goes round in circles, however a server made the trees.
+    """
+    feature = request["feature"]
+    left = request["left"]
+    n_vertices = len(feature)
+    is_split = feature >= 0
+    children = np.concatenate([left[is_split], left[is_split] + 1])
+    follow = left[is_split] > np.flatnonzero(is_split)
+    place.deny(request["n_trees"] > n_vertices, "n_trees", "are more than vertices")
+    are_children = np.sort(children)
+    are_all = np.arange(request["n_trees"], n_vertices)
+    is_sound = follow.all() and np.array_equal(are_children, are_all)
+    place.deny(not is_sound, "left", "are not those of trees")
+    place.deny((request["bin"] >= N_BINS).any(), "bin", f"are not below {N_BINS}")
+    _check_asked(request, place)
+
+
+def _check_asked(request: Mapping, place: Place) -> None:
+    """Raise ValueError unless leaves are asked about, tree after tree, and features."""
+    leaves = request["leaves"]
+    forest = _forest_of(request)
+    are_leaves = (leaves < forest.n_vertices).all() and (
+        forest.feature[leaves] < 0
+    ).all()
+    place.deny(not are_leaves, "leaves", "are not all leaves")
+    by_tree = np.diff(forest.trees()[leaves])
+    in_order = (by_tree >= 0).all() and len(np.unique(leaves)) == len(leaves)
+    place.deny(not in_order, "leaves", "are not in the order of trees")
+    features = request["features"]
+    place.deny((np.diff(features, axis=1) <= 0).any(), "features", "are not in order")
+
+
+def counts_are_of_leaves(content: Mapping, place: Place) -> None:
+    """Counts are as many as were asked for, and multiples of the bound on rows."""
+    asked = place.asked
+    shape = _asked_of(asked).shape(len(asked["classes"]))
+    try:
+        counts = unpacked_counts(content["counts"], shape)
+    except ValueError as error:
+        raise place.at("counts").wrong(f"are no counts: {error}") from None
+    min_rows = content["min_rows"]
+    is_exact = min_rows > 1 and (counts % min_rows).any()
+    place.deny(is_exact, "counts", f"are no multiples of min_rows={min_rows}")
+
+
+# ---- cost and answer ---------------------------------------------------------------
+
+
+def _cost(rows: NodeShape, content: Mapping) -> None:
+    request = "the request 'grow'"
+    # For each row the leaf in each tree, and how often it counts there.
+    rows.check("hidden_numbers", rows.n_rows * content["n_trees"], request)
+    n_cells = content["features"].size * (N_BINS + 1) * len(content["classes"])
+    rows.check("cluster_numbers", n_cells, request)
+
+
+def grow(
+    member: Member,
+    *,
+    classes: Sequence,
+    n_trees: int,
+    feature: np.ndarray,
+    bin: np.ndarray,
+    missing_left: np.ndarray,
+    left: np.ndarray,
+    leaves: np.ndarray,
+    features: np.ndarray,
+    bootstrap: bool,
+) -> dict:
+    """Counts of the node's rows at the leaves, by bin and class."""
+    X, labels, _ = rows_of_labels(member, "learning", classes)
+    if features.size and features.max() >= X.shape[1]:
+        raise ValueError(
+            f"Node {member.name!r} has {X.shape[1]} features, but trees are to be "
+            f"split by feature {features.max()}."
+        )
+    forest = Forest(
+        n_trees=n_trees, feature=feature, bin=bin, missing_left=missing_left, left=left
+    )
+    codes = bin_codes(X.toarray() if issparse(X) else X)
+    histograms = class_histograms(
+        codes,
+        labels,
+        _remembered_leaves(member, codes, forest),
+        Asked(leaves=leaves, features=features),
+        n_classes=len(classes),
+        weights=_drawn_weights(member, len(labels), n_trees) if bootstrap else None,
+    )
+    if member.min_rows > 1:
+        histograms = rounded_histograms(histograms, member.min_rows)
+    return {"counts": packed_counts(histograms)}
+
+
+def _remembered_leaves(member: Member, codes: np.ndarray, forest: Forest) -> np.ndarray:
+    """The leaf of each row, from where it was when the trees were asked about last."""
+    before = member.memo.get("grow")
+    start = None
+    if before is not None and _has_grown_from(forest, before["forest"]):
+        start = before["leaves"]
+    leaves = leaves_of(codes, forest, start=start)
+    member.memo["grow"] = {"forest": forest, "leaves": leaves}
+    return leaves
+
+
+def _has_grown_from(forest: Forest, before: Forest) -> bool:
+    """Whether trees are others with some of their leaves split."""
+    if forest.n_trees != before.n_trees or forest.n_vertices < before.n_vertices:
+        return False
+    was_split = np.flatnonzero(before.feature >= 0)
+    names = ("feature", "bin", "missing_left", "left")
+    pairs = [(getattr(forest, name), getattr(before, name)) for name in names]
+    return all(np.array_equal(new[was_split], old[was_split]) for new, old in pairs)
+
+
+def _drawn_weights(member: Member, n_rows: int, n_trees: int) -> np.ndarray:
+    """How often each tree counts each row: drawn from a secret of the node.
+
+    The secret is a hash of its rows, which nobody else has: it is never sent, and the
+    same in all exchanges. Two samples of the same rows would tell a server more.
+    """
+    digest = member.digest(classifier=False)
+    if digest is None:
+        raise ValueError(
+            f"The rows of node {member.name!r} cannot be hashed, so that none can be "
+            "drawn with replacement. Set bootstrap=False."
+        )
+    secret = hashlib.sha256(f"rows of trees {digest}".encode()).digest()
+    return bootstrap_weights(n_rows, n_trees, secret)
+
+
+def _forest_of(request: Mapping) -> Forest:
+    return Forest(
+        n_trees=request["n_trees"],
+        feature=request["feature"],
+        bin=request["bin"],
+        missing_left=request["missing_left"],
+        left=request["left"],
+    )
+
+
+def _asked_of(request: Mapping) -> Asked:
+    return Asked(leaves=request["leaves"], features=request["features"])
+
+
+GROW = Task(
+    name="grow",
+    asks="how many rows lie in each bin of features at leaves of trees, by class",
+    often="once for each level of the trees",
+    most=20,
+    without="what follows",
+    allows_missing=True,
+    request={
+        "classes": Labels("k", ordered=True, most=MOST_CLASSES),
+        "n_trees": whole_number(low=1, high=_MOST_TREES),
+        # Vertices v of all trees; children follow their parents, -1 stands for none.
+        "feature": Array("v", kinds="i", low=-1),
+        "bin": Array("v", kinds="i", low=0),
+        "missing_left": Array("v", kinds="b"),
+        "left": Array("v", kinds="i", low=-1),
+        # Leaves a that are asked about, and features j for each.
+        "leaves": Array("a", kinds="i", low=0),
+        "features": Array("a j", kinds="i", low=0),
+        "bootstrap": Flag(),
+    },
+    request_rule=forest_is_sound,
+    reply={
+        "min_rows": MIN_ROWS,
+        "counts": Array(
+            "*",
+            kinds="u",
+            says="How many rows lie in each bin of features, by class, at leaves of "
+            "trees. A leaf is a rule about several features. Where min_rows is above "
+            "1, counts up to each bin are rounded to multiples of it; else deep leaves "
+            "speak of single rows.",
+            detail=_bytes_in_words,
+        ),
+    },
+    rule=counts_are_of_leaves,
+    cost=_cost,
+    answer=grow,
+)

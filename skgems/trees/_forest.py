@@ -1,0 +1,134 @@
+"""Several trees as arrays, and the leaf that each row reaches in each of them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._bins import N_BINS
+
+# Rows that are led through all trees at once.
+_ROWS_AT_ONCE = 16_384
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Forest:
+    """Trees that split rows by their bins.
+
+    The roots are the first ``n_trees`` vertices; children follow their parents. A
+    vertex without a split is a leaf.
+    """
+
+    n_trees: int
+    feature: np.ndarray  # (n_vertices,), int32; -1: a leaf
+    bin: np.ndarray  # (n_vertices,), int32; rows of bins up to it go left
+    missing_left: np.ndarray  # (n_vertices,), bool; whether rows without value do
+    left: np.ndarray  # (n_vertices,), int32; the right child is the next vertex
+
+    @classmethod
+    def of_roots(cls, n_trees: int) -> "Forest":
+        """Trees that have not been split."""
+        return cls(
+            n_trees=n_trees,
+            feature=np.full(n_trees, -1, dtype=np.int32),
+            bin=np.zeros(n_trees, dtype=np.int32),
+            missing_left=np.zeros(n_trees, dtype=bool),
+            left=np.full(n_trees, -1, dtype=np.int32),
+        )
+
+    @property
+    def n_vertices(self) -> int:
+        return len(self.feature)
+
+    def trees(self) -> np.ndarray:
+        """The tree of each vertex: (n_vertices,)."""
+        trees = np.arange(self.n_vertices, dtype=np.int32)
+        parents = np.flatnonzero(self.feature[: self.n_trees] >= 0)
+        while len(parents):  # level by level
+            children = np.concatenate([self.left[parents], self.left[parents] + 1])
+            trees[children] = np.tile(trees[parents], 2)
+            parents = children[self.feature[children] >= 0]
+        return trees
+
+    def depth(self) -> int:
+        """How many splits lead to the deepest leaf."""
+        depth = 0
+        vertices = np.arange(self.n_trees)
+        while (parents := vertices[self.feature[vertices] >= 0]).size:
+            vertices = np.concatenate([self.left[parents], self.left[parents] + 1])
+            depth += 1
+        return depth
+
+    def split(
+        self,
+        vertices: np.ndarray,
+        *,
+        feature: np.ndarray,
+        bin: np.ndarray,
+        missing_left: np.ndarray,
+    ) -> "Forest":
+        """These trees with some leaves split; two children are added for each."""
+        n_new = 2 * len(vertices)
+        new_feature = np.concatenate([self.feature, np.full(n_new, -1, np.int32)])
+        new_bin = np.concatenate([self.bin, np.zeros(n_new, np.int32)])
+        new_missing_left = np.concatenate([self.missing_left, np.zeros(n_new, bool)])
+        new_left = np.concatenate([self.left, np.full(n_new, -1, np.int32)])
+        new_feature[vertices] = feature
+        new_bin[vertices] = bin
+        new_missing_left[vertices] = missing_left
+        new_left[vertices] = self.n_vertices + 2 * np.arange(len(vertices))
+        return Forest(
+            n_trees=self.n_trees,
+            feature=new_feature,
+            bin=new_bin,
+            missing_left=new_missing_left,
+            left=new_left,
+        )
+
+
+def leaves_of(
+    codes: np.ndarray, forest: Forest, *, start: np.ndarray | None = None
+) -> np.ndarray:
+    """The leaf that each row reaches in each tree.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_rows, n_features)
+        Bins, see `bin_codes`.
+    forest : Forest
+    start : ndarray of shape (n_rows, n_trees), default=None
+        Vertices on the rows' ways, as those that they reached before leaves were split.
+        None: the roots.
+
+    Returns
+    -------
+    leaves : ndarray of int32 of shape (n_rows, n_trees)
+    """
+    n_rows = len(codes)
+    if start is None:
+        roots = np.arange(forest.n_trees, dtype=np.int32)
+        start = np.broadcast_to(roots, (n_rows, forest.n_trees))
+    leaves = np.empty((n_rows, forest.n_trees), dtype=np.int32)
+    for first in range(0, n_rows, _ROWS_AT_ONCE):
+        block = slice(first, first + _ROWS_AT_ONCE)
+        leaves[block] = _descended(codes[block], forest, start[block])
+    return leaves
+
+
+def _descended(codes: np.ndarray, forest: Forest, start: np.ndarray) -> np.ndarray:
+    """The leaves of a block of rows; only those that are not there yet go on."""
+    n_trees = forest.n_trees
+    vertices = start.ravel().copy()
+    moving = np.flatnonzero(forest.feature[vertices] >= 0)
+    n_features = codes.shape[1]
+    flat_codes = codes.ravel()
+    while len(moving):
+        at = vertices[moving]
+        values = flat_codes[moving // n_trees * n_features + forest.feature[at]]
+        goes_left = values <= forest.bin[at]
+        is_missing = values == N_BINS
+        if is_missing.any():
+            goes_left[is_missing] = forest.missing_left[at[is_missing]]
+        at = forest.left[at] + ~goes_left
+        vertices[moving] = at
+        moving = moving[forest.feature[at] >= 0]
+    return vertices.reshape(start.shape)
