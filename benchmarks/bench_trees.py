@@ -34,6 +34,7 @@ from skgems import (
     EnsembleAggregator,
     GEMSLogisticAggregator,
     PooledAggregator,
+    combine,
     merge_forests,
 )
 from skgems.federation import Nodes, reply_to
@@ -48,6 +49,7 @@ MIN_ROWS = 10
 
 # The table by depth.
 SETS_BY_DEPTH = ("digits", "spambase", "magic")
+PARTITION_BY_DEPTH = "homog-5"  # so that no node has fewer rows than the bound
 DEPTHS = (2, 4, 6, 8, 10)
 BOUNDS = (1, 10, 50)
 
@@ -90,8 +92,12 @@ def grow(
             )
         return replies
 
-    # Nodes with fewer rows send nothing.
-    names = [str(k) for k, n in enumerate(np.bincount(nodes)) if n >= min_rows]
+    # Nodes without a class of so many rows send nothing.
+    names = [
+        str(k)
+        for k in range(nodes.max() + 1)
+        if np.unique(split.y[nodes == k], return_counts=True)[1].max() >= min_rows
+    ]
     channel = Nodes(ask, names, min_rows=min_rows)
     return PooledAggregator(channel, pooled=classifier).fit()
 
@@ -131,17 +137,27 @@ def ways_to_a_model(
         "forest": lambda: grow(forest(seed), split, nodes),
         "rounded": lambda: grow(rounded, split, nodes, min_rows=MIN_ROWS),
         "extra trees": lambda: grow(extra_trees(seed), split, nodes),
+        "combine": lambda: combine(
+            X=split.X, y=split.y, nodes=nodes, random_state=seed
+        ),
         "all rows": lambda: forest(seed).fit(split.X, split.y),
     }
 
 
 def measure(
-    data_set: str, partition: str, seed: int, options: Namespace
+    data_set: str,
+    partition: str,
+    seed: int,
+    options: Namespace,
+    *,
+    names_done: set[str],
 ) -> Iterator[tuple[str, dict]]:
-    """Names and results of all ways."""
+    """Names and results of the ways that are missing."""
     split = split_raw_rows(data_set, options, seed)
     nodes = assign_nodes(partition, split.y, seed)
     for name, make in ways_to_a_model(split, nodes, seed).items():
+        if name in names_done:
+            continue
         start = process_time()
         model = make()
         scores = {"seconds": process_time() - start}
@@ -152,16 +168,24 @@ def measure(
 
 
 def measure_depths(
-    data_set: str, partition: str, seed: int, options: Namespace
+    data_set: str,
+    partition: str,
+    seed: int,
+    options: Namespace,
+    *,
+    names_done: set[str],
 ) -> Iterator[tuple[str, dict]]:
     """Results of forests by depth and by the bound that nodes reply under."""
     split = split_raw_rows(data_set, options, seed)
     nodes = assign_nodes(partition, split.y, seed)
     for depth in DEPTHS:
         for min_rows in BOUNDS:
+            name = f"depth {depth}, min_rows {min_rows}"
+            if name in names_done:
+                continue
             model = grow(forest(seed, depth=depth), split, nodes, min_rows=min_rows)
             scores = {"accuracy": model.score(split.X_test, split.y_test)}
-            yield f"depth {depth}, min_rows {min_rows}", scores | costs(model)
+            yield name, scores | costs(model)
 
 
 def run_missing(
@@ -181,14 +205,13 @@ def run_missing(
                     "partition": partition,
                 }
                 known = [r for r in records if cell.items() <= r.items()]
-                if not known:
-                    for name, scores in measure_cell(
-                        data_set, partition, seed, options
-                    ):
-                        known.append(cell | {"name": name} | scores)
-                        print(known[-1], flush=True)
-                    for record in known:
-                        file.append(record)
+                names_done = {record["name"] for record in known}
+                for name, scores in measure_cell(
+                    data_set, partition, seed, options, names_done=names_done
+                ):
+                    known.append(cell | {"name": name} | scores)
+                    print(known[-1], flush=True)
+                    file.append(known[-1])
                 wanted.extend(known)
     return wanted
 
@@ -288,7 +311,7 @@ def main() -> None:
             time_many_rows()
         elif options.depths:
             options.sets = options.sets or SETS_BY_DEPTH
-            print_depths(run_missing(options, measure_depths, PARTITIONS[1:]))
+            print_depths(run_missing(options, measure_depths, (PARTITION_BY_DEPTH,)))
         else:
             options.sets = options.sets or SETS
             print_accuracies(run_missing(options, measure, PARTITIONS))
