@@ -48,8 +48,8 @@ ROUNDED_DEPTH = 4
 MIN_ROWS = 10
 
 # The table by depth.
-SETS_BY_DEPTH = ("digits", "spambase", "magic")
-PARTITION_BY_DEPTH = "homog-5"  # so that no node has fewer rows than the bound
+SETS_BY_DEPTH = ("penbased", "spambase", "magic")
+PARTITION_BY_DEPTH = "homog-5"  # so that every class at a node has over 50 rows
 DEPTHS = (2, 4, 6, 8, 10)
 BOUNDS = (1, 10, 50)
 
