@@ -51,6 +51,7 @@ def merge_forests(forests) -> RandomForestClassifier | ExtraTreesClassifier:
     See Also
     --------
     EnsembleAggregator : The vote of classifiers of any kind.
+    PooledAggregator : Grows one forest over the rows of all nodes.
 
     Notes
     -----

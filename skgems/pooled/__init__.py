@@ -3,6 +3,7 @@
 Where a model is a function of sums over rows, nodes send sums and the server makes the
 very model of all rows: `PooledAggregator` for classifiers, `PooledTransformer` for
 transformers before them. `PooledForm` says whether linear models have such a form.
+Trees and forests grow from histograms, which are sums too, with one message a level.
 
 >>> import numpy as np
 >>> from sklearn.naive_bayes import GaussianNB

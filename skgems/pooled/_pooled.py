@@ -1,4 +1,4 @@
-"""The classifier that scikit-learn would fit on all rows, of sums over them."""
+"""The classifier that scikit-learn would fit on all rows, from sums over them."""
 
 from copy import deepcopy
 
@@ -39,6 +39,10 @@ class PooledAggregator(
     Labels are the same. Decision values or joint log-likelihoods are equal to 1e-8 of
     their size. The nodes need no classifiers of their own.
 
+    Decision trees and forests are grown from histograms that the nodes send, with one
+    message for each level of the trees. They are about as accurate as trees fitted to
+    all rows at one place, but not equal to these.
+
     Parameters
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
@@ -51,26 +55,31 @@ class PooledAggregator(
         The classifier to make, unfitted, or the name of its class: RidgeClassifier,
         LinearDiscriminantAnalysis, NearestCentroid (euclidean),
         QuadraticDiscriminantAnalysis, GaussianNB, MultinomialNB, ComplementNB,
-        BernoulliNB or CategoricalNB. None makes the classifier that the nodes have, if
-        theirs agree, and LinearDiscriminantAnalysis if the nodes have none. Set it if
-        the classifiers of the nodes differ, or are not in this list.
+        BernoulliNB or CategoricalNB. An unfitted DecisionTreeClassifier,
+        RandomForestClassifier or ExtraTreesClassifier is grown from histograms; its
+        `max_depth` must be from 1 to 16. None makes the classifier that the nodes have,
+        if theirs agree, and LinearDiscriminantAnalysis if the nodes have none. Set it
+        if the classifiers of the nodes differ, or are not functions of sums.
     keep_replies : bool, default=False
         Whether to keep the replies of the nodes. Set it to True if nodes are to be
-        added later by :meth:`update` or removed by :meth:`forget`.
+        added later by :meth:`update` or removed by :meth:`forget`. It cannot be True
+        for trees, because they ask all nodes several times.
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep the sums. A search over smoothing parameters, which change no
         sum, then does not ask for them again. None keeps them in the process. Give a
         folder to use them in later processes too.
     front : transformer, default=None
         Transformers that all nodes apply before the sums, as in
-        :class:`GEMSLogisticAggregator`. The sums are of the transformed rows.
+        :class:`GEMSLogisticAggregator`. The sums are of the transformed rows. For trees
+        a PowerTransformer is added at the end, or is the front if this is None.
     n_jobs : int, default=None
         Number of nodes that are treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
         Whether to print progress.
     random_state : int, RandomState instance or None, default=None
-        Source of the random numbers that deal rows to simulated nodes. It is not used
-        otherwise.
+        Source of the random numbers that deal rows to simulated nodes. It is also the
+        source of the features and bins that trees draw, if the `random_state` of
+        `pooled` is None. It is not used otherwise.
 
     Attributes
     ----------
@@ -84,7 +93,7 @@ class PooledAggregator(
         Whether the labels are those of scikit-learn's own fit on all rows, and the
         decision values equal to 1e-8 of their size, for float64 rows. It is False if
         rounding may change these by more, or if a node has few rows of some classes
-        and left these out.
+        and left these out. It is False for trees and forests.
     pooled_form_ : PooledForm
         What was made: its ``kind``, which is a name, its ``parameters``, and the
         ``reason`` if it is not exact.
@@ -101,6 +110,7 @@ class PooledAggregator(
     See Also
     --------
     GEMSLogisticAggregator : The most likely linear model, close to that of all rows.
+    merge_forests : One forest from forests that the nodes have fitted.
 
     Examples
     --------
@@ -115,6 +125,14 @@ class PooledAggregator(
     (True, True)
     >>> agg.to_estimator()
     GaussianNB()
+
+    A forest, grown from histograms of both nodes:
+
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> forest = RandomForestClassifier(20, max_depth=3, random_state=0)
+    >>> agg = PooledAggregator(pooled=forest).fit(X, y, nodes=nodes)
+    >>> agg.score(X, y) > 0.9, agg.exact_
+    (True, False)
     """
 
     _takes = PooledFit.takes
@@ -146,7 +164,7 @@ class PooledAggregator(
 
     @federated_fit
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> "PooledAggregator":
-        """Add up the sums that the nodes send, and make the classifier of them.
+        """Add up the sums that the nodes send, and make the classifier from them.
 
         Parameters
         ----------
@@ -171,9 +189,11 @@ class PooledAggregator(
         ------
         ValueError
             If the classifiers of the nodes differ and `pooled` is None, or if a
-            classifier is not a function of sums. Also if a node has no rows, or rows
-            that the classifier does not take, or if the classifier cannot be made of
-            all rows. The message names the node, the class or the parameter.
+            classifier is neither a function of sums nor a tree or forest. Also if a
+            tree has no `max_depth`, or a parameter without a meaning for trees that
+            grow from histograms. Also if a node has no rows, or rows that the
+            classifier does not take, or if the classifier cannot be made from all
+            rows. The message names the node, the class or the parameter.
 
         Warns
         -----
@@ -196,8 +216,8 @@ class PooledAggregator(
         -------
         estimator : classifier
             A fitted classifier of the class of `pooled`, with all its fitted
-            attributes. With a `front`, it is a pipeline of the fitted front and this
-            classifier.
+            attributes. With a `front`, and for trees always, it is a pipeline of the
+            fitted front and this classifier.
         """
         check_is_fitted(self)
         return self._exported(deepcopy(self._fitted))

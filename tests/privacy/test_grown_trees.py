@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A server that chooses the splits of trees itself reads rows from the histograms.
+
+It stays within what was agreed: the number of trees and their depth. With exact counts
+it finds every row. Rounded counts hide the leaves of single rows, but two rules that
+differ by one row still tell that row's class. The guide's page on trees says so.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.preprocessing import PowerTransformer
+
+from skgems.federation import reply_to
+from skgems.pooled._forest_terms import ForestTerms
+from skgems.trees import Asked, Forest, bin_codes, leaves_of, unpacked_counts
+
+N_ROWS = 100
+MAX_DEPTH = 8
+N_CLASSES = 2
+
+
+class AttackedNode(NamedTuple):
+    """Power-transformed rows of breast cancer, and the bound that counts follow."""
+
+    X: np.ndarray
+    y: np.ndarray
+    min_rows: int
+
+    def histograms(self, forest: Forest, leaves: np.ndarray) -> np.ndarray:
+        """Histograms of all features at leaves, asked within an agreement's bounds."""
+        n_features = self.X.shape[1]
+        all_features = np.arange(n_features, dtype=np.int32)
+        asked = Asked(leaves=leaves, features=np.tile(all_features, (len(leaves), 1)))
+        classifier = RandomForestClassifier(
+            forest.n_trees, max_depth=MAX_DEPTH, bootstrap=False
+        )
+        terms = ForestTerms(classifier=classifier)
+        request = terms.request(forest, asked, np.arange(N_CLASSES))
+        terms.check_request(request)  # what is agreed allows it
+        reply = reply_to(
+            request, None, self.X, self.y, name="lyon", min_rows=self.min_rows
+        )
+        return unpacked_counts(reply.content["counts"], asked.shape(N_CLASSES))
+
+
+def attacked_node(min_rows: int) -> AttackedNode:
+    X, y = load_breast_cancer(return_X_y=True)
+    X = PowerTransformer().fit_transform(X)
+    rows = np.random.RandomState(0).permutation(len(y))[:N_ROWS]
+    return AttackedNode(X[rows], y[rows], min_rows)
+
+
+def halved(forest: Forest, leaves: np.ndarray, histograms: np.ndarray) -> Forest:
+    """Leaves of several rows, each split where its halves are most equal."""
+    below = histograms.sum(axis=3).cumsum(axis=2)
+    n_rows = below[:, 0, -1]
+    imbalance = np.abs(2 * below - n_rows[:, None, None]).reshape(len(leaves), -1)
+    feature, bin = np.unravel_index(imbalance.argmin(axis=1), below.shape[1:])
+    is_split = (n_rows > 1) & (imbalance.min(axis=1) < n_rows)
+    return forest.split(
+        leaves[is_split],
+        feature=feature[is_split],
+        bin=bin[is_split],
+        missing_left=np.zeros(is_split.sum(), dtype=bool),
+    )
+
+
+@pytest.mark.parametrize(("min_rows", "n_found"), [(1, N_ROWS), (10, 0)])
+def test_a_tree_of_the_servers_own_splits_finds_rows_by_exact_counts(min_rows, n_found):
+    """The class of each row, and its bin in all 30 features."""
+    node = attacked_node(min_rows)
+    forest = Forest.of_roots(1)
+    leaves = np.array([0], dtype=np.int32)
+    histograms = node.histograms(forest, leaves)
+    for _ in range(MAX_DEPTH):
+        grown = halved(forest, leaves, histograms)
+        if grown.n_vertices == forest.n_vertices:
+            break
+        forest = grown
+        leaves = np.flatnonzero(forest.feature < 0).astype(np.int32)
+        histograms = node.histograms(forest, leaves)
+    codes = bin_codes(node.X)
+    leaf_of_row = leaves_of(codes, forest)[:, 0]
+    found = 0
+    for leaf, histogram in zip(leaves, histograms, strict=True):
+        if histogram[0].sum() == 1:
+            (row,) = np.flatnonzero(leaf_of_row == leaf)
+            assert histogram[0].sum(axis=0).argmax() == node.y[row]
+            np.testing.assert_array_equal(histogram.any(axis=2).argmax(1), codes[row])
+            found += 1
+    assert found == n_found
+
+
+def test_rounded_counts_of_two_rules_tell_the_class_of_the_row_between_them():
+    """The rule "all rows", and the rule "all rows but the outermost in a feature"."""
+    node = attacked_node(min_rows=10)
+    codes = bin_codes(node.X)
+    n_features = codes.shape[1]
+    roots = Forest.of_roots(n_features)
+    of_all = node.histograms(roots, np.array([0], dtype=np.int32))[0]
+    forest = roots.split(
+        np.arange(n_features),
+        feature=np.arange(n_features),
+        bin=np.sort(codes, axis=0)[-2],  # a server would try several
+        missing_left=np.zeros(n_features, dtype=bool),
+    )
+    of_others = node.histograms(forest, forest.left[:n_features])
+    outermost = [
+        np.flatnonzero(codes[:, feature] > forest.bin[feature])
+        for feature in range(n_features)
+    ]
+    n_single = n_told = 0
+    for rows, histogram in zip(outermost, of_others, strict=True):
+        if len(rows) != 1:
+            continue
+        n_single += 1
+        difference = np.cumsum(of_all - histogram, axis=1)
+        (classes,) = np.nonzero(difference.any(axis=(0, 1)))
+        n_told += classes.tolist() == node.y[rows].tolist()
+    assert n_told == n_single
+    assert n_single > 10
