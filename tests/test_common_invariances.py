@@ -9,7 +9,8 @@ from helpers.estimators import LABELS, LISTED, federated
 from helpers.every_estimator import (
     assert_same_model,
     every_estimator,
-    every_kind,
+    every_estimator_on,
+    every_reading,
     fit,
     fit_simulated,
 )
@@ -41,8 +42,7 @@ def rounding_of(kind):
 
 # Nodes that share some classes go the way of those that share none; those of
 # test_contract.py are of the former kind.
-@every_estimator
-@pytest.mark.parametrize("kind", ["disjoint", "binary", "single"])
+@every_estimator_on("disjoint", "binary", "single")
 def test_order_of_nodes_does_not_matter(listed, kind):
     dataset = federated(kind)
     if kind == "single":
@@ -59,8 +59,7 @@ def test_order_of_nodes_does_not_matter(listed, kind):
     assert_same_model(straight, reordered, dataset.X_test, rtol=rtol, atol=listed.atol)
 
 
-@every_estimator
-@pytest.mark.parametrize("kind", ["overlapping", "binary", "single"])
+@every_estimator_on("overlapping", "binary", "single")
 def test_order_of_rows_does_not_matter(listed, kind):
     if kind == "single" and not listed.recovers:
         pytest.skip("nodes of one label make ties, which no model can be fitted to")
@@ -77,8 +76,7 @@ def test_order_of_rows_does_not_matter(listed, kind):
     assert_same_model(straight, shuffled, dataset.X_test, rtol=rtol, atol=listed.atol)
 
 
-@every_estimator
-@every_kind
+@every_estimator_on("overlapping", "disjoint", "binary", "single")
 def test_renaming_labels_in_their_order_renames_predictions(listed, kind):
     dataset = federated(kind)
     make = fit_simulated if kind == "single" else fit
@@ -279,8 +277,7 @@ def test_layout_of_rows_does_not_matter(listed, layout):
 @pytest.mark.filterwarnings("ignore:Line Search failed")
 @pytest.mark.filterwarnings("ignore:The line search algorithm")
 @pytest.mark.filterwarnings("ignore:newton-cg failed to converge")
-@every_estimator
-@pytest.mark.parametrize("kind", ["overlapping", "binary", "single"])
+@every_estimator_on("overlapping", "binary", "single")
 def test_float32_is_close_to_float64(listed, kind):
     dataset = federated(kind)
     if kind == "single":  # which are simulated
@@ -297,7 +294,7 @@ def test_float32_is_close_to_float64(listed, kind):
     )
 
 
-@every_estimator
+@every_reading
 def test_integer_rows_are_read_as_numbers(listed):
     dataset = federated()
     locals_ = dataset.fitted(listed.local)
@@ -312,7 +309,7 @@ def test_integer_rows_are_read_as_numbers(listed):
 # ---- data frames --------------------------------------------------------------
 
 
-@every_estimator
+@every_reading
 def test_data_frames_bring_feature_names(listed):
     pandas = pytest.importorskip("pandas")
     dataset = federated("overlapping")
@@ -335,7 +332,7 @@ def test_data_frames_bring_feature_names(listed):
         aggregate.predict(test[columns[::-1]])
 
 
-@every_estimator
+@every_reading
 def test_feature_names_of_nodes_must_agree(listed):
     pandas = pytest.importorskip("pandas")
     dataset = federated("overlapping")
@@ -356,7 +353,7 @@ def test_feature_names_of_nodes_must_agree(listed):
         listed.make(named).fit(dataset.X, dataset.y, nodes=dataset.nodes)
 
 
-@every_estimator
+@every_reading
 def test_names_on_one_side_only_are_no_conflict(listed):
     pandas = pytest.importorskip("pandas")
     dataset = federated("overlapping")
