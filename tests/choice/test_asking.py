@@ -425,8 +425,10 @@ def choose_and_fit(candidates, *, kind, keep_state):
     ("candidates", "kind", "keep_state"),
     [
         (scaled_candidate, "linear", False),
-        (scaled_candidate, "forest", True),
-        (scaled_candidate, "scaled otherwise", False),
+        pytest.param(scaled_candidate, "forest", True, marks=pytest.mark.slow),
+        pytest.param(
+            scaled_candidate, "scaled otherwise", False, marks=pytest.mark.slow
+        ),
         (scaled_candidate, "scaled otherwise", True),
         (wide_candidate, "forest", True),
         (wide_candidate, "scaled otherwise", True),

@@ -71,7 +71,11 @@ def test_rounds_train_on_from_the_merged_network(nodes):
 
 @pytest.mark.parametrize(
     ("networks", "order"),
-    [("local_networks", "bottom_up"), ("deep", "bottom_up"), ("deep", "top_down")],
+    [
+        ("local_networks", "bottom_up"),
+        pytest.param("deep", "bottom_up", marks=pytest.mark.slow),
+        ("deep", "top_down"),
+    ],
 )
 def test_rounds_in_which_nothing_is_learned_change_nothing(
     nodes, networks, order, request

@@ -240,7 +240,7 @@ def test_all_displays_are_here():
 # Every picture of what has no rows to slice, of what is sliced by labels, and of what
 # cannot be sliced at all. The other two are converted as these are: one picture each.
 PAIRS = [(name, form) for name in DISPLAYS for form in ("list", "frame", "coo")]
-PAIRS += [("EpsilonDisplay", "float32"), ("SpacesDisplay", "csr")]
+PAIRS += [("NodeReportDisplay", "float32"), ("SpacesDisplay", "csr")]
 
 
 @pytest.mark.parametrize(("name", "form"), PAIRS)
