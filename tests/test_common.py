@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers.estimators import LISTED, federated
 from helpers.every_estimator import (
+    SLOW_TO_FIT,
     assert_same_model,
     every_estimator,
     every_kind,
@@ -87,7 +88,7 @@ def sklearn_checks():
                         f"{check_name}{options}" in REPEATED_ELSEWHERE
                         and listed.kind in TRAINED_LONG
                     )
-                    or (check_name in CHECKS_OF_READING and listed.kind in TRAINED_LONG)
+                    or (check_name in CHECKS_OF_READING and listed.kind in SLOW_TO_FIT)
                 )
                 slow = name == "unfitted" or is_repetition
                 yield pytest.param(

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from helpers.estimators import LABELS, LISTED, federated
 from helpers.every_estimator import (
+    SLOW_TO_FIT,
     assert_same_model,
     every_estimator,
     every_estimator_on,
     every_reading,
     fit,
     fit_simulated,
+    slow_where,
 )
 from scipy import sparse
 from sklearn.base import clone
@@ -252,7 +254,12 @@ LAYOUTS = {
 # Every aggregator has rows that cannot be sliced, and rows that lie otherwise. All
 # others are made one of these before it sees them: one aggregator has them.
 LAYOUTS_OF_ROWS = [
-    pytest.param(listed, layout, id=f"{listed!r}-{layout}")
+    pytest.param(
+        listed,
+        layout,
+        id=f"{listed!r}-{layout}",
+        marks=slow_where(layout == "fortran" and listed.kind in SLOW_TO_FIT),
+    )
     for listed in LISTED
     for layout in LAYOUTS
     if layout in ("coo", "fortran") or listed.kind is EnsembleAggregator
