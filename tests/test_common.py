@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from helpers.estimators import LISTED, federated
 from helpers.every_estimator import (
+    SLOW_TO_FIT,
     assert_same_model,
     every_estimator,
     every_kind,
+    every_reading,
     fit,
     fit_simulated,
     scores_of,
@@ -44,6 +46,23 @@ def test_every_public_aggregator_is_listed():
 TRAINED_LONG = (GEMSMLPAggregator, PFNMAggregator, DistillationAggregator)
 # Rows of every sparse format; and those of float64 beside those of float32.
 REPEATED_ELSEWHERE = ("check_estimator_sparse_array", "check_classifiers_train")
+# How rows and labels are read, which all do by the same code.
+CHECKS_OF_READING = (
+    "check_array_api_input",
+    "check_classifier_data_not_an_array",
+    "check_dtype_object",
+    "check_estimator_sparse_tag",
+    "check_estimators_dtypes",
+    "check_estimators_nan_inf",
+    "check_f_contiguous_array_estimator",
+    "check_fit_score_takes_y",
+    "check_n_features_in",
+    "check_n_features_in_after_fitting",
+    "check_pipeline_consistency",
+    "check_positive_only_tag_during_fit",
+    "check_readonly_memmap_input",
+    "check_supervised_y_2d",
+)
 
 
 def sklearn_checks():
@@ -69,6 +88,7 @@ def sklearn_checks():
                         f"{check_name}{options}" in REPEATED_ELSEWHERE
                         and listed.kind in TRAINED_LONG
                     )
+                    or (check_name in CHECKS_OF_READING and listed.kind in SLOW_TO_FIT)
                 )
                 slow = name == "unfitted" or is_repetition
                 yield pytest.param(
@@ -162,7 +182,7 @@ def test_one_model_knows_what_all_nodes_know(listed, kind):
         assert score > best_of_one_node + 0.2
 
 
-@every_estimator
+@every_reading
 def test_without_nodes_rows_go_by_their_labels(listed):
     dataset = federated("disjoint")
     locals_ = dataset.fitted(listed.local)
@@ -186,7 +206,7 @@ def test_fit_sets_the_attributes_that_all_aggregators_have(listed):
         assert member is local
 
 
-@every_estimator
+@every_reading
 def test_fit_forgets_an_earlier_fit(listed):
     pandas = pytest.importorskip("pandas")
     earlier = federated("disjoint", n_features=4)

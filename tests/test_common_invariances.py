@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 from helpers.estimators import LABELS, LISTED, federated
 from helpers.every_estimator import (
+    SLOW_TO_FIT,
     assert_same_model,
     every_estimator,
-    every_kind,
+    every_estimator_on,
+    every_reading,
     fit,
     fit_simulated,
+    slow_where,
 )
 from scipy import sparse
 from sklearn.base import clone
@@ -41,8 +44,7 @@ def rounding_of(kind):
 
 # Nodes that share some classes go the way of those that share none; those of
 # test_contract.py are of the former kind.
-@every_estimator
-@pytest.mark.parametrize("kind", ["disjoint", "binary", "single"])
+@every_estimator_on("disjoint", "binary", "single")
 def test_order_of_nodes_does_not_matter(listed, kind):
     dataset = federated(kind)
     if kind == "single":
@@ -59,8 +61,7 @@ def test_order_of_nodes_does_not_matter(listed, kind):
     assert_same_model(straight, reordered, dataset.X_test, rtol=rtol, atol=listed.atol)
 
 
-@every_estimator
-@pytest.mark.parametrize("kind", ["overlapping", "binary", "single"])
+@every_estimator_on("overlapping", "binary", "single")
 def test_order_of_rows_does_not_matter(listed, kind):
     if kind == "single" and not listed.recovers:
         pytest.skip("nodes of one label make ties, which no model can be fitted to")
@@ -77,8 +78,7 @@ def test_order_of_rows_does_not_matter(listed, kind):
     assert_same_model(straight, shuffled, dataset.X_test, rtol=rtol, atol=listed.atol)
 
 
-@every_estimator
-@every_kind
+@every_estimator_on("overlapping", "disjoint", "binary", "single")
 def test_renaming_labels_in_their_order_renames_predictions(listed, kind):
     dataset = federated(kind)
     make = fit_simulated if kind == "single" else fit
@@ -254,7 +254,12 @@ LAYOUTS = {
 # Every aggregator has rows that cannot be sliced, and rows that lie otherwise. All
 # others are made one of these before it sees them: one aggregator has them.
 LAYOUTS_OF_ROWS = [
-    pytest.param(listed, layout, id=f"{listed!r}-{layout}")
+    pytest.param(
+        listed,
+        layout,
+        id=f"{listed!r}-{layout}",
+        marks=slow_where(layout == "fortran" and listed.kind in SLOW_TO_FIT),
+    )
     for listed in LISTED
     for layout in LAYOUTS
     if layout in ("coo", "fortran") or listed.kind is EnsembleAggregator
@@ -279,8 +284,7 @@ def test_layout_of_rows_does_not_matter(listed, layout):
 @pytest.mark.filterwarnings("ignore:Line Search failed")
 @pytest.mark.filterwarnings("ignore:The line search algorithm")
 @pytest.mark.filterwarnings("ignore:newton-cg failed to converge")
-@every_estimator
-@pytest.mark.parametrize("kind", ["overlapping", "binary", "single"])
+@every_estimator_on("overlapping", "binary", "single")
 def test_float32_is_close_to_float64(listed, kind):
     dataset = federated(kind)
     if kind == "single":  # which are simulated
@@ -297,7 +301,7 @@ def test_float32_is_close_to_float64(listed, kind):
     )
 
 
-@every_estimator
+@every_reading
 def test_integer_rows_are_read_as_numbers(listed):
     dataset = federated()
     locals_ = dataset.fitted(listed.local)
@@ -312,7 +316,7 @@ def test_integer_rows_are_read_as_numbers(listed):
 # ---- data frames --------------------------------------------------------------
 
 
-@every_estimator
+@every_reading
 def test_data_frames_bring_feature_names(listed):
     pandas = pytest.importorskip("pandas")
     dataset = federated("overlapping")
@@ -335,7 +339,7 @@ def test_data_frames_bring_feature_names(listed):
         aggregate.predict(test[columns[::-1]])
 
 
-@every_estimator
+@every_reading
 def test_feature_names_of_nodes_must_agree(listed):
     pandas = pytest.importorskip("pandas")
     dataset = federated("overlapping")
@@ -356,7 +360,7 @@ def test_feature_names_of_nodes_must_agree(listed):
         listed.make(named).fit(dataset.X, dataset.y, nodes=dataset.nodes)
 
 
-@every_estimator
+@every_reading
 def test_names_on_one_side_only_are_no_conflict(listed):
     pandas = pytest.importorskip("pandas")
     dataset = federated("overlapping")

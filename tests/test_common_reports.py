@@ -11,6 +11,7 @@ from helpers.estimators import LISTED, federated
 from helpers.every_estimator import (
     assert_same_model,
     every_estimator,
+    every_reading,
     fit,
     scores_of,
     zero_weights,
@@ -52,7 +53,7 @@ def test_equal_seeds_give_equal_models_and_no_global_draws(listed):
     np.testing.assert_array_equal(global_state, np.random.get_state()[1])
 
 
-@every_estimator
+@every_reading
 def test_html_shows_the_nodes(listed):
     dataset = federated()
     named = dataset.named(listed.local)
@@ -66,7 +67,7 @@ def test_html_shows_the_nodes(listed):
     assert type(aggregate).__name__ in repr(aggregate)
 
 
-@every_estimator
+@every_reading
 def test_diagrams_of_many_nodes_show_the_first_five(listed):
     locals_ = federated("overlapping").fitted(listed.local)
     aggregate = listed.make([(f"n{k:02}", locals_[k % 3]) for k in range(30)])
@@ -138,7 +139,7 @@ def message_about_texts(kind):
     return r"columns of text, \['colour'\].*front=.*combine.*EnsembleAggregator"
 
 
-@every_estimator
+@every_reading
 def test_columns_of_text_get_an_error_that_says_what_to_do(listed):
     pandas = pytest.importorskip("pandas")
     dataset = federated("binary")
@@ -163,7 +164,7 @@ def test_columns_of_text_get_an_error_that_says_what_to_do(listed):
         listed.make(clone(listed.local)).fit(frame, dataset.y, nodes=nodes)
 
 
-@every_estimator
+@every_reading
 def test_names_that_only_nodes_know_are_kept(listed):
     pandas = pytest.importorskip("pandas")
     dataset = federated("overlapping")

@@ -10,6 +10,8 @@ from helpers.every_estimator import (
     CV,
     assert_same_model,
     every_estimator,
+    every_estimator_but_slow,
+    every_reading,
     fit,
     fit_simulated,
     scores_of,
@@ -28,6 +30,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
+from skgems import GEMSLogisticAggregator, PFNMAggregator
 from skgems.base import BaseAggregator
 
 
@@ -47,7 +50,7 @@ def searched(aggregate, grid):
 # ---- searches, pipelines, routing ---------------------------------------------
 
 
-@every_estimator
+@every_reading
 def test_search_and_cross_validation_work_unchanged(listed):
     dataset = federated("disjoint")
     locals_ = dataset.fitted(listed.local)
@@ -66,7 +69,7 @@ def test_search_and_cross_validation_work_unchanged(listed):
         check_is_fitted(aggregate)
 
 
-@every_estimator
+@every_reading
 def test_nodes_are_sliced_like_sample_weight(listed):
     dataset = federated("overlapping")
     aggregate = listed.make(dataset.named(listed.local))
@@ -88,7 +91,7 @@ def test_nodes_are_sliced_like_sample_weight(listed):
         np.testing.assert_allclose(scores, by_hand)
 
 
-@every_estimator
+@every_reading
 def test_folds_stratified_by_node_and_label_as_the_message_says(listed):
     dataset = federated("disjoint")
     # The rows of one node in one block: an unstratified fold leaves it out.
@@ -115,7 +118,8 @@ def test_folds_stratified_by_node_and_label_as_the_message_says(listed):
     assert scores.min() > least_score(listed)
 
 
-@every_estimator
+# test_contract.py has jobs that train and retrain networks.
+@every_reading
 @pytest.mark.filterwarnings("ignore:.*worker stopped while some jobs:UserWarning")
 def test_results_do_not_depend_on_n_jobs(listed):
     dataset = federated("overlapping")
@@ -129,7 +133,7 @@ def test_results_do_not_depend_on_n_jobs(listed):
     assert_same_model(one_job, two_jobs, dataset.X_test, rtol=0, atol=0)
 
 
-@every_estimator
+@every_reading
 def test_parameters_of_unfitted_estimators_are_searched(listed):
     dataset = federated("disjoint")
     key, candidates = next(iter(listed.local_grid.items()))
@@ -150,7 +154,7 @@ def test_parameters_of_unfitted_estimators_are_searched(listed):
                 check_is_fitted(member)
 
 
-@every_estimator
+@every_reading
 def test_an_aggregator_may_be_the_last_step_of_a_pipeline(listed):
     dataset = federated("overlapping")
     scaler = StandardScaler().fit(dataset.X)
@@ -192,7 +196,7 @@ def test_members_may_be_pipelines_that_scale(listed):
     )
 
 
-@every_estimator
+@every_reading
 def test_steps_of_simulated_pipelines_are_searched(listed):
     if not listed.recovers:
         pytest.skip("what it fits knows how rows are scaled")
@@ -209,7 +213,7 @@ def test_steps_of_simulated_pipelines_are_searched(listed):
     assert search.score(dataset.X_test, dataset.y_test) > least_score(listed)
 
 
-@every_estimator
+@every_reading
 def test_nodes_are_routed_where_requested(listed):
     dataset = federated("overlapping")
     aggregate = listed.make(dataset.named(listed.local))
@@ -235,7 +239,7 @@ def test_nodes_are_routed_where_requested(listed):
         assert scores.min() > least_score(listed)
 
 
-@every_estimator
+@every_estimator_but_slow(GEMSLogisticAggregator, PFNMAggregator)
 def test_simulated_nodes_see_their_own_rows_only(listed, monkeypatch):
     dataset = federated("disjoint")
     fitted_on = []  # rows and labels of each fit
@@ -319,7 +323,7 @@ def held_out_rows(dataset):
     return mask
 
 
-@every_estimator
+@every_reading
 def test_a_mask_that_holds_nothing_out_is_like_no_mask(listed):
     dataset = federated("overlapping")
     locals_ = dataset.fitted(listed.local)
@@ -330,7 +334,7 @@ def test_a_mask_that_holds_nothing_out_is_like_no_mask(listed):
         assert_same_model(aggregate, fit(listed, dataset), dataset.X_test)
 
 
-@every_estimator
+@every_reading
 def test_simulated_nodes_are_not_trained_on_rows_held_out(listed):
     dataset = federated("disjoint")
     mask = held_out_rows(dataset)
@@ -348,7 +352,7 @@ def test_simulated_nodes_are_not_trained_on_rows_held_out(listed):
         )
 
 
-@every_estimator
+@every_reading
 def test_held_out_rows_are_sliced_and_routed(listed):
     dataset = federated("overlapping")
     mask = held_out_rows(dataset)

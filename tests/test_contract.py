@@ -244,10 +244,14 @@ SLOW = {"gems consensus tuned", "gems mlp tuned", "pfnm rounds tuned"}
 SLOW |= {"average aligned deep", "rounds aligned", "distillation of networks"}
 
 
-def cases_where(condition):
-    """Run a test for the cases that a condition holds for."""
+def cases_where(condition, *, slow=()):
+    """Run a test for the cases that a condition holds for.
+
+    Those whose names are in ``slow`` repeat what another case or file shows.
+    """
+    slow = SLOW.union(slow)
     parameters = [
-        pytest.param(case, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
+        pytest.param(case, id=name, marks=[pytest.mark.slow] if name in slow else [])
         for name, case in CASES.items()
         if condition(case)
     ]
@@ -268,7 +272,6 @@ def in_rounds_or_tuned(case):
     return (case.in_rounds or case.public) and not is_any_of(case, matched_otherwise)
 
 
-every_case = cases_where(lambda case: True)
 # One or two cases of each method, for tests that further settings do not touch.
 BASIC = [
     "gems tuned",
@@ -283,7 +286,10 @@ BASIC = [
     "ensemble",
     "distillation",
 ]
-basic_cases = cases_where(lambda case: is_any_of(case, BASIC))
+
+
+def is_basic(case):
+    return is_any_of(case, BASIC)
 
 
 def assert_close(actual, expected, atol):
@@ -301,7 +307,16 @@ NAMES = np.array(["zeta", "alpha", "mu", "public"])
 OTHER_ORDER = [2, 0, 1]
 
 
-@every_case
+# Of networks, tests/spaces/test_neuron_merging.py shows it of clusters and samples, and
+# tests/gems/test_mlp_rounds.py of rounds; tuning comes after.
+@cases_where(
+    lambda case: True,
+    slow=[
+        *("gems tuned", "gems within spaces", "gems consensus loss", "gems mlp deep"),
+        *("gems mlp clusters", "gems mlp sampled", "gems mlp in rounds"),
+        *("pfnm rounds of own units",),
+    ],
+)
 def test_order_and_names_of_nodes_do_not_matter(case):
     members = case.members()
     reordered = [(NAMES[k], members[k]) for k in OTHER_ORDER]
@@ -315,7 +330,9 @@ SIMULATED = ["gems", "gems mlp", "pfnm", "average", "average aligned", "rounds"]
 SIMULATED += ["ensemble", "distillation"]
 
 
-@cases_where(lambda case: is_any_of(case, SIMULATED))
+@cases_where(
+    lambda case: is_any_of(case, SIMULATED), slow=["gems", "gems mlp", "distillation"]
+)
 def test_simulated_nodes_are_the_same_in_any_order_and_by_any_name(case):
     if case.of_networks:
         local = clone(case.local).set_params(random_state=None, max_iter=5)
@@ -355,7 +372,11 @@ def counts_units_by_place(case):
     return case.kind is ModelAveragingAggregator and "align" not in case.settings
 
 
-@cases_where(lambda case: case.of_networks and not counts_units_by_place(case))
+# tests/gems/test_mlp.py has further settings of GEMSMLPAggregator.
+@cases_where(
+    lambda case: case.of_networks and not counts_units_by_place(case),
+    slow=["gems mlp", "gems mlp clusters", "gems mlp sampled", "gems mlp in rounds"],
+)
 def test_order_of_hidden_units_does_not_matter(case):
     members = [
         with_units_permuted(member, seed=k) for k, member in enumerate(case.members())
@@ -369,11 +390,12 @@ def test_order_of_hidden_units_does_not_matter(case):
 
 
 # The others compute in one process whatever it is; test_common_searches.py has the
-# defaults.
+# defaults, and tests/gems/test_mlp_rounds.py rounds of networks with common units.
 @cases_where(
     lambda case: (
         in_rounds_or_tuned(case) and case.in_rounds or case.settings == FEW_UNITS
-    )
+    ),
+    slow=["gems mlp in rounds"],
 )
 @pytest.mark.filterwarnings("ignore:.*worker stopped while some jobs:UserWarning")
 def test_jobs_do_not_change_a_bit(case):
@@ -442,10 +464,19 @@ def tolerance_to_units(case):
     return 1e-6
 
 
+# tests/gems/test_units_and_zero.py, tests/gems/test_mlp_rounds.py and
+# tests/pfnm/test_pfnm_coordinates.py show more of these.
+UNITS_ELSEWHERE = ["gems tuned", "gems", "gems consensus", "gems mlp deep"]
+UNITS_ELSEWHERE += ["gems mlp sampled", "gems mlp in rounds"]
+UNITS_ELSEWHERE += ["pfnm", "pfnm top down", "pfnm rounds"]
+
+
+# A student sees what an ensemble says.
 @cases_where(
     lambda case: (
         not trains_itself_in_rounds(case) and not is_any_of(case, BEHIND_PIPELINES)
-    )
+    ),
+    slow=[*UNITS_ELSEWHERE, "distillation"],
 )
 def test_units_and_zero_of_features_do_not_matter(case):
     features = comparable_features(case)
@@ -494,7 +525,17 @@ BOUNDS_WHEN_DEALT = {
 }
 
 
-@pytest.mark.parametrize("name", BOUNDS_WHEN_DEALT)
+# Of moments tests/gems/test_likelihood_exact.py shows it, as of any other dealing.
+DEALT_ELSEWHERE = ["gems", "gems consensus loss", "pfnm rounds"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in DEALT_ELSEWHERE else [])
+        for name in BOUNDS_WHEN_DEALT
+    ],
+)
 def test_rows_of_a_node_dealt_over_several_change_little(name):
     case = CASES[name]
     bound, settings = BOUNDS_WHEN_DEALT[name]
@@ -524,7 +565,8 @@ def raise_at_the_end(self, **attributes):
     raise RuntimeError("at the very last")
 
 
-@cases_where(in_rounds_or_tuned)
+# Tuning comes after a fit as one-shot fits do it; all networks train on in one way.
+@cases_where(in_rounds_or_tuned, slow=["gems tuned", "rounds of networks"])
 def test_a_failed_fit_leaves_estimator_and_members_as_they_were(case, monkeypatch):
     # test_common_searches.py fails one-shot fits in more ways.
     members = [deepcopy(member) for member in case.members()]
@@ -561,7 +603,10 @@ def test_a_failed_fit_leaves_estimator_and_members_as_they_were(case, monkeypatc
 ODD_WORDS = np.array(["Dog", "ant", "bee", "cat ", "zebra"])
 
 
-@cases_where(lambda case: in_rounds_or_tuned(case) or case.settings == FEW_UNITS)
+@cases_where(
+    lambda case: in_rounds_or_tuned(case) or case.settings == FEW_UNITS,
+    slow=["gems tuned", "gems mlp in rounds", "rounds of networks"],
+)
 def test_words_are_labels_like_numbers(case):
     # In the order of the numbers; test_common_invariances.py has other orders.
     members = [
@@ -573,7 +618,7 @@ def test_words_are_labels_like_numbers(case):
     assert_close(aggregate.predict_proba(X_TEST), case.probabilities(), case.rounding)
 
 
-@basic_cases
+@cases_where(is_basic)
 @pytest.mark.parametrize("n_classes", [1, 2])
 def test_classes_are_what_the_nodes_have_seen_together(case, n_classes):
     # Node 0, whose digits are below 3, has seen one class of two, and has no output
@@ -598,11 +643,21 @@ def test_classes_are_what_the_nodes_have_seen_together(case, n_classes):
         assert proba_of_yes[is_yes].mean() > proba_of_yes[~is_yes].mean() + 0.01
 
 
+# Labels are read in two ways, of students and of all others.
 ONE_OF_EACH = {case.kind: case for case in reversed(CASES.values())}
+READ_AS_OTHERS = (GEMSLogisticAggregator, GEMSMLPAggregator)
 
 
 @pytest.mark.parametrize(
-    "case", ONE_OF_EACH.values(), ids=lambda case: case.kind.__name__
+    "case",
+    [
+        pytest.param(
+            case,
+            id=kind.__name__,
+            marks=[pytest.mark.slow] if kind in READ_AS_OTHERS else [],
+        )
+        for kind, case in ONE_OF_EACH.items()
+    ],
 )
 def test_labels_that_differ_in_case_or_blanks_draw_a_warning(case):
     # Node 0 writes "Ant " where node 2, which has this class too, writes "ant".
@@ -617,7 +672,7 @@ def test_labels_that_differ_in_case_or_blanks_draw_a_warning(case):
 # ---- nodes and rows that only score ---------------------------------------------
 
 
-@basic_cases
+@cases_where(is_basic, slow=["gems mlp", "pfnm rounds", "rounds of networks"])
 def test_nodes_are_indices_or_names_and_public_rows_belong_to_nobody(case):
     named = list(zip(NAMES[:3].tolist(), case.members(), strict=True))
     by_name = NAMES[case.nodes()].tolist()
@@ -628,9 +683,10 @@ def test_nodes_are_indices_or_names_and_public_rows_belong_to_nobody(case):
         )
 
 
-# One of each method: rounds of retraining slice rows as those of training do.
+# Rounds of any kind, and tuning, are given the rows that a search slices.
 @cases_where(
-    lambda case: in_rounds_or_tuned(case) and case.kind is not GEMSMLPAggregator
+    lambda case: in_rounds_or_tuned(case) and case.kind is not GEMSMLPAggregator,
+    slow=["gems tuned", "pfnm rounds", "rounds of networks"],
 )
 def test_held_out_rows_are_sliced_and_routed_with_nodes(case):
     # test_common_searches.py does so for one-shot fits.

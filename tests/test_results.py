@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 PAPERS = ROOT / "benchmarks" / "papers"
 NAMES = sorted(path.stem for path in PAPERS.glob("[a-z]*_*.py"))
 # Programs that are run by default; the others are made of the same parts.
-FAST = ("gems2019_figure6", "pfnm_depth", "pfnm_sensitivity", "pfnm_stream")
+FAST = ("gems2019_figure6", "pfnm_stream")
 EVERY_PROGRAM = [
     pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in NAMES
 ]
@@ -117,7 +117,7 @@ TABLES_OF_FEATURES = {
     ("name", "source"),
     [
         ("gems2019_table5", "cifar10"),
-        ("gems2019_table6", "cifar10"),
+        pytest.param("gems2019_table6", "cifar10", marks=pytest.mark.slow),
         ("gems2019_table5", "vectors"),
     ],
 )

@@ -330,7 +330,11 @@ def test_only_equal_modules_are_trained_in_rounds():
 
 @pytest.mark.parametrize(
     ("module", "labels"),
-    [("dense", NAMES), ("normalised", np.arange(3)), ("convolutional", NAMES)],
+    [
+        ("dense", np.arange(3)),
+        pytest.param("normalised", np.arange(3), marks=pytest.mark.slow),
+        ("convolutional", NAMES),
+    ],
 )
 def test_rounds_train_fitted_nets_further_and_leave_them_as_they_are(module, labels):
     X, y, nodes, X_test, y_test = digits()
@@ -362,10 +366,10 @@ def test_rounds_train_fitted_nets_further_and_leave_them_as_they_are(module, lab
 @pytest.mark.parametrize(
     ("n_rounds", "labels"),
     [
-        (0, np.array([3, 5, 7])),
+        pytest.param(0, np.array([3, 5, 7]), marks=pytest.mark.slow),
         (0, np.array([0, 2, 1])),
         (2, NAMES),
-        (2, np.array([0, 2, 1])),
+        pytest.param(2, np.array([0, 2, 1]), marks=pytest.mark.slow),
     ],
 )
 def test_simulation_with_labels_of_any_kind(n_rounds, labels):
@@ -422,8 +426,15 @@ def test_nodes_of_one_class_learn_the_others_in_rounds():
     assert aggregate.score(X_test, y_test) > 0.9
 
 
-@pytest.mark.parametrize("common", [True, False])
-@pytest.mark.parametrize("n_rounds", [0, 1])
+@pytest.mark.parametrize(
+    ("common", "n_rounds"),
+    [
+        (True, 0),
+        (False, 1),
+        pytest.param(True, 1, marks=pytest.mark.slow),
+        pytest.param(False, 0, marks=pytest.mark.slow),
+    ],
+)
 def test_equal_seeds_give_equal_models(common, n_rounds):
     X, y, nodes, X_test, _ = digits()
     X, y, nodes = X[:150], y[:150], nodes[:150]

@@ -146,7 +146,7 @@ def test_rounds_widen_models_to_all_classes():
     models = fit_locals(make_net(learning_rate_init=0.1), X, y, nodes)
     assert models[0].coefs_[-1].shape[1] == 1
     aggregate = ModelAveragingAggregator(
-        models, n_rounds=12, local_epochs=2, learning_rate=0.1, random_state=0
+        models, n_rounds=6, local_epochs=2, learning_rate=0.1, random_state=0
     ).fit(X, y, nodes=nodes)
     assert aggregate.coefs_[-1].shape == (32, 10)
     at_once = ModelAveragingAggregator(models).fit()
@@ -281,7 +281,7 @@ def test_constant_nodes_train_as_the_others_do():
     ]
     nodes = np.where(is_3, 0, 1 + np.arange(len(y)) % 2)
     aggregate = ModelAveragingAggregator(
-        models, n_rounds=10, local_epochs=1, learning_rate=0.1, random_state=0
+        models, n_rounds=5, local_epochs=1, learning_rate=0.1, random_state=0
     ).fit(X, y, nodes=nodes)
     assert np.mean(aggregate.predict(X_test[y_test == 3]) == 3) > 0.5
     at_once = ModelAveragingAggregator(models).fit()
@@ -342,7 +342,9 @@ def test_rounds_need_rows_of_their_own():
 def test_search_over_rounds_and_decay():
     X, y, _, _, _ = digits()
     search = GridSearchCV(
-        ModelAveragingAggregator([make_net()] * 2, learning_rate=0.1, random_state=0),
+        ModelAveragingAggregator(
+            [make_net()] * 2, local_epochs=2, learning_rate=0.1, random_state=0
+        ),
         {"n_rounds": [1, 3], "schedule__decay": [0.25, 1.0]},
         cv=2,
         error_score="raise",

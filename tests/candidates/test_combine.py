@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.digit_halves import NAMES, NODES, X, Y
-from helpers.few_features import use_few_features
+from helpers.few_features import use_few_features, use_no_powers
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_transformer
@@ -31,6 +31,11 @@ FEW_COLUMNS = X[:, 8:16]
 @pytest.fixture
 def few_features(monkeypatch):
     use_few_features(monkeypatch)
+
+
+@pytest.fixture
+def no_powers(monkeypatch):
+    use_no_powers(monkeypatch)
 
 
 def rings(n=400):
@@ -83,7 +88,7 @@ def test_rows_without_classifiers_give_a_model_and_a_table_of_candidates():
     assert len(text.splitlines()) > len(names)
 
 
-@pytest.mark.usefixtures("few_features")
+@pytest.mark.usefixtures("few_features", "no_powers")
 def test_equal_seeds_give_equal_models():
     rows = FEW_COLUMNS
     first = combine(X=rows, y=Y, nodes=NODES, random_state=0)
@@ -96,7 +101,7 @@ def test_equal_seeds_give_equal_models():
     )
 
 
-@pytest.mark.usefixtures("few_features")
+@pytest.mark.usefixtures("few_features", "no_powers")
 def test_features_win_where_no_linear_model_can():
     rows, y, nodes = rings()
     choice = combine(X=rows, y=y, nodes=nodes, random_state=0).choice_
@@ -112,6 +117,7 @@ def test_a_small_budget_tries_no_features():
     assert not any("features" in entry["name"] for entry in choice.table)
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_logits_of_features_are_multiplied_where_they_are_too_sure():
     rows, y, nodes = rings(120)
     noise = np.random.default_rng(0).normal(size=(len(y), 8))
@@ -137,7 +143,7 @@ def test_logits_of_features_are_multiplied_where_they_are_too_sure():
     assert (table.factor[~may_be_too_sure] == 1.0).all()
 
 
-@pytest.mark.usefixtures("few_features")
+@pytest.mark.usefixtures("few_features", "no_powers")
 def test_warnings_of_the_fit_are_doubts():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(600, 2))
@@ -153,6 +159,7 @@ def test_an_unknown_budget_is_an_error():
         combine(X=X, y=Y, budget="huge")
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_few_rows_that_judge_are_a_doubt():
     rows = FEW_COLUMNS[:80]
     choice = combine_small(X=rows, y=Y[:80], nodes=NODES[:80]).choice_
@@ -163,7 +170,7 @@ def test_few_rows_that_judge_are_a_doubt():
 # ---- classifiers -------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("few_features")
+@pytest.mark.usefixtures("few_features", "no_powers")
 def test_forests_are_combined_in_four_ways():
     rows = X[:, ::2]
     agg = combine(fit_forests(rows), rows, Y, NODES, random_state=0)
@@ -172,6 +179,7 @@ def test_forests_are_combined_in_four_ways():
     assert (table.accuracy[table.looks_at_members] > 0.5).all()
 
 
+@pytest.mark.usefixtures("no_powers")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_small_budget_merges_networks_but_does_not_match_them():
     networks = fit_members(MLPClassifier((4,), max_iter=9, random_state=0), FEW_COLUMNS)
@@ -246,7 +254,7 @@ def test_files_of_linear_models_become_the_linear_model(tmp_path):
 # ---- tables ------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("few_features")
+@pytest.mark.usefixtures("few_features", "no_powers")
 def test_tables_with_texts_and_missing_values_become_a_pipeline():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(300, 2)), columns=["size", "age"])
@@ -273,6 +281,7 @@ def combine_words():
     return combine_small(X=frame, y=y, nodes=nodes)
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_tables_of_texts_only_are_encoded():
     frame, y, _ = table_of_words()
     agg = combine_words()
@@ -282,6 +291,7 @@ def test_tables_of_texts_only_are_encoded():
     np.testing.assert_allclose(exported.predict_proba(frame), agg.predict_proba(frame))
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_arrays_of_texts_are_encoded_as_tables_are():
     frame, y, nodes = table_of_words()
     array = frame.to_numpy(object)
@@ -357,7 +367,12 @@ def combine_patients(*, with_text):
 
 @pytest.mark.parametrize(
     ("kind", "with_text"),
-    [("text", False), ("text", True), ("in order", False), ("shuffled", True)],
+    [
+        ("text", False),
+        pytest.param("text", True, marks=pytest.mark.slow),
+        ("in order", False),
+        ("shuffled", True),
+    ],
 )
 def test_a_number_of_the_patient_is_left_out(kind, with_text):
     plain_frame, y, nodes = patients_with_wards() if with_text else patients()
@@ -383,6 +398,7 @@ def test_a_number_of_the_patient_is_left_out(kind, with_text):
     assert agg.n_features_in_ == frame.shape[1]
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_an_identifier_is_known_from_all_rows_where_nodes_have_few():
     frame, y, _ = patients(60)
     frame["id"] = IDS["text"](60)
@@ -390,6 +406,7 @@ def test_an_identifier_is_known_from_all_rows_where_nodes_have_few():
         combine_small(X=frame, y=y, nodes=np.arange(60) % 6)
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_identifiers_that_each_node_has_once_are_known():
     """Though all nodes have the same: that is what nodes could send."""
     frame, y, _ = patients(120)
@@ -405,6 +422,7 @@ def test_columns_that_all_identify_rows_are_an_error():
         combine_small(X=frame[["id"]], y=y, nodes=nodes)
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_a_front_of_the_users_keeps_numbers_in_order():
     frame, y, nodes = patients()
     frame["id"] = IDS["in order"](len(y))
@@ -413,6 +431,7 @@ def test_a_front_of_the_users_keeps_numbers_in_order():
     assert not agg.choice_.doubts
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_a_front_of_the_users_that_encodes_identifiers_is_a_doubt():
     frame, y, nodes = patients(60)
     frame["id"] = IDS["text"](len(y))
@@ -437,11 +456,13 @@ def leaves_out_columns(agg):
     return isinstance(getattr(agg, "front_", None), ColumnTransformer)
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_measurements_in_order_are_kept():
     frame, y, nodes = sorted_patients()
     assert not leaves_out_columns(combine_small(X=frame, y=y, nodes=nodes))
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_whole_numbers_of_which_none_is_there_twice_are_kept_with_a_warning():
     frame, y, nodes = sorted_patients()
     rng = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.few_features import use_few_features
+from helpers.few_features import use_few_features, use_no_powers
 from helpers.judging_nodes import (
     NODES,
     JudgingNodes,
@@ -57,6 +57,11 @@ NAMES = ["bern", "oslo"]
 WITH_SMALL_NODE = np.where(np.arange(len(Y)) < 12, "cork", NODES)
 
 
+@pytest.fixture
+def no_powers(monkeypatch):
+    use_no_powers(monkeypatch)
+
+
 def combine_small(nodes):
     """The aggregate that `combine` makes of these nodes, with few candidates."""
     return combine(nodes.channel, budget="small", random_state=0)
@@ -71,7 +76,7 @@ def choose_over_wines():
 
 @cache
 def combine_four_columns():
-    """The aggregate that `combine` makes of four columns, which tests do not alter."""
+    """The aggregate of four columns without powers, which tests do not alter."""
     return combine_small(JudgingNodes(X[:, :4]))
 
 
@@ -105,6 +110,7 @@ def test_the_model_of_combine_is_that_of_a_plain_fit_with_its_front():
     np.testing.assert_array_equal(plain.predict_proba(X), agg.predict_proba(X))
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_combine_over_a_channel_gives_the_same_model_again():
     first = combine_four_columns()
     rows = X[:, :4]
@@ -170,9 +176,10 @@ def test_models_are_judged_by_the_half_that_did_not_make_them():
     assert len(history) == 4
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_combine_over_a_folder_goes_on_where_it_stopped(tmp_path):
-    two_columns = X[:, :2]
-    nodes = JudgingNodes(two_columns, min_rows=3)
+    four_columns = X[:, :4]
+    nodes = JudgingNodes(four_columns, min_rows=3)
     n_steps = 0
     while True:
         folder = Folder(tmp_path / "all", nodes.names)
@@ -192,11 +199,11 @@ def test_combine_over_a_folder_goes_on_where_it_stopped(tmp_path):
                     state=tmp_path / name,
                     min_rows=3,
                 )
-    assert n_steps == 5  # as many as there are messages
-    in_process = combine_small(nodes)
+    assert n_steps == 4  # as many as there are messages
+    in_process = combine_four_columns()
     assert in_process.choice_.name == agg.choice_.name
     np.testing.assert_array_equal(
-        agg.predict_proba(two_columns), in_process.predict_proba(two_columns)
+        agg.predict_proba(four_columns), in_process.predict_proba(four_columns)
     )
 
 
@@ -228,7 +235,7 @@ def test_held_out_rows_neither_make_nor_judge_a_candidate():
         nodes = JudgingNodes(
             flowers, labels, np.full(len(y), "oslo"), held_out=held_out
         )
-        _, choice, _ = choose_over(nodes.channel, small_candidates)
+        _, choice, _ = choose_over(nodes.channel, linear_candidates)
         accuracies.append([entry["accuracy"] for entry in choice.table])
         assert choice.n_rows == np.sum(~held_out)
     assert accuracies[0] == accuracies[1]
@@ -267,7 +274,7 @@ def test_rows_of_wrong_labels_that_models_are_sure_of_are_accepted():
     """Each row loses as much as one can, under the steepest factor: this is no lie."""
     labels = np.where(NODES == "oslo", np.roll(Y, 60), Y)
     nodes = JudgingNodes(50.0 * X, labels, keep_state=False)
-    _, choice, _ = choose_over(nodes.channel, small_candidates)
+    _, choice, _ = choose_over(nodes.channel, linear_candidates)
     assert choice.n_rows == len(Y)
 
 
@@ -281,6 +288,7 @@ def wines_with_words():
     return frame
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_gaps_are_filled_before_each_candidate():
     with_gaps = X[:, [0, 3, 6, 9, 11, 12]]
     with_gaps[::7, 1] = np.nan
@@ -303,6 +311,7 @@ def combine_gaps_in_words():
     return combine_small(JudgingNodes(wines_with_gaps_in_words()))
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_texts_with_gaps_are_encoded():
     frame = wines_with_gaps_in_words()
     agg = combine_gaps_in_words()
@@ -317,6 +326,7 @@ def test_a_front_that_takes_no_texts_is_an_error_that_names_node_and_column():
         combine(channel, front=StandardScaler(), random_state=0)
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_a_front_of_the_users_encodes_texts(monkeypatch):
     use_few_features(monkeypatch)
     frame = wines_with_words()
@@ -331,6 +341,7 @@ def test_a_front_of_the_users_encodes_texts(monkeypatch):
     assert agg.to_estimator().score(frame, Y) == agg.score(frame, Y)
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_identifiers_are_left_out_over_a_channel():
     rows = X[:, :4]
     numbered = np.c_[np.arange(len(X)), rows]
@@ -338,7 +349,7 @@ def test_identifiers_are_left_out_over_a_channel():
         agg = combine_small(JudgingNodes(numbered))
     plain = combine_four_columns()
     tasks = [message["task"] for message in agg.history_]
-    assert tasks == ["front", "front", "halves", "judge", "join"]
+    assert tasks == ["front", "halves", "judge", "join"]
     assert agg.choice_.name == plain.choice_.name
     assert any("[0] are left out" in doubt for doubt in agg.choice_.doubts)
     proba = agg.predict_proba(numbered)
@@ -347,6 +358,7 @@ def test_identifiers_are_left_out_over_a_channel():
     np.testing.assert_allclose(exported, proba, atol=1e-12)
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_texts_are_encoded_and_identifiers_left_out_over_a_channel():
     frame = wines_with_gaps_in_words()
     numbered = frame.assign(patient=[f"P{k:04d}" for k in range(len(X))])
@@ -413,8 +425,10 @@ def choose_and_fit(candidates, *, kind, keep_state):
     ("candidates", "kind", "keep_state"),
     [
         (scaled_candidate, "linear", False),
-        (scaled_candidate, "forest", True),
-        (scaled_candidate, "scaled otherwise", False),
+        pytest.param(scaled_candidate, "forest", True, marks=pytest.mark.slow),
+        pytest.param(
+            scaled_candidate, "scaled otherwise", False, marks=pytest.mark.slow
+        ),
         (scaled_candidate, "scaled otherwise", True),
         (wide_candidate, "forest", True),
         (wide_candidate, "scaled otherwise", True),
@@ -431,6 +445,7 @@ def test_nodes_with_classifiers_are_asked_for_their_rows_only(
     np.testing.assert_array_equal(proba, proba_of_rows)
 
 
+@pytest.mark.usefixtures("no_powers")
 def test_combine_fits_what_was_judged_whatever_classifiers_nodes_have():
     rows = X[:, :4]
     estimators = fit_classifiers(CLASSIFIERS["scaled otherwise"], rows)

@@ -7,7 +7,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.few_features import use_few_features
+from helpers.few_features import use_no_powers
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -185,13 +185,14 @@ def test_ensembles_of_members_that_take_tables_take_tables(params):
 
 
 def test_combine_judges_members_that_take_tables(monkeypatch):
-    use_few_features(monkeypatch)
+    use_no_powers(monkeypatch)
     X, y, nodes = table()
     agg = combine(
         fit_members_of_tables(),
         X,
         y,
         nodes=[f"node {k}" for k in nodes],
+        budget="small",
         random_state=0,
     )
     frame = agg.choice_.to_frame()

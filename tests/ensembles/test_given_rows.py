@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler, scale
 
 from skgems import DistillationAggregator, EnsembleAggregator
 
@@ -344,7 +344,7 @@ def test_pipelines_that_fill_missing_values_vote(as_frame):
 def test_pipelines_that_fill_no_missing_values_say_so():
     X, y = load_wine(return_X_y=True)
     plain = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
-    filling = make_pipeline(SimpleImputer(), LogisticRegression(max_iter=9000))
+    filling = make_pipeline(SimpleImputer(), plain[0], LogisticRegression())
     members = [("lyon", plain), ("rome", filling.fit(X, y))]
     X[0, 0] = np.nan
     with pytest.raises(ValueError, match="^Input X contains NaN"):
@@ -377,9 +377,7 @@ def test_tables_of_other_libraries_become_those_of_pandas():
 def test_members_of_documents_and_of_numbers_do_not_go_together():
     corpus = documents()
     X, y = load_wine(return_X_y=True)
-    classifier_of_numbers = LogisticRegression(max_iter=9000).fit(
-        X, np.array(LABELS)[y]
-    )
+    classifier_of_numbers = LogisticRegression().fit(scale(X), np.array(LABELS)[y])
     members = [*corpus.pipelines()[:1], ("oslo", classifier_of_numbers)]
     with pytest.raises(ValueError, match="documents.*node 'oslo'.*13 features"):
         EnsembleAggregator(members).fit(corpus.X, corpus.y)
@@ -389,7 +387,7 @@ def test_members_of_documents_and_of_numbers_do_not_go_together():
 
 def test_documents_for_members_of_numbers_are_an_error():
     X, y = load_wine(return_X_y=True)
-    aggregate = EnsembleAggregator([LogisticRegression(max_iter=9000).fit(X, y)]).fit()
+    aggregate = EnsembleAggregator([LogisticRegression().fit(scale(X), y)]).fit()
     with pytest.raises(ValueError, match="X holds documents.*13 features"):
         aggregate.predict(["some text", "some other text"])
     # A fit to documents forgets the columns of the one before.

@@ -34,6 +34,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import LinearSVC
 
+from skgems.federation import read_federation
+
 # ---- kinds of local estimators ------------------------------------------------
 
 
@@ -349,12 +351,15 @@ def test_nodes_may_be_written_in_many_ways():
         pandas.Series(names, dtype="string"),
         pandas.Series(index, index=np.arange(len(index))[::-1]),
     ]
-    fitted = [
-        aggregate_of(named, fine_tuning="plain").fit(dataset.X, dataset.y, nodes=nodes)
-        for nodes in forms
-    ]
-    for aggregate in fitted[1:]:
-        np.testing.assert_array_equal(weights_of(aggregate), weights_of(fitted[0]))
+    aggregator = aggregate_of(named)
+    for nodes in forms:
+        federation = read_federation(aggregator, dataset.X, dataset.y, nodes)
+        assert [node.name for node in federation.nodes] == dataset.names
+        for k, node in enumerate(federation.nodes):
+            expected = np.flatnonzero(index == k)
+            for rows in (node.judging_rows, node.moment_rows, node.training_rows):
+                np.testing.assert_array_equal(rows, expected)
+        np.testing.assert_array_equal(federation.public_rows, np.flatnonzero(index < 0))
 
 
 def test_nodes_without_names_are_called_by_their_index():

@@ -94,11 +94,11 @@ def test_memory_is_shared_between_processes(count_profiles, tmp_path, monkeypatc
     monkeypatch.setattr(Registered, "redefinitions", 0)
     dataset = federated("overlapping")
     locals_ = dataset.fitted(LOCAL)
-    grid = {"epsilon": [0.2, 0.6]}
-    plain = GridSearchCV(aggregate_of(locals_), grid, cv=CV)
+    settings = {"param_grid": {"epsilon": [0.2]}, "cv": CV, "refit": False}
+    plain = GridSearchCV(aggregate_of(locals_), **settings)
     plain.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     search = GridSearchCV(
-        aggregate_of(locals_, memory=str(tmp_path)), grid, cv=CV, error_score="raise"
+        aggregate_of(locals_, memory=str(tmp_path)), error_score="raise", **settings
     )
     with ProcessPoolExecutor(max_workers=1) as another_process:
         fit_there = another_process.submit(
@@ -108,7 +108,7 @@ def test_memory_is_shared_between_processes(count_profiles, tmp_path, monkeypatc
     # What the other process did is found in the folder.
     count_profiles.clear()
     memory = joblib.Memory(str(tmp_path), verbose=0)
-    again = GridSearchCV(aggregate_of(locals_, memory=memory), grid, cv=CV)
+    again = GridSearchCV(aggregate_of(locals_, memory=memory), **settings)
     again.fit(dataset.X, dataset.y, nodes=dataset.nodes)
     assert count_profiles == []
     for results in (search.cv_results_, again.cv_results_):

@@ -25,7 +25,7 @@ from sklearn.metrics import log_loss
     ("fine_tuning", "kind", "intersection"),
     [
         ("penalized", "binary", "likelihood"),
-        ("penalized", "disjoint", "consensus"),
+        pytest.param("penalized", "disjoint", "consensus", marks=pytest.mark.slow),
         ("plain", "disjoint", "consensus"),
         ("plain", "binary", "consensus"),
     ],
@@ -63,8 +63,8 @@ def test_public_rows_in_fit_fine_tune_the_aggregate(fine_tuning, kind, intersect
 @pytest.mark.parametrize(
     ("kind", "intersection", "n_public"),
     [
-        *[("disjoint", "consensus", 20), ("overlapping", "consensus", 1)],
-        ("binary", "likelihood", 20),
+        *[("overlapping", "consensus", 1), ("binary", "likelihood", 20)],
+        pytest.param("disjoint", "consensus", 20, marks=pytest.mark.slow),
         pytest.param("disjoint", "likelihood", 1, marks=pytest.mark.slow),
         *(
             pytest.param(kind, intersection, n, marks=pytest.mark.slow)

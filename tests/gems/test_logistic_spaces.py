@@ -96,7 +96,7 @@ def _level(intersection, criterion):
     [
         ("gram", "accuracy", "likelihood"),
         ("gram", "log_loss", "consensus"),
-        ("ellipsoid", "log_loss", "likelihood"),
+        pytest.param("ellipsoid", "log_loss", "likelihood", marks=pytest.mark.slow),
         ("ellipsoid", "accuracy", "consensus"),
         ("ball", "log_loss", "consensus"),
     ],

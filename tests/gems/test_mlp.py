@@ -87,8 +87,12 @@ def test_one_network_knows_what_all_nodes_know(activation):
 @pytest.mark.parametrize(
     ("geometry", "construction", "depth"),
     [
-        *[("gram", "certified", 3), ("ellipsoid", "sampled", 2)],
-        *[("gram", "sampled", 1), ("ball", "certified", 1)],
+        pytest.param("gram", "certified", 3, marks=pytest.mark.slow),
+        *[
+            ("ellipsoid", "sampled", 2),
+            ("gram", "sampled", 1),
+            ("ball", "certified", 1),
+        ],
     ],
 )
 def test_the_report_of_layers_accounts_for_every_neuron(geometry, construction, depth):

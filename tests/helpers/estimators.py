@@ -139,7 +139,7 @@ LISTED = [
         unites=False,
         settings={
             "student": LogisticRegression(
-                C=10.0, solver="newton-cg", tol=1e-8, max_iter=1000
+                C=10.0, solver="newton-cholesky", tol=1e-8, max_iter=1000
             )
         },
         exported=lambda aggregate: aggregate.to_estimator(),

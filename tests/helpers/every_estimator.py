@@ -8,14 +8,64 @@ import pytest
 from sklearn.model_selection import StratifiedKFold
 
 from helpers.estimators import LISTED, fit_once
+from skgems import (
+    DistillationAggregator,
+    GEMSLogisticAggregator,
+    GEMSMLPAggregator,
+    PFNMAggregator,
+)
 from skgems.networks import read_network
 
 CV = StratifiedKFold(2, shuffle=True, random_state=0)
 
 every_estimator = pytest.mark.parametrize("listed", LISTED, ids=repr)
-every_kind = pytest.mark.parametrize(
-    "kind", ["disjoint", "overlapping", "binary", "single"]
+KINDS = ["disjoint", "overlapping", "binary", "single"]
+every_kind = pytest.mark.parametrize("kind", KINDS)
+# Aggregators whose fits take longest. They read rows, labels and nodes by the same code
+# as the others.
+SLOW_TO_FIT = (
+    GEMSLogisticAggregator,
+    GEMSMLPAggregator,
+    DistillationAggregator,
+    PFNMAggregator,
 )
+
+
+def slow_where(is_slow):
+    """The marks of a parameter that only repeats what others show."""
+    return [pytest.mark.slow] if is_slow else []
+
+
+def every_estimator_but_slow(*slow):
+    """Run a test for every aggregator; those named only with ``make test ALL=1``."""
+    return pytest.mark.parametrize(
+        "listed",
+        [
+            pytest.param(listed, id=repr(listed), marks=slow_where(listed.kind in slow))
+            for listed in LISTED
+        ],
+    )
+
+
+# For what all aggregators have from one place.
+every_reading = every_estimator_but_slow(*SLOW_TO_FIT)
+
+
+def every_estimator_on(first_kind, *further_kinds):
+    """Run a test on kinds of nodes; for what is slow to fit on the first of them."""
+    return pytest.mark.parametrize(
+        ("listed", "kind"),
+        [
+            pytest.param(
+                listed,
+                kind,
+                id=f"{kind}-{listed!r}",
+                marks=slow_where(kind != first_kind and listed.kind in SLOW_TO_FIT),
+            )
+            for kind in (first_kind, *further_kinds)
+            for listed in LISTED
+        ],
+    )
 
 
 def fit(listed, dataset, estimators=None, **parameters):

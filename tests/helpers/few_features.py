@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What `combine` tries, with a tenth of the random features, which is fast."""
+"""Less of what `combine` tries, which is fast."""
 
 from __future__ import annotations
 
 from sklearn.kernel_approximation import RBFSampler
+from sklearn.preprocessing import PowerTransformer
 
+from skgems.candidates import _candidates
 from skgems.steps import RandomFeatures
 
 
@@ -20,3 +22,20 @@ def use_few_features(monkeypatch):
     module = "skgems.candidates._candidates"
     monkeypatch.setattr(f"{module}.RandomFeatures", random_features)
     monkeypatch.setattr(f"{module}.RBFSampler", kernel)
+
+
+def use_no_powers(monkeypatch):
+    """Candidates behind powers, which take long to find, are not tried."""
+    of_rows = _candidates.candidates_of_rows
+
+    def without_powers(*args, **kwargs):
+        return [
+            candidate
+            for candidate in of_rows(*args, **kwargs)
+            if not any(isinstance(step, PowerTransformer) for step in candidate.steps)
+        ]
+
+    for module in ("_candidates", "_combine"):
+        monkeypatch.setattr(
+            f"skgems.candidates.{module}.candidates_of_rows", without_powers
+        )

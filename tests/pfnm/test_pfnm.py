@@ -235,21 +235,17 @@ def test_in_a_pipeline_and_over_jobs(nodes):
     assert not np.array_equal(other[-1].coefs_[0], two[-1].coefs_[0])
 
 
-def test_fine_tuning_on_public_rows(local_networks, nodes):
-    options = {"sigma": 3.0, "max_units": 20, "random_state": 0}
-    aggregate = PFNMAggregator(local_networks, **options).fit()
-    before = aggregate.score(X[TEST], Y[TEST])
+def test_fine_tuning_on_public_rows(local_networks):
+    # test_pfnm_rows.py has those that are given in fit.
+    aggregate = PFNMAggregator(local_networks, sigma=3.0, max_units=20, random_state=0)
+    before = aggregate.fit().score(X[TEST], Y[TEST])
     aggregate.fine_tune(X[:120], Y[:120])
     assert aggregate.score(X[TEST], Y[TEST]) > before
-    public = np.where(np.arange(len(nodes)) < 120, -1, nodes)
-    tuned = PFNMAggregator(local_networks, **options)
-    tuned.fit(X[TRAIN], Y[TRAIN], public)
-    assert tuned.fine_tuning_ is not None
     with pytest.raises(ValueError, match="labels that no node knows"):
         aggregate.fine_tune(X[:20], Y[:20] + 100)
 
 
-@pytest.mark.parametrize("n_rows", [2, 8, 20])
+@pytest.mark.parametrize("n_rows", [2, 8, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_few_correct_rows_cost_next_to_nothing(local_networks, n_rows):
     start = PFNMAggregator(local_networks, sigma=3.0, random_state=0).fit()
     before = start.score(X[TEST], Y[TEST])

@@ -20,7 +20,6 @@ from helpers.digit_networks import (
     scaled_nodes,
     with_units_permuted,
 )
-from joblib import parallel_config
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
@@ -72,7 +71,11 @@ def test_rounds_train_on_from_the_merged_network(nodes):
 
 @pytest.mark.parametrize(
     ("networks", "order"),
-    [("local_networks", "bottom_up"), ("deep", "bottom_up"), ("deep", "top_down")],
+    [
+        ("local_networks", "bottom_up"),
+        pytest.param("deep", "bottom_up", marks=pytest.mark.slow),
+        ("deep", "top_down"),
+    ],
 )
 def test_rounds_in_which_nothing_is_learned_change_nothing(
     nodes, networks, order, request
@@ -114,12 +117,6 @@ def test_rounds_where_nodes_lack_classes_and_have_other_widths():
         if units == "own" or n == 1:
             assert widths == [20, 12, 16, 0]
     assert scores[3, "all"] > scores[1, "all"]
-    one_by_one = PFNMAggregator([*local_networks, constant], n_rounds=2, random_state=0)
-    in_threads = clone(one_by_one)
-    one_by_one.fit(rows, y, nodes)
-    with parallel_config("threading", n_jobs=2):
-        in_threads.fit(rows, y, nodes)
-    np.testing.assert_array_equal(in_threads.coefs_[0], one_by_one.coefs_[0])
 
 
 def test_rounds_of_deep_networks_start_where_equal_nodes_are(deep, nodes):

@@ -67,6 +67,12 @@ FORMS = {
 
 
 @pytest.fixture(autouse=True)
+def coarse_grid(monkeypatch):
+    """Few models of a picture of spaces, of which there are thousands, are judged."""
+    monkeypatch.setattr("skgems.plotting._fits._GRID", 7)
+
+
+@pytest.fixture(autouse=True)
 def closed_figures():
     """All figures are closed after a test."""
     yield
@@ -117,14 +123,14 @@ def epsilon_display(rows: Rows):
         rows.X,
         rows.y,
         rows.nodes,
-        epsilons=[0.7, 0.9],
+        epsilons=[0.9],
         test=rows.test,
     )
 
 
 def fine_tuning_display(rows: Rows):
     return plotting.FineTuningDisplay.from_estimator(
-        rows.spaces, rows.X, rows.y, sizes=[0, 60], test=rows.test
+        rows.spaces, rows.X, rows.y, sizes=[60], test=rows.test
     )
 
 
@@ -234,7 +240,7 @@ def test_all_displays_are_here():
 # Every picture of what has no rows to slice, of what is sliced by labels, and of what
 # cannot be sliced at all. The other two are converted as these are: one picture each.
 PAIRS = [(name, form) for name in DISPLAYS for form in ("list", "frame", "coo")]
-PAIRS += [("EpsilonDisplay", "float32"), ("SpacesDisplay", "csr")]
+PAIRS += [("NodeReportDisplay", "float32"), ("SpacesDisplay", "csr")]
 
 
 @pytest.mark.parametrize(("name", "form"), PAIRS)

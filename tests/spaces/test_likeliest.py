@@ -255,7 +255,9 @@ def assert_weights_prove_the_bound(intersection, spaces):
         assert mean >= intersection.lower_bound - 1e-9
 
 
-@pytest.mark.parametrize("kind", ["ellipsoid", "gram"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("ellipsoid", marks=pytest.mark.slow), "gram"]
+)
 def test_an_intersection_that_is_nearly_a_point(kind):
     loss = SoftmaxLoss()
     spaces = spaces_of(kind)

@@ -60,8 +60,17 @@ def deepest_of_all_choices(unions) -> list:
     return [intersect(choice, method="deepest") for choice in product(*unions)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("reach", [0.6, 1.4, 2.4])
+@pytest.mark.parametrize(
+    ("reach", "kind"),
+    [
+        *[(reach, kind) for reach in (0.6, 2.4) for kind in KINDS],
+        (1.4, "gram"),
+        *[
+            pytest.param(1.4, kind, marks=pytest.mark.slow)
+            for kind in ("ball", "ellipsoid", "free")
+        ],
+    ],
+)
 def test_search_finds_what_all_choices_have(kind, reach):
     for seed in range(2):
         unions = random_unions(seed, kind, reach)

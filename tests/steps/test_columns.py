@@ -10,6 +10,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.few_features import use_no_powers
 from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_transformer
@@ -94,6 +95,14 @@ def combined(frame, y, **parameters):
     return combine(
         X=frame, y=y, nodes=NODES, budget="small", random_state=0, **parameters
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_powers():
+    """No test is about what combine tries."""
+    with pytest.MonkeyPatch.context() as patch:
+        use_no_powers(patch)
+        yield
 
 
 @pytest.fixture(scope="module")
