@@ -17,7 +17,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.preprocessing import PowerTransformer
 
 from skgems.federation import reply_to
-from skgems.pooled._forest_terms import ForestTerms
+from skgems.pooled._trees_terms import ForestTerms
 from skgems.trees import Asked, Forest, bin_codes, leaves_of, unpacked_counts
 
 N_ROWS = 100
