@@ -68,7 +68,7 @@ def majority_vote(
 def public_alone(X: np.ndarray, y: np.ndarray, random_state: int = 0):
     """Logistic regression on the public rows, C chosen by 5-fold validation."""
     folds = KFold(5, shuffle=True, random_state=random_state)
-    # From weak to strong regularisation, since a tie takes the first: few rows tie.
+    # From weak to strong regularization, since a tie takes the first: few rows tie.
     grid = {"C": np.logspace(1, -2, 7)}
     search = GridSearchCV(LogisticRegression(max_iter=1000), grid, cv=folds)
     return search.fit(X, y).best_estimator_

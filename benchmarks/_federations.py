@@ -117,15 +117,15 @@ class Split(NamedTuple):
 
 
 def split_rows(
-    X: np.ndarray, y: np.ndarray, seed: int, *, max_rows: int, standardise: bool
+    X: np.ndarray, y: np.ndarray, seed: int, *, max_rows: int, standardize: bool
 ) -> Split:
-    """Split by label; standardise, if asked, on the training rows."""
+    """Split by label; standardize, if asked, on the training rows."""
     n_test = min(round(0.3 * len(y)), MAX_TEST_ROWS)
     n_train = min(len(y) - n_test, max_rows)
     X, X_test, y, y_test = train_test_split(
         X, y, train_size=n_train, test_size=n_test, stratify=y, random_state=seed
     )
-    if standardise:
+    if standardize:
         scaler = StandardScaler().fit(X)
         X = scaler.transform(X)
         X_test = scaler.transform(X_test)

@@ -87,7 +87,7 @@ def merge_two_by_afl(
 def merge_by_afl(
     messages: Sequence[AFLMessage], gamma: float, *, keep: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """AFL's server: the law over clients, then without their regularisation.
+    """AFL's server: the law over clients, then without their regularization.
 
     Every client added gamma to the matrix; all but ``keep`` is taken out again. The
     paper keeps none. Returns the weights, and C as it was before.
@@ -394,7 +394,7 @@ def proto_hyper(
     seed: int,
     epochs: int = 60,
 ) -> ProbableHead:
-    """GH-OFL's Proto-Hyper: standardised LDA scores plus a product of low rank.
+    """GH-OFL's Proto-Hyper: standardized LDA scores plus a product of low rank.
 
     Learned from drawn rows: 0.85 of the divergence from a teacher at temperature 4,
     0.15 of the cross entropy. The teacher is LDA, with "class" half QDA.
@@ -460,7 +460,7 @@ class Buckets:
         self, n_columns: int, *, n_bits: int = 768, group: int = 3, seed: int = 0
     ):
         n_thresholds = int(np.clip(n_bits // n_columns, 1, 8))
-        # Of standardised columns: between as many rows each, were they normal.
+        # Of standardized columns: between as many rows each, were they normal.
         self.thresholds = norm.ppf(np.arange(1, n_thresholds + 1) / (n_thresholds + 1))
         self.group = group
         rng = np.random.default_rng(seed)
@@ -614,14 +614,14 @@ def fedfisher_diagonal(
     """FedFisher with the diagonal alone, whose least value has a closed form."""
     weights = []
     for layer, mean in enumerate(mean_weights(members, counts)):
-        informations = [
+        information_matrices = [
             n * of_member[layer] for n, of_member in zip(counts, diagonals, strict=True)
         ]
         pull = sum(
             information * (member[layer] - mean)
-            for information, member in zip(informations, members, strict=True)
+            for information, member in zip(information_matrices, members, strict=True)
         )
-        total = sum(informations) + damping
+        total = sum(information_matrices) + damping
         # Where no node's rows tell a weight from another it stays the mean.
         weights.append(mean + pull / np.where(total > 0, total, np.inf))
     return weights
@@ -688,7 +688,7 @@ def _made_rows(
         teacher_logits = teacher(X)
         student_logits = _forward(student, X)
         do_differ = (teacher_logits.argmax(1) != student_logits.argmax(1)).float()
-        # In place of the statistics of batch norm: columns are standardised.
+        # In place of the statistics of batch norm: columns are standardized.
         spread = X.mean(0).norm() + (X.var(0) - 1).norm()
         loss = cross_entropy(teacher_logits, target_classes)
         loss = loss + spread / np.sqrt(n_columns)

@@ -45,7 +45,7 @@ K = 5
 
 
 class Block(nn.Module):
-    """Two convolutions with batch normalisation, and a connection around them."""
+    """Two convolutions with batch normalization, and a connection around them."""
 
     def __init__(self, n_in: int, n_out: int, stride: int):
         super().__init__()
@@ -82,7 +82,7 @@ class Residual(nn.Module):
     def train(self, mode: bool = True) -> Residual:
         """Change between training and judging, frozen layers to judging alone."""
         super().train(mode)
-        if self.frozen:  # else batch normalisation goes on counting
+        if self.frozen:  # else batch normalization goes on counting
             self.layers.eval()
         return self
 

@@ -87,9 +87,9 @@ def deal_by_component(
     X: np.ndarray, y: np.ndarray, seed: int, *, K: int
 ) -> FeaturesAndNodes:
     """Runs of the first principal component."""
-    centred = X - X.mean(axis=0)
-    first = np.linalg.svd(centred, full_matrices=False)[2][0]
-    return X, equal_runs(centred @ first, K)
+    centered = X - X.mean(axis=0)
+    first = np.linalg.svd(centered, full_matrices=False)[2][0]
+    return X, equal_runs(centered @ first, K)
 
 
 def deal_by_feature(
@@ -280,7 +280,7 @@ def cells_of(options: Namespace) -> Iterator[Cell]:
         else:
             X, y = load_data_set(data_set, options)
         for seed in options.seeds:
-            split = split_rows(X, y, seed, max_rows=options.max_rows, standardise=True)
+            split = split_rows(X, y, seed, max_rows=options.max_rows, standardize=True)
             for group, deal in deals:
                 try:
                     X_dealt, nodes = DEALS[deal](split.X, split.y, seed)

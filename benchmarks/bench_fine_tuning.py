@@ -53,7 +53,7 @@ class Rows:
 
 
 def data_sets(options: Namespace) -> Iterator[Rows]:
-    """Those that are asked for, standardised but for pixels."""
+    """Those that are asked for, standardized but for pixels."""
     if "digits" in options.sets:
         X, y = load_digits(return_X_y=True)
         yield cut("digits", X / 16, y, n_nodes=450, n_public=1010)

@@ -4,7 +4,7 @@
 Test accuracy, balanced accuracy and log-loss, in the mean over the seeds, of the model
 of all rows at one place ("pooled"), with the members' class weights, and of what is
 made of the nodes' models, over partitions. Beside the likelihood: averages, votes, LDA
-and ridge of all rows. Features are made here, and standardised on all training rows.
+and ridge of all rows. Features are made here, and standardized on all training rows.
 Tables of the guide's pages on skewed features, wide data and class weights are made by
 it.
 """

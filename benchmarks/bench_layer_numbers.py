@@ -66,7 +66,7 @@ def partitions(
 
 
 def deal_rows(data_set: str, seed: int) -> Iterator[tuple[str, Dealt]]:
-    """A data set, standardised on its training rows, under all partitions."""
+    """A data set, standardized on its training rows, under all partitions."""
     load, n_nodes = DATA_SETS[data_set]
     X, y = load(return_X_y=True)
     X, X_test, y, y_test = train_test_split(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Further messages to a share of the nodes: how far the objective is above its end.
 
-Digits, standardised, over 20 nodes. The objective is the log-loss of all rows with the
+Digits, standardized, over 20 nodes. The objective is the log-loss of all rows with the
 penalty, in thousandths of a nat a row above that of LogisticRegression on all rows;
 means over seeds. Beside it how many gradients all nodes together have told until then.
 """

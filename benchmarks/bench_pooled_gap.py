@@ -9,13 +9,13 @@ tables of the guide's page on moments, and two lines of the README, are made by 
 
 Data sets, their splits and partitions are those of `_federations.py`; at most
 ``--max-rows`` rows train (20,000 unless told, which cuts only MNIST: 50000 takes what
-the other benchmarks do). Features are standardised on the training rows of all nodes,
+the other benchmarks do). Features are standardized on the training rows of all nodes,
 but for MNIST, whose pixels stay in [0, 1], and for "texts": documents of made-up words,
 hashed to 1,024 sparse features.
 
 Other kinds of nodes (``--kinds``) are compared with logistic ones, and with the pooled
 model of their own kind: LogisticRegression with C=0.1 and C=10 among them, since the
-aggregate should be penalised as the nodes' models are.
+aggregate should be penalized as the nodes' models are.
 
 With ``--records`` results are kept, one line of JSON each, and what is found there is
 not run again; the tables are of the cells asked for, however many runs made them.
@@ -198,7 +198,7 @@ def cells_of(options: Namespace) -> Iterator[tuple[Cell, Split, Federation]]:
                 y,
                 seed,
                 max_rows=options.max_rows,
-                standardise=data_set not in UNSCALED,
+                standardize=data_set not in UNSCALED,
             )
             for partition in options.partitions:
                 try:

@@ -84,7 +84,7 @@ def measure_seeds(
     """What each seed gives on a data set and partition, by the number of rows."""
     of_seeds: dict[int, list[Accuracies]] = defaultdict(list)
     for seed in options.seeds:
-        split = split_rows(X, y, seed, max_rows=MAX_ROWS, standardise=name != MNIST)
+        split = split_rows(X, y, seed, max_rows=MAX_ROWS, standardize=name != MNIST)
         try:
             nodes = assign_nodes(partition, split.y, seed)
         except ValueError:  # too few rows, or classes

@@ -37,7 +37,7 @@ N_NODES, N_ROWS, N_FEATURES, N_CLASSES, N_DIRECTIONS = 5, 1000, 784, 10, 500
 
 
 def make_node(seed: int, dtype: type) -> tuple:
-    """Rows like grey images, labels and a model that has most of them right."""
+    """Rows like gray images, labels and a model that has most of them right."""
     rng = np.random.default_rng(seed)
     X = rng.random((N_ROWS, N_FEATURES)) * (rng.random((N_ROWS, N_FEATURES)) < 0.2)
     center = 0.1 * rng.standard_normal((N_FEATURES + 1, N_CLASSES))
@@ -118,7 +118,7 @@ def time_constructions(dtype: type, runs: int) -> None:
 
 
 def make_spaces(kind: str, n_spaces: int) -> list[GoodEnoughSpace]:
-    """Spaces of 785 x 10 parameters, each of radius 1 around its own centre."""
+    """Spaces of 785 x 10 parameters, each of radius 1 around its own center."""
     spaces = []
     for seed in range(n_spaces):
         X, _, center, p = make_node(seed % N_NODES, np.float64)

@@ -184,7 +184,7 @@ def print_table(
     figures = Figures()
     for seed in options.seeds:
         split = split_rows(
-            X, y, seed, max_rows=options.max_rows, standardise=data_set != MNIST
+            X, y, seed, max_rows=options.max_rows, standardize=data_set != MNIST
         )
         try:
             nodes = assign_nodes(partition, split.y, seed)

@@ -48,7 +48,7 @@ def measure(cell: Cell, options: Namespace) -> dict:
         X = arrays[f"{cell.data}_X"].astype(np.float64)
         y = arrays[f"{cell.data}_y"]
     X, y, X_test, y_test = split_rows(
-        X, y, cell.seed, max_rows=MAX_TRAIN_ROWS, standardise=False
+        X, y, cell.seed, max_rows=MAX_TRAIN_ROWS, standardize=False
     )
     nodes = assign_nodes(cell.partition, y, cell.seed)
     record: dict = {"n_rows": len(y), "rare": float(np.mean(y == rare_class(y)))}

@@ -106,20 +106,20 @@ def print_training() -> None:
     for n_rows in (100, 200, 400):
         rows = breast_cancer_rows("continuous", n_rows)
         summary = HonestSummary.of(rows)
-        for optimiser, batch, bound in (
+        for optimizer, batch, bound in (
             ("adam", "auto", 1),
             ("adam", "auto", 10),
             ("adam", "auto", 50),
             ("sgd", 20, 10),
         ):
-            network = network_of_node(rows, n_units=20, solver=optimiser)
+            network = network_of_node(rows, n_units=20, solver=optimizer)
             network.set_params(batch_size=batch)
             agreement = Agreement.of(GEMSMLPAggregator(random_state=0), min_rows=bound)
             shares = []
             for n_units in N_UNITS:
                 node = AgreedNode(rows, network, agreement, min_rows=bound)
                 guesses = training_of_planted_layers(
-                    node.ask, summary, n_units=n_units, optimiser=optimiser
+                    node.ask, summary, n_units=n_units, optimizer=optimizer
                 )
                 n_found = features_found(rows, summary.completed(guesses))
                 shares.append(np.mean(n_found == rows.n_features))

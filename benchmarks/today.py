@@ -3,8 +3,8 @@
 
 Points of test accuracy below LogisticRegression, which has the same columns of all rows
 in one place; log-loss, bytes from a node, and seconds of all nodes and the server. Over
-data sets x partitions x seeds. Columns are the standardised ones ("raw"), or 500 common
-Fourier features of them, standardised again ("fourier"). Splits, partitions and records
+data sets x partitions x seeds. Columns are the standardized ones ("raw"), or 500 common
+Fourier features of them, standardized again ("fourier"). Splits, partitions and records
 are those of `bench_pooled_gap.py`; the methods are in `_today.py`. What is made of sums
 does not depend on the partition and is run on the first one only. The table of
 `benchmarks/README.md`, "Methods of other papers, on equal columns", is made by it.
@@ -410,7 +410,7 @@ def cells_of(options: Namespace) -> Iterator[tuple[Place, Split, Cell]]:
         X, y = load_data_set(data_set, options)
         for seed in range(options.seeds):
             raw_split = split_rows(
-                X, y, seed, max_rows=options.max_rows, standardise=data_set != MNIST
+                X, y, seed, max_rows=options.max_rows, standardize=data_set != MNIST
             )
             for features in options.features:
                 split = as_features(raw_split, features)

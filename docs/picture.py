@@ -28,7 +28,7 @@ from skgems import GEMSLogisticAggregator
 from skgems.datasets import load_penguins
 
 PICTURE = Path(__file__).parent / "_static" / "one_model.png"
-COLOURS = {"Adelie": "#e08214", "Chinstrap": "#8856a7", "Gentoo": "#1b7f79"}
+COLORS = {"Adelie": "#e08214", "Chinstrap": "#8856a7", "Gentoo": "#1b7f79"}
 # Least and largest bill length, and least and largest flipper length, both in mm.
 EXTENT = [31, 61, 170, 234]
 PIXELS_OF_PLANE = 300  # at each side: finer than the picture's own pixels
@@ -50,16 +50,16 @@ def fit_classifier(X: np.ndarray, y: np.ndarray) -> BaseEstimator:
 def draw_predictions(
     ax: Axes, clf: BaseEstimator, X: np.ndarray, y: np.ndarray, *, size: float
 ) -> None:
-    """Colour the plane by what a classifier predicts, and the rows by what they are."""
+    """Color the plane by what a classifier predicts, and the rows by what they are."""
     left, right, low, high = EXTENT
     lengths, heights = np.meshgrid(
         np.linspace(left, right, PIXELS_OF_PLANE),
         np.linspace(low, high, PIXELS_OF_PLANE),
     )
     predicted = clf.predict(np.column_stack([lengths.ravel(), heights.ravel()]))
-    codes = np.searchsorted(list(COLOURS), predicted).reshape(lengths.shape)
+    codes = np.searchsorted(list(COLORS), predicted).reshape(lengths.shape)
     # Mixed with white, so that the dots stand out.
-    pale = [0.72 + 0.28 * np.array(to_rgb(colour)) for colour in COLOURS.values()]
+    pale = [0.72 + 0.28 * np.array(to_rgb(color)) for color in COLORS.values()]
     ax.imshow(
         codes,
         extent=EXTENT,
@@ -70,9 +70,9 @@ def draw_predictions(
         vmin=0,
         vmax=2,
     )
-    for species, colour in COLOURS.items():
+    for species, color in COLORS.items():
         rows = X[y == species]
-        ax.scatter(rows[:, 0], rows[:, 1], size, color=colour, linewidths=0)
+        ax.scatter(rows[:, 0], rows[:, 1], size, color=color, linewidths=0)
     ax.set(xticks=[], yticks=[], xlim=EXTENT[:2], ylim=EXTENT[2:])
 
 
@@ -126,11 +126,11 @@ def main() -> None:
     ax = figure.add_axes([0.59, 0.13, 0.4, 0.72])
     draw_predictions(ax, agg, X, y, size=7)
     for species, (x, height) in SPECIES_NAMES_AT.items():
-        color = COLOURS[species]
+        color = COLORS[species]
         ax.text(x, height, species, color=color, fontweight="bold", **CENTERED)
     caption = "background: what the classifier says\ndots: what the penguins are"
     figure.text(0.79, 0.075, caption, fontsize=10, **CENTERED)
-    # 48 colours: a third of the bytes, and no difference to the eye.
+    # 48 colors: a third of the bytes, and no difference to the eye.
     canvas = BytesIO()
     figure.savefig(canvas, dpi=200)
     Image.open(canvas).convert("RGB").quantize(48).save(PICTURE, optimize=True)

@@ -224,17 +224,17 @@ import matplotlib.pyplot as plt  # noqa: E402
 figure, (left, right) = plt.subplots(
     1, 2, figsize=(7.6, 4.6), width_ratios=[1.6, 1], layout="constrained"
 )
-colours = ["0.6", "tab:orange", "tab:blue", "tab:green"]
+colors = ["0.6", "tab:orange", "tab:blue", "tab:green"]
 bar_width = 0.2
-for j, (features, colour) in enumerate(zip(transformers, colours, strict=True)):
+for j, (features, color) in enumerate(zip(transformers, colors, strict=True)):
     errors = [1 - accuracies[features][method] for method in methods]
-    left.plot(errors, range(len(methods)), "o", color=colour, label=features, alpha=0.8)
+    left.plot(errors, range(len(methods)), "o", color=color, label=features, alpha=0.8)
     errors_of_halves = [
         1 - is_right[features][y_test < 5].mean(),
         1 - is_right[features][y_test >= 5].mean(),
     ]
     places = np.arange(2) + (j - 1.5) * bar_width
-    right.bar(places, errors_of_halves, bar_width, color=colour)
+    right.bar(places, errors_of_halves, bar_width, color=color)
 left.set_yticks(range(len(methods)), methods)
 left.invert_yaxis()
 left.set(xlabel="test error", xscale="log")

@@ -168,12 +168,12 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 plt.rcParams["font.size"] = 11
 figure, ax = plt.subplots(figsize=(7.2, 5), layout="constrained")
-colours = ["0.75", "0.6", "tab:green", "tab:blue", "tab:orange"]
+colors = ["0.75", "0.6", "tab:green", "tab:blue", "tab:orange"]
 width = 0.16  # of a bar, so that five fill most of the distance of two groups
 centers = np.arange(len(PARTITIONS))
-for j, (name, colour) in enumerate(zip(METHODS, colours, strict=True)):
+for j, (name, color) in enumerate(zip(METHODS, colors, strict=True)):
     places = centers + (j - 2) * width
-    ax.bar(places, means[:, j], width, color=colour, label=name)
+    ax.bar(places, means[:, j], width, color=color, label=name)
     for points_of_data_set in points:
         ax.plot(places, points_of_data_set[:, j], ".", color="0.2", markersize=4)
 ax.axhline(0, color="0.2", linewidth=1)

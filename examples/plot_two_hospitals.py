@@ -174,8 +174,8 @@ import matplotlib.pyplot as plt  # noqa: E402
 plt.rcParams["font.size"] = 14
 figure, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
 labels = list(tables["penguins"])
-colours = ["tab:orange" if label.startswith("skgems") else "0.7" for label in labels]
-bars = ax.barh(labels, list(tables["penguins"].values()), color=colours)
+colors = ["tab:orange" if label.startswith("skgems") else "0.7" for label in labels]
+bars = ax.barh(labels, list(tables["penguins"].values()), color=colors)
 ax.bar_label(bars, fmt="%.3f", padding=3)
 ax.set_title("penguins: test accuracy", x=0.3)
 ax.set(xlim=(0, 1.2), xticks=[])

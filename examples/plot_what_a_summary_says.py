@@ -174,10 +174,10 @@ def connected_to(start, products):
     """Mark the differences that lead to one another by products that are not 0."""
     cluster = np.arange(len(products)) == start
     while True:
-        neighbours = (products[cluster] != 0).any(axis=0) | cluster
-        if neighbours.sum() == cluster.sum():
+        neighbors = (products[cluster] != 0).any(axis=0) | cluster
+        if neighbors.sum() == cluster.sum():
             return cluster
-        cluster = neighbours
+        cluster = neighbors
 
 
 def star_in(cluster, products):

@@ -136,7 +136,7 @@ def message_about_texts(kind):
     if kind in (EnsembleAggregator, DistillationAggregator):
         # It is raised by a member, or by a student, that takes no texts.
         return "could not convert string to float"
-    return r"columns of text, \['colour'\].*front=.*combine.*EnsembleAggregator"
+    return r"columns of text, \['color'\].*front=.*combine.*EnsembleAggregator"
 
 
 @every_reading
@@ -144,9 +144,9 @@ def test_columns_of_text_get_an_error_that_says_what_to_do(listed):
     pandas = pytest.importorskip("pandas")
     dataset = federated("binary")
     frame = pandas.DataFrame(dataset.X, columns=list("abcdef"))
-    frame["colour"] = np.array(["red", "blue"])[dataset.y]
+    frame["color"] = np.array(["red", "blue"])[dataset.y]
     encode = make_column_transformer(
-        (StandardScaler(), list("abcdef")), (OneHotEncoder(), ["colour"])
+        (StandardScaler(), list("abcdef")), (OneHotEncoder(), ["color"])
     )
     nodes = np.arange(len(dataset.y)) % 2
     pipelines = [

@@ -181,15 +181,15 @@ def test_the_error_about_pooled_pipelines_advises_a_front_which_works():
 def table():
     """The rows as a data frame with a column of text."""
     pandas = pytest.importorskip("pandas")
-    colours = np.array(["red", "green", "blue"])[np.arange(len(X)) % 3]
-    return pandas.DataFrame({"alcohol": X[:, 0], "hue": X[:, 10], "colour": colours})
+    colors = np.array(["red", "green", "blue"])[np.arange(len(X)) % 3]
+    return pandas.DataFrame({"alcohol": X[:, 0], "hue": X[:, 10], "color": colors})
 
 
 def encoder():
     """A transformer that makes numbers of the table."""
     return make_column_transformer(
         (StandardScaler(), ["alcohol", "hue"]),
-        (OneHotEncoder(handle_unknown="ignore"), ["colour"]),
+        (OneHotEncoder(handle_unknown="ignore"), ["color"]),
     )
 
 
@@ -203,7 +203,7 @@ ADVICE_ABOUT_TEXT = (
 def test_the_error_about_fitted_pipelines_of_a_table_advises_front_and_combine(kind):
     frame = table()
     members = fitted(make_pipeline(encoder(), LogisticRegression()), frame)
-    message = rf"X has columns of text, \['colour'\].*{ADVICE_ABOUT_TEXT}"
+    message = rf"X has columns of text, \['color'\].*{ADVICE_ABOUT_TEXT}"
     with pytest.raises(ValueError, match=message) as raised:
         kind(members).fit(frame, Y, nodes=NODES)
     assert "red" not in str(raised.value)
@@ -217,7 +217,7 @@ def test_the_error_about_a_table_at_a_node_advises_front_and_combine():
     frame = table()
     at_lyon = NODES == "lyon"
     members = dict(fitted(make_pipeline(encoder(), LogisticRegression()), frame))
-    message = rf"Node 'lyon': X has columns of text, \['colour'\].*{ADVICE_ABOUT_TEXT}"
+    message = rf"Node 'lyon': X has columns of text, \['color'\].*{ADVICE_ABOUT_TEXT}"
     with pytest.raises(ValueError, match=message) as raised:
         GEMSLogisticAggregator().summarize(
             members["lyon"], frame[at_lyon], Y[at_lyon], name="lyon"
@@ -237,7 +237,7 @@ def test_what_errors_about_tables_advise_works():
 
 
 def test_the_error_about_a_text_among_numbers_names_the_column_and_not_the_text():
-    frame = table().drop(columns="colour").astype(object)
+    frame = table().drop(columns="color").astype(object)
     frame.iloc[3, 1] = "unknown"
     members = fitted(LogisticRegression(), X[:, :2])
     message = r"X has texts among the numbers of the columns \['hue'\]. Write numbers"

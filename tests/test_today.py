@@ -69,12 +69,12 @@ def test_afl_is_the_pooled_solution(today, wine, n_nodes, gamma):
     Y = today.one_hot(y, classes)
     messages = afl_messages(today, X, y, classes=classes, gamma=gamma, n_nodes=n_nodes)
     unpenalised, C = today.merge_by_afl(messages, gamma)
-    penalised, _ = today.merge_by_afl(messages, gamma, keep=2.0)
+    penalized, _ = today.merge_by_afl(messages, gamma, keep=2.0)
     ridge = Ridge(alpha=2.0, fit_intercept=False, solver="cholesky").fit(X, Y)
     np.testing.assert_allclose(unpenalised, np.linalg.lstsq(X, Y)[0], atol=1e-8)
-    np.testing.assert_allclose(penalised, ridge.coef_.T, atol=1e-8)
+    np.testing.assert_allclose(penalized, ridge.coef_.T, atol=1e-8)
     np.testing.assert_allclose(
-        today.ridge_of_sums(X.T @ X, X.T @ Y, 2.0), penalised, atol=1e-8
+        today.ridge_of_sums(X.T @ X, X.T @ Y, 2.0), penalized, atol=1e-8
     )
     # C is the sum of the nodes' Gram matrices, each of which has gamma added.
     np.testing.assert_allclose(C, X.T @ X + n_nodes * gamma * np.eye(14), atol=1e-8)

@@ -315,7 +315,7 @@ def not_reached(lines: list[Line]) -> list[Line]:
 
 
 def draw(lines: list[Line], program: Program, path: Path) -> None:
-    """Lines over `x` where there is one, else dots; greys, marks and dashes differ.
+    """Lines over `x` where there is one, else dots; grays, marks and dashes differ.
 
     Only the first measure is drawn. What is ours is black.
     """
@@ -401,8 +401,8 @@ def _draw_dots(ax, lines: list[Line], methods: list[str]) -> None:
     """A dot a method, one below the other, and the paper's figure beside it."""
     for line in lines:
         place = len(methods) - methods.index(line.method)
-        colour = "black" if line.ours else "0.55"
-        ax.errorbar(line.mean, place, xerr=line.spread, fmt="o", color=colour, ms=5)
+        color = "black" if line.ours else "0.55"
+        ax.errorbar(line.mean, place, xerr=line.spread, fmt="o", color=color, ms=5)
         if line.paper is not None:
             ax.plot(line.paper, place, "D", mfc="white", mec="black", ms=5)
     ax.set_yticks(range(len(methods), 0, -1), methods)
@@ -410,12 +410,12 @@ def _draw_dots(ax, lines: list[Line], methods: list[str]) -> None:
 
 
 def _shrink(path: Path) -> None:
-    """Sixteen greys are enough, and make the file a fourth."""
+    """Sixteen grays are enough, and make the file a fourth."""
     from PIL import Image
 
     with Image.open(path) as image:
-        grey = image.convert("L").quantize(16)
-    grey.save(path, optimize=True)
+        gray = image.convert("L").quantize(16)
+    gray.save(path, optimize=True)
 
 
 def seed_of(*numbers: int) -> int:

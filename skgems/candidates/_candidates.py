@@ -111,7 +111,7 @@ def preparations_of_front(front: BaseEstimator) -> Preparations:
 def _scaled_front(X, columns: Columns) -> BaseEstimator | None:
     """What brings the columns of a table to one scale; imputes and encodes if needed.
 
-    None for sparse rows: centred, they would be dense.
+    None for sparse rows: centered, they would be dense.
     """
     if issparse(X):
         return None

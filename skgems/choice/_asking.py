@@ -120,7 +120,7 @@ def _agreement(tried: list[Candidate], fronts: _Fronts, *, min_rows: int) -> Agr
         }
         for terms in [candidate.aggregator._agreed_terms for candidate in tried]
     ]
-    # Candidates ask for halves and judgements; join and score are of the model taken.
+    # Candidates ask for halves and judgments; join and score are of the model taken.
     tasks = {"halves": 1, "judge": 1, "join": 1, "score": 1}
     if fronts.steps:
         tasks["front"] = fronts.whole.most_messages
@@ -203,7 +203,7 @@ def _choice_plan(
     *,
     scoring: str,
 ) -> Generator:
-    """Plan of sums of halves and judgements: the choice, and the candidate taken."""
+    """Plan of sums of halves and judgments: the choice, and the candidate taken."""
     halves = yield from _ask_halves(tried, fronts)
     trials = Trials(
         [
@@ -212,13 +212,13 @@ def _choice_plan(
         ]
     )
     models = _models_of_halves(trials, halves, fronts)
-    judgements = yield from _ask_to_judge(list(models.values()), halves)
-    n_judging = {name: judgement["n_rows"] for name, judgement in judgements.items()}
+    judgments = yield from _ask_to_judge(list(models.values()), halves)
+    n_judging = {name: judgment["n_rows"] for name, judgment in judgments.items()}
     n_rows = sum(n_judging.values())
     if models and not n_rows:
         raise ValueError("No node has enough rows (min_rows) to judge a candidate.")
-    n_both_right = sum(judgement["right"] for judgement in judgements.values())
-    losses = sum(judgement["losses"] for judgement in judgements.values())
+    n_both_right = sum(judgment["right"] for judgment in judgments.values())
+    losses = sum(judgment["losses"] for judgment in judgments.values())
     for place, k in enumerate(models):
         trials.enter(
             k, n_right=n_both_right[place, place], losses=losses[place], n_rows=n_rows
@@ -323,13 +323,13 @@ def _ask_to_judge(models: list[dict], halves: _SumsOfHalves) -> Generator:
         return {}
     numbered = {str(k): model for k, model in enumerate(models)}
     replies = yield Message.of("judge", models=numbered)
-    judgements = {name: reply.content for name, reply in replies}
+    judgments = {name: reply.content for name, reply in replies}
     n_classes = len({label for model in models for label in _labels(model)})
-    for name, judgement in judgements.items():
+    for name, judgment in judgments.items():
         _check_judgement(
-            name, judgement, n_told=halves.most_rows_of(name), n_classes=n_classes
+            name, judgment, n_told=halves.most_rows_of(name), n_classes=n_classes
         )
-    return judgements
+    return judgments
 
 
 def _labels(model: Mapping) -> list:
@@ -338,11 +338,11 @@ def _labels(model: Mapping) -> list:
 
 
 def _check_judgement(
-    name: str, judgement: Mapping, *, n_told: int, n_classes: int
+    name: str, judgment: Mapping, *, n_told: int, n_classes: int
 ) -> None:
     """Raise ValueError for more rows, or larger losses, than the node's rows allow."""
-    n_rows = judgement["n_rows"]
-    min_rows = judgement["min_rows"]
+    n_rows = judgment["n_rows"]
+    min_rows = judgment["min_rows"]
     most = most_judging(n_told, min_rows, n_classes)
     if n_rows > most:
         raise ValueError(
@@ -352,7 +352,7 @@ def _check_judgement(
             "outweigh those of the other nodes. Check what this node runs, or leave it "
             "out."
         )
-    losses = judgement["losses"]
+    losses = judgment["losses"]
     largest = np.max(losses, initial=0.0, where=~np.isnan(losses))
     if largest > most_loss(n_rows, min_rows):
         raise ValueError(

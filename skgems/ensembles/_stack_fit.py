@@ -133,7 +133,7 @@ def owned_rows(federation: Federation) -> tuple[Rows, np.ndarray, np.ndarray]:
     for node in federation.nodes:
         owners[node.moment_rows] = node.name
     owned = np.flatnonzero(owners != "")
-    X, y = federation.labelled(owned)
+    X, y = federation.labeled(owned)
     return X, y, owners[owned]
 
 

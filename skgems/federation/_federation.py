@@ -175,7 +175,7 @@ class Federation:
         columns = indices_of(node.row_counts["labels"], self.classes)
         return columns[columns >= 0]
 
-    def labelled(self, rows: np.ndarray) -> tuple[Rows, np.ndarray]:
+    def labeled(self, rows: np.ndarray) -> tuple[Rows, np.ndarray]:
         """Return some rows with their labels; both are empty without any rows."""
         if self.X is None:
             return np.zeros((0, self.features.n_features_in or 0)), self.classes[:0]

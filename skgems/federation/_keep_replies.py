@@ -85,7 +85,7 @@ class KeepRepliesMixin(UpdateForgetMixin):
 
     def _fit_read(self, federation: Federation) -> Self:
         """Fit to the nodes that were read, and keep their replies if that is asked."""
-        public_rows = federation.labelled(federation.public_rows)
+        public_rows = federation.labeled(federation.public_rows)
         kept_replies = None
         records = None
         if self.keep_replies:

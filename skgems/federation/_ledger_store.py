@@ -6,7 +6,7 @@ A folder has
   beside a lock file, because SQLite has answers to what such a pair has to answer by
   itself. Its lock is one of the operating system, which is gone when its process is:
   nobody has to guess whether a lock file is stale. A write that was cut short is
-  recognised by its journal, and undone when the file is next opened. SQLite waits for
+  recognized by its journal, and undone when the file is next opened. SQLite waits for
   the disk before a commit returns, in an order in which power may fail at any time. And
   it is in Python's standard library. The journal is the classical one, since the newer
   one (WAL) needs memory that processes share, and here only one of them writes.
@@ -152,7 +152,7 @@ class MappingStore:
         self._state[name] = content
 
     def check_head(self, chain: list[str]) -> None:
-        """An older mapping is not recognised: only its owner can see to that."""
+        """An older mapping is not recognized: only its owner can see to that."""
 
 
 class FolderStore:

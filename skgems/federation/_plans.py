@@ -115,7 +115,7 @@ class _Losses(NamedTuple):
     """What all nodes together say of logits under several factors."""
 
     n_rows: float
-    root_mean_square: float  # of the logits, centred over classes
+    root_mean_square: float  # of the logits, centered over classes
     mean_losses: np.ndarray  # (n_factors,), in nats a row
 
 

@@ -452,7 +452,7 @@ def _warn_of_members_of_another_front(federation: Federation) -> None:
     for node in federation.nodes:
         if node.record is None and len(node.training_rows):
             rows = np.union1d(node.judging_rows, node.moment_rows)
-            X, y = federation.labelled(rows)
+            X, y = federation.labeled(rows)
             warn_of_another_front(node.model, X, y)
 
 

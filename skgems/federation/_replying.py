@@ -506,7 +506,7 @@ def _answered_of_columns(
 def _answered_of_halves(
     request: Message, node: _Node, *, agreed: Agreement | None
 ) -> Message:
-    """Sums of halves of the rows, behind a front of each method, or judgements."""
+    """Sums of halves of the rows, behind a front of each method, or judgments."""
     held_out = as_mask(node.held_out, node.X)
     min_rows = node.min_rows_under(agreed)
     member = column_member(node.name, node.X, held_out=held_out, min_rows=min_rows)

@@ -454,7 +454,7 @@ class Comparison:
         self.losses: dict[int, np.ndarray] = {}
         self.gradients: dict[int, np.ndarray] = {}
         # What each node said of the rows that judge: sums of losses and right labels.
-        self.judgements: list[Mapping] = []
+        self.judgments: list[Mapping] = []
         self.is_optimistic = False  # models are made of rows that judge them
         # Models whose logits are too large for a node to say anything.
         self.is_steep = np.zeros(len(models), dtype=bool)
@@ -477,7 +477,7 @@ class Comparison:
                 losses[j] = estimate.loss
         self.losses[k] = losses
         self.gradients[k] = gradients
-        self.judgements.append(content.get("held_out", content))
+        self.judgments.append(content.get("held_out", content))
         self.is_optimistic |= "held_out" not in content
 
     def keep(self, chosen: int) -> None:
@@ -563,4 +563,4 @@ class Comparison:
 
     def _judged(self, name: str) -> np.ndarray | float:
         """A sum over the rows of all nodes that judge."""
-        return sum(judgement[name] for judgement in self.judgements)
+        return sum(judgment[name] for judgment in self.judgments)

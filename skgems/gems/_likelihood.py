@@ -422,7 +422,7 @@ class _BoundedSearch:
     spaces: Sequence[GoodEnoughSpace]
 
     def minimize(self, start: np.ndarray, extra, forces: Sequence[float]) -> np.ndarray:
-        """Minimise the likelihood's loss and ``extra(W)``, of models on rows.
+        """Minimize the likelihood's loss and ``extra(W)``, of models on rows.
 
         ``extra`` returns a value and its gradient. ``forces`` say how strongly each
         space pushes: its second derivatives precondition the search.
@@ -534,14 +534,14 @@ def node_losses(
     It warns of nodes whose moments show another rule.
     """
     n_rows = np.array([node.n_rows for node in problem.nodes])
-    centred = likelihood.from_rows(W)
-    fits = likelihood.node_fits(centred, n_rows)
+    centered = likelihood.from_rows(W)
+    fits = likelihood.node_fits(centered, n_rows)
     losses = fits.losses.tolist()
     if fits.disagrees.any():
         # A strong penalty leaves logits small at all nodes, which is no other rule; the
         # nodes' own models, beside which it is judged, have such a factor too.
-        factor = max(1.0, likelihood.inverse_temperature(centred))
-        fits = likelihood.node_fits(factor * centred, n_rows)
+        factor = max(1.0, likelihood.inverse_temperature(centered))
+        fits = likelihood.node_fits(factor * centered, n_rows)
     if fits.disagrees.any():
         best_losses = np.fmin(likelihood.own_losses, fits.without)
         losses_of_nodes = [

@@ -443,7 +443,7 @@ def _calibration_plan(
 
     Spare rows of summaries' nodes calibrate; without any, moments do.
     """
-    X, y = federation.labelled(federation.spare_rows)
+    X, y = federation.labeled(federation.spare_rows)
     if len(y):
         logits = linear_logits(X, W).astype(np.float64)
         return fit_inverse_temperature(logits, np.searchsorted(problem.classes, y))

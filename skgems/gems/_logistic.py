@@ -114,7 +114,7 @@ default="likelihood"
         there is none in any of the nodes' classifiers that tell.
     node_weight : {"auto", "equal", "n_samples"} or array-like of shape (n_nodes,), \
 default="auto"
-        Weight of each node in the likelihood, or in the sum that "consensus" minimises.
+        Weight of each node in the likelihood, or in the sum that "consensus" minimizes.
         "auto" weighs nodes by their rows in the likelihood, and equally otherwise.
         Choose "equal" if a large node should not decide for small ones.
     fine_tuning : {"penalized", "plain"}, default="penalized"
@@ -225,7 +225,7 @@ default="auto"
           the intersection, with the node's own factor on logits, among the classes of
           its space;
         - "radius": that of its space;
-        - "distance": that of the point of the intersection from the centre of its
+        - "distance": that of the point of the intersection from the center of its
           space;
         - "loss": log-loss of the likeliest model of one message on the node's moments,
           in nats a row.

@@ -93,9 +93,9 @@ class Spaces(_PartWithGeometry):
         What is good enough: an accuracy of at least epsilon, or a mean log-loss of at
         most epsilon. Choose "log_loss" if probabilities matter and not just labels.
     scale_logits : "auto" or bool, default="auto"
-        Whether the logits of each node are brought to one scale: they are centred over
+        Whether the logits of each node are brought to one scale: they are centered over
         the classes and divided by their root mean square on the node's rows. Without
-        this, the node whose model is regularised least would decide. "auto" does so
+        this, the node whose model is regularized least would decide. "auto" does so
         with ``geometry="gram"`` and with ``intersection="likelihood"``, and otherwise
         if the sizes of the nodes' logits differ by more than a factor of three.
     on_empty : {"warn", "raise", "ignore"}, default="warn"

@@ -35,7 +35,7 @@ from ._parameters import Spaces
 from ._problem import LinearNode, LinearProblem
 
 # With scale_logits="auto": ratio of the sizes of two nodes' logits (root mean squares)
-# above which it is their trainers that differ, as one penalises less, and not the rows.
+# above which it is their trainers that differ, as one penalizes less, and not the rows.
 AUTO_SCALE_RATIO = 3.0
 # Distance in radii below which spaces that were not found to meet are said to touch.
 _ALMOST_TOUCHING = 1.01
@@ -61,7 +61,7 @@ class LinearMerge:
     spaces: list[GoodEnoughSpace] | None = None
     intersection: Intersection | None = None
     scales: np.ndarray | None = None  # (n_nodes,), factors on the spaces in replies
-    likelihood: Likelihood | None = None  # that the point maximises, if one
+    likelihood: Likelihood | None = None  # that the point maximizes, if one
     form: PooledForm | None = None  # what the point is as a function of sums
     factor: float = 1.0
     refinement: Refinement | None = None  # by further messages, if there were any

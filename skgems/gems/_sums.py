@@ -272,7 +272,7 @@ class Sums:
     merged: ClassMoments
     classes: np.ndarray
     form: PooledForm  # what classifiers are in sums
-    scaled: bool  # nodes scale features: weights are penalised whatever the units
+    scaled: bool  # nodes scale features: weights are penalized whatever the units
     agreed_class_weight: str | list | None  # as messages have it; None: 1 of each
     span: Span | None  # whose coordinates features are in; None: those of the rows
     penalty: Penalty  # in those coordinates

@@ -1,8 +1,8 @@
 """A node whose rows come in chunks, read twice: counts and a few rows, then sums.
 
 The first pass counts rows by class and draws some of them. The factor on the model's
-logits and the centres of clusters are found by these. The second pass adds up the
-moments of all rows, each in the cluster whose centre is nearest.
+logits and the centers of clusters are found by these. The second pass adds up the
+moments of all rows, each in the cluster whose center is nearest.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from ..moments import (
     CLUSTER_ROWS,
     SHARED,
-    Centres,
+    Centers,
     ClassMoments,
     class_moments,
     inverse_deviations,
@@ -315,7 +315,7 @@ def moments_of_chunks(
     parts = _Parts(
         classes=classes,
         is_large=is_large,
-        centres=_find_centres(
+        centers=_find_centres(
             class_rows,
             n_clusters=np.clip(sizes // min_rows, 1, n_components),
             seed=seed_of_rows(sizes),
@@ -341,7 +341,7 @@ def moments_of_chunks(
             _merge_small_clusters(
                 sums,
                 cluster_numbers=part_numbers % n_components,
-                centres=parts.centres,
+                centers=parts.centers,
                 min_rows=min_rows,
             )
         )
@@ -397,7 +397,7 @@ class _Parts:
 
     classes: np.ndarray  # (n_classes,), sorted labels
     is_large: np.ndarray  # (n_classes,), bool
-    centres: Mapping[int, Centres]  # of classes that are divided, by index
+    centers: Mapping[int, Centers]  # of classes that are divided, by index
     n_components: int  # the most clusters of a class
 
     @property
@@ -416,9 +416,9 @@ class _Parts:
             n_classes
         )
         numbers = self.n_components * numbers_of_classes[codes]
-        for c in set(np.unique(codes).tolist()) & set(self.centres):
+        for c in set(np.unique(codes).tolist()) & set(self.centers):
             rows = np.flatnonzero(codes == c)
-            numbers[rows] += np.argmin(self.centres[c].distances(X, rows), axis=1)
+            numbers[rows] += np.argmin(self.centers[c].distances(X, rows), axis=1)
         return numbers
 
     def columns(self, codes: np.ndarray) -> np.ndarray:
@@ -490,8 +490,8 @@ def _without_small_classes(
 
 def _find_centres(
     class_rows: Mapping[int, Rows], *, n_clusters: np.ndarray, seed: int
-) -> dict[int, Centres]:
-    """Centres of the clusters of each class that is divided, by its index.
+) -> dict[int, Centers]:
+    """Centers of the clusters of each class that is divided, by its index.
 
     Parameters
     ----------
@@ -510,7 +510,7 @@ def _find_centres(
     # All classes begin at one seed: none depends on how many others there are.
     kmeans_seed = check_random_state(seed).randint(2**31 - 1)
     return {
-        c: Centres(rows, n_clusters=n_clusters[c], inverse=inverse, seed=kmeans_seed)
+        c: Centers(rows, n_clusters=n_clusters[c], inverse=inverse, seed=kmeans_seed)
         for c, rows in class_rows.items()
         if n_clusters[c] > 1
     }
@@ -520,7 +520,7 @@ def _merge_small_clusters(
     sums: ClassMoments,
     *,
     cluster_numbers: np.ndarray,
-    centres: Mapping[int, Centres],
+    centers: Mapping[int, Centers],
     min_rows: int,
 ) -> np.ndarray:
     """For each part of the sums the part that it becomes one with.
@@ -530,11 +530,11 @@ def _merge_small_clusters(
     is. Other parts stay as they are.
     """
     merged_into = np.arange(len(cluster_numbers))
-    for c, centres_of_class in centres.items():
+    for c, centres_of_class in centers.items():
         parts = np.flatnonzero(sums.columns == c)
         if not len(parts):
             continue
-        positions = centres_of_class.centres[cluster_numbers[parts]]
+        positions = centres_of_class.centers[cluster_numbers[parts]]
         sizes = sums.counts[parts]  # infinite where a cluster has joined another
         while np.isfinite(sizes).sum() > 1:
             smallest = int(np.argmin(sizes))

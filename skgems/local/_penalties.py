@@ -1,6 +1,6 @@
 """What a classifier says of its training: its loss, its penalty, its intercept.
 
-A penalty is a dict for JSON. With a strength "C" the classifier has minimised
+A penalty is a dict for JSON. With a strength "C" the classifier has minimized
 
     C * sum(losses) + |w|^2 / 2,
 

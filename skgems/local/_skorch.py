@@ -335,7 +335,7 @@ def fit_net(
     """Fit a net, in any wrappers and pipelines, to labels among sorted classes."""
     net = final_step(estimator)
     with kept_generators(net, rng):
-        # Initialised twice, since fit does it too: now to see how many outputs it has.
+        # Initialized twice, since fit does it too: now to see how many outputs it has.
         _initialise(net, X)
         columns = _name_outputs(net, classes)[np.searchsorted(classes, y)]
         return estimator.fit(as_input(net, X), as_targets(net, columns))

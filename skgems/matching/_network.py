@@ -520,7 +520,7 @@ def match_again(
 ) -> NetworkMatch:
     r"""Match networks whose training started from the network of an earlier match.
 
-    The prior of an atom is centred at its merged unit, not at zero: :math:`\theta_i =
+    The prior of an atom is centered at its merged unit, not at zero: :math:`\theta_i =
     \mu_i + \sum_{jl \to i} s_j (v_{jl} - \mu_i) / (s_0 + \sum_{jl \to i} s_j)`.
     """
     # What networks said before is not counted again: it came from the same rows.

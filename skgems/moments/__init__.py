@@ -1,6 +1,6 @@
 """What rows say in sums and losses, made in blocks within ``working_memory``.
 
-`class_moments` makes counts, means and second moments of labelled rows, by class or
+`class_moments` makes counts, means and second moments of labeled rows, by class or
 cluster; `merge_moments` adds up those of several nodes. A `Likelihood` is the loss that
 is made of them and of gradients, and its minimum is a linear model. The factor on
 logits that makes labels most likely is sought here, too (`fit_inverse_temperature`).
@@ -29,7 +29,7 @@ from ._class_sums import MOST_CATEGORIES, ClassSums
 from ._clusters import (
     CLUSTER_ROWS,
     SAMPLE_ROWS,
-    Centres,
+    Centers,
     cluster_classes,
     inverse_deviations,
 )

@@ -1,12 +1,12 @@
 """Clusters of the rows of each class, of whose rows sums are made.
 
-Rows x of a class are divided by k-means, which seeks the labels k(x) and centres c_k of
+Rows x of a class are divided by k-means, which seeks the labels k(x) and centers c_k of
 the least
 
     sum |(x - c_k(x)) / s|^2,
 
 where s are the deviations of features within classes, so that units do not matter. The
-centres are found by some of the rows, and all rows go to the nearest of them.
+centers are found by some of the rows, and all rows go to the nearest of them.
 """
 
 from dataclasses import dataclass
@@ -32,13 +32,13 @@ from ._rows import (
 # Rows that a cluster is made of at least: the mean of one row is the row. As many as
 # what nodes send is made of unless they say otherwise.
 CLUSTER_ROWS = 10
-# Rows a cluster that centres are sought with: k-means takes time in proportion to them,
+# Rows a cluster that centers are sought with: k-means takes time in proportion to them,
 # and the mean of so many is within a fifth (1 / sqrt(32)) of a deviation.
 SAMPLE_ROWS = 32
-# Steps of k-means towards the centres: the last ones move few rows.
+# Steps of k-means towards the centers: the last ones move few rows.
 _MAX_ITERATIONS = 20
 # Digits of deviations that k-means sees: where two rows are one cluster both are as far
-# from its centre, and rounding, which units change, would choose between them.
+# from its center, and rounding, which units change, would choose between them.
 _DIGITS = 6
 
 
@@ -74,8 +74,8 @@ def cluster_classes(
     n_earlier = 0  # clusters of the classes before
     for rows, n, sample in zip(rows_by_class, n_clusters, samples, strict=True):
         if n > 1:
-            centres = Centres(X[sample], n, inverse, seed)
-            labels = _large_clusters(centres.distances(X, rows), min_cluster_size)
+            centers = Centers(X[sample], n, inverse, seed)
+            labels = _large_clusters(centers.distances(X, rows), min_cluster_size)
         else:
             labels = np.zeros(len(rows), dtype=np.intp)
         clusters[rows] = n_earlier + labels
@@ -143,8 +143,8 @@ def _scaled_sample(sample: Rows, inverse: np.ndarray) -> _ScaledSample:
     return _ScaledSample(rows=scaled, zero=zero, factors=factors)
 
 
-class Centres:
-    """Centres of the clusters of a class, found by some of its rows."""
+class Centers:
+    """Centers of the clusters of a class, found by some of its rows."""
 
     def __init__(
         self, sample: Rows, n_clusters: int, inverse: np.ndarray, seed: int
@@ -157,20 +157,20 @@ class Centres:
         sizes = np.bincount(labels)
         means = indicator(labels, len(sizes), 1.0 / sizes[labels])
         # (n_clusters, n_features), less zero
-        self.centres = safe_sparse_dot(means, scaled.rows, dense_output=True)
+        self.centers = safe_sparse_dot(means, scaled.rows, dense_output=True)
         self.zero = scaled.zero
         self.factors = scaled.factors
 
     def distances(self, X: Rows, rows: np.ndarray) -> np.ndarray:
-        """Squared, of some rows from each centre, less what the centres share.
+        """Squared, of some rows from each center, less what the centers share.
 
         With z the scaled row it is ``|c|^2 - 2 c^T z``, (n_rows, n_clusters): the
-        length of z, which does not say what centre is the nearest, is left out.
+        length of z, which does not say what center is the nearest, is left out.
         """
-        # The scaling is multiplied into the centres: one product, and no scaled rows.
-        weights = (self.centres * self.factors).T.astype(X.dtype)
-        lengths = np.einsum("ij,ij->i", self.centres, self.centres, dtype=np.float64)
-        distances = np.empty((len(rows), len(self.centres)))
+        # The scaling is multiplied into the centers: one product, and no scaled rows.
+        weights = (self.centers * self.factors).T.astype(X.dtype)
+        lengths = np.einsum("ij,ij->i", self.centers, self.centers, dtype=np.float64)
+        distances = np.empty((len(rows), len(self.centers)))
         for block in row_blocks(rows[:, None], 8 * X.shape[1], block_bytes()):
             some_rows = X[rows[block]]
             if not sparse.issparse(X):

@@ -4,8 +4,8 @@ k-means of rows x with weights w seeks the labels k(x) of the least
 
     sum w |x - c_k(x)|^2,    c_k = sum_{k(x) = k} w x / sum_{k(x) = k} w,
 
-by Lloyd's steps: each row goes to the nearest centre, each centre to the mean of its
-rows. As centres are sums of rows with the shares a_ki of row i in centre k, all that is
+by Lloyd's steps: each row goes to the nearest center, each center to the mean of its
+rows. As centers are sums of rows with the shares a_ki of row i in center k, all that is
 needed are the products of rows with each other, K = X X^T:
 
     |x_i - c_k|^2 = K_ii - 2 (a K)_ki + (a K a^T)_kk.
@@ -49,9 +49,9 @@ def k_means(
     all_rows = np.arange(n_rows)
     for _ in range(max_iter):
         counts = np.bincount(labels, weights=weights)
-        shares = weights / counts[labels]  # a_ki of the centre that row i is in
+        shares = weights / counts[labels]  # a_ki of the center that row i is in
         center_products = products.with_rows(indicator(labels, len(counts), shares))
-        # (a K a^T)_kk, the squared lengths of centres.
+        # (a K a^T)_kk, the squared lengths of centers.
         lengths = np.bincount(
             labels, weights=shares * center_products[labels, all_rows]
         )
@@ -59,7 +59,7 @@ def k_means(
         center_products *= -2.0
         center_products += lengths[:, None]
         nearest = np.argmin(center_products, axis=0)
-        # Centres that no row is nearest to are left out.
+        # Centers that no row is nearest to are left out.
         new_labels = np.unique(nearest, return_inverse=True)[1]
         if np.array_equal(new_labels, labels):
             break

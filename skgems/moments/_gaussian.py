@@ -601,7 +601,7 @@ def expectation(
     order = np.argsort(covariance_of, kind="stable")
     # As exponentials of sums are products, no logit at a point is stored for long.
     # Sums of exponentials stay in range unless logits spread over hundreds; then the
-    # loss is overstated, and whoever minimises it turns back.
+    # loss is overstated, and whoever minimizes it turns back.
     top_logits = logits.max(axis=1)
     top_moves = moves.max(axis=1)  # (n_covariances, n_points)
     part_factors = np.exp(logits - top_logits[:, None])[order]

@@ -1,7 +1,7 @@
 """Coordinates of few directions, for rows of more features than there are rows.
 
 Gradients of a linear model are sums of rows, so that with a ridge penalty its weights
-lie in the span of the rows. Let u be the units in which weights are penalised, and B
+lie in the span of the rows. Let u be the units in which weights are penalized, and B
 the orthonormal basis of the rows less their mean c, divided by u. Then a row x has the
 coordinates z, and a model with the weights v there the weights w on rows:
 
@@ -55,7 +55,7 @@ class Span:
         rows = np.concatenate(spanning_rows)
         if len(rows) >= min(rows.shape[1], MOST_DIRECTIONS):
             return None
-        # Weights are penalised in this unit.
+        # Weights are penalized in this unit.
         unit = np.ones_like(variances)
         if scaled:
             unit = np.where(variances > 0, np.sqrt(variances), 1.0)

@@ -1,6 +1,6 @@
 """The factor on logits (1 / temperature) that makes labels most likely, in three ways.
 
-All three minimise the mean log-loss of rows i with logits z and labels y under a factor
+All three minimize the mean log-loss of rows i with logits z and labels y under a factor
 f on the logits (Guo et al. 2017),
 
     loss(f) = mean_i (log sum_c exp(f z_ic) - f z_i,y_i),
@@ -9,7 +9,7 @@ which is convex in f. Which of them finds it depends on what an evaluation costs
 
 - `TemperatureSearch`, where an evaluation is a message, or a pass over rows: many
   factors cost little more than one. It takes three grids of log(s f), where s is the
-  root mean square of the logits, each between the neighbours of the best point of the
+  root mean square of the logits, each between the neighbors of the best point of the
   grid before, and ends at the lowest point of a parabola. Rows can be separable, which
   would ask for infinite confidence, so that it adds s f / (10 n), as a row that is a
   coin toss would. `factor_by_grids` has the losses computed here, for
@@ -56,7 +56,7 @@ INDEX_OF_FACTOR_ONE = int(np.flatnonzero(LOGIT_FACTORS == 1.0)[0])
 class TemperatureSearch:
     """A search by grids, whose mean losses nodes or rows tell between its steps."""
 
-    size: float  # root mean square of the logits, centred over classes; above 0
+    size: float  # root mean square of the logits, centered over classes; above 0
     n_rows: float
     # Ends of the present grid: logarithms of factors in units of 1 / size.
     low: float = _LEAST_LOG_FACTOR
@@ -132,7 +132,7 @@ def factor_by_grids(
 ) -> float:
     """The factor by three grids: ``losses_at`` an array of factors, all in one call.
 
-    ``size`` is the root mean square of the logits, centred over classes.
+    ``size`` is the root mean square of the logits, centered over classes.
     """
     search = TemperatureSearch(size=size, n_rows=n_rows)
     while not search.done:

@@ -143,7 +143,7 @@ def _check_fold(
 
 def _coordinates(leading: "_LeadingSteps", to_container: Container) -> Coordinates:
     coordinates = leading.coordinates()
-    # The centre is what all steps take to zero, where that is known.
+    # The center is what all steps take to zero, where that is known.
     center = _row_taken_to_zero(leading.steps, leading.zeros[-1], to_container)
     if center is None:
         return coordinates
@@ -176,7 +176,7 @@ def _row_taken_to_zero(
 
 
 class _LeadingSteps:
-    """Centre and scale of each feature after the steps that mix it with no other."""
+    """Center and scale of each feature after the steps that mix it with no other."""
 
     def __init__(
         self, steps: Steps, *, points: "_Points", to_container: Container
@@ -210,7 +210,7 @@ class _LeadingSteps:
         length = self.points.length
         if issparse(outputs):
             if dense_zero.any():
-                self.mixes[depth] = True  # as good as: no sparse step centres
+                self.mixes[depth] = True  # as good as: no sparse step centers
                 return
             moves = outputs
         else:
@@ -234,7 +234,7 @@ class _LeadingSteps:
     def coordinates(self) -> Coordinates:
         """Those after the steps before the first that mixes; NaN where they lack one.
 
-        A feature whose row of M is m is centred at ``-(m t) / |m|^2``, in units of
+        A feature whose row of M is m is centered at ``-(m t) / |m|^2``, in units of
         ``1 / |m|``. It lacks a scale where m is zero, and where a scaler found it
         constant and so divides by 1.
         """

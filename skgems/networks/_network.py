@@ -280,9 +280,9 @@ def _is_positive(value: object) -> bool:
 class Coordinates:
     """Row x is ``(x - center) / scale`` in them.
 
-    A scale of NaN marks a feature that the node has not seen vary; its centre is the
+    A scale of NaN marks a feature that the node has not seen vary; its center is the
     value that the feature had, where that is known, else NaN. Where rows or layers are
-    brought into the coordinates NaN is used as a centre of 0 and a scale of 1.
+    brought into the coordinates NaN is used as a center of 0 and a scale of 1.
     """
 
     center: np.ndarray  # (n_features,)
@@ -290,7 +290,7 @@ class Coordinates:
 
     @classmethod
     def common(cls, several: "Sequence[Coordinates | None]") -> "Coordinates | None":
-        """Mean centre and median scale of nodes that know them, or None if none has."""
+        """Mean center and median scale of nodes that know them, or None if none has."""
         having = [coordinates for coordinates in several if coordinates is not None]
         if not having:
             return None
@@ -304,7 +304,7 @@ class Coordinates:
         return common if len(having) == len(several) else common.filled()
 
     def filled(self, other: "Coordinates | None" = None) -> "Coordinates":
-        """The same, with NaN replaced by `other`, or else by a centre 0 and scale 1."""
+        """The same, with NaN replaced by `other`, or else by a center 0 and scale 1."""
         center = 0.0 if other is None else other.center
         scale = 1.0 if other is None else other.scale
         return Coordinates(
@@ -345,7 +345,7 @@ class Coordinates:
         return ((X - filled.center) / filled.scale).astype(X.dtype, copy=False)
 
     def left_out(self) -> "Coordinates":
-        """What `rows` does not do to sparse rows: the centre, in units of the scale."""
+        """What `rows` does not do to sparse rows: the center, in units of the scale."""
         filled = self.filled()
         return Coordinates(
             center=filled.center / filled.scale, scale=np.ones_like(filled.scale)

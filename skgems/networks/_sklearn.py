@@ -120,7 +120,7 @@ def read_centroids(
     centers = as_weights(estimator.centroids_, name=name, array_name="centroids_")
     priors = np.asarray(estimator.class_prior_, dtype=np.float64)
     if np.isclose(priors, 1.0 / len(classes)).all():
-        # predict then takes the nearest centre, in the features as they are.
+        # predict then takes the nearest center, in the features as they are.
         scale = np.ones(centers.shape[1])
         log_priors = np.zeros(len(classes))
     else:

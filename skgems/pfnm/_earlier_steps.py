@@ -82,7 +82,7 @@ class EarlierSteps:
             stream = stream.with_classes(places, len(classes))
         was_alone = stream.match.n_nodes == 1
         if was_alone and not np.isnan(stream.class_rows).any():
-            stream = stream.centred()
+            stream = stream.centered()
         has_units = not all(network.is_constant for network in networks)
         if stream.coordinates is not None and has_units:
             # Nothing so far has a weight of a feature that nobody knew.

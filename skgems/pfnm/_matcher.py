@@ -67,7 +67,7 @@ class Matcher:
             depth=depth,
             start=None if start is None else merged_layers(start).last,
             # One network alone is to come back as it is.
-            centre=len(networks) > 1 or stream.match is not None,
+            center=len(networks) > 1 or stream.match is not None,
             dtype=self.matching.dtype,
         )
         batch = Batch(

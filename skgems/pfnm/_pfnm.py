@@ -113,8 +113,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         weights and bias, and in the last hidden layer outgoing weights too. In the
         first layer these belong to features in ``input_coordinates_``.
     input_coordinates_ : Coordinates or None
-        Centre and scale of the features in which units of the first layer are compared.
-        They are the mean centre and the median scale of the affine steps in the
+        Center and scale of the features in which units of the first layer are compared.
+        They are the mean center and the median scale of the affine steps in the
         pipelines of the nodes, in the first batch that knows a feature. None means that
         features are compared as they are, because no node of the first batch has such
         steps.
@@ -286,7 +286,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         Parameters
         ----------
         estimators : list of (name, classifier) tuples
-            Fitted networks. A node is recognised by its name; after a `fit` without
+            Fitted networks. A node is recognized by its name; after a `fit` without
             names the nodes are called "0", "1" and so on. New nodes and new classes may
             come.
         n_class_samples : array-like of shape (n_nodes, n_classes), default=None

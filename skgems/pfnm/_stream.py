@@ -28,7 +28,7 @@ def common_coordinates(
     """What networks are compared in; of features if None.
 
     Where networks are trained in them, features that no network knows have a weight
-    too, and so a centre and a scale.
+    too, and so a center and a scale.
     """
     coordinates = Coordinates.common(
         [network.coordinates for network in networks if not network.is_constant]
@@ -44,19 +44,19 @@ def aligned_networks(
     *,
     depth: int,
     start: np.ndarray | None,
-    centre: bool,
+    center: bool,
     dtype: str | None,
 ) -> list[Network]:
     """Networks of one dtype with outputs of ``classes`` and ``depth`` hidden layers.
 
-    A softmax says nothing of what is common to classes. So, with ``centre``, outgoing
-    weights are centred over the classes that a network has seen; after training that
+    A softmax says nothing of what is common to classes. So, with ``center``, outgoing
+    weights are centered over the classes that a network has seen; after training that
     began at ``start``, (n_in + 1, n_classes), their change since then is.
     """
     aligned = [
         network.with_empty_layers(depth).aligned(classes) for network in networks
     ]
-    if centre:
+    if center:
         aligned = [_centred(network, start) for network in aligned]
     common_dtype = dtype or np.result_type(
         *(W.dtype for network in aligned for W in network.coefs)
@@ -174,10 +174,10 @@ class Stream:
         match = widen_classes(self.match, places=places, n_classes=n_classes)
         return replace(self, class_rows=class_rows, match=match)
 
-    def centred(self) -> "Stream":
-        """The same with outgoing weights and biases centred over known classes.
+    def centered(self) -> "Stream":
+        """The same with outgoing weights and biases centered over known classes.
 
-        A network alone comes back as it is, number by number, and so is not centred.
+        A network alone comes back as it is, number by number, and so is not centered.
         Beside others, of other rows for each class, what a softmax says nothing of
         would say something.
         """

@@ -500,7 +500,7 @@ class GapDisplay(Display):
                 means,
                 places,
                 marker=MARKS[k % len(MARKS)],
-                color=str(0.8 * (k % 2)),  # black and light grey in turn
+                color=str(0.8 * (k % 2)),  # black and light gray in turn
                 edgecolor="black",
                 label=method,
             )

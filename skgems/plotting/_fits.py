@@ -14,12 +14,12 @@ from ..spaces import GoodEnoughSpace
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Lines and marks that can be told apart in grey.
+# Lines and marks that can be told apart in gray.
 LINES = ("-", "--", ":", "-.")
 MARKS = "osD^vPX*<>"
 # Models along each axis of a picture of spaces, each of which all rows are judged by.
 _GRID = 61
-# Axes reach so many times as far as the centres of spaces.
+# Axes reach so many times as far as the centers of spaces.
 _MARGIN = 1.4
 
 
@@ -132,7 +132,7 @@ class SpacesDisplay(Display):
     """Good-enough spaces in a plane through the model that was found.
 
     The plane goes through the point of the intersection, along the two directions in
-    which the centres of the spaces are farthest from it.
+    which the centers of the spaces are farthest from it.
 
     Parameters
     ----------

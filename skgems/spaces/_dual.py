@@ -1,12 +1,12 @@
 """The concave dual that gives the deepest and the consensus point, one number a space.
 
-For weights c >= 0 on the spaces' normalised squared distances q_k,
+For weights c >= 0 on the spaces' normalized squared distances q_k,
 
     g(c) = min_W sum_k c_k q_k(W)
 
 is concave with the gradient q(W(c)) and the Hessian ``-2 <G_k, M^-1 G_l>``, where
-``M = sum_k c_k P_k / R_k^2`` and ``G_k = P_k / R_k^2 (W(c) - C_k)``, with the centres
-C_k. With c = lower + l, l >= 0, both problems maximise it:
+``M = sum_k c_k P_k / R_k^2`` and ``G_k = P_k / R_k^2 (W(c) - C_k)``, with the centers
+C_k. With c = lower + l, l >= 0, both problems maximize it:
 
 - deepest: g(c), lower = 0, over the simplex;
 - consensus: g(c) - sum(l), lower_k = w_k R_k^2.
@@ -85,7 +85,7 @@ class DualPoint:
 class DualProblem:
     """Evaluates g(c) for spaces of positive radius, in steps from the smallest.
 
-    Steps from the centre of the smallest space keep digits where centres are far from
+    Steps from the center of the smallest space keep digits where centers are far from
     zero.
     """
 
@@ -100,7 +100,7 @@ class DualProblem:
         self._one_metric = all(metric is self.metrics[0] for metric in self.metrics)
 
     def model(self, step: np.ndarray) -> np.ndarray:
-        """The model base + step; what is free in all spaces has the centres' mean."""
+        """The model base + step; what is free in all spaces has the centers' mean."""
         if all(metric.free is not None for metric in self.metrics):
             summed = combine_metrics(self.metrics, self.inverse_squares)
             step = with_free(summed, step, self.offsets.mean(axis=0))
@@ -118,7 +118,7 @@ class DualProblem:
         )
 
     def evaluate(self, weights: np.ndarray) -> DualPoint:
-        """Minimise ``sum_k weights_k q_k(W)`` over W."""
+        """Minimize ``sum_k weights_k q_k(W)`` over W."""
         scaled_weights = weights * self.inverse_squares
         # The size of the weights is taken out, so that nothing under- or overflows.
         size = scaled_weights.sum()
@@ -145,9 +145,9 @@ class DualProblem:
 
 
 class Domain(ABC):
-    """Where the weights may be, and what is maximised there: one class a problem."""
+    """Where the weights may be, and what is maximized there: one class a problem."""
 
-    price: ClassVar[float]  # of each free weight: g(c) - price * sum(l) is maximised
+    price: ClassVar[float]  # of each free weight: g(c) - price * sum(l) is maximized
     lower: np.ndarray  # (K,)
 
     @abstractmethod
@@ -174,7 +174,7 @@ class Domain(ABC):
 
 
 class Simplex(Domain):
-    """Weights of sum 1, where g(c) is maximised: by the deepest point."""
+    """Weights of sum 1, where g(c) is maximized: by the deepest point."""
 
     price = 0.0
 
@@ -204,7 +204,7 @@ class Simplex(Domain):
 
 
 class Orthant(Domain):
-    """Weights above lower bounds, where g(c) - sum(c) is maximised: by the consensus.
+    """Weights above lower bounds, where g(c) - sum(c) is maximized: by the consensus.
 
     Its optimality conditions are those of the consensus point: distances of at most 1,
     and of 1 where a weight is above its bound.
@@ -231,7 +231,7 @@ def interior_point(
     is_done: Callable[[DualPoint], bool],
     max_iter: int,
 ) -> tuple[DualPoint, int]:
-    """Maximise the domain's function from `weights` until done; last point, steps."""
+    """Maximize the domain's function from `weights` until done; last point, steps."""
     point = problem.evaluate(weights)
     free = weights - domain.lower
     largest = domain.largest_distance(point)
@@ -374,7 +374,7 @@ def check_spaces(spaces: list[GoodEnoughSpace], names: Sequence | None = None) -
 def normalized_distances(
     spaces: Sequence[GoodEnoughSpace], model: np.ndarray
 ) -> np.ndarray:
-    """The normalised squared distance of one model in each space, (K,)."""
+    """The normalized squared distance of one model in each space, (K,)."""
     return np.array([space.normalized_squared_distance(model) for space in spaces])
 
 
@@ -409,7 +409,7 @@ class Bounds:
         if self.max_distance < self.inside or self.lower_bound > self.outside:
             return True
         gap = self.max_distance - self.lower_bound
-        # A value of 0: the centres are one point, but for rounding.
+        # A value of 0: the centers are one point, but for rounding.
         return gap <= self.tol * self.max_distance or dual.value <= 0
 
 

@@ -93,14 +93,14 @@ class Geometry(Registered, BaseEstimator, ABC):
         known : ndarray of shape (n_classes,), dtype bool
             True for classes that the node has seen.
         scale : float
-            Probabilities are the softmax of ``scale`` times the logits of the centre.
+            Probabilities are the softmax of ``scale`` times the logits of the center.
         rows : {ndarray, CSR matrix} of shape (n_rows, n_features) or None
             The node's rows.
 
         Returns
         -------
         metric : Metric
-            The metric that measures how far a model is from the centre.
+            The metric that measures how far a model is from the center.
         """
 
     def place(
@@ -108,7 +108,7 @@ class Geometry(Registered, BaseEstimator, ABC):
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Say where a space is in classes that the node never saw.
 
-        Here such classes have zeros in the centre, and are not compared.
+        Here such classes have zeros in the center, and are not compared.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class Geometry(Registered, BaseEstimator, ABC):
         Returns
         -------
         center : ndarray of shape (n_features + 1, n_classes)
-            The centre of the space.
+            The center of the space.
         outputs : ndarray of shape (n_classes,), dtype bool, or None
             True for outputs in which models are compared on the node's rows. None
             stands for all outputs.

@@ -1,6 +1,6 @@
 r"""Where spaces meet, deepest, by consensus or likeliest, and which do not.
 
-With q_k the normalised squared distance from space k, a model W is in the intersection
+With q_k the normalized squared distance from space k, a model W is in the intersection
 where ``max_k q_k(W) <= 1``. Which of these models is returned depends on the method:
 
 - deepest: ``min_W max_k q_k(W)``;
@@ -72,7 +72,7 @@ _SETTLED = 1e-6
 # last one is repaired.
 _MAX_UPDATES = 40
 # First strength of the penalty, in the loss of one row: a far stronger one makes the
-# minimisation ill conditioned, a far weaker one takes more updates.
+# minimization ill conditioned, a far weaker one takes more updates.
 _FIRST_STRENGTH = 0.1
 # Factor on the strength after an update that brought little.
 _STRENGTHENING = 10.0
@@ -115,7 +115,7 @@ class Intersection:
     point : ndarray of shape (n_params, n_outputs)
         The model.
     max_distance : float
-        Largest normalised squared distance of the point from any space.
+        Largest normalized squared distance of the point from any space.
     lower_bound : float
         No model has a smaller `max_distance`. If it is above 1, it proves that the
         intersection is empty.
@@ -130,7 +130,7 @@ class Intersection:
           the model without bounds is in all spaces. They are the dual weights if the
           spaces do not intersect, or if no multiplier is above 0.
     normalized_squared_distances : ndarray of shape (K,)
-        Normalised squared distance of the point from each space, at most 1 inside.
+        Normalized squared distance of the point from each space, at most 1 inside.
     method : str
         The method that was asked for.
     n_iter : int
@@ -217,16 +217,16 @@ def intersect(
 ) -> Intersection:
     r"""Find one model in all spaces, or prove that there is none.
 
-    With :math:`d_k` the distance from the centre of space k, :math:`R_k` its radius and
+    With :math:`d_k` the distance from the center of space k, :math:`R_k` its radius and
     :math:`q_k = d_k^2 / R_k^2`, the methods are:
 
     - ``"deepest"``: :math:`\min_W \max_k q_k(W)`. Its concave dual, with one weight per
       space, bounds the answer from below.
     - ``"consensus"``: :math:`\min_W \sum_k w_k d_k(W)^2` subject to :math:`q_k(W) \le
       1`. This is the model of the intersection that moves the nodes least. If no bound
-      binds, it is the matrix-weighted mean of the centres.
+      binds, it is the matrix-weighted mean of the centers.
     - ``"hinge"`` (GEMS 2019, Eq. 2): the first point inside all spaces on the way from
-      the mean of the centres, on which L-BFGS minimises :math:`\sum_k \max(0, d_k(W) -
+      the mean of the centers, on which L-BFGS minimizes :math:`\sum_k \max(0, d_k(W) -
       R_k)`.
 
     If the intersection is empty, "consensus" and "deepest" return the deepest point,
@@ -266,7 +266,7 @@ def intersect(
 
     Examples
     --------
-    Two discs of radii 1 and 3.5, with the centres (0, 0) and (4, 0), overlap:
+    Two discs of radii 1 and 3.5, with the centers (0, 0) and (4, 0), overlap:
 
     >>> import numpy as np
     >>> from skgems.spaces import GoodEnoughSpace, ball_metric, intersect
@@ -530,7 +530,7 @@ def likeliest(
 
     By the method of multipliers: with multipliers m_k >= 0 and the strength s, space k
     adds ``(max(0, m_k + s (q_k - 1))^2 - m_k^2) / (2 s)`` to the loss, and after each
-    minimisation m_k becomes ``max(0, m_k + s (q_k - 1))``. Multipliers that stay are
+    minimization m_k becomes ``max(0, m_k + s (q_k - 1))``. Multipliers that stay are
     those of the constraints q_k <= 1.
     """
     spaces = list(spaces)
@@ -624,7 +624,7 @@ def disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
     """Whether it is proved that two spaces do not meet."""
     distance_by_one = one.distance(other.center)
     distance_by_other = other.distance(one.center)
-    # At the part t of the line from one centre to the other, the distances are t and
+    # At the part t of the line from one center to the other, the distances are t and
     # 1 - t times these. The spaces meet on it, or but for rounding, where
     # one.radius / distance_by_one + other.radius / distance_by_other >= 1.
     reach = one.radius * distance_by_other + other.radius * distance_by_one

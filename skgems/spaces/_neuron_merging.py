@@ -64,7 +64,7 @@ def ward_tree(costs: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nda
         # Rounding must not put a node below its children.
         heights[t] = max([cost, *below])
         # By Lance and Williams. The cost never falls below the cheapest of the three,
-        # so chains of nearest neighbours find the tree.
+        # so chains of nearest neighbors find the tree.
         joined_costs = (masses[i] + masses) * costs[i]
         joined_costs += (masses[j] + masses) * costs[j]
         joined_costs -= masses * cost
@@ -80,7 +80,7 @@ def ward_tree(costs: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _extend_to_mutual_neighbours(chain: list[int], costs: np.ndarray) -> None:
-    """Append nearest neighbours until the last two are each other's, in place."""
+    """Append nearest neighbors until the last two are each other's, in place."""
     while True:
         last = chain[-1]
         nearest = int(costs[last].argmin())

@@ -1,7 +1,7 @@
 """All neurons of a layer side by side, and the points that move them least.
 
 A group of neurons with the weights v_i, of the nodes k_i, is merged at its *consensus*,
-the point w that minimises
+the point w that minimizes
 
     sum_i a_i (w - v_i)' P_{k_i} (w - v_i),
 

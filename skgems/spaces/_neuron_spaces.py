@@ -599,7 +599,7 @@ _LAYERS = {"identity": _Identity, "relu": _Relu, "tanh": _Tanh, "logistic": _Tan
 def neuron_importances(
     spaces: NeuronSpaces, outgoing: np.ndarray, *, homogeneous: bool
 ) -> np.ndarray:
-    """How far outputs move, squared, by a unit of a neuron; centre them for softmax.
+    """How far outputs move, squared, by a unit of a neuron; center them for softmax.
 
     `outgoing` are the weights (n_neurons, n_outputs) out of the neurons. The unit is
     the neuron's own size where its activation is homogeneous, and else 1.

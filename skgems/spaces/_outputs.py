@@ -46,24 +46,24 @@ def logits_on_rows(directions: np.ndarray, X: Rows) -> np.ndarray:
 def on_one_scale(W: np.ndarray, known: np.ndarray, X: Rows) -> tuple[np.ndarray, float]:
     """A model whose logits have a root mean square of 1 on X, and its scale before.
 
-    Logits of the known classes are centred, which changes no probability; those of
+    Logits of the known classes are centered, which changes no probability; those of
     other classes are 0. W has the shape (n_features + 1, n_classes).
     """
-    centred = np.zeros_like(W, dtype=np.float64)
-    centred[:, known] = W[:, known] - W[:, known].mean(axis=1, keepdims=True)
-    logits = linear_logits(X, centred[:, known])
+    centered = np.zeros_like(W, dtype=np.float64)
+    centered[:, known] = W[:, known] - W[:, known].mean(axis=1, keepdims=True)
+    logits = linear_logits(X, centered[:, known])
     scale = float(np.sqrt(np.mean(np.square(logits, dtype=np.float64))))
     # Logits that are nothing but rounding, as those of one class: dividing by their
     # size would make a model of the noise.
     if scale <= np.finfo(np.float64).eps * max(1.0, float(np.abs(W).max())):
-        return centred, 1.0
-    return centred / scale, scale
+        return centered, 1.0
+    return centered / scale, scale
 
 
 def fill_unseen(
     W: np.ndarray, known_classes: np.ndarray, *, margin: float
 ) -> np.ndarray:
-    """Give unknown classes the logit ``-margin``; the logits are then centred over all.
+    """Give unknown classes the logit ``-margin``, and center logits over all classes.
 
     Where `on_one_scale` has made W, the known logits have mean 0, so that unknown ones
     are below that mean, by `margin` times the root mean square of the known ones.

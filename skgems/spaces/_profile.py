@@ -1,6 +1,6 @@
 """All the good-enough spaces around one model: geometry, criterion, construction.
 
-For each epsilon the space of a node is ``{W : d(W) <= R(epsilon)}``. Its centre and its
+For each epsilon the space of a node is ``{W : d(W) <= R(epsilon)}``. Its center and its
 metric, which the geometry makes of the model and the rows, do not depend on epsilon;
 the criterion and the construction make the radius R of it. So a node sends one profile,
 and the server chooses epsilon.

@@ -1,7 +1,7 @@
 """How far a model may move before its accuracy or its log-loss is too bad.
 
 A profile has the radius of the good-enough space for every epsilon at once: it tells,
-for each distance R, the worst that a model within R of the centre may score, along
+for each distance R, the worst that a model within R of the center may score, along
 random rays (sampled) or at all (certified).
 
 Accuracy. With the margin m_ic of row i against output c and the squared norms v of the
@@ -62,11 +62,11 @@ class AccuracyProfile:
     """Radius for every accuracy that is to be kept."""
 
     n_rows: int  # that the model was tried on
-    score: float  # accuracy of the centre
+    score: float  # accuracy of the center
     # Sorted. radii[j] is the smallest distance at which more than may_lose[j] of the
-    # rows that the centre has right may be lost.
+    # rows that the center has right may be lost.
     radii: np.ndarray = field(repr=False)
-    # One longer, increasing from 0 to all rows that the centre has right.
+    # One longer, increasing from 0 to all rows that the center has right.
     may_lose: np.ndarray = field(repr=False)
 
     def thinned(self, most: int = _MOST_LEVELS) -> "AccuracyProfile":
@@ -194,7 +194,7 @@ _N_PILOTS = 16
 _MARGIN = 3
 # And some more far out, at these multiples, where steeper rays may overtake.
 _TAIL = 2.0 ** np.arange(1, 7)
-# The loss begins to rise where it is more than this part above that of the centre.
+# The loss begins to rise where it is more than this part above that of the center.
 _RISE = 1e-3
 # And it is linear where a chord has this part of the final slope.
 _LINEAR = 0.99
@@ -209,7 +209,7 @@ class LossProfile:
     """Radius for every mean log-loss: at most chords of the knots, and the parabola."""
 
     n_rows: int  # that the model was tried on
-    score: float  # mean log-loss of the centre
+    score: float  # mean log-loss of the center
     knots: np.ndarray = field(repr=False)  # increasing distances, the first is 0
     losses: np.ndarray = field(repr=False)  # largest mean loss at each
     slope: float  # of the bound beyond the last knot
@@ -317,7 +317,7 @@ def _certified_loss(node: Margins, scale: float) -> LossProfile:
 
 
 def _loss_gradient(node: Margins, scale: float) -> np.ndarray:
-    """Gradient (n_params, n_outputs) of the mean log-loss at the centre."""
+    """Gradient (n_params, n_outputs) of the mean log-loss at the center."""
     residuals = special.softmax(-scale * node.margins, axis=0)
     residuals[node.label, np.arange(node.n_rows)] -= 1.0
     gradient = np.zeros((node.X.shape[1] + 1, node.n_outputs))

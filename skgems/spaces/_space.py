@@ -4,7 +4,7 @@ The space of a node with the model C, the metric P and the radius R holds the mo
 
     {W : d(W) <= R},    d(W)^2 = <W - C, P (W - C)>,
 
-and ``q(W) = d(W)^2 / R^2``, the normalised squared distance, is at most 1 inside. P is
+and ``q(W) = d(W)^2 / R^2``, the normalized squared distance, is at most 1 inside. P is
 the identity (ball), the diagonal Fisher information (ellipsoid), or the second moments
 of the node's rows (gram).
 """
@@ -107,14 +107,14 @@ def gram_metric(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GoodEnoughSpace:
-    """The models within a radius of a centre, which are good enough for one node.
+    """The models within a radius of a center, which are good enough for one node.
 
     Parameters
     ----------
     center : ndarray of shape (n_features + 1, n_outputs)
         Weights of the node's own model, with the intercepts in the last row.
     metric : Metric
-        Measures the distance from the centre. It is not copied.
+        Measures the distance from the center. It is not copied.
     radius : float
         Radius of the space in units of the metric, at least 0.
     epsilon : float
@@ -126,7 +126,7 @@ class GoodEnoughSpace:
     outputs : ndarray of bool of shape (n_outputs,), default=None
         True for outputs that were compared. None stands for all outputs.
     score : float, default=nan
-        Accuracy or mean log-loss of the centre itself.
+        Accuracy or mean log-loss of the center itself.
 
     Examples
     --------
@@ -173,7 +173,7 @@ class GoodEnoughSpace:
     # Any, in this and the next two: a number for one model, an array for many, of which
     # callers know which they have.
     def distance(self, W: np.ndarray) -> Any:
-        """Return the distance of `W` from the centre, in units of the metric.
+        """Return the distance of `W` from the center, in units of the metric.
 
         Parameters
         ----------
@@ -191,7 +191,7 @@ class GoodEnoughSpace:
     def normalized_squared_distance(self, W: np.ndarray) -> Any:
         """Return the squared distance divided by the squared radius.
 
-        It is at most 1 inside the space. If the radius is 0, it is 0 at the centre and
+        It is at most 1 inside the space. If the radius is 0, it is 0 at the center and
         infinite elsewhere.
 
         Parameters
@@ -234,7 +234,7 @@ class GoodEnoughSpace:
         """Draw models uniformly from the space.
 
         They are uniform in the metric's own units, in which the space is a ball. Free
-        parameters keep the value of the centre.
+        parameters keep the value of the center.
 
         Parameters
         ----------

@@ -49,7 +49,7 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     """The frozen layers of a fitted network below its last one, of any architecture.
 
     It returns what enters the last layer, and may contain convolutions, residual
-    connections and batch normalisation. With ``front=Backbone(net)`` of an aggregator,
+    connections and batch normalization. With ``front=Backbone(net)`` of an aggregator,
     all nodes share these layers. The last layers of the networks in `estimators` are
     then linear models of its output. In messages a digest represents the layers: each
     node uses the layers of its own network, and refuses the request if they differ.
@@ -66,7 +66,7 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     ----------
     digest_ : str
         Digest that the parties compare: one of the weights and kinds of layers, "-",
-        and one of other numbers, such as the statistics of batch normalisation.
+        and one of other numbers, such as the statistics of batch normalization.
     net_ : skorch classifier or torch.nn.Module
         The network.
     n_features_in_ : int
@@ -80,7 +80,7 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     Notes
     -----
-    A frozen layer of batch normalisation continues to update its statistics while the
+    A frozen layer of batch normalization continues to update its statistics while the
     last layer is trained, unless it is in ``eval()`` mode. Layers that were equal at
     all nodes then become different.
 

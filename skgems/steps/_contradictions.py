@@ -30,7 +30,7 @@ MOST_TIMES_MORE_ROWS = 1e4
 # Relative error of sums that were added in another order, of float32 too.
 _ROUNDING = 1e-5
 # The same of squares after a power, which are interpolated between those that nodes
-# told at neighbouring powers.
+# told at neighboring powers.
 _BETWEEN_POWERS = 0.05
 
 

@@ -557,7 +557,7 @@ def _check_takes_features(
             raise ValueError(
                 f"Node {name!r}: the layers of its net below the last are not those of "
                 f"the front, {digest} and not {' or '.join(digests_of_front)} (weights "
-                "are equal, but not the statistics of batch normalisation: these "
+                "are equal, but not the statistics of batch normalization: these "
                 "layers were not in eval() mode while the last one was trained). Give "
                 "all nodes the same layers; or use those of several nets side by side, "
                 "front=FeatureUnion([(name, Backbone(net)), ...]); or let "

@@ -26,7 +26,7 @@ import numpy as np
 # Powers at which nodes tell sums. Those of real columns lie between these ends.
 POWERS = np.linspace(-2.0, 4.0, 25)
 STEP = POWERS[1] - POWERS[0]  # a quarter
-# Neighbouring powers that a polynomial goes through, of degree 4; and fewer of them, of
+# Neighboring powers that a polynomial goes through, of degree 4; and fewer of them, of
 # degree 2: how far the two polynomials are apart shows how exact they are.
 _N_NEIGHBOURS = 5
 _N_FEWER_NEIGHBOURS = 3  # odd, as the other: the best power is in the middle
@@ -208,7 +208,7 @@ class _Curves:
         return t, r
 
     def likeliest(self, n_neighbours: int) -> np.ndarray:
-        """The likeliest powers (n_columns,) between neighbours of the grid's best."""
+        """The likeliest powers (n_columns,) between neighbors of the grid's best."""
         around = np.linspace(-STEP, STEP, _N_CANDIDATES)[:, None]
         candidates = np.clip(POWERS[self.best] + around, POWERS[0], POWERS[-1])
         t, r = self._interpolated(candidates, n_neighbours)
@@ -221,7 +221,7 @@ class _Curves:
         gain = gains[middle, columns]
         gain_after = gains[middle + 1, columns]
         bend = gain_before - 2.0 * gain + gain_after
-        # A best candidate at an end has one neighbour; a straight line has no vertex.
+        # A best candidate at an end has one neighbor; a straight line has no vertex.
         has_vertex = (place == middle) & (bend < 0)
         steps_to_vertex = np.zeros_like(bend)
         np.divide(
@@ -238,7 +238,7 @@ class _Curves:
         )
 
     def are_close(self, powers: np.ndarray) -> np.ndarray:
-        """Where polynomials through more and through fewer neighbours agree."""
+        """Where polynomials through more and through fewer neighbors agree."""
         first = self._first_neighbours(_N_NEIGHBOURS)
         columns = np.arange(len(first))
         are_neighbours_sound = np.all(

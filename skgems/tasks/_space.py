@@ -184,7 +184,7 @@ def _check_radii_by_rows(
 
 
 def _check_center(space: Mapping, W: np.ndarray, place: Place) -> None:
-    """The centre is the model itself, but for its scale and what outputs share."""
+    """The center is the model itself, but for its scale and what outputs share."""
     center = space["center"][:, : W.shape[1]]
     center = float(space["scale"]) * (center - center.mean(axis=1, keepdims=True))
     W = W.astype(np.float64)

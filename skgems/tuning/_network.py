@@ -158,7 +158,7 @@ def fine_tune_network(
 
 
 def _taken_in(layers: Layers, coordinates: Coordinates, *, is_sparse: bool) -> Layers:
-    """Layers of rows in these coordinates; sparse rows are not centred in them."""
+    """Layers of rows in these coordinates; sparse rows are not centered in them."""
     layers = coordinates.take_in(layers)
     return coordinates.left_out().give_back(layers) if is_sparse else layers
 

@@ -1,4 +1,4 @@
-"""Penalised logistic regression from a start, and the choice of its penalty.
+"""Penalized logistic regression from a start, and the choice of its penalty.
 
 For rows x_i of a start with logits z_i, the change V of weights is the minimum of
 

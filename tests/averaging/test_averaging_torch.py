@@ -40,7 +40,7 @@ NAMES = np.array(["one", "two", "three"])  # not in the order of the columns
 
 MODULES = {
     "dense": {"module": Dense},
-    "normalised": {"module": Dense, "module__normalise": True},
+    "normalized": {"module": Dense, "module__normalise": True},
     "convolutional": {"module": Convolutional},
 }
 every_module = pytest.mark.parametrize("module", MODULES)
@@ -185,10 +185,10 @@ def test_binary_nets_know_the_labels_0_and_1_only():
         rounds(make_binary_net()).fit(X, NAMES[y], nodes=nodes)
 
 
-@pytest.mark.parametrize(("normalise", "n_rounds"), [(False, 0), (True, 1)])
-def test_chains_of_dense_layers_become_plain_classifiers(normalise, n_rounds):
+@pytest.mark.parametrize(("normalize", "n_rounds"), [(False, 0), (True, 1)])
+def test_chains_of_dense_layers_become_plain_classifiers(normalize, n_rounds):
     X, y, nodes, X_test, _ = digits()
-    nets = fit_nets(make_net(module__normalise=normalise), X, y, nodes)
+    nets = fit_nets(make_net(module__normalise=normalize), X, y, nodes)
     aggregate = rounds(nets, n_rounds=n_rounds).fit(X, y, nodes=nodes)
     expected = aggregate.predict_proba(X_test)
     plain = aggregate.to_estimator()
@@ -332,7 +332,7 @@ def test_only_equal_modules_are_trained_in_rounds():
     ("module", "labels"),
     [
         ("dense", np.arange(3)),
-        pytest.param("normalised", np.arange(3), marks=pytest.mark.slow),
+        pytest.param("normalized", np.arange(3), marks=pytest.mark.slow),
         ("convolutional", NAMES),
     ],
 )
@@ -653,7 +653,7 @@ def test_a_mask_of_infinities_is_no_error():
 # Wider than the other nets, where layers are dense.
 WIDE_MODULES = {
     "dense": {"module": Dense, "module__width": 24},
-    "normalised": {
+    "normalized": {
         "module": Dense,
         "module__normalise": True,
         "module__width": 24,
@@ -674,7 +674,7 @@ def warnings_of_average(nets):
     ("module", "expected"),
     [
         ("dense", [StartedApartWarning]),
-        ("normalised", [StartedApartWarning]),
+        ("normalized", [StartedApartWarning]),
         # Neither alignment nor PFNM is for modules that are no chains of dense layers.
         ("convolutional", []),
     ],

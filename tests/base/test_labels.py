@@ -66,7 +66,7 @@ def test_a_fit_names_the_nodes(door):
 
 def test_tables_with_texts_are_told_of_missing_labels_too():
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"alcohol": X[:, 0], "colour": LABELS})
+    frame = pandas.DataFrame({"alcohol": X[:, 0], "color": LABELS})
     with pytest.raises(ValueError, match=f"y has no label.* for {COUNTS_BY_NODE}"):
         EnsembleAggregator(DecisionTreeClassifier()).fit(
             frame, with_missing(LABELS), nodes=NODES

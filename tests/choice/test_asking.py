@@ -222,8 +222,8 @@ def test_a_node_of_few_rows_sends_no_sums_but_judges():
     assert [task for task, _ in exchanged] == ["front", "front", "halves", "judge"]
     _, content_of_halves = exchanged[2]
     assert content_of_halves["joins"] == {}
-    _, judgement = exchanged[3]
-    assert judgement["n_rows"] == 12
+    _, judgment = exchanged[3]
+    assert judgment["n_rows"] == 12
 
 
 def test_held_out_rows_neither_make_nor_judge_a_candidate():

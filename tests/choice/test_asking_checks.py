@@ -213,7 +213,7 @@ def test_a_summary_of_another_node_is_refused():
 
 
 def channel_with_false_judgement(nodes, falsify):
-    """A channel over which oslo's judgement has the fields of ``falsify(content)``."""
+    """A channel over which oslo's judgment has the fields of ``falsify(content)``."""
 
     def ask(requests):
         replies = nodes.ask(requests)
@@ -231,10 +231,10 @@ def channel_with_false_judgement(nodes, falsify):
 def test_a_node_that_judges_by_more_rows_than_its_sums_are_of_is_refused(
     min_rows, n_more_rows
 ):
-    def falsify(judgement):
+    def falsify(judgment):
         """All rows are right for the first candidate, and none for the others."""
-        n_rows = judgement["n_rows"] + n_more_rows
-        right = np.zeros_like(judgement["right"])
+        n_rows = judgment["n_rows"] + n_more_rows
+        right = np.zeros_like(judgment["right"])
         right[0, 0] = n_rows
         return {"n_rows": n_rows, "right": right}
 
@@ -245,8 +245,8 @@ def test_a_node_that_judges_by_more_rows_than_its_sums_are_of_is_refused(
 
 
 def test_a_node_that_sends_larger_losses_than_rows_can_have_is_refused():
-    def falsify(judgement):
-        losses = np.array(judgement["losses"])
+    def falsify(judgment):
+        losses = np.array(judgment["losses"])
         losses[1:] = 1e9
         return {"losses": losses}
 
@@ -271,7 +271,7 @@ def test_no_node_with_rows_enough_to_judge_is_an_error():
         choose_over(Nodes(ask, nodes.names, min_rows=10), linear_candidates)
 
 
-# ---- what a judgement says about single rows ---------------------------------------
+# ---- what a judgment says about single rows ---------------------------------------
 
 
 def judgement_of_wines(min_rows, models):

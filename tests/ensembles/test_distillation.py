@@ -37,9 +37,9 @@ def test_rows_need_no_labels():
     assert not hasattr(student, "coef_")
     # Labels that are given say nothing to the student.
     wrong = np.random.RandomState(0).permutation(np.arange(len(X_free)) % 10)
-    labelled = clone(aggregate).fit(X_free, wrong)
+    labeled = clone(aggregate).fit(X_free, wrong)
     np.testing.assert_allclose(
-        labelled.predict_proba(X_test), aggregate.predict_proba(X_test)
+        labeled.predict_proba(X_test), aggregate.predict_proba(X_test)
     )
 
 

@@ -268,11 +268,11 @@ def table_with_texts():
     """A table with a column of texts that has gaps, its labels, and two members."""
     pandas = pytest.importorskip("pandas")
     X, y = load_wine(return_X_y=True)
-    colours = np.array(["red", "white", None], dtype=object)[np.arange(len(y)) % 3]
-    frame = pandas.DataFrame({"alcohol": X[:, 0], "hue": X[:, 10], "colour": colours})
+    colors = np.array(["red", "white", None], dtype=object)[np.arange(len(y)) % 3]
+    frame = pandas.DataFrame({"alcohol": X[:, 0], "hue": X[:, 10], "color": colors})
     steps = make_column_transformer(
         (StandardScaler(), ["alcohol", "hue"]),
-        (OneHotEncoder(handle_unknown="ignore"), ["colour"]),
+        (OneHotEncoder(handle_unknown="ignore"), ["color"]),
     )
     members = [
         make_pipeline(clone(steps), LogisticRegression()).fit(frame[k::2], y[k::2])
@@ -287,7 +287,7 @@ def test_a_row_whose_text_is_missing_is_a_row_of_the_table():
     assert aggregate.n_features_in_ == 3
     expected = np.mean([m.predict_proba(frame) for m in members], axis=0)
     np.testing.assert_allclose(aggregate.predict_proba(frame), expected)
-    assert frame["colour"].iloc[2:3].isna().all()  # no text in it says what it holds
+    assert frame["color"].iloc[2:3].isna().all()  # no text in it says what it holds
     np.testing.assert_allclose(
         aggregate.predict_proba(frame.iloc[2:3]), expected[2:3], atol=1e-12
     )
@@ -304,7 +304,7 @@ def test_tables_with_texts_are_distilled_into_a_student_that_encodes_them():
 
 def test_arrays_of_texts_reach_the_members_unchanged():
     frame, y, _ = table_with_texts()
-    rows = frame[["colour"]].fillna("rose").to_numpy(dtype=object)
+    rows = frame[["color"]].fillna("rose").to_numpy(dtype=object)
     members = [
         make_pipeline(OneHotEncoder(), LogisticRegression()).fit(rows[k::2], y[k::2])
         for k in range(2)

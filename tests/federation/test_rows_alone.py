@@ -43,7 +43,7 @@ from skgems.steps import RandomFeatures
 
 
 def rows(seed=0):
-    """400 rows of four features, about one centre for each of three classes."""
+    """400 rows of four features, about one center for each of three classes."""
     rng = np.random.default_rng(seed)
     y = np.arange(400) % 3
     X = rng.normal(size=(400, 4)) + 1.5 * np.eye(3, 4)[y]

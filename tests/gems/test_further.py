@@ -29,7 +29,7 @@ LOADERS = {"digits": load_digits, "wine": load_wine, "cancer": load_breast_cance
 
 @cache
 def rows(name="wine"):
-    """Standardised rows, of four nodes that know different classes."""
+    """Standardized rows, of four nodes that know different classes."""
     X, y = LOADERS[name](return_X_y=True)
     if name == "digits":
         X, y = X[y < 5], y[y < 5]
@@ -480,7 +480,7 @@ def test_the_best_candidate_that_wins_by_two_standard_errors_is_chosen():
             np.array(errors) ** 2 * count + (losses[0] - np.array(losses)) ** 2
         )
         compared = Comparison(state=None, models=[], current=None)
-        compared.judgements = [
+        compared.judgments = [
             {
                 "count": count,
                 "losses": count * np.array(losses)[:, None],

@@ -71,7 +71,7 @@ KINDS = {
 SLOW = ["logistic cv", "ridge cv", "perceptron", "search over a pipeline"]
 
 
-def centred(scores):
+def centered(scores):
     if scores.ndim == 1:
         return scores
     return scores - scores.mean(axis=1, keepdims=True)
@@ -100,10 +100,10 @@ def test_linear_classifier_of_any_kind_is_a_node(kind, holding):
     alone = consensus_of([FrozenEstimator(locals_[1])])
     alone.fit(dataset.X[is_known], dataset.y[is_known])
     np.testing.assert_allclose(
-        centred(alone.decision_function(dataset.X_test)),
-        centred(locals_[1].decision_function(dataset.X_test))
+        centered(alone.decision_function(dataset.X_test)),
+        centered(locals_[1].decision_function(dataset.X_test))
         if hasattr(locals_[1], "decision_function")
-        else centred(_mlp_scores(locals_[1], dataset.X_test)),
+        else centered(_mlp_scores(locals_[1], dataset.X_test)),
         atol=1e-8,
     )
 

@@ -236,7 +236,7 @@ def test_plain_fine_tuning_is_five_epochs_of_adam_in_batches_of_32(copies, n_bat
     aggregate = gems(models, fine_tuning="plain").fit(X, y, nodes=nodes)
     W = np.vstack([aggregate.coef_.T, aggregate.intercept_])
     # Equal rows: whichever are in a batch, its gradient is the same. Weights of the
-    # second feature have none: nothing else, as regularisation, moves them.
+    # second feature have none: nothing else, as regularization, moves them.
     X_public = np.full((2 * copies, 2), [1.0, 0.0])
     y_public = np.full(2 * copies, 2)
     expected = adam(X_public, y_public, W, 5 * n_batches)

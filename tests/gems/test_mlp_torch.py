@@ -530,7 +530,7 @@ def test_untrained_nets_are_trained_on_the_rows_of_their_nodes():
 
 
 class BatchNormed(nn.Module):
-    """Normalises what a chain takes, so that layers cannot be put into the module."""
+    """Normalizes what a chain takes, so that layers cannot be put into the module."""
 
     def __init__(self, chain):
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The aggregate is penalised as the nodes' classifiers are, or as its C says."""
+"""The aggregate is penalized as the nodes' classifiers are, or as its C says."""
 
 from __future__ import annotations
 

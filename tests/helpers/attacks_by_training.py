@@ -41,7 +41,7 @@ def aggregator_behind_front() -> PooledAggregator:
 
 
 def states_of_front(ask: Ask, summary: HonestSummary) -> np.ndarray:
-    """A scaler's centre far outside, where most random units are on for few rows.
+    """A scaler's center far outside, where most random units are on for few rows.
 
     Products of such a unit with the columns are the row that it is on for. A server
     may send as many first messages as nodes answer.
@@ -112,7 +112,7 @@ _PLANTED_WEIGHT = 1e-10
 # still.
 _PLANTED_OUTPUT = 1e-12
 # The rate that the server chooses, as a part of the node's own, so that weights hardly
-# move from one batch to the next. It differs by the optimiser that the node has; a
+# move from one batch to the next. It differs by the optimizer that the node has; a
 # server that does not know asks once for each.
 _PLANTED_RATES = {"adam": 1e-9, "sgd": 1e-6}
 
@@ -129,7 +129,7 @@ def _rows_of_steps(weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
     """Rows, of how far one step of training moved the weights and biases of units.
 
     A unit's gradient is a sum over the rows above its threshold, each weighted by what
-    the network has wrong there, which is one half of everything. Between neighbours
+    the network has wrong there, which is one half of everything. Between neighbors
     there are the rows in one band; a row alone moves the bias by one such weight.
     """
     steps_of_weights = np.diff(weights, axis=1)
@@ -143,7 +143,7 @@ def _rows_of_steps(weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
 
 
 def training_of_planted_layers(
-    ask: Ask, summary: HonestSummary, *, n_units: int = 300, optimiser: str = "adam"
+    ask: Ask, summary: HonestSummary, *, n_units: int = 300, optimizer: str = "adam"
 ) -> np.ndarray:
     """Layers of the server's, sent back after an epoch of training (*retrain*)."""
     direction = summary.direction()
@@ -159,7 +159,7 @@ def training_of_planted_layers(
             labels=LABELS,
             epochs=1,
             seed=0,
-            rate_factor=_PLANTED_RATES[optimiser],
+            rate_factor=_PLANTED_RATES[optimizer],
         )
     )
     if reply is None:
@@ -168,7 +168,7 @@ def training_of_planted_layers(
 
 
 def training_of_shared_network(
-    ask: Ask, summary: HonestSummary, *, n_units: int = 300, optimiser: str = "adam"
+    ask: Ask, summary: HonestSummary, *, n_units: int = 300, optimizer: str = "adam"
 ) -> np.ndarray:
     """A shared network of planted units after an epoch of training (*train*).
 
@@ -184,7 +184,7 @@ def training_of_shared_network(
             parameters=[weights, outputs, biases, np.zeros(1)],
             classes=sorted(LABELS),
             epochs=1,
-            rates=np.array([1e-3 * _PLANTED_RATES[optimiser]]),
+            rates=np.array([1e-3 * _PLANTED_RATES[optimizer]]),
             seed=0,
         )
     )

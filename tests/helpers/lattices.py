@@ -122,10 +122,10 @@ def _rows_of_differences(
         unused &= ~cluster
         # Differences of one row from all others have products of 1 with each other.
         star = [int(np.argmax(cluster))]
-        neighbours = np.flatnonzero(cluster & (products[star[0]] == 1))
-        if len(neighbours):
-            second = neighbours[0]
-            star += [second, *neighbours[products[second, neighbours] == 1]]
+        neighbors = np.flatnonzero(cluster & (products[star[0]] == 1))
+        if len(neighbors):
+            second = neighbors[0]
+            star += [second, *neighbors[products[second, neighbors] == 1]]
         size = len(star) + 1
         for mean in means[np.rint(counts) == size]:
             # Differences and their negatives are alike: try both signs.

@@ -20,10 +20,10 @@ from torch import nn  # noqa: E402
 class Dense(nn.Module):
     """A chain of dense layers, whose last layer is not the last that it defines."""
 
-    def __init__(self, n_outputs=3, width=8, normalise=False):
+    def __init__(self, n_outputs=3, width=8, normalize=False):
         super().__init__()
         self.output = nn.Linear(width, n_outputs)
-        self.norm = nn.BatchNorm1d(width) if normalise else nn.Identity()
+        self.norm = nn.BatchNorm1d(width) if normalize else nn.Identity()
         self.hidden = nn.Linear(64, width)
 
     def forward(self, X):
@@ -31,7 +31,7 @@ class Dense(nn.Module):
 
 
 class Convolutional(nn.Module):
-    """A convolution with batch normalisation, for images of 8 x 8."""
+    """A convolution with batch normalization, for images of 8 x 8."""
 
     def __init__(self, n_outputs=3, flat=True):
         super().__init__()

@@ -47,7 +47,7 @@ def widen(model, classes):
     return local_model(model).widened(classes).classifier
 
 
-def initialise(model, X, y, **options):
+def initialize(model, X, y, **options):
     return local_model(model).start(X, y, **options)
 
 
@@ -354,7 +354,7 @@ def unfitted_model(kind, n_classes):
 def start_model(kind, labels, *, seed=0, rows=slice(None)):
     """A model before its first step, told of rows of the first two labels."""
     labels = np.array(labels)
-    return initialise(
+    return initialize(
         unfitted_model(kind, len(labels)),
         X[rows],
         labels[y % 2][rows],
@@ -368,7 +368,7 @@ def start_model(kind, labels, *, seed=0, rows=slice(None)):
 def test_training_starts_with_all_classes_in_a_copy(kind, labels):
     unfitted = unfitted_model(kind, len(labels))
     labels = np.array(labels)
-    model = initialise(unfitted, X, labels[y % 2], classes=labels, random_state=0)
+    model = initialize(unfitted, X, labels[y % 2], classes=labels, random_state=0)
     np.testing.assert_array_equal(model.classes_, labels)
     assert not hasattr(unfitted, "coefs_")
     assert not hasattr(unfitted, "module_")

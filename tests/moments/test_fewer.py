@@ -13,9 +13,9 @@ def rows_and_moments(kind="class", n_rows=240):
     """Rows at two places a class, and their moments in parts of two rows."""
     rng = np.random.default_rng(0)
     y = np.sort(rng.choice(3, n_rows, p=[0.7, 0.28, 0.02]))
-    centres = 20.0 * rng.standard_normal((6, 3))
+    centers = 20.0 * rng.standard_normal((6, 3))
     # The last feature is constant.
-    X = centres[2 * y + (np.arange(n_rows) // 2) % 2] + rng.standard_normal((n_rows, 3))
+    X = centers[2 * y + (np.arange(n_rows) // 2) % 2] + rng.standard_normal((n_rows, 3))
     X[:, 2] = 3.0
     return X, y, class_moments(X, y, kind=kind, parts=np.arange(n_rows) // 2 + 200 * y)
 

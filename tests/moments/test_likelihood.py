@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The likelihood of nodes' sums: its terms, and the model that minimises it."""
+"""The likelihood of nodes' sums: its terms, and the model that minimizes it."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from skgems.moments import (
 KINDS = ["class", "shared", "diagonal"]
 
 
-def centred(W):
+def centered(W):
     """Weights less their mean over outputs, which changes no probability."""
     return W - W.mean(axis=1, keepdims=True)
 
 
 def on_rows(likelihood, W):
     """Weights for rows as they are, of those for rows less the origin."""
-    return centred(likelihood.to_rows(W))
+    return centered(likelihood.to_rows(W))
 
 
 def weights_of_logistic_regression(model):
     """Weights of a fitted LogisticRegression, one column a class."""
     W = np.vstack([model.coef_.T, model.intercept_])
-    return W * [-0.5, 0.5] if W.shape[1] == 1 else centred(W)
+    return W * [-0.5, 0.5] if W.shape[1] == 1 else centered(W)
 
 
 def pooled_logistic_regression(X, y, C):
@@ -144,7 +144,7 @@ def test_the_penalty_is_that_of_logistic_regression(n_classes):
     """With two classes (-w/2, w/2) costs what w does."""
     X, y = labelled_rows(n_classes=n_classes, scale=np.array([1.0, 7.0, 0.1]))
     node = NodeLoss(moments=class_moments(X, y), columns=np.arange(n_classes))
-    W = centred(np.random.default_rng(0).standard_normal((4, n_classes)))
+    W = centered(np.random.default_rng(0).standard_normal((4, n_classes)))
     weak, strong = (Likelihood.of([node], n_classes, C=C) for C in (1e12, 0.5))
     penalty = strong.value_and_gradient(W)[0] - weak.value_and_gradient(W)[0]
     coef = W[:-1, 1:] - W[:-1, :1] if n_classes == 2 else W[:-1]
@@ -447,7 +447,7 @@ def test_a_class_without_rows_at_any_node_is_never_likely():
         [NodeLoss(moments=class_moments(X, y), columns=np.arange(2))], 2, C=2.0
     )
     two = on_rows(alone, alone.minimize())
-    np.testing.assert_allclose(centred(W[:, [0, 2]]), two, atol=1e-3)
+    np.testing.assert_allclose(centered(W[:, [0, 2]]), two, atol=1e-3)
 
 
 def test_a_class_that_only_gradients_have_does_not_disturb_the_others():

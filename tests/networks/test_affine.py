@@ -64,7 +64,7 @@ def fit(*steps, X, y):
     return fit_quietly(make_pipeline(*steps, LogisticRegression(max_iter=20)), X, y)
 
 
-def centred(logits):
+def centered(logits):
     """Logits without what all of a row have in common, which says nothing."""
     return logits - logits.mean(axis=1, keepdims=True)
 
@@ -76,8 +76,8 @@ def assert_same_logits(estimator, X, *, rows=None, rtol=1e-7, atol=0.0):
     """
     rows = X if rows is None else rows
     np.testing.assert_allclose(
-        centred(read_network(estimator).decision_function(X)),
-        centred(estimator.decision_function(rows)),
+        centered(read_network(estimator).decision_function(X)),
+        centered(estimator.decision_function(rows)),
         rtol=rtol,
         atol=atol,
     )
@@ -141,8 +141,8 @@ def test_steps_before_a_network_are_folded_into_its_first_layer(hidden, digits):
     network = read_network(pipeline)
     assert network.coefs[0].shape == (20, hidden[0])
     np.testing.assert_allclose(
-        centred(network.decision_function(X)),
-        centred(np.log(pipeline.predict_proba(X))),
+        centered(network.decision_function(X)),
+        centered(np.log(pipeline.predict_proba(X))),
         rtol=1e-8,
         atol=1e-8,
     )
@@ -541,7 +541,7 @@ def test_layers_go_into_coordinates_and_come_back():
     inside = common.take_in(network)
     np.testing.assert_allclose(inside.decision_function(common.rows(X)), logits)
     np.testing.assert_allclose(common.give_back(inside).decision_function(X), logits)
-    # Sparse rows are scaled, but not centred.
+    # Sparse rows are scaled, but not centered.
     scaled = common.rows(sparse.csr_matrix(X))
     of_scaled = common.left_out().give_back(inside)
     np.testing.assert_allclose(of_scaled.decision_function(scaled), logits)

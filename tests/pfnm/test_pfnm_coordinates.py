@@ -73,7 +73,7 @@ def test_coordinates_are_those_that_the_pipelines_work_in(nodes, local_networks)
     varying = np.min([s.var_ for s in scalers], axis=0) > 0
     scales = np.median([s.scale_ for s in scalers], axis=0)
     np.testing.assert_allclose(coordinates.scale[varying], scales[varying])
-    # The atoms' prior is in them: a lone unit is shrunk towards the centre.
+    # The atoms' prior is in them: a lone unit is shrunk towards the center.
     alone = PFNMAggregator(members[:1], sigma=1.0).fit().posterior_[0].mean
     net = members[0][1][1]
     order = PFNMAggregator(members[:1], sigma=1.0).fit().assignments_[0][0]

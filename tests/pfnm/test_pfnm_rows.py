@@ -46,7 +46,7 @@ def centred_logits(aggregate, X):
 
 
 def merged_biases(counts=None, *, seen=((0, 1, 2), (0, 1, 2)), **parameters):
-    """Output biases of two networks of equal units: the merged, and each, centred."""
+    """Output biases of two networks of equal units: the merged, and each, centered."""
     models = []
     centred_biases = np.zeros((2, 3))
     for k, classes in enumerate(seen):
@@ -86,7 +86,7 @@ def test_an_updates_own_counts_weigh_its_networks():
         n_class_samples=[[1, 1, 3], [3, 1, 1]],
     )
     share = np.array([1 / 4, 1 / 2, 3 / 4])
-    # The first step counts as much as the second, and was not centred alone.
+    # The first step counts as much as the second, and was not centered alone.
     first = models[0].intercepts_[-1]
     second = share * bias[0] + (1 - share) * bias[1]
     np.testing.assert_allclose(aggregate.intercepts_[-1], (first + second) / 2)
@@ -439,11 +439,11 @@ def test_public_rows_and_fine_tuning_do_the_same():
 def test_a_node_starts_from_the_units_it_has_used_most():
     width = 12
     aggregate = PFNMAggregator([random_network(0, width=width)], random_state=0).fit()
-    favourites = [1, 4, 7, 10]
-    aggregate._stream.popularity[0][0, favourites] = 10**9
+    favorites = [1, 4, 7, 10]
+    aggregate._stream.popularity[0][0, favorites] = 10**9
     start = aggregate.node_init(0, 4, n_fresh=0)
     units = {tuple(unit) for unit in start.coefs_[0].T}
-    assert units == {tuple(aggregate.coefs_[0][:, i]) for i in favourites}
+    assert units == {tuple(aggregate.coefs_[0][:, i]) for i in favorites}
 
 
 def test_another_nodes_units_do_not_count():

@@ -201,8 +201,8 @@ def test_a_stream_counts_the_rows_of_all_its_steps(counts, hidden, order):
     for array, expected in zip(output_layer(stream), output_layer(once), strict=True):
         np.testing.assert_allclose(array, expected, rtol=1e-9, atol=1e-12)
     share = total / total.sum(axis=0)
-    centred = biases - biases.mean(axis=1, keepdims=True)
-    np.testing.assert_allclose(stream.intercepts_[-1], (share * centred).sum(axis=0))
+    centered = biases - biases.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(stream.intercepts_[-1], (share * centered).sum(axis=0))
 
 
 def test_without_counts_a_step_counts_as_much_as_another():

@@ -302,7 +302,7 @@ def test_lda_of_singular_moments(
 
 @pytest.mark.parametrize("mean", [0.0, 4.0, 1024.0])
 def test_no_intercept_and_rows_that_are_exactly_collinear(mean):
-    """The mean adds no direction then, but by rounding, which a small alpha favours."""
+    """The mean adds no direction then, but by rounding, which a small alpha favors."""
     rng = np.random.default_rng(0)
     for _ in range(8):
         Z = mean + np.round(rng.normal(size=(80, 4)) * 2**20) / 2**20

@@ -168,7 +168,7 @@ def decisions(scores):
     return scores - scores.mean(axis=1, keepdims=True)
 
 
-class Judgement(NamedTuple):
+class Judgment(NamedTuple):
     form: PooledForm
     error: float  # of decision values, as a share of the largest
     n_wrong: int  # labels that are others, where classes are not equal
@@ -193,7 +193,7 @@ def judge(clf, X, y, nodes, n_classes):
     assert np.isfinite(W).all()
     actual = decisions(X @ W[:-1] + W[-1])
     if not np.isfinite(expected).all():
-        return Judgement(form, error=np.inf, n_wrong=1)
+        return Judgment(form, error=np.inf, n_wrong=1)
     size = np.abs(expected).max()
     error = np.abs(actual - expected).max()
     if size > 0:
@@ -201,7 +201,7 @@ def judge(clf, X, y, nodes, n_classes):
     ascending = np.sort(expected, axis=1)
     is_decided = ascending[:, -1] - ascending[:, -2] > 1e-8 * size
     is_wrong = np.argmax(actual, axis=1) != labels
-    return Judgement(form, error=error, n_wrong=np.sum(is_wrong[is_decided]))
+    return Judgment(form, error=error, n_wrong=np.sum(is_wrong[is_decided]))
 
 
 def judged_fits(difficulty):
@@ -218,20 +218,20 @@ def judged_fits(difficulty):
         if rng.random() < 0.3:
             # A class is at one node only.
             nodes = y % n_nodes
-        judgement = judge(clf, X, y, nodes, n_classes)
-        if judgement is not None:
-            yield (clf, X.shape, n_classes), judgement
+        judgment = judge(clf, X, y, nodes, n_classes)
+        if judgment is not None:
+            yield (clf, X.shape, n_classes), judgment
 
 
 @pytest.mark.parametrize("difficulty", HARD)
 def test_a_form_that_is_called_exact_is_the_fit_on_all_rows(difficulty):
     n_exact = 0
-    for description, judgement in judged_fits(difficulty):
-        form = judgement.form
+    for description, judgment in judged_fits(difficulty):
+        form = judgment.form
         n_exact += form.is_exact
         if form.is_exact:
-            assert judgement.error <= 1e-8, description
-            assert judgement.n_wrong == 0, description
+            assert judgment.error <= 1e-8, description
+            assert judgment.n_wrong == 0, description
         else:
             assert "condition number" in form.reason or "equal" in form.reason
     assert n_exact > 6 or difficulty not in EASY

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWa
 
 
 def digits_of(sizes):
-    """Digits in grey values 0 to 16; `sizes` has the number of rows of each label."""
+    """Digits in gray values 0 to 16; `sizes` has the number of rows of each label."""
     X, y = load_digits(return_X_y=True)
     rng = np.random.RandomState(0)
     rows_by_label = [

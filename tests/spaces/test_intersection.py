@@ -135,7 +135,7 @@ def test_deepest_point_is_that_of_a_convex_solver(family, n_spaces, seed, reach)
     spaces = make_spaces(family, n_spaces, seed=seed, reach=reach)
     intersection = intersect(spaces, method="deepest")
     check_proof(spaces, intersection)
-    # 1e-20: distances from coinciding centres are rounding errors.
+    # 1e-20: distances from coinciding centers are rounding errors.
     gap = intersection.max_distance - intersection.lower_bound
     assert gap <= 1e-6 * intersection.max_distance + 1e-20
     assert intersection.max_distance == pytest.approx(

@@ -73,7 +73,7 @@ def assert_units_of_one_neuron_are_that_neuron(layer, spaces):
 
 
 def distances(spaces, w):
-    """The distance of one weight vector to every centre, (n_neurons,)."""
+    """The distance of one weight vector to every center, (n_neurons,)."""
     delta = w[:, None] - spaces.centers
     return np.sqrt(np.sum(delta * (as_matrix(spaces.precision) @ delta), axis=0))
 
@@ -158,7 +158,7 @@ def test_outgoing_weights_keep_alike_neurons_apart():
 
 
 def grouped(spaces, merged, importances=None):
-    """Precisions, centres and masses of the members of each unit."""
+    """Precisions, centers and masses of the members of each unit."""
     centers = np.hstack([space.centers for space in spaces])
     masses = np.ones(len(merged.node))
     if importances is not None:
@@ -170,7 +170,7 @@ def grouped(spaces, merged, importances=None):
 
 
 def cost_of_merging(w, precisions, centers, masses):
-    """The weighted squared distances of a unit to the centres of its members."""
+    """The weighted squared distances of a unit to the centers of its members."""
     return sum(
         a * (w - v) @ P @ (w - v)
         for P, v, a in zip(precisions, centers.T, masses, strict=True)
@@ -426,7 +426,7 @@ def test_points_of_many_nodes_are_those_of_least_cost(shift, hidden):
     for point, members in zip(points.T, groups, strict=True):
         precisions = [pool.precisions[k] for k in pool.node[members]]
         centers = pool.centers[:, members].T
-        # Weights as changes of the first centre: rounding is that of the shift.
+        # Weights as changes of the first center: rounding is that of the shift.
         pulls = sum(
             P @ (v - centers[0]) for P, v in zip(precisions, centers, strict=True)
         )

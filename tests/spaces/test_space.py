@@ -54,7 +54,7 @@ def test_surface_samples_are_on_the_surface(kind):
     np.testing.assert_allclose(space.normalized_squared_distance(models), 1.0)
     np.testing.assert_allclose(space.distance(models), 2.5)
     np.testing.assert_array_equal(models, space.sample(300, random_state=0))
-    # Uniform: the mean is the centre.
+    # Uniform: the mean is the center.
     steps = np.abs((models - space.center).mean(axis=0))
     spread = (models - space.center).std(axis=0)
     assert (steps <= 5 * spread / np.sqrt(300)).all()

@@ -48,7 +48,7 @@ NAMES = ["bonn", "lyon", "pisa"]
 
 
 class Residual(nn.Module):
-    """Two convolutions with batch normalisation, and a connection around them."""
+    """Two convolutions with batch normalization, and a connection around them."""
 
     def __init__(self, n_outputs=6, end=None, stride=1):
         super().__init__()
@@ -361,7 +361,7 @@ def test_a_node_with_other_layers_is_named(nets, base, backbone):
         ValueError, match="Node '1': the layers of its net below"
     ) as info:
         linear([nets[0], other, nets[2]], backbone).fit(X, Y, nodes=NODES)
-    assert "batch normalisation" not in str(info.value)
+    assert "batch normalization" not in str(info.value)
     other_statistics = make_net(Residual).initialize()
     other_statistics.module_.load_state_dict(base.module_.state_dict())
     other_statistics.module_.norm.running_var += 1.0

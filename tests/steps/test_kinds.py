@@ -235,7 +235,7 @@ def test_states_are_of_steps_that_the_front_has():
 
 def test_a_node_names_the_step_and_the_field_of_a_request():
     front = fitted_front(StandardScaler())
-    state = {**front.states["0"], "centre": np.zeros(3)}
+    state = {**front.states["0"], "center": np.zeros(3)}
     request = Message.of("front", front=with_state(front, state))
     message = "front.front is not a front: the state of StandardScaler has .*'centre'"
     with pytest.raises(ValueError, match=message):

@@ -68,8 +68,8 @@ def test_evaluate_sums_over_the_rows_that_judge(hidden):
     assert reply["count"] == 20
     assert reply["right"] == np.sum(logits.argmax(axis=1) == class_codes(node.y[5:25]))
     assert "gradient" not in reply
-    centred = logits - logits.mean(axis=1, keepdims=True)
-    assert reply["squares"] == pytest.approx((centred**2).mean(axis=1).sum())
+    centered = logits - logits.mean(axis=1, keepdims=True)
+    assert reply["squares"] == pytest.approx((centered**2).mean(axis=1).sum())
     for factor, loss in zip((0.5, 2.0), reply["losses"], strict=True):
         proba = np.exp(factor * logits)
         proba /= proba.sum(axis=1, keepdims=True)

@@ -86,7 +86,7 @@ def test_each_half_is_judged_by_what_was_made_of_the_other():
     assert {0, 1} == set(half)
     a, b = constant("a"), constant("b")
     reply = judge(X, y, (a, b), (b, a), (a, a), min_rows=1)
-    # Rows of the second half are labelled by the model of the first.
+    # Rows of the second half are labeled by the model of the first.
     says_a = np.array([half == 1, half == 0, half >= 0])
     right = (says_a == (y == "a")).astype(int)
     np.testing.assert_array_equal(reply["right"], right @ right.T)

@@ -38,7 +38,7 @@ def test_a_judged_model_of_two_forms_or_of_a_part_is_refused(model):
 
 
 TWO_MODELS = {"models": {"0": {}, "1": {}}}
-JUDGEMENT = {
+JUDGMENT = {
     "n_rows": 5,
     # The rows that both models label right stand beside the diagonal.
     "right": np.array([[5, 3], [3, 4]]),
@@ -48,23 +48,23 @@ JUDGEMENT = {
 
 
 def test_an_honest_judgement_is_taken():
-    assert_taken(judged_are_rows, JUDGEMENT, asked=TWO_MODELS)
+    assert_taken(judged_are_rows, JUDGMENT, asked=TWO_MODELS)
 
 
 def test_no_rows_and_no_models_are_judged():
-    judgement = {
+    judgment = {
         "n_rows": 0,
         "right": np.zeros((0, 0), int),
         "losses": np.ones((0, 9)),
         "min_rows": 10,
     }
-    assert_taken(judged_are_rows, judgement, asked={"models": {}})
+    assert_taken(judged_are_rows, judgment, asked={"models": {}})
 
 
 def test_no_more_rows_are_right_than_there_are():
-    judgement = JUDGEMENT | {"right": np.array([[6, 3], [3, 4]])}
+    judgment = JUDGMENT | {"right": np.array([[6, 3], [3, 4]])}
     match = "right are more than the 5 rows"
-    assert_refused(judged_are_rows, judgement, match, asked=TWO_MODELS)
+    assert_refused(judged_are_rows, judgment, match, asked=TWO_MODELS)
 
 
 @pytest.mark.parametrize(
@@ -77,4 +77,4 @@ def test_no_more_rows_are_right_than_there_are():
 )
 def test_a_judgement_is_of_all_models_of_the_request(change):
     match = "right is not of 2 models"
-    assert_refused(judged_are_rows, JUDGEMENT | change, match, asked=TWO_MODELS)
+    assert_refused(judged_are_rows, JUDGMENT | change, match, asked=TWO_MODELS)

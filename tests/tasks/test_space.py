@@ -330,7 +330,7 @@ def test_losses_begin_with_the_score():
         reply.with_space(radii_losses=losses).check(match)
 
 
-# ---- the centre --------------------------------------------------------------------
+# ---- the center --------------------------------------------------------------------
 
 OTHER_MODEL = "center is not the model itself"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Penalised fine-tuning of a linear model on plain arrays."""
+"""Penalized fine-tuning of a linear model on plain arrays."""
 
 from __future__ import annotations
 
@@ -146,15 +146,15 @@ def test_progress_is_printed(truth, capsys):
 # ---- what is fitted, and chosen ------------------------------------------------
 
 
-def penalised(flat, rows, y, offset, strength):
+def penalized(flat, rows, y, offset, strength):
     change = flat.reshape(rows.shape[1], -1)
     return mean_log_loss(offset + rows @ change, y) + strength * np.sum(flat**2)
 
 
 def slope(flat, *args, step=1e-5):
-    """The gradient of the penalised loss, by central differences."""
+    """The gradient of the penalized loss, by central differences."""
     points = flat + step * np.vstack([np.eye(len(flat)), -np.eye(len(flat))])
-    losses = np.array([penalised(point, *args) for point in points])
+    losses = np.array([penalized(point, *args) for point in points])
     losses_ahead, losses_behind = np.split(losses, 2)
     return (losses_ahead - losses_behind) / (2 * step)
 
@@ -176,7 +176,7 @@ def test_a_fit_ends_at_the_minimum(truth, strength, convert):
     for end in ends:
         gradient = slope(end.ravel(), *args).reshape(end.shape)
         assert np.abs(gradient / X.std(axis=0)[:, None]).max() < 1e-4
-        assert penalised(end.ravel(), *args) <= penalised(0 * end.ravel(), *args)
+        assert penalized(end.ravel(), *args) <= penalized(0 * end.ravel(), *args)
     logits = [X @ end for end in ends]
     np.testing.assert_allclose(*logits, atol=1e-3)
 

@@ -384,7 +384,7 @@ def test_weights_are_held_in_given_coordinates(sparse_rows):
         return np.mean(np.abs(proba - expected_proba))
 
     # A search ends where it gains little, and rounding decides where. Sparse rows are
-    # not centred, so the same weights are held about another point.
+    # not centered, so the same weights are held about another point.
     bound = 0.02 if sparse_rows else 0.005
     assert mean_difference(tuned.layers) < bound
     if not sparse_rows:
