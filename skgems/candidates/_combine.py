@@ -114,13 +114,13 @@ default=None
     scoring : str or callable, default="auto"
         How the candidates are compared. "auto" compares their accuracy. Where one class
         has more than 80 % of the rows, it compares their log-loss instead, because
-        accuracies hardly differ there. Choose "accuracy", "log_loss" or "roc_auc" (the
-        area under the ROC curve; for more than two classes the mean over the classes,
-        each against the rest), the name of a scorer of scikit-learn
-        (:func:`sklearn.metrics.get_scorer_names`), or a scorer. Over a channel only
+        accuracies hardly differ there. Choose "accuracy", "log_loss" or "roc_auc", the
+        name of a scorer of scikit-learn (:func:`sklearn.metrics.get_scorer_names`), or
+        a scorer. "roc_auc" is the area under the ROC curve; for more than two classes
+        it is the mean over the classes, each against the rest. Over a channel only
         "auto", "accuracy" and "log_loss" are possible, because nodes send counts of
-        right rows and sums of losses. By log-loss, the smallest candidate within 1 %
-        of the smallest log-loss is chosen.
+        right rows and sums of losses. By log-loss, the smallest candidate within 1 % of
+        the smallest log-loss is chosen.
     verbose : bool or int, default=0
         Whether to print the score of each candidate when it is known.
     random_state : int, RandomState instance or None, default=None
@@ -137,8 +137,8 @@ default=None
     ------
     ValueError
         If rows or estimators cannot be used, for example because a column contains
-        dates, if `scoring` is not known or not possible over a channel, or if no
-        candidate can be made. The message names nodes and columns.
+        dates, or if no candidate can be made. Also if `scoring` is not known, or not
+        possible over a channel. The message names nodes and columns.
 
     Warns
     -----

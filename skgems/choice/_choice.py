@@ -147,10 +147,10 @@ class Choice:
         """Factor by which the logits of the aggregate are multiplied.
 
         The factor in the table is that of models which are fitted to half of the rows.
-        They are too sure for two reasons: their parameters have errors, whose part of
-        the logarithm of the factor halves with twice the rows, and rows are not as
-        discriminant analysis assumes, which stays. Between a half and the whole of the
-        logarithm three quarters are taken.
+        They are too sure for two reasons. Their parameters have errors; this part of
+        the logarithm of the factor halves with twice the rows. And rows are not as
+        discriminant analysis assumes; this part stays. Between a half and the whole of
+        the logarithm three quarters are taken.
         """
         return (self._entry["factor"] or 1.0) ** _POWER_FOR_TWICE_THE_ROWS
 

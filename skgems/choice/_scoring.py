@@ -92,10 +92,10 @@ def resolved(scoring: Any, class_sizes: np.ndarray) -> Any:
 def row_areas(logits: np.ndarray, codes: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Numbers of rows whose mean is the area under the ROC curve: (n_rows,).
 
-    For the class c with m rows of n, the area A is the mean over its rows i of V_i, the
-    share of other rows that have a smaller score for c, and over the other rows j of
-    W_j, the share of rows of c that have a larger one. The numbers are
-    A + (V_i - A) n / m and A + (W_j - A) n / (n - m), so that the variance of their
+    Let class c have m of n rows. For a row i of c, V_i is the share of other rows with
+    a smaller score for c. For another row j, W_j is the share of rows of c with a
+    larger score. The area A is the mean of V_i, and also the mean of W_j. The numbers
+    are A + (V_i - A) n / m and A + (W_j - A) n / (n - m), so that the variance of their
     mean is that of DeLong et al. For more than two classes they are means over these.
 
     Parameters

@@ -199,10 +199,10 @@ def _add_rows(
 def joined_histograms(histograms: np.ndarray, least: int) -> np.ndarray:
     """Histograms whose bins have no rows, or at least so many.
 
-    From the first bin on, rows wait until there are enough of them, and are then in the
-    bin of the last of them; what is left over at the end joins the last such bin. Rows
-    without a value are left out where they are too few, and so is a leaf that has too
-    few rows.
+    From the first bin on, rows wait until there are enough of them. They are then put
+    into the bin of the last of them. Rows that are left over at the end join the last
+    such bin. Rows without a value are left out where they are too few, and so is a leaf
+    that has too few rows.
 
     Parameters
     ----------

@@ -81,9 +81,9 @@ def class_histograms(
 def rounded_histograms(histograms: np.ndarray, step: int) -> np.ndarray:
     """Histograms whose counts up to each bin are multiples of a number of rows.
 
-    Rows by class are rounded at each edge, and not in each cell: so an error at an edge
-    is half a step at most, however many bins there are, and the rows on either side of
-    a split are those that the children are told to have.
+    Rows by class are rounded at each edge, and not in each cell. So an error at an edge
+    is half a step at most, however many bins there are. The rows on either side of a
+    split are those that the children are told to have.
     """
     up_to_bin = np.cumsum(histograms, axis=2)
     rounded = np.rint(up_to_bin / step).astype(np.int64) * step
