@@ -339,6 +339,7 @@ def test_rounds_need_rows_of_their_own():
         aggregate.fit(X, y)
 
 
+@pytest.mark.slow  # as test_schedule.py over the decay, and of nets over both
 def test_search_over_rounds_and_decay():
     X, y, _, _, _ = digits()
     search = GridSearchCV(
