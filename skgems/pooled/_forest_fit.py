@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import PowerTransformer
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, compute_class_weight
 
 from ..base import Allows, Takes
 from ..federation import Federation, Run, answer, warn_of_many_rows
@@ -100,11 +100,15 @@ class ForestFit:
 
         ``public`` are public rows and their labels.
         """
+        if federation.rows_are_shared:
+            raise ValueError(
+                "Several nodes use the same rows, since nodes=None, and trees would "
+                "count each of them several times. Set nodes= to the owner of each row."
+            )
         X, y = public
         public_rows = Member.of("public", None, X, y) if len(y) else None
         growth = run(self.plan(federation, public_rows))
-        if not federation.rows_are_shared:
-            warn_of_many_rows(federation.names, federation.rows_in_moments)
+        warn_of_many_rows(federation.names, federation.rows_in_moments)
         form = PooledForm(
             kind=type(self.classifier).__name__,
             parameters=self.classifier.get_params(),
@@ -121,7 +125,7 @@ class ForestFit:
         weights = self.classifier.class_weight
         if weights is None or isinstance(weights, str):
             return weights
-        return np.array([weights.get(label, 1.0) for label in classes.tolist()])
+        return compute_class_weight(weights, classes=classes, y=classes)
 
 
 def _ends_with_powers(transformer: object) -> bool:

@@ -35,7 +35,7 @@ class ForestTerms(Terms):
     @property
     def settings(self) -> dict:
         params = {
-            name: getattr(self.classifier, name)
+            name: _plain(getattr(self.classifier, name))
             for name in _AGREED_NAMES
             if hasattr(self.classifier, name)
         }
@@ -44,8 +44,15 @@ class ForestTerms(Terms):
 
     @classmethod
     def from_settings(cls, settings: Mapping, further_settings: Mapping) -> Self:
-        pooled = settings["pooled"]
-        classifier = TREES[pooled["part"]](**pooled["params"])
+        classifier_type = TREES[settings["pooled"]["part"]]
+        params = settings["pooled"]["params"]
+        if not params.keys() <= set(_AGREED_NAMES):
+            raise ValueError(
+                f"The settings of {classifier_type.__name__} have the parameters "
+                f"{list(params)}, but of these only {list(_AGREED_NAMES)} decide what "
+                "nodes are asked. Agree on settings without the others."
+            )
+        classifier = classifier_type(**params)
         check_can_grow(classifier)
         return cls(classifier=classifier)
 
@@ -80,9 +87,12 @@ class ForestTerms(Terms):
             raise ValueError(
                 f"the request is about {content['n_trees']} trees, not {n_trees}."
             )
-        if forest.depth() > self.classifier.max_depth:
+        # Only leaves that may be split are asked about.
+        grown = forest.split(content["leaves"], feature=0, bin=0, missing_left=False)
+        depth = grown.depth()
+        if depth > self.classifier.max_depth:
             raise ValueError(
-                f"the trees of the request have {forest.depth()} levels, agreed is "
+                f"the request is about trees of {depth} levels, agreed is "
                 f"max_depth={self.classifier.max_depth}."
             )
         if content["bootstrap"] != self.bootstrap:
@@ -90,3 +100,8 @@ class ForestTerms(Terms):
                 f"the request has bootstrap={content['bootstrap']}, agreed is "
                 f"bootstrap={self.bootstrap}."
             )
+
+
+def _plain(value: object) -> object:
+    """A number of numpy as one of Python, as JSON takes it; others as they are."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -16,6 +16,7 @@ from ..steps import Front
 from ._classifiers import CLASSIFIERS, KINDS, fit_to_sums
 from ._disagreement import warn_of_disagreement
 from ._forest_fit import ForestFit
+from ._forest_terms import TREES
 from ._forests import KINDS_OF_TREES, check_can_grow
 from ._forms import PooledForm, common_form
 from ._sums import PooledSums
@@ -47,15 +48,16 @@ class PooledFit:
         """
         if isinstance(aggregator.pooled, str):
             return cls(classifier=CLASSIFIERS[aggregator.pooled]())
-        if aggregator.pooled is not None:
+        if aggregator.pooled is None:
+            classifier = _common_classifier(_classifiers_of_nodes(aggregator))
+        else:
             classifier = _checked_classifier(aggregator.pooled, place="pooled")
-            if type(classifier) in KINDS_OF_TREES:
-                check_can_grow(classifier)
-                return ForestFit(
-                    classifier=classifier, random_state=aggregator.random_state
-                )
-            return cls(classifier=classifier)
-        return cls(classifier=_common_classifier(_classifiers_of_nodes(aggregator)))
+        if type(classifier) in KINDS_OF_TREES:
+            check_can_grow(classifier)
+            return ForestFit(
+                classifier=classifier, random_state=aggregator.random_state
+            )
+        return cls(classifier=classifier)
 
     def front_with_bins(self, front: Front | None) -> Front | None:
         """The front as it is: sums need no bins."""
@@ -170,7 +172,8 @@ def _checked_classifier(estimator: object, *, place: str) -> ClassifierMixin:
     if type(classifier) not in (KINDS | KINDS_OF_TREES):
         raise ValueError(
             f"{place}: {kind} is not a function of sums over rows. Set pooled= to one "
-            f"of {sorted(CLASSIFIERS)}, or let classifiers of any kind vote: "
+            f"of {sorted(CLASSIFIERS)}, to trees of a max_depth "
+            f"({', '.join(sorted(TREES))}), or let classifiers of any kind vote: "
             "EnsembleAggregator."
         )
     if has_steps(estimator):
