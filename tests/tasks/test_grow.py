@@ -206,7 +206,7 @@ def test_bytes_that_are_no_counts_are_refused(wrong_bytes):
     assert_outcome(counts_are_of_leaves, content, match, asked=growing())
 
 
-# ---- costs ----------------------------------------------------------------------
+# ---- costs -------------------------------------------------------------------------
 
 
 def reply_within(limits: Limits, content: dict) -> Message:
@@ -231,7 +231,7 @@ def test_what_costs_more_than_the_limits_is_refused(limit, amount):
         reply_within(Limits(**{limit: amount - 1}), growing())
 
 
-# ---- answers ----------------------------------------------------------------------
+# ---- answers -----------------------------------------------------------------------
 
 
 def test_counts_are_those_of_each_row_by_hand():
@@ -260,9 +260,7 @@ def test_leaves_that_are_remembered_are_those_of_the_roots():
     counted(member, growing(ROOTS, leaves=[0, 1]))
     assert set(member.memo["grow"]["leaves"].ravel()) == {0, 1}
     remembered = counted(member, growing())
-    np.testing.assert_array_equal(
-        remembered, counted(member_with_missing(), growing())
-    )
+    np.testing.assert_array_equal(remembered, counted(member_with_missing(), growing()))
     assert set(member.memo["grow"]["leaves"].ravel()) == {2, 3, 4, 5}
 
 
@@ -333,7 +331,7 @@ def test_a_feature_that_the_node_lacks_is_named():
     counted(make_member(), growing(features=[[0, 3]] * 3))
 
 
-# ---- rows drawn with replacement ------------------------------------------------------
+# ---- rows drawn with replacement ---------------------------------------------------
 
 
 def drawn(member, **fields) -> np.ndarray:
@@ -372,7 +370,7 @@ def test_rows_that_cannot_be_hashed_cannot_be_drawn(monkeypatch):
     counted(member, growing())
 
 
-# ---- bounds on rows -------------------------------------------------------------------
+# ---- bounds on rows ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cells_at_once", [1, 10**6])
