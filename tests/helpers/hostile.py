@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,11 +14,17 @@ from sklearn.discriminant_analysis import (
     QuadraticDiscriminantAnalysis,
 )
 from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScaler
+from sklearn.preprocessing import (
+    OneHotEncoder,
+    PowerTransformer,
+    SplineTransformer,
+    StandardScaler,
+)
 
 from helpers.broken import Pair, with_value_at
 from helpers.mutations import mutate_at_random
@@ -356,6 +363,8 @@ class MethodOfRounds:
     aggregator: object
     members: list
     rows: np.ndarray = field(repr=False)
+    # What a member replies to a request.
+    reply: Callable[[Message, object], Message] = answer
 
     def fit(self, change=None, hear=None):
         """Fit by bytes; later replies of the first node are changed on the way.
@@ -369,7 +378,7 @@ class MethodOfRounds:
         def reply_over_bytes(name, request):
             kind = f"{request.task} {sorted(request.content)}"
             _requests.setdefault(kind, (request, name))
-            reply = answer(request, members[name])
+            reply = self.reply(request, members[name])
             if hear is not None:
                 hear(name, request, reply)
             content = reply.to_bytes()
@@ -430,7 +439,7 @@ def methods_of_rounds() -> list[MethodOfRounds]:
             make_pipeline(StandardScaler(), net),
         ),
     ]
-    return [
+    methods = [
         MethodOfRounds(
             name=f"{type(aggregator).__name__} {i}",
             aggregator=aggregator,
@@ -439,6 +448,31 @@ def methods_of_rounds() -> list[MethodOfRounds]:
         )
         for i, (aggregator, estimator) in enumerate(aggregators_and_estimators)
     ]
+    return [*methods, _method_of_trees()]
+
+
+def _method_of_trees() -> MethodOfRounds:
+    """A forest, whose nodes have rows alone and put a fitted front before them."""
+    X, _ = data()
+    forest = RandomForestClassifier(
+        3, max_depth=3, max_features=None, bootstrap=False, random_state=0
+    )
+    aggregator = PooledAggregator(
+        pooled=forest, front=PooledTransformer(PowerTransformer()).fit(X)
+    )
+    return MethodOfRounds(
+        name="forest",
+        aggregator=aggregator,
+        members=_members_of(aggregator, None, is_cautious=False),
+        rows=X,
+        reply=_reply_behind_front,
+    )
+
+
+def _reply_behind_front(request: Message, member) -> Message:
+    """What a member replies whose rows go through the front of a request."""
+    reply = reply_to(request, None, member.X, member.y, name=member.name, min_rows=1)
+    return Message.of(reply.task, **reply.content)
 
 
 def _members_of(aggregator, estimator, *, is_cautious: bool) -> list:
@@ -451,7 +485,7 @@ def _members_of(aggregator, estimator, *, is_cautious: bool) -> list:
     for name, rows in (("lyon", y != 3), ("paris", y != 0)):
         member = member_of(
             aggregator,
-            fitted(estimator, X[rows], y[rows]),
+            None if estimator is None else fitted(estimator, X[rows], y[rows]),
             X[rows],
             y[rows],
             name=name,
