@@ -71,7 +71,7 @@ FLOORS = [
     {"compat", "progress"},
     {"networks", "datasets"},
     {"steps"},
-    {"base", "moments", "matching"},
+    {"base", "moments", "matching", "trees"},
     {"spaces", "messages"},
     {"tuning"},
     {"local"},

@@ -6,13 +6,14 @@ from typing import ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer
 from sklearn.utils import check_random_state, compute_class_weight
 
 from ..base import Allows, Takes
 from ..federation import Federation, Run, answer, warn_of_many_rows
 from ..local import Member
+from ..networks import final_step
 from ..steps import DocumentFront, Front
 from ..trees import N_BINS, Growth, unpacked_counts
 from ._forest_terms import ForestTerms
@@ -25,7 +26,8 @@ class ForestFit:
     """The trees that the parameters of a PooledAggregator stand for, and their fit."""
 
     takes: ClassVar[Takes] = Takes(networks=False, learnt=False, rows_alone=True)
-    allows: ClassVar[Allows] = Allows(missing_values=True)
+    # The PowerTransformer takes no sparse rows.
+    allows: ClassVar[Allows] = Allows(missing_values=True, sparse=False)
     asks_again: ClassVar[str] = "trees ask all nodes again for each of their levels"
 
     classifier: ClassifierMixin  # what is grown, not fitted
@@ -130,6 +132,5 @@ class ForestFit:
 
 def _ends_with_powers(transformer: object) -> bool:
     """Whether the last step is a PowerTransformer that standardizes."""
-    while isinstance(transformer, Pipeline):
-        transformer = transformer.steps[-1][1]
-    return isinstance(transformer, PowerTransformer) and transformer.standardize
+    last_step = final_step(transformer)
+    return isinstance(last_step, PowerTransformer) and last_step.standardize

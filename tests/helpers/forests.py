@@ -8,9 +8,10 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.datasets import load_iris
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.preprocessing import PowerTransformer
 from sklearn.tree import DecisionTreeClassifier
 
-from skgems import PooledAggregator
+from skgems import PooledAggregator, PooledTransformer
 from skgems.federation import Message, Nodes, reply_to
 
 NAMES = ["lyon", "paris", "rome"]
@@ -98,3 +99,17 @@ def grown_over(pooled=None, data=None, *, min_rows=1, fails=None, **parameters):
     )
     pooled = forest() if pooled is None else pooled
     return PooledAggregator(channel, pooled=pooled, **parameters).fit()
+
+
+def forest_behind_powers(X) -> PooledAggregator:
+    """An aggregator whose front is fitted to some rows, so that nodes need not be."""
+    return PooledAggregator(
+        pooled=forest(n_estimators=3, max_features=None, bootstrap=False),
+        front=PooledTransformer(PowerTransformer()).fit(X),
+    )
+
+
+def reply_behind_front(request: Message, member) -> Message:
+    """What a member replies whose rows go through the front of a request."""
+    reply = reply_to(request, None, member.X, member.y, name=member.name, min_rows=1)
+    return Message.of(reply.task, **reply.content)

@@ -14,19 +14,14 @@ from sklearn.discriminant_analysis import (
     QuadraticDiscriminantAnalysis,
 )
 from sklearn.dummy import DummyClassifier
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import (
-    OneHotEncoder,
-    PowerTransformer,
-    SplineTransformer,
-    StandardScaler,
-)
+from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScaler
 
 from helpers.broken import Pair, with_value_at
+from helpers.forests import forest_behind_powers, reply_behind_front
 from helpers.mutations import mutate_at_random
 from helpers.outcomes import check_refusal, limit_time, outcome_of
 from helpers.parts import in_parts
@@ -55,6 +50,7 @@ from skgems.local import clear_cache
 from skgems.messages import pairs_in
 from skgems.pfnm import Matching
 from skgems.spaces import Sampled
+from skgems.steps import ColumnsError
 
 # Pooled classifiers whose summaries have sums of different kinds.
 POOLED = [
@@ -454,25 +450,14 @@ def methods_of_rounds() -> list[MethodOfRounds]:
 def _method_of_trees() -> MethodOfRounds:
     """A forest, whose nodes have rows alone and put a fitted front before them."""
     X, _ = data()
-    forest = RandomForestClassifier(
-        3, max_depth=3, max_features=None, bootstrap=False, random_state=0
-    )
-    aggregator = PooledAggregator(
-        pooled=forest, front=PooledTransformer(PowerTransformer()).fit(X)
-    )
+    aggregator = forest_behind_powers(X)
     return MethodOfRounds(
         name="forest",
         aggregator=aggregator,
         members=_members_of(aggregator, None, is_cautious=False),
         rows=X,
-        reply=_reply_behind_front,
+        reply=reply_behind_front,
     )
-
-
-def _reply_behind_front(request: Message, member) -> Message:
-    """What a member replies whose rows go through the front of a request."""
-    reply = reply_to(request, None, member.X, member.y, name=member.name, min_rows=1)
-    return Message.of(reply.task, **reply.content)
 
 
 def _members_of(aggregator, estimator, *, is_cautious: bool) -> list:
@@ -705,6 +690,8 @@ def outcome_of_mutated_request(
                 to=folder / "reply.safetensors",
                 min_rows=1,
             )
+        except ColumnsError:  # names columns that do not fit a front, and no file
+            return mutation, "refused"
         except Exception as failure:
             check_refusal(failure, names=lambda text: path.name in text)
             return mutation, "refused"

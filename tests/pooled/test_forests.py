@@ -26,6 +26,7 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier, export_text
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from skgems import PooledAggregator, PooledTransformer
 from skgems.datasets import partition_by_label
@@ -54,6 +55,30 @@ def assert_same_trees(first, second) -> None:
 def fitted_front():
     """A front that all partitions of the rows share, so that bins are the same."""
     return PooledTransformer(PowerTransformer()).fit(X)
+
+
+# ---- scikit-learn's own checks -----------------------------------------------------
+
+
+def sklearn_checks():
+    """A parameter of pytest for each check of an aggregator of a forest."""
+    for aggregator, check in estimator_checks_generator(
+        PooledAggregator(pooled=forest())
+    ):
+        # A front says in other words how many columns it takes.
+        if check.func.__name__ != "check_n_features_in_after_fitting":
+            options = "-".join(map(str, check.keywords.values()))
+            yield pytest.param(aggregator, check, id=f"{check.func.__name__}{options}")
+
+
+@pytest.mark.parametrize(("aggregator", "check"), list(sklearn_checks()))
+def test_all_checks_of_scikit_learn_pass(aggregator, check):
+    check(aggregator)
+
+
+def test_rows_of_other_numbers_of_columns_are_refused():
+    with pytest.raises(ColumnsError, match="X has 3 columns, but the front takes 4"):
+        grown().predict(X[:, :3])
 
 
 # ---- the same trees, however rows are split ----------------------------------------
