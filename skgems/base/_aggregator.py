@@ -48,6 +48,7 @@ class Allows:
 
     more_dimensions: bool = False  # as images have
     missing_values: bool = False
+    sparse: bool = True
 
 
 class BaseAggregator(ClassifierMixin, MemberParametersMixin):
@@ -289,7 +290,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = self._allows.sparse
         tags.input_tags.allow_nan = self._allows.missing_values
         return tags
 

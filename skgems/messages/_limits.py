@@ -101,13 +101,16 @@ class Limits:
         other nodes are drawn from moments beside the node's own rows.
     hidden_numbers : int, default=60_000_000
         Rows times hidden units of all layers in a request, which is 480 MB. The default
-        allows 1,000 units on 60,000 rows.
+        allows 1,000 units on 60,000 rows. In requests about trees it is rows times
+        trees.
     clusters : int, default=256
         Number of clusters that each class is divided into; requests ask for 16 by
         default.
     cluster_numbers : int, default=70_000_000
         Rows of the largest class times its clusters. These are distances that are in
-        memory at once, 560 MB. The default allows 16 clusters of 4.3 million rows.
+        memory at once, 560 MB. The default allows 16 clusters of 4.3 million rows. In
+        requests about trees it is the counts in histograms: leaves times features times
+        bins times classes.
     moment_numbers : int, default=30_000_000
         Numbers in the covariance matrices, means and gradients that are made of the
         rows, 240 MB, some of them several times over. The default allows one matrix of
@@ -151,9 +154,13 @@ class Limits:
     row_outputs: int = _limit(15_000_000, "rows times classes", of_rows=True)
     epochs: int = _limit(2_000, "epochs")
     epoch_units: int = _limit(200_000, "epochs times hidden units")
-    hidden_numbers: int = _limit(60_000_000, "rows times hidden units", of_rows=True)
+    hidden_numbers: int = _limit(
+        60_000_000, "rows times hidden units or trees", of_rows=True
+    )
     clusters: int = _limit(256, "clusters of a class")
-    cluster_numbers: int = _limit(70_000_000, "rows times clusters", of_rows=True)
+    cluster_numbers: int = _limit(
+        70_000_000, "rows times clusters or counts in histograms", of_rows=True
+    )
     moment_numbers: int = _limit(30_000_000, "numbers in sums", of_rows=True)
     directions: int = _limit(5_000, "rays")
     ray_outputs: int = _limit(50_000, "rays times classes")

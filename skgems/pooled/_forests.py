@@ -23,6 +23,7 @@ _UNUSED = {
     "monotonic_cst": None,
     "max_samples": None,
     "oob_score": False,
+    "warm_start": False,
 }
 _COUNTS_OF_ROWS = ("min_samples_split", "min_samples_leaf")
 
@@ -45,8 +46,9 @@ KINDS_OF_TREES: dict[type, ForestKind] = {
 def check_can_grow(classifier: ClassifierMixin) -> None:
     """Raise ValueError for parameters without a meaning here, saying what to set."""
     kind = type(classifier).__name__
+    classifier._validate_params()  # raises for values that scikit-learn does not take
     max_depth = classifier.max_depth
-    if max_depth is None or not 1 <= max_depth <= _DEEPEST:
+    if max_depth is None or max_depth > _DEEPEST:
         raise ValueError(
             f"pooled={kind}: max_depth is {max_depth}, but trees grow by one level per "
             f"message, so it must be from 1 to {_DEEPEST}. Set max_depth=10, for "
@@ -54,7 +56,7 @@ def check_can_grow(classifier: ClassifierMixin) -> None:
         )
     for name, needed in _UNUSED.items():
         value = getattr(classifier, name, needed)
-        if value != needed:
+        if not np.array_equal(value, needed):
             raise ValueError(
                 f"pooled={kind}: {name}={value!r} has no meaning for trees that grow "
                 f"from histograms. Set {name}={needed!r}."
@@ -66,6 +68,11 @@ def check_can_grow(classifier: ClassifierMixin) -> None:
                 f"pooled={kind}: {name}={value!r} is a share of the rows, of which "
                 "nobody knows the number when it is agreed. Give a number of rows."
             )
+    if isinstance(classifier.class_weight, list):
+        raise ValueError(
+            f"pooled={kind}: class_weight is a list, which is for labels of several "
+            "columns. Set class_weight to one dict."
+        )
     if classifier.class_weight == "balanced_subsample":
         raise ValueError(
             f"pooled={kind}: class_weight='balanced_subsample' would need the classes "
@@ -161,9 +168,10 @@ def _tree_of_arrays(growth: Growth, tree: int, *, criterion: str) -> Tree:
     shares = weighted / np.maximum(totals, np.finfo(np.float64).tiny)[:, None]
     nodes = np.zeros(len(vertices), dtype=NODE_DTYPE)
     left = forest.left[vertices]
-    children = np.searchsorted(vertices, left)
-    nodes["left_child"] = np.where(is_split, children, -1)
-    nodes["right_child"] = np.where(is_split, np.searchsorted(vertices, left + 1), -1)
+    left_children = np.searchsorted(vertices, left)
+    right_children = np.searchsorted(vertices, left + 1)
+    nodes["left_child"] = np.where(is_split, left_children, -1)
+    nodes["right_child"] = np.where(is_split, right_children, -1)
     nodes["feature"] = np.where(is_split, forest.feature[vertices], -2)
     edges = upper_edges()
     nodes["threshold"] = np.where(is_split, edges[forest.bin[vertices]], -2.0)
@@ -172,10 +180,14 @@ def _tree_of_arrays(growth: Growth, tree: int, *, criterion: str) -> Tree:
     nodes["n_node_samples"] = counts.sum(axis=1)
     nodes["weighted_n_node_samples"] = totals
     n_classes = np.array([counts.shape[1]], dtype=np.intp)
+    depths = np.zeros(len(vertices), dtype=np.intp)
+    for parent in np.flatnonzero(is_split):  # which stand before their children
+        children = [left_children[parent], right_children[parent]]
+        depths[children] = depths[parent] + 1
     fitted = Tree(growth.n_features, n_classes, 1)
     fitted.__setstate__(
         {
-            "max_depth": forest.depth(),
+            "max_depth": int(depths.max()),
             "node_count": len(vertices),
             "nodes": nodes,
             "values": np.ascontiguousarray(shares[:, None, :]),

@@ -47,12 +47,13 @@ class PooledFit:
         """
         if isinstance(aggregator.pooled, str):
             return cls(classifier=CLASSIFIERS[aggregator.pooled]())
-        if aggregator.pooled is not None:
+        if aggregator.pooled is None:
+            classifier = _common_classifier(_classifiers_of_nodes(aggregator))
+        else:
             classifier = _checked_classifier(aggregator.pooled, place="pooled")
-            if type(classifier) in TREES.values():
-                return TreesFit.of(classifier, aggregator.random_state)
-            return cls(classifier=classifier)
-        return cls(classifier=_common_classifier(_classifiers_of_nodes(aggregator)))
+        if type(classifier) in TREES.values():
+            return TreesFit.of(classifier, aggregator.random_state)
+        return cls(classifier=classifier)
 
     def front_with_bins(self, front: Front | None) -> Front | None:
         """The front as it is: sums need no bins."""
@@ -167,7 +168,8 @@ def _checked_classifier(estimator: object, *, place: str) -> ClassifierMixin:
     if type(classifier) not in (*KINDS, *TREES.values()):
         raise ValueError(
             f"{place}: {kind} is not a function of sums over rows. Set pooled= to one "
-            f"of {sorted(CLASSIFIERS)}, or let classifiers of any kind vote: "
+            f"of {sorted(CLASSIFIERS)}, to trees of a max_depth "
+            f"({', '.join(sorted(TREES))}), or let classifiers of any kind vote: "
             "EnsembleAggregator."
         )
     if has_steps(estimator):

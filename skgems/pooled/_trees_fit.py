@@ -7,14 +7,15 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, compute_class_weight
 
 from ..base import Allows, Takes
 from ..federation import Federation, Run, answer, warn_of_many_rows
 from ..local import Member, indices_of
 from ..messages import Message
+from ..networks import final_step
 from ..steps import DocumentFront, Front
 from ..tasks import unpacked_sums
 from ..trees import N_BINS, N_SUMS, BoostedGrowth, Growth, unpacked_counts
@@ -35,7 +36,8 @@ class TreesFit:
     """
 
     takes: ClassVar[Takes] = Takes(networks=False, learnt=False, rows_alone=True)
-    allows: ClassVar[Allows] = Allows(missing_values=True)
+    # The PowerTransformer takes no sparse rows.
+    allows: ClassVar[Allows] = Allows(missing_values=True, sparse=False)
     asks_again: ClassVar[str] = "trees ask all nodes again for each of their levels"
 
     classifier: ClassifierMixin  # which is grown, not fitted
@@ -82,11 +84,15 @@ class TreesFit:
 
         ``public`` are public rows and their labels.
         """
+        if federation.rows_are_shared:
+            raise ValueError(
+                "Several nodes use the same rows, since nodes=None, and trees would "
+                "count each of them several times. Set nodes= to the owner of each row."
+            )
         X, y = public
         public_rows = Member.of(_SERVER, None, X, y) if len(y) else None
         fitted = run(self.plan(federation, public_rows))
-        if not federation.rows_are_shared:
-            warn_of_many_rows(federation.names, federation.rows_in_moments)
+        warn_of_many_rows(federation.names, federation.rows_in_moments)
         form = PooledForm(
             kind=type(self.classifier).__name__,
             parameters=self.classifier.get_params(),
@@ -142,7 +148,7 @@ class ForestFit(TreesFit):
         weights = self.classifier.class_weight
         if weights is None or isinstance(weights, str):
             return weights
-        return np.array([weights.get(label, 1.0) for label in classes.tolist()])
+        return compute_class_weight(weights, classes=classes, y=classes)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -200,6 +206,5 @@ def _contents_of(
 
 def _ends_with_powers(transformer: object) -> bool:
     """Whether the last step is a PowerTransformer that standardizes."""
-    while isinstance(transformer, Pipeline):
-        transformer = transformer.steps[-1][1]
-    return isinstance(transformer, PowerTransformer) and transformer.standardize
+    last_step = final_step(transformer)
+    return isinstance(last_step, PowerTransformer) and last_step.standardize

@@ -61,13 +61,22 @@ class TreesTerms(Terms):
         """The terms of the classifier that the settings have; ValueError for others."""
         pooled = settings["pooled"]
         classifier_type = TREES[pooled["part"]]
-        if classifier_type is HistGradientBoostingClassifier:
+        params = pooled["params"]
+        is_boosting = classifier_type is HistGradientBoostingClassifier
+        terms_type = BoostingTerms if is_boosting else ForestTerms
+        if not params.keys() <= set(terms_type.agreed_names):
+            raise ValueError(
+                f"The settings of {classifier_type.__name__} have the parameters "
+                f"{list(params)}, but of these only {list(terms_type.agreed_names)} "
+                "decide what nodes are asked. Agree on settings without the others."
+            )
+        if is_boosting:
             classifier = classifier_type(
-                max_leaf_nodes=None, early_stopping=False, **pooled["params"]
+                max_leaf_nodes=None, early_stopping=False, **params
             )
             check_can_boost(classifier)
             return BoostingTerms(classifier=classifier)
-        classifier = classifier_type(**pooled["params"])
+        classifier = classifier_type(**params)
         check_can_grow(classifier)
         return ForestTerms(classifier=classifier)
 
@@ -80,9 +89,12 @@ class TreesTerms(Terms):
                 f"{n_trees}."
             )
         forest = Forest(**{name: content[name] for name in _FOREST_NAMES})
-        if forest.depth() > self.classifier.max_depth:
+        # Only leaves that may be split are asked about.
+        grown = forest.split(content["leaves"], feature=0, bin=0, missing_left=False)
+        depth = grown.depth()
+        if depth > self.classifier.max_depth:
             raise ValueError(
-                f"the trees of the request have {forest.depth()} levels, agreed is "
+                f"the request is about trees of {depth} levels, agreed is "
                 f"max_depth={self.classifier.max_depth}."
             )
 

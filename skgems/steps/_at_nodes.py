@@ -251,6 +251,11 @@ def no_values_in_errors(step: Step, table: Table | None = None) -> Iterator[None
         # What encoders say of unknown categories has nothing to do with numbers.
         if table is not None and not hasattr(step, "handle_unknown"):
             check_numbers(step, table, cause=error)
+        if isinstance(error, TypeError) and ".toarray()" in str(error):
+            raise ColumnsError(
+                f"{type(step).__name__} takes dense rows only, and these are sparse. "
+                "Give X.toarray()."
+            ) from error
         raise ColumnsError(
             f"{type(step).__name__} cannot transform the values of some rows "
             f"({type(error).__name__})."

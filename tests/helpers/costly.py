@@ -135,6 +135,24 @@ def space(**fields) -> Message:
     return Message.of("space", **{**defaults, **fields})
 
 
+def grow(n_trees: int, n_features: int, n_classes: int = 3) -> Message:
+    """A request for histograms of some features at the roots of trees."""
+    roots = np.zeros(n_trees, dtype=np.int32)
+    features = np.arange(n_features, dtype=np.int32)
+    return Message.of(
+        "grow",
+        classes=list(range(n_classes)),
+        n_trees=n_trees,
+        feature=roots - 1,
+        bin=roots,
+        missing_left=roots > 0,
+        left=roots - 1,
+        leaves=np.arange(n_trees, dtype=np.int32),
+        features=np.tile(features, (n_trees, 1)),
+        bootstrap=True,
+    )
+
+
 def evaluate(n_models: int, n_columns: int, n_classes: int, n_factors: int) -> Message:
     return Message.of(
         "evaluate",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScaler
 
 from helpers.broken import Pair, with_value_at
+from helpers.forests import forest_behind_powers, reply_behind_front
 from helpers.mutations import mutate_at_random
 from helpers.outcomes import check_refusal, limit_time, outcome_of
 from helpers.parts import in_parts
@@ -48,6 +50,7 @@ from skgems.local import clear_cache
 from skgems.messages import pairs_in
 from skgems.pfnm import Matching
 from skgems.spaces import Sampled
+from skgems.steps import ColumnsError
 
 # Pooled classifiers whose summaries have sums of different kinds.
 POOLED = [
@@ -356,6 +359,8 @@ class MethodOfRounds:
     aggregator: object
     members: list
     rows: np.ndarray = field(repr=False)
+    # What a member replies to a request.
+    reply: Callable[[Message, object], Message] = answer
 
     def fit(self, change=None, hear=None):
         """Fit by bytes; later replies of the first node are changed on the way.
@@ -369,7 +374,7 @@ class MethodOfRounds:
         def reply_over_bytes(name, request):
             kind = f"{request.task} {sorted(request.content)}"
             _requests.setdefault(kind, (request, name))
-            reply = answer(request, members[name])
+            reply = self.reply(request, members[name])
             if hear is not None:
                 hear(name, request, reply)
             content = reply.to_bytes()
@@ -430,7 +435,7 @@ def methods_of_rounds() -> list[MethodOfRounds]:
             make_pipeline(StandardScaler(), net),
         ),
     ]
-    return [
+    methods = [
         MethodOfRounds(
             name=f"{type(aggregator).__name__} {i}",
             aggregator=aggregator,
@@ -439,6 +444,20 @@ def methods_of_rounds() -> list[MethodOfRounds]:
         )
         for i, (aggregator, estimator) in enumerate(aggregators_and_estimators)
     ]
+    return [*methods, _method_of_trees()]
+
+
+def _method_of_trees() -> MethodOfRounds:
+    """A forest, whose nodes have rows alone and put a fitted front before them."""
+    X, _ = data()
+    aggregator = forest_behind_powers(X)
+    return MethodOfRounds(
+        name="forest",
+        aggregator=aggregator,
+        members=_members_of(aggregator, None, is_cautious=False),
+        rows=X,
+        reply=reply_behind_front,
+    )
 
 
 def _members_of(aggregator, estimator, *, is_cautious: bool) -> list:
@@ -451,7 +470,7 @@ def _members_of(aggregator, estimator, *, is_cautious: bool) -> list:
     for name, rows in (("lyon", y != 3), ("paris", y != 0)):
         member = member_of(
             aggregator,
-            fitted(estimator, X[rows], y[rows]),
+            None if estimator is None else fitted(estimator, X[rows], y[rows]),
             X[rows],
             y[rows],
             name=name,
@@ -671,6 +690,8 @@ def outcome_of_mutated_request(
                 to=folder / "reply.safetensors",
                 min_rows=1,
             )
+        except ColumnsError:  # names columns that do not fit a front, and no file
+            return mutation, "refused"
         except Exception as failure:
             check_refusal(failure, names=lambda text: path.name in text)
             return mutation, "refused"

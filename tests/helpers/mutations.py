@@ -86,9 +86,8 @@ def _with_other_numbers(array, rng) -> np.ndarray:
     chosen = chosen.reshape(array.shape) | (rng.random() < 0.4)
     if array.dtype.kind in "iu":
         limits = np.iinfo(array.dtype)
-        array[chosen] = _pick(
-            rng, (0, 1, 2, 7, 1000, limits.min, limits.max, limits.max - 1)
-        )
+        number = _pick(rng, (0, 1, 2, 7, 1000, limits.min, limits.max, limits.max - 1))
+        array[chosen] = min(number, limits.max)
         return array
     change = _pick(rng, _CHANGES_OF_FLOATS)
     with np.errstate(over="ignore", invalid="ignore"):

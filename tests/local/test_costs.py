@@ -108,6 +108,9 @@ ASKED = {
     "hidden layers": ("hidden_numbers", costly.moments(hidden=HIDDEN), 90 * 13),
     "units": ("hidden_numbers", costly.neurons(4, 5, 10), 90 * 5),
     "units to retrain": ("hidden_numbers", costly.retrain([4, 6, 3], 1), 90 * 6),
+    "trees": ("hidden_numbers", costly.grow(3, 2), 90 * 3),
+    # Of each feature there is a bin for missing values.
+    "histograms": ("cluster_numbers", costly.grow(3, 2), 3 * 2 * 65 * 3),
     "clusters": ("clusters", costly.moments(n_components=3), 3),
     # No more clusters than the 30 rows of a class have, and one.
     "cluster_numbers": ("cluster_numbers", costly.moments(n_components=9), 30 * 4),

@@ -41,6 +41,7 @@ WHOLE_NUMBERS = {
     "neurons request random_state": (0, SEEDS),
     "neurons request n_directions": (1, COUNTED),
     "score reply n_rows": (0, ROWS),
+    "grow request n_trees": (1, 10_000),
     "train request epochs": (0, COUNTED),
     "train request seed": (0, SEEDS),
     "train request n_rows": (1, ROWS),
@@ -103,7 +104,11 @@ def test_texts_are_no_longer_than_allowed():
 def test_labels_are_not_too_many():
     labels = fields_of_kind(fields.Labels)
     counted = {name: field.most for name, field in labels.items() if field.most}
-    assert counted == {"moments reply labels": 1000, "class_sums reply labels": 1000}
+    assert counted == {
+        "moments reply labels": 1000,
+        "class_sums reply labels": 1000,
+        "grow request classes": 1000,
+    }
     for name in counted:
         assert_taken(labels[name], list(range(1000)))
         assert_refused(labels[name], list(range(1001)), "are 1001, more than 1000")
