@@ -27,7 +27,7 @@ class TreeRules:
     max_depth: int
     max_features: int  # that are drawn for each leaf
     criterion: str = "gini"
-    draws_bins: bool = False  # as extremely randomised trees do
+    draws_bins: bool = False  # as extremely randomized trees do
     min_samples_split: int = 2
     min_samples_leaf: int = 1
     min_impurity_decrease: float = 0.0

@@ -87,7 +87,7 @@ def best_splits(
     min_samples_leaf : float
         The fewest rows on either side, not weighted.
     rng : RandomState or None, default=None
-        Of extremely randomised trees: draws one bin for each feature. None: all bins
+        Of extremely randomized trees: draws one bin for each feature. None: all bins
         are looked at.
     """
     return best_in_blocks(

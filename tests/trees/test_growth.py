@@ -24,7 +24,7 @@ from skgems.trees._growth import N_MORE_LEVELS, _drawn_features
 FORESTS = {
     "decision tree": TreeRules(max_depth=12, max_features=4),
     "random forest": TreeRules(max_depth=8, max_features=2, criterion="entropy"),
-    "extremely randomised": TreeRules(max_depth=6, max_features=2, draws_bins=True),
+    "extremely randomized": TreeRules(max_depth=6, max_features=2, draws_bins=True),
     "all features at random bins": TreeRules(
         max_depth=6, max_features=4, draws_bins=True, min_samples_leaf=3
     ),
@@ -189,7 +189,7 @@ def test_leaves_that_no_feature_can_split_are_not_asked_about_again():
     assert growth.forest.n_vertices == 3
 
 
-def test_extremely_randomised_trees_take_random_bins():
+def test_extremely_randomized_trees_take_random_bins():
     """Those of the best splits are the same in all trees."""
     codes, labels = binned_rows(0)
     bins, best_bins = (
