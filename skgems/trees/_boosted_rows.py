@@ -13,6 +13,7 @@ from ._gradients import (
 )
 from ._histograms import Asked
 
+# Bins of a feature; the last one has the rows without a value.
 _N_CELLS = N_BINS + 1
 # Rows that are summed at once, which fit into a processor's cache. Float64 holds sums
 # of gradients of up to 2^23 rows exactly: |gradient| <= 2^30, and 2^30 * 2^23 = 2^53.

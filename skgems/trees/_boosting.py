@@ -115,15 +115,13 @@ class BoostedGrowth(LevelGrowth):
 
     def _finish_iteration(self) -> None:
         """Give the leaves of this iteration their values, and ask for the next one."""
-        roots = slice(self.n_finished, self.n_finished + self._n_outputs)
-        is_new = (self._trees >= roots.start) & (self._trees < roots.stop)
+        is_leaf = (self.forest.feature < 0) & (self._trees >= self.n_finished)
         # A root without a split keeps 0, as in scikit-learn.
-        is_leaf = (self.forest.feature < 0) & (self._depths > 0)
-        new_leaves = np.flatnonzero(is_new & is_leaf)
+        new_leaves = np.flatnonzero(is_leaf & (self._depths > 0))
         self.values[new_leaves] = self.rules.learning_rate * leaf_values(
             self._sums[new_leaves], self.rules.l2_regularization
         )
-        self.n_finished = roots.stop
+        self.n_finished += self._n_outputs
         if len(new_leaves):  # else all further trees would be like these
             self._ask_roots()
 

@@ -20,8 +20,6 @@ from ._splits import best_in_blocks
 
 # The least sum of hessians of a leaf, in whole numbers; scikit-learn's is 1e-3.
 LEAST_HESSIAN = int(np.ceil(1e-3 * SCALE))
-# Keeps values finite, as in scikit-learn.
-_LEAST_DIVISOR = 1e-15
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -39,10 +37,11 @@ class GradientSplits:
 def leaf_values(sums: np.ndarray, l2_regularization: float) -> np.ndarray:
     """The values of leaves, before they are multiplied by the learning rate.
 
-    ``sums`` is (..., 3) and the result (...).
+    ``sums`` is (..., 3), with hessians from `LEAST_HESSIAN` on, and the result (...).
     """
-    gradients, hessians = sums[..., 0] / SCALE, sums[..., 1] / SCALE
-    return -gradients / (hessians + l2_regularization + _LEAST_DIVISOR)
+    gradients = sums[..., 0] / SCALE
+    hessians = sums[..., 1] / SCALE
+    return -gradients / (hessians + l2_regularization)
 
 
 def leaf_losses(sums: np.ndarray, l2_regularization: float) -> np.ndarray:

@@ -116,16 +116,25 @@ def scaled_gradients(
     gradients, hessians : ndarray of shape (n_outputs, n_rows)
     """
     if len(raw) == 1:
-        small = np.exp(-np.abs(raw))  # which does not overflow
-        probabilities = np.where(raw >= 0, 1.0, small) / (1.0 + small)
         is_class = labels[None] == 1
     else:
-        probabilities = np.exp(raw - raw.max(axis=0))
-        total = np.zeros(raw.shape[1])
-        for exponential in probabilities:  # numpy's sums may take another order
-            total += exponential
-        probabilities /= total
         is_class = labels == np.arange(len(raw))[:, None]
+    probabilities = probabilities_of(raw)
     gradients = np.rint((probabilities - is_class) * SCALE)
     hessians = np.rint(probabilities * (1.0 - probabilities) * SCALE)
     return gradients, hessians
+
+
+def probabilities_of(raw: np.ndarray) -> np.ndarray:
+    """Those of the second of two classes, or of each of more: (n_outputs, n_rows).
+
+    A row has the same ones, to the bit, whichever rows stand beside it.
+    """
+    if len(raw) == 1:
+        small = np.exp(-np.abs(raw))  # which does not overflow
+        return np.where(raw >= 0, 1.0, small) / (1.0 + small)
+    probabilities = np.exp(raw - raw.max(axis=0))
+    total = np.zeros(raw.shape[1])
+    for exponential in probabilities:  # numpy sums those of one row in another order
+        total += exponential
+    return probabilities / total

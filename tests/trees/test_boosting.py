@@ -24,6 +24,7 @@ from skgems.trees import (
     leaves_of,
     raw_predictions,
 )
+from skgems.trees._gradient_splits import leaf_losses
 from skgems.trees._gradients import scaled_gradients
 
 
@@ -199,6 +200,33 @@ def test_values_are_of_leaves_of_finished_trees_only():
             assert set(trees[growth.asked.leaves]) == {growth.n_finished}
     assert growth.n_finished == 3
     assert growth.n_messages == 9
+
+
+def test_the_loss_of_a_root_is_that_of_the_value_0():
+    """So it is split wherever a split gains over adding nothing, as in scikit-learn."""
+    codes, labels = binned_rows(0, n_classes=3)
+    growth = boosted(codes, labels, BoostingRules(max_iter=2, max_depth=2))
+    leaves = np.arange(growth.forest.n_vertices)
+    losses = growth._losses(leaves)
+    np.testing.assert_array_equal(losses[:6], np.zeros(6))
+    np.testing.assert_array_equal(losses[6:], leaf_losses(growth._sums[6:], 0.0))
+    assert (leaf_losses(growth._sums[3:6], 0.0) < 0).all()
+
+
+def test_nodes_are_not_asked_about_leaves_that_are_too_small():
+    codes = np.repeat([[0, 0], [9, 0], [9, 5]], [39, 30, 30], axis=0).astype(np.uint8)
+    labels = np.repeat([0, 1, 0, 1, 0], [39, 25, 5, 15, 15])
+    rules = BoostingRules(max_iter=1, max_depth=3)
+    growth = BoostedGrowth(rules, n_features=2, class_counts=np.bincount(labels))
+    rows = BoostedRows(codes, labels, n_classes=2)
+    growth.take(answer_of(rows, growth))
+    assert growth.forest.bin[0] == 0
+    # The first is asked, of 39 rows, as it is the smaller one; 40 would be split.
+    assert growth.asked.leaves.tolist() == [1]
+    assert growth._may_split(np.array([1, 2])).tolist() == [False, True]
+    growth.take(answer_of(rows, growth))
+    assert growth.forest.feature.tolist() == [0, -1, 1, -1, -1]
+    assert not growth.is_open
 
 
 def test_the_learning_rate_multiplies_values():

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import skgems.trees._splits
 from skgems.trees import N_BINS
 from skgems.trees._gradient_splits import (
     LEAST_HESSIAN,
@@ -152,6 +153,22 @@ def test_values_are_newtons_steps():
     np.testing.assert_allclose(leaf_values(sums, 0.0), [-1.5, 1.0], rtol=1e-12)
     np.testing.assert_allclose(leaf_values(sums, 1.0), [-1.0, 0.5], rtol=1e-12)
     np.testing.assert_allclose(leaf_losses(sums, 1.0), [-3.0, -0.5], rtol=1e-12)
+
+
+def test_leaves_that_are_looked_at_together_do_not_matter(monkeypatch):
+    histograms = random_histograms(1, n_leaves=7)
+    arguments = {
+        "losses": np.array([0.0, -1e9, 0.0, 0.0, 0.0, -1e9, 0.0]),
+        "l2_regularization": 1.0,
+        "min_samples_leaf": 1,
+        "has_missing": np.full(3, fill_value=True),
+    }
+    together = vars(best_gradient_splits(histograms, **arguments))
+    monkeypatch.setattr(skgems.trees._splits, "_CELLS_AT_ONCE", 2 * histograms[0].size)
+    apart = vars(best_gradient_splits(histograms, **arguments))
+    assert np.flatnonzero(~together["is_valid"]).tolist() == [1, 5]
+    for name, array in together.items():
+        np.testing.assert_array_equal(apart[name], array, name)
 
 
 def test_no_leaves_have_no_splits():

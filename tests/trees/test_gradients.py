@@ -9,7 +9,12 @@ from helpers.trees import binned_rows, boosted
 from sklearn._loss import HalfBinomialLoss, HalfMultinomialLoss
 
 from skgems.trees import BoostingRules, leaves_of, raw_predictions
-from skgems.trees._gradients import SCALE, baseline_of_counts, scaled_gradients
+from skgems.trees._gradients import (
+    SCALE,
+    baseline_of_counts,
+    probabilities_of,
+    scaled_gradients,
+)
 
 RNG = np.random.default_rng(0)
 SPREADS = {"small": 1.0, "large": 20.0, "extreme": 1000.0}
@@ -47,12 +52,18 @@ def test_a_row_has_the_same_gradients_to_the_bit_beside_any_others(n_classes):
     raw = RNG.standard_normal((1 if n_classes == 2 else n_classes, 403))
     labels = RNG.integers(0, n_classes, 403)
     whole = np.stack(scaled_gradients(raw, labels))
+    probabilities = probabilities_of(raw)
     for n_rows in (1, 2, 7, 100):
         parts = [
             scaled_gradients(raw[:, first : first + n_rows], labels[first:][:n_rows])
             for first in range(0, 403, n_rows)
         ]
         np.testing.assert_array_equal(np.concatenate(parts, axis=2), whole)
+        parts = [
+            probabilities_of(raw[:, first : first + n_rows])
+            for first in range(0, 403, n_rows)
+        ]
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1), probabilities)
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,47 @@ def test_a_root_may_be_too_small(min_samples_split):
     assert (growth.forest.n_vertices == 1) == (min_samples_split > 8)
 
 
+def constant_but_for_one(n_constant):
+    """Rows of features that cannot split them, but for the last one, which can."""
+    codes = np.zeros((20, n_constant + 1), dtype=np.uint8)
+    codes[10:, -1] = 5
+    return codes, np.repeat([0, 1], 10)
+
+
+@pytest.mark.parametrize(("n_rows", "n_messages"), [(7, 1), (8, 2)])
+def test_leaves_that_are_too_small_to_be_split_are_not_asked_about(n_rows, n_messages):
+    codes = np.repeat([[0], [9]], n_rows, axis=0).astype(np.uint8)
+    labels = np.arange(2 * n_rows) // (n_rows + 1)  # the second leaf is mixed
+    rules = TreeRules(max_depth=3, max_features=1, min_samples_leaf=4)
+    assert grown(codes, labels, rules).n_messages == n_messages
+
+
+def test_leaves_that_no_feature_can_split_are_not_asked_about_again():
+    codes, labels = constant_but_for_one(n_constant=2)
+    labels[:] = np.arange(20) % 2
+    growth = grown(codes[:, :-1], labels, TreeRules(max_depth=3, max_features=2))
+    assert growth.n_messages == 1
+    growth = grown(codes, labels, TreeRules(max_depth=3, max_features=3))
+    assert growth.n_messages == 2
+    assert growth.forest.n_vertices == 3
+
+
+def test_extremely_randomized_trees_take_random_bins():
+    """Those of the best splits are the same in all trees."""
+    codes, labels = binned_rows(0)
+    bins, best_bins = (
+        grown(
+            codes,
+            labels,
+            TreeRules(max_depth=2, max_features=4, draws_bins=draws_bins),
+            n_trees=20,
+        ).forest.bin[:20]
+        for draws_bins in (True, False)
+    )
+    assert len(set(best_bins)) == 1
+    assert len(set(bins)) > 5
+
+
 @pytest.mark.parametrize("max_features", [1, 3])
 def test_a_tree_of_one_class_is_a_root(max_features):
     codes, _ = binned_rows(0, n_features=3)
@@ -173,13 +214,6 @@ def test_a_tree_of_one_class_is_a_root(max_features):
     assert growth.forest.n_vertices == 2
     assert growth.counts.tolist() == [[0, 300, 0]] * 2
     assert growth.n_messages == 1
-
-
-def constant_but_for_one(n_constant):
-    """Rows of features that cannot split them, but for the last one, which can."""
-    codes = np.zeros((20, n_constant + 1), dtype=np.uint8)
-    codes[10:, -1] = 5
-    return codes, np.repeat([0, 1], 10)
 
 
 def test_a_leaf_is_asked_about_other_features_where_those_drawn_cannot_split_it():

@@ -147,7 +147,7 @@ def test_features_with_one_bin_are_constant():
     assert splits.is_constant.tolist() == [[True, False, True, False]]
 
 
-def test_extremely_randomised_bins_lie_within_the_occupied_ones():
+def test_extremely_randomized_bins_lie_within_the_occupied_ones():
     """Any from the first to that before the last one is drawn, if it is empty too."""
     histograms = np.zeros((400, 1, N_BINS + 1, 2), dtype=np.int64)
     histograms[:, 0, 4] = [3, 0]
@@ -166,7 +166,7 @@ def test_extremely_randomised_bins_lie_within_the_occupied_ones():
     assert splits.left_counts.tolist() == [[4, 0]] * 400
 
 
-def test_extremely_randomised_trees_draw_a_bin_for_each_feature():
+def test_extremely_randomized_trees_draw_a_bin_for_each_feature():
     """The best of the features is taken, at the bin that was drawn for it."""
     histograms = np.zeros((300, 2, N_BINS + 1, 2), dtype=np.int64)
     for feature, (first, last) in enumerate([(0, 4), (10, 20)]):
