@@ -191,13 +191,15 @@ class _Scores:
         self.half_of_row = half_of_row
         self.is_right = np.zeros((n_tried, len(y)))
         self.losses = np.zeros((n_tried, len(LOGIT_FACTORS)))  # summed over rows
-        # By candidate: numbers of rows, or scores without groups of rows.
-        self._values: dict[int, np.ndarray] = {}
+        # By candidate: scores of each row, or of all rows and without groups of them.
+        self._scores: dict[int, np.ndarray] = {}
         # By candidate and half, until both are there and the factor is known.
         self._predicted: dict[tuple[int, int], Predicted] = {}
 
     def add(self, k: int, half: int, predicted: Predicted) -> None:
         """Take what a candidate, made of the other half, predicts of this one."""
+        if np.isnan(predicted.logits).any():
+            raise ValueError("its decision values for some rows are not numbers (NaN)")
         rows = np.flatnonzero(self.half_of_row == half)
         codes = indices_of(self.y[rows], predicted.classes_)
         self.is_right[k, rows] = predicted.logits.argmax(axis=1) == codes
@@ -215,14 +217,14 @@ class _Scores:
             rows = np.flatnonzero(self.half_of_row == half)
             predicted = self._predicted.pop((k, half))
             tempered = Predicted(predicted.classes_, factor * predicted.logits)
-            of_halves.append(self._values_of_half(tempered, rows))
+            of_halves.append(self._scores_of_half(tempered, rows))
             shares.append(len(rows))
         if self.scorer is None:
-            self._values[k] = np.concatenate(of_halves)
+            self._scores[k] = np.concatenate(of_halves)
         else:
-            self._values[k] = np.average(of_halves, axis=0, weights=shares)
+            self._scores[k] = np.average(of_halves, axis=0, weights=shares)
 
-    def _values_of_half(self, predicted: Predicted, rows: np.ndarray) -> np.ndarray:
+    def _scores_of_half(self, predicted: Predicted, rows: np.ndarray) -> np.ndarray:
         y = self.y[rows]
         if self.scorer is not None:
             X = safe_indexing(self.X, rows)
@@ -238,12 +240,12 @@ class _Scores:
             is_right = self.is_right[able]
             n_rows = int(np.sum(self.half_of_row >= 0))
             return by_counts(is_right @ is_right.T, n_rows, log_losses)
-        values = np.array([self._values[k] for k in able])
+        scores = np.array([self._scores[k] for k in able])
         if self.scorer is not None:
-            return by_groups(values, log_losses, scoring=name_of(self.scoring))
+            return by_groups(scores, log_losses, scoring=name_of(self.scoring))
         if self.scoring == LOG_LOSS:
-            return by_row_losses(values)
-        return by_rows(values, log_losses, scoring=self.scoring)
+            return by_row_losses(scores)
+        return by_rows(scores, log_losses, scoring=self.scoring)
 
 
 def _two_or_more_columns(scores: np.ndarray) -> np.ndarray:

@@ -114,17 +114,17 @@ def row_areas(logits: np.ndarray, codes: np.ndarray, y: np.ndarray) -> np.ndarra
         )
     # Both classes of two have the same area.
     positives = range(len(labels)) if len(labels) > 2 else [1]
-    values = []
+    row_scores = []
     for index in positives:
         is_positive = index_of_label == index
         column = codes[is_positive][0]
         if column < 0 or logits.shape[1] < 2:
-            values.append(np.full(len(y), 0.5))
+            row_scores.append(np.full(len(y), 0.5))
             continue
         others = np.delete(logits, column, axis=1)
         score = logits[:, column] - logsumexp(others, axis=1)
-        values.append(_area_of_class(score, is_positive))
-    return np.mean(values, axis=0)
+        row_scores.append(_area_of_class(score, is_positive))
+    return np.mean(row_scores, axis=0)
 
 
 def _area_of_class(score: np.ndarray, is_positive: np.ndarray) -> np.ndarray:
@@ -135,10 +135,10 @@ def _area_of_class(score: np.ndarray, is_positive: np.ndarray) -> np.ndarray:
     n_smaller = rank[is_positive] - rankdata(score[is_positive])
     n_larger = n_positive - (rank[~is_positive] - rankdata(score[~is_positive]))
     area = n_smaller.mean() / n_negative
-    values = np.empty(n_rows)
-    values[is_positive] = (n_smaller / n_negative - area) * n_rows / n_positive
-    values[~is_positive] = (n_larger / n_positive - area) * n_rows / n_negative
-    return area + values
+    row_scores = np.empty(n_rows)
+    row_scores[is_positive] = (n_smaller / n_negative - area) * n_rows / n_positive
+    row_scores[~is_positive] = (n_larger / n_positive - area) * n_rows / n_negative
+    return area + row_scores
 
 
 class Predicted(ClassifierMixin, BaseEstimator):
@@ -226,11 +226,13 @@ def by_counts(
     )
 
 
-def by_rows(values: np.ndarray, log_losses: list[float], *, scoring: str) -> Comparison:
-    """Compare by means of one number a row, ``values`` (n_able, n_rows)."""
-    scores = values.mean(axis=1)
+def by_rows(
+    row_scores: np.ndarray, log_losses: list[float], *, scoring: str
+) -> Comparison:
+    """Compare by means of one number a row, ``row_scores`` (n_able, n_rows)."""
+    scores = row_scores.mean(axis=1)
     best = _best(scores, log_losses)
-    errors = _paired_errors(values, best)
+    errors = _paired_errors(row_scores, best)
     return Comparison(
         scoring=scoring,
         scores=scores,
@@ -255,9 +257,9 @@ def within_share(log_losses: ArrayLike) -> Comparison:
     )
 
 
-def _paired_errors(values: np.ndarray, best: int) -> np.ndarray:
+def _paired_errors(row_scores: np.ndarray, best: int) -> np.ndarray:
     """Standard errors of mean differences to the best candidate: (n_able,)."""
-    return np.std(values[best] - values, axis=1) / np.sqrt(values.shape[1])
+    return np.std(row_scores[best] - row_scores, axis=1) / np.sqrt(row_scores.shape[1])
 
 
 def by_groups(

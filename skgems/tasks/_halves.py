@@ -169,7 +169,9 @@ def _reason_for_refusal(failure: Exception, *, min_rows: int) -> str:
         )
     if isinstance(failure, ColumnsError):
         return str(failure).rstrip(".")
-    return "the method does not take rows of this kind"
+    if isinstance(failure, ValueError | TypeError):
+        return "the method does not take rows of this kind"
+    return f"the method failed at the node with {type(failure).__name__}"
 
 
 HALVES = Task(

@@ -374,6 +374,16 @@ def test_a_front_that_raises_a_key_error_costs_the_other_candidates_nothing():
     assert "['bad front']" in doubt and "KeyError: 'age'" in doubt
 
 
+def test_a_candidate_that_predicts_nan_is_not_taken(monkeypatch):
+    def predict_proba(self, X):
+        return np.full((len(X), 2), np.nan)
+
+    monkeypatch.setattr(GEMSLogisticAggregator, "predict_proba", predict_proba)
+    choice = choose(linear_and_quadratic()[1:], X, Y, OWNERS, scoring="log_loss")
+    assert choice.name == "naive Bayes"
+    assert "not numbers (NaN)" in choice.to_frame().error["linear"]
+
+
 def test_members_that_cannot_be_fitted_to_half_cost_the_others_nothing():
     members = [
         (name, OnlyManyRows().fit(X[rows], Y[rows])) for name, rows in OWNERS.items()
@@ -402,4 +412,6 @@ def test_a_method_that_fails_at_a_node_costs_the_others_nothing(monkeypatch):
     _, choice, _ = choose_over(nodes.channel, small_candidates)
     table = choice.to_frame()
     assert table.index[table.error != ""].tolist() == ["QDA"]
-    assert not any("Ann" in doubt for doubt in choice.doubts)
+    (doubt,) = [doubt for doubt in choice.doubts if "['QDA']" in doubt]
+    assert "failed at the node with MemoryError" in doubt
+    assert "Ann" not in doubt
