@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import train_test_split
@@ -148,6 +149,15 @@ def exact():
     return aggregate.score(X_TEST, Y_TEST)
 
 
+def forest():
+    """Trees that are grown on sums are plain ones, and nearly those of all rows."""
+    pooled = RandomForestClassifier(20, max_depth=8, random_state=0)
+    accuracy = check(lambda: (skgems.PooledAggregator(pooled=pooled), NODES), 0.9)
+    whole = clone(pooled).fit(X, Y).score(X_TEST, Y_TEST)
+    assert accuracy > whole - 0.03, f"accuracy {accuracy:.3f}, of all rows {whole:.3f}"
+    return accuracy
+
+
 def files(folder):
     """Files give the bits that rows give, and a node leaves without a trace."""
     aggregate = GEMSLogisticAggregator(keep_replies=True, random_state=0)
@@ -190,6 +200,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         rows = {name: lambda case=case: check(*case) for name, case in METHODS.items()}
         rows["pooled, exactly"] = exact
+        rows["pooled forest"] = forest
         rows["files"] = lambda: files(Path(folder))
         rows["exchange"] = lambda: exchange(Path(folder))
         for name, run in rows.items():

@@ -236,7 +236,10 @@ class PooledAggregator(
 
     @property
     def _allows(self) -> Allows:
-        return PooledFit.of(self).allows
+        try:
+            return PooledFit.of(self).allows
+        except ValueError:  # tags are asked for before fit says what is wrong
+            return PooledFit.allows
 
     def _asks_again(self, federation: Federation) -> str:
         return PooledFit.of(self).asks_again

@@ -19,6 +19,7 @@ from sklearn.discriminant_analysis import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import (
     BernoulliNB,
@@ -30,6 +31,7 @@ from sklearn.naive_bayes import (
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 from skgems import PooledAggregator
 
@@ -117,6 +119,30 @@ def update_and_forget(pooled, rows=OVERLAPPING):
     return exported(agreed, rows.X_test)
 
 
+def grown(pooled, rows=OVERLAPPING, **parameters):
+    """Trees, as arrays: of each its splits and its leaves."""
+    aggregate = PooledAggregator(pooled=pooled, random_state=0, **parameters)
+    aggregate.fit(rows.X, rows.y, nodes=rows.nodes)
+    return _with_trees(aggregate, rows.X_test)
+
+
+def _with_trees(aggregate, X_test):
+    classifier = aggregate.to_estimator()[-1]
+    trees = [tree.tree_ for tree in getattr(classifier, "estimators_", [classifier])]
+    names = ["feature", "threshold", "n_node_samples", "impurity", "value"]
+    arrays = {
+        name: np.concatenate([np.ravel(getattr(tree, name)) for tree in trees])
+        for name in names
+    }
+    return aggregate, X_test, {"trees": arrays}
+
+
+def grown_over_a_wire(pooled, rows=OVERLAPPING):
+    wire = Wire(rows)
+    aggregate = PooledAggregator(wire.channel(), pooled=pooled).fit()
+    return *_with_trees(aggregate, rows.X_test), wire.record()
+
+
 def over_a_wire(pooled, rows=OVERLAPPING, **parameters):
     wire = Wire(rows)
     aggregate = PooledAggregator(wire.channel(), pooled=pooled, **parameters).fit()
@@ -152,6 +178,15 @@ OF_SUMS = {
     "complement": ComplementNB(),
     "complement norm": ComplementNB(norm=True),
     "bernoulli": BernoulliNB(binarize=0.3),
+}
+FOREST = RandomForestClassifier(5, max_depth=3, random_state=0)
+OF_TREES = {
+    "tree": DecisionTreeClassifier(max_depth=3, criterion="entropy"),
+    "forest": FOREST,
+    "forest balanced": RandomForestClassifier(
+        5, max_depth=3, class_weight="balanced", bootstrap=False, max_features=None
+    ),
+    "extra trees": ExtraTreesClassifier(5, max_depth=4, min_samples_leaf=3),
 }
 
 CASES = {
@@ -200,6 +235,10 @@ CASES = {
         RidgeClassifier(),
         front=make_pipeline(StandardScaler(), PCA_OF_FEW),
     ),
+    # Grown.
+    **{name: lambda p=pooled: grown(p) for name, pooled in OF_TREES.items()},
+    "forest public rows": lambda: grown(FOREST, PUBLIC),
+    "wire forest": lambda: grown_over_a_wire(FOREST),
     # Apart.
     **{
         f"summaries {name}": lambda p=pooled: fit_summaries(p)

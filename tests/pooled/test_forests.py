@@ -22,10 +22,12 @@ from sklearn.ensemble import (
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier, export_text
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from skgems import PooledAggregator, PooledTransformer
@@ -74,6 +76,22 @@ def sklearn_checks():
 @pytest.mark.parametrize(("aggregator", "check"), list(sklearn_checks()))
 def test_all_checks_of_scikit_learn_pass(aggregator, check):
     check(aggregator)
+
+
+@pytest.mark.parametrize("pooled", [forest(max_depth=None), LogisticRegression()])
+def test_what_cannot_be_fitted_is_shown_in_a_notebook_all_the_same(pooled):
+    aggregator = PooledAggregator(pooled=pooled)
+    assert get_tags(aggregator).input_tags.sparse
+    assert type(pooled).__name__ in aggregator._repr_html_()
+    with pytest.raises(ValueError, match=type(pooled).__name__):
+        aggregator.fit(X, Y)
+
+
+def test_tags_say_that_values_may_be_missing_and_rows_may_not_be_sparse():
+    tags = get_tags(PooledAggregator(pooled=forest()))
+    assert tags.input_tags.allow_nan and not tags.input_tags.sparse
+    tags = get_tags(PooledAggregator(pooled="GaussianNB"))
+    assert tags.input_tags.sparse and not tags.input_tags.allow_nan
 
 
 def test_rows_of_other_numbers_of_columns_are_refused():
