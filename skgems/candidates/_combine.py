@@ -114,13 +114,14 @@ default=None
     scoring : str or callable, default="auto"
         How the candidates are compared. "auto" compares their accuracy. Where one class
         has more than 80 % of the rows, it compares their log-loss instead, because
-        accuracies hardly differ there. Choose "accuracy", "log_loss" or "roc_auc", the
-        name of a scorer of scikit-learn (:func:`sklearn.metrics.get_scorer_names`), or
-        a scorer. "roc_auc" is the area under the ROC curve; for more than two classes
-        it is the mean over the classes, each against the rest. Over a channel only
-        "auto", "accuracy" and "log_loss" are possible, because nodes send counts of
-        right rows and sums of losses. By log-loss, the smallest candidate within 1 % of
-        the smallest log-loss is chosen.
+        accuracies hardly differ there. Choose "accuracy" or "log_loss" yourself if you
+        know which of the two matters. Choose "roc_auc", the area under the ROC curve,
+        if rows are to be ranked and their probabilities do not matter. For more than
+        two classes it is the mean of the areas of each class against the rest. A scorer
+        of scikit-learn, or its name (:func:`sklearn.metrics.get_scorer_names`), is
+        possible too. By log-loss, the smallest candidate within 1 % of the smallest
+        log-loss is chosen. Over a channel only "auto", "accuracy" and "log_loss" are
+        possible, because nodes send counts of right rows and sums of losses.
     verbose : bool or int, default=0
         Whether to print the score of each candidate when it is known.
     random_state : int, RandomState instance or None, default=None

@@ -42,7 +42,7 @@ _COSTS = (
 _SCORE_IN_WORDS = {
     ACCURACY: "accuracy",
     LOG_LOSS: "log-loss",
-    ROC_AUC: "area under the ROC curve (roc_auc)",
+    ROC_AUC: "area under the ROC curve",
 }
 
 
@@ -195,7 +195,7 @@ class Choice:
             near = f"{100 * SHARE_OF_LOSS:.0f} % of the smallest log-loss"
         judged = "accuracy, log-loss"
         if self._has_score_column:
-            judged = f"accuracy, log-loss (nats), score ({score})"
+            judged = f"accuracy, log-loss (nats), score ({self.scoring})"
         return [
             "* marks the candidate that was chosen: the smallest model whose "
             f"{score} is within {near}.",

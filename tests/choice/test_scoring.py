@@ -276,7 +276,7 @@ def test_a_scorer_that_is_not_finite_is_an_error():
     [
         ("accuracy", False, "whose accuracy is within one standard error of"),
         ("log_loss", False, "whose log-loss is within 1 % of the smallest"),
-        ("roc_auc", True, "whose area under the ROC curve (roc_auc) is within one"),
+        ("roc_auc", True, "whose area under the ROC curve is within one standard"),
         ("balanced_accuracy", True, "score (balanced_accuracy): each half of the rows"),
     ],
 )
