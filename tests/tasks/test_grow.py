@@ -11,8 +11,8 @@ from helpers.rules import assert_outcome
 from helpers.tasks import LABELS, make_member
 
 from skgems.federation import LimitError, Limits, reply_to
-from skgems.messages import Message, check_reply, check_request
-from skgems.tasks._grow import counts_are_of_leaves, forest_is_sound, grow
+from skgems.messages import TASKS, Message, check_reply, check_request
+from skgems.tasks._grow import counts_are_of_leaves, grow
 from skgems.trees import (
     N_BINS,
     bin_codes,
@@ -22,6 +22,8 @@ from skgems.trees import (
     unpacked_counts,
     upper_edges,
 )
+
+REQUEST_RULE = TASKS["grow"].request_rule
 
 # Two trees of one split each: roots are vertices 0 and 1, their children follow.
 GROWN = {
@@ -131,7 +133,7 @@ UNSOUND = {
 @pytest.mark.parametrize("name", UNSOUND)
 def test_trees_of_a_request_are_trees_and_leaves_are_leaves(name):
     change, match = UNSOUND[name]
-    assert_outcome(forest_is_sound, growing(**change), match)
+    assert_outcome(REQUEST_RULE, growing(**change), match)
     request = Message.of("grow", **growing(**change))
     if match is None:
         check_request(request)
@@ -161,13 +163,13 @@ def chain(n_levels: int) -> dict:
 def test_deep_trees_are_refused_however_few_vertices_they_have(n_levels, is_taken):
     content = growing(chain(n_levels), leaves=[2 * n_levels])
     match = None if is_taken else "left are of trees with more than 64 levels"
-    assert_outcome(forest_is_sound, content, match)
+    assert_outcome(REQUEST_RULE, content, match)
 
 
 def test_a_very_deep_tree_is_refused_at_once():
     # A walk through all of its levels would take seconds.
     content = growing(chain(300_000), leaves=[600_000])
-    assert_outcome(forest_is_sound, content, "left are of trees with more than")
+    assert_outcome(REQUEST_RULE, content, "left are of trees with more than")
 
 
 # ---- rules of replies --------------------------------------------------------------
