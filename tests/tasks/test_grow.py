@@ -81,6 +81,14 @@ CIRCLE = {"left": [2, 4, -1, 0, -1, -1], "feature": [1, 2, -1, 1, -1, -1]}
 UNSOUND = {
     "honest": ({}, None),
     "a circle": (CIRCLE, "left are not those of trees"),
+    "a circle that no root leads to": (
+        {"feature": [1, -1, -1, -1, 2, -1], "left": [2, -1, -1, -1, 4, -1]},
+        "left are not those of trees",
+    ),
+    "a child before its parent": (
+        {"feature": [1, -1, -1, -1, 2, -1], "left": [4, -1, -1, -1, 2, -1]},
+        "left are not those of trees",
+    ),
     "a vertex that is its own child": (
         {"left": [0, 4, -1, -1, -1, -1]},
         "left are not those of trees",
