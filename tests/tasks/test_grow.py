@@ -303,6 +303,21 @@ def test_other_trees_and_rows_are_not_led_from_remembered_leaves(name):
     np.testing.assert_array_equal(counted(member, growing()), before)
 
 
+def test_trees_with_fewer_vertices_are_not_led_from_those_of_deeper_ones():
+    member = make_member()
+    deeper = {
+        "n_trees": 2,
+        "feature": [1, 2, 0, -1, -1, -1, 0, -1, -1, -1],
+        "bin": [31, 20, 30, 0, 0, 0, 20, 0, 0, 0],
+        "missing_left": [False] * 10,
+        "left": [2, 4, 6, -1, -1, -1, 8, -1, -1, -1],
+    }
+    counted(member, growing(deeper, leaves=[8, 9]))
+    np.testing.assert_array_equal(
+        counted(member, growing()), counted(make_member(), growing())
+    )
+
+
 def test_remembered_leaves_spare_a_way_from_the_roots(monkeypatch):
     starts = []
 
