@@ -17,7 +17,6 @@ import pytest
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
@@ -228,11 +227,6 @@ CASES = {
         ModelAveragingAggregator, TRAINED, IN_ROUNDS | {"align": "permutation"}
     ),
     "pooled": Case(PooledAggregator, LINEAR, {"pooled": "LinearDiscriminantAnalysis"}),
-    "pooled forest": Case(
-        PooledAggregator,
-        LINEAR,
-        {"pooled": RandomForestClassifier(5, max_depth=3, bootstrap=False)},
-    ),
     "ensemble": Case(EnsembleAggregator, NETWORK),
     "ensemble of votes": Case(EnsembleAggregator, LINEAR, {"voting": "hard"}),
     "distillation": Case(DistillationAggregator, LINEAR, {"student": STUDENT}),
@@ -430,8 +424,6 @@ def units_and_zeros():
 BEHIND_PIPELINES = ["gems consensus loss", "gems mlp", "gems mlp clusters"]
 BEHIND_PIPELINES += ["pfnm deep", "pfnm few units", "pfnm rounds of own units"]
 BEHIND_PIPELINES += ["distillation of networks"]
-# Powers of a feature depend on where its zero is.
-BEHIND_PIPELINES += ["pooled forest"]
 
 
 def trains_itself_in_rounds(case):

@@ -102,6 +102,9 @@ class PooledAggregator(
         all nodes, the "bytes_received" from them and the "seconds" that it took.
         "left_out" has the nodes that failed twice, and "min_rows" the bound that each
         node replied under. "loss" is not used here, as nodes do not send it.
+    front_ : transformer
+        The fitted `front`, in plain scikit-learn. The result of :meth:`to_estimator`
+        begins with it.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

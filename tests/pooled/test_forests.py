@@ -124,6 +124,24 @@ def test_trees_do_not_depend_on_how_many_nodes_are_treated_at_once(kind):
     assert_same_trees(grown(KINDS[kind], n_jobs=2), grown(KINDS[kind]))
 
 
+def test_trees_do_not_depend_on_the_order_of_rows_or_nodes_or_on_names_of_classes():
+    """Draws with replacement do: they are a function of the rows as they stand."""
+    pooled = forest(bootstrap=False)
+    expected = grown(pooled)
+    order = np.random.RandomState(0).permutation(len(Y))
+    nodes = np.array(["zeta", "alpha", "mu"])[np.arange(len(Y)) % 3]
+    renamed = np.char.add("c", Y)
+    # Sums of the front are rounded in another order.
+    for other in (
+        grown(pooled, (X[order], Y[order]), nodes=nodes[order]),
+        grown(pooled, (X, renamed), nodes=nodes),
+        grown(pooled, (X.astype(np.float32), Y), nodes=nodes),
+    ):
+        np.testing.assert_allclose(
+            other.predict_proba(X), expected.predict_proba(X), rtol=1e-9, atol=1e-9
+        )
+
+
 def test_public_rows_count_as_those_of_one_more_node():
     nodes = nodes_of(len(Y))
     public = np.where(nodes == "rome", "public", nodes)
@@ -613,7 +631,9 @@ def test_reports_and_cards_count_the_messages(tmp_path):
     path = tmp_path / "card.md"
     aggregate.model_card(path, X=X, y=Y, nodes=nodes_of(len(Y)))
     card = path.read_text()
-    assert card.count("- grow: ") == 3 and "RandomForestClassifier(max_depth=3" in card
+    n_bytes = [e["bytes_received"] for e in aggregate.history_ if e["task"] == "grow"]
+    assert all(f"{n:,} bytes" in card for n in n_bytes)
+    assert "RandomForestClassifier(max_depth=3" in card
 
 
 def test_progress_has_a_line_for_each_level(capfd):

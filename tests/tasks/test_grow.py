@@ -11,8 +11,8 @@ from helpers.rules import assert_outcome
 from helpers.tasks import LABELS, make_member
 
 from skgems.federation import LimitError, Limits, reply_to
-from skgems.messages import Message, check_reply, check_request
-from skgems.tasks._grow import counts_are_of_leaves, forest_is_sound, grow
+from skgems.messages import TASKS, Message, check_reply, check_request
+from skgems.tasks._grow import counts_are_of_leaves, grow
 from skgems.trees import (
     N_BINS,
     bin_codes,
@@ -22,6 +22,8 @@ from skgems.trees import (
     unpacked_counts,
     upper_edges,
 )
+
+REQUEST_RULE = TASKS["grow"].request_rule
 
 # Two trees of one split each: roots are vertices 0 and 1, their children follow.
 GROWN = {
@@ -79,6 +81,14 @@ CIRCLE = {"left": [2, 4, -1, 0, -1, -1], "feature": [1, 2, -1, 1, -1, -1]}
 UNSOUND = {
     "honest": ({}, None),
     "a circle": (CIRCLE, "left are not those of trees"),
+    "a circle that no root leads to": (
+        {"feature": [1, -1, -1, -1, 2, -1], "left": [2, -1, -1, -1, 4, -1]},
+        "left are not those of trees",
+    ),
+    "a child before its parent": (
+        {"feature": [1, -1, -1, -1, 2, -1], "left": [4, -1, -1, -1, 2, -1]},
+        "left are not those of trees",
+    ),
     "a vertex that is its own child": (
         {"left": [0, 4, -1, -1, -1, -1]},
         "left are not those of trees",
@@ -131,7 +141,7 @@ UNSOUND = {
 @pytest.mark.parametrize("name", UNSOUND)
 def test_trees_of_a_request_are_trees_and_leaves_are_leaves(name):
     change, match = UNSOUND[name]
-    assert_outcome(forest_is_sound, growing(**change), match)
+    assert_outcome(REQUEST_RULE, growing(**change), match)
     request = Message.of("grow", **growing(**change))
     if match is None:
         check_request(request)
@@ -161,13 +171,13 @@ def chain(n_levels: int) -> dict:
 def test_deep_trees_are_refused_however_few_vertices_they_have(n_levels, is_taken):
     content = growing(chain(n_levels), leaves=[2 * n_levels])
     match = None if is_taken else "left are of trees with more than 64 levels"
-    assert_outcome(forest_is_sound, content, match)
+    assert_outcome(REQUEST_RULE, content, match)
 
 
 def test_a_very_deep_tree_is_refused_at_once():
     # A walk through all of its levels would take seconds.
     content = growing(chain(300_000), leaves=[600_000])
-    assert_outcome(forest_is_sound, content, "left are of trees with more than")
+    assert_outcome(REQUEST_RULE, content, "left are of trees with more than")
 
 
 # ---- rules of replies --------------------------------------------------------------
@@ -291,6 +301,21 @@ def test_other_trees_and_rows_are_not_led_from_remembered_leaves(name):
         counted(member, other), counted(member_with_missing(), other)
     )
     np.testing.assert_array_equal(counted(member, growing()), before)
+
+
+def test_trees_with_fewer_vertices_are_not_led_from_those_of_deeper_ones():
+    member = make_member()
+    deeper = {
+        "n_trees": 2,
+        "feature": [1, 2, 0, -1, -1, -1, 0, -1, -1, -1],
+        "bin": [31, 20, 30, 0, 0, 0, 20, 0, 0, 0],
+        "missing_left": [False] * 10,
+        "left": [2, 4, 6, -1, -1, -1, 8, -1, -1, -1],
+    }
+    counted(member, growing(deeper, leaves=[8, 9]))
+    np.testing.assert_array_equal(
+        counted(member, growing()), counted(make_member(), growing())
+    )
 
 
 def test_remembered_leaves_spare_a_way_from_the_roots(monkeypatch):
