@@ -90,7 +90,10 @@ class _RowProducts:
 
     def distances(self, chosen: np.ndarray) -> np.ndarray:
         """Squared distances of chosen rows, indices, from all; 0 where rounding."""
-        products = self.with_rows(self._identity[chosen])
+        if self._gram is not None:
+            products = self._gram[chosen]
+        else:
+            products = self.with_rows(self._identity[chosen])
         distances = self._squares[chosen][:, None] - 2.0 * products + self._squares
         return np.where(distances > self._noise, distances, 0.0)
 
