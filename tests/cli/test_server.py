@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -56,18 +56,14 @@ def check_reply_was_described(code, out, err):
     assert "Nothing has been sent" in out
 
 
-def test_a_node_answers_in_a_process_of_its_own(work):
+def test_python_runs_the_command_line_by_its_module(work, capsys, monkeypatch):
     start_study("--set", "random_state=0")
     argv = answer_arguments(paths_of_requests(1)["lyon"], "lyon")
-    process = subprocess.run(
-        [sys.executable, "-m", "skgems._cli", *map(str, argv)],
-        cwd=work,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    check_reply_was_described(process.returncode, process.stdout, process.stderr)
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", ["skgems", *map(str, argv)])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("skgems._cli", run_name="__main__")
+    check_reply_was_described(ended.value.code, *capsys.readouterr())
 
 
 def test_a_request_for_another_node_is_refused(work, capsys):

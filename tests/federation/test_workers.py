@@ -9,12 +9,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-from joblib import parallel_config
+from joblib import Parallel, delayed, parallel_config
 from sklearn.linear_model import LogisticRegression
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator
 from skgems.federation import InProcess, Message
-from skgems.local import Member, clear_cache
+from skgems.local import Member, clear_cache, digest
 
 REQUEST = Message.of(
     "moments", kind="class", n_components=2, min_cluster_size=1, model="own"
@@ -56,7 +56,7 @@ class LocalNodes:
 
 
 @cache
-def local_nodes(n_nodes, n_rows=60):
+def local_nodes(n_nodes, n_rows=30):
     """Nodes of three classes, each with a logistic regression."""
     rng = np.random.default_rng(0)
     y = np.arange(n_nodes * n_rows) % 3
@@ -142,6 +142,13 @@ def test_a_fit_with_two_workers_has_the_bits_of_one_process(backend, n_nodes):
         agg = nodes.fit(n_jobs=2)
     assert np.array_equal(agg.coef_, serial.coef_)
     assert np.array_equal(agg.intercept_, serial.intercept_)
+
+
+def test_objects_have_the_digest_that_they_have_in_other_processes():
+    texts = {f"{i}" for i in range(9)}  # elsewhere in another order
+    parts = texts, ["relu"], np.arange(3.0), "ä"
+    jobs = (delayed(digest)(*parts) for _ in range(2))
+    assert Parallel(n_jobs=2)(jobs) == [digest(*parts)] * 2
 
 
 def test_workers_with_several_threads_have_the_bits_of_one_thread():
