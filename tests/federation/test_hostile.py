@@ -581,7 +581,7 @@ def test_settings_of_another_type_are_refused_with_the_name_of_the_node(kinds, v
 def test_mutated_summaries_are_refused_or_make_a_finite_model(kinds):
     outcomes = Counter()
     names = list(kinds)
-    for i in range(300):
+    for i in range(150):
         rng = np.random.default_rng([1, i])
         kind = kinds[names[i % len(names)]]
         other = kinds[names[int(rng.integers(len(names)))]]
@@ -589,30 +589,30 @@ def test_mutated_summaries_are_refused_or_make_a_finite_model(kinds):
             kind.summary.message, other.honest.message, rng
         )
         outcomes[hostile.outcome_of_summary(kind, content)] += 1
-    # Of 300: most mutations are wrong, and some change nothing that matters.
-    assert outcomes["refused on load"] > 180
-    assert outcomes["accepted"] > 12
+    # Of 150: most mutations are wrong, and some change nothing that matters.
+    assert outcomes["refused on load"] > 90
+    assert outcomes["accepted"] > 6
 
 
 def test_mutated_replies_are_refused_or_make_a_finite_model(talks):
     outcomes = Counter()
-    for i in range(20):
+    for i in range(10):
         rng = np.random.default_rng([2, i])
         _, outcome = hostile.outcome_of_mutated_reply(talks[i % len(talks)], rng)
         outcomes[outcome] += 1
-    assert outcomes["refused"] > 4
+    assert outcomes["refused"] > 2
 
 
 def test_mutated_requests_are_refused_or_answered(talks, tmp_path):
     outcomes = Counter()
     requests = hostile.requests(talks)
     assert {request.task for request, _ in requests} >= {"join", "evaluate", "train"}
-    for i in range(80):
+    for i in range(40):
         rng = np.random.default_rng([3, i])
         request, member = requests[i % len(requests)]
         _, outcome = hostile.outcome_of_mutated_request(request, member, tmp_path, rng)
         outcomes[outcome] += 1
-    assert outcomes["refused"] > 20
+    assert outcomes["refused"] > 10
 
 
 def test_a_network_without_names_of_features_is_taken(kinds):

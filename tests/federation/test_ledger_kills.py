@@ -85,7 +85,10 @@ def killed_at(point, call):
 
 @forks
 @pytest.mark.skipif(sys.gettrace() is not None, reason="lines are traced already")
-def test_a_kill_at_any_point_neither_counts_nor_locks_out(tmp_path):
+@pytest.mark.parametrize(
+    "n_points", [20, pytest.param(50, marks=pytest.mark.slow)], ids=str
+)
+def test_a_kill_at_any_point_neither_counts_nor_locks_out(n_points, tmp_path):
     agreement, _ = begin_exchange({"counts": 1, "describe": 1})
     request = request_without_content(agreement, "counts")
     expected = answer(request, tmp_path / "whole", agreement=agreement).to_bytes()
@@ -94,9 +97,9 @@ def test_a_kill_at_any_point_neither_counts_nor_locks_out(tmp_path):
         return lambda: answer(request, folder, agreement=agreement)
 
     n_lines = killed_at(None, answer_in(tmp_path / "lines"))
-    assert n_lines > 200  # so that 50 points are different ones
+    assert n_lines > 200  # so that these points are different ones
     suffixes = set()
-    for k, point in enumerate(np.linspace(1, n_lines - 1, 50).astype(int)):
+    for k, point in enumerate(np.linspace(1, n_lines - 1, n_points).astype(int)):
         folder = tmp_path / f"kept {k}"
         assert killed_at(point, answer_in(folder)) is None
         suffixes.update(path.suffix for path in folder.glob("*"))
