@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.agreements import Node, agreement_on_rounds, judging_content, request_under
+from helpers.fitted import call_once
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -499,6 +500,12 @@ def test_an_agreement_of_another_type_is_an_error(node):
         reply_to(Message.of("counts"), clf, X, y, name="lyon", agreement=3, state={})
 
 
+@call_once
+def fitted_at_nodes(model, X, y, nodes):
+    """A clone of the model for each of three nodes, fitted to its rows."""
+    return [clone(model).fit(X[nodes == k], y[nodes == k]) for k in range(3)]
+
+
 @pytest.mark.parametrize(
     ("aggregator", "hidden"),
     [
@@ -530,10 +537,7 @@ def test_an_honest_exchange_keeps_to_its_own_agreement(digits, aggregator, hidde
     model = LogisticRegression()
     if hidden is not None:
         model = MLPClassifier(hidden, max_iter=60, learning_rate_init=0.02)
-    clfs = [
-        clone(model).set_params(random_state=0).fit(X[nodes == k], y[nodes == k])
-        for k in range(3)
-    ]
+    clfs = fitted_at_nodes(model.set_params(random_state=0), X, y, nodes)
     aggregator = clone(aggregator).set_params(random_state=0)
     agreement = Agreement.of(aggregator)
     agreement.check_modest()

@@ -41,6 +41,7 @@ def classifiers(model=None):
         ]
 
 
+@call_once
 def summaries(agg, locals_, **options):
     """What each node sends."""
     X, y, nodes = rows()
