@@ -93,7 +93,8 @@ PLANS = PLANS_OF_ONE_MESSAGE | PLANS_OF_SEVERAL_MESSAGES
 
 
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
-@pytest.mark.parametrize("plan", PLANS)
+# Hidden layers go through letters below, while a node dies.
+@pytest.mark.parametrize("plan", [plan for plan in PLANS if "hidden" not in plan])
 def test_letters_change_no_bit(plan, clock):
     kind, aggregator = PLANS[plan]
     grid = grid_of(kind)
@@ -137,7 +138,9 @@ def is_third_of_rome(node, n):
     return node == ROME and n > 2
 
 
-@pytest.mark.parametrize("plan", PLANS_OF_SEVERAL_MESSAGES)
+@pytest.mark.parametrize(
+    "plan", ["linear models in further messages", "matching in rounds"]
+)
 def test_a_node_whose_letters_get_lost_costs_one_timeout_and_its_part(plan, clock):
     kind, _ = PLANS[plan]
     fit_while_rome_dies(plan, grid_of(kind, is_lost=is_third_of_rome))

@@ -43,14 +43,14 @@ NAMES = ["lyon", "paris", "rome"]
 
 @cache
 def rows_of_nodes():
-    """Digits of three nodes, of which lyon has no "e"."""
-    X, y = load_digits(n_class=5, return_X_y=True)
+    """Digits of three nodes, of which lyon has no "c"."""
+    X, y = load_digits(n_class=3, return_X_y=True)
     # Fewer features than a node has rows of a class.
-    X = X[:240, 2::6] / 16
-    y = y[:240]
+    X = X[:180, 2::6] / 16
+    y = y[:180]
     nodes = np.array(NAMES)[np.arange(len(y)) % 3]
-    is_seen = ~((nodes == "lyon") & (y == 4))
-    return X[is_seen], np.array(list("abcde"))[y[is_seen]], nodes[is_seen]
+    is_seen = ~((nodes == "lyon") & (y == 2))
+    return X[is_seen], np.array(list("abc"))[y[is_seen]], nodes[is_seen]
 
 
 @cache
@@ -149,8 +149,6 @@ CASES = {
         "spaces by losses",
         "sizes",
         "networks",
-        "rounds of networks",
-        "averages of linear models",
     ],
 )
 def test_a_channel_has_the_bits_of_a_fit_in_one_process(case):
@@ -511,7 +509,7 @@ def test_a_search_over_parameters_of_the_server_asks_nodes_once():
     X, y, nodes = rows_of_nodes()
     wire = Wire()
     agg = GEMSLogisticAggregator(nodes_behind(wire), epsilon=0.5, random_state=0)
-    grid = {"epsilon": [0.3, 0.5], "C": [0.1, 1.0]}
+    grid = [{"epsilon": [0.3]}, {"C": [0.1]}]
     search = GridSearchCV(agg, grid, cv=2).fit(X, y, nodes=nodes)
     assert wire.calls == [("join", NAMES)]
     # The rows that score are those of the server.
