@@ -451,7 +451,7 @@ def networks(n_classes, activation="relu"):
         activation=activation,
         solver="lbfgs",
         alpha=0.1,
-        max_iter=5000,
+        max_iter=200,
         random_state=0,
     )
     return members(net, n_classes)

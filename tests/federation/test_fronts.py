@@ -250,7 +250,7 @@ def test_parameters_of_the_front_can_be_searched_over():
     search = GridSearchCV(
         GEMSLogisticAggregator(LOGISTIC, front=front, random_state=0),
         {"front__pca__n_components": [2, 20], "C": [1.0]},
-        cv=3,
+        cv=2,
     )
     search.fit(digits, labels, nodes=nodes)
     assert search.best_params_["front__pca__n_components"] == 20

@@ -310,7 +310,7 @@ def test_a_search_over_epsilon_works_on_summaries():
     X, y, _ = rows()
     agg = GEMSLogisticAggregator(random_state=0)
     agg.set_params(estimators=summaries(agg, classifiers(), space=True))
-    search = GridSearchCV(agg, {"epsilon": [0.5, 0.95]}, cv=3).fit(X, y)
+    search = GridSearchCV(agg, {"epsilon": [0.5, 0.95]}, cv=2).fit(X, y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     strict = clone(agg).set_params(epsilon=0.95).fit()
     assert search.best_params_["epsilon"] == 0.5

@@ -21,11 +21,11 @@ NAMES = ["lyon", "paris", "rome"]
 @cache
 def digit_rows():
     """Rows, labels, and the index of the node of each row."""
-    X, y = load_digits(n_class=5, return_X_y=True)
+    X, y = load_digits(n_class=3, return_X_y=True)
     # Fewer features than a node has rows of a class.
-    X = X[:300, 2::6] / 16
-    y = np.array(list("abcde"))[y[:300]]
-    nodes = np.arange(300) % 3
+    X = X[:180, 2::6] / 16
+    y = np.array(list("abc"))[y[:180]]
+    nodes = np.arange(180) % 3
     for array in (X, y, nodes):
         array.flags.writeable = False
     return X, y, nodes
