@@ -174,7 +174,7 @@ def digits():
     X, y = load_digits(n_class=5, return_X_y=True)
     nodes = np.arange(len(y)) % 3
     nodes[np.isin(y, [0, 1])] = 0
-    return X[:, 8:40:2] / 16, y, nodes
+    return X[:, 8:40] / 16, y, nodes
 
 
 @pytest.mark.parametrize("C", [1.0, 1e4])
@@ -215,7 +215,7 @@ def test_models_that_are_too_steep_are_not_taken(digits):
     assert fitted.score(X, y) > 0.9
     assert np.isfinite([e["objective"] for e in fitted.history_[1:]]).all()
     member = Member.of("a", clfs[0], X[nodes == 0], y[nodes == 0])
-    W = np.random.RandomState(0).standard_normal((3, 17, 5))
+    W = np.random.RandomState(0).standard_normal((3, 33, 5))
     W -= W.mean(axis=2, keepdims=True)
     logits = X[nodes == 0] @ W[0, :-1] + W[0, -1]
     W /= np.sqrt(np.mean(logits**2))

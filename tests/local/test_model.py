@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.fitted import call_once
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
@@ -95,7 +94,6 @@ def kinds_but(*left_out):
 every_kind = kinds_but()
 
 
-@call_once
 def fitted(kind, n_classes=3):
     if kind in NETS:
         torch = pytest.importorskip("torch")
