@@ -23,6 +23,28 @@ def test_counts_come_back(largest):
     np.testing.assert_array_equal(unpacked, counts)
 
 
+@pytest.mark.parametrize("smallest", [-1, -256, -(2**30), -(2**62)])
+@pytest.mark.parametrize("largest", [0, 300, 2**40])
+def test_numbers_below_zero_come_back(smallest, largest):
+    """Sums of gradients are so, at any place among sums above 0."""
+    numbers = np.zeros((3, 4, 5), dtype=np.int64)
+    numbers[0, 1, 2] = smallest
+    numbers[2, 3, 4] = largest
+    packed = packed_counts(numbers)
+    assert packed[0] == 8
+    np.testing.assert_array_equal(unpacked_counts(packed, numbers.shape), numbers)
+
+
+def test_numbers_of_a_strided_view_come_back():
+    """As each of the sums of a histogram is, whose numbers stand apart."""
+    numbers = np.arange(-30, 30).reshape(4, 5, 3)
+    for kind in range(3):
+        packed = packed_counts(numbers[..., kind])
+        np.testing.assert_array_equal(
+            unpacked_counts(packed, (4, 5)), numbers[..., kind]
+        )
+
+
 def test_no_counts_come_back():
     empty = np.zeros((0, 4), dtype=np.int64)
     assert unpacked_counts(packed_counts(empty), (0, 4)).shape == (0, 4)
