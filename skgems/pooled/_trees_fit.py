@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer
 from sklearn.utils import check_random_state
 
@@ -15,6 +15,7 @@ from ..base import Allows, Takes
 from ..federation import Federation, Run, answer, warn_of_many_rows
 from ..local import Member, indices_of
 from ..messages import Message
+from ..networks import final_step
 from ..steps import DocumentFront, Front
 from ..tasks import unpacked_sums
 from ..trees import N_BINS, N_SUMS, BoostedGrowth, Growth, unpacked_counts
@@ -82,11 +83,15 @@ class TreesFit:
 
         ``public`` are public rows and their labels.
         """
+        if federation.rows_are_shared:
+            raise ValueError(
+                "Several nodes use the same rows, since nodes=None, and trees would "
+                "count each of them several times. Set nodes= to the owner of each row."
+            )
         X, y = public
         public_rows = Member.of(_SERVER, None, X, y) if len(y) else None
         fitted = run(self.plan(federation, public_rows))
-        if not federation.rows_are_shared:
-            warn_of_many_rows(federation.names, federation.rows_in_moments)
+        warn_of_many_rows(federation.names, federation.rows_in_moments)
         form = PooledForm(
             kind=type(self.classifier).__name__,
             parameters=self.classifier.get_params(),
@@ -155,6 +160,12 @@ class BoostingFit(TreesFit):
         return BoostingTerms(classifier=self.classifier)
 
     def plan(self, federation: Federation, public_rows: Member | None) -> Generator:
+        if len(federation.classes) < 2:
+            (label,) = federation.classes.tolist()
+            raise ValueError(
+                f"All rows have the class {label!r}: there is nothing to boost. Give "
+                "rows of another class."
+            )
         contents = yield from _contents(Message.of("counts"), public_rows)
         class_counts = np.zeros(len(federation.classes), dtype=np.int64)
         for content in contents:
@@ -200,6 +211,5 @@ def _contents_of(
 
 def _ends_with_powers(transformer: object) -> bool:
     """Whether the last step is a PowerTransformer that standardizes."""
-    while isinstance(transformer, Pipeline):
-        transformer = transformer.steps[-1][1]
-    return isinstance(transformer, PowerTransformer) and transformer.standardize
+    last_step = final_step(transformer)
+    return isinstance(last_step, PowerTransformer) and last_step.standardize

@@ -80,9 +80,12 @@ class TreesTerms(Terms):
                 f"{n_trees}."
             )
         forest = Forest(**{name: content[name] for name in _FOREST_NAMES})
-        if forest.depth() > self.classifier.max_depth:
+        # Only leaves that may be split are asked about.
+        split = forest.split(content["leaves"], feature=0, bin=0, missing_left=False)
+        depth = split.depth()
+        if depth > self.classifier.max_depth:
             raise ValueError(
-                f"the trees of the request have {forest.depth()} levels, agreed is "
+                f"the request is about trees of {depth} levels, agreed is "
                 f"max_depth={self.classifier.max_depth}."
             )
 

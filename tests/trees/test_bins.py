@@ -9,7 +9,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skgems.trees import N_BINS, bin_codes, upper_edges
 
-
 MIDDLE = N_BINS // 2 - 1  # the bin whose upper edge is at the mean
 
 

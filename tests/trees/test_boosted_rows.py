@@ -58,8 +58,13 @@ def summed_by_hand(codes, labels, growth):
 @pytest.mark.parametrize("n_features", [1, 2, 5])
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("n_messages", [0, 2, 3, 7])
-def test_histograms_are_sums_over_rows(n_features, n_classes, n_messages, monkeypatch):
+@pytest.mark.parametrize("are_paired", [False, True])
+def test_histograms_are_sums_over_rows(
+    n_features, n_classes, n_messages, are_paired, monkeypatch
+):
     monkeypatch.setattr(skgems.trees._boosted_rows, "_ROWS_AT_ONCE", 64)
+    least = 0.0 if are_paired else np.inf
+    monkeypatch.setattr(skgems.trees._boosted_rows, "_LEAST_ROWS_A_PAIRED_CELL", least)
     codes, labels = binned_rows(
         0, n_rows=200, n_features=n_features, n_classes=n_classes, missing=0.1
     )
@@ -129,11 +134,13 @@ def test_nothing_is_summed_where_nothing_is_asked():
 
 def sums_of_few_rows(seed):
     """Histograms of a growth's leaves, of 0 to some 100 rows each."""
-    codes, labels = binned_rows(seed, n_rows=200, missing=0.08)
+    codes, labels = binned_rows(seed, n_rows=600, missing=0.08)
     growth = growth_of(codes, labels, n_messages=2)
     histograms = answer_of(BoostedRows(codes, labels, n_classes=2), growth)
-    none = np.zeros_like(histograms[:1])
-    return np.concatenate([histograms, none, histograms // 12])
+    assert len(histograms) > 1
+    few = answer_of(BoostedRows(codes[:9], labels[:9], n_classes=2), growth)
+    none = np.zeros_like(few)
+    return np.concatenate([histograms, none, few])
 
 
 @pytest.mark.parametrize("seed", range(3))
