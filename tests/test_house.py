@@ -180,8 +180,9 @@ def test_rooms_know_few_others():
         for other, _ in imported_rooms(path)
     }
     # A number that may fall: with each arrow more a room is harder to change alone.
-    # Nine of them are those of the room `tasks`, which one file a task takes.
-    assert len(arrows) <= 137
+    # Nine of them are those of the room `tasks`, which one file a task takes. Two lead
+    # to the room `trees`: nodes fill histograms, and the server grows trees from them.
+    assert len(arrows) <= 138
 
 
 def imported_modules(path):

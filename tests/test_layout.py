@@ -156,6 +156,8 @@ TESTED_ELSEWHERE = {
     "pooled/_pooled_fit.py": ("pooled/test_pooled.py", "through the aggregator"),
     "pooled/_summarizing.py": ("pooled/test_pooled.py", "regions merge summaries"),
     "pooled/_terms.py": ("federation/test_derived.py", "a node makes its requests"),
+    "pooled/_trees_fit.py": ("pooled/test_boosting.py", "through the aggregator"),
+    "pooled/_trees_terms.py": ("pooled/test_boosting.py", "terms are agreed on"),
     "pfnm/_terms.py": ("federation/test_derived.py", "a node makes its requests"),
     "pooled/_sums.py": ("pooled/test_pooled.py", "sums of nodes are those of all rows"),
     "spaces/_dual.py": ("spaces/test_intersection.py", "against a convex solver"),

@@ -19,13 +19,15 @@ _UNUSED: dict[str, tuple] = {
     "monotonic_cst": (None,),
     "interaction_cst": (None,),
     "class_weight": (None,),
+    "warm_start": (False,),
 }
 
 
 def check_can_boost(classifier: HistGradientBoostingClassifier) -> None:
     """Raise ValueError for parameters without a meaning, saying what to set."""
+    classifier._validate_params()  # raises for values that scikit-learn does not take
     max_depth = classifier.max_depth
-    if max_depth is None or not 1 <= max_depth <= _DEEPEST:
+    if max_depth is None or max_depth > _DEEPEST:
         raise ValueError(
             f"pooled=HistGradientBoostingClassifier: max_depth is {max_depth}, but "
             "trees grow by one level per message, so it must be from 1 to "
@@ -33,8 +35,8 @@ def check_can_boost(classifier: HistGradientBoostingClassifier) -> None:
         )
     for name, allowed in _UNUSED.items():
         value = getattr(classifier, name, allowed[0])
-        # Not `in`: 1 is True, and arrays have no truth value.
-        if not any(type(value) is type(a) and value == a for a in allowed):
+        # Values may be arrays, which have no truth value.
+        if not any(np.array_equal(value, other) for other in allowed):
             raise ValueError(
                 f"pooled=HistGradientBoostingClassifier: {name}={value!r} has no "
                 "meaning for trees that grow from sums over nodes. Set "
@@ -62,11 +64,6 @@ def fitted_boosting(
 
     What else a fitted classifier has is that of a fit to two rows of each class.
     """
-    if len(classes) < 2:
-        raise ValueError(
-            f"All rows have the class {classes[0]!r}: there is nothing to boost. Give "
-            "rows of another class."
-        )
     n_trees = len(growth.baseline)
     fitted = HistGradientBoostingClassifier(
         **{**classifier.get_params(), "max_iter": 1}

@@ -161,6 +161,12 @@ class BoostingFit(TreesFit):
         return BoostingTerms(classifier=self.classifier)
 
     def plan(self, federation: Federation, public_rows: Member | None) -> Generator:
+        if len(federation.classes) < 2:
+            (label,) = federation.classes.tolist()
+            raise ValueError(
+                f"All rows have the class {label!r}: there is nothing to boost. Give "
+                "rows of another class."
+            )
         contents = yield from _contents(Message.of("counts"), public_rows)
         class_counts = np.zeros(len(federation.classes), dtype=np.int64)
         for content in contents:

@@ -90,8 +90,8 @@ class TreesTerms(Terms):
             )
         forest = Forest(**{name: content[name] for name in _FOREST_NAMES})
         # Only leaves that may be split are asked about.
-        grown = forest.split(content["leaves"], feature=0, bin=0, missing_left=False)
-        depth = grown.depth()
+        split = forest.split(content["leaves"], feature=0, bin=0, missing_left=False)
+        depth = split.depth()
         if depth > self.classifier.max_depth:
             raise ValueError(
                 f"the request is about trees of {depth} levels, agreed is "

@@ -1,12 +1,14 @@
 """The task "boost": sums of gradients at the leaves of trees that are boosted.
 
 A reply has, for leaf v, feature j and bin b, the sums of gradients and of hessians of
-the rows of the node, as multiples of 2^-30, and the number of these rows. A node with
-``min_rows`` above 1 joins bins until each has that many rows.
+the rows of the node, as multiples of 2^-30, and the number of these rows. The sums of
+a bin without rows are zero, and are not sent. A node with ``min_rows`` above 1 joins
+bins until each has that many rows.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy.sparse import issparse
@@ -24,14 +26,19 @@ from ..trees import (
     joined_histograms,
     n_outputs,
     packed_counts,
+    packed_numbers,
     unpacked_counts,
+    unpacked_numbers,
 )
 from ._grow import FOREST_FIELDS, forest_is_sound, forest_of, has_grown_from
 from ._rows import rows_of_labels
 from ._shared import MIN_ROWS, whole_number
 
-# The sums of a reply, in the order of histograms.
-SUMS = ("gradients", "hessians", "n_rows")
+# The largest hessian of a row, which is p (1 - p).
+_LARGEST_HESSIAN = SCALE // 4
+# Rows of a node, so that sums over 2^7 nodes stay within int64.
+_MOST_ROWS_OF_A_NODE = 2**26
+_SUMS = ("gradients", "hessians", "n_rows")
 # Nothing that is added up may leave int64: raw predictions of honest trees are below a
 # hundred, whatever the rows.
 _LARGEST_VALUE = 1e6
@@ -48,6 +55,8 @@ def iteration_is_sound(request: Mapping, place: Place) -> None:
     is_whole = n_trees % outputs == 0 and n_finished % outputs == 0
     place.deny(not is_whole or n_finished >= n_trees, "n_finished", "is no iteration")
     place.deny(len(request["baseline"]) != outputs, "baseline", f"is not {outputs}")
+    is_beyond = request["feature"] >= request["n_features"]
+    place.deny(is_beyond.any(), "feature", "are not below n_features")
     trees = forest_of(request).trees()[request["leaves"]]
     in_iteration = (trees >= n_finished) & (trees < n_finished + outputs)
     place.deny(not in_iteration.all(), "leaves", "are of other iterations")
@@ -61,19 +70,53 @@ def sums_are_of_leaves(content: Mapping, place: Place) -> None:
         sums = unpacked_sums(content, shape)
     except ValueError as error:
         raise place.wrong(f"holds no sums: {error}") from None
-    n_rows = sums[..., 2]
-    is_too_large = np.abs(sums[..., :2]).max(axis=-1) > SCALE * n_rows
-    place.deny(is_too_large.any(), "gradients", "are larger than so many rows have")
+    gradients, hessians, n_rows = np.moveaxis(sums, -1, 0)
+    most_rows = n_rows.sum(axis=2).max(initial=0)
+    place.deny(most_rows > _MOST_ROWS_OF_A_NODE, "n_rows", "are too many")
+    # Not by the absolute value, of which the smallest number has none.
+    is_large = (gradients > SCALE * n_rows) | (gradients < -SCALE * n_rows)
+    place.deny(is_large.any(), "gradients", "are larger than so many rows have")
+    is_large = (hessians > _LARGEST_HESSIAN * n_rows) | (hessians < 0)
+    place.deny(is_large.any(), "hessians", "are larger than so many rows have, or < 0")
     min_rows = content["min_rows"]
     is_small = (n_rows > 0) & (n_rows < min_rows)
     place.deny(is_small.any(), "n_rows", f"are fewer than min_rows={min_rows}")
 
 
+def packed_sums(histograms: np.ndarray) -> dict[str, np.ndarray]:
+    """Histograms, of three sums a bin, as the fields of a reply."""
+    gradients, hessians, n_rows = np.moveaxis(histograms, -1, 0)
+    has_rows = n_rows > 0
+    return {
+        "gradients": packed_numbers(gradients[has_rows]),
+        "hessians": packed_numbers(hessians[has_rows]),
+        "n_rows": packed_counts(n_rows),
+    }
+
+
 def unpacked_sums(content: Mapping, shape: tuple[int, ...]) -> np.ndarray:
     """The histograms of a reply; ValueError if it holds others than of this shape."""
-    return np.stack(
-        [unpacked_counts(content[name], shape[:-1]) for name in SUMS], axis=-1
-    )
+    fields = [content[name].tobytes() for name in _SUMS]
+    return _unpacked(*fields, shape)
+
+
+@lru_cache(maxsize=1)  # a reply is unpacked to be checked, and then to be added up
+def _unpacked(
+    gradients: bytes, hessians: bytes, n_rows: bytes, shape: tuple[int, ...]
+) -> np.ndarray:
+    histograms = np.zeros(shape, dtype=np.int64)
+    histograms[..., 2] = unpacked_counts(_as_array(n_rows), shape[:-1])
+    has_rows = histograms[..., 2] > 0
+    n_cells = np.count_nonzero(has_rows)
+    for kind, content in enumerate((gradients, hessians)):
+        numbers = unpacked_numbers(_as_array(content), n_cells)
+        histograms[..., kind][has_rows] = numbers
+    histograms.flags.writeable = False
+    return histograms
+
+
+def _as_array(content: bytes) -> np.ndarray:
+    return np.frombuffer(content, dtype=np.uint8)
 
 
 # ---- cost and answer ---------------------------------------------------------------
@@ -85,7 +128,7 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
     rows.check("row_outputs", rows.n_rows * outputs, request)
     # A node that remembers nothing leads its rows through all trees that are finished.
     rows.check("hidden_numbers", rows.n_rows * content["n_finished"], request)
-    n_cells = len(content["leaves"]) * content["n_features"] * (N_BINS + 1) ** 2
+    n_cells = len(content["leaves"]) * content["n_features"] * (N_BINS + 1) * N_SUMS
     rows.check("cluster_numbers", n_cells, request)
 
 
@@ -101,20 +144,15 @@ def boost(
     **trees: np.ndarray,
 ) -> dict:
     """Sums of gradients, hessians and rows of the node at the leaves, by bin."""
-    X, labels, _ = rows_of_labels(member, "learning", classes)
-    if X.shape[1] != n_features:
-        raise ValueError(
-            f"Node {member.name!r} has {X.shape[1]} features, but trees are to be "
-            f"boosted on {n_features}."
-        )
     trees_so_far = _Trees(
         forest=Forest(**trees), values=values, baseline=baseline, n_finished=n_finished
     )
-    rows = _remembered_rows(member, trees_so_far)
+    rows = _remembered_rows(member, classes, n_features, trees_so_far)
     if rows is None:
-        codes = bin_codes(X.toarray() if issparse(X) else X)
-        rows = BoostedRows(codes, labels, n_classes=len(classes))
-    member.memo["boost"] = (rows, trees_so_far)
+        rows = _read_rows(member, classes, n_features)
+    member.memo["boost"] = _Remembered(
+        classes=list(classes), n_features=n_features, rows=rows, trees=trees_so_far
+    )
     histograms = rows.histograms(
         Asked(leaves=leaves, features=np.empty((len(leaves), 0), dtype=np.int32)),
         forest=trees_so_far.forest,
@@ -124,9 +162,19 @@ def boost(
     )
     if member.min_rows > 1:
         histograms = joined_histograms(histograms, member.min_rows)
-    return {
-        name: packed_counts(histograms[..., kind]) for kind, name in enumerate(SUMS)
-    }
+    return packed_sums(histograms)
+
+
+def _read_rows(member: Member, classes: Sequence, n_features: int) -> BoostedRows:
+    """The rows of a node, which no tree has seen."""
+    X, labels, _ = rows_of_labels(member, "learning", classes)
+    if X.shape[1] != n_features:
+        raise ValueError(
+            f"Node {member.name!r} has {X.shape[1]} features, but trees are to be "
+            f"boosted on {n_features}."
+        )
+    codes = bin_codes(X.toarray() if issparse(X) else X)
+    return BoostedRows(codes, labels, n_classes=len(classes))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -138,23 +186,45 @@ class _Trees:
     baseline: np.ndarray  # (n_outputs,)
     n_finished: int
 
+    @cached_property
+    def _is_finished(self) -> np.ndarray:
+        """Whether vertices are of trees that do not grow any more: (n_vertices,)."""
+        return self.forest.trees() < self.n_finished
+
     def have_grown_from(self, before: "_Trees") -> bool:
         """Whether they are others that went on growing."""
-        had_value = np.flatnonzero(before.values)
+        if self.n_finished < before.n_finished:
+            return False
+        if not has_grown_from(self.forest, before.forest):
+            return False
+        finished = np.flatnonzero(before._is_finished)
         return (
-            self.n_finished >= before.n_finished
-            and np.array_equal(self.baseline, before.baseline)
-            and has_grown_from(self.forest, before.forest)
-            and np.array_equal(self.values[had_value], before.values[had_value])
+            np.array_equal(self.baseline, before.baseline)
+            and np.array_equal(self.values[finished], before.values[finished])
+            and np.array_equal(
+                self.forest.feature[finished], before.forest.feature[finished]
+            )
         )
 
 
-def _remembered_rows(member: Member, trees: _Trees) -> BoostedRows | None:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Remembered:
+    """Rows of a node as the last message left them, and what it was about."""
+
+    classes: list
+    n_features: int
+    rows: BoostedRows
+    trees: _Trees
+
+
+def _remembered_rows(
+    member: Member, classes: Sequence, n_features: int, trees: _Trees
+) -> BoostedRows | None:
     """The rows as the last message left them, if it was about the same trees."""
-    rows, trees_before = member.memo.get("boost", (None, None))
-    if trees_before is None or not trees.have_grown_from(trees_before):
+    last = member.memo.get("boost")
+    if last is None or last.classes != list(classes) or last.n_features != n_features:
         return None
-    return rows
+    return last.rows if trees.have_grown_from(last.trees) else None
 
 
 _SAYS = (
@@ -183,7 +253,7 @@ BOOST = Task(
     request_rule=iteration_is_sound,
     reply={
         "min_rows": MIN_ROWS,
-        **{name: Array("*", kinds="u", says=_SAYS) for name in SUMS},
+        **{name: Array("*", kinds="u", says=_SAYS) for name in _SUMS},
     },
     rule=sums_are_of_leaves,
     cost=_cost,

@@ -37,7 +37,12 @@ from ._histograms import (
     rounded_histograms,
 )
 from ._levels import LevelGrowth
-from ._packed import packed_counts, unpacked_counts
+from ._packed import (
+    packed_counts,
+    packed_numbers,
+    unpacked_counts,
+    unpacked_numbers,
+)
 from ._splits import CRITERIA
 
 __all__ = [
@@ -61,8 +66,10 @@ __all__ = [
     "leaves_of",
     "n_outputs",
     "packed_counts",
+    "packed_numbers",
     "raw_predictions",
     "rounded_histograms",
     "unpacked_counts",
+    "unpacked_numbers",
     "upper_edges",
 ]

@@ -18,6 +18,8 @@ _N_CELLS = N_BINS + 1
 # Rows that are summed at once, which fit into a processor's cache. Float64 holds sums
 # of gradients of up to 2^23 rows exactly: |gradient| <= 2^30, and 2^30 * 2^23 = 2^53.
 _ROWS_AT_ONCE = 2**15
+# Rows for each cell of two features together, from which on these are summed at once.
+_LEAST_ROWS_A_PAIRED_CELL = 1.0
 
 
 class BoostedRows:
@@ -41,7 +43,9 @@ class BoostedRows:
         self, codes: np.ndarray, labels: np.ndarray, *, n_classes: int
     ) -> None:
         self._codes = np.ascontiguousarray(codes)
-        self._paired_codes = _paired(codes)
+        # By column: rows of one feature are read one after the other.
+        self._columns = np.ascontiguousarray(self._codes.T)
+        self._paired_columns = _paired(self._columns)
         self._labels = labels
         self._n_outputs = n_outputs(n_classes)
         self._raw: np.ndarray | None = None  # (n_outputs, n_rows)
@@ -90,8 +94,8 @@ class BoostedRows:
         self._leaves = leaves_of(self._codes, forest, start=self._leaves)
         gradients, hessians = self._gradients
         return _histograms(
-            self._paired_codes,
-            n_features=self._codes.shape[1],
+            self._columns,
+            self._paired_columns,
             gradients=gradients,
             hessians=hessians,
             leaves=self._leaves,
@@ -107,22 +111,21 @@ class BoostedRows:
         self._gradients: tuple[np.ndarray, np.ndarray] | None = None
 
 
-def _paired(codes: np.ndarray) -> np.ndarray:
+def _paired(columns: np.ndarray) -> np.ndarray:
     """The bins of two features as one number: (ceil(n_features / 2), n_rows).
 
     One count by both bins gives the histograms of two features, as the sums over its
     lines and over its columns. The last feature of an odd number is alone.
     """
-    columns = codes.T.astype(np.uint16)
     paired = columns[::2] * np.uint16(_N_CELLS)
     paired[: len(columns) // 2] += columns[1::2]
-    return np.ascontiguousarray(paired)
+    return paired
 
 
 def _histograms(
-    paired_codes: np.ndarray,
+    columns: np.ndarray,
+    paired_columns: np.ndarray,
     *,
-    n_features: int,
     gradients: np.ndarray,
     hessians: np.ndarray,
     leaves: np.ndarray,
@@ -132,69 +135,95 @@ def _histograms(
 
     Parameters
     ----------
-    paired_codes : ndarray of uint16 of shape (n_pairs, n_rows)
-    n_features : int
+    columns : ndarray of uint8 of shape (n_features, n_rows)
+    paired_columns : ndarray of uint16 of shape (n_pairs, n_rows)
     gradients, hessians : ndarray of shape (n_outputs, n_rows)
         Whole numbers.
     leaves : ndarray of shape (n_rows, n_outputs)
     asked_leaves : ndarray of shape (n_asked,)
     """
     # Sides of pairs are features, so there may be one too many.
-    n_sides = 2 * len(paired_codes)
+    n_sides = 2 * len(paired_columns)
     histograms = np.zeros((N_SUMS, len(asked_leaves), n_sides, _N_CELLS), np.int64)
     most_vertices = max(leaves.max(initial=0), asked_leaves.max(initial=0)) + 1
     place_of_vertex = np.full(most_vertices, -1)
     place_of_vertex[asked_leaves] = np.arange(len(asked_leaves))
     for output, first in np.ndindex(len(gradients), -(-len(leaves) // _ROWS_AT_ONCE)):
         block = slice(first * _ROWS_AT_ONCE, (first + 1) * _ROWS_AT_ONCE)
-        places = place_of_vertex[leaves[block, output]]
+        places = place_of_vertex.take(leaves[block, output])
         rows = np.flatnonzero(places >= 0)
         if not len(rows):
             continue
-        _add_rows(
-            histograms,
-            places=places[rows],
-            paired_codes=paired_codes[:, block].take(rows, axis=1),
+        places = places.take(rows)
+        # Leaves that are asked of a tree stand side by side.
+        first_place = places.min()
+        asked = slice(first_place, places.max() + 1)
+        n_paired_cells = (asked.stop - asked.start) * _N_CELLS**2
+        are_paired = len(rows) >= _LEAST_ROWS_A_PAIRED_CELL * n_paired_cells
+        add_rows = _add_rows_of_pairs if are_paired else _add_rows
+        add_rows(
+            histograms[:, asked],
+            places=places - first_place,
+            columns=_taken_rows(paired_columns if are_paired else columns, block, rows),
             weights=(
-                gradients[output, block][rows],
-                hessians[output, block][rows],
+                gradients[output, block].take(rows),
+                hessians[output, block].take(rows),
                 None,
             ),
         )
-    return np.ascontiguousarray(np.moveaxis(histograms, 0, 3)[:, :n_features])
+    return np.ascontiguousarray(np.moveaxis(histograms, 0, 3)[:, : len(columns)])
+
+
+def _taken_rows(columns: np.ndarray, block: slice, rows: np.ndarray) -> np.ndarray:
+    """Some rows of a block of all: (n_columns, n_rows)."""
+    columns = columns[:, block]
+    return columns if len(rows) == columns.shape[1] else columns.take(rows, axis=1)
 
 
 def _add_rows(
     histograms: np.ndarray,
     *,
     places: np.ndarray,
-    paired_codes: np.ndarray,
+    columns: np.ndarray,
     weights: tuple[np.ndarray | None, ...],
 ) -> None:
-    """Add some rows to histograms, in place.
+    """Add some rows to histograms of leaves, in place.
 
     Parameters
     ----------
-    histograms : ndarray of shape (3, n_asked, n_sides, N_BINS + 1)
+    histograms : ndarray of shape (3, n_leaves, n_sides, N_BINS + 1)
     places : ndarray of int of shape (n_rows,)
-        Where the leaf of each row stands among those that are asked.
-    paired_codes : ndarray of shape (n_pairs, n_rows)
+        Index of the leaf of each row.
+    columns : ndarray of shape (n_features, n_rows)
     weights : three ndarrays of shape (n_rows,), or None for 1
     """
-    # Leaves that are asked of a tree stand side by side.
-    first = places.min()
-    n_places = places.max() - first + 1
-    offsets = (places - first) * _N_CELLS**2
-    asked = slice(first, first + n_places)
-    for pair, codes in enumerate(paired_codes):
+    n_leaves = histograms.shape[1]
+    offsets = places * _N_CELLS
+    for feature, codes in enumerate(columns):
         cells = offsets + codes
         for kind, weight in enumerate(weights):
-            sums = np.bincount(cells, weight, n_places * _N_CELLS**2)
-            by_both = sums.reshape(n_places, _N_CELLS, _N_CELLS)
-            histograms[kind, asked, 2 * pair] += by_both.sum(axis=2).astype(np.int64)
-            histograms[kind, asked, 2 * pair + 1] += by_both.sum(axis=1).astype(
-                np.int64
-            )
+            sums = np.bincount(cells, weight, n_leaves * _N_CELLS)
+            histograms[kind, :, feature] += sums.astype(np.int64).reshape(n_leaves, -1)
+
+
+def _add_rows_of_pairs(
+    histograms: np.ndarray,
+    *,
+    places: np.ndarray,
+    columns: np.ndarray,
+    weights: tuple[np.ndarray | None, ...],
+) -> None:
+    """As `_add_rows`, with the bins of two features in each column, see `_paired`."""
+    n_leaves = histograms.shape[1]
+    offsets = places * _N_CELLS**2
+    for pair, codes in enumerate(columns):
+        cells = offsets + codes
+        for kind, weight in enumerate(weights):
+            sums = np.bincount(cells, weight, n_leaves * _N_CELLS**2)
+            by_both = sums.reshape(n_leaves, _N_CELLS, _N_CELLS)
+            of_second = by_both.sum(axis=1).astype(np.int64)
+            histograms[kind, :, 2 * pair] += by_both.sum(axis=2).astype(np.int64)
+            histograms[kind, :, 2 * pair + 1] += of_second
 
 
 def joined_histograms(histograms: np.ndarray, least: int) -> np.ndarray:

@@ -117,18 +117,23 @@ def leaves_of(
 def _descended(codes: np.ndarray, forest: Forest, start: np.ndarray) -> np.ndarray:
     """The leaves of a block of rows; only those that are not there yet go on."""
     n_ways = start.shape[1]
-    vertices = start.ravel().copy()
-    moving = np.flatnonzero(forest.feature[vertices] >= 0)
     n_features = codes.shape[1]
+    vertices = start.ravel().copy()
+    moving = np.flatnonzero(forest.feature.take(vertices) >= 0)
+    at = vertices.take(moving)
+    # Where the codes of each row stand that is on its way.
+    first_codes = (moving if n_ways == 1 else moving // n_ways) * n_features
     flat_codes = codes.ravel()
     while len(moving):
-        at = vertices[moving]
-        values = flat_codes[moving // n_ways * n_features + forest.feature[at]]
-        goes_left = values <= forest.bin[at]
+        values = flat_codes.take(first_codes + forest.feature.take(at))
+        goes_left = values <= forest.bin.take(at)
         is_missing = values == N_BINS
         if is_missing.any():
             goes_left[is_missing] = forest.missing_left[at[is_missing]]
-        at = forest.left[at] + ~goes_left
+        at = forest.left.take(at) + ~goes_left
         vertices[moving] = at
-        moving = moving[forest.feature[at] >= 0]
+        goes_on = np.flatnonzero(forest.feature.take(at) >= 0)
+        moving = moving.take(goes_on)
+        first_codes = first_codes.take(goes_on)
+        at = at.take(goes_on)
     return vertices.reshape(start.shape)

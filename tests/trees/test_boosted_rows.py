@@ -14,6 +14,7 @@ from skgems.trees import (
     BoostedGrowth,
     BoostedRows,
     BoostingRules,
+    joined_histograms,
     leaves_of,
     raw_predictions,
 )
@@ -57,8 +58,13 @@ def summed_by_hand(codes, labels, growth):
 @pytest.mark.parametrize("n_features", [1, 2, 5])
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("n_messages", [0, 2, 3, 7])
-def test_histograms_are_sums_over_rows(n_features, n_classes, n_messages, monkeypatch):
+@pytest.mark.parametrize("are_paired", [False, True])
+def test_histograms_are_sums_over_rows(
+    n_features, n_classes, n_messages, are_paired, monkeypatch
+):
     monkeypatch.setattr(skgems.trees._boosted_rows, "_ROWS_AT_ONCE", 64)
+    least = 0.0 if are_paired else np.inf
+    monkeypatch.setattr(skgems.trees._boosted_rows, "_LEAST_ROWS_A_PAIRED_CELL", least)
     codes, labels = binned_rows(
         0, n_rows=200, n_features=n_features, n_classes=n_classes, missing=0.1
     )
@@ -121,3 +127,92 @@ def test_nothing_is_summed_where_nothing_is_asked():
     )
     rows = BoostedRows(codes, labels, n_classes=2)
     assert answer_of(rows, growth).shape == (0, 4, N_BINS + 1, 3)
+
+
+# ---- joined bins ---------------------------------------------------------------------
+
+
+def sums_of_few_rows(seed):
+    """Histograms of a growth's leaves, of 0 to some 100 rows each."""
+    codes, labels = binned_rows(seed, n_rows=600, missing=0.08)
+    growth = growth_of(codes, labels, n_messages=2)
+    histograms = answer_of(BoostedRows(codes, labels, n_classes=2), growth)
+    assert len(histograms) > 1
+    few = answer_of(BoostedRows(codes[:9], labels[:9], n_classes=2), growth)
+    none = np.zeros_like(few)
+    return np.concatenate([histograms, none, few])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("least", [2, 10, 40])
+def test_a_bin_has_no_rows_or_at_least_so_many(seed, least):
+    histograms = sums_of_few_rows(seed)
+    joined = joined_histograms(histograms, least)
+    n_rows = joined[..., 2]
+    assert n_rows.any()
+    assert ((n_rows == 0) | (n_rows >= least)).all()
+    assert not joined[n_rows == 0].any()
+    assert np.count_nonzero(n_rows) < np.count_nonzero(histograms[..., 2])
+
+
+@pytest.mark.parametrize("least", [1, 2, 10, 40])
+def test_joined_bins_have_all_rows_that_have_a_value(least):
+    """Of each leaf and feature that has enough of them; else none."""
+    histograms = sums_of_few_rows(0)
+    joined = joined_histograms(histograms, least)
+    totals = histograms[:, :, :N_BINS].sum(axis=2)
+    is_enough = totals[..., 2:] >= least
+    np.testing.assert_array_equal(
+        joined[:, :, :N_BINS].sum(axis=2), np.where(is_enough, totals, 0)
+    )
+    missing = histograms[:, :, N_BINS]
+    np.testing.assert_array_equal(
+        joined[:, :, N_BINS], np.where(missing[..., 2:] >= least, missing, 0)
+    )
+
+
+@pytest.mark.parametrize("least", [2, 10])
+def test_rows_wait_for_fewer_than_so_many_others(least):
+    """Up to each edge: none too many, and fewer than so many too few.
+
+    But the last bin that has rows, which takes what is left over.
+    """
+    histograms = sums_of_few_rows(0)
+    up_to_edge = np.cumsum(histograms[:, :, :N_BINS, 2], axis=2)
+    joined = joined_histograms(histograms, least)[:, :, :N_BINS, 2]
+    has_rows_after = joined[:, :, ::-1].cumsum(axis=2)[:, :, ::-1] - joined > 0
+    n_waiting = (up_to_edge - np.cumsum(joined, axis=2))[has_rows_after]
+    assert len(n_waiting) > 100
+    assert n_waiting.min() >= 0
+    assert n_waiting.max() == least - 1
+
+
+def test_bins_of_enough_rows_stay_as_they_are():
+    histograms = sums_of_few_rows(0)
+    np.testing.assert_array_equal(joined_histograms(histograms, 1), histograms)
+
+
+def test_bins_are_joined_by_hand():
+    histograms = np.zeros((1, 2, N_BINS + 1, 3), dtype=np.int64)
+    for bin, sums in {
+        2: [5, 1, 2],
+        4: [-9, 2, 1],
+        5: [1, 1, 4],
+        8: [3, 3, 2],
+        N_BINS: [7, 7, 2],
+    }.items():
+        histograms[0, 0, bin] = sums
+    histograms[0, 1, N_BINS - 1] = [6, 6, 2]
+    histograms[0, 1, N_BINS] = [-1, 1, 3]
+    before = histograms.copy()
+    joined = joined_histograms(histograms, 3)
+    np.testing.assert_array_equal(histograms, before)
+    of_bins = {
+        (feature, bin): joined[0, feature, bin].tolist()
+        for feature, bin in np.argwhere(joined[0, :, :, 2]).tolist()
+    }
+    assert of_bins == {
+        (0, 4): [-4, 3, 3],
+        (0, 5): [4, 4, 6],  # with what is left over
+        (1, N_BINS): [-1, 1, 3],
+    }

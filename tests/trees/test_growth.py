@@ -106,7 +106,7 @@ def test_a_deep_tree_is_that_of_scikit_learn(parameters):
     )
     tree = DecisionTreeClassifier(class_weight=class_weight, random_state=0, **numbers)
     tree = threshold_tree(tree.fit(columns_of(codes), labels).tree_)
-    weights = growth._class_weights()
+    weights = growth.class_weights_in_use
     n_same = n_tied = 0
     for vertex, rows, sides, other_sides in vertices_alike(growth.forest, tree, codes):
         assert (
@@ -142,7 +142,7 @@ def test_balanced_weights_are_the_same_for_classes_of_the_same_rows():
 def test_trees_are_not_deeper_than_they_may_be():
     codes, labels = binned_rows(0, n_rows=600)
     growth = grown(codes, labels, TreeRules(max_depth=3, max_features=4))
-    assert growth.forest.depths().max() == 3
+    assert growth.forest.depth() == 3
     assert growth.n_messages == 3
     assert not growth.is_open
 

@@ -8,7 +8,13 @@ import pytest
 from helpers.trees import binned_rows, split_over_nodes, weights_of_trees
 
 import skgems.trees._histograms
-from skgems.trees import N_BINS, Asked, bootstrap_weights, class_histograms
+from skgems.trees import (
+    N_BINS,
+    Asked,
+    bootstrap_weights,
+    class_histograms,
+    rounded_histograms,
+)
 
 
 def problem(seed, *, n_trees=3, n_classes=3):
@@ -115,3 +121,56 @@ def test_a_row_is_drawn_once_on_average():
 def test_no_row_is_drawn_more_often_than_the_most(monkeypatch):
     monkeypatch.setattr(skgems.trees._histograms, "_MOST_WEIGHT", 2)
     assert bootstrap_weights(1000, 1, bytes(16)).max() == 2
+
+
+# ---- rounding ------------------------------------------------------------------------
+
+
+def counts_of_few_bins(seed, *, n_classes=3):
+    """Histograms of leaves of 0 to 60 rows, in up to 30 of the bins."""
+    rng = np.random.default_rng(seed)
+    histograms = np.zeros((8, 3, N_BINS + 1, n_classes), dtype=np.int64)
+    for leaf, drawn in np.ndindex(histograms.shape[:2]):
+        labels = rng.integers(0, n_classes, 9 * leaf)
+        bins = rng.choice(rng.choice(N_BINS + 1, 30), len(labels))
+        np.add.at(histograms[leaf, drawn], (bins, labels), 1)
+    return histograms
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("step", [2, 5, 10, 1000])
+def test_counts_up_to_each_edge_are_rounded_by_half_a_step_at_most(seed, step):
+    histograms = counts_of_few_bins(seed)
+    rounded = rounded_histograms(histograms, step)
+    assert rounded.dtype == np.int64
+    assert rounded.min() >= 0
+    assert (rounded % step == 0).all()
+    error = np.cumsum(rounded, axis=2) - np.cumsum(histograms, axis=2)
+    assert np.abs(error).max() <= step / 2
+
+
+def test_all_features_have_the_same_rounded_totals():
+    """So that a leaf has one number of rows, whatever feature splits it."""
+    codes, labels, leaves, asked = problem(0)
+    histograms = class_histograms(codes, labels, leaves, asked, n_classes=3)
+    step = 3
+    totals = rounded_histograms(histograms, step).sum(axis=2)
+    assert totals.any()
+    np.testing.assert_array_equal(totals[:, :1], totals[:, 1:])
+    exact = histograms.sum(axis=2)
+    np.testing.assert_array_equal(totals, np.rint(exact / step) * step)
+
+
+def test_counts_that_are_multiples_stay_as_they_are():
+    histograms = 4 * counts_of_few_bins(0)
+    np.testing.assert_array_equal(rounded_histograms(histograms, 4), histograms)
+    np.testing.assert_array_equal(rounded_histograms(histograms, 1), histograms)
+
+
+def test_fewer_rows_than_half_a_step_are_not_seen():
+    histograms = np.zeros((1, 1, N_BINS + 1, 2), dtype=np.int64)
+    histograms[0, 0, 3] = [4, 5]
+    histograms[0, 0, 7] = [0, 1]
+    rounded = rounded_histograms(histograms, 10)[0, 0]
+    assert rounded.sum(axis=0).tolist() == [0, 10]
+    assert rounded[7].tolist() == [0, 10]  # 5 of 10 are rounded to even, and 6 up

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Counts come back as they were, and whatever was not packed is refused."""
+"""Numbers come back as they were, and whatever was not packed is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import zlib
 import numpy as np
 import pytest
 
-from skgems.trees import packed_counts, unpacked_counts
+from skgems.trees import (
+    packed_counts,
+    packed_numbers,
+    unpacked_counts,
+    unpacked_numbers,
+)
 
 
 @pytest.mark.parametrize("largest", [0, 255, 256, 65_535, 65_536, 2**32 - 1])
@@ -48,6 +53,7 @@ BOMB = b"\x01" + zlib.compress(bytes(50_000_000))
         (b"", "how many bytes"),
         (b"\x00" + PACKED[1:], "how many bytes"),
         (b"\x03" + PACKED[1:], "how many bytes"),
+        (b"\x08" + PACKED[1:], "how many bytes"),
         (b"\x02" + PACKED[1:], "does not hold 120 bytes"),
         (PACKED[:1], "does not hold"),
         (PACKED[:-1], "does not hold"),
@@ -75,3 +81,62 @@ def test_no_more_is_unpacked_than_was_asked_for():
     finally:
         tracemalloc.stop()
     assert peak < 1_000_000
+
+
+# ---- numbers of either sign ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("smallest", [0, -1, -128, -129, -(2**30), -(2**62), -(2**63)])
+@pytest.mark.parametrize("largest", [0, 127, 128, 2**40, 2**63 - 1])
+def test_numbers_come_back(smallest, largest):
+    numbers = np.array([largest, 0, -1, smallest, 5], dtype=np.int64)
+    packed = packed_numbers(numbers)
+    assert packed.dtype == np.uint8
+    unpacked = unpacked_numbers(packed, 5)
+    assert unpacked.dtype == np.int64
+    np.testing.assert_array_equal(unpacked, numbers)
+
+
+@pytest.mark.parametrize(
+    ("number", "n_bytes"),
+    [(127, 1), (128, 2), (-128, 1), (-129, 2), (2**31 - 1, 4), (-(2**39), 5)],
+)
+def test_numbers_have_as_few_bytes_as_the_largest_needs(number, n_bytes):
+    packed = packed_numbers(np.array([number, 1, 0]))
+    assert packed[0] == n_bytes
+    assert len(packed) == 1 + 3 * n_bytes
+
+
+def test_no_numbers_come_back():
+    assert len(unpacked_numbers(packed_numbers(np.zeros(0, dtype=np.int64)), 0)) == 0
+
+
+def test_numbers_of_a_strided_view_come_back():
+    """As each of the sums of a histogram is, whose numbers stand apart."""
+    numbers = np.arange(-30, 30).reshape(20, 3)
+    for column in numbers.T:
+        unpacked = unpacked_numbers(packed_numbers(column), 20)
+        np.testing.assert_array_equal(unpacked, column)
+
+
+NUMBERS = packed_numbers(np.arange(-300, 300, 10)).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "how many bytes"),
+        (b"\x00" + NUMBERS[1:], "how many bytes"),
+        (b"\x09" + NUMBERS[1:], "how many bytes"),
+        (b"\xff" + NUMBERS[1:], "how many bytes"),
+        (b"\x01" + NUMBERS[1:], "does not hold 60 numbers"),
+        (b"\x03" + NUMBERS[1:], "does not hold 60 numbers"),
+        (NUMBERS[:1], "does not hold"),
+        (NUMBERS[:-1], "does not hold"),
+        (NUMBERS[:-2], "does not hold"),
+        (NUMBERS + b"\x00", "does not hold"),
+    ],
+)
+def test_what_are_not_packed_numbers_is_refused(content, reason):
+    with pytest.raises(ValueError, match=reason):
+        unpacked_numbers(np.frombuffer(content, dtype=np.uint8), 60)
