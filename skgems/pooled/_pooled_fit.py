@@ -47,12 +47,13 @@ class PooledFit:
         """
         if isinstance(aggregator.pooled, str):
             return cls(classifier=CLASSIFIERS[aggregator.pooled]())
-        if aggregator.pooled is not None:
+        if aggregator.pooled is None:
+            classifier = _common_classifier(_classifiers_of_nodes(aggregator))
+        else:
             classifier = _checked_classifier(aggregator.pooled, place="pooled")
-            if type(classifier) in TREES.values():
-                return TreesFit.of(classifier, aggregator.random_state)
-            return cls(classifier=classifier)
-        return cls(classifier=_common_classifier(_classifiers_of_nodes(aggregator)))
+        if type(classifier) in TREES.values():
+            return TreesFit.of(classifier, aggregator.random_state)
+        return cls(classifier=classifier)
 
     def front_with_bins(self, front: Front | None) -> Front | None:
         """The front as it is: sums need no bins."""
