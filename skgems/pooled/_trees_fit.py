@@ -138,7 +138,7 @@ class ForestFit(TreesFit):
             shape = growth.asked.shape(n_classes)
             total = np.zeros(shape, dtype=np.int64)
             for content in contents:
-                total += unpacked_counts(content["counts"], shape)
+                total += unpacked_counts(content["counts"], shape, dtype=None)
                 # Where counts are rounded, histograms of siblings do not add up.
                 growth.subtracts &= content["min_rows"] == 1
             growth.take(total)

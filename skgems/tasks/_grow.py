@@ -102,11 +102,11 @@ def counts_are_of_leaves(content: Mapping, place: Place) -> None:
     asked = place.asked
     shape = _asked_of(asked).shape(len(asked["classes"]))
     try:
-        counts = unpacked_counts(content["counts"], shape)
+        counts = unpacked_counts(content["counts"], shape, dtype=None)
     except ValueError as error:
         raise place.at("counts").wrong(f"are no counts: {error}") from None
     min_rows = content["min_rows"]
-    is_exact = min_rows > 1 and (counts % min_rows).any()
+    is_exact = min_rows > 1 and (counts % np.int64(min_rows)).any()
     place.deny(is_exact, "counts", f"are no multiples of min_rows={min_rows}")
 
 
@@ -131,25 +131,22 @@ def grow(
     **trees: np.ndarray,
 ) -> dict:
     """Counts of the node's rows at the leaves, by bin and class."""
-    X, labels, _ = rows_of_labels(member, "learning", classes)
+    rows = _remembered_rows(member, classes)
+    n_features = rows["codes"].shape[1]
     last_feature = max(features.max(initial=-1), trees["feature"].max(initial=-1))
-    if last_feature >= X.shape[1]:
+    if last_feature >= n_features:
         raise ValueError(
-            f"Node {member.name!r} has {X.shape[1]} features, but trees are to be "
+            f"Node {member.name!r} has {n_features} features, but trees are to be "
             f"split by feature {last_feature}."
         )
     forest = Forest(**trees)
-    weights = None
-    if bootstrap:
-        weights = _drawn_weights(member, len(labels), forest.n_trees)
-    codes = bin_codes(X.toarray() if issparse(X) else X)
     histograms = class_histograms(
-        codes,
-        labels,
-        _remembered_leaves(member, codes, forest, classes),
+        rows["codes"],
+        rows["labels"],
+        _remembered_leaves(rows, forest),
         Asked(leaves=leaves, features=features),
         n_classes=len(classes),
-        weights=weights,
+        weights=_remembered_weights(member, rows, forest) if bootstrap else None,
     )
     if member.min_rows > 1:
         leaves_at_once = max(1, _CELLS_AT_ONCE // max(1, histograms[:1].size))
@@ -159,23 +156,37 @@ def grow(
     return {"counts": packed_counts(histograms)}
 
 
-def _remembered_leaves(
-    member: Member, codes: np.ndarray, forest: Forest, classes: Sequence
-) -> np.ndarray:
+def _remembered_rows(member: Member, classes: Sequence) -> dict:
+    """The bins and labels of the node's rows, and what else is remembered of them.
+
+    Rows of other classes are other rows.
+    """
+    rows = member.memo.get("grow")
+    if rows is None or rows["classes"] != list(classes):
+        X, labels, _ = rows_of_labels(member, "learning", classes)
+        codes = bin_codes(X.toarray() if issparse(X) else X)
+        rows = {"classes": list(classes), "codes": codes, "labels": labels}
+        member.memo["grow"] = rows
+    return rows
+
+
+def _remembered_leaves(rows: dict, forest: Forest) -> np.ndarray:
     """The leaf of each row, from where it was when the trees were asked about last."""
-    before = member.memo.get("grow")
     start = None
-    # Rows of other classes are other rows.
-    are_same_rows = before is not None and before["classes"] == list(classes)
-    if are_same_rows and has_grown_from(forest, before["forest"]):
-        start = before["leaves"]
-    leaves = leaves_of(codes, forest, start=start)
-    member.memo["grow"] = {
-        "classes": list(classes),
-        "forest": forest,
-        "leaves": leaves,
-    }
+    if "leaves" in rows and has_grown_from(forest, rows["forest"]):
+        start = rows["leaves"]
+    leaves = leaves_of(rows["codes"], forest, start=start)
+    rows.update(forest=forest, leaves=leaves)
     return leaves
+
+
+def _remembered_weights(member: Member, rows: dict, forest: Forest) -> np.ndarray:
+    """How often each tree counts each row, drawn once for so many trees."""
+    weights = rows.get("weights")
+    if weights is None or weights.shape[1] != forest.n_trees:
+        weights = _drawn_weights(member, len(rows["labels"]), forest.n_trees)
+        rows["weights"] = weights
+    return weights
 
 
 def has_grown_from(forest: Forest, before: Forest) -> bool:

@@ -6,8 +6,8 @@ import numpy as np
 
 from ._bins import N_BINS
 
-# Rows that are led through all trees at once.
-_ROWS_AT_ONCE = 16_384
+# Ways of rows through trees that are gone at once, which fit into a processor's cache.
+_WAYS_AT_ONCE = 2**15
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -108,8 +108,9 @@ def leaves_of(
         roots = np.arange(forest.n_trees, dtype=np.int32)
         start = np.broadcast_to(roots, (n_rows, forest.n_trees))
     leaves = np.empty(start.shape, dtype=np.int32)
-    for first in range(0, n_rows, _ROWS_AT_ONCE):
-        block = slice(first, first + _ROWS_AT_ONCE)
+    rows_at_once = max(1, _WAYS_AT_ONCE // max(1, start.shape[1]))
+    for first in range(0, n_rows, rows_at_once):
+        block = slice(first, first + rows_at_once)
         leaves[block] = _descended(codes[block], forest, start[block])
     return leaves
 

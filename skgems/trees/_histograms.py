@@ -57,24 +57,35 @@ def class_histograms(
     place_of_vertex = np.full(max(leaves.max(initial=0), asked.leaves.max()) + 1, -1)
     place_of_vertex[asked.leaves] = np.arange(len(asked.leaves))
     n_cells_a_leaf = (N_BINS + 1) * n_classes
+    n_features = codes.shape[1]
+    flat_codes = codes.ravel()
     for tree in range(leaves.shape[1]):
-        places = place_of_vertex[leaves[:, tree]]
+        places = place_of_vertex.take(leaves[:, tree])
         rows = np.flatnonzero(places >= 0)
         if not len(rows):
             continue
         # The leaves that are asked of one tree stand side by side.
-        first = places[rows].min()
-        places = places[rows] - first
+        places = places.take(rows)
+        first = places.min()
+        places -= first
         n_places = places.max() + 1
-        tree_weights = None if weights is None else weights[rows, tree]
+        tree_weights = None
+        if weights is not None:
+            tree_weights = weights[rows, tree].astype(np.float64)
+        first_codes = rows * n_features
+        first_cells = places * n_cells_a_leaf + labels.take(rows)
+        features = asked.features[first : first + n_places].astype(np.intp)
         for drawn in range(shape[1]):
-            features = asked.features[first + places, drawn]
-            cells = codes[rows, features].astype(np.intp) * n_classes + labels[rows]
-            cells += places * n_cells_a_leaf
+            values = flat_codes.take(first_codes + features[:, drawn].take(places))
+            cells = first_cells + values.astype(np.intp) * n_classes
             counts = np.bincount(cells, tree_weights, n_places * n_cells_a_leaf)
-            histograms[first : first + n_places, drawn] += counts.astype(
-                np.int64
-            ).reshape(n_places, N_BINS + 1, n_classes)
+            # Whole numbers, which float64 holds exactly.
+            np.add(
+                histograms[first : first + n_places, drawn],
+                counts.reshape(n_places, N_BINS + 1, n_classes),
+                out=histograms[first : first + n_places, drawn],
+                casting="unsafe",
+            )
     return histograms
 
 

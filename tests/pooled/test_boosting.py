@@ -119,7 +119,7 @@ def fitted_front(data=None):
     return PooledTransformer(PowerTransformer()).fit(X)
 
 
-# ---- the same trees, however rows are split -----------------------------------------------
+# ---- the same trees, however rows are split ------------------------------------------
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -354,6 +354,19 @@ def test_numbers_of_numpy_are_as_good_as_those_of_python(parameters):
     settings = PooledAggregator(pooled=boosting(**parameters))._agreed_terms.settings
     values = settings["pooled"]["params"].values()
     assert {type(value) for value in values} == {int}
+
+
+def test_the_classifiers_of_the_nodes_say_what_is_boosted():
+    X, y = rows()
+    nodes = nodes_of(len(y))
+    members = [
+        (name, boosting().fit(X[nodes == name], y[nodes == name])) for name in NAMES
+    ]
+    aggregate = PooledAggregator(members).fit(X, y, nodes=nodes)
+    assert_same_trees(aggregate, boosted())
+    members[0][1].set_params(max_depth=4)
+    with pytest.raises(ValueError, match="differ.*Set pooled="):
+        PooledAggregator(members).fit(X, y, nodes=nodes)
 
 
 # ---- agreements -----------------------------------------------

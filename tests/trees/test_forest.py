@@ -59,7 +59,7 @@ def depth_by_hand(forest):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_reach_the_leaves_that_they_reach_by_hand(seed, monkeypatch):
-    monkeypatch.setattr(skgems.trees._forest, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(skgems.trees._forest, "_WAYS_AT_ONCE", 22)  # 7 rows
     codes, _ = binned_rows(seed, n_rows=30, missing=0.2)
     forest = random_forests(seed)[-1]
     leaves = leaves_of(codes, forest)

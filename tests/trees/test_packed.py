@@ -26,6 +26,9 @@ def test_counts_come_back(largest):
     unpacked = unpacked_counts(packed, counts.shape)
     assert unpacked.dtype == np.int64
     np.testing.assert_array_equal(unpacked, counts)
+    as_packed = unpacked_counts(packed, counts.shape, dtype=None)
+    assert as_packed.itemsize == packed[0]
+    np.testing.assert_array_equal(as_packed, counts)
 
 
 def test_no_counts_come_back():
