@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -13,6 +14,17 @@ import pytest
 os.environ["SCIPY_ARRAY_API"] = "1"
 # Test files share what is in helpers: "from helpers.estimators import federated".
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+def pytest_collection():
+    gc.disable()
+
+
+def pytest_collection_finish():
+    # What has been imported and collected stays: the garbage collector need not look at
+    # it again and again.
+    gc.enable()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
