@@ -147,11 +147,6 @@ TESTED_ELSEWHERE = {
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
     "pooled/_decisions.py": ("choice/test_judging.py", "decisions are tempered"),
     "pooled/_equations.py": ("pooled/test_forms.py", "through the linear classifiers"),
-    "pooled/_forest_fit.py": ("pooled/test_forests.py", "through the aggregator"),
-    "pooled/_forest_terms.py": (
-        "pooled/test_forests_apart.py",
-        "what agreements bound",
-    ),
     "pooled/_linear.py": ("pooled/test_forms.py", "each form is solved"),
     "pooled/_pooled_fit.py": ("pooled/test_pooled.py", "through the aggregator"),
     "pooled/_summarizing.py": ("pooled/test_pooled.py", "regions merge summaries"),

@@ -119,7 +119,7 @@ def fitted_front(data=None):
     return PooledTransformer(PowerTransformer()).fit(X)
 
 
-# ---- the same trees, however rows are split ------------------------------------------
+# ---- the same trees, however rows are split ----------------------------------------
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
