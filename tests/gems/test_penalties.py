@@ -659,7 +659,7 @@ def test_extreme_strengths_are_taken(C):
         ({"loss": "other"}, "penalty.C is not allowed where the loss is 'other'"),
         ({"loss": "x"}, "penalty.loss is 'x'"),
         ({"fit_intercept": 1}, "penalty.fit_intercept is neither"),
-        ({"more": 1}, "penalty.more is no field"),
+        ({"more": 1}, "penalty.more is an unknown field"),
     ],
     ids=str,
 )
