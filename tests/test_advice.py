@@ -272,7 +272,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "min_rows": (reply_to,),
         "nodes": (Exchange,),
         "request": (channels.inspect,),
-        "verbose": (channels.inspect,),
     },
     "federation": {
         "again": (reply_to,),

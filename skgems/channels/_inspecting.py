@@ -34,7 +34,7 @@ from ._overview import (
 )
 
 _WIDTH = 88  # characters of a printed line
-_MORE = "All fields, settings and arrays: add --verbose (in Python: verbose=True)."
+_MORE = "All fields, settings and arrays: add --verbose (in Python, verbose)."
 _END_OF_SENTENCE = re.compile(r"(?<=[.]) (?=\S)")
 
 
