@@ -53,6 +53,7 @@ from skgems import (
     PFNMAggregator,
     PooledAggregator,
     PooledTransformer,
+    channels,
     combine,
 )
 from skgems._cli._options import make_parser
@@ -266,7 +267,12 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "student": (DistillationAggregator,),
         "combine": (EnsembleAggregator,),
     },
-    "channels": {"again": (reply_to,), "nodes": (Exchange,)},
+    "channels": {
+        "again": (reply_to,),
+        "min_rows": (reply_to,),
+        "nodes": (Exchange,),
+        "request": (channels.inspect,),
+    },
     "federation": {
         "again": (reply_to,),
         "agreement": (reply_to,),

@@ -34,7 +34,7 @@ from ._overview import (
 )
 
 _WIDTH = 88  # characters of a printed line
-_MORE = "All fields, settings and arrays: add --verbose (in Python: verbose=True)."
+_MORE = "All fields, settings and arrays: add --verbose (in Python, verbose)."
 _END_OF_SENTENCE = re.compile(r"(?<=[.]) (?=\S)")
 
 
@@ -70,8 +70,8 @@ class Inspected:
         at hand.
     overview : dict of str to str
         The few lines that are printed first. They say what the file is, from whom and
-        for which exchange, and whether it is signed and agreed. They also say what it
-        holds, over how many rows, and what it reveals about them.
+        for which exchange, and what it holds over how many rows. They also say what it
+        reveals about the rows, and whether it is signed and agreed.
     verbose : bool
         Whether all fields, settings and arrays are printed too.
     """
@@ -176,9 +176,9 @@ def _listed_parts(parts: list[str]) -> str:
 def inspect(path, *, request=None, verbose=False) -> Inspected:
     """Say in words what a file contains, before you accept, answer or send it.
 
-    The result prints about ten lines. They say what the file is, from whom and for
-    which exchange, and whether it is signed and agreed. They also say what it holds,
-    over how many rows, and what can be worked out about them.
+    The printed result has about ten lines. They say what the file is, from whom and
+    for which exchange, and what it holds over how many rows. They also say what can be
+    worked out about the rows, and whether the file is signed and agreed.
 
     Parameters
     ----------

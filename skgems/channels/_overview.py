@@ -138,6 +138,12 @@ def _held(part: Message) -> str:
             return _NO_MODEL
         n_numbers = sum(W.size for W in (*network["coefs"], *network["intercepts"]))
         return f"the node's model ({n_numbers:,} numbers)"
+    if part.task == "front" and "parts" in content:
+        statistics = [
+            f"{statistic['statistic']} (step {path})"
+            for path, statistic in content["parts"].items()
+        ]
+        return f"names of columns; statistics for the front: {listed(statistics)}"
     if part.task == "moments" and "moments" in content:
         sums = content["moments"]
         has_covariances = not _OF_COVARIANCES.isdisjoint(sums)

@@ -381,7 +381,7 @@ def test_networks_that_are_aligned_draw_no_warning():
 
 def test_warning_of_many_nodes_names_a_few():
     networks = digit_networks([0, 1]) + digit_networks([2, 3])
-    with pytest.warns(StartedApartWarning, match="and 7 more by chance"):
+    with pytest.warns(StartedApartWarning, match="and 7 more than by chance"):
         ModelAveragingAggregator([networks[0], *networks[1:] * 5]).fit()
 
 

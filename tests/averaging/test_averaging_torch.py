@@ -312,7 +312,9 @@ def test_classifiers_that_differ_too_much_are_not_averaged(difference):
 def test_modules_that_are_no_chains_of_layers_are_not_aligned():
     X, y, nodes, _, _ = digits(n_nodes=2)
     nets = fit_nets(make_net(Convolutional), X, y, nodes)
-    with pytest.raises(ValueError, match="align='permutation'.*node '0' is none"):
+    with pytest.raises(
+        ValueError, match="align='permutation'.*node '0' is not such a chain"
+    ):
         ModelAveragingAggregator(nets, align="permutation").fit()
     with pytest.raises(ValueError, match="when skorch nets are trained in rounds"):
         rounds(nets, align="permutation").fit(X, y, nodes=nodes)

@@ -252,7 +252,7 @@ def test_what_cannot_train_in_rounds():
 def test_what_cannot_train_is_named_before_anything_is_trained():
     X, y, nodes, _, _ = digits()
     named = [("a", SGDClassifier()), ("b", RidgeClassifier()), ("c", SGDClassifier())]
-    with pytest.raises(TypeError, match="Node 'b': RidgeClassifier cannot go on"):
+    with pytest.raises(TypeError, match="Node 'b': RidgeClassifier cannot continue"):
         ModelAveragingAggregator(named, n_rounds=1).fit(X, y, nodes=nodes)
 
 

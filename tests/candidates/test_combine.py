@@ -163,7 +163,10 @@ def test_an_unknown_budget_is_an_error():
 def test_few_rows_that_judge_are_a_doubt():
     rows = FEW_COLUMNS[:80]
     choice = combine_small(X=rows, y=Y[:80], nodes=NODES[:80]).choice_
-    assert choice.doubts[0] == "only 80 rows judged"
+    assert (
+        choice.doubts[0]
+        == "Only 80 rows judged the candidates, so the accuracies are uncertain."
+    )
     assert choice.looks_at_members is False
 
 

@@ -262,7 +262,7 @@ def test_who_is_left_out_is_checked(tmp_path):
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
     with pytest.raises(TooFewNodesError, match="Every node is left out"):
         exchange.step(leave_out=NAMES)
-    with pytest.raises(ValueError, match=r"\['nice'\] are no nodes"):
+    with pytest.raises(ValueError, match=r"\['nice'\] are not nodes"):
         exchange.step(leave_out=["nice"])
 
 

@@ -579,7 +579,7 @@ def test_a_server_that_starts_anew_asks_the_same_for_nothing(agreed_fit, tmp_pat
 
 
 def test_nodes_answer_no_more_messages_than_agreed(agreed_fit, tmp_path):
-    words = "node 'lyon': the task 'evaluate' was agreed 1 times"
+    words = "node 'lyon': the task 'evaluate' may be asked 1 times"
     with pytest.raises(ValueError, match=words):
         fit_over(
             grid_with_agreement(tmp_path),

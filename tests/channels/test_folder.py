@@ -87,7 +87,7 @@ W = np.zeros((17, 4))  # a model of 16 features, an intercept and four classes
     [
         pytest.param(
             {"requests": {"0": {"task": "train", "asked": {}}}},
-            r"join\.requests\.0\.task is 'train', none of",
+            r"join\.requests\.0\.task is 'train', not one of",
             id="tasks that say more",
         ),
         pytest.param(

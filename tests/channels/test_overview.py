@@ -120,5 +120,5 @@ def test_statistics_of_columns_are_of_all_rows(tmp_path):
     path = tmp_path / "front.safetensors"
     front.summarize(X, name="lyon", min_rows=3).save(path)
     overview = inspect(path).overview
-    assert "statistics that the agreed transformers" in overview["holds"]
+    assert "statistics for the front: columns" in overview["holds"]
     assert "At least 3 rows" in overview["rows"]

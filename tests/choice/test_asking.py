@@ -516,7 +516,7 @@ def test_a_node_that_decides_alone_is_a_doubt():
     _, choice, _ = choose_over(nodes.channel, first_small_candidate)
     (doubt,) = [doubt for doubt in choice.doubts if "nearly alone" in doubt]
     assert doubt.startswith(
-        f"node 'bern' has {len(rows_of_bern)} of the {len(rows)} rows"
+        f"Node 'bern' has {len(rows_of_bern)} of the {len(rows)} rows"
     )
 
 

@@ -51,7 +51,7 @@ def test_nodes_do_not_answer_again_for_a_part_of_the_candidates(
     request = nodes.first_request(task)
     content = {part: {"0": request.content[part]["0"]}}
     second = Message.of(task, **content).with_envelope(**request.envelope)
-    with pytest.raises(NotAgreedError, match="was agreed 1 times"):
+    with pytest.raises(NotAgreedError, match="may be asked 1 times"):
         nodes.answer("oslo", second)
 
 
@@ -142,7 +142,7 @@ def with_change(content, path, value):
     ("task", "path", "value", "match"),
     [
         ("halves", "asked.5", {}, "asked are not numbered from 0"),
-        ("halves", "asked.0.more", 1, "asked.0.more is no field"),
+        ("halves", "asked.0.more", 1, "asked.0.more is an unknown field"),
         ("halves", "asked.1.front", {"tree": 3}, "asked.1.front"),
         ("halves", "asked.0.requests.0.task", "train", "asked.0.requests.0.task"),
         ("halves", "asked.0.requests.7", {}, "not numbered from 0"),
@@ -240,7 +240,7 @@ def test_a_node_that_judges_by_more_rows_than_its_sums_are_of_is_refused(
 
     nodes = JudgingNodes(keep_state=False, min_rows=min_rows)
     channel = channel_with_false_judgement(nodes, falsify)
-    with pytest.raises(ValueError, match=r"Node 'oslo' has judged .* by \d+ rows"):
+    with pytest.raises(ValueError, match=r"Node 'oslo' judged .* on \d+ rows"):
         choose_over(channel, linear_candidates)
 
 

@@ -84,7 +84,7 @@ def test_a_node_of_most_rows_is_a_doubt():
     choice = trials.choice(comparison, n_judging=n_judging)
     assert choice.n_rows == 400
     (doubt,) = choice.doubts
-    assert doubt.startswith("node 'lyon' has 396 of the 400 rows that judged")
+    assert doubt.startswith("Node 'lyon' has 396 of the 400 rows that judged")
 
 
 def test_what_is_printed_is_whole_and_explained():

@@ -85,7 +85,7 @@ def test_tempering_leaves_every_class_a_prior():
     rows = rng.normal(size=(120, 50)) * np.where(y, 1e8, 1.0)[:, None]
     agg = PooledAggregator(pooled=QuadraticDiscriminantAnalysis())
     labels = agg.fit(rows, y, nodes=np.arange(120) % 3).predict(rows)
-    with pytest.warns(UserWarning, match="too sure"):
+    with pytest.warns(UserWarning, match="too confident"):
         agg._temper(0.1)
     np.testing.assert_array_equal(agg.predict(rows), labels)
     assert (agg.to_estimator().priors_ > 0).all()

@@ -40,7 +40,7 @@ def test_columns_that_nobody_needs_are_not_looked_at(folder, choice):
 )
 def test_files_that_are_no_csv_are_refused(folder, name, advice):
     Path(name).write_text("")
-    with pytest.raises(ValueError, match=f"^{name}: rows are in .*{advice}"):
+    with pytest.raises(ValueError, match=f"^{name}: rows are read from .*{advice}"):
         read_table(name, Dialect(), as_written=[])
 
 

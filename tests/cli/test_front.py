@@ -266,7 +266,7 @@ def test_texts_at_one_site_and_numbers_at_others_are_named(work, capsys):
     assert "--na" in warnings
     assert combine_study() == 3
     warnings = capsys.readouterr().err
-    assert "column 'age' holds texts at the nodes ['rome'] alone" in warnings
+    assert "column 'age' holds texts only at the nodes ['rome']" in warnings
     assert answer(2, "lyon") == 1
     error = capsys.readouterr().err
     assert "lyon.csv: node 'lyon': the column 'age' holds numbers here" in error
@@ -427,7 +427,7 @@ def test_a_front_of_a_file_is_not_fitted(work, columns_front):
     [
         (
             FunctionTransformer(remove_column),
-            "it has types that skops does not know",
+            "has types that skops does not trust",
         ),
         (
             FunctionTransformer(np.abs),

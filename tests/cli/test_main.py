@@ -42,7 +42,7 @@ pandas = pytest.importorskip("pandas")
         (["combine", "study", "--out", "m.skops", "--set", "C=1"], "to skgems start"),
         (
             ["combine", "study", "--out", "m.skops", "--leave-out", "rome"],
-            "['rome'] are no nodes",
+            "['rome'] are not nodes",
         ),
         (
             ["combine", "study", "--out", "m.skops", "--leave-out", *NODES],

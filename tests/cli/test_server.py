@@ -169,7 +169,7 @@ def test_an_exchange_in_rounds_becomes_the_model_of_one_process(work, capsys):
     assert start_study("--set", "n_rounds=3", "random_state=0") == 0
     tasks, out = complete_exchange(capsys)
     assert tasks == ["join", "evaluate", "evaluate", "score"]
-    assert f"{len(tasks)} messages, " in out
+    assert f"in {len(tasks)} messages." in out
     agg = fit_in_process()
     model = joblib.load("model.joblib")
     expected = agg.to_estimator()

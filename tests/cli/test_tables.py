@@ -321,7 +321,7 @@ def csv_with_cells(column, *cells, **options):
         ),
         (
             csv_text().replace("crp,", ",", 1),
-            "column 3 has no name in line 1. Give it one",
+            "column 3 has no name in line 1. Give it a name",
         ),
         (csv_text().replace("alter,", ",", 1), "column 1 has no name in line 1"),
         (

@@ -121,7 +121,7 @@ def test_errors():
         DistillationAggregator(members).fit(X_free[:, :10])
     with pytest.raises(ValueError, match="requires y"):
         DistillationAggregator(DecisionTreeClassifier()).fit(X_free)
-    with pytest.raises(ValueError, match="counts rows"):
+    with pytest.raises(ValueError, match="needs the number of rows"):
         DistillationAggregator(members, node_weight="class_counts").fit(X_free)
 
 

@@ -73,7 +73,7 @@ def test_votes_count_by_the_rows_of_each_class_at_a_node():
     expected = np.array([3 * 0.6 + 1 * 0.0, 1 * 0.4 + 3 * 1.0])
     expected /= expected.sum()
     np.testing.assert_allclose(aggregate.predict_proba(X_ONE)[0], expected)
-    with pytest.raises(ValueError, match="counts rows"):
+    with pytest.raises(ValueError, match="needs the number of rows"):
         EnsembleAggregator(members, node_weight="class_counts").fit()
 
 

@@ -109,7 +109,9 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
     of_other_method = sealed(
         ModelAveragingAggregator()._terms().first_message(), server
     )
-    cases.append((of_other_method, "its method is 'ModelAveragingAggre.*, agreed"))
+    cases.append(
+        (of_other_method, "its method is 'ModelAveragingAggre.*, but the agreed")
+    )
     for request, words in cases:
         with pytest.raises(NotAgreedError, match=words):
             at_node(request)
@@ -143,7 +145,7 @@ def test_each_task_is_answered_as_often_as_agreed(node):
     ):
         at_node(request_to_judge(server, THREE_MODELS[2]))
     at_node(request_to_score(server, THREE_MODELS[0]))
-    with pytest.raises(NotAgreedError, match="'score' was agreed 1 times"):
+    with pytest.raises(NotAgreedError, match="'score' may be asked 1 times"):
         at_node(request_to_score(server, THREE_MODELS[1]))
     replies = [line for line in at_node.log if "reply" in line]
     assert [line["task"] for line in replies] == ["evaluate", "evaluate", "score"]
@@ -194,7 +196,7 @@ def test_a_request_that_fails_at_the_node_is_counted(node):
     with pytest.raises(ValueError, match="fewer than min_rows=10"):
         at_node(request_under(server, "evaluate", **of_zeros))
     of_ones = judging_content(np.ones((31, 2)), ["benign"], [0])
-    with pytest.raises(NotAgreedError, match="agreed 1 times"):
+    with pytest.raises(NotAgreedError, match="may be asked 1 times"):
         at_node(request_under(server, "evaluate", **of_ones))
 
 
@@ -243,7 +245,7 @@ def test_mean_losses_need_no_consent_to_radii(node):
 def test_rows_of_a_class_that_is_not_agreed_are_refused(node):
     server = agreement_on_rounds(classes=["benign", "unknown"])
     with pytest.raises(
-        NotAgreedError, match="have the classes \\['malignant'\\], agree"
+        NotAgreedError, match="have the classes \\['malignant'\\], but the agreed"
     ):
         Node(node, server)(request_under(server, "score", **score_content()))
 
@@ -418,7 +420,7 @@ def test_replies_of_an_older_exchange_are_not_used(digits, tmp_path):
         (tmp_path / "new" / "replies" / path.name).write_bytes(path.read_bytes())
     assert new.step() is None
     assert list(new.waiting_for) == names
-    assert all("is of another exchange" in note for note in new.notes)
+    assert all("belongs to another exchange" in note for note in new.notes)
 
 
 # ---- without the file of an agreement -----------------------------------------------
@@ -453,7 +455,7 @@ def test_without_a_file_a_server_that_begins_again_is_still_counted(node):
     request = request_under(
         restarted_server, "score", **score_content(np.ones((31, 2)))
     )
-    with pytest.raises(NotAgreedError, match="'score' was agreed 1 times"):
+    with pytest.raises(NotAgreedError, match="'score' may be asked 1 times"):
         at_node(request)
 
 
@@ -464,7 +466,7 @@ def test_without_a_file_a_server_cannot_change_what_is_agreed(node):
     other_join = join_in_two_rounds().content
     other_join["requests"] = {}
     request = sealed(Message.of("join", **other_join), changed_server)
-    with pytest.raises(NotAgreedError, match="'join' was agreed 1 times"):
+    with pytest.raises(NotAgreedError, match="'join' may be asked 1 times"):
         at_node(request)
 
 
@@ -601,5 +603,5 @@ def test_a_search_needs_an_agreement_on_several_fits(digits):
             clone(agg).set_params(estimators=channel, C=C).fit()
 
     fit_with_two_penalties(Agreement.of(agg, fits=2))
-    with pytest.raises(ValueError, match="the task 'evaluate' was agreed 1 times"):
+    with pytest.raises(ValueError, match="the task 'evaluate' may be asked 1 times"):
         fit_with_two_penalties(None)

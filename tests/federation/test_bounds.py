@@ -312,12 +312,12 @@ def test_report_and_card_list_the_bound_of_each_file(tmp_path):
     agg = aggregator_of(summaries).fit()
     report = agg.report()
     assert report.nodes["min_rows"] == [5, 10]
-    assert "answered under" in report.legend["min_rows"]
-    assert "min rows" in str(report).splitlines()[1]
+    assert "left out classes" in report.legend["min_rows"]
+    assert "min_rows" in str(report).splitlines()[2]
     agg.model_card(tmp_path / "card.md")
     card = (tmp_path / "card.md").read_text(encoding="utf-8")
-    assert "file of lyon" in card and "made with min_rows=5, digest" in card
-    assert "made with min_rows=10, digest" in card
+    assert "File of node 'lyon'" in card and "made with min_rows=5, SHA" in card
+    assert "made with min_rows=10, SHA" in card
 
 
 @WITHOUT_WARNING_OF_NODE

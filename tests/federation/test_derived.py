@@ -100,7 +100,7 @@ def test_more_or_fewer_first_requests_than_the_method_makes_are_refused(
     request = content["requests"]["0"]
     content["requests"] = {str(k): request for k in range(n_requests)}
     with pytest.raises(
-        NotAgreedError, match=f"makes {n_requests} requests, .* makes 1"
+        NotAgreedError, match=f"contains {n_requests} requests, .* makes 1"
     ):
         ask(node, Message.of("join", **content), Agreement.of(aggregator))
 

@@ -221,7 +221,7 @@ def test_an_exchange_fits_the_front_within_its_agreement(tmp_path):
 
 def test_an_exchange_needs_an_unfitted_front(tmp_path):
     agg = clone(LINEAR).set_params(estimators=None, n_rounds=2)
-    with pytest.raises(ValueError, match="give it unfitted"):
+    with pytest.raises(ValueError, match="Pass an unfitted one"):
         Exchange(
             tmp_path / "exchange", agg.set_params(front=fitted_front()), nodes=["lyon"]
         )

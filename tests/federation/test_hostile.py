@@ -195,7 +195,7 @@ NOT_MESSAGES = {
                 '{"version": 3, "task": "a", "settings": {}, "more": 1}'
             )
         ),
-        "its header has 'more'",
+        "its header has the unknown field 'more'",
     ),
     "no task": (
         file_of_header(header_with_metadata('{"version": 3}')),

@@ -55,14 +55,14 @@ def test_a_request_that_fails_counts_once_and_can_be_asked_again(state):
     # Another request counts as well, as its error says something about the rows.
     with pytest.raises(ValueError, match="fewer than min_rows=10"):
         answer(judging_request(accepted, 2.0), state, **FEW_ROWS)
-    with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
+    with pytest.raises(NotAgreedError, match="'evaluate' may be asked 2 times"):
         answer(judging_request(accepted, 3.0), state, **FEW_ROWS)
     assert events_of_log(state) == ["opened"] + ["begun", "failed"] * 4
     assert "TooFewRowsError" in log_of(state)[-1]["error"]
     # What was advised helps: the same requests are answered, and no others.
     answer(judging_request(accepted, 1.0), state, min_rows=2, **FEW_ROWS)
     answer(judging_request(accepted, 2.0), state, min_rows=2, **FEW_ROWS)
-    with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
+    with pytest.raises(NotAgreedError, match="'evaluate' may be asked 2 times"):
         answer(judging_request(accepted, 3.0), state, min_rows=2, **FEW_ROWS)
 
 
@@ -253,7 +253,7 @@ def test_an_exchange_on_the_same_terms_gets_the_kept_replies_and_counts_on(state
     answer(judging_request(second, 2.0), state)
     for agreement in (first, second):
         with pytest.raises(
-            NotAgreedError, match="'evaluate' was agreed 2 times"
+            NotAgreedError, match="'evaluate' may be asked 2 times"
         ) as caught:
             answer(judging_request(agreement, 3.0), state)
     assert f"The exchange '{first.exchange}' had the same terms" in str(caught.value)

@@ -151,7 +151,7 @@ def test_kills_at_any_time_neither_count_nor_lock_out(n_kills, tmp_path, monkeyp
         assert events_of_log(folder).count("ended") == 1
         for size in (1.0, 2.0):
             answer(judging_request(agreement, size), folder)
-        with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
+        with pytest.raises(NotAgreedError, match="'evaluate' may be asked 2 times"):
             answer(judging_request(agreement, 3.0), folder)
 
 
@@ -227,7 +227,7 @@ def test_an_interrupt_counts_for_no_other_request_or_exchange(state, monkeypatch
     # Neither of another request, nor of another exchange.
     answer(begin_exchange(random_state=1)[1], state, rows=X + 1.0)
     answer(judging_request(agreement, 2.0), state)
-    with pytest.raises(NotAgreedError, match=r"answered 1\.$"):
+    with pytest.raises(NotAgreedError, match=r"was answered 1 times already\.$"):
         answer(judging_request(agreement, 3.0), state)
 
 

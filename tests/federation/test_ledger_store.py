@@ -276,7 +276,7 @@ def test_an_older_ledger_is_used_only_if_its_owner_accepts_it(
         answer(judging_request(agreement, 3.0), folder, again=True)
     answer(judging_request(agreement, 4.0), folder)
     assert "accepted" in events_of_log(folder)
-    with pytest.raises(NotAgreedError, match="'evaluate' was agreed 2 times"):
+    with pytest.raises(NotAgreedError, match="'evaluate' may be asked 2 times"):
         answer(judging_request(agreement, 5.0), folder)
 
 

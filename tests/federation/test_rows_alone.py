@@ -349,7 +349,7 @@ def test_a_channel_may_leave_classifiers_aside(
     assert len(requests_and_replies) == len(NAMES)
     for request, reply in requests_and_replies:
         assert request.content["rows_alone"]
-        assert "left aside" in str(asks(request))
+        assert "not its classifier" in str(asks(request))
         assert reply.content["describe"]["network"]["output"] == "none"
 
 

@@ -451,5 +451,5 @@ def test_conflict_of_losses_is_settled_by_a_higher_epsilon():
         UserWarning, match="for all nodes they would intersect"
     ) as caught:
         fit(dataset, criterion="log_loss", epsilon=0.05)
-    (enough,) = re.findall(r"epsilon=([0-9.]+) would", str(caught[0].message))
+    (enough,) = re.findall(r"epsilon=([0-9.]+) for all", str(caught[0].message))
     assert float(enough) > 0.05

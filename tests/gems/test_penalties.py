@@ -225,7 +225,7 @@ def test_a_network_says_nothing_of_its_last_layer():
 
 def test_nodes_that_differ_are_named_and_the_median_over_rows_is_taken():
     classifiers = [LogisticRegression(C=C) for C in (10.0, 0.1, 0.1)]
-    words = r"C=0.1 at nodes 'paris', 'bern'; C=10 at node 'lyon'. .* takes C=10"
+    words = r"C=0.1 at nodes 'paris', 'bern'; C=10 at node 'lyon'. .* uses C=10"
     with pytest.warns(PenaltyWarning, match=words):
         agg = fit(*classifiers)
     # Lyon has more than half of the rows. With a C that is given nobody is asked.
@@ -659,7 +659,7 @@ def test_extreme_strengths_are_taken(C):
         ({"loss": "other"}, "penalty.C is not allowed where the loss is 'other'"),
         ({"loss": "x"}, "penalty.loss is 'x'"),
         ({"fit_intercept": 1}, "penalty.fit_intercept is neither"),
-        ({"more": 1}, "penalty.more is no field"),
+        ({"more": 1}, "penalty.more is an unknown field"),
     ],
     ids=str,
 )

@@ -31,7 +31,7 @@ def test_no_server_can_have_clusters_drawn_anew():
         "moments", **ONE_CLUSTER_A_CLASS | {"n_components": 8}, model=None
     )
     check_request(request)
-    with pytest.raises(ValueError, match="seed is no field"):
+    with pytest.raises(ValueError, match="seed is an unknown field"):
         check_request(Message.of("moments", **request.content, seed=1))
 
 

@@ -38,8 +38,8 @@ def test_a_person_reads_it(tmp_path):
         ({"tasks": {"score": True}}, "agreement.tasks is not a table of how"),
         ({"min_rows": 0}, "agreement.min_rows is 0"),
         ({"nodes": ["a", 1]}, "agreement.nodes has labels that are not all"),
-        ({"public_key": 3}, "agreement.public_key is no text"),
-        ({"more": 3}, "agreement.more is no field"),
+        ({"public_key": 3}, "agreement.public_key is not a text"),
+        ({"more": 3}, "agreement.more is an unknown field"),
         ({"skgems": "rows"}, "it is not an agreement of skgems"),
     ],
 )

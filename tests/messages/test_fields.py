@@ -126,10 +126,13 @@ def test_statistics_sent_to_steps_have_the_fields_of_their_kind():
     for wrong, match in (
         ([], " is not a table of fields"),
         ({"0": 1}, ".0 is not a table of fields"),
-        ({"0": {"n_rows": 1.0}}, r"\.0\.statistic is no text"),
-        ({"0": {"statistic": "mean"}}, r"\.0\.statistic is 'mean', none of"),
+        ({"0": {"n_rows": 1.0}}, r"\.0\.statistic is not a text"),
+        ({"0": {"statistic": "mean"}}, r"\.0\.statistic is 'mean', not one of"),
         ({"0": {"statistic": "sum"}}, r"\.0\.n_rows is missing"),
-        ({"0": {"statistic": "sum", "n_rows": 1.0, "1": 2.0}}, r"\.0\.1 is no field"),
+        (
+            {"0": {"statistic": "sum", "n_rows": 1.0, "1": 2.0}},
+            r"\.0\.1 is an unknown field",
+        ),
     ):
         refuse(statistics, wrong, match)
 
@@ -193,12 +196,12 @@ def test_texts_are_those_that_files_store_without_loss():
     take(Text(), "Zürich\0.")
     take(Text(("a", "b")), "b")
     for value, match in (
-        (b"a", " is no text"),
+        (b"a", " is not a text"),
         ("\ud800", " has characters that cannot be sent"),
         ("a\0", " ends in a character of no width"),
     ):
         refuse(Text(), value, match)
-    refuse(Text(("a", "b")), "c" * 99, rf" is '{'c' * 40}', none of \['a', 'b'\]")
+    refuse(Text(("a", "b")), "c" * 99, rf" is '{'c' * 40}', not one of \['a', 'b'\]")
     take(Text(most=3), "abc")
     refuse(Text(most=3), "abcd", " is longer than 3")
 
@@ -220,7 +223,7 @@ def test_parts_have_a_name_and_plain_parameters():
     take(Named(), {"name": "gram", "ridge": 0.1, "n": 1, "on": True, "other": None})
     for value in ("gram", {}, {"ridge": 0.1}, None):
         refuse(Named(), value, " is not a table with a name")
-    refuse(Named(), {"name": 1}, ".name is no text")
+    refuse(Named(), {"name": 1}, ".name is not a text")
     for odd in ([], {}, np.ones(1)):
         match = ".ridge is neither a number nor a text"
         refuse(Named(), {"name": "gram", "ridge": odd}, match)
@@ -245,15 +248,15 @@ def test_weights_are_pairs_or_words():
         [[None, 1]],
         {"a": 1},
     ):
-        refuse(weights, value, " is no list of labels and weights")
-    refuse(Weights(), "balanced", " is no list of labels and weights")
+        refuse(weights, value, " is not a list of labels and weights")
+    refuse(Weights(), "balanced", " is not a list of labels and weights")
 
 
 def test_labels_are_of_one_kind():
     for value in (["b", "a", "a"], [2, 1], [0.5, 0.5], [True, False], []):
         take(Labels(), value)
     for value, match in (
-        (("a",), " is no list of labels"),
+        (("a",), " is not a list of labels"),
         ([1, 1.0], " has labels that are not all texts, or all numbers"),
         ([1, True], " has labels that are not all texts, or all numbers"),
         ([None], " has labels that are not all texts, or all numbers"),
@@ -274,7 +277,7 @@ def test_labels_that_name_classes_are_in_order_and_each_once():
     take(ordered, ["a"], lengths={"l": 1})
     for value in (["b", "a"], ["a", "a"]):
         refuse(ordered, value, " is not in order, or has a label twice")
-    refuse(ordered, [], " is no list of labels")
+    refuse(ordered, [], " is not a list of labels")
     refuse(ordered, ["a"], " are 1, not 2", lengths={"l": 2})
     take(Labels(most=2), ["a", "b"])
     refuse(Labels(most=2), ["a", "b", "c"], " are 3, more than 2")
@@ -420,7 +423,7 @@ def test_lists_of_arrays_have_one_shape_each():
     matrices = Arrays(Array("d d"))
     take(matrices, [np.ones((2, 2)), np.ones((3, 3))])
     refuse(matrices, [np.ones((2, 2)), np.ones((2, 3))], r"\[1\] has the sh")
-    refuse(Arrays(Array("d")), np.ones((1, 2)), " is no list of arrays")
+    refuse(Arrays(Array("d")), np.ones((1, 2)), " is not a list of arrays")
 
 
 def test_lists_of_arrays_are_like_those_of_the_request():

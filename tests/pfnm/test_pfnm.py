@@ -189,7 +189,7 @@ def test_errors_name_the_node(local_networks, deep):
         ({"gamma0": [-1.0]}, "each positive"),
         ({"gamma0": ["best"]}, "each positive or 'auto'"),
         ({"max_units": [0]}, "each positive or None"),
-        ({"n_rounds": 2}, "give fit X and y"),
+        ({"n_rounds": 2}, "Pass X and y to fit"),
     ]:
         with pytest.raises(ValueError, match=message):
             PFNMAggregator(local_networks, **parameters).fit()

@@ -137,7 +137,7 @@ def test_networks_to_start_from_are_of_a_node_and_of_units_that_there_are(
     stream_of_two,
 ):
     for node in ("c", 2, -1):
-        with pytest.raises(ValueError, match="no node"):
+        with pytest.raises(ValueError, match="not a node"):
             stream_of_two.node_init(node)
     for units in (0, [3, 4]):
         with pytest.raises(ValueError, match="n_units must be"):

@@ -234,7 +234,7 @@ def test_files_are_rows_to_the_bit_and_regions_and_nodes_come_and_go(kind, tmp_p
         paths.append(tmp_path / f"{name}.safetensors")
         summary = agg.summarize(None, X[at_node], y[at_node], name=name, min_rows=1)
         summary.save(paths[-1])
-        assert "There is no classifier" in " ".join(inspect(paths[-1]).words.split())
+        assert "no model" in " ".join(inspect(paths[-1]).words.split())
     by_rows = clone(agg).fit(X, y, nodes=nodes)
     by_files = clone(agg).set_params(estimators=paths).fit()
     np.testing.assert_array_equal(

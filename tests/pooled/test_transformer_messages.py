@@ -221,13 +221,13 @@ def test_what_is_no_function_of_sums_is_refused(transformer, match):
 
 @pytest.mark.parametrize("scaler", [MinMaxScaler(), RobustScaler()], ids=str)
 def test_bounds_are_asked_for(scaler):
-    with pytest.raises(NotPooledError, match="give bounds"):
+    with pytest.raises(NotPooledError, match="Set bounds"):
         PooledTransformer(scaler).fit(table_of_numbers())
     of_one_column = {0: (-5, 5)}
-    with pytest.raises(NotPooledError, match="give bounds"):
+    with pytest.raises(NotPooledError, match="Set bounds"):
         PooledTransformer(scaler, bounds=of_one_column).fit(table_of_numbers())
     after_rotation = make_pipeline(PCA(2), scaler)
-    with pytest.raises(NotPooledError, match="give bounds"):
+    with pytest.raises(NotPooledError, match="Set bounds"):
         PooledTransformer(after_rotation, bounds=column_limits(table_of_numbers())).fit(
             table_of_numbers()
         )

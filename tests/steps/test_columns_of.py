@@ -239,7 +239,9 @@ def test_texts_at_one_node_in_a_column_of_numbers_are_an_error_that_names_it():
     tables["rome"] = tables["rome"].astype({"age": object})
     tables["rome"].iloc[3, 0] = "<20"
     with (
-        pytest.warns(UserWarning, match=r"'age' holds texts at the nodes \['rome'\]"),
+        pytest.warns(
+            UserWarning, match=r"'age' holds texts only at the nodes \['rome'\]"
+        ),
         pytest.raises(ValueError, match="'lyon'.*'age' holds numbers here and texts"),
     ):
         fit_over_channel(auto_front(), tables)

@@ -70,7 +70,7 @@ def test_a_network_fits_itself():
         ({"labels": ["a", "a"]}, "labels is not in order, or has a label twice"),
         ({"labels": ["a"]}, "labels are not one for each output"),
         ({"labels": ["a", "b", "c"]}, "labels are not one for each output"),
-        ({"labels": []}, "labels is no list of labels"),
+        ({"labels": []}, "labels is not a list of labels"),
         ({"seen": np.zeros(2, dtype=bool)}, "seen is true of no class"),
         ({"n_features": 3}, "n_features is not that of the first layer"),
         ({"n_features": 5}, "n_features is not that of the first layer"),

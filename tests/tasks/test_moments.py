@@ -57,7 +57,10 @@ def test_a_form_with_the_parameters_of_its_kind_is_taken(form):
             "shrinkage is missing, or no parameter of 'lda'",
         ),
         (LDA_BY_LSQR | {"tol": 1e-4}, "tol is missing, or no parameter of 'lda'"),
-        (LDA_BY_SVD | {"priors": "uniform"}, "priors is no list of labels and weights"),
+        (
+            LDA_BY_SVD | {"priors": "uniform"},
+            "priors is not a list of labels and weights",
+        ),
     ],
 )
 def test_a_form_with_other_parameters_is_refused(form, match):
