@@ -241,6 +241,8 @@ FOREST_FIELDS = {
 GROW = Task(
     name="grow",
     asks="how many rows lie in each bin of features at leaves of trees, by class",
+    reveals="A leaf is a rule about several features, so deep leaves reveal single "
+    "rows. Where min_rows is above 1, counts are rounded to multiples of it.",
     often="once for each level of the trees",
     most=20,
     without="what follows",

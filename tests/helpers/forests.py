@@ -7,7 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 from sklearn.datasets import load_iris
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.preprocessing import PowerTransformer
 from sklearn.tree import DecisionTreeClassifier
 
@@ -101,10 +105,23 @@ def grown_over(pooled=None, data=None, *, min_rows=1, fails=None, **parameters):
     return PooledAggregator(channel, pooled=pooled, **parameters).fit()
 
 
-def forest_behind_powers(X) -> PooledAggregator:
+# Classifiers that are made of trees, one of each task.
+TREES = {
+    "forest": forest(n_estimators=3, max_features=None, bootstrap=False),
+    "boosting": HistGradientBoostingClassifier(
+        max_iter=2,
+        max_depth=2,
+        max_leaf_nodes=None,
+        min_samples_leaf=5,
+        early_stopping=False,
+    ),
+}
+
+
+def trees_behind_powers(kind: str, X) -> PooledAggregator:
     """An aggregator whose front is fitted to some rows, so that nodes need not be."""
     return PooledAggregator(
-        pooled=forest(n_estimators=3, max_features=None, bootstrap=False),
+        pooled=TREES[kind],
         front=PooledTransformer(PowerTransformer()).fit(X),
     )
 

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScaler
 
 from helpers.broken import Pair, with_value_at
-from helpers.forests import forest_behind_powers, reply_behind_front
+from helpers.forests import TREES, reply_behind_front, trees_behind_powers
 from helpers.mutations import mutate_at_random
 from helpers.outcomes import check_refusal, limit_time, outcome_of
 from helpers.parts import in_parts
@@ -444,15 +444,15 @@ def methods_of_rounds() -> list[MethodOfRounds]:
         )
         for i, (aggregator, estimator) in enumerate(aggregators_and_estimators)
     ]
-    return [*methods, _method_of_trees()]
+    return [*methods, *map(_method_of_trees, TREES)]
 
 
-def _method_of_trees() -> MethodOfRounds:
-    """A forest, whose nodes have rows alone and put a fitted front before them."""
+def _method_of_trees(kind: str) -> MethodOfRounds:
+    """Trees, whose nodes have rows alone and put a fitted front before them."""
     X, _ = data()
-    aggregator = forest_behind_powers(X)
+    aggregator = trees_behind_powers(kind, X)
     return MethodOfRounds(
-        name="forest",
+        name=kind,
         aggregator=aggregator,
         members=_members_of(aggregator, None, is_cautious=False),
         rows=X,

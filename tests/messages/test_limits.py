@@ -42,6 +42,9 @@ WHOLE_NUMBERS = {
     "neurons request n_directions": (1, COUNTED),
     "score reply n_rows": (0, ROWS),
     "grow request n_trees": (1, 10_000),
+    "boost request n_trees": (1, 10_000),
+    "boost request n_features": (1, ROWS),
+    "boost request n_finished": (0, ROWS),
     "train request epochs": (0, COUNTED),
     "train request seed": (0, SEEDS),
     "train request n_rows": (1, ROWS),
@@ -108,6 +111,7 @@ def test_labels_are_not_too_many():
         "moments reply labels": 1000,
         "class_sums reply labels": 1000,
         "grow request classes": 1000,
+        "boost request classes": 1000,
     }
     for name in counted:
         assert_taken(labels[name], list(range(1000)))
