@@ -28,7 +28,11 @@ from _records import JsonLines
 from sklearn.base import ClassifierMixin
 from sklearn.datasets import make_classification
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 
 from skgems import (
     EnsembleAggregator,
@@ -68,6 +72,17 @@ def forest(seed: int, *, depth: int = DEPTH) -> RandomForestClassifier:
 def extra_trees(seed: int) -> ExtraTreesClassifier:
     """Extremely randomized trees that are not fitted."""
     return ExtraTreesClassifier(N_TREES, max_depth=DEPTH, random_state=seed)
+
+
+def boosting(seed: int) -> HistGradientBoostingClassifier:
+    """Boosted trees that are not fitted."""
+    return HistGradientBoostingClassifier(
+        max_iter=N_TREES,
+        max_depth=SHALLOW,
+        max_leaf_nodes=None,
+        early_stopping=False,
+        random_state=seed,
+    )
 
 
 def grow(
@@ -141,7 +156,9 @@ def ways_to_a_model(
         "combine": lambda: combine(
             X=split.X, y=split.y, nodes=nodes, random_state=seed
         ),
+        "boosting": lambda: grow(boosting(seed), split, nodes),
         "all rows": lambda: forest(seed).fit(split.X, split.y),
+        "boosting of all": lambda: boosting(seed).fit(split.X, split.y),
     }
 
 
@@ -229,15 +246,15 @@ def mean_of(records: list[dict], field: str, **wanted: str) -> float:
 def print_accuracies(records: list[dict]) -> None:
     """A line for each data set and partition, and the means and costs of each way."""
     names = list(dict.fromkeys(record["name"] for record in records))
-    print(f"{'set':16}{'partition':>12}" + "".join(f"{name:>12}" for name in names))
+    print(f"{'set':16}{'partition':>12}" + "".join(f"{name:>16}" for name in names))
     for data_set, partition in dict.fromkeys(
         (record["data"], record["partition"]) for record in records
     ):
         cell = {"data": data_set, "partition": partition}
         means = [100 * mean_of(records, "accuracy", **cell, name=n) for n in names]
-        print(f"{data_set:16}{partition:>12}" + "".join(f"{m:12.1f}" for m in means))
+        print(f"{data_set:16}{partition:>12}" + "".join(f"{m:16.1f}" for m in means))
     means = [100 * mean_of(records, "accuracy", name=name) for name in names]
-    print(f"{'mean':28}" + "".join(f"{mean:12.1f}" for mean in means))
+    print(f"{'mean':28}" + "".join(f"{mean:16.1f}" for mean in means))
     for name in names:
         line = f"{name}: {mean_of(records, 'seconds', name=name):.1f} processor seconds"
         of_name = [record for record in records if record["name"] == name]
