@@ -57,7 +57,9 @@ class PooledAggregator(
         QuadraticDiscriminantAnalysis, GaussianNB, MultinomialNB, ComplementNB,
         BernoulliNB or CategoricalNB. An unfitted DecisionTreeClassifier,
         RandomForestClassifier or ExtraTreesClassifier is grown from histograms; its
-        `max_depth` must be from 1 to 16. None makes the classifier that the nodes have,
+        `max_depth` must be from 1 to 16. A HistGradientBoostingClassifier is too; its
+        `max_depth` must be from 1 to 6, with ``max_leaf_nodes=None`` and
+        ``early_stopping=False``. None makes the classifier that the nodes have,
         if theirs agree, and LinearDiscriminantAnalysis if the nodes have none. Set it
         if the classifiers of the nodes differ, or are not functions of sums.
     keep_replies : bool, default=False
