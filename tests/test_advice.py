@@ -27,7 +27,11 @@ import pytest
 import sklearn
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.ensemble import StackingClassifier
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    StackingClassifier,
+)
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import SimpleImputer
@@ -256,7 +260,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "front": (combine,),
         "n_features": (HashingVectorizer, FeatureHasher),
     },
-    "choice": {"min_rows": (reply_to,)},
+    "choice": {"min_rows": (reply_to,), "scoring": (combine,)},
     "datasets": {
         "groups": (partition_by_label,),
         "min_size": (partition_dirichlet,),
@@ -339,7 +343,11 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "pfnm": {"last_layer": (PFNMAggregator,), "n_rounds": (PFNMAggregator,)},
     "pooled": {
+        "bootstrap": (RandomForestClassifier,),
+        "class_weight": (RandomForestClassifier,),
         "front": (PooledAggregator,),
+        "max_depth": (RandomForestClassifier, HistGradientBoostingClassifier),
+        "nodes": (PooledAggregator.fit,),
         "moments": (LINEAR,),
         "pooled": (PooledAggregator,),
         "solver": (LinearDiscriminantAnalysis,),
@@ -362,6 +370,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "without": (ColumnsOf,),
     },
     "tasks": {
+        "bootstrap": (RandomForestClassifier,),
         "fit_intercept": (LogisticRegression, RidgeClassifier, SGDClassifier),
         "min_rows": (reply_to,),
     },

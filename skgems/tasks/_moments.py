@@ -103,7 +103,7 @@ def form_is_known(form: Mapping, place: Place) -> None:
     for name in sorted(set(form) ^ parameters):
         raise place.at(name).wrong(f"is missing, or no parameter of {kind!r}")
     if kind == "lda" and isinstance(form["priors"], str):
-        raise place.at("priors").wrong("is no list of labels and weights")
+        raise place.at("priors").wrong("is not a list of labels and weights")
 
 
 def penalty_is_one(penalty: Mapping, place: Place) -> None:

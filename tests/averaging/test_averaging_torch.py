@@ -40,7 +40,7 @@ NAMES = np.array(["one", "two", "three"])  # not in the order of the columns
 
 MODULES = {
     "dense": {"module": Dense},
-    "normalized": {"module": Dense, "module__normalise": True},
+    "normalized": {"module": Dense, "module__normalize": True},
     "convolutional": {"module": Convolutional},
 }
 every_module = pytest.mark.parametrize("module", MODULES)
@@ -188,7 +188,7 @@ def test_binary_nets_know_the_labels_0_and_1_only():
 @pytest.mark.parametrize(("normalize", "n_rounds"), [(False, 0), (True, 1)])
 def test_chains_of_dense_layers_become_plain_classifiers(normalize, n_rounds):
     X, y, nodes, X_test, _ = digits()
-    nets = fit_nets(make_net(module__normalise=normalize), X, y, nodes)
+    nets = fit_nets(make_net(module__normalize=normalize), X, y, nodes)
     aggregate = rounds(nets, n_rounds=n_rounds).fit(X, y, nodes=nodes)
     expected = aggregate.predict_proba(X_test)
     plain = aggregate.to_estimator()
@@ -657,7 +657,7 @@ WIDE_MODULES = {
     "dense": {"module": Dense, "module__width": 24},
     "normalized": {
         "module": Dense,
-        "module__normalise": True,
+        "module__normalize": True,
         "module__width": 24,
     },
     "convolutional": {"module": Convolutional},

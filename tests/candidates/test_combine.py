@@ -21,7 +21,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+import skgems.candidates._candidates
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, combine
+from skgems.candidates._candidates import _trees
 from skgems.federation import IdentifierWarning, NodesDisagreeWarning
 
 # A quarter of the lines, where it does not matter how well they tell classes apart.
@@ -118,7 +120,9 @@ def test_a_small_budget_tries_no_features():
 
 
 @pytest.mark.usefixtures("no_powers")
-def test_logits_of_features_are_multiplied_where_they_are_too_sure():
+def test_logits_of_features_are_multiplied_where_they_are_too_sure(monkeypatch):
+    # A forest is better on rings.
+    monkeypatch.setattr(skgems.candidates._candidates, "_trees", lambda *_, **__: [])
     rows, y, nodes = rings(120)
     noise = np.random.default_rng(0).normal(size=(len(y), 8))
     rows = np.hstack([rows, noise])
@@ -211,7 +215,7 @@ def test_names_of_members_must_be_those_of_nodes():
 
 
 def test_summaries_do_not_go_with_rows():
-    with pytest.raises(ValueError, match="Node '0' is a summary"):
+    with pytest.raises(ValueError, match="Node '0' is given as a summary"):
         combine(["a.safetensors"], X, Y, NODES)
 
 
@@ -237,7 +241,7 @@ def test_nothing_to_combine_is_an_error():
         combine()
 
 
-@pytest.mark.filterwarnings("ignore:.*fewer rows than features")
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_files_of_linear_models_become_the_linear_model(tmp_path):
     linear = GEMSLogisticAggregator(random_state=0)
     paths = [tmp_path / name for name in NAMES]
@@ -474,3 +478,21 @@ def test_whole_numbers_of_which_none_is_there_twice_are_kept_with_a_warning():
         agg = combine_small(X=frame, y=y, nodes=nodes)
     assert "leave them out" in agg.choice_.doubts[-1]
     assert not leaves_out_columns(agg)
+
+
+def test_a_forest_is_tried_where_classes_have_sharp_boundaries():
+    rows, y, nodes = rings(120)
+    noise = np.random.default_rng(0).normal(size=(len(y), 8))
+    agg = combine(X=np.hstack([rows, noise]), y=y, nodes=nodes, random_state=0)
+    assert agg.choice_.name == "forest"
+    assert isinstance(agg.to_estimator()[-1], RandomForestClassifier)
+
+
+def test_boosted_trees_are_tried_where_there_is_time():
+    scaler = StandardScaler()
+    names = [
+        candidate.name
+        for budget in ("fast", "thorough")
+        for candidate in _trees(scaler, budget=budget, random_state=0)
+    ]
+    assert names == ["forest", "forest", "boosted trees"]

@@ -218,7 +218,7 @@ def test_nodes_that_connect_late_are_waited_for(clock):
 
 def test_nodes_that_do_not_connect_in_time_are_an_error(clock):
     grid = grid_of(is_gone=lambda node, n: node != ROME)
-    with pytest.raises(TooFewNodesError, match="1 nodes are connected, 3 are .* 30 s"):
+    with pytest.raises(TooFewNodesError, match="After 30 s only 1 nodes"):
         fit_over(grid, LINEAR, min_nodes=3, wait=30)
     assert 30 <= clock.now < 32
 
@@ -265,7 +265,7 @@ def test_a_node_without_a_valid_name_takes_no_part(name, reason):
     assert fitted.node_names_ == ["lyon", "paris"]
     with (
         pytest.warns(UserWarning, match="the id 12 did not tell its name"),
-        pytest.raises(TooFewNodesError, match="2 nodes have told their names, 3"),
+        pytest.raises(TooFewNodesError, match="2 nodes have told their names, but 3"),
     ):
         fit_over(grid, LINEAR, min_nodes=3)
 
@@ -305,7 +305,7 @@ def test_a_new_fit_asks_anew_who_was_silent(clock):
 
 def test_the_app_of_a_server_waits_for_nodes():
     app = server_app(lambda context: LINEAR, None, min_nodes=4, wait=70)
-    with pytest.raises(TooFewNodesError, match="3 nodes are connected, 4 are .* 70 s"):
+    with pytest.raises(TooFewNodesError, match="After 70 s only 3 nodes"):
         app(grid_of(), "the context")
 
 
@@ -405,7 +405,7 @@ def test_a_node_answers_for_no_other():
         paris: falsify_replies(grid.apps[paris], listen),  # it is asked first
         ROME: falsify_replies(grid.apps[ROME], copy),
     }
-    with pytest.raises(ValueError, match="(?i)node 'rome': .*that of 'paris'"):
+    with pytest.raises(ValueError, match="(?i)node 'rome': .*from 'paris'"):
         fit_over(grid, LINEAR)
 
 
@@ -428,9 +428,8 @@ def test_garbage_of_a_server_is_refused_in_words(fields):
     reply = app_of("rome")(letter, Context(1, ROME, {}, RecordDict(), {}))
     refusal = dict(reply.content["skgems"])
     assert refusal["refused"] == "ValueError"
-    assert (
-        "no message" in refusal["why"] or "not have exactly one field" in refusal["why"]
-    )
+    words = ("not a message", "not have exactly one field")
+    assert any(word in refusal["why"] for word in words)
 
 
 # ---- what goes wrong at nodes ------------------------------------------------------

@@ -256,7 +256,7 @@ def test_a_scorer_sees_the_rows_and_probabilities_of_the_candidates():
 
 def test_a_scorer_that_fails_says_why():
     y = np.where(X[:, 1] > 1, "third", Y)
-    with pytest.raises(ValueError, match="No candidate can be made.*multiclass"):
+    with pytest.raises(ValueError, match="No candidate could be fitted.*multiclass"):
         combine_small(y, scoring="f1")
 
 

@@ -319,7 +319,7 @@ def test_members_that_weigh_a_class_by_nothing_are_named():
 
 # ---- nodes with one class each -------------------------------------------------
 
-NOBODY_SAYS = "No node has a classifier of two classes"
+NOBODY_SAYS = "No node has a classifier of two or more classes"
 
 
 def one_class_a_node(times):

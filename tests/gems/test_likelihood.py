@@ -259,7 +259,7 @@ def test_spaces_built_after_the_fit_are_those_that_bounded_it(geometry, intersec
         assert space.radius == pytest.approx(expected.radius)
         assert space.epsilon == expected.epsilon == 0.05
     # Rows of no node are an error, not an empty space.
-    with pytest.raises(ValueError, match=r"Nodes \['0', '1', .*3'\] are fitted"):
+    with pytest.raises(ValueError, match=r"Nodes \['0', '1', .*3'\] are given"):
         agg.good_enough_spaces()
 
 

@@ -207,7 +207,7 @@ def test_a_node_is_told_that_its_rows_can_be_recognised(tmp_path):
     X, y = X[nodes == 0], y[nodes == 0]
     agg = GEMSLogisticAggregator(random_state=0)
     clf = LogisticRegression().fit(X, y)
-    with pytest.warns(RowsExposedWarning, match="fewer rows than features"):
+    with pytest.warns(RowsExposedWarning, match="fewer rows than the 300 features"):
         summary = agg.summarize(clf, X, y, name="lyon", min_rows=1)
     moments = summary.message.content["answers"]["0"]["reply"]["moments"]
     # Far fewer numbers than a matrix of each class has.

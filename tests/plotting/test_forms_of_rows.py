@@ -312,5 +312,5 @@ def test_a_node_without_rows_has_nothing_shaded():
     assert len(labels_of_dream) == 0
     n_shaded = len(of_two_nodes.ax_.collections)
     assert len(of_one_node.ax_.collections) == n_shaded - 1
-    with pytest.raises(ValueError, match="'Lyon'.*no node"):
+    with pytest.raises(ValueError, match="'Lyon'.*not a node"):
         SpacesDisplay.from_estimator(agg, X, Y, np.full(len(Y), "Lyon"))

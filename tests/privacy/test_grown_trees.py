@@ -14,12 +14,23 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.preprocessing import PowerTransformer
 
 from skgems.federation import reply_to
-from skgems.pooled._trees_terms import ForestTerms
-from skgems.trees import Asked, Forest, bin_codes, leaves_of, unpacked_counts
+from skgems.pooled._trees_terms import BoostingTerms, ForestTerms
+from skgems.tasks import unpacked_sums
+from skgems.trees import (
+    N_BINS,
+    N_SUMS,
+    Asked,
+    BoostedGrowth,
+    BoostingRules,
+    Forest,
+    bin_codes,
+    leaves_of,
+    unpacked_counts,
+)
 
 N_ROWS = 100
 MAX_DEPTH = 8
@@ -128,3 +139,28 @@ def test_counts_of_two_rules_tell_the_class_of_the_row_between_them(min_rows):
         n_told += classes.tolist() == node.y[rows].tolist()
     assert n_told == n_single
     assert n_single > 10
+
+
+@pytest.mark.parametrize(("min_rows", "finds_rows"), [(1, True), (10, False)])
+def test_gradients_of_bins_with_one_row_tell_its_class(min_rows, finds_rows):
+    """A row of the class 1 has a negative gradient, one of the class 0 a positive."""
+    node = attacked_node(min_rows)
+    growth = BoostedGrowth(
+        BoostingRules(max_iter=1, max_depth=1),
+        n_features=node.X.shape[1],
+        class_counts=np.bincount(node.y),
+    )
+    classifier = HistGradientBoostingClassifier(
+        max_iter=1, max_depth=1, max_leaf_nodes=None, early_stopping=False
+    )
+    request = BoostingTerms(classifier=classifier).request(growth, np.arange(N_CLASSES))
+    reply = reply_to(request, None, node.X, node.y, name="lyon", min_rows=min_rows)
+    shape = (1, node.X.shape[1], N_BINS + 1, N_SUMS)
+    (sums,) = unpacked_sums(reply.content, shape)
+    gradients, _, n_rows = np.moveaxis(sums, 2, 0)
+    codes = bin_codes(node.X)
+    found = np.argwhere(n_rows == 1)
+    assert (len(found) > 100) == finds_rows
+    for feature, bin in found:
+        (row,) = np.flatnonzero(codes[:, feature] == bin)
+        assert (gradients[feature, bin] < 0) == (node.y[row] == 1)

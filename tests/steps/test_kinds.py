@@ -237,6 +237,6 @@ def test_a_node_names_the_step_and_the_field_of_a_request():
     front = fitted_front(StandardScaler())
     state = {**front.states["0"], "center": np.zeros(3)}
     request = Message.of("front", front=with_state(front, state))
-    message = "front.front is not a front: the state of StandardScaler has .*'centre'"
+    message = "front.front is not a front: the state of StandardScaler has .*'center'"
     with pytest.raises(ValueError, match=message):
         reply_to(request, None, numbers(), None, name="lyon")
