@@ -30,7 +30,10 @@ pandas = pytest.importorskip("pandas")
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (["inspect", "lyon.csv"], "lyon.csv: its header is said to have"),
+        (
+            ["inspect", "lyon.csv"],
+            "lyon.csv: it is not a file of skgems, or it is cut short",
+        ),
         (["inspect", "none"], "No such file or directory: 'none'"),
         (["combine", "none", "--out", "m.skops"], "none: there is no such folder"),
         (["combine", ".", "--out", "m.skops"], "neither an exchange.json"),
