@@ -447,13 +447,16 @@ def reply_to_first_message(*, n_components: int, state: dict, **options) -> None
         reply_to(request, classifier, X, y, name="lyon", state=state, **options)
 
 
-def combine_documents(front) -> None:
-    """A call of ``combine`` on texts with a front that a text names."""
-    _, y = rows()
+def combined(front=None, **options) -> None:
+    """A call of ``combine``: on texts, with a front that a text names, or on rows."""
+    X, y = rows()
+    nodes = np.where(np.arange(len(y)) < 24, "lyon", "oslo")
+    if front is None:
+        combine(None, X, y, nodes=nodes, budget="small", random_state=0, **options)
+        return
     X = [f"word{label}" for label in y]
     if isinstance(front, FeatureHasher):
         X = [{word: 1.0} for word in X]
-    nodes = np.where(np.arange(len(y)) < 24, "lyon", "oslo")
     combine(None, X, y, nodes=nodes, front=front, random_state=0)
 
 
@@ -462,7 +465,7 @@ def combine_documents(front) -> None:
 CALLS = {
     LINEAR.summarize: summarize,
     Limits: Limits,
-    combine: combine_documents,
+    combine: combined,
     reply_to: reply,
 }
 

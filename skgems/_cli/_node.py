@@ -69,10 +69,16 @@ def answer_command(args: argparse.Namespace) -> int:
         raise ValueError(f"{args.rows}: node {args.name!r}: {exc}") from None
     if request.task == "front":
         _warn_of_front(request, X, args)
-    print(
-        f"Written to {place}. Nothing has been sent: send this file to the server "
-        "yourself."
-    )
+    if place.resolve().parent.name == "replies":
+        print(
+            f"Written to {place}. If the server shares this folder, it reads the file "
+            "there. Otherwise send the file to the server yourself."
+        )
+    else:
+        print(
+            f"Written to {place}. Nothing has been sent: send this file to the server "
+            "yourself."
+        )
     return 0
 
 

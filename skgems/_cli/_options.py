@@ -19,7 +19,7 @@ exit codes:
   3  combine: replies are missing, or new requests were written; it prints for whom
 """
 _STORY = """\
-Combine classifiers of several parties into one, by files that they send each other.
+Combine classifiers of several sites into one, by files that they send each other.
 
 the server:
   skgems start FOLDER --method linear --nodes lyon paris
@@ -90,8 +90,8 @@ def _command_parser(
             "--config",
             metavar="FILE",
             help=(
-                f"TOML file that sets {', '.join(shared)}; options that are typed come "
-                "first"
+                f"TOML file that sets {', '.join(shared)}; options that are typed take "
+                "precedence"
             ),
         )
         parser.add_argument(
@@ -262,7 +262,7 @@ def _add_start(commands) -> None:
         summary="at the server: make a folder, with a first request for each node",
     )
     add = parser.add_argument
-    add("folder", metavar="FOLDER")
+    add("folder", metavar="FOLDER", help="a new folder, for requests and replies")
     add("--method", required=True, choices=sorted(METHOD_WORDS), help=_METHODS)
     add("--nodes", metavar="NODE", nargs="+", required=True, help="names of the nodes")
     add("--key", metavar="FILE", help="private key that signs the requests")
@@ -303,7 +303,10 @@ def _add_combine(commands) -> None:
     add(
         "folder",
         metavar="FOLDER",
-        help="the folder of skgems start, or one with summaries (*.safetensors)",
+        help=(
+            "the folder of skgems start, or one with summaries (*.safetensors), or, "
+            "with --method auto, one with a table for each node"
+        ),
     )
     add(
         "--out",
@@ -337,7 +340,7 @@ def _add_combine(commands) -> None:
         help=(
             "for summaries: the method (default: that of the summaries); auto: choose "
             "the best of several methods for a folder with summaries, or with a table "
-            "for each node (.csv, .parquet)"
+            "for each node (.csv, .tsv, .parquet)"
         ),
     )
     add("--label", metavar="COLUMN", help="for tables: the column to predict")
@@ -351,7 +354,10 @@ def _add_combine(commands) -> None:
     _add_dialect(parser)
     _add_parameters(
         parser,
-        help="for summaries: parameters of the server, such as C=0.5 or epsilon=0.8",
+        help=(
+            "for summaries: parameters of the server, such as C=0.5 or epsilon=0.8; "
+            "with --method auto: budget, scoring and random_state; values are JSON"
+        ),
     )
     add(
         "--front",

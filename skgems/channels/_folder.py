@@ -458,7 +458,8 @@ def reply_place(request, to=None) -> Path:
         folder = request.parent if request.parent.name else request.resolve().parent
         if folder.name == "requests":
             return folder.parent / "replies" / request.name
-        return folder / f"reply-{request.name}"
+        # Relative if the request is, so that messages name a path as it was typed.
+        return request.parent / f"reply-{request.name}"
     place = Path(to) / request.name if Path(to).is_dir() else Path(to)
     if place.resolve() == request.resolve():
         raise ValueError(

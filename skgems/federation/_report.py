@@ -71,7 +71,8 @@ class Report:
         - "in_good_enough_space": whether the aggregate is in the node's good-enough
           space.
         - "min_rows": the bound under which the node answered.
-        - "bytes": size of the node's file, or of its first reply.
+        - "bytes": size of the arrays and settings in the node's file, or in its first
+          reply. The file itself is larger.
     classes : dict of lists
         For each "class", the nodes that know it ("known_by").
     messages : list of dict
@@ -499,7 +500,8 @@ def _legend_of_fit(aggregator: BaseEstimator, *, are_sent: bool) -> dict[str, st
         "in_good_enough_space": "Whether the aggregate is in the node's good-enough "
         "space, the models that reach the level epsilon on the node's rows.",
         "min_rows": "The bound of the node: it left out classes with fewer rows.",
-        "bytes": "Size of the node's file, or of its first reply.",
+        "bytes": "Size of the arrays and settings in the node's file, or in its first "
+        "reply. The file itself is larger.",
     }
 
 
@@ -543,9 +545,8 @@ def _doubts(
         doubts += _doubts_about_classes(classes)
     left_out = {name for entry in aggregator.history_ for name in entry["left_out"]}
     if left_out:
-        doubts.append(
-            f"Nodes were left out of messages: {sorted(left_out)[:_MOST_LISTED]}."
-        )
+        names = ", ".join(map(repr, sorted(left_out)[:_MOST_LISTED]))
+        doubts.append(f"These nodes were left out of messages: {names}.")
     doubts += _doubts_about_spaces(aggregator, nodes)
     return list(dict.fromkeys(doubts))
 

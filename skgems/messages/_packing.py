@@ -111,9 +111,9 @@ def check_start(start: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
     length = int.from_bytes(start[:8], "little")
     if length > min(MOST_HEADER, n_bytes - 8):
         raise ValueError(
-            f"its header is said to have {length} bytes, of {n_bytes} in all; it is "
-            f"cut short, or it is not a file of skgems: headers have {MOST_HEADER} "
-            "bytes at most."
+            "it is not a file of skgems, or it is cut short: its header is said to "
+            f"have {length} bytes, of {n_bytes} in all, and headers have at most "
+            f"{MOST_HEADER}."
         )
     header = _table_in_json(start[8 : 8 + length], "header")
     metadata = header.pop("__metadata__", None)

@@ -86,8 +86,8 @@ class TreesFit:
         """
         if federation.rows_are_shared:
             raise ValueError(
-                "Several nodes use the same rows, since nodes=None, and trees would "
-                "count each of them several times. Set nodes= to the owner of each row."
+                "Several nodes use the same rows, and trees would count each of them "
+                "several times. Set nodes= to the owner of each row."
             )
         X, y = public
         public_rows = Member.of(_SERVER, None, X, y) if len(y) else None

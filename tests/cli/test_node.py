@@ -255,7 +255,7 @@ def test_a_reply_is_written_when_somebody_has_seen_it_and_typed_yes(
     assert "Nothing was written." in printed
     assert not REPLY.exists()
     assert answer_at_lyon() == 0
-    assert f"Written to {REPLY}. Nothing has been sent" in capsys.readouterr().out
+    assert f"Written to {REPLY}. If the server shares" in capsys.readouterr().out
     assert Summary.load(REPLY).name == "lyon"
 
 

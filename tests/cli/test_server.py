@@ -53,7 +53,7 @@ def check_reply_was_described(code, out, err):
     assert err == ""
     assert "'NA': 20, 'flu': 20, 'well': 20" in out
     assert "Columns that the model does not know are not used: 'patient'." in out
-    assert "Nothing has been sent" in out
+    assert "If the server shares this folder, it reads the file there" in out
 
 
 def test_python_runs_the_command_line_by_its_module(work, capsys, monkeypatch):

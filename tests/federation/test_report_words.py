@@ -133,8 +133,9 @@ def test_classes_that_only_one_of_several_nodes_knows_are_a_doubt():
 
 def test_nodes_that_were_left_out_and_spaces_without_the_model_are_doubts():
     names = [f"n{k:02}" for k in range(11)]
+    listed = ", ".join(map(repr, names[:10]))
     assert doubts_about({"node": names}, left_out=names[::-1]) == [
-        f"Nodes were left out of messages: {names[:10]}."
+        f"These nodes were left out of messages: {listed}."
     ]
     nodes = {"node": names, "in_good_enough_space": [False] * 11}
     assert doubts_about(nodes) == [
