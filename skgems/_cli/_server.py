@@ -109,7 +109,8 @@ def summaries_of(folder: Path, args: argparse.Namespace) -> list[Summary]:
     if not paths:
         raise ValueError(
             f"{folder}: there is neither an exchange.json, which skgems start writes, "
-            "nor a summary (*.safetensors)."
+            "nor a summary (*.safetensors). For a folder with a table for each node, "
+            "add --method auto."
         )
     agreement = _agreement_of(folder)
     summaries = []

@@ -82,6 +82,11 @@ class Summary:
                 "the first message, which `summarize` of an aggregator makes."
             )
         content = message.content
+        if "requests" in message.settings:
+            raise ValueError(
+                "this is the first request of a server. A summary is the reply of a "
+                "node to it, which `answer` makes."
+            )
         # The answers of a file are checked one by one, when they are needed.
         check_summary(content if _file is None else {**content, "answers": {}})
         self.name: str = content["name"]

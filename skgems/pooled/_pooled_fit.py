@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, clone, is_classifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from ..base import Allows, BaseAggregator, Takes, warn_user
+from ..base import Allows, BaseAggregator, Takes, is_channel, warn_user
 from ..federation import Federation, Run, answer, read_members, warn_of_many_rows
 from ..local import Member, has_steps
 from ..networks import Network, final_step
@@ -129,8 +129,10 @@ class PooledFit:
 def _classifiers_of_nodes(aggregator: BaseAggregator) -> dict[str, ClassifierMixin]:
     """By name of the node; none where nodes are elsewhere, or have none."""
     estimators = aggregator.estimators
+    if estimators is None or is_channel(estimators):
+        return {}
     is_list = isinstance(estimators, list | tuple)
-    if estimators is None or not (is_list or is_classifier(estimators)):
+    if not (is_list or is_classifier(estimators)):
         return {}
     names, members, _ = read_members(aggregator, estimators)
     return {

@@ -38,6 +38,10 @@ pandas = pytest.importorskip("pandas")
         (["combine", "none", "--out", "m.skops"], "none: there is no such folder"),
         (["combine", ".", "--out", "m.skops"], "neither an exchange.json"),
         (
+            ["combine", "study/requests", "--out", "m.skops"],
+            "this is the first request of a server",
+        ),
+        (
             ["combine", ".", "--out", "m.pdf"],
             "the file name must end in .skops or .joblib",
         ),

@@ -449,6 +449,17 @@ def test_without_nodes_and_classifiers_it_is_discriminant_analysis_of_one_node()
     assert_same_fit(agg, expected, X)
 
 
+def test_over_a_channel_it_is_discriminant_analysis_unless_something_else_is_said():
+    X, y = rows()
+
+    def ask(requests):
+        for name, request in requests.items():
+            yield name, reply_to(request, None, X, y, name=name)
+
+    agg = PooledAggregator(Nodes(ask, ["lyon"])).fit()
+    assert_same_fit(agg, LinearDiscriminantAnalysis().fit(X, y), X)
+
+
 def test_a_search_asks_nodes_once_and_chooses_as_on_all_rows():
     X, y = rows("multinomial")
     nodes = dealt(y, "by class")
