@@ -44,32 +44,3 @@ from ._packed import (
     unpacked_numbers,
 )
 from ._splits import CRITERIA
-
-__all__ = [
-    "CRITERIA",
-    "N_BINS",
-    "N_MORE_LEVELS",
-    "N_SUMS",
-    "SCALE",
-    "Asked",
-    "BoostedGrowth",
-    "BoostedRows",
-    "BoostingRules",
-    "Forest",
-    "Growth",
-    "LevelGrowth",
-    "TreeRules",
-    "bin_codes",
-    "bootstrap_weights",
-    "class_histograms",
-    "joined_histograms",
-    "leaves_of",
-    "n_outputs",
-    "packed_counts",
-    "packed_numbers",
-    "raw_predictions",
-    "rounded_histograms",
-    "unpacked_counts",
-    "unpacked_numbers",
-    "upper_edges",
-]
