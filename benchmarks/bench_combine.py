@@ -113,6 +113,7 @@ def measure(cell: Cell, options: Namespace) -> dict:
         front=None,
         columns=Columns.of(X),
         budget=options.budget,
+        n_classes=len(np.unique(y)),
         random_state=cell.seed,
     ):
         try:

@@ -39,6 +39,9 @@ from ..steps import (
 SMALL = "small"
 FAST = "fast"
 THOROUGH = "thorough"
+# A forest has 100 trees of up to ten classes, and fewer of more: its histograms have a
+# number for each class, and took more time than all other candidates together.
+_TREES_TIMES_CLASSES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +164,7 @@ def candidates(
     members: list[tuple[str, BaseEstimator]] | None,
     front: BaseEstimator | None,
     columns: Columns | None,
+    n_classes: int,
     budget: str,
     random_state: int,
 ) -> list[Candidate]:
@@ -191,7 +195,7 @@ def candidates(
         X.shape[0],
         budget=budget,
         random_state=random_state,
-        asks_often=True,
+        n_classes=n_classes,
     )
     if members is None:
         return of_rows
@@ -266,12 +270,12 @@ def candidates_of_rows(
     *,
     budget: str,
     random_state: int,
-    asks_often: bool,
+    n_classes: int | None,
 ) -> list[Candidate]:
     """Candidates that look at rows and at no fitted classifier, larger models later.
 
-    ``n_rows``, the number of all rows, is 0 where it is not known yet. ``asks_often``
-    says whether nodes may be asked more than once for a candidate, as trees do.
+    ``n_rows``, the number of all rows, is 0 where it is not known yet. ``n_classes`` is
+    None where nodes are asked only once for all candidates: then no trees are grown.
     """
     linear = GEMSLogisticAggregator(
         [(name, None) for name in names],
@@ -309,14 +313,19 @@ def candidates_of_rows(
         kernel = RBFSampler(gamma="scale", n_components=2000, random_state=0)
         name = "LDA, 2000 random features, power transform"
         tried.append(Candidate(name, lda, (*power_transformed, kernel)))
-    if asks_often:
-        tried += _trees(scaled, budget=budget, random_state=random_state)
+    if n_classes is not None:
+        tried += _trees(
+            scaled, n_classes=n_classes, budget=budget, random_state=random_state
+        )
     return tried
 
 
-def _trees(scaled: BaseEstimator, *, budget: str, random_state: int) -> list[Candidate]:
+def _trees(
+    scaled: BaseEstimator, *, n_classes: int, budget: str, random_state: int
+) -> list[Candidate]:
     """A forest, and boosted trees where there is time for these."""
-    forest = RandomForestClassifier(100, max_depth=10, random_state=random_state)
+    n_trees = min(100, _TREES_TIMES_CLASSES // n_classes + 1)
+    forest = RandomForestClassifier(n_trees, max_depth=10, random_state=random_state)
     tried = [Candidate("forest", PooledAggregator(pooled=forest), (scaled,))]
     if budget == THOROUGH:
         boosting = HistGradientBoostingClassifier(

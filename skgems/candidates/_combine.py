@@ -222,6 +222,7 @@ def _combine_rows(
         members=members,
         front=front,
         columns=columns,
+        n_classes=len(np.unique(y)),
         budget=budget,
         random_state=seed,
     )
@@ -277,7 +278,7 @@ def _combine_over_channel(
             budget=budget,
             random_state=seed,
             # Sums of all candidates are told in one message, in which no tree grows.
-            asks_often=False,
+            n_classes=None,
         )
 
     aggregator, choice, history = choose_over(

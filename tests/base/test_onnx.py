@@ -625,6 +625,7 @@ def test_candidates_of_combine_convert(kind, n_classes):
         front=None,
         columns=Columns.of(as_rows(X[ALL])),
         budget="fast",
+        n_classes=len(np.unique(y)),
         random_state=0,
     ):
         if any(word in candidate.name for word in ("features", "vote", "stack")):
@@ -650,6 +651,7 @@ def test_large_numbers_that_combine_bends_keep_their_digits():
             front=None,
             columns=Columns.of(X),
             budget="small",
+            n_classes=len(np.unique(y)),
             random_state=0,
         )
         if "power transform" in candidate.name

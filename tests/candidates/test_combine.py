@@ -493,6 +493,6 @@ def test_boosted_trees_are_tried_where_there_is_time():
     names = [
         candidate.name
         for budget in ("fast", "thorough")
-        for candidate in _trees(scaler, budget=budget, random_state=0)
+        for candidate in _trees(scaler, n_classes=2, budget=budget, random_state=0)
     ]
     assert names == ["forest", "forest", "boosted trees"]
