@@ -168,10 +168,8 @@ def _tree_of_arrays(growth: Growth, tree: int, *, criterion: str) -> Tree:
     shares = weighted / np.maximum(totals, np.finfo(np.float64).tiny)[:, None]
     nodes = np.zeros(len(vertices), dtype=NODE_DTYPE)
     left = forest.left[vertices]
-    left_children = np.searchsorted(vertices, left)
-    right_children = np.searchsorted(vertices, left + 1)
-    nodes["left_child"] = np.where(is_split, left_children, -1)
-    nodes["right_child"] = np.where(is_split, right_children, -1)
+    nodes["left_child"] = np.where(is_split, np.searchsorted(vertices, left), -1)
+    nodes["right_child"] = np.where(is_split, np.searchsorted(vertices, left + 1), -1)
     nodes["feature"] = np.where(is_split, forest.feature[vertices], -2)
     edges = upper_edges()
     nodes["threshold"] = np.where(is_split, edges[forest.bin[vertices]], -2.0)
@@ -180,14 +178,10 @@ def _tree_of_arrays(growth: Growth, tree: int, *, criterion: str) -> Tree:
     nodes["n_node_samples"] = counts.sum(axis=1)
     nodes["weighted_n_node_samples"] = totals
     n_classes = np.array([counts.shape[1]], dtype=np.intp)
-    depths = np.zeros(len(vertices), dtype=np.intp)
-    for parent in np.flatnonzero(is_split):  # which stand before their children
-        children = [left_children[parent], right_children[parent]]
-        depths[children] = depths[parent] + 1
     fitted = Tree(growth.n_features, n_classes, 1)
     fitted.__setstate__(
         {
-            "max_depth": int(depths.max()),
+            "max_depth": int(growth.depths_of(vertices).max()),
             "node_count": len(vertices),
             "nodes": nodes,
             "values": np.ascontiguousarray(shares[:, None, :]),

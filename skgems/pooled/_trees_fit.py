@@ -18,7 +18,7 @@ from ..messages import Message
 from ..networks import final_step
 from ..steps import DocumentFront, Front
 from ..tasks import unpacked_sums
-from ..trees import N_BINS, N_SUMS, BoostedGrowth, Growth, unpacked_counts
+from ..trees import N_BINS, BoostedGrowth, Growth, LevelGrowth, unpacked_counts
 from ._boosting import boosting_rules, check_can_boost, fitted_boosting
 from ._forests import check_can_grow, fitted_forest, number_of_trees, rules_of
 from ._forms import PooledForm
@@ -109,6 +109,25 @@ class TreesFit:
         """Plan of the fitted classifier; ``public_rows`` are those at the server."""
         raise NotImplementedError
 
+    def _unpacked(self, content: Mapping, shape: tuple[int, ...]) -> np.ndarray:
+        """The histograms that a reply holds."""
+        raise NotImplementedError
+
+    def _grown(
+        self, growth: LevelGrowth, classes: np.ndarray, public_rows: Member | None
+    ) -> Generator:
+        """Plan that has trees grow until they ask for nothing more."""
+        while growth.is_open:
+            request = self.terms.request(growth, classes)
+            contents = yield from _contents(request, public_rows)
+            shape = growth.histogram_shape
+            total = np.zeros(shape, dtype=np.int64)
+            for content in contents:
+                total += self._unpacked(content, shape)
+                # Rounded counts and joined bins of siblings do not add up.
+                growth.subtracts &= content["min_rows"] == 1
+            growth.take(total)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ForestFit(TreesFit):
@@ -132,17 +151,11 @@ class ForestFit(TreesFit):
             class_weights=self._class_weights(federation.classes),
             random_state=rng.randint(2**31 - 1),
         )
-        while growth.is_open:
-            request = self.terms.request(growth, federation.classes)
-            contents = yield from _contents(request, public_rows)
-            shape = growth.asked.shape(n_classes)
-            total = np.zeros(shape, dtype=np.int64)
-            for content in contents:
-                total += unpacked_counts(content["counts"], shape, dtype=None)
-                # Where counts are rounded, histograms of siblings do not add up.
-                growth.subtracts &= content["min_rows"] == 1
-            growth.take(total)
+        yield from self._grown(growth, federation.classes, public_rows)
         return fitted_forest(self.classifier, growth, federation.classes)
+
+    def _unpacked(self, content: Mapping, shape: tuple[int, ...]) -> np.ndarray:
+        return unpacked_counts(content["counts"], shape, dtype=None)
 
     def _class_weights(self, classes: np.ndarray) -> "np.ndarray | str | None":
         weights = self.classifier.class_weight
@@ -177,17 +190,11 @@ class BoostingFit(TreesFit):
             n_features=federation.features.n_features_in,
             class_counts=class_counts,
         )
-        while growth.is_open:
-            request = self.terms.request(growth, federation.classes)
-            contents = yield from _contents(request, public_rows)
-            shape = (len(growth.asked.leaves), growth.n_features, N_BINS + 1, N_SUMS)
-            total = np.zeros(shape, dtype=np.int64)
-            for content in contents:
-                total += unpacked_sums(content, shape)
-                # Where bins are joined, histograms of siblings do not add up.
-                growth.subtracts &= content["min_rows"] == 1
-            growth.take(total)
+        yield from self._grown(growth, federation.classes, public_rows)
         return fitted_boosting(self.classifier, growth, federation.classes)
+
+    def _unpacked(self, content: Mapping, shape: tuple[int, ...]) -> np.ndarray:
+        return unpacked_sums(content, shape)
 
 
 def _contents(request: Message, public_rows: Member | None) -> Generator:

@@ -14,7 +14,6 @@ from ..trees import (
     BoostedGrowth,
     Forest,
     Growth,
-    LevelGrowth,
     n_outputs,
 )
 from ._boosting import boosting_rules, check_can_boost
@@ -88,7 +87,7 @@ class TreesTerms(Terms):
                 f"the request is about {content['n_trees']} trees, agreed are "
                 f"{n_trees}."
             )
-        forest = Forest(**{name: content[name] for name in _FOREST_NAMES})
+        forest = Forest.from_content(content)
         # Only leaves that may be split are asked about.
         split = forest.split(content["leaves"], feature=0, bin=0, missing_left=False)
         depth = split.depth()
@@ -126,7 +125,7 @@ class ForestTerms(TreesTerms):
             leaves=growth.asked.leaves,
             features=growth.asked.features,
             bootstrap=self.bootstrap,
-            **_content_of(growth),
+            **growth.forest.as_content(),
         )
 
     def check_request(self, request: Message) -> None:
@@ -159,7 +158,7 @@ class BoostingTerms(TreesTerms):
             values=growth.values,
             baseline=growth.baseline,
             leaves=growth.asked.leaves,
-            **_content_of(growth),
+            **growth.forest.as_content(),
         )
 
     def check_request(self, request: Message) -> None:
@@ -167,12 +166,3 @@ class BoostingTerms(TreesTerms):
             raise ValueError(f"boosting does not ask for {request.task!r}.")
         outputs = n_outputs(len(request.content["classes"]))
         self._check_trees(request, n_trees=self.classifier.max_iter * outputs)
-
-
-# Fields of a request that are those of its Forest.
-_FOREST_NAMES = ("n_trees", "feature", "bin", "missing_left", "left")
-
-
-def _content_of(growth: LevelGrowth) -> dict[str, object]:
-    """The fields of a request that hold the trees so far."""
-    return {name: getattr(growth.forest, name) for name in _FOREST_NAMES}

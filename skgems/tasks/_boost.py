@@ -30,7 +30,7 @@ from ..trees import (
     unpacked_counts,
     unpacked_numbers,
 )
-from ._grow import FOREST_FIELDS, forest_is_sound, forest_of, has_grown_from
+from ._grow import FOREST_FIELDS, forest_is_sound, has_grown_from
 from ._rows import rows_of_labels
 from ._shared import MIN_ROWS, whole_number
 
@@ -57,7 +57,7 @@ def iteration_is_sound(request: Mapping, place: Place) -> None:
     place.deny(len(request["baseline"]) != outputs, "baseline", f"is not {outputs}")
     is_beyond = request["feature"] >= request["n_features"]
     place.deny(is_beyond.any(), "feature", "are not below n_features")
-    trees = forest_of(request).trees()[request["leaves"]]
+    trees = Forest.from_content(request).trees()[request["leaves"]]
     in_iteration = (trees >= n_finished) & (trees < n_finished + outputs)
     place.deny(not in_iteration.all(), "leaves", "are of other iterations")
 

@@ -7,6 +7,7 @@ small leaves speak of few rows: a node with ``min_rows`` above 1 rounds counts t
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 from scipy.sparse import issparse
@@ -69,25 +70,16 @@ def forest_is_sound(request: Mapping, place: Place) -> None:
     is_sound = follow.all() and np.array_equal(children, all_but_roots)
     place.deny(not is_sound, "left", "are not those of trees")
     place.deny((request["bin"] >= N_BINS).any(), "bin", f"are not below {N_BINS}")
-    is_deep = _has_more_levels(forest_of(request), _MOST_LEVELS)
+    forest = Forest.from_content(request)
+    # Not by the depth, for which all levels of deep trees are walked through.
+    is_deep = any(islice(map(len, forest.levels()), _MOST_LEVELS + 1, None))
     place.deny(is_deep, "left", f"are of trees with more than {_MOST_LEVELS} levels")
     leaves = request["leaves"]
     are_leaves = (leaves < n_vertices).all() and (feature[leaves] < 0).all()
     place.deny(not are_leaves, "leaves", "are not all leaves")
-    by_tree = np.diff(forest_of(request).trees()[leaves])
+    by_tree = np.diff(forest.trees()[leaves])
     in_order = (by_tree >= 0).all() and len(np.unique(leaves)) == len(leaves)
     place.deny(not in_order, "leaves", "are not in the order of trees")
-
-
-def _has_more_levels(forest: Forest, most_levels: int) -> bool:
-    """Whether trees are deeper, without a walk through all of a deep one."""
-    vertices = np.arange(forest.n_trees)
-    for _ in range(most_levels + 1):
-        parents = vertices[forest.feature[vertices] >= 0]
-        if not len(parents):
-            return False
-        vertices = np.concatenate([forest.left[parents], forest.left[parents] + 1])
-    return True
 
 
 def drawn_are_sound(request: Mapping, place: Place) -> None:
@@ -213,17 +205,6 @@ def _drawn_weights(member: Member, n_rows: int, n_trees: int) -> np.ndarray:
         )
     secret = hashlib.sha256(f"rows of trees {digest}".encode()).digest()
     return bootstrap_weights(n_rows, n_trees, secret)
-
-
-def forest_of(request: Mapping) -> Forest:
-    """The trees of a request."""
-    return Forest(
-        n_trees=request["n_trees"],
-        feature=request["feature"],
-        bin=request["bin"],
-        missing_left=request["missing_left"],
-        left=request["left"],
-    )
 
 
 def _asked_of(request: Mapping) -> Asked:

@@ -134,12 +134,12 @@ class BoostedGrowth(LevelGrowth):
         features = np.arange(self.n_features, dtype=np.int32)
         self._ask(leaves, np.broadcast_to(features, (len(leaves), self.n_features)))
 
-    def _n_rows(self, vertices: np.ndarray) -> np.ndarray:
+    def n_rows_of(self, vertices: np.ndarray) -> np.ndarray:
         return self._sums[vertices, 2]
 
     def _may_split(self, vertices: np.ndarray) -> np.ndarray:
         """Whether vertices are not too deep, too small or too sure of their class."""
         is_shallow = self._depths[vertices] < self.rules.max_depth
-        has_rows = self._n_rows(vertices) >= 2 * self.rules.min_samples_leaf
+        has_rows = self.n_rows_of(vertices) >= 2 * self.rules.min_samples_leaf
         is_unsure = self._sums[vertices, 1] >= 2 * LEAST_HESSIAN
         return is_shallow & has_rows & is_unsure

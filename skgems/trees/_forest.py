@@ -1,6 +1,7 @@
 """Several trees as arrays, and the leaf that each row reaches in each of them."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -39,24 +40,35 @@ class Forest:
     def n_vertices(self) -> int:
         return len(self.feature)
 
+    @classmethod
+    def from_content(cls, content: Mapping) -> "Forest":
+        """The trees that fields of a message hold, among others."""
+        return cls(**{field.name: content[field.name] for field in fields(cls)})
+
+    def as_content(self) -> dict[str, object]:
+        """The fields of a message that hold these trees."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def levels(self) -> Iterator[np.ndarray]:
+        """The vertices of each level, from the roots on."""
+        vertices = np.arange(self.n_trees)
+        while len(vertices):
+            yield vertices
+            parents = vertices[self.feature[vertices] >= 0]
+            vertices = np.concatenate([self.left[parents], self.left[parents] + 1])
+
     def trees(self) -> np.ndarray:
         """The tree of each vertex: (n_vertices,)."""
         trees = np.arange(self.n_vertices, dtype=np.int32)
-        parents = np.flatnonzero(self.feature[: self.n_trees] >= 0)
-        while len(parents):  # level by level
-            children = np.concatenate([self.left[parents], self.left[parents] + 1])
-            trees[children] = np.tile(trees[parents], 2)
-            parents = children[self.feature[children] >= 0]
+        for vertices in self.levels():
+            parents = vertices[self.feature[vertices] >= 0]
+            trees[self.left[parents]] = trees[parents]
+            trees[self.left[parents] + 1] = trees[parents]
         return trees
 
     def depth(self) -> int:
         """How many splits lead to the deepest leaf."""
-        depth = 0
-        vertices = np.arange(self.n_trees)
-        while (parents := vertices[self.feature[vertices] >= 0]).size:
-            vertices = np.concatenate([self.left[parents], self.left[parents] + 1])
-            depth += 1
-        return depth
+        return sum(1 for _ in self.levels()) - 1
 
     def split(
         self,

@@ -139,13 +139,13 @@ class Growth(LevelGrowth):
             return n_rows.sum() / (n_classes * np.maximum(n_rows, 1))
         return np.asarray(self.class_weights, dtype=np.float64)
 
-    def _n_rows(self, vertices: np.ndarray) -> np.ndarray:
+    def n_rows_of(self, vertices: np.ndarray) -> np.ndarray:
         return self.counts[vertices].sum(axis=-1)
 
     def _may_split(self, vertices: np.ndarray) -> np.ndarray:
         """Whether vertices are not too deep, too small or of one class."""
         rules = self.rules
-        n_rows = self._n_rows(vertices)
+        n_rows = self.n_rows_of(vertices)
         least_rows = max(rules.min_samples_split, 2 * rules.min_samples_leaf)
         is_mixed = np.count_nonzero(self.counts[vertices], axis=1) > 1
         is_shallow = self._depths[vertices] < rules.max_depth

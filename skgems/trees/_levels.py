@@ -64,11 +64,12 @@ class LevelGrowth:
         """How many splits lead to each of some vertices: (n_vertices,)."""
         return self._depths[vertices]
 
-    def n_rows_of(self, vertices: np.ndarray) -> np.ndarray:
-        """The number of rows at some vertices: (n_vertices,)."""
-        return self._n_rows(vertices)
+    @property
+    def histogram_shape(self) -> tuple[int, int, int, int]:
+        """That of the histograms that are asked for."""
+        return self.asked.shape(self._sums.shape[1])
 
-    def _n_rows(self, vertices: np.ndarray) -> np.ndarray:
+    def n_rows_of(self, vertices: np.ndarray) -> np.ndarray:
         """The number of rows at some vertices, of any shape."""
         raise NotImplementedError
 
@@ -154,7 +155,7 @@ class LevelGrowth:
         if not self.subtracts or histograms.size > _MOST_KEPT:
             return
         histograms = histograms[is_split]
-        by_size = np.argsort(self._n_rows(children), axis=1, kind="stable")
+        by_size = np.argsort(self.n_rows_of(children), axis=1, kind="stable")
         smaller, larger = np.take_along_axis(children, by_size, axis=1).T
         for pair in np.flatnonzero(self._may_split(larger)):
             self._parents[int(smaller[pair])] = histograms[pair]
