@@ -4,7 +4,7 @@ What the file is, from whom and for which exchange, which statistics it holds an
 how many rows, what can be worked out from them, and whether it is signed and agreed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -127,33 +127,50 @@ def _is_described(part: Message) -> bool:
 
 def _held(part: Message) -> str:
     """What a part of a reply holds; empty for what another part holds too."""
-    content = part.content
-    if part.task == "counts":  # as "describe" has them
-        return ""
-    if part.task == "describe":
-        network = content.get("network")
-        if network is None:  # a request
-            return TASKS[part.task].asks
-        if network["output"] == "none":
-            return _NO_MODEL
-        n_numbers = sum(W.size for W in (*network["coefs"], *network["intercepts"]))
-        return f"the node's model ({n_numbers:,} numbers)"
-    if part.task == "front" and "parts" in content:
-        statistics = [
-            f"{statistic['statistic']} (step {path})"
-            for path, statistic in content["parts"].items()
-        ]
-        return f"names of columns; statistics for the front: {listed(statistics)}"
-    if part.task == "moments" and "moments" in content:
-        sums = content["moments"]
-        has_covariances = not _OF_COVARIANCES.isdisjoint(sums)
-        words = "means and " + ("covariances" if has_covariances else "variances")
-        by_class = "by class" if sums["groups"].max() >= 0 else "of all classes"
-        held = f"{words} of {len(sums['origin'])} features {by_class}"
-        if not _OF_GRADIENTS.isdisjoint(content):
-            held += "; a gradient of the loss of the model"
-        return held
-    return TASKS[part.task].asks
+    described = _HELD[part.task](part.content) if part.task in _HELD else None
+    return TASKS[part.task].asks if described is None else described
+
+
+def _held_in_description(content: Mapping) -> str | None:
+    network = content.get("network")
+    if network is None:  # a request
+        return None
+    if network["output"] == "none":
+        return _NO_MODEL
+    n_numbers = sum(W.size for W in (*network["coefs"], *network["intercepts"]))
+    return f"the node's model ({n_numbers:,} numbers)"
+
+
+def _held_of_front(content: Mapping) -> str | None:
+    if "parts" not in content:
+        return None
+    statistics = [
+        f"{statistic['statistic']} (step {path})"
+        for path, statistic in content["parts"].items()
+    ]
+    return f"names of columns; statistics for the front: {listed(statistics)}"
+
+
+def _held_in_moments(content: Mapping) -> str | None:
+    if "moments" not in content:
+        return None
+    sums = content["moments"]
+    has_covariances = not _OF_COVARIANCES.isdisjoint(sums)
+    words = "means and " + ("covariances" if has_covariances else "variances")
+    by_class = "by class" if sums["groups"].max() >= 0 else "of all classes"
+    held = f"{words} of {len(sums['origin'])} features {by_class}"
+    if not _OF_GRADIENTS.isdisjoint(content):
+        held += "; a gradient of the loss of the model"
+    return held
+
+
+# What replies to some tasks hold, by the name of the task; None of requests.
+_HELD: Mapping[str, Callable[[Mapping], str | None]] = {
+    "counts": lambda content: "",  # as "describe" has them
+    "describe": _held_in_description,
+    "front": _held_of_front,
+    "moments": _held_in_moments,
+}
 
 
 def _rows_in_words(parts: list[Message]) -> str:
