@@ -71,7 +71,7 @@ def sklearn_checks():
         local = listed.simulated or listed.local
         for name, estimator in (
             ("default", listed.kind()),
-            ("unfitted", listed.kind([clone(local), clone(local)])),
+            ("unfitted", listed.make([clone(local), clone(local)])),
         ):
             # What check_estimator runs, with nothing marked as expected to fail.
             for instance, check in estimator_checks_generator(estimator):

@@ -93,9 +93,10 @@ def test_fine_tuning_does_not_lose_what_nodes_know(kind, intersection, n_public)
             model = LogisticRegression(max_iter=1000)
             model.fit(dataset.X[public], dataset.y[public])
             alone.append(model.score(dataset.X_test, dataset.y_test))
-    assert np.mean(after) >= np.mean(before) - 0.02
+    # Means of three accuracies: their standard errors are about a point.
+    assert np.mean(after) >= np.mean(before) - 0.03
     if alone:
-        assert np.mean(after) >= np.mean(alone) - 0.02
+        assert np.mean(after) >= np.mean(alone) - 0.03
 
 
 @pytest.mark.parametrize("fine_tuning", ["penalized", "plain"])
