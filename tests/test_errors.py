@@ -15,6 +15,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_wine
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.exceptions import FitFailedWarning
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
@@ -408,3 +409,18 @@ def test_a_file_that_is_wrong_is_named_in_one_traceback(tmp_path):
     text = whole_traceback(raised.value)
     assert n_tracebacks(text) == 1
     assert "in check_start" in text  # the place where it was found
+
+
+def test_rows_with_gaps_are_told_of_a_front_beside_what_scikit_learn_advises():
+    X = np.array([[0.0, np.nan], [1.0, 2.0], [2.0, 0.0], [3.0, 1.0]])
+    y = [0, 1, 0, 1]
+    with pytest.raises(ValueError, match="Input X contains NaN") as raised:
+        GEMSLogisticAggregator(LogisticRegression()).fit(X, y)
+    assert "Pass front= an imputer" in str(raised.value)
+    filled = GEMSLogisticAggregator(LogisticRegression(), front=SimpleImputer())
+    filled.fit(X, y)
+    # Rows to predict are not those of a fit, for which a front could be set.
+    plain = GEMSLogisticAggregator(LogisticRegression()).fit(X[1:], y[1:])
+    with pytest.raises(ValueError, match="Input X contains NaN") as raised:
+        plain.predict(X)
+    assert "front=" not in str(raised.value)

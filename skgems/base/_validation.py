@@ -23,6 +23,13 @@ if TYPE_CHECKING:  # pandas is an extra
 
 # Columns that an error lists, of a table that may have thousands.
 _MOST_COLUMNS_LISTED = 5
+# Stands behind scikit-learn's own advice, which knows of no nodes.
+_ADVICE_ON_GAPS = (
+    "In a federation all nodes have to fill gaps in the same way. Pass front= an "
+    "imputer that all nodes share, such as make_pipeline(SimpleImputer(), "
+    "StandardScaler()); or call combine(estimators, X, y, nodes=nodes), which makes "
+    "such a front by itself."
+)
 
 Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features), or more dimensions
 
@@ -90,6 +97,8 @@ def as_numbers(
     except ValueError as error:
         if "could not convert string to float" in str(error):
             _raise_of_texts(X, error)
+        if reset and "contains NaN" in str(error) and hasattr(aggregator, "front"):
+            error.args = (f"{error}\n{_ADVICE_ON_GAPS}",)
         raise
 
 

@@ -296,9 +296,10 @@ def check_feature_names(
 def raise_without_classifier(method: str, name: str) -> NoReturn:
     """Raise for a node of rows alone, which the aggregator of that name cannot use."""
     raise TypeError(
-        f"Node {name!r} has no classifier, but {method} needs one "
-        "of each node with these parameters. Fit one there; or use PooledAggregator, "
-        "or GEMSLogisticAggregator with epsilon='auto' and intersection='likelihood'."
+        f"Node {name!r} has no classifier, but with these parameters {method} needs a "
+        "fitted classifier of each node. Fit one at this node. Or use an aggregator "
+        "that needs rows only: PooledAggregator, or GEMSLogisticAggregator with its "
+        "defaults (epsilon='auto' and intersection='likelihood')."
     )
 
 
