@@ -223,6 +223,38 @@ QDA_SHARE = 0.5  # of the teacher
 TEACHER_SHARE = 0.85  # of the loss
 
 
+def covariances_of_means(of_nodes: Sequence[Sums], gamma: float = 1.0) -> np.ndarray:
+    """FedCOF's estimate of each class's covariance, from the means at the nodes.
+
+    A mean of n rows varies by 1/n of what rows vary, so n times the squared distances
+    of means, over the nodes less one, estimate the covariance (Goswami et al.,
+    "Covariances for Free", NeurIPS 2025, Proposition 2). ``gamma`` is added to the
+    diagonal. A class of a single node has no more than that.
+    """
+    counts = np.array([node.counts for node in of_nodes])
+    means = np.array([node.means for node in of_nodes])
+    differences = means - Sums.total(of_nodes).means
+    scatters = np.einsum("kc,kci,kcj->cij", counts, differences, differences)
+    n_nodes = np.count_nonzero(counts, axis=0)
+    estimates = scatters / np.maximum(n_nodes - 1, 1)[:, None, None]
+    return estimates + gamma * np.eye(means.shape[2])
+
+
+def fedcof(of_nodes: Sequence[Sums], classes: np.ndarray, gamma: float = 1.0) -> Head:
+    """FedCOF: ridge regression of the Gram matrix that means of nodes say."""
+    total = Sums.total(of_nodes)
+    mean = total.sums.sum(axis=0) / total.counts.sum()
+    degrees_of_freedom = np.maximum(total.counts - 1, 0)
+    gram = np.einsum(
+        "c,cij->ij", degrees_of_freedom, covariances_of_means(of_nodes, gamma)
+    )
+    gram = gram + total.counts.sum() * np.outer(mean, mean)
+    W = np.linalg.pinv(gram, hermitian=True) @ total.sums.T
+    # The authors' program gives all classes weights of one length.
+    W = W / np.maximum(np.linalg.norm(W, axis=0), 1e-12)
+    return Head(lambda X: X @ W, classes)
+
+
 def shrunk(covariance: np.ndarray, share: float = SHRINKAGE) -> np.ndarray:
     """A share of it replaced by its mean variance in all directions."""
     d = covariance.shape[-1]

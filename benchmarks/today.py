@@ -53,6 +53,7 @@ from _today import (
     dense_like,
     draw_rows,
     fedcgs,
+    fedcof,
     fedfisher_diagonal,
     fedfisher_kfac,
     fisher_diagonal,
@@ -277,6 +278,14 @@ def run_fedcgs(cell: Cell, about: str) -> Outcome:
     return Outcome(head, cell.n_numbers("shared"), ("sums",))
 
 
+def run_fedcof(cell: Cell) -> Outcome:
+    """FedCOF, with a constant column, which the paper's program has not."""
+    of_nodes = [Sums.of_rows(with_one(X), y, cell.classes) for X, y in cell.rows]
+    scores = fedcof(of_nodes, cell.classes).scores
+    head = Head(lambda X: scores(with_one(X)), cell.classes)
+    return Outcome(head, cell.n_numbers("mean"))
+
+
 def run_gh_closed(cell: Cell, kind: str) -> Outcome:
     """GH-OFL's heads in closed form."""
     head = gh_closed(cell.sums, cell.classes, kind)
@@ -354,6 +363,7 @@ METHODS: dict[str, Callable[[Cell], Outcome]] = {
     "SAFLe-like": run_safle,
     "FedCGS": partial(run_fedcgs, about="class"),
     "FedCGS, about all": partial(run_fedcgs, about="all"),
+    "FedCOF": run_fedcof,
     "GH-NB diagonal": partial(run_gh_closed, kind="diagonal"),
     "GH-LDA shared": partial(run_gh_closed, kind="shared"),
     "GH-QDA class": partial(run_gh_closed, kind="class"),

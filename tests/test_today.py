@@ -120,6 +120,27 @@ def test_fedcgs_about_all_takes_the_covariance_of_all_rows(today, wine):
     np.testing.assert_allclose(sums.about_all(), np.cov(X.T), atol=1e-10)
 
 
+def test_means_of_single_rows_have_the_covariance_of_rows(today, wine):
+    X, y, classes = wine
+    single_rows = [
+        today.Sums.of_rows(X[k : k + 1], y[k : k + 1], classes) for k in range(len(y))
+    ]
+    estimates = today.covariances_of_means(single_rows, gamma=0.0)
+    for label, estimate in zip(classes, estimates, strict=True):
+        np.testing.assert_allclose(estimate, np.cov(X[y == label].T), atol=1e-12)
+    head = today.fedcof(single_rows, classes)
+    assert np.mean(head.predict(X) == y) > 0.9
+
+
+def test_a_class_of_one_node_has_no_covariance_in_fedcof(today, wine):
+    X, y, classes = wine
+    by_class = [today.Sums.of_rows(X[y == c], y[y == c], classes) for c in classes]
+    estimates = today.covariances_of_means(by_class, gamma=2.0)
+    np.testing.assert_allclose(
+        estimates, np.tile(2 * np.eye(X.shape[1]), (3, 1, 1)), atol=1e-12
+    )
+
+
 def test_closed_heads_of_gh_are_those_of_their_gaussians(today, wine, monkeypatch):
     X, y, classes = wine
     sums = total_sums(today, X, y, classes=classes)
