@@ -483,8 +483,7 @@ def _answered(
     if request.task == "front":
         return _answered_of_columns(request, node, agreed=agreed)
     task = TASKS[request.task]
-    if not (task.is_of_tables and node.y is None):
-        check_no_label_missing_at(node.name, node.y)
+    check_no_label_missing_at(node.name, node.y)
     if task.is_of_tables or task.has_fronts_within:
         return _answered_of_table(request, node, agreed=agreed)
     return _answered_of_classifier(

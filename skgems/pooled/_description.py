@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from numbers import Integral
 from typing import Any
 
@@ -257,7 +258,7 @@ def _member(name: str, X: Any, y: ArrayLike | None, *, min_rows: int) -> Member:
     return replace(column_member(name, X, min_rows=min_rows), y=y)
 
 
-def _survey_plan() -> Generator:
+def _survey_plan() -> Generator[Message, Any, dict[str, Mapping]]:
     """Plan whose result is what each node replied, by its name."""
     replies = yield Message.of("survey")
     return {name: reply.content for name, reply in replies}
@@ -276,7 +277,6 @@ def _replies_of_rows(
             min_rows=min_rows,
         )
         for name, rows in owners_of(nodes, X).items()
-        if len(rows)
     ]
     return Run(InProcess(members))(_survey_plan())
 
@@ -456,15 +456,14 @@ def _notes(
 def _printed_rows(by_node: Mapping[str, list], total: Mapping[str, list]) -> list[list]:
     """A head and cells: for each column all nodes together, then each node."""
     figures = ("kind", "rows", "gaps", "mean", "std", *_QUARTILES, "values")
-    lines: list[list] = [["column", "node", *figures]]
+    lines_by_column: dict[str, list[list]] = {}
     for k, column in enumerate(total["column"]):
         cells = [_cell(total[name][k]) for name in figures[:-1]]
-        lines.append([column, "all", *cells, ""])
-        for i, column_of_node in enumerate(by_node["column"]):
-            if column_of_node == column:
-                cells = [_cell(by_node[name][i]) for name in figures]
-                lines.append(["", by_node["node"][i], *cells])
-    return lines
+        lines_by_column[column] = [[column, "all", *cells, ""]]
+    for k, column in enumerate(by_node["column"]):
+        cells = [_cell(by_node[name][k]) for name in figures]
+        lines_by_column[column].append(["", by_node["node"][k], *cells])
+    return [["column", "node", *figures], *chain(*lines_by_column.values())]
 
 
 def _printed_categories(categories: Mapping[str, list]) -> list[list]:

@@ -158,9 +158,7 @@ def _categories_told(
     told = {
         label: count
         for label, count in by_frequency[:MOST_CATEGORIES]
-        if are_told
-        and count >= min_rows
-        and len(str(label)) <= MOST_CHARACTERS_OF_CATEGORY
+        if are_told and count >= min_rows and _is_category(str(label))
     }
     _leave_enough_others(
         told, n_known, has_others=len(told) < len(counts), min_rows=min_rows
@@ -171,6 +169,11 @@ def _categories_told(
         "counts": np.array(list(told.values()), dtype=np.int64),
         "n_values": _rounded_up(len(counts)) if has_others else len(told),
     }
+
+
+def _is_category(text: str) -> bool:
+    """Whether a text is short, on one line, and of characters that can be sent."""
+    return len(text) <= MOST_CHARACTERS_OF_CATEGORY and text.isprintable()
 
 
 def _leave_enough_others(
@@ -225,8 +228,6 @@ def distribution_told(told: Mapping) -> tuple[np.ndarray, np.ndarray]:
         return np.array(told["labels"], dtype=float)[order], told["counts"][order]
     means = told["means"]
     sizes = sizes_of_groups(told["known"], len(means))
-    if len(means) == 1:
-        return means, sizes
     # Half of a group's rows are below its mean, about.
     ranks = np.cumsum(sizes) - sizes / 2
     shares = (np.arange(_N_POINTS) + 0.5) / _N_POINTS
@@ -252,7 +253,5 @@ def quantiles(
     weights = np.concatenate([weights for _, weights in distributions])
     order = np.argsort(values, kind="stable")
     cumulative = np.cumsum(weights[order])
-    # Half a millionth of a row is what rounding may leave of the sums.
-    targets = np.asarray(shares) * cumulative[-1] - 5e-7
-    places = np.searchsorted(cumulative, targets)
+    places = np.searchsorted(cumulative, np.asarray(shares) * cumulative[-1])
     return values[order][np.minimum(places, len(values) - 1)]

@@ -142,6 +142,14 @@ def test_notes_name_what_needs_a_look():
     assert notes[3] == "Column '(classes)' is missing at the nodes 'paris'."
 
 
+def test_a_column_without_values_at_a_node_is_of_the_kind_of_the_others():
+    words = ["a"] * 20 + [None] * 20
+    table = pd.DataFrame({"word": words, "number": 1.0})
+    description = describe(table, nodes=np.repeat(["lyon", "nice"], 20))
+    assert description.total["kind"] == ["texts", "numbers"]
+    assert description.notes == ()
+
+
 def test_columns_may_stand_in_another_order():
     tables = [table_of("lyon"), table_of("paris")[TABLE.columns[::-1]]]
     sent = [survey(table, name=str(k)) for k, table in enumerate(tables)]
@@ -171,6 +179,12 @@ def test_rows_files_and_channels_give_the_same_description(tmp_path):
     channel = Nodes(ask, sorted(set(SITES)))
     assert describe(summaries=paths) == describe(summaries=surveys()) == of_rows
     assert describe(summaries=channel) == of_rows
+    strict = Nodes(ask, sorted(set(SITES)), min_rows=20)
+    with (
+        pytest.warns(UserWarning, match="answers with min_rows=10"),
+        pytest.raises(ValueError, match="answered with min_rows=10"),
+    ):
+        describe(summaries=strict)
 
 
 def test_a_channel_of_another_agreement_is_not_asked():
@@ -216,8 +230,12 @@ def test_a_page_has_a_line_for_each_column_and_node():
 
 
 def test_a_page_does_not_steer_the_terminal():
-    table = pd.DataFrame({"a\x1b[2J": ["x\x1b[2J"] * 20})
-    page = str(describe(table, nodes=["\x1b[2J"] * 20))
+    steering = "x\x1b[2J"
+    honest = survey(pd.DataFrame({steering: ["x"] * 20}), name=steering)
+    told = {**honest.content["columns"]["0"], "labels": [steering]}
+    content = {**honest.content, "columns": {"0": told}}
+    hostile = Message.of("survey", **content).with_envelope(node=steering)
+    page = str(describe(summaries=[hostile]))
     assert "\x1b" not in page and "x\\x1b[2J" in page
 
 

@@ -152,6 +152,9 @@ def test_one_agreement_may_allow_a_survey_before_a_fit():
 def test_a_table_of_texts_without_labels_is_answered():
     table = np.array([["f", 1.5], ["m", None]] * 10, dtype=object)
     reply = reply_to(REQUEST, CLF, table, None, name="lyon")
+    _, request = begin_survey(classes=["ill", "well"])
+    of_ledger = reply_to(request, None, table, None, name="lyon", state={})
+    assert reply.digest == of_ledger.digest
     assert "classes" not in reply.content
     kinds = [told["kind"] for told in reply.content["columns"].values()]
     assert kinds == ["texts", "numbers"]
