@@ -146,7 +146,10 @@ _COLUMN = {
     "counts": whole_numbers("l", default=ABSENT, says=_OF_COLUMNS),
     "n_values": whole_number(high=MOST_ROWS, default=ABSENT, says=_OF_COLUMNS),
 }
-_OF_CLASSES = "Number of rows of each class that at least min_rows rows have."
+_OF_CLASSES = (
+    "The same about the labels: the number of rows of each class that at least "
+    "min_rows rows have."
+)
 
 
 def survey(member: Member) -> dict:
