@@ -49,8 +49,9 @@ MOST_CATEGORIES = 100
 MOST_CHARACTERS_OF_CATEGORY = 200
 # Means of groups of a column. Quartiles lie between the fifth and the sixth group.
 MOST_GROUPS = 20
-# Values by which a node's numbers are represented among those of all nodes.
-_N_POINTS = 500
+# Values by which a node's numbers are represented among those of all nodes. No quarter
+# of this number is whole, so that rounding does not decide which value a quartile is.
+_N_POINTS = 501
 
 
 def survey_of_table(X: Table, *, min_rows: int) -> dict[str, dict]:
