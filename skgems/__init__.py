@@ -10,7 +10,7 @@ from .channels import Exchange, answer
 from .ensembles import DistillationAggregator, EnsembleAggregator, merge_forests
 from .gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from .pfnm import PFNMAggregator
-from .pooled import PooledAggregator, PooledTransformer
+from .pooled import PooledAggregator, PooledTransformer, describe, survey
 
 __all__ = [
     "DistillationAggregator",
@@ -24,6 +24,8 @@ __all__ = [
     "PooledTransformer",
     "answer",
     "combine",
+    "describe",
     "merge_forests",
     "show_versions",
+    "survey",
 ]

@@ -215,6 +215,7 @@ PUBLIC = {
     "skgems.gems": ["Candidates", "HiddenLayers", "Moments", "Rounds", "Spaces"],
     "skgems.averaging": ["Downpour", "Schedule", "StartedApartWarning"],
     "skgems.pfnm": ["Matching"],
+    "skgems.pooled": ["Description"],
     "skgems.steps": ["Backbone", "ColumnsOf", "NotPooledError", "RandomFeatures"],
     "skgems.spaces": [
         *("Geometry", "Gram", "Ellipsoid", "Ball", "Metric", "GramMetric"),

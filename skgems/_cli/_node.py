@@ -40,7 +40,7 @@ _TRUTHS = {
 def answer_command(args: argparse.Namespace) -> int:
     """Answer a request from a table of rows, and write the reply."""
     place = reply_place(args.request, args.to)
-    _check_consent(place, args)
+    check_consent(place, args)
     model = None if args.model is None else _model(args.model, args.trust)
     request = load_message(args.request)
     X, y, held_out = _rows(request, model, args)
@@ -59,7 +59,7 @@ def answer_command(args: argparse.Namespace) -> int:
             state=args.state,
             again=args.again,
             limits=limits_of(args.limits),
-            confirm=partial(_confirm, args=args, place=place),
+            confirm=partial(confirm, args=args, place=place),
             private_key=args.key,
         )
     except ReplyDeclinedError:
@@ -96,7 +96,7 @@ def limits_of(words: Sequence[str]) -> Limits:
     return Limits(**limits)
 
 
-def _check_consent(place: Path, args: argparse.Namespace) -> None:
+def check_consent(place: Path, args: argparse.Namespace) -> None:
     """ValueError where nobody could be asked who has to be."""
     if args.quiet and not args.yes and sys.stdin.isatty():
         raise ValueError(
@@ -107,7 +107,7 @@ def _check_consent(place: Path, args: argparse.Namespace) -> None:
         raise ValueError(f"{place}: this file exists already. Add --yes to replace it.")
 
 
-def _confirm(reply: Message, *, args: argparse.Namespace, place: Path) -> bool:
+def confirm(reply: Message, *, args: argparse.Namespace, place: Path) -> bool:
     """Say in words what is about to be written, and ask whether it may be."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "reply.safetensors"
@@ -156,7 +156,8 @@ def _rows(
 ) -> tuple:
     """Rows as the request needs them, labels, and which rows are held out."""
     behind_front = "front" in request.content
-    names = None if behind_front else getattr(model, "feature_names_in_", None)
+    takes_tables = behind_front or request.task == "survey"
+    names = None if takes_tables else getattr(model, "feature_names_in_", None)
     roles = [args.label, *([args.held_out] if args.held_out else [])]
     table = read_table(
         args.rows,
@@ -170,8 +171,9 @@ def _rows(
     if names is not None:
         return _as_fitted(table, list(names)), y, marks
     columns = listed(map(repr, table.frame.columns))
-    if behind_front:
-        print(f"Columns that go through the front: {columns}.")
+    if takes_tables:
+        purpose = "go through the front" if behind_front else "are described"
+        print(f"Columns that {purpose}: {columns}.")
         warn_of_texts(table)
         return table.frame, y, marks
     print(f"Features, in this order: {columns}.")

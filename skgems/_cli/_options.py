@@ -6,6 +6,7 @@ from collections.abc import Callable
 from .. import __version__
 from ..federation import MIN_ROWS
 from ._auto import auto_command
+from ._describe import describe_command, survey_command
 from ._dialects import DIALECT_KEYS
 from ._node import answer_command
 from ._others import inspect_command, keys_command
@@ -26,7 +27,11 @@ the server:
       makes FOLDER, with a request for each node in FOLDER/requests
   skgems combine FOLDER --out model.skops
       makes the model once all replies are in FOLDER/replies
+  skgems describe FILE FILE
+      says what the columns of all nodes hold, before any model
 each node:
+  skgems survey --rows rows.csv --name lyon
+      writes a file for skgems describe: counts, means and categories of columns
   skgems answer REQUEST --model clf.joblib --rows rows.csv --label diagnosis --name lyon
       writes a file that replies to the request; it contains no row
   skgems inspect FILE
@@ -43,6 +48,7 @@ ALIKE = {
     "start": ("method", "nodes", "set", "front"),
     "answer": ("label", "drop", "held-out"),
     "combine": ("label", "drop"),
+    "survey": ("drop",),
 }
 # Beside these a configuration may say how tables are written, all or those of a node.
 OF_TABLES = (*DIALECT_KEYS, "tables")
@@ -65,6 +71,8 @@ def make_parser() -> argparse.ArgumentParser:
     _add_inspect(commands)
     _add_start(commands)
     _add_combine(commands)
+    _add_survey(commands)
+    _add_describe(commands)
     _add_keys(commands)
     return parser
 
@@ -377,6 +385,69 @@ def _add_combine(commands) -> None:
         metavar="FILE",
         help="private key that was given to skgems start, which signs the requests",
     )
+
+
+def _add_survey(commands) -> None:
+    parser = _command_parser(
+        commands,
+        "survey",
+        survey_command,
+        summary="at a node: write what the columns of a table hold, in numbers",
+        details="The file\nis described in words. Nothing is sent.",
+    )
+    parser.set_defaults(request=None, key=None)  # of replies to a request
+    add = parser.add_argument
+    add(
+        "--rows",
+        metavar="FILE",
+        required=True,
+        help=(
+            "the node's rows: .csv or .tsv with the names of columns in the first "
+            "line, or .parquet"
+        ),
+    )
+    add("--name", metavar="NODE", required=True, help="name of this node")
+    add(
+        "--drop",
+        metavar="COLUMN",
+        nargs="+",
+        default=[],
+        help="columns about which nothing is told",
+    )
+    _add_dialect(parser)
+    add(
+        "--to",
+        metavar="FILE",
+        help="file to write (default: survey-NODE.safetensors)",
+    )
+    add(
+        "--min-rows",
+        metavar="N",
+        type=int,
+        default=MIN_ROWS,
+        help="every number is about so many rows or more (default: 10)",
+    )
+    add(
+        "--yes",
+        action="store_true",
+        help="do not ask before writing; replace an existing file",
+    )
+
+
+def _add_describe(commands) -> None:
+    parser = _command_parser(
+        commands,
+        "describe",
+        describe_command,
+        summary="at the server: print what the columns of all nodes hold",
+    )
+    parser.add_argument(
+        "files",
+        metavar="FILE",
+        nargs="+",
+        help="what nodes wrote with skgems survey, or a folder with these files",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_keys(commands) -> None:

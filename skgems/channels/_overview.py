@@ -180,7 +180,7 @@ def _rows_in_words(parts: list[Message]) -> str:
     words = next(filter(None, map(_counted, parts)), "their number is not in the file.")
     if min_rows is None or min_rows == 1:
         return words
-    if parts[0].task == "front":  # whose statistics are not by class
+    if parts[0].task in ("front", "survey"):  # which are not by class
         return f"{words} At least {min_rows} rows are behind each of them."
     words += f" Classes with fewer than {min_rows} rows are left out"
     left_out = listed(map(repr, _classes_left_out(parts)))

@@ -482,9 +482,10 @@ def _answered(
     request = request.with_fields(rows_alone=None)
     if request.task == "front":
         return _answered_of_columns(request, node, agreed=agreed)
+    task = TASKS[request.task]
     check_no_label_missing_at(node.name, node.y)
-    if TASKS[request.task].has_fronts_within:
-        return _answered_of_halves(request, node, agreed=agreed)
+    if task.is_of_tables or task.has_fronts_within:
+        return _answered_of_table(request, node, agreed=agreed)
     return _answered_of_classifier(
         request, node, agreed=agreed, layer_numbers_left=layer_numbers_left
     )
@@ -503,15 +504,15 @@ def _answered_of_columns(
     return reply
 
 
-def _answered_of_halves(
+def _answered_of_table(
     request: Message, node: _Node, *, agreed: Agreement | None
 ) -> Message:
-    """Sums of halves of the rows, behind a front of each method, or judgments."""
+    """What the columns hold, or sums and judgments behind a front of each method."""
     held_out = as_mask(node.held_out, node.X)
     min_rows = node.min_rows_under(agreed)
     member = column_member(node.name, node.X, held_out=held_out, min_rows=min_rows)
-    member = replace(member, y=column_or_1d(node.y))
-    if agreed is not None:
+    member = replace(member, y=None if node.y is None else column_or_1d(node.y))
+    if agreed is not None and member.y is not None:
         # Names of features are those before the fronts, which are not agreed on.
         agreed.check_rows(np.unique(member.y).tolist(), feature_names=None)
     return answer(request, member)

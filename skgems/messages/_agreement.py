@@ -19,7 +19,7 @@ from ._terms import Terms
 # Hidden layers that nodes may be asked about, where nobody says how many there are.
 _LAYERS = 3
 # Tasks that an exchange begins with, whose requests bring the agreement.
-FIRST = ("front", "join")
+FIRST = ("front", "survey", "join")
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -175,7 +175,8 @@ class Agreement:
         n_times = terms.most_requests(n_hidden_layers)
         if n_times is None:
             n_times = {name: task.most for name, task in TASKS.items()}
-        n_times = {name: n * fits for name, n in n_times.items()} | {"join": 1}
+        n_joins = n_times.get("join", 1)  # once for all fits
+        n_times = {name: n * fits for name, n in n_times.items()} | {"join": n_joins}
         settings = json.loads(json.dumps(terms.settings_at_nodes))
         if terms.front is not None:
             n_times["front"] = fits * terms.front.most_messages

@@ -80,6 +80,9 @@ class Task:
     of_user: tuple[str, ...] | None = None
     # Whether its content has fronts of its own: costs go by the rows before any.
     has_fronts_within: bool = False
+    # Whether it is about the node's table as it is, whatever its columns hold: it needs
+    # neither a front nor a classifier, and labels only if there are any.
+    is_of_tables: bool = False
     # Whether a limit is set to the numbers of models that a request brings.
     limits_parameters: bool = True
     prefer: str = "threads"  # how nodes in this process work in parallel, for joblib

@@ -4,6 +4,7 @@ Where a model is a function of sums over rows, nodes send sums and the server ma
 very model of all rows: `PooledAggregator` for classifiers, `PooledTransformer` for
 transformers before them. `PooledForm` says whether linear models have such a form.
 Trees and forests grow from histograms, which are sums too, with one message a level.
+`describe` says what the columns of nodes hold, before any model.
 
 >>> import numpy as np
 >>> from sklearn.naive_bayes import GaussianNB
@@ -15,7 +16,10 @@ True
 """
 
 from ._classifiers import CLASSIFIERS, shrunk_lda
+from ._description import Description, describe, survey
 from ._forms import PooledForm, common_form
 from ._pooled import PooledAggregator
 from ._transformer import PooledTransformer
 from ._trees_terms import TREES
+
+__all__ = ["Description"]

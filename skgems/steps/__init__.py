@@ -5,7 +5,8 @@ A `Front` is a transformer that all nodes share. It is fitted step by step: node
 these steps at the server. Once all steps are fitted, ``transform`` takes rows. `Kind`
 describes what one kind of step needs, and `KINDS` lists all kinds. Besides
 scikit-learn's steps there are three more: `Backbone`, `RandomFeatures`, and
-`ColumnsOf`, which selects columns by their content.
+`ColumnsOf`, which selects columns by their content. `survey_of_table` says what columns
+hold, before anything is fitted.
 
 >>> import numpy as np
 >>> from sklearn.preprocessing import StandardScaler
@@ -21,6 +22,8 @@ array([3.])
 
 from ._auto import auto_front, encoded_texts, scaled_numbers
 from ._backbone import Backbone, holding
+from ._columns import NUMBERS as NUMBER_COLUMN
+from ._columns import TEXTS as TEXT_COLUMN
 from ._columns import (
     Columns,
     ColumnsError,
@@ -46,6 +49,20 @@ from ._identifiers import (
 from ._kind import Kind, NotPooledError, StateField
 from ._kinds import KINDS
 from ._sizes import FrontSize, front_size
+from ._survey import (
+    IDENTIFIERS,
+    KINDS_OF_COLUMNS,
+    MOST_CATEGORIES,
+    MOST_CHARACTERS_OF_CATEGORY,
+    MOST_GROUPS,
+    distribution_told,
+    has_all_numbers,
+    moments_told,
+    names_of_columns,
+    quantiles,
+    survey_of_column,
+    survey_of_table,
+)
 from ._trees import check_takes_any_columns, check_tree, front_of_text
 
 __all__ = ["Backbone", "ColumnsOf", "NotPooledError", "RandomFeatures"]

@@ -238,10 +238,10 @@ class Columns:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, _TYPES_OF_KIND[NUMBERS]) and not _is_gap(value)
+    return isinstance(value, _TYPES_OF_KIND[NUMBERS]) and not is_gap(value)
 
 
-def _is_gap(value: object) -> bool:
+def is_gap(value: object) -> bool:
     """Whether a value stands for one that is missing: None, NaN, NaT or pandas.NA."""
     # By name, since pandas need not be there.
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
@@ -304,16 +304,16 @@ def labels_of_infinite(X: Table) -> list:
     return [
         label
         for label, column in _labelled_columns(X)
-        if column_kind(column) == NUMBERS and np.isinf(_as_floats(column)).any()
+        if column_kind(column) == NUMBERS and np.isinf(as_floats(column)).any()
     ]
 
 
-def _as_floats(column: Column) -> np.ndarray:
+def as_floats(column: Column) -> np.ndarray:
     """The numbers of a column without its gaps."""
     values = np.asarray(column)
     if values.dtype != object:
         return values.astype(np.float64)
-    return np.array([value for value in values if not _is_gap(value)], np.float64)
+    return np.array([value for value in values if not is_gap(value)], np.float64)
 
 
 def column_kind(column: Column) -> str:
@@ -321,7 +321,7 @@ def column_kind(column: Column) -> str:
     kind_of_dtype = _KIND_OF_LETTER.get(getattr(column.dtype, "kind", "O"))
     if kind_of_dtype is not None:
         return kind_of_dtype
-    types = {type(value) for value in column if not _is_gap(value)}
+    types = {type(value) for value in column if not is_gap(value)}
     # A column that has both texts and numbers is one of texts.
     if any(issubclass(type_, str) for type_ in types):
         return TEXTS

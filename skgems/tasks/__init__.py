@@ -39,10 +39,12 @@ from ._score import SCORE
 from ._shared import MIN_ROWS
 from ._size import SIZE
 from ._space import SPACE
+from ._survey import SURVEY
 from ._train import TRAIN
 
 # In the order of an exchange, which is that of an agreement.
 for _task in (
+    SURVEY,
     FRONT,
     DESCRIBE,
     COUNTS,

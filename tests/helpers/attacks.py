@@ -67,6 +67,7 @@ from skgems.gems import Moments
 WITHOUT_ATTACK = {
     "describe": "The request has no field that a server could fill in.",
     "counts": "The request has no field that a server could fill in.",
+    "survey": "The request has no field that a server could fill in.",
 }
 
 

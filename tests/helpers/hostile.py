@@ -25,6 +25,7 @@ from helpers.forests import TREES, reply_behind_front, trees_behind_powers
 from helpers.mutations import mutate_at_random
 from helpers.outcomes import check_refusal, limit_time, outcome_of
 from helpers.parts import in_parts
+from helpers.surveys import pairs_of_surveys
 from skgems import (
     GEMSLogisticAggregator,
     GEMSMLPAggregator,
@@ -528,7 +529,7 @@ def honest_pairs() -> list[Pair]:
     scaler = PooledTransformer(StandardScaler(), drop_identifiers=True)
     encoder = PooledTransformer(OneHotEncoder(), drop_identifiers=False)
     pairs += [_pair_of_front(scaler), _pair_of_front(encoder)]
-    pairs += choice_pairs()
+    pairs += choice_pairs() + pairs_of_surveys()
     for talk in methods_of_rounds():
         pairs += _pairs_of_rounds(talk)
     return pairs

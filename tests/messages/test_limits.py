@@ -30,6 +30,9 @@ COUNTED = 2**31 - 1
 # Smallest and largest value of each whole number in requests and replies.
 WHOLE_NUMBERS = {
     "describe reply network.n_features": (0, 2**31),
+    "survey reply n_rows": (0, ROWS),
+    "survey reply classes.known": (0, ROWS),
+    "survey reply classes.n_values": (0, ROWS),
     "judge reply n_rows": (0, ROWS),
     "moments request n_components": (1, COUNTED),
     "moments request min_cluster_size": (0, ROWS),
@@ -107,6 +110,10 @@ def test_texts_are_no_longer_than_allowed():
 def test_labels_are_not_too_many():
     labels = fields_of_kind(fields.Labels)
     counted = {name: field.most for name, field in labels.items() if field.most}
+    assert counted.pop("survey reply classes.labels") == 100
+    assert_taken(labels["survey reply classes.labels"], list(range(100)))
+    match = "are 101, more than 100"
+    assert_refused(labels["survey reply classes.labels"], list(range(101)), match)
     assert counted == {
         "moments reply labels": 1000,
         "class_sums reply labels": 1000,

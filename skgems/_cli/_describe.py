@@ -1,0 +1,54 @@
+"""What nodes hold, before any model: a survey at each node, a description of all."""
+
+import argparse
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+from ..pooled import describe, survey
+from ._dialects import dialect_of
+from ._node import check_consent, confirm
+from ._tables import read_table, warn_of_texts
+
+
+def survey_command(args: argparse.Namespace) -> int:
+    """Write what a node tells about the columns of its table, if its owner agrees."""
+    place = Path(args.to or f"survey-{args.name}.safetensors")
+    check_consent(place, args)
+    table = read_table(
+        args.rows, dialect_of(args, args.name), as_written=[], drop=args.drop
+    )
+    warn_of_texts(table)
+    summary = survey(table.frame, name=args.name, min_rows=args.min_rows)
+    if not confirm(summary, args=args, place=place):
+        print("Nothing was written.")
+        return 1
+    summary.save(place)
+    print(
+        f"Written to {place}. Nothing has been sent: send this file to the server "
+        "yourself."
+    )
+    return 0
+
+
+def describe_command(args: argparse.Namespace) -> int:
+    """Print what the columns of all nodes hold, as tables or as JSON."""
+    description = describe(summaries=list(_surveys(args.files)))
+    print(json.dumps(asdict(description), indent=1) if args.json else description)
+    return 0
+
+
+def _surveys(paths: Iterable[str]) -> Iterable[Path]:
+    """The files of surveys; of a folder all that are in it."""
+    for path in map(Path, paths):
+        if not path.is_dir():
+            yield path
+            continue
+        files = sorted(path.glob("*.safetensors"))
+        if not files:
+            raise ValueError(
+                f"{path}: there is no survey (*.safetensors) in this folder. Nodes "
+                "make them with skgems survey."
+            )
+        yield from files

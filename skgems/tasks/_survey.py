@@ -1,0 +1,200 @@
+"""The task "survey": what the columns of a node's table hold, before any model."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ..local import Member, TooFewRowsError
+from ..messages import (
+    ABSENT,
+    MOST_ROWS,
+    Array,
+    Each,
+    Labels,
+    Number,
+    Place,
+    Table,
+    Task,
+    Text,
+    counting,
+    listed,
+)
+from ..moments import LARGEST
+from ..steps import (
+    KINDS_OF_COLUMNS,
+    MOST_CATEGORIES,
+    MOST_CHARACTERS_OF_CATEGORY,
+    MOST_GROUPS,
+    NUMBER_COLUMN,
+    TEXT_COLUMN,
+    names_of_columns,
+    survey_of_column,
+    survey_of_table,
+)
+from ._shared import bound_on_rows, come_together, whole_number, whole_numbers
+
+# ---- what fields say in figures ----------------------------------------------------
+
+
+def _columns_in_words(content: Mapping, reply: Mapping) -> str:
+    return f"The columns are {listed(map(repr, content['names']))}."
+
+
+def _kinds_in_words(content: Mapping, reply: Mapping) -> str:
+    categories = listed(
+        f"{name!r} ({counting(len(told['labels']), 'category', 'categories')})"
+        for name, told in zip(
+            content["names"], content["columns"].values(), strict=True
+        )
+        if told.get("labels")
+    )
+    return f"Categories are told of: {categories or 'no column'}."
+
+
+# ---- rules -------------------------------------------------------------------------
+
+
+def column_is_of_enough_rows(
+    told: Mapping, place: Place, *, n_rows: int, min_rows: int
+) -> None:
+    """Nothing that is told of a column is about a few rows, nor is what remains."""
+    n_known = told["known"]
+    _check_sizes([n_known, n_rows - n_known], place.at("known"), min_rows=min_rows)
+    place.deny(n_known > n_rows, "known", f"is {n_known}, but there are {n_rows} rows")
+    come_together(told, "means", "mean", place)
+    come_together(told, "means", "variance", place)
+    come_together(told, "labels", "counts", place)
+    come_together(told, "labels", "n_values", place)
+    if "means" in told:
+        place.deny("labels" in told, "labels", "stand beside means")
+        place.deny(told["kind"] != NUMBER_COLUMN, "means", "are not of numbers")
+        _check_means(told["means"], place.at("means"), most=n_known // min_rows)
+    if "labels" in told:
+        _check_categories(told, place, n_known=n_known, min_rows=min_rows)
+
+
+def _check_sizes(sizes: list, place: Place, *, min_rows: int) -> None:
+    """Raise ValueError for a number of rows between nothing and the bound."""
+    for size in sizes:
+        if 0 < size < min_rows:
+            raise place.wrong(
+                f"tells of {size} rows, fewer than min_rows={min_rows} of the node"
+            )
+
+
+def _check_means(means: np.ndarray, place: Place, *, most: int) -> None:
+    most = min(most, MOST_GROUPS)
+    if not 1 <= len(means) <= most:
+        raise place.wrong(f"are those of {len(means)} groups, not of 1 to {most}")
+    place.deny(bool((np.diff(means) < 0).any()), "are not in order")
+
+
+def _check_categories(
+    told: Mapping, place: Place, *, n_known: int, min_rows: int
+) -> None:
+    labels = told["labels"]
+    place.deny(len(set(labels)) < len(labels), "labels", "has a label twice")
+    are_texts = all(isinstance(label, str) for label in labels)
+    if labels and are_texts != (told["kind"] == TEXT_COLUMN):
+        raise place.at("labels").wrong("are not such as the column has")
+    if not are_texts and max(map(abs, labels)) > LARGEST:
+        raise place.at("labels").wrong(f"has numbers beyond {LARGEST:g}")
+    if are_texts and max(map(len, labels), default=0) > MOST_CHARACTERS_OF_CATEGORY:
+        raise place.at("labels").wrong("has texts that are too long")
+    counts = told["counts"].tolist()
+    n_others = n_known - sum(counts)
+    place.deny(n_others < 0, "counts", f"are of more than {n_known} rows")
+    _check_sizes([*counts, n_others], place.at("counts"), min_rows=min_rows)
+
+
+def columns_are_of_enough_rows(content: Mapping, place: Place) -> None:
+    """There is a name for each column, and none tells of fewer rows than the bound."""
+    names = content["names"]
+    columns = content["columns"]
+    are_texts = all(isinstance(name, str) for name in names)
+    place.deny(not are_texts, "names", "has names that are no texts")
+    place.deny(len(set(names)) < len(names), "names", "has a name twice")
+    if len(columns) != len(names):
+        raise place.at("columns").wrong(f"are {len(columns)}, not {len(names)}")
+    n_rows = content["n_rows"]
+    min_rows = content["min_rows"]
+    _check_sizes([n_rows], place.at("n_rows"), min_rows=min_rows)
+    tables = {f"columns.{number}": told for number, told in columns.items()}
+    if "classes" in content:
+        tables["classes"] = content["classes"]
+    for path, told in tables.items():
+        column_is_of_enough_rows(told, place.at(path), n_rows=n_rows, min_rows=min_rows)
+
+
+# ---- fields ------------------------------------------------------------------------
+
+_OF_COLUMNS = (
+    "For each column what it holds and the number of values that are known. Of numbers "
+    "the mean, the variance, and means of groups of at least min_rows rows that are "
+    "neighbors in this column. Else categories that at least min_rows rows have, and "
+    "their counts. Nothing about the values of columns that identify rows."
+)
+_CATEGORIES = Labels("l", default=ABSENT, most=MOST_CATEGORIES, says=_OF_COLUMNS)
+_COLUMN = {
+    "kind": Text(among=KINDS_OF_COLUMNS, says=_OF_COLUMNS),
+    "known": whole_number(high=MOST_ROWS, says=_OF_COLUMNS),
+    "means": Array("n", default=ABSENT, says=_OF_COLUMNS),
+    "mean": Number(low=-LARGEST, high=LARGEST, default=ABSENT, says=_OF_COLUMNS),
+    "variance": Number(default=ABSENT, says=_OF_COLUMNS),
+    "labels": _CATEGORIES,
+    "counts": whole_numbers("l", default=ABSENT, says=_OF_COLUMNS),
+    "n_values": whole_number(high=MOST_ROWS, default=ABSENT, says=_OF_COLUMNS),
+}
+_OF_CLASSES = (
+    "The same about the labels: the number of rows of each class that at least "
+    "min_rows rows have."
+)
+
+
+def survey(member: Member) -> dict:
+    """What each column holds, over all rows, and how many rows each class has."""
+    n_rows = member.X.shape[0]
+    if n_rows < member.min_rows:
+        raise TooFewRowsError(
+            f"Node {member.name!r} has {n_rows} rows, fewer than "
+            f"min_rows={member.min_rows}, so it tells nothing about its columns. Set a "
+            "smaller min_rows if these rows may be known."
+        )
+    content = {
+        "n_rows": n_rows,
+        "names": names_of_columns(member.X),
+        "columns": survey_of_table(member.X, min_rows=member.min_rows),
+    }
+    if member.y is not None:
+        content["classes"] = survey_of_column(
+            member.y, min_rows=member.min_rows, are_labels=True
+        )
+    return content
+
+
+SURVEY = Task(
+    name="survey",
+    asks="what each column holds: gaps, means, spread and quantiles, or categories",
+    reveals="Numbers of rows, and sums over at least min_rows rows each. Whoever gets "
+    "two surveys of nearly the same rows can compare them, and may learn about the "
+    "rows that are in one of them only.",
+    without="nothing",
+    is_of_tables=True,
+    request={},
+    reply={
+        "min_rows": bound_on_rows(
+            "The bound min_rows of the node. Every number is about at least this many "
+            "rows, and so is what remains after the numbers that are told."
+        ),
+        "n_rows": whole_number(high=MOST_ROWS, says="Number of rows."),
+        "names": Labels(says="Names of the columns.", detail=_columns_in_words),
+        "columns": Each(_COLUMN, says=_OF_COLUMNS, detail=_kinds_in_words),
+        "classes": Table(
+            {name: replace(field, says=_OF_CLASSES) for name, field in _COLUMN.items()},
+            default=ABSENT,
+        ),
+    },
+    rule=columns_are_of_enough_rows,
+    answer=survey,
+)

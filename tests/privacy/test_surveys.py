@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""No number in a survey is about few rows, nor what can be worked out from others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pytest
+
+from skgems import survey
+from skgems.messages import Message
+
+MIN_ROWS = 5
+
+
+def random_column(rng: np.random.Generator, n_rows: int) -> np.ndarray:
+    """Values of which some are rare, with a few gaps or many."""
+    n_values = int(rng.choice([1, 2, 3, 8, 30, n_rows]))
+    frequencies = rng.dirichlet(np.full(n_values, 0.5))
+    values = rng.choice(n_values, n_rows, p=frequencies)
+    kind = rng.choice(["texts", "numbers", "measurements"])
+    if kind == "measurements":
+        column = (rng.normal(size=n_rows) + values).astype(object)
+    elif kind == "texts":
+        column = np.array([f"v{value}" for value in values], dtype=object)
+    else:
+        column = values.astype(object)
+    n_gaps = int(rng.choice([0, 1, 4, 5, n_rows // 2, n_rows - 2]))
+    column[rng.permutation(n_rows)[:n_gaps]] = None
+    return column
+
+
+def random_table(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A table of mixed columns and labels, some of which are rare."""
+    rng = np.random.default_rng(seed)
+    n_rows = int(rng.integers(MIN_ROWS, 80))
+    columns = [random_column(rng, n_rows) for _ in range(8)]
+    labels = rng.choice(3, n_rows, p=[0.5, 0.45, 0.05])
+    return np.column_stack(columns), labels
+
+
+def are_enough(*counts: int) -> bool:
+    """Whether all numbers of rows are none, or as many as the bound."""
+    return all(count == 0 or count >= MIN_ROWS for count in counts)
+
+
+def known(column: np.ndarray) -> list:
+    return [value for value in column if value is not None]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_number_of_rows_is_small_nor_a_difference_of_such(seed):
+    table, labels = random_table(seed)
+    content = survey(table, labels, name="lyon", min_rows=MIN_ROWS).content
+    n_rows = content["n_rows"]
+    assert n_rows == len(table)
+    for told in [*content["columns"].values(), content["classes"]]:
+        n_known = told["known"]
+        assert are_enough(n_known, n_rows - n_known)
+        counts = told.get("counts", np.zeros(0, dtype=int)).tolist()
+        assert are_enough(*counts)
+        if "labels" in told:
+            assert are_enough(n_known - sum(counts))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_categories_are_those_of_enough_rows(seed):
+    table, labels = random_table(seed)
+    content = survey(table, labels, name="lyon", min_rows=MIN_ROWS).content
+    surveyed = zip(
+        [*table.T, labels],
+        [*content["columns"].values(), content["classes"]],
+        strict=True,
+    )
+    for column, told in surveyed:
+        true_counts = Counter(known(column))
+        for label, count in zip(
+            told.get("labels", ()), told.get("counts", ()), strict=True
+        ):
+            # Lowered where others are few, so that these are not a difference.
+            assert MIN_ROWS <= count <= true_counts[label]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_means_are_of_enough_rows_that_are_not_told_apart(seed):
+    table, _ = random_table(seed)
+    content = survey(table, name="lyon", min_rows=MIN_ROWS).content
+    for column, told in zip(table.T, content["columns"].values(), strict=True):
+        if "means" not in told:
+            continue
+        values = np.sort(np.array(known(column), dtype=float))
+        means = told["means"]
+        assert len(values) >= MIN_ROWS * len(means)
+        assert means[0] >= values[:MIN_ROWS].mean() - 1e-9
+        assert means[-1] <= values[-MIN_ROWS:].mean() + 1e-9
+
+
+def numbers_in(content: object) -> Iterator[float]:
+    """All numbers of a message that are no whole numbers."""
+    if isinstance(content, np.ndarray):
+        content = content.tolist()
+    if isinstance(content, Mapping):
+        content = list(content.values())
+    if isinstance(content, list):
+        for part in content:
+            yield from numbers_in(part)
+    elif isinstance(content, float):
+        yield content
+
+
+@pytest.mark.parametrize("n_rows", [5, 9, 10, 200])
+def test_no_value_of_a_row_is_in_a_message(n_rows):
+    X = np.random.default_rng(0).standard_cauchy(size=(n_rows, 4))
+    content = survey(X, name="lyon", min_rows=MIN_ROWS).content
+    told = list(numbers_in(content))
+    assert len(told) == 4 * (2 + min(n_rows // MIN_ROWS, 20))
+    distances = np.abs(X.ravel()[:, None] - np.array(told))
+    assert distances.min() > 1e-9
+    # The smallest and the largest value are far from all that is told of the column.
+    for column, told_of_column in zip(X.T, content["columns"].values(), strict=True):
+        means = told_of_column["means"]
+        assert column.min() < means[0] and means[-1] < column.max()
+
+
+def test_identifiers_and_texts_of_few_rows_are_in_no_message():
+    rng = np.random.default_rng(0)
+    names = np.array([f"secret-{k}" for k in range(60)], dtype=object)
+    rare = np.array(["common"] * 56 + [f"secret {k}" for k in range(4)], dtype=object)
+    few = names.copy()[:12]  # too few rows to see that they are names
+    table = np.column_stack([names, rng.permutation(rare)])
+    for rows in (table, few.reshape(-1, 1)):
+        message = survey(rows, name="lyon", min_rows=MIN_ROWS)
+        assert b"secret" not in message.to_bytes()
+        assert isinstance(message, Message)
+
+
+def test_two_surveys_of_nearly_the_same_rows_tell_a_row():
+    """A limit that the guide names: nodes must not answer again after a change."""
+    rows = np.random.default_rng(0).normal(size=(40, 1))
+    before, after = (
+        survey(part, name="lyon", min_rows=MIN_ROWS).content["columns"]["0"]
+        for part in (rows[:-1], rows)
+    )
+    difference = 40 * after["mean"] - 39 * before["mean"]
+    np.testing.assert_allclose(difference, rows[-1, 0])
