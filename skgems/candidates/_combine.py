@@ -55,6 +55,7 @@ from ._candidates import (
     candidates_of_rows,
     preparations_of_front,
     roles_over_nodes,
+    trees_over_channel,
 )
 
 
@@ -271,15 +272,13 @@ def _combine_over_channel(
 
     def tried(n_rows: int) -> list[Candidate]:
         # Over a channel the nodes' names stand for this one, which is never asked.
-        return candidates_of_rows(
-            ["all"],
-            before,
-            n_rows,
-            budget=budget,
-            random_state=seed,
-            # Sums of all candidates are told in one message, in which no tree grows.
-            n_classes=None,
+        of_sums = candidates_of_rows(
+            ["all"], before, n_rows, budget=budget, random_state=seed
         )
+        # Whoever grows trees can ask for rules that single rows meet.
+        if budget != THOROUGH:
+            return of_sums
+        return of_sums + trees_over_channel(before, random_state=seed)
 
     aggregator, choice, history = choose_over(
         channel, tried, drop_identifiers=front is None, scoring=scoring

@@ -18,4 +18,5 @@ from ._classifiers import CLASSIFIERS, shrunk_lda
 from ._forms import PooledForm, common_form
 from ._pooled import PooledAggregator
 from ._transformer import PooledTransformer
+from ._trees_halves import forests_of_halves
 from ._trees_terms import TREES

@@ -139,20 +139,22 @@ class ForestFit(TreesFit):
         return ForestTerms(classifier=self.classifier)
 
     def plan(self, federation: Federation, public_rows: Member | None) -> Generator:
-        n_features = federation.features.n_features_in
-        n_classes = len(federation.classes)
+        growth = self.growth(federation.features.n_features_in, federation.classes)
+        yield from self._grown(growth, federation.classes, public_rows)
+        return fitted_forest(self.classifier, growth, federation.classes)
+
+    def growth(self, n_features: int, classes: np.ndarray) -> Growth:
+        """Trees that have not grown yet."""
         seed = self.classifier.random_state
         rng = check_random_state(self.random_state if seed is None else seed)
-        growth = Growth(
+        return Growth(
             rules_of(self.classifier, n_features),
             n_trees=number_of_trees(self.classifier),
             n_features=n_features,
-            n_classes=n_classes,
-            class_weights=self._class_weights(federation.classes),
+            n_classes=len(classes),
+            class_weights=self._class_weights(classes),
             random_state=rng.randint(2**31 - 1),
         )
-        yield from self._grown(growth, federation.classes, public_rows)
-        return fitted_forest(self.classifier, growth, federation.classes)
 
     def _unpacked(self, content: Mapping, shape: tuple[int, ...]) -> np.ndarray:
         return unpacked_counts(content["counts"], shape, dtype=None)

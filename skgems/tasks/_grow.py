@@ -54,30 +54,35 @@ def _bytes_in_words(content: Mapping, reply: Mapping) -> str:
 # ---- rules -------------------------------------------------------------------------
 
 
-def forest_is_sound(request: Mapping, place: Place) -> None:
-    """Children follow their parents, each has one, and what is asked about are leaves.
+def trees_are_sound(content: Mapping, place: Place) -> None:
+    """Children follow their parents, and each has one.
 
     So no row goes round in circles, however a server made the trees.
     """
-    feature = request["feature"]
-    left = request["left"]
-    n_vertices = len(feature)
-    is_split = feature >= 0
-    place.deny(request["n_trees"] > n_vertices, "n_trees", "are more than vertices")
+    left = content["left"]
+    n_vertices = len(content["feature"])
+    is_split = content["feature"] >= 0
+    place.deny(content["n_trees"] > n_vertices, "n_trees", "are more than vertices")
     follow = left[is_split] > np.flatnonzero(is_split)
     children = np.sort(np.concatenate([left[is_split], left[is_split] + 1]))
-    all_but_roots = np.arange(request["n_trees"], n_vertices)
+    all_but_roots = np.arange(content["n_trees"], n_vertices)
     is_sound = follow.all() and np.array_equal(children, all_but_roots)
     place.deny(not is_sound, "left", "are not those of trees")
-    place.deny((request["bin"] >= N_BINS).any(), "bin", f"are not below {N_BINS}")
-    forest = Forest.from_content(request)
+    place.deny((content["bin"] >= N_BINS).any(), "bin", f"are not below {N_BINS}")
+    forest = Forest.from_content(content)
     # Not by the depth, for which all levels of deep trees are walked through.
     is_deep = any(islice(map(len, forest.levels()), _MOST_LEVELS + 1, None))
     place.deny(is_deep, "left", f"are of trees with more than {_MOST_LEVELS} levels")
+
+
+def forest_is_sound(request: Mapping, place: Place) -> None:
+    """Trees are sound, and what is asked about are leaves, in the order of trees."""
+    trees_are_sound(request, place)
+    feature = request["feature"]
     leaves = request["leaves"]
-    are_leaves = (leaves < n_vertices).all() and (feature[leaves] < 0).all()
+    are_leaves = (leaves < len(feature)).all() and (feature[leaves] < 0).all()
     place.deny(not are_leaves, "leaves", "are not all leaves")
-    by_tree = np.diff(forest.trees()[leaves])
+    by_tree = np.diff(Forest.from_content(request).trees()[leaves])
     in_order = (by_tree >= 0).all() and len(np.unique(leaves)) == len(leaves)
     place.deny(not in_order, "leaves", "are not in the order of trees")
 
@@ -124,13 +129,9 @@ def grow(
 ) -> dict:
     """Counts of the node's rows at the leaves, by bin and class."""
     rows = _remembered_rows(member, classes)
-    n_features = rows["codes"].shape[1]
-    last_feature = max(features.max(initial=-1), trees["feature"].max(initial=-1))
-    if last_feature >= n_features:
-        raise ValueError(
-            f"Node {member.name!r} has {n_features} features, but trees are to be "
-            f"split by feature {last_feature}."
-        )
+    check_features(
+        member, trees["feature"], features, n_features=rows["codes"].shape[1]
+    )
     forest = Forest(**trees)
     histograms = class_histograms(
         rows["codes"],
@@ -146,6 +147,16 @@ def grow(
             block = histograms[first : first + leaves_at_once]
             block[:] = rounded_histograms(block, member.min_rows)
     return {"counts": packed_counts(histograms)}
+
+
+def check_features(member: Member, *features: np.ndarray, n_features: int) -> None:
+    """Raise ValueError for splits by a feature that the rows do not have."""
+    last_feature = max(indices.max(initial=-1) for indices in features)
+    if last_feature >= n_features:
+        raise ValueError(
+            f"Node {member.name!r} has {n_features} features, but trees are to be "
+            f"split by feature {last_feature}."
+        )
 
 
 def _remembered_rows(member: Member, classes: Sequence) -> dict:
@@ -219,6 +230,15 @@ FOREST_FIELDS = {
     "missing_left": Array("v", kinds="b"),
     "left": Array("v", kinds="i", low=-1),
 }
+# The request for the histograms of some leaves.
+FIELDS_OF_GROWTH = {
+    "classes": Labels("k", ordered=True, most=MOST_CLASSES),
+    **FOREST_FIELDS,
+    # Leaves a that are asked about, and features j for each.
+    "leaves": Array("a", kinds="i", low=0),
+    "features": Array("a j", kinds="i", low=0),
+    "bootstrap": Flag(),
+}
 GROW = Task(
     name="grow",
     asks="how many rows lie in each bin of features at leaves of trees, by class",
@@ -228,14 +248,7 @@ GROW = Task(
     most=20,
     without="what follows",
     allows_missing=True,
-    request={
-        "classes": Labels("k", ordered=True, most=MOST_CLASSES),
-        **FOREST_FIELDS,
-        # Leaves a that are asked about, and features j for each.
-        "leaves": Array("a", kinds="i", low=0),
-        "features": Array("a j", kinds="i", low=0),
-        "bootstrap": Flag(),
-    },
+    request=FIELDS_OF_GROWTH,
     request_rule=drawn_are_sound,
     reply={
         "min_rows": MIN_ROWS,

@@ -27,7 +27,7 @@ True
 from ._bins import N_BINS, bin_codes, upper_edges
 from ._boosted_rows import BoostedRows, joined_histograms
 from ._boosting import BoostedGrowth, BoostingRules
-from ._forest import Forest, leaves_of
+from ._forest import Forest, leaves_of, mean_values
 from ._gradients import N_SUMS, SCALE, n_outputs, raw_predictions
 from ._growth import N_MORE_LEVELS, Growth, TreeRules
 from ._histograms import (
