@@ -173,7 +173,7 @@ def _agreed_terms(agreed: Agreement, task: str) -> Iterator[Terms]:
         return
     for method in agreed.methods:
         terms = _terms_of(
-            method.get("method"),
+            str(method.get("method")),
             settings=method.get("settings", {}),
             further_settings=method.get("further_settings", {}),
         )
