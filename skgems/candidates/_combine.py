@@ -75,11 +75,11 @@ def combine(
 
     The candidates are linear models, also on random features that are the same at all
     nodes, quadratic discriminant analysis, forests, and, if estimators are given, their
-    votes, stacks and merged networks. The rows of each node are split into two halves. Each
-    candidate is fitted to one half and judged on the other, and the other way round.
-    The smallest candidate whose score is within one standard error of the best score is
-    then fitted to all rows. The score is the accuracy, unless one class has most of the
-    rows (see `scoring`).
+    votes, stacks and merged networks. The rows of each node are split into two halves.
+    Each candidate is fitted to one half and judged on the other, and the other way
+    round. The smallest candidate whose score is within one standard error of the best
+    score is then fitted to all rows. The score is the accuracy, unless one class has
+    most of the rows (see `scoring`).
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from ..messages import Message
 from ..networks import final_step
 from ..steps import DocumentFront, Front
 from ..tasks import unpacked_sums
-from ..trees import N_BINS, BoostedGrowth, Growth, LevelGrowth, unpacked_counts
+from ..trees import N_BINS, BoostedGrowth, Growth, LevelGrowth, unpacked_cells
 from ._boosting import boosting_rules, check_can_boost, fitted_boosting
 from ._forests import check_can_grow, fitted_forest, number_of_trees, rules_of
 from ._forms import PooledForm
@@ -109,8 +109,8 @@ class TreesFit:
         """Plan of the fitted classifier; ``public_rows`` are those at the server."""
         raise NotImplementedError
 
-    def _unpacked(self, content: Mapping, shape: tuple[int, ...]) -> np.ndarray:
-        """The histograms that a reply holds."""
+    def add(self, content: Mapping, total: np.ndarray) -> None:
+        """Add the histograms that a reply holds to the total, in place."""
         raise NotImplementedError
 
     def _grown(
@@ -120,10 +120,9 @@ class TreesFit:
         while growth.is_open:
             request = self.terms.request(growth, classes)
             contents = yield from _contents(request, public_rows)
-            shape = growth.histogram_shape
-            total = np.zeros(shape, dtype=np.int64)
+            total = np.zeros(growth.histogram_shape, dtype=np.int64)
             for content in contents:
-                total += self._unpacked(content, shape)
+                self.add(content, total)
                 # Rounded counts and joined bins of siblings do not add up.
                 growth.subtracts &= content["min_rows"] == 1
             growth.take(total)
@@ -156,8 +155,8 @@ class ForestFit(TreesFit):
             random_state=rng.randint(2**31 - 1),
         )
 
-    def _unpacked(self, content: Mapping, shape: tuple[int, ...]) -> np.ndarray:
-        return unpacked_counts(content["counts"], shape, dtype=None)
+    def add(self, content: Mapping, total: np.ndarray) -> None:
+        unpacked_cells(content["counts"], total.size).add_to(total)
 
     def _class_weights(self, classes: np.ndarray) -> "np.ndarray | str | None":
         weights = self.classifier.class_weight
@@ -195,8 +194,8 @@ class BoostingFit(TreesFit):
         yield from self._grown(growth, federation.classes, public_rows)
         return fitted_boosting(self.classifier, growth, federation.classes)
 
-    def _unpacked(self, content: Mapping, shape: tuple[int, ...]) -> np.ndarray:
-        return unpacked_sums(content, shape)
+    def add(self, content: Mapping, total: np.ndarray) -> None:
+        total += unpacked_sums(content, total.shape)
 
 
 def _contents(request: Message, public_rows: Member | None) -> Generator:

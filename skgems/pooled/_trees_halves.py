@@ -9,7 +9,7 @@ import numpy as np
 
 from ..messages import Message
 from ..tasks import HALF_NAMES
-from ..trees import Growth, unpacked_counts
+from ..trees import Growth
 from ._forests import shares_of_classes
 from ._pooled import PooledAggregator
 from ._pooled_fit import PooledFit
@@ -52,10 +52,7 @@ def forests_of_halves(
         for name, reply in replies:
             missing.discard(name)
             for half, growth in open_growths.items():
-                packed = reply.content[half]
-                totals[half] += unpacked_counts(
-                    packed, growth.histogram_shape, dtype=None
-                )
+                fit.add({"counts": reply.content[half]}, totals[half])
                 # Rounded counts of siblings do not add up.
                 growth.subtracts &= reply.content["min_rows"] == 1
         if missing:

@@ -6,6 +6,7 @@ small leaves speak of few rows: a node with ``min_rows`` above 1 rounds counts t
 """
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
@@ -28,19 +29,17 @@ from ..trees import (
     Forest,
     bin_codes,
     bootstrap_weights,
-    class_histograms,
+    class_cells,
     leaves_of,
-    packed_counts,
-    rounded_histograms,
-    unpacked_counts,
+    packed_cells,
+    rounded_cells,
+    unpacked_cells,
 )
 from ._rows import rows_of_labels
 from ._shared import MIN_ROWS, whole_number
 
 # Trees in one request, which are so many numbers for each row.
 _MOST_TREES = 10_000
-# Cells of histograms that are rounded at once, which takes five numbers for each.
-_CELLS_AT_ONCE = 2**20
 # Levels of these trees: each is a step for the rows, and honest ones are far fewer.
 _MOST_LEVELS = 64
 
@@ -99,11 +98,11 @@ def counts_are_of_leaves(content: Mapping, place: Place) -> None:
     asked = place.asked
     shape = _asked_of(asked).shape(len(asked["classes"]))
     try:
-        counts = unpacked_counts(content["counts"], shape, dtype=None)
+        cells = unpacked_cells(content["counts"], math.prod(shape))
     except ValueError as error:
         raise place.at("counts").wrong(f"are no counts: {error}") from None
     min_rows = content["min_rows"]
-    is_exact = min_rows > 1 and (counts % np.int64(min_rows)).any()
+    is_exact = min_rows > 1 and (cells.counts % min_rows).any()
     place.deny(is_exact, "counts", f"are no multiples of min_rows={min_rows}")
 
 
@@ -133,20 +132,18 @@ def grow(
         member, trees["feature"], features, n_features=rows["codes"].shape[1]
     )
     forest = Forest(**trees)
-    histograms = class_histograms(
+    asked = Asked(leaves=leaves, features=features)
+    cells = class_cells(
         rows["codes"],
         rows["labels"],
         _remembered_leaves(rows, forest),
-        Asked(leaves=leaves, features=features),
+        asked,
         n_classes=len(classes),
         weights=_remembered_weights(member, rows, forest) if bootstrap else None,
     )
     if member.min_rows > 1:
-        leaves_at_once = max(1, _CELLS_AT_ONCE // max(1, histograms[:1].size))
-        for first in range(0, len(histograms), leaves_at_once):
-            block = histograms[first : first + leaves_at_once]
-            block[:] = rounded_histograms(block, member.min_rows)
-    return {"counts": packed_counts(histograms)}
+        cells = rounded_cells(cells, asked.shape(len(classes)), member.min_rows)
+    return {"counts": packed_cells(cells)}
 
 
 def check_features(member: Member, *features: np.ndarray, n_features: int) -> None:
@@ -263,6 +260,7 @@ GROW = Task(
         ),
     },
     rule=counts_are_of_leaves,
+    of_user=(),
     cost=_cost,
     answer=grow,
 )

@@ -33,13 +33,17 @@ from ._growth import N_MORE_LEVELS, Growth, TreeRules
 from ._histograms import (
     Asked,
     bootstrap_weights,
+    class_cells,
     class_histograms,
+    rounded_cells,
     rounded_histograms,
 )
 from ._levels import LevelGrowth
 from ._packed import (
+    packed_cells,
     packed_counts,
     packed_numbers,
+    unpacked_cells,
     unpacked_counts,
     unpacked_numbers,
 )
