@@ -18,7 +18,14 @@ from ..messages import Message
 from ..networks import final_step
 from ..steps import DocumentFront, Front
 from ..tasks import unpacked_sums
-from ..trees import N_BINS, BoostedGrowth, Growth, LevelGrowth, unpacked_cells
+from ..trees import (
+    N_BINS,
+    TYPES_OF_COUNTS,
+    BoostedGrowth,
+    Growth,
+    LevelGrowth,
+    unpacked_cells,
+)
 from ._boosting import boosting_rules, check_can_boost, fitted_boosting
 from ._forests import check_can_grow, fitted_forest, number_of_trees, rules_of
 from ._forms import PooledForm
@@ -39,6 +46,8 @@ class TreesFit:
     # The PowerTransformer takes no sparse rows.
     allows: ClassVar[Allows] = Allows(missing_values=True, sparse=False)
     asks_again: ClassVar[str] = "trees ask all nodes again for each of their levels"
+    # Of a total of histograms to which nothing was added.
+    type_of_zeros: ClassVar[type] = np.int64
 
     classifier: ClassifierMixin  # which is grown, not fitted
     random_state: object
@@ -109,8 +118,8 @@ class TreesFit:
         """Plan of the fitted classifier; ``public_rows`` are those at the server."""
         raise NotImplementedError
 
-    def add(self, content: Mapping, total: np.ndarray) -> None:
-        """Add the histograms that a reply holds to the total, in place."""
+    def added(self, content: Mapping, total: np.ndarray) -> np.ndarray:
+        """The total with the histograms that a reply holds; it may be changed."""
         raise NotImplementedError
 
     def _grown(
@@ -120,9 +129,9 @@ class TreesFit:
         while growth.is_open:
             request = self.terms.request(growth, classes)
             contents = yield from _contents(request, public_rows)
-            total = np.zeros(growth.histogram_shape, dtype=np.int64)
+            total = np.zeros(growth.histogram_shape, dtype=self.type_of_zeros)
             for content in contents:
-                self.add(content, total)
+                total = self.added(content, total)
                 # Rounded counts and joined bins of siblings do not add up.
                 growth.subtracts &= content["min_rows"] == 1
             growth.take(total)
@@ -131,6 +140,8 @@ class TreesFit:
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ForestFit(TreesFit):
     """Trees that are grown side by side, from counts of rows by class."""
+
+    type_of_zeros: ClassVar[type] = TYPES_OF_COUNTS[0]
 
     @property
     def terms(self) -> ForestTerms:
@@ -155,8 +166,8 @@ class ForestFit(TreesFit):
             random_state=rng.randint(2**31 - 1),
         )
 
-    def add(self, content: Mapping, total: np.ndarray) -> None:
-        unpacked_cells(content["counts"], total.size).add_to(total)
+    def added(self, content: Mapping, total: np.ndarray) -> np.ndarray:
+        return unpacked_cells(content["counts"], total.size).added_to(total)
 
     def _class_weights(self, classes: np.ndarray) -> "np.ndarray | str | None":
         weights = self.classifier.class_weight
@@ -194,8 +205,9 @@ class BoostingFit(TreesFit):
         yield from self._grown(growth, federation.classes, public_rows)
         return fitted_boosting(self.classifier, growth, federation.classes)
 
-    def add(self, content: Mapping, total: np.ndarray) -> None:
+    def added(self, content: Mapping, total: np.ndarray) -> np.ndarray:
         total += unpacked_sums(content, total.shape)
+        return total
 
 
 def _contents(request: Message, public_rows: Member | None) -> Generator:

@@ -45,14 +45,15 @@ def forests_of_halves(
         request = _request(fit, open_growths, classes=classes, front=front)
         replies = yield dict.fromkeys(names, request)
         totals = {
-            half: np.zeros(growth.histogram_shape, dtype=np.int64)
+            half: np.zeros(growth.histogram_shape, dtype=fit.type_of_zeros)
             for half, growth in open_growths.items()
         }
         missing = set(names)
         for name, reply in replies:
             missing.discard(name)
             for half, growth in open_growths.items():
-                fit.add({"counts": reply.content[half]}, totals[half])
+                content = {"counts": reply.content[half]}
+                totals[half] = fit.added(content, totals[half])
                 # Rounded counts of siblings do not add up.
                 growth.subtracts &= reply.content["min_rows"] == 1
         if missing:

@@ -141,9 +141,10 @@ def grow(
         n_classes=len(classes),
         weights=_remembered_weights(member, rows, forest) if bootstrap else None,
     )
+    shape = asked.shape(len(classes))
     if member.min_rows > 1:
-        cells = rounded_cells(cells, asked.shape(len(classes)), member.min_rows)
-    return {"counts": packed_cells(cells)}
+        cells = rounded_cells(cells, shape, member.min_rows)
+    return {"counts": packed_cells(cells, math.prod(shape))}
 
 
 def check_features(member: Member, *features: np.ndarray, n_features: int) -> None:

@@ -31,6 +31,7 @@ from ._forest import Forest, leaves_of, mean_values
 from ._gradients import N_SUMS, SCALE, n_outputs, raw_predictions
 from ._growth import N_MORE_LEVELS, Growth, TreeRules
 from ._histograms import (
+    TYPES_OF_COUNTS,
     Asked,
     bootstrap_weights,
     class_cells,

@@ -12,6 +12,9 @@ from ._bins import N_BINS
 
 # The largest weight of a row in a bootstrap sample: of 1e9 rows one has more.
 _MOST_WEIGHT = 12
+# Types of histograms that are summed over nodes. Most counts are small, and the largest
+# histograms are as fast as memory is.
+TYPES_OF_COUNTS = (np.int16, np.int32, np.int64)
 # Rows times features of trees whose cells are sorted at once: several times 16 MB.
 _SORTED_AT_ONCE = 2**21
 # Cells of histograms that are rounded at once, which takes five numbers for each.
@@ -65,9 +68,22 @@ class Cells:
         """The same ones behind so many cells."""
         return Cells(indices=self.indices + first, counts=self.counts)
 
-    def add_to(self, histograms: np.ndarray) -> None:
-        """Add them to histograms in place, which are contiguous."""
-        histograms.reshape(-1)[self.indices] += self.counts
+    def added_to(self, histograms: np.ndarray) -> np.ndarray:
+        """Histograms, which are contiguous, with these added: in place, if they fit.
+
+        Otherwise they are a copy of a larger type.
+        """
+        sums = histograms.reshape(-1)[self.indices] + self.counts
+        dtype = np.promote_types(histograms.dtype, _smallest_type(sums.max(initial=0)))
+        histograms = histograms.astype(dtype, copy=False)
+        histograms.reshape(-1)[self.indices] = sums
+        return histograms
+
+
+def _smallest_type(largest: int) -> np.dtype:
+    """The first type of histograms that holds a number."""
+    fitting = (d for d in TYPES_OF_COUNTS if largest <= np.iinfo(d).max)
+    return np.dtype(next(fitting))
 
 
 def class_cells(
@@ -244,7 +260,8 @@ def rounded_cells(cells: Cells, shape: tuple[int, int, int, int], step: int) -> 
         last = min(first + leaves_at_once, n_leaves)
         histograms = np.zeros((last - first, *shape_of_leaf), dtype=np.int64)
         first_cell = first * n_cells_a_leaf
-        cells.between(first_cell, last * n_cells_a_leaf).add_to(histograms)
+        cells_of_block = cells.between(first_cell, last * n_cells_a_leaf)
+        histograms = cells_of_block.added_to(histograms)
         rounded = Cells.of(rounded_histograms(histograms, step))
         parts.append(rounded.shifted(first_cell))
     return Cells.side_by_side(parts)
