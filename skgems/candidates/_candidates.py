@@ -42,6 +42,10 @@ THOROUGH = "thorough"
 # A forest has 100 trees of up to ten classes, and fewer of more: its histograms have a
 # number for each class, and took more time than all other candidates together.
 _TREES_TIMES_CLASSES = 1000
+_MOST_TREES = 100
+# Over a channel the trees of both halves are in one message, and how many there are is
+# agreed before anybody knows the classes.
+_TREES_OVER_CHANNEL = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,8 +199,11 @@ def candidates(
         X.shape[0],
         budget=budget,
         random_state=random_state,
-        n_classes=n_classes,
     )
+    if before.scaled is not None and budget != SMALL:
+        of_rows += _trees(
+            before.scaled, n_classes=n_classes, budget=budget, random_state=random_state
+        )
     if members is None:
         return of_rows
     return of_rows + _candidates_of_members(
@@ -270,12 +277,10 @@ def candidates_of_rows(
     *,
     budget: str,
     random_state: int,
-    n_classes: int | None,
 ) -> list[Candidate]:
-    """Candidates that look at rows and at no fitted classifier, larger models later.
+    """Candidates that are functions of sums over rows, larger models later.
 
-    ``n_rows``, the number of all rows, is 0 where it is not known yet. ``n_classes`` is
-    None where nodes are asked only once for all candidates: then no trees are grown.
+    ``n_rows``, the number of all rows, is 0 where it is not known yet.
     """
     linear = GEMSLogisticAggregator(
         [(name, None) for name in names],
@@ -313,10 +318,6 @@ def candidates_of_rows(
         kernel = RBFSampler(gamma="scale", n_components=2000, random_state=0)
         name = "LDA, 2000 random features, power transform"
         tried.append(Candidate(name, lda, (*power_transformed, kernel)))
-    if n_classes is not None:
-        tried += _trees(
-            scaled, n_classes=n_classes, budget=budget, random_state=random_state
-        )
     return tried
 
 
@@ -324,9 +325,8 @@ def _trees(
     scaled: BaseEstimator, *, n_classes: int, budget: str, random_state: int
 ) -> list[Candidate]:
     """A forest, and boosted trees where there is time for these."""
-    n_trees = min(100, _TREES_TIMES_CLASSES // n_classes + 1)
-    forest = RandomForestClassifier(n_trees, max_depth=10, random_state=random_state)
-    tried = [Candidate("forest", PooledAggregator(pooled=forest), (scaled,))]
+    n_trees = min(_MOST_TREES, _TREES_TIMES_CLASSES // n_classes + 1)
+    tried = [_forest((scaled,), n_trees=n_trees, random_state=random_state)]
     if budget == THOROUGH:
         boosting = HistGradientBoostingClassifier(
             max_depth=4, max_leaf_nodes=None, early_stopping=False
@@ -334,6 +334,27 @@ def _trees(
         aggregator = PooledAggregator(pooled=boosting)
         tried.append(Candidate("boosted trees", aggregator, (scaled,)))
     return tried
+
+
+def trees_over_channel(before: Preparations, *, random_state: int) -> list[Candidate]:
+    """A forest that grows over a channel, by messages for each level of its trees.
+
+    There are no boosted trees: each level of each iteration would take a message.
+    """
+    # The front ends with the power transform that the bins of trees are made for, so
+    # that the nodes fit it with the fronts of all candidates.
+    return [
+        _forest(
+            before.power_transformed,
+            n_trees=_TREES_OVER_CHANNEL,
+            random_state=random_state,
+        )
+    ]
+
+
+def _forest(steps: tuple, *, n_trees: int, random_state: int) -> Candidate:
+    forest = RandomForestClassifier(n_trees, max_depth=10, random_state=random_state)
+    return Candidate("forest", PooledAggregator(pooled=forest), steps)
 
 
 def _quadratic_candidates(before: Preparations) -> list[Candidate]:

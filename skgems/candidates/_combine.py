@@ -55,6 +55,7 @@ from ._candidates import (
     candidates_of_rows,
     preparations_of_front,
     roles_over_nodes,
+    trees_over_channel,
 )
 
 
@@ -73,12 +74,12 @@ def combine(
     """Choose the best of several aggregators for the rows of the nodes, and fit it.
 
     The candidates are linear models, also on random features that are the same at all
-    nodes, quadratic discriminant analysis, and, if estimators are given, their votes,
-    stacks and merged networks. The rows of each node are split into two halves. Each
-    candidate is fitted to one half and judged on the other, and the other way round.
-    The smallest candidate whose score is within one standard error of the best score is
-    then fitted to all rows. The score is the accuracy, unless one class has most of the
-    rows (see `scoring`).
+    nodes, quadratic discriminant analysis, forests, and, if estimators are given, their
+    votes, stacks and merged networks. The rows of each node are split into two halves.
+    Each candidate is fitted to one half and judged on the other, and the other way
+    round. The smallest candidate whose score is within one standard error of the best
+    score is then fitted to all rows. The score is the accuracy, unless one class has
+    most of the rows (see `scoring`).
 
     Parameters
     ----------
@@ -110,7 +111,10 @@ default=None
         How many candidates are tried. Choose "thorough" to try larger models too,
         which takes about three times as long. Choose "small" to leave out the random
         features: where a node has fewer rows than there are features, the sums that it
-        sends reveal rows.
+        sends reveal rows. "small" leaves out trees, too. Over a channel a forest is
+        tried with "thorough" only: it takes up to 12 more messages, 24 if it is chosen,
+        and the nodes have to trust the server (:ref:`trees_privacy`). Boosted trees are
+        never tried over a channel, since they would take hundreds of messages.
     scoring : str or callable, default="auto"
         How the candidates are compared. "auto" compares their accuracy. Where one class
         has more than 80 % of the rows, it compares their log-loss instead, because
@@ -271,15 +275,13 @@ def _combine_over_channel(
 
     def tried(n_rows: int) -> list[Candidate]:
         # Over a channel the nodes' names stand for this one, which is never asked.
-        return candidates_of_rows(
-            ["all"],
-            before,
-            n_rows,
-            budget=budget,
-            random_state=seed,
-            # Sums of all candidates are told in one message, in which no tree grows.
-            n_classes=None,
+        of_sums = candidates_of_rows(
+            ["all"], before, n_rows, budget=budget, random_state=seed
         )
+        # Whoever grows trees can ask for rules that single rows meet.
+        if budget != THOROUGH:
+            return of_sums
+        return of_sums + trees_over_channel(before, random_state=seed)
 
     aggregator, choice, history = choose_over(
         channel, tried, drop_identifiers=front is None, scoring=scoring

@@ -1,4 +1,8 @@
-"""Candidates over a channel: nodes tell sums of two halves, and judge by the other."""
+"""Candidates over a channel: nodes tell sums of two halves, and judge by the other.
+
+A forest is no function of sums that one message can tell. Its trees grow between the
+message about sums and the one that judges, for both halves at once.
+"""
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,11 +19,12 @@ from ..federation import (
     RowsAlone,
     Run,
     Summary,
+    Terms,
     as_channel,
     front_plan,
 )
 from ..networks import final_step
-from ..pooled import PooledTransformer
+from ..pooled import PooledTransformer, forests_of_halves
 from ..steps import Front
 from ..tasks import HALF_NAMES, most_judging, most_loss
 from ._choice import Candidate, Choice, Trials
@@ -45,7 +50,8 @@ def choose_over(
     ``drop_identifiers``: whether their fronts are given no columns that identify rows.
 
     Nodes get one message for each step of fronts that looks at rows, one about sums of
-    halves, and one to judge. The model itself is left to its fit over the same channel.
+    halves, one for each level of trees, and one to judge. The model itself is left to
+    its fit over the same channel.
     """
     # Which candidates there are depends on how many rows nodes have, which only their
     # sums tell; names and transformers do not.
@@ -57,7 +63,22 @@ def choose_over(
     run = Run(channel, agreement=channel.agreement)
     with noted_warnings() as warning_texts:
         run(fronts.plan())
-    choice, best = run(_choice_plan(tried, candidates, fronts, scoring=scoring))
+    halves = run(_halves_plan(tried, fronts))
+    trials = Trials(
+        [
+            replace(candidate, steps=before.steps)
+            for before, candidate in zip(tried, candidates(halves.n_rows), strict=True)
+        ]
+    )
+    models = _models_of_halves(trials, halves, fronts, run=run)
+    judgments = run(_judging_plan(list(models.values()), halves))
+    choice = _choice_by(
+        judgments,
+        trials,
+        judged=list(models),
+        scoring=resolved(scoring, halves.class_sizes()),
+    )
+    best = next(c for c in trials.candidates if c.name == choice.name)
     choice = replace(choice, doubts=(*choice.doubts, *warning_texts))
     # Nodes that missed the front cannot check it, and would refuse.
     rows_alone = RowsAlone(channel, names=run.names)
@@ -110,20 +131,37 @@ def _up_to_last_that_asks(steps: tuple) -> tuple[BaseEstimator, ...]:
     return steps[: max(that_ask, default=0) + 1]
 
 
+def _terms_of(candidate: Candidate) -> Terms:
+    """The terms of a candidate's method; what fronts there are is agreed by itself."""
+    return replace(candidate.aggregator._agreed_terms, front=None)
+
+
+def _grows_trees(candidate: Candidate) -> bool:
+    """Whether halves of the rows have trees, which grow in several messages."""
+    return "grow_halves" in _terms_of(candidate).bounded_tasks
+
+
 def _agreement(tried: list[Candidate], fronts: _Fronts, *, min_rows: int) -> Agreement:
     """What nodes agree to answer while one of the candidates is chosen and fitted."""
     methods = [
         {
             "method": terms.method,
-            "settings": terms.settings_at_nodes,
+            "settings": terms.settings,
             "further_settings": terms.further_settings,
         }
-        for terms in [candidate.aggregator._agreed_terms for candidate in tried]
+        for terms in map(_terms_of, tried)
     ]
     # Candidates ask for halves and judgments; join and score are of the model taken.
     tasks = {"halves": 1, "judge": 1, "join": 1, "score": 1}
     if fronts.steps:
         tasks["front"] = fronts.whole.most_messages
+    n_levels = [
+        _terms_of(candidate).most_requests(0)["grow"]
+        for candidate in tried
+        if _grows_trees(candidate)
+    ]
+    if n_levels:  # of all forests for the choice, and of the one that may be taken
+        tasks |= {"grow_halves": sum(n_levels), "grow": max(n_levels)}
     return Agreement(
         exchange=uuid4().hex,
         method="combine",
@@ -196,43 +234,32 @@ class _SumsOfHalves:
         )
 
 
-def _choice_plan(
-    tried: list[Candidate],
-    candidates: Callable[[int], list[Candidate]],
-    fronts: _Fronts,
+def _choice_by(
+    judgments: Mapping[str, Mapping],
+    trials: Trials,
     *,
+    judged: list[int],
     scoring: str,
-) -> Generator:
-    """Plan of sums of halves and judgments: the choice, and the candidate taken."""
-    halves = yield from _ask_halves(tried, fronts)
-    trials = Trials(
-        [
-            replace(candidate, steps=before.steps)
-            for before, candidate in zip(tried, candidates(halves.n_rows), strict=True)
-        ]
-    )
-    models = _models_of_halves(trials, halves, fronts)
-    judgments = yield from _ask_to_judge(list(models.values()), halves)
+) -> Choice:
+    """The choice by what each node judged of the candidates with these indices."""
     n_judging = {name: judgment["n_rows"] for name, judgment in judgments.items()}
     n_rows = sum(n_judging.values())
-    if models and not n_rows:
+    if judged and not n_rows:
         raise ValueError("No node has enough rows (min_rows) to judge a candidate.")
     n_both_right = sum(judgment["right"] for judgment in judgments.values())
     losses = sum(judgment["losses"] for judgment in judgments.values())
-    for place, k in enumerate(models):
+    for place, k in enumerate(judged):
         trials.enter(
             k, n_right=n_both_right[place, place], losses=losses[place], n_rows=n_rows
         )
     trials.check_able()
     comparison = _comparison(
-        resolved(scoring, halves.class_sizes()),
+        scoring,
         n_both_right=n_both_right,
         n_rows=n_rows,
         log_losses=trials.log_losses(),
     )
-    choice = trials.choice(comparison, n_judging=n_judging)
-    best = next(c for c in trials.candidates if c.name == choice.name)
-    return choice, best
+    return trials.choice(comparison, n_judging=n_judging)
 
 
 def _comparison(
@@ -249,11 +276,11 @@ def _comparison(
     return by_counts(n_both_right, n_rows, log_losses)
 
 
-def _ask_halves(tried: list[Candidate], fronts: _Fronts) -> Generator:
+def _halves_plan(tried: list[Candidate], fronts: _Fronts) -> Generator:
     """Plan of the summaries of either half, for each candidate."""
     requests = {}
     for k, candidate in enumerate(tried):
-        request = candidate.aggregator._agreed_terms.first_message()
+        request = _terms_of(candidate).first_message()
         requests[str(k)] = request.content | fronts.with_front(candidate.steps)
     sums = _SumsOfHalves(by_candidate=[([], []) for _ in tried])
     replies = yield Message.of("halves", asked=requests)
@@ -269,7 +296,7 @@ def _ask_halves(tried: list[Candidate], fronts: _Fronts) -> Generator:
 
 
 def _models_of_halves(
-    trials: Trials, halves: _SumsOfHalves, fronts: _Fronts
+    trials: Trials, halves: _SumsOfHalves, fronts: _Fronts, *, run: Run
 ) -> dict[int, dict]:
     """The models of the candidates that could be made, by index.
 
@@ -282,10 +309,39 @@ def _models_of_halves(
             entry["bytes"] = halves.n_bytes(k)
             halves.check_all_sent(k)
             model = fronts.with_front(candidate.steps)
-            for half, summaries in zip(HALF_NAMES, halves.by_candidate[k], strict=True):
-                model[half] = _content_of_fit(candidate.aggregator, summaries)
+            if _grows_trees(candidate):
+                n_before = len(run.history)
+                model |= run(_forests_plan(candidate, halves.by_candidate[k], fronts))
+                entry["bytes"] += sum(
+                    message["bytes_received"] for message in run.history[n_before:]
+                )
+            else:
+                model |= {
+                    half: _content_of_fit(candidate.aggregator, summaries)
+                    for half, summaries in zip(
+                        HALF_NAMES, halves.by_candidate[k], strict=True
+                    )
+                }
             models[k] = model
     return models
+
+
+def _forests_plan(
+    candidate: Candidate, pair: tuple[list[Summary], list[Summary]], fronts: _Fronts
+) -> Generator:
+    """Plan of the forests of both halves; the nodes are those that sent summaries."""
+    summaries = [summary for half in pair for summary in half]
+    labels = {label for s in summaries for label in s.row_counts["labels"]}
+    if len(set(map(type, labels))) > 1:
+        raise ValueError("The labels of some nodes are texts, and of others numbers.")
+    first_half, _ = pair
+    return forests_of_halves(
+        candidate.aggregator,
+        n_features=first_half[0].network.n_features_in,
+        classes=np.array(sorted(labels)),
+        names=[summary.name for summary in first_half],
+        front=fronts.of(candidate.steps).as_content(),
+    )
 
 
 def _content_of_fit(aggregator: BaseAggregator, summaries: list[Summary]) -> dict:
@@ -317,7 +373,7 @@ def _quadratic_content(classifier: BaseEstimator) -> dict[str, np.ndarray]:
     }
 
 
-def _ask_to_judge(models: list[dict], halves: _SumsOfHalves) -> Generator:
+def _judging_plan(models: list[dict], halves: _SumsOfHalves) -> Generator:
     """Plan of what each node judges, by its name: rows, how many are right, losses."""
     if not models:
         return {}

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 
 from ..base import BaseAggregator, silenced
-from ..federation import nodes_of_many_rows
+from ..federation import RepliesMissingError, nodes_of_many_rows
 from ..moments import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS, told_losses
 from ..progress import say
 from ._scoring import ACCURACY, LOG_LOSS, ROC_AUC, SHARE_OF_LOSS, Comparison
@@ -224,6 +224,8 @@ class Trials:
         try:
             with silenced():
                 yield entry
+        except RepliesMissingError:  # that no one is there yet to answer
+            raise
         # Fits run code of many packages and of users, whose errors are of any type: a
         # front may raise KeyError, a solver FloatingPointError, a wide fit MemoryError.
         # None of them is a reason to lose the candidates that can be made.

@@ -29,10 +29,12 @@ from ..messages import (
     Message,
     NotAgreedError,
     SignatureError,
+    Terms,
     sign,
     signing_keys,
 )
 from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
+from ._derived import allows_missing
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, owners_of
 from ._joining import federated_fit
@@ -73,7 +75,13 @@ from ._record import Record
 from ._region import region_summary
 from ._replying import MIN_ROWS, ReplyDeclinedError, answer, reply_to
 from ._report import Report, ReportMixin, printable
-from ._rows import AnyRows, check_no_label_missing_at, column_member, member_of
+from ._rows import (
+    AnyRows,
+    AnyRowsWithMissing,
+    check_no_label_missing_at,
+    column_member,
+    member_of,
+)
 from ._run import (
     AskAgainError,
     LeftOutError,

@@ -29,7 +29,7 @@ from ._record import difference_in_words
 # merged from those of several nodes.
 _ALONE = ("moments", "class_sums", "size", "space")
 # Tasks whose requests depend on what other nodes replied; terms have bounds for them.
-_BOUNDED = ("grow", "boost")
+_BOUNDED = ("grow", "grow_halves", "boost")
 # What a server learns from the first replies of others and may fill in then: how many
 # classes the node has not seen, whether all logits are scaled, and the merged layers or
 # another model of which the question is. How often it may ask is agreed, so that it
@@ -54,6 +54,8 @@ def check_is_derived(request: Message, agreed: Agreement | None) -> None:
         _check_layers(request, agreed)
         if request.task in _BOUNDED:
             _check_bounds(request, agreed)
+        if request.task == "judge":
+            _check_judged_forests(request, agreed)
     if agreed is not None and request.task in _ALONE:
         _check_later(request, agreed)
 
@@ -149,16 +151,52 @@ def allows_missing(request: Message) -> bool:
 
 
 def _check_bounds(request: Message, agreed: Agreement) -> None:
-    """Raise NotAgreedError for a request beyond what the terms of the method allow."""
-    terms = _terms_of(
-        agreed.method,
-        settings=agreed.settings,
-        further_settings=agreed.further_settings,
+    """Raise NotAgreedError for a request beyond what the terms of a method allow."""
+    reason = f"no agreed method asks for {request.task!r}."
+    for terms in _agreed_terms(agreed, request.task):
+        try:
+            terms.check_request(request)
+            return
+        except ValueError as error:
+            reason = str(error)
+    raise NotAgreedError(f"{reason:.300}")
+
+
+def _agreed_terms(agreed: Agreement, task: str) -> Iterator[Terms]:
+    """Terms of the agreed method, or of those among several that bound a task."""
+    if "methods" not in agreed.settings:
+        yield _terms_of(
+            agreed.method,
+            settings=agreed.settings,
+            further_settings=agreed.further_settings,
+        )
+        return
+    for method in agreed.methods:
+        terms = _terms_of(
+            str(method.get("method")),
+            settings=method.get("settings", {}),
+            further_settings=method.get("further_settings", {}),
+        )
+        if task in terms.bounded_tasks:
+            yield terms
+
+
+def _check_judged_forests(request: Message, agreed: Agreement) -> None:
+    """Refuse more forests than are grown under the agreement.
+
+    Forests can be made up that single out rows. Whoever agrees to grow trees lets a
+    server ask for that anyway, but nobody else does.
+    """
+    n_forests = sum(
+        any("n_trees" in part for part in model.values() if isinstance(part, Mapping))
+        for model in request.content["models"].values()
     )
-    try:
-        terms.check_request(request)
-    except ValueError as error:
-        raise NotAgreedError(f"{error!s:.300}") from None
+    n_agreed = len(list(_agreed_terms(agreed, "grow_halves"))) if n_forests else 0
+    if n_forests > n_agreed:
+        raise NotAgreedError(
+            f"the request asks to judge {n_forests} forests, but {n_agreed} of the "
+            "agreed methods grow trees."
+        )
 
 
 class _Requests(NamedTuple):

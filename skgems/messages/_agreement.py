@@ -343,7 +343,7 @@ class Agreement:
         if request.task != "judge":
             return
         n_models = len(request.content["models"])
-        n_methods = len(self._methods)
+        n_methods = len(self.methods)
         if n_models > n_methods:
             raise NotAgreedError(
                 f"the request asks to judge {n_models} models, but only {n_methods} "
@@ -351,8 +351,8 @@ class Agreement:
             )
 
     @property
-    def _methods(self) -> list:
-        """Of a choice among several methods, what is agreed of each."""
+    def methods(self) -> list:
+        """What is agreed of each method where several are tried; else no entries."""
         methods = self.settings.get("methods", [])
         is_list = isinstance(methods, list) and all(
             isinstance(agreed, Mapping) for agreed in methods
@@ -394,7 +394,7 @@ class Agreement:
             return self.further_settings
         # Of several methods; what fronts they have is agreed by itself.
         plain = {name: value for name, value in settings.items() if name != "front"}
-        for agreed in self._methods:
+        for agreed in self.methods:
             if (agreed.get("method"), agreed.get("settings")) == (method, plain):
                 return agreed.get("further_settings", {})
         raise NotAgreedError(
@@ -427,9 +427,9 @@ class Agreement:
                     f"{TASKS[task].most} are accepted only from a person who has read "
                     "the agreement: pass agreement=."
                 )
-        if len(self._methods) > MOST_JUDGED:
+        if len(self.methods) > MOST_JUDGED:
             raise NotAgreedError(
-                f"the server would choose among {len(self._methods)} methods. More "
+                f"the server would choose among {len(self.methods)} methods. More "
                 f"than {MOST_JUDGED} are accepted only from a person who has read the "
                 "agreement: pass agreement=."
             )

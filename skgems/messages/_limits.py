@@ -38,7 +38,7 @@ MOST_NUMBERS = 2**25
 # owner of a node can allow more of them.
 MOST_MODELS = 7
 MOST_FACTORS = 32  # twice those of a grid
-# Candidates that are judged by halves of rows; `combine` has nine at most.
+# Candidates that are judged by halves of rows; `combine` has eleven at most.
 MOST_JUDGED = 16
 # Characters of a reason why a node sends no sums, which has names of columns.
 MOST_REASON = 2000
@@ -74,7 +74,8 @@ class Limits:
     ----------
     methods : int, default=16
         Number of methods whose sums are asked for in one message, as in
-        :func:`~skgems.combine`, which has nine. Each takes about as long as a summary.
+        :func:`~skgems.combine`, which has up to eleven. Each takes about as long as a
+        summary.
     classes : int, default=1_000
         Number of classes of one model in a request, including classes that the node has
         not seen.

@@ -37,6 +37,8 @@ class Terms:
         Whether a summary, the file of a first reply, is all that a fit needs of a node.
     allows_missing : bool
         Whether rows may lack values behind the front.
+    bounded_tasks : tuple of str
+        Tasks whose requests :meth:`check_request` bounds.
     front : Front or None
         The transformers that all nodes put before everything else.
 
@@ -55,6 +57,7 @@ class Terms:
     merges_layers: ClassVar[bool] = False
     takes_files: ClassVar[bool] = True
     allows_missing: ClassVar[bool] = False
+    bounded_tasks: ClassVar[tuple[str, ...]] = ()
 
     front: "Front | None" = None
 

@@ -20,6 +20,7 @@ from ._description import Description, describe, survey
 from ._forms import PooledForm, common_form
 from ._pooled import PooledAggregator
 from ._transformer import PooledTransformer
+from ._trees_halves import forests_of_halves
 from ._trees_terms import TREES
 
 __all__ = ["Description"]

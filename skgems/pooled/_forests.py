@@ -158,6 +158,12 @@ def _fitted_tree(
     return fitted
 
 
+def shares_of_classes(weighted_counts: np.ndarray) -> np.ndarray:
+    """The share of each class at vertices; both are (n_vertices, n_classes)."""
+    totals = weighted_counts.sum(axis=1, keepdims=True)
+    return weighted_counts / np.maximum(totals, np.finfo(np.float64).tiny)
+
+
 def _tree_of_arrays(growth: Growth, tree: int, *, criterion: str) -> Tree:
     forest = growth.forest
     vertices = growth.vertices_of(tree)
@@ -165,7 +171,7 @@ def _tree_of_arrays(growth: Growth, tree: int, *, criterion: str) -> Tree:
     counts = growth.counts[vertices]
     weighted = counts * growth.class_weights_in_use
     totals = weighted.sum(axis=1)
-    shares = weighted / np.maximum(totals, np.finfo(np.float64).tiny)[:, None]
+    shares = shares_of_classes(weighted)
     nodes = np.zeros(len(vertices), dtype=NODE_DTYPE)
     left = forest.left[vertices]
     nodes["left_child"] = np.where(is_split, np.searchsorted(vertices, left), -1)

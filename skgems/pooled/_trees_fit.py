@@ -18,7 +18,14 @@ from ..messages import Message
 from ..networks import final_step
 from ..steps import DocumentFront, Front
 from ..tasks import unpacked_sums
-from ..trees import N_BINS, BoostedGrowth, Growth, LevelGrowth, unpacked_counts
+from ..trees import (
+    N_BINS,
+    TYPES_OF_COUNTS,
+    BoostedGrowth,
+    Growth,
+    LevelGrowth,
+    unpacked_cells,
+)
 from ._boosting import boosting_rules, check_can_boost, fitted_boosting
 from ._forests import check_can_grow, fitted_forest, number_of_trees, rules_of
 from ._forms import PooledForm
@@ -39,6 +46,8 @@ class TreesFit:
     # The PowerTransformer takes no sparse rows.
     allows: ClassVar[Allows] = Allows(missing_values=True, sparse=False)
     asks_again: ClassVar[str] = "trees ask all nodes again for each of their levels"
+    # Of a total of histograms to which nothing was added.
+    type_of_zeros: ClassVar[type] = np.int64
 
     classifier: ClassifierMixin  # which is grown, not fitted
     random_state: object
@@ -109,8 +118,8 @@ class TreesFit:
         """Plan of the fitted classifier; ``public_rows`` are those at the server."""
         raise NotImplementedError
 
-    def _unpacked(self, content: Mapping, shape: tuple[int, ...]) -> np.ndarray:
-        """The histograms that a reply holds."""
+    def added(self, content: Mapping, total: np.ndarray) -> np.ndarray:
+        """The total with the histograms that a reply holds; it may be changed."""
         raise NotImplementedError
 
     def _grown(
@@ -120,10 +129,9 @@ class TreesFit:
         while growth.is_open:
             request = self.terms.request(growth, classes)
             contents = yield from _contents(request, public_rows)
-            shape = growth.histogram_shape
-            total = np.zeros(shape, dtype=np.int64)
+            total = np.zeros(growth.histogram_shape, dtype=self.type_of_zeros)
             for content in contents:
-                total += self._unpacked(content, shape)
+                total = self.added(content, total)
                 # Rounded counts and joined bins of siblings do not add up.
                 growth.subtracts &= content["min_rows"] == 1
             growth.take(total)
@@ -133,29 +141,33 @@ class TreesFit:
 class ForestFit(TreesFit):
     """Trees that are grown side by side, from counts of rows by class."""
 
+    type_of_zeros: ClassVar[type] = TYPES_OF_COUNTS[0]
+
     @property
     def terms(self) -> ForestTerms:
         """What nodes and server agree on, without a front."""
         return ForestTerms(classifier=self.classifier)
 
     def plan(self, federation: Federation, public_rows: Member | None) -> Generator:
-        n_features = federation.features.n_features_in
-        n_classes = len(federation.classes)
-        seed = self.classifier.random_state
-        rng = check_random_state(self.random_state if seed is None else seed)
-        growth = Growth(
-            rules_of(self.classifier, n_features),
-            n_trees=number_of_trees(self.classifier),
-            n_features=n_features,
-            n_classes=n_classes,
-            class_weights=self._class_weights(federation.classes),
-            random_state=rng.randint(2**31 - 1),
-        )
+        growth = self.growth(federation.features.n_features_in, federation.classes)
         yield from self._grown(growth, federation.classes, public_rows)
         return fitted_forest(self.classifier, growth, federation.classes)
 
-    def _unpacked(self, content: Mapping, shape: tuple[int, ...]) -> np.ndarray:
-        return unpacked_counts(content["counts"], shape, dtype=None)
+    def growth(self, n_features: int, classes: np.ndarray) -> Growth:
+        """Trees that have not grown yet."""
+        seed = self.classifier.random_state
+        rng = check_random_state(self.random_state if seed is None else seed)
+        return Growth(
+            rules_of(self.classifier, n_features),
+            n_trees=number_of_trees(self.classifier),
+            n_features=n_features,
+            n_classes=len(classes),
+            class_weights=self._class_weights(classes),
+            random_state=rng.randint(2**31 - 1),
+        )
+
+    def added(self, content: Mapping, total: np.ndarray) -> np.ndarray:
+        return unpacked_cells(content["counts"], total.size).added_to(total)
 
     def _class_weights(self, classes: np.ndarray) -> "np.ndarray | str | None":
         weights = self.classifier.class_weight
@@ -193,8 +205,9 @@ class BoostingFit(TreesFit):
         yield from self._grown(growth, federation.classes, public_rows)
         return fitted_boosting(self.classifier, growth, federation.classes)
 
-    def _unpacked(self, content: Mapping, shape: tuple[int, ...]) -> np.ndarray:
-        return unpacked_sums(content, shape)
+    def added(self, content: Mapping, total: np.ndarray) -> np.ndarray:
+        total += unpacked_sums(content, total.shape)
+        return total
 
 
 def _contents(request: Message, public_rows: Member | None) -> Generator:

@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from ..messages import Message, Terms
+from ..tasks import asked_halves
 from ..trees import (
     N_MORE_LEVELS,
     BoostedGrowth,
@@ -79,9 +80,8 @@ class TreesTerms(Terms):
         check_can_grow(classifier)
         return ForestTerms(classifier=classifier)
 
-    def _check_trees(self, request: Message, *, n_trees: int) -> None:
+    def _check_trees(self, content: Mapping, *, n_trees: int) -> None:
         """Raise ValueError for more, or deeper, trees than agreed."""
-        content = request.content
         if content["n_trees"] != n_trees:
             raise ValueError(
                 f"the request is about {content['n_trees']} trees, agreed are "
@@ -100,8 +100,12 @@ class TreesTerms(Terms):
 
 @dataclass(frozen=True, kw_only=True)
 class ForestTerms(TreesTerms):
-    """One message for each level, and a few more for leaves that are left over."""
+    """One message for each level, and a few more for leaves that are left over.
 
+    Where several methods are tried, trees of halves of the rows take as many.
+    """
+
+    bounded_tasks: ClassVar[tuple[str, ...]] = ("grow", "grow_halves")
     agreed_names: ClassVar[tuple[str, ...]] = (
         "n_estimators",
         "max_depth",
@@ -129,20 +133,25 @@ class ForestTerms(TreesTerms):
         )
 
     def check_request(self, request: Message) -> None:
-        if request.task != "grow":
+        if request.task not in self.bounded_tasks:
             raise ValueError(f"forests do not ask for {request.task!r}.")
-        self._check_trees(request, n_trees=number_of_trees(self.classifier))
-        if request.content["bootstrap"] != self.bootstrap:
-            raise ValueError(
-                f"the request has bootstrap={request.content['bootstrap']}, agreed is "
-                f"bootstrap={self.bootstrap}."
-            )
+        contents = [request.content]
+        if request.task == "grow_halves":
+            contents = list(asked_halves(request.content).values())
+        for content in contents:
+            self._check_trees(content, n_trees=number_of_trees(self.classifier))
+            if content["bootstrap"] != self.bootstrap:
+                raise ValueError(
+                    f"the request has bootstrap={content['bootstrap']}, agreed is "
+                    f"bootstrap={self.bootstrap}."
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoostingTerms(TreesTerms):
     """One message for the counts of classes, and one for each level of each tree."""
 
+    bounded_tasks: ClassVar[tuple[str, ...]] = ("boost",)
     agreed_names: ClassVar[tuple[str, ...]] = ("max_iter", "max_depth")
 
     def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
@@ -165,4 +174,4 @@ class BoostingTerms(TreesTerms):
         if request.task != "boost":
             raise ValueError(f"boosting does not ask for {request.task!r}.")
         outputs = n_outputs(len(request.content["classes"]))
-        self._check_trees(request, n_trees=self.classifier.max_iter * outputs)
+        self._check_trees(request.content, n_trees=self.classifier.max_iter * outputs)

@@ -20,6 +20,7 @@ from ._describe import DESCRIBE
 from ._evaluate import EVALUATE
 from ._front import FRONT
 from ._grow import GROW
+from ._grow_halves import GROW_HALVES, asked_halves
 from ._halves import (
     HALF_NAMES,
     HALVES,
@@ -50,6 +51,7 @@ for _task in (
     COUNTS,
     JOIN,
     HALVES,
+    GROW_HALVES,
     JUDGE,
     MOMENTS,
     CLASS_SUMS,

@@ -6,6 +6,7 @@ small leaves speak of few rows: a node with ``min_rows`` above 1 rounds counts t
 """
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
@@ -28,19 +29,17 @@ from ..trees import (
     Forest,
     bin_codes,
     bootstrap_weights,
-    class_histograms,
+    class_cells,
     leaves_of,
-    packed_counts,
-    rounded_histograms,
-    unpacked_counts,
+    packed_cells,
+    rounded_cells,
+    unpacked_cells,
 )
 from ._rows import rows_of_labels
 from ._shared import MIN_ROWS, whole_number
 
 # Trees in one request, which are so many numbers for each row.
 _MOST_TREES = 10_000
-# Cells of histograms that are rounded at once, which takes five numbers for each.
-_CELLS_AT_ONCE = 2**20
 # Levels of these trees: each is a step for the rows, and honest ones are far fewer.
 _MOST_LEVELS = 64
 
@@ -54,30 +53,35 @@ def _bytes_in_words(content: Mapping, reply: Mapping) -> str:
 # ---- rules -------------------------------------------------------------------------
 
 
-def forest_is_sound(request: Mapping, place: Place) -> None:
-    """Children follow their parents, each has one, and what is asked about are leaves.
+def trees_are_sound(content: Mapping, place: Place) -> None:
+    """Children follow their parents, and each has one.
 
     So no row goes round in circles, however a server made the trees.
     """
-    feature = request["feature"]
-    left = request["left"]
-    n_vertices = len(feature)
-    is_split = feature >= 0
-    place.deny(request["n_trees"] > n_vertices, "n_trees", "are more than vertices")
+    left = content["left"]
+    n_vertices = len(content["feature"])
+    is_split = content["feature"] >= 0
+    place.deny(content["n_trees"] > n_vertices, "n_trees", "are more than vertices")
     follow = left[is_split] > np.flatnonzero(is_split)
     children = np.sort(np.concatenate([left[is_split], left[is_split] + 1]))
-    all_but_roots = np.arange(request["n_trees"], n_vertices)
+    all_but_roots = np.arange(content["n_trees"], n_vertices)
     is_sound = follow.all() and np.array_equal(children, all_but_roots)
     place.deny(not is_sound, "left", "are not those of trees")
-    place.deny((request["bin"] >= N_BINS).any(), "bin", f"are not below {N_BINS}")
-    forest = Forest.from_content(request)
+    place.deny((content["bin"] >= N_BINS).any(), "bin", f"are not below {N_BINS}")
+    forest = Forest.from_content(content)
     # Not by the depth, for which all levels of deep trees are walked through.
     is_deep = any(islice(map(len, forest.levels()), _MOST_LEVELS + 1, None))
     place.deny(is_deep, "left", f"are of trees with more than {_MOST_LEVELS} levels")
+
+
+def forest_is_sound(request: Mapping, place: Place) -> None:
+    """Trees are sound, and what is asked about are leaves, in the order of trees."""
+    trees_are_sound(request, place)
+    feature = request["feature"]
     leaves = request["leaves"]
-    are_leaves = (leaves < n_vertices).all() and (feature[leaves] < 0).all()
+    are_leaves = (leaves < len(feature)).all() and (feature[leaves] < 0).all()
     place.deny(not are_leaves, "leaves", "are not all leaves")
-    by_tree = np.diff(forest.trees()[leaves])
+    by_tree = np.diff(Forest.from_content(request).trees()[leaves])
     in_order = (by_tree >= 0).all() and len(np.unique(leaves)) == len(leaves)
     place.deny(not in_order, "leaves", "are not in the order of trees")
 
@@ -94,11 +98,11 @@ def counts_are_of_leaves(content: Mapping, place: Place) -> None:
     asked = place.asked
     shape = _asked_of(asked).shape(len(asked["classes"]))
     try:
-        counts = unpacked_counts(content["counts"], shape, dtype=None)
+        cells = unpacked_cells(content["counts"], math.prod(shape))
     except ValueError as error:
         raise place.at("counts").wrong(f"are no counts: {error}") from None
     min_rows = content["min_rows"]
-    is_exact = min_rows > 1 and (counts % np.int64(min_rows)).any()
+    is_exact = min_rows > 1 and (cells.counts % min_rows).any()
     place.deny(is_exact, "counts", f"are no multiples of min_rows={min_rows}")
 
 
@@ -124,28 +128,33 @@ def grow(
 ) -> dict:
     """Counts of the node's rows at the leaves, by bin and class."""
     rows = _remembered_rows(member, classes)
-    n_features = rows["codes"].shape[1]
-    last_feature = max(features.max(initial=-1), trees["feature"].max(initial=-1))
+    check_features(
+        member, trees["feature"], features, n_features=rows["codes"].shape[1]
+    )
+    forest = Forest(**trees)
+    asked = Asked(leaves=leaves, features=features)
+    cells = class_cells(
+        rows["codes"],
+        rows["labels"],
+        _remembered_leaves(rows, forest),
+        asked,
+        n_classes=len(classes),
+        weights=_remembered_weights(member, rows, forest) if bootstrap else None,
+    )
+    shape = asked.shape(len(classes))
+    if member.min_rows > 1:
+        cells = rounded_cells(cells, shape, member.min_rows)
+    return {"counts": packed_cells(cells, math.prod(shape))}
+
+
+def check_features(member: Member, *features: np.ndarray, n_features: int) -> None:
+    """Raise ValueError for splits by a feature that the rows do not have."""
+    last_feature = max(indices.max(initial=-1) for indices in features)
     if last_feature >= n_features:
         raise ValueError(
             f"Node {member.name!r} has {n_features} features, but trees are to be "
             f"split by feature {last_feature}."
         )
-    forest = Forest(**trees)
-    histograms = class_histograms(
-        rows["codes"],
-        rows["labels"],
-        _remembered_leaves(rows, forest),
-        Asked(leaves=leaves, features=features),
-        n_classes=len(classes),
-        weights=_remembered_weights(member, rows, forest) if bootstrap else None,
-    )
-    if member.min_rows > 1:
-        leaves_at_once = max(1, _CELLS_AT_ONCE // max(1, histograms[:1].size))
-        for first in range(0, len(histograms), leaves_at_once):
-            block = histograms[first : first + leaves_at_once]
-            block[:] = rounded_histograms(block, member.min_rows)
-    return {"counts": packed_counts(histograms)}
 
 
 def _remembered_rows(member: Member, classes: Sequence) -> dict:
@@ -219,6 +228,15 @@ FOREST_FIELDS = {
     "missing_left": Array("v", kinds="b"),
     "left": Array("v", kinds="i", low=-1),
 }
+# The request for the histograms of some leaves.
+FIELDS_OF_GROWTH = {
+    "classes": Labels("k", ordered=True, most=MOST_CLASSES),
+    **FOREST_FIELDS,
+    # Leaves a that are asked about, and features j for each.
+    "leaves": Array("a", kinds="i", low=0),
+    "features": Array("a j", kinds="i", low=0),
+    "bootstrap": Flag(),
+}
 GROW = Task(
     name="grow",
     asks="how many rows lie in each bin of features at leaves of trees, by class",
@@ -228,14 +246,7 @@ GROW = Task(
     most=20,
     without="what follows",
     allows_missing=True,
-    request={
-        "classes": Labels("k", ordered=True, most=MOST_CLASSES),
-        **FOREST_FIELDS,
-        # Leaves a that are asked about, and features j for each.
-        "leaves": Array("a", kinds="i", low=0),
-        "features": Array("a j", kinds="i", low=0),
-        "bootstrap": Flag(),
-    },
+    request=FIELDS_OF_GROWTH,
     request_rule=drawn_are_sound,
     reply={
         "min_rows": MIN_ROWS,
@@ -250,6 +261,7 @@ GROW = Task(
         ),
     },
     rule=counts_are_of_leaves,
+    of_user=(),
     cost=_cost,
     answer=grow,
 )

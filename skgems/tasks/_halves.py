@@ -6,7 +6,7 @@ model is judged by rows that it was made of.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,9 @@ import numpy as np
 from ..base import validated_rows_for_fit, warn_user
 from ..federation import (
     AnyRows,
+    AnyRowsWithMissing,
     RowsExposedWarning,
+    allows_missing,
     halves_of,
     member_of,
     warn_of_exposed,
@@ -118,12 +120,11 @@ def halves(member: Member, *, asked: Mapping[str, Mapping]) -> dict:
 
     "refused" has, by number, why there are none, in words that tell no value of a row.
     """
-    half = half_of_rows(member)
     joins: dict[str, dict] = {}
     refused: dict[str, str] = {}
     for number, content in asked.items():
         try:
-            joins[number] = _joins_of_halves(member, content, half=half)
+            joins[number] = _joins_of_halves(member, content)
         # An error of one method, of whatever type, costs the others nothing.
         except Exception as error:
             refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
@@ -131,22 +132,29 @@ def halves(member: Member, *, asked: Mapping[str, Mapping]) -> dict:
     return {"joins": joins, "refused": refused}
 
 
-def _joins_of_halves(
-    member: Member, content: Mapping, *, half: np.ndarray
-) -> dict[str, dict]:
-    """What a first message with this content gets from each half, by its name."""
-    X = rows_behind_front(member, content.get("front"))
-    joins = {}
+def members_of_halves(
+    member: Member, front: Mapping | None, *, may_lack_values: bool
+) -> Iterator[tuple[str, Member]]:
+    """For either half its name, and the member that has its rows alone, transformed."""
+    half = half_of_rows(member)
+    X = rows_behind_front(member, front)
+    rows = AnyRowsWithMissing() if may_lack_values else AnyRows()
     for k, name in enumerate(HALF_NAMES):
         is_in_half = half == k
         member_of_half = member_of(
-            AnyRows(), None, X[is_in_half], member.y[is_in_half], name=member.name
+            rows, None, X[is_in_half], member.y[is_in_half], name=member.name
         ).of_large_classes(member.min_rows)
-        joins[name] = join(
-            replace(member_of_half, min_rows=member.min_rows),
-            **{field: value for field, value in content.items() if field != "front"},
-        )
-    return joins
+        yield name, replace(member_of_half, min_rows=member.min_rows)
+
+
+def _joins_of_halves(member: Member, content: Mapping) -> dict[str, dict]:
+    """What a first message with this content gets from each half, by its name."""
+    asked = {field: value for field, value in content.items() if field != "front"}
+    may_lack_values = allows_missing(Message.of("join", **asked))
+    members = members_of_halves(
+        member, content.get("front"), may_lack_values=may_lack_values
+    )
+    return {name: join(member_of_half, **asked) for name, member_of_half in members}
 
 
 def _warn_once_of_exposed(name: str, joins: Mapping[str, Mapping]) -> None:

@@ -5,11 +5,15 @@ the logits z_i of a model a, and factors f_k on logits, a node replies
 
     right[a, b]  = sum_i 1[a labels row i right] 1[b labels row i right]
     losses[a, k] = sum_i min(-log softmax(f_k z_i)[y_i], -log 1e-15).
+
+A model is linear, or of squared distances, or a forest.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
+from scipy.sparse import issparse
 from scipy.special import log_softmax
 
 from ..local import Member, NodeShape, at_node, indices_of
@@ -26,6 +30,8 @@ from ..messages import (
 )
 from ..moments import LOGIT_FACTORS
 from ..networks import linear_logits
+from ..trees import Forest, bin_codes, mean_values
+from ._grow import FOREST_FIELDS, check_features, trees_are_sound
 from ._halves import HALF_NAMES, half_of_rows, rows_behind_front
 from ._layers import check_classes
 from ._shared import (
@@ -76,14 +82,13 @@ def losses_of_rows(logits: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 
 def is_one_model(content: Mapping, place: Place) -> None:
-    """A linear model, or one of squared distances; the next has its own classes."""
-    is_linear = content.get("W") is not None
-    are_there = [
-        content.get(name) is not None for name in ("means", "factors", "offsets")
-    ]
-    is_neither_or_both = is_linear == any(are_there)
-    place.deny(is_neither_or_both or len(set(are_there)) > 1, "is not one model")
-    place.lengths.pop("l")
+    """The fields are those of one form of model; the next has its own lengths."""
+    are_there = {name for name in content if content[name] is not None} - {"labels"}
+    place.deny(are_there not in _FIELDS_OF_MODELS, "is not one model")
+    if "n_trees" in are_there:
+        trees_are_sound(content, place)
+    for letter in ("l", "v"):
+        place.lengths.pop(letter, None)
 
 
 def judged_are_few(request: Mapping, place: Place) -> None:
@@ -119,6 +124,8 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
         n_classes = max(len(models[half]["labels"]) for half in HALF_NAMES)
         check_classes(rows, n_classes, request)
         n_outputs += n_classes
+        n_trees = max(models[half].get("n_trees") or 0 for half in HALF_NAMES)
+        rows.check("hidden_numbers", rows.n_rows * n_trees, request)
     rows.check("losses", n_outputs * len(LOGIT_FACTORS), request)
 
 
@@ -146,6 +153,11 @@ def judge(member: Member, *, models: Mapping[str, Mapping]) -> dict:
                 member.name, "its rows cannot go through the front of a model"
             ):
                 X = rows_behind_front(member, model.get("front"))[judging_rows]
+            for name in HALF_NAMES:
+                if model[name].get("n_trees") is not None:
+                    check_features(
+                        member, model[name]["feature"], n_features=X.shape[1]
+                    )
             for k_half, name in enumerate(HALF_NAMES):
                 is_judged = half_of_judging != k_half
                 is_right_in_half, losses_in_half = _judged(
@@ -196,18 +208,10 @@ def _judged(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Which rows a model labels right, and its losses under each factor.
 
-    ``X`` is (n_rows, n_features) and ``y`` (n_rows,). The model is linear, or quadratic
-    with the logits o_c - |(x - m_c) F_c|^2 / 2 of offsets, means and factors. Where
-    that ``is_bounded``, losses under factors that make it too steep are NaN.
+    ``X`` is (n_rows, n_features) and ``y`` (n_rows,). Where that ``is_bounded``, losses
+    under factors that make the model too steep are NaN.
     """
-    if model.get("W") is not None:
-        logits = linear_logits(X, model["W"])
-    else:
-        squared_lengths = [
-            np.sum(((X - mean) @ factor) ** 2, axis=1)
-            for mean, factor in zip(model["means"], model["factors"], strict=True)
-        ]
-        logits = model["offsets"] - 0.5 * np.stack(squared_lengths, axis=1)
+    logits = _logits(X, model)
     codes = indices_of(y, model["labels"])
     losses = losses_of(logits, codes)
     if is_bounded and len(y):
@@ -217,14 +221,44 @@ def _judged(
     return logits.argmax(axis=1) == codes, losses
 
 
-_MODEL_OF_HALF = Table(
+def _logits(X: np.ndarray, model: Mapping) -> np.ndarray:
+    """The logits of a model of any form: (n_rows, n_classes).
+
+    Those of squared distances are o_c - |(x - m_c) F_c|^2 / 2, of offsets, means and
+    factors. Those of a forest are the logarithms of its probabilities.
+    """
+    if model.get("W") is not None:
+        return linear_logits(X, model["W"])
+    if model.get("n_trees") is not None:
+        codes = bin_codes(X.toarray() if issparse(X) else X)
+        proba = mean_values(codes, Forest.from_content(model), model["values"])
+        return np.log(np.maximum(proba, _LEAST_PROBABILITY))
+    squared_lengths = [
+        np.sum(((X - mean) @ factor) ** 2, axis=1)
+        for mean, factor in zip(model["means"], model["factors"], strict=True)
+    ]
+    return model["offsets"] - 0.5 * np.stack(squared_lengths, axis=1)
+
+
+# What a model has beside labels, by its form. Each class's logit is a product, or its
+# offset less half the length of a product, or it is of shares of classes at leaves.
+_FORMS = (
+    {"W": model_weights("p l", default=None)},
     {
-        "labels": Labels("l"),
-        "W": model_weights("p l", default=None),
-        # Each class's logit is its offset less half the length of a product.
         "means": Array("l q", default=None),
         "factors": model_weights("l q q", default=None),
         "offsets": Array("l", default=None),
+    },
+    {
+        **{name: replace(field, default=None) for name, field in FOREST_FIELDS.items()},
+        "values": Array("v l", low=0.0, high=1.0, default=None),
+    },
+)
+_FIELDS_OF_MODELS = [set(form) for form in _FORMS]
+_MODEL_OF_HALF = Table(
+    {
+        "labels": Labels("l"),
+        **{name: field for form in _FORMS for name, field in form.items()},
     },
     is_one_model,
 )

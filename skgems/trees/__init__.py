@@ -27,19 +27,24 @@ True
 from ._bins import N_BINS, bin_codes, upper_edges
 from ._boosted_rows import BoostedRows, joined_histograms
 from ._boosting import BoostedGrowth, BoostingRules
-from ._forest import Forest, leaves_of
+from ._forest import Forest, leaves_of, mean_values
 from ._gradients import N_SUMS, SCALE, n_outputs, raw_predictions
 from ._growth import N_MORE_LEVELS, Growth, TreeRules
 from ._histograms import (
+    TYPES_OF_COUNTS,
     Asked,
     bootstrap_weights,
+    class_cells,
     class_histograms,
+    rounded_cells,
     rounded_histograms,
 )
 from ._levels import LevelGrowth
 from ._packed import (
+    packed_cells,
     packed_counts,
     packed_numbers,
+    unpacked_cells,
     unpacked_counts,
     unpacked_numbers,
 )

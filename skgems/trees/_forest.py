@@ -127,6 +127,27 @@ def leaves_of(
     return leaves
 
 
+def mean_values(codes: np.ndarray, forest: Forest, values: np.ndarray) -> np.ndarray:
+    """The mean over trees of what the leaves that rows reach have as values.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_rows, n_features)
+        Bins, see `bin_codes`.
+    forest : Forest
+    values : ndarray of shape (n_vertices, n_values)
+
+    Returns
+    -------
+    means : ndarray of float64 of shape (n_rows, n_values)
+    """
+    leaves = leaves_of(codes, forest)
+    sums = np.zeros((len(codes), values.shape[1]))
+    for tree in range(forest.n_trees):
+        sums += values[leaves[:, tree]]
+    return sums / forest.n_trees
+
+
 def _descended(codes: np.ndarray, forest: Forest, start: np.ndarray) -> np.ndarray:
     """The leaves of a block of rows; only those that are not there yet go on."""
     n_ways = start.shape[1]

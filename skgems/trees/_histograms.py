@@ -1,4 +1,8 @@
-"""Histograms of leaves: how many rows of each class lie in each bin of a feature."""
+"""Histograms of leaves: how many rows of each class lie in each bin of a feature.
+
+Deep trees have many leaves of few rows each, so that nearly all cells of the histograms
+are zero. Nodes therefore count and send the cells that hold rows (`Cells`).
+"""
 
 from dataclasses import dataclass
 
@@ -8,6 +12,13 @@ from ._bins import N_BINS
 
 # The largest weight of a row in a bootstrap sample: of 1e9 rows one has more.
 _MOST_WEIGHT = 12
+# Types of histograms that are summed over nodes. Most counts are small, and the largest
+# histograms are as fast as memory is.
+TYPES_OF_COUNTS = (np.int16, np.int32, np.int64)
+# Rows times features of trees whose cells are sorted at once: several times 16 MB.
+_SORTED_AT_ONCE = 2**21
+# Cells of histograms that are rounded at once, which takes five numbers for each.
+_ROUNDED_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -20,6 +31,145 @@ class Asked:
     def shape(self, n_classes: int) -> tuple[int, int, int, int]:
         """That of the histograms: leaf, feature, bin (the last: missing), class."""
         return (*self.features.shape, N_BINS + 1, n_classes)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cells:
+    """The cells of histograms that hold rows; all others are zero."""
+
+    indices: np.ndarray  # (n_cells,), int64, sorted: in the flat histograms
+    counts: np.ndarray  # (n_cells,), int64
+
+    @classmethod
+    def of(cls, histograms: np.ndarray) -> "Cells":
+        """Those of histograms of any shape."""
+        flat = histograms.ravel()
+        indices = np.flatnonzero(flat)
+        return cls(indices=indices, counts=flat[indices].astype(np.int64, copy=False))
+
+    @classmethod
+    def side_by_side(cls, parts: "list[Cells]") -> "Cells":
+        """Those of several parts, of which each is behind the one before."""
+        if not parts:
+            return cls.of(np.zeros(0, dtype=np.int64))
+        return cls(
+            indices=np.concatenate([part.indices for part in parts]),
+            counts=np.concatenate([part.counts for part in parts]),
+        )
+
+    def between(self, first: int, last: int) -> "Cells":
+        """Those from one index up to another, counted from the first."""
+        start, stop = np.searchsorted(self.indices, [first, last])
+        return Cells(
+            indices=self.indices[start:stop] - first, counts=self.counts[start:stop]
+        )
+
+    def shifted(self, first: int) -> "Cells":
+        """The same ones behind so many cells."""
+        return Cells(indices=self.indices + first, counts=self.counts)
+
+    def added_to(self, histograms: np.ndarray) -> np.ndarray:
+        """Histograms, which are contiguous, with these added: in place, if they fit.
+
+        Otherwise they are a copy of a larger type.
+        """
+        sums = histograms.reshape(-1)[self.indices] + self.counts
+        dtype = np.promote_types(histograms.dtype, _smallest_type(sums.max(initial=0)))
+        histograms = histograms.astype(dtype, copy=False)
+        histograms.reshape(-1)[self.indices] = sums
+        return histograms
+
+
+def _smallest_type(largest: int) -> np.dtype:
+    """The first type of histograms that holds a number."""
+    fitting = (d for d in TYPES_OF_COUNTS if largest <= np.iinfo(d).max)
+    return np.dtype(next(fitting))
+
+
+def class_cells(
+    codes: np.ndarray,
+    labels: np.ndarray,
+    leaves: np.ndarray,
+    asked: Asked,
+    *,
+    n_classes: int,
+    weights: np.ndarray | None = None,
+) -> Cells:
+    """The cells of `class_histograms` that hold rows; the parameters are the same."""
+    n_rows, n_trees = leaves.shape
+    n_drawn = asked.features.shape[1]
+    n_cells = np.prod(asked.shape(n_classes), dtype=np.int64)
+    if n_cells <= n_rows * n_trees * n_drawn:  # of few leaves most cells hold rows
+        return Cells.of(
+            class_histograms(
+                codes, labels, leaves, asked, n_classes=n_classes, weights=weights
+            )
+        )
+    place_of_vertex = _place_of_vertex(leaves, asked)
+    trees_at_once = max(1, _SORTED_AT_ONCE // max(1, n_rows * n_drawn))
+    parts = []
+    # Leaves that are asked of one tree stand side by side, before those of the next.
+    for first in range(0, n_trees, trees_at_once):
+        trees = slice(first, first + trees_at_once)
+        parts.append(
+            _sorted_cells(
+                codes,
+                labels,
+                place_of_vertex.take(leaves[:, trees]),
+                asked,
+                n_classes=n_classes,
+                weights=None if weights is None else weights[:, trees],
+            )
+        )
+    return Cells.side_by_side(parts)
+
+
+def _sorted_cells(
+    codes: np.ndarray,
+    labels: np.ndarray,
+    places: np.ndarray,  # (n_rows, n_trees), of rows among the leaves; -1: none of them
+    asked: Asked,
+    *,
+    n_classes: int,
+    weights: np.ndarray | None,
+) -> Cells:
+    """The cells of some trees that hold rows, which are found by sorting."""
+    is_counted = places >= 0
+    if weights is not None:
+        is_counted &= weights > 0
+    rows, trees = np.nonzero(is_counted)
+    places = places[rows, trees]
+    features = asked.features.take(places, axis=0)
+    n_drawn = features.shape[1]
+    # Where the cell of a row stands: by leaf, feature, bin and class.
+    keys = places[:, None] * n_drawn + np.arange(n_drawn)
+    keys *= N_BINS + 1
+    keys += codes[rows[:, None], features]
+    keys *= n_classes
+    keys += labels.take(rows)[:, None]
+    n_bits = 0
+    if weights is not None:  # they stand in the last bits of keys, and are sorted along
+        n_bits = int(weights.max(initial=0)).bit_length()
+        keys <<= n_bits
+        keys += weights[rows, trees][:, None]
+    keys = np.sort(keys, axis=None)
+    cells = keys >> n_bits
+    first = np.flatnonzero(np.diff(cells, prepend=-1))
+    if weights is None:
+        counts = np.diff(first, append=len(cells))
+    else:
+        is_there = len(keys) > 0  # reduceat takes no empty arrays
+        sorted_weights = keys & ((1 << n_bits) - 1)
+        counts = np.add.reduceat(sorted_weights, first) if is_there else sorted_weights
+    return Cells(indices=cells[first], counts=counts)
+
+
+def _place_of_vertex(leaves: np.ndarray, asked: Asked) -> np.ndarray:
+    """The place of each vertex among the leaves that are asked about; -1: none."""
+    n_vertices = max(leaves.max(initial=0), asked.leaves.max(initial=0)) + 1
+    places = np.full(n_vertices, -1)
+    places[asked.leaves] = np.arange(len(asked.leaves))
+    return places
 
 
 def class_histograms(
@@ -54,8 +204,7 @@ def class_histograms(
     histograms = np.zeros(shape, dtype=np.int64)
     if not len(asked.leaves):
         return histograms
-    place_of_vertex = np.full(max(leaves.max(initial=0), asked.leaves.max()) + 1, -1)
-    place_of_vertex[asked.leaves] = np.arange(len(asked.leaves))
+    place_of_vertex = _place_of_vertex(leaves, asked)
     n_cells_a_leaf = (N_BINS + 1) * n_classes
     n_features = codes.shape[1]
     flat_codes = codes.ravel()
@@ -99,6 +248,23 @@ def rounded_histograms(histograms: np.ndarray, step: int) -> np.ndarray:
     up_to_bin = np.cumsum(histograms, axis=2)
     rounded = np.rint(up_to_bin / step).astype(np.int64) * step
     return np.diff(rounded, axis=2, prepend=0)
+
+
+def rounded_cells(cells: Cells, shape: tuple[int, int, int, int], step: int) -> Cells:
+    """The cells of `rounded_histograms` that hold rows, of histograms of a shape."""
+    n_leaves, *shape_of_leaf = shape
+    n_cells_a_leaf = int(np.prod(shape_of_leaf, dtype=np.int64))
+    leaves_at_once = max(1, _ROUNDED_AT_ONCE // max(1, n_cells_a_leaf))
+    parts = []
+    for first in range(0, n_leaves, leaves_at_once):
+        last = min(first + leaves_at_once, n_leaves)
+        histograms = np.zeros((last - first, *shape_of_leaf), dtype=np.int64)
+        first_cell = first * n_cells_a_leaf
+        cells_of_block = cells.between(first_cell, last * n_cells_a_leaf)
+        histograms = cells_of_block.added_to(histograms)
+        rounded = Cells.of(rounded_histograms(histograms, step))
+        parts.append(rounded.shifted(first_cell))
+    return Cells.side_by_side(parts)
 
 
 def bootstrap_weights(n_rows: int, n_trees: int, secret: bytes) -> np.ndarray:

@@ -45,6 +45,8 @@ WHOLE_NUMBERS = {
     "neurons request n_directions": (1, COUNTED),
     "score reply n_rows": (0, ROWS),
     "grow request n_trees": (1, 10_000),
+    "grow_halves request first.n_trees": (1, 10_000),
+    "grow_halves request second.n_trees": (1, 10_000),
     "boost request n_trees": (1, 10_000),
     "boost request n_features": (1, ROWS),
     "boost request n_finished": (0, ROWS),
@@ -118,6 +120,8 @@ def test_labels_are_not_too_many():
         "moments reply labels": 1000,
         "class_sums reply labels": 1000,
         "grow request classes": 1000,
+        "grow_halves request first.classes": 1000,
+        "grow_halves request second.classes": 1000,
         "boost request classes": 1000,
     }
     for name in counted:

@@ -17,7 +17,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.preprocessing import PowerTransformer
 
-from skgems.federation import reply_to
+from skgems.federation import Message, halves_of, reply_to
 from skgems.pooled._trees_terms import BoostingTerms, ForestTerms
 from skgems.tasks import unpacked_sums
 from skgems.trees import (
@@ -43,6 +43,7 @@ class AttackedNode(NamedTuple):
     X: np.ndarray
     y: np.ndarray
     min_rows: int
+    is_halved: bool = False  # whether the server asks about the first half of the rows
 
     def histograms(self, forest: Forest, leaves: np.ndarray) -> np.ndarray:
         """Histograms of all features at leaves, asked within an agreement's bounds."""
@@ -55,18 +56,21 @@ class AttackedNode(NamedTuple):
         terms = ForestTerms(classifier=classifier)
         growth = SimpleNamespace(forest=forest, asked=asked)
         request = terms.request(growth, np.arange(N_CLASSES))
+        if self.is_halved:
+            request = Message.of("grow_halves", first=request.content)
         terms.check_request(request)  # what is agreed allows it
         reply = reply_to(
             request, None, self.X, self.y, name="lyon", min_rows=self.min_rows
         )
-        return unpacked_counts(reply.content["counts"], asked.shape(N_CLASSES))
+        counts = reply.content["first" if self.is_halved else "counts"]
+        return unpacked_counts(counts, asked.shape(N_CLASSES))
 
 
-def attacked_node(min_rows: int) -> AttackedNode:
+def attacked_node(min_rows: int, *, is_halved: bool = False) -> AttackedNode:
     X, y = load_breast_cancer(return_X_y=True)
     X = PowerTransformer().fit_transform(X)
     rows = np.random.RandomState(0).permutation(len(y))[:N_ROWS]
-    return AttackedNode(X[rows], y[rows], min_rows)
+    return AttackedNode(X[rows], y[rows], min_rows, is_halved)
 
 
 def halved(forest: Forest, leaves: np.ndarray, histograms: np.ndarray) -> Forest:
@@ -84,10 +88,15 @@ def halved(forest: Forest, leaves: np.ndarray, histograms: np.ndarray) -> Forest
     )
 
 
-@pytest.mark.parametrize(("min_rows", "n_found"), [(1, N_ROWS), (10, 0)])
-def test_a_tree_of_the_servers_own_splits_finds_rows_by_exact_counts(min_rows, n_found):
-    """The class of each row, and its bin in all 30 features."""
-    node = attacked_node(min_rows)
+@pytest.mark.parametrize(
+    ("min_rows", "is_halved", "n_found"),
+    [(1, False, N_ROWS), (10, False, 0), (1, True, N_ROWS // 2), (10, True, 0)],
+)
+def test_a_tree_of_the_servers_own_splits_finds_rows_by_exact_counts(
+    min_rows, is_halved, n_found
+):
+    """The class of each row, or of each in a half, and its bin in all 30 features."""
+    node = attacked_node(min_rows, is_halved=is_halved)
     forest = Forest.of_roots(1)
     leaves = np.array([0], dtype=np.int32)
     histograms = node.histograms(forest, leaves)
@@ -100,6 +109,9 @@ def test_a_tree_of_the_servers_own_splits_finds_rows_by_exact_counts(min_rows, n
         histograms = node.histograms(forest, leaves)
     codes = bin_codes(node.X)
     leaf_of_row = leaves_of(codes, forest)[:, 0]
+    if is_halved:
+        half = halves_of({"lyon": np.arange(N_ROWS)}, node.y)
+        leaf_of_row[half != 0] = -1
     found = 0
     for leaf, histogram in zip(leaves, histograms, strict=True):
         if histogram[0].sum() == 1:

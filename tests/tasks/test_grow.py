@@ -192,8 +192,16 @@ def reply_of_counts(counts, *, min_rows: int = 1) -> dict:
     [
         (np.full((3, 2, 65, 3), 3), 1, None),
         (np.full((3, 2, 65, 3), 30), 10, None),
-        (np.full((2, 2, 65, 3), 3), 1, "counts are no counts: it does not hold 1170"),
-        (np.full((4, 2, 65, 3), 3), 1, "counts are no counts: it does not hold 1170"),
+        (
+            np.full((2, 2, 65, 3), 3),
+            1,
+            "counts are no counts: .* of 1170 cells",
+        ),
+        (
+            np.full((4, 2, 65, 3), 3),
+            1,
+            "counts are no counts: .* of 1170 cells",
+        ),
         (np.full((3, 2, 65, 3), 3), 10, "counts are no multiples of min_rows=10"),
     ],
 )
@@ -398,9 +406,7 @@ def test_rows_that_cannot_be_hashed_cannot_be_drawn(monkeypatch):
 # ---- bounds on rows ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cells_at_once", [1, 10**6])
-def test_counts_are_rounded_where_a_node_hides_rows(monkeypatch, cells_at_once):
-    monkeypatch.setattr("skgems.tasks._grow._CELLS_AT_ONCE", cells_at_once)
+def test_counts_are_rounded_where_a_node_hides_rows():
     exact = counted(member_with_missing(), growing())
     hiding = replace(member_with_missing(), min_rows=4)
     rounded = counted(hiding, growing())

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from helpers.rules import assert_refused, assert_taken, without
 
+from skgems.federation import LimitError, Limits, reply_to
+from skgems.messages import Message, check_request
+from skgems.moments import INDEX_OF_FACTOR_ONE
 from skgems.tasks._judge import is_one_model, judged_are_rows
 
 W = np.ones((4, 2))
@@ -15,9 +18,18 @@ SQUARES = {
     "factors": np.ones((2, 3, 3)),
     "offsets": np.ones(2),
 }
+# Two trees, of which the first has one split.
+FOREST = {
+    "n_trees": 2,
+    "feature": np.array([1, -1, -1, -1], dtype=np.int32),
+    "bin": np.array([31, 0, 0, 0], dtype=np.int32),
+    "missing_left": np.zeros(4, dtype=bool),
+    "left": np.array([2, -1, -1, -1], dtype=np.int32),
+    "values": np.array([[0.5, 0.5], [0.3, 0.7], [1.0, 0.0], [0.0, 1.0]]),
+}
 
 
-@pytest.mark.parametrize("model", [{"W": W}, SQUARES, SQUARES | {"W": None}])
+@pytest.mark.parametrize("model", [{"W": W}, SQUARES, SQUARES | {"W": None}, FOREST])
 def test_a_judged_model_is_of_one_form(model):
     place = assert_taken(is_one_model, model, lengths={"l": 2, "p": 4})
     # The next model has its own classes, so the number of labels is forgotten.
@@ -30,11 +42,72 @@ def test_a_judged_model_is_of_one_form(model):
         {},
         *({"W": W, name: field} for name, field in SQUARES.items()),
         *(without(SQUARES, name) for name in SQUARES),
+        *(without(FOREST, name) for name in FOREST),
+        FOREST | {"W": W},
+        FOREST | SQUARES,
     ],
     ids=" and ".join,
 )
 def test_a_judged_model_of_two_forms_or_of_a_part_is_refused(model):
     assert_refused(is_one_model, model, " is not one model", lengths={"l": 2})
+
+
+def test_a_judged_forest_is_sound():
+    circle = FOREST | {"left": np.array([0, -1, -1, -1], dtype=np.int32)}
+    assert_refused(is_one_model, circle, "left are not those of trees")
+
+
+def request_of_forest(**fields):
+    forest = {"labels": ["a", "b"], **FOREST, **fields}
+    return Message.of("judge", models={"0": {"first": forest, "second": forest}})
+
+
+@pytest.mark.parametrize(
+    ("fields", "match"),
+    [
+        ({"values": FOREST["values"] * 1.1}, "values has 2 values above 1"),
+        ({"values": FOREST["values"] - 0.1}, "values has values below 0"),
+        ({"values": FOREST["values"][:3]}, r"values has the shape \(3, 2\)"),
+        ({"labels": ["a"]}, r"values has the shape \(4, 2\)"),
+    ],
+)
+def test_values_of_a_forest_are_shares_of_each_class_at_each_vertex(fields, match):
+    check_request(request_of_forest())
+    with pytest.raises(ValueError, match=f"judge.models.0.first.{match}"):
+        check_request(request_of_forest(**fields))
+
+
+def judged(request, *, limits=None):
+    """What a node of 40 rows replies, whose labels go by the second feature."""
+    X = np.linspace([-2.0, 1.5], [2.0, -1.5], 40)
+    y = np.where(X[:, 1] > 0.2, "b", "a")
+    reply = reply_to(request, None, X, y, name="lyon", min_rows=1, limits=limits)
+    return reply.content, X, y
+
+
+def test_a_forest_labels_rows_by_the_mean_of_its_leaves():
+    reply, X, y = judged(request_of_forest())
+    # Bin 31 has values up to 0: row by row the share of the second class.
+    share = np.where(X[:, 1] <= 0, (0.0 + 0.7) / 2, (1.0 + 0.7) / 2)
+    is_right = (share > 0.5) == (y == "b")
+    assert 20 < is_right.sum() < 40
+    assert reply["right"].tolist() == [[is_right.sum()]]
+    losses = -np.log(np.where(y == "b", share, 1 - share))
+    np.testing.assert_allclose(
+        reply["losses"][0, INDEX_OF_FACTOR_ONE], losses.sum(), rtol=1e-12
+    )
+
+
+def test_a_forest_that_splits_by_features_of_others_is_refused():
+    feature = np.array([2, -1, -1, -1], dtype=np.int32)
+    with pytest.raises(ValueError, match="'lyon' has 2 features, but .* by feature 2"):
+        judged(request_of_forest(feature=feature))
+
+
+def test_a_forest_of_more_trees_than_a_node_allows_is_refused():
+    judged(request_of_forest(), limits=Limits(hidden_numbers=80))
+    with pytest.raises(LimitError, match="'judge' asks for 80 rows times hidden units"):
+        judged(request_of_forest(), limits=Limits(hidden_numbers=79))
 
 
 TWO_MODELS = {"models": {"0": {}, "1": {}}}

@@ -8,7 +8,7 @@ import pytest
 from helpers.trees import binned_rows
 
 import skgems.trees._forest
-from skgems.trees import N_BINS, Forest, leaves_of
+from skgems.trees import N_BINS, Forest, leaves_of, mean_values
 
 N_FEATURES = 4
 
@@ -108,3 +108,11 @@ def test_a_split_leaves_the_forest_as_it_was():
     assert after.missing_left.tolist() == [False, True, False, False]
     assert after.trees().tolist() == [0, 1, 1, 1]
     assert (before.depth(), after.depth()) == (0, 1)
+
+
+def test_mean_values_are_those_of_the_leaves_of_all_trees():
+    forest = random_forests(0)[-1]
+    codes, _ = binned_rows(0, n_features=N_FEATURES)
+    values = np.random.default_rng(1).random((forest.n_vertices, 2))
+    expected = values[leaves_of(codes, forest)].mean(axis=1)
+    np.testing.assert_allclose(mean_values(codes, forest, values), expected)

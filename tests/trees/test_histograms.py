@@ -12,9 +12,12 @@ from skgems.trees import (
     N_BINS,
     Asked,
     bootstrap_weights,
+    class_cells,
     class_histograms,
+    rounded_cells,
     rounded_histograms,
 )
+from skgems.trees._histograms import TYPES_OF_COUNTS, Cells
 
 
 def problem(seed, *, n_trees=3, n_classes=3):
@@ -86,6 +89,78 @@ def test_nothing_is_counted_where_nothing_is_asked():
     asked = Asked(leaves=np.zeros(0, np.int32), features=np.zeros((0, 2), np.int32))
     shape = class_histograms(codes, labels, leaves, asked, n_classes=3).shape
     assert shape == (0, 2, N_BINS + 1, 3)
+
+
+# ---- cells that hold rows ----------------------------------------------------------
+
+
+def counted_cells(seed, *, is_weighted):
+    """Cells and histograms of the same rows."""
+    codes, labels, leaves, asked = problem(seed)
+    weights = weights_of_trees(60, 3) if is_weighted else None
+    options = {"n_classes": 3, "weights": weights}
+    cells = class_cells(codes, labels, leaves, asked, **options)
+    return cells, class_histograms(codes, labels, leaves, asked, **options)
+
+
+# Rows times features that are sorted at once: of all trees, of one, of two.
+@pytest.mark.parametrize("n_sorted", [2**21, 1, 240])
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_cells_are_those_of_histograms_that_hold_rows(
+    seed, is_weighted, n_sorted, monkeypatch
+):
+    monkeypatch.setattr(skgems.trees._histograms, "_SORTED_AT_ONCE", n_sorted)
+    cells, histograms = counted_cells(seed, is_weighted=is_weighted)
+    assert histograms.size > 60 * 3 * 2  # more cells than rows that are counted
+    np.testing.assert_array_equal(cells.indices, np.flatnonzero(histograms))
+    np.testing.assert_array_equal(cells.counts, histograms[histograms > 0])
+
+
+def test_cells_of_few_leaves_with_many_rows_are_the_same():
+    codes, labels = binned_rows(0, n_rows=2000)
+    leaves = np.zeros((2000, 1), dtype=np.int32)
+    asked = Asked(leaves=np.array([0]), features=np.array([[1, 3]]))
+    cells = class_cells(codes, labels, leaves, asked, n_classes=2)
+    histograms = class_histograms(codes, labels, leaves, asked, n_classes=2)
+    np.testing.assert_array_equal(cells.indices, np.flatnonzero(histograms))
+    np.testing.assert_array_equal(cells.counts, histograms[histograms > 0])
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_no_cells_hold_rows_where_leaves_have_none(is_weighted):
+    codes, labels, leaves, asked = problem(0)
+    leaves = np.full_like(leaves, 11)  # of which nobody asks
+    weights = weights_of_trees(60, 3) if is_weighted else None
+    cells = class_cells(codes, labels, leaves, asked, n_classes=3, weights=weights)
+    assert len(cells.indices) == len(cells.counts) == 0
+
+
+@pytest.mark.parametrize("n_cells", [2**20, 1])
+@pytest.mark.parametrize("step", [2, 5])
+def test_rounded_cells_are_those_of_rounded_histograms(step, n_cells, monkeypatch):
+    monkeypatch.setattr(skgems.trees._histograms, "_ROUNDED_AT_ONCE", n_cells)
+    cells, histograms = counted_cells(0, is_weighted=True)
+    rounded = rounded_cells(cells, histograms.shape, step)
+    expected = rounded_histograms(histograms, step)
+    assert 0 < np.count_nonzero(expected) < np.count_nonzero(histograms)
+    np.testing.assert_array_equal(rounded.indices, np.flatnonzero(expected))
+    np.testing.assert_array_equal(rounded.counts, expected[expected != 0])
+
+
+@pytest.mark.parametrize(
+    ("largest", "dtype"),
+    [(2**15 - 1, "int16"), (2**15, "int32"), (2**31 - 1, "int32"), (2**31, "int64")],
+)
+def test_sums_have_the_smallest_type_that_holds_them(largest, dtype):
+    cells = Cells(indices=np.array([1, 4]), counts=np.array([largest - 1, 3]))
+    one = Cells(indices=np.array([1]), counts=np.array([1]))
+    histograms = np.zeros((2, 3), dtype=TYPES_OF_COUNTS[0])
+    for part in (cells, one):
+        histograms = part.added_to(histograms)
+    assert histograms.dtype == dtype
+    assert histograms.tolist() == [[0, largest, 0], [0, 3, 0]]
+    assert one.added_to(histograms.astype(np.int64)).dtype == np.int64
 
 
 def test_weights_follow_from_the_secret_alone():

@@ -135,6 +135,19 @@ def test_no_leaves_have_no_splits():
     assert splits.left_counts.shape == (0, 3)
 
 
+@pytest.mark.parametrize("has_missing", [False, True])
+def test_leaves_without_any_row_with_a_value_have_no_splits(has_missing):
+    """As where counts of small leaves are rounded to zero."""
+    histograms = np.zeros((2, 3, N_BINS + 1, 2), dtype=np.int64)
+    histograms[:, :, N_BINS] = 10 * has_missing
+    splits = best_splits(
+        histograms, criterion="gini", class_weights=np.ones(2), min_samples_leaf=1
+    )
+    assert not splits.is_valid.any()
+    assert splits.is_constant.all()
+    assert splits.left_counts.shape == splits.right_counts.shape == (2, 2)
+
+
 def test_features_with_one_bin_are_constant():
     histograms = np.zeros((1, 4, N_BINS + 1, 2), dtype=np.int64)
     histograms[0, 0, 3] = [2, 2]

@@ -1,0 +1,90 @@
+"""Forests of the two halves of all nodes' rows, which grow in the same messages.
+
+Each half has a forest of its own, and is later labeled by that of the other half.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+
+import numpy as np
+
+from ..messages import Message
+from ..tasks import HALF_NAMES
+from ..trees import Growth
+from ._forests import shares_of_classes
+from ._pooled import PooledAggregator
+from ._pooled_fit import PooledFit
+from ._trees_fit import ForestFit
+
+
+def forests_of_halves(
+    aggregator: PooledAggregator,
+    *,
+    n_features: int,
+    classes: np.ndarray,
+    names: Sequence[str],
+    front: Mapping,
+) -> Generator:
+    """Plan of the forests of both halves, as nodes judge them, by name of the half.
+
+    Parameters
+    ----------
+    aggregator : PooledAggregator
+        Its `pooled` is a forest or a tree.
+    n_features : int
+        Columns behind the front.
+    classes : ndarray of shape (n_classes,)
+        Sorted.
+    names : sequence of str
+        The nodes that are asked, each of which has to reply.
+    front : mapping
+        The fitted front, as a message has it.
+    """
+    fit = PooledFit.of(aggregator)
+    growths = {half: fit.growth(n_features, classes) for half in HALF_NAMES}
+    while open_growths := {h: g for h, g in growths.items() if g.is_open}:
+        request = _request(fit, open_growths, classes=classes, front=front)
+        replies = yield dict.fromkeys(names, request)
+        totals = {
+            half: np.zeros(growth.histogram_shape, dtype=fit.type_of_zeros)
+            for half, growth in open_growths.items()
+        }
+        missing = set(names)
+        for name, reply in replies:
+            missing.discard(name)
+            for half, growth in open_growths.items():
+                content = {"counts": reply.content[half]}
+                totals[half] = fit.added(content, totals[half])
+                # Rounded counts of siblings do not add up.
+                growth.subtracts &= reply.content["min_rows"] == 1
+        if missing:
+            raise ValueError(
+                f"Nodes {sorted(missing)[:5]} sent no counts for this candidate, so "
+                "its trees cannot grow."
+            )
+        for half, growth in open_growths.items():
+            growth.take(totals[half])
+    return {half: _content(growth, classes) for half, growth in growths.items()}
+
+
+def _request(
+    fit: ForestFit,
+    growths: Mapping[str, Growth],
+    *,
+    classes: np.ndarray,
+    front: Mapping,
+) -> Message:
+    """The request for the histograms that the trees of some halves want to grow on."""
+    contents = {
+        half: fit.terms.request(growth, classes).content
+        for half, growth in growths.items()
+    }
+    return Message.of("grow_halves", front=front, **contents)
+
+
+def _content(growth: Growth, classes: np.ndarray) -> dict[str, object]:
+    """A forest that has grown, as the model that nodes judge."""
+    return {
+        "labels": classes.tolist(),
+        **growth.forest.as_content(),
+        "values": shares_of_classes(growth.counts * growth.class_weights_in_use),
+    }
