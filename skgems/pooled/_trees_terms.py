@@ -17,7 +17,12 @@ from ..trees import (
     n_outputs,
 )
 from ._boosting import boosting_rules, check_can_boost
-from ._forests import KINDS_OF_TREES, check_can_grow, number_of_trees
+from ._forests import (
+    KINDS_OF_TREES,
+    check_can_grow,
+    draws_all_splits,
+    number_of_trees,
+)
 
 # Classifiers that are made of trees, by name.
 TREES: dict[str, type] = {
@@ -56,20 +61,19 @@ class TreesTerms(Terms):
     @classmethod
     def from_settings(
         cls, settings: Mapping, further_settings: Mapping
-    ) -> "ForestTerms | BoostingTerms":
+    ) -> "ForestTerms | RandomTreesTerms | BoostingTerms":
         """The terms of the classifier that the settings have; ValueError for others."""
         pooled = settings["pooled"]
         classifier_type = TREES[pooled["part"]]
         params = pooled["params"]
-        is_boosting = classifier_type is HistGradientBoostingClassifier
-        terms_type = BoostingTerms if is_boosting else ForestTerms
+        terms_type = _terms_type(classifier_type, params)
         if not params.keys() <= set(terms_type.agreed_names):
             raise ValueError(
                 f"The settings of {classifier_type.__name__} have the parameters "
                 f"{list(params)}, but of these only {list(terms_type.agreed_names)} "
                 "decide what nodes are asked. Agree on settings without the others."
             )
-        if is_boosting:
+        if terms_type is BoostingTerms:
             classifier = classifier_type(
                 max_leaf_nodes=None, early_stopping=False, **params
             )
@@ -77,7 +81,7 @@ class TreesTerms(Terms):
             return BoostingTerms(classifier=classifier)
         classifier = classifier_type(**params)
         check_can_grow(classifier)
-        return ForestTerms(classifier=classifier)
+        return terms_type(classifier=classifier)
 
     def _check_trees(self, request: Message, *, n_trees: int) -> None:
         """Raise ValueError for more, or deeper, trees than agreed."""
@@ -140,6 +144,41 @@ class ForestTerms(TreesTerms):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RandomTreesTerms(TreesTerms):
+    """One message, about the leaves of trees that the agreed seed draws.
+
+    The random_state of the classifier is a number.
+    """
+
+    takes_files: ClassVar[bool] = True
+    agreed_names: ClassVar[tuple[str, ...]] = (
+        *ForestTerms.agreed_names,
+        "random_state",
+    )
+
+    def request(self, classes: np.ndarray | None = None) -> Message:
+        """What all nodes are asked, whatever their classes are."""
+        return Message.of(
+            "leaf_counts",
+            n_trees=number_of_trees(self.classifier),
+            max_depth=self.classifier.max_depth,
+            random_state=self.classifier.random_state,
+        )
+
+    def first_requests(self, member: object = None, **options: object) -> list[Message]:
+        return [self.request()]
+
+    def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
+        return {}
+
+    def check_request(self, request: Message) -> None:
+        raise ValueError(
+            f"trees that a seed draws do not ask for {request.task!r}: the first "
+            "message has all that they need."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class BoostingTerms(TreesTerms):
     """One message for the counts of classes, and one for each level of each tree."""
 
@@ -166,3 +205,12 @@ class BoostingTerms(TreesTerms):
             raise ValueError(f"boosting does not ask for {request.task!r}.")
         outputs = n_outputs(len(request.content["classes"]))
         self._check_trees(request, n_trees=self.classifier.max_iter * outputs)
+
+
+def _terms_type(classifier_type: type, params: Mapping) -> type[TreesTerms]:
+    """Those of a classifier that has these parameters."""
+    if classifier_type is HistGradientBoostingClassifier:
+        return BoostingTerms
+    if draws_all_splits(classifier_type, params):
+        return RandomTreesTerms
+    return ForestTerms

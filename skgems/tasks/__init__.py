@@ -32,6 +32,7 @@ from ._judge import (
     most_judging,
     most_loss,
 )
+from ._leaf_counts import LEAF_COUNTS, unpacked_leaf_counts
 from ._moments import MOMENTS
 from ._neurons import NEURONS
 from ._retrain import RETRAIN
@@ -51,6 +52,7 @@ for _task in (
     JUDGE,
     MOMENTS,
     CLASS_SUMS,
+    LEAF_COUNTS,
     SIZE,
     SPACE,
     NEURONS,

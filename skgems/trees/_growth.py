@@ -131,13 +131,9 @@ class Growth(LevelGrowth):
     @property
     def class_weights_in_use(self) -> np.ndarray:
         """What counts of classes are multiplied by: (n_classes,)."""
-        n_classes = self.counts.shape[1]
-        if self.class_weights is None:
-            return np.ones(n_classes)
-        if isinstance(self.class_weights, str):
-            n_rows = self.counts[: self.forest.n_trees].sum(axis=0)
-            return n_rows.sum() / (n_classes * np.maximum(n_rows, 1))
-        return np.asarray(self.class_weights, dtype=np.float64)
+        return weights_of_classes(
+            self.class_weights, self.counts[: self.forest.n_trees].sum(axis=0)
+        )
 
     def n_rows_of(self, vertices: np.ndarray) -> np.ndarray:
         return self.counts[vertices].sum(axis=-1)
@@ -167,6 +163,20 @@ class Growth(LevelGrowth):
             self._excluded, self.rules.max_features, rng=self._rng
         )
         self._ask(leaves[order], self._drawn)
+
+
+def weights_of_classes(
+    class_weights: "np.ndarray | str | None", n_rows: np.ndarray
+) -> np.ndarray:
+    """What counts of classes are multiplied by: (n_classes,).
+
+    ``n_rows`` are the rows of each class, for "balanced" weights.
+    """
+    if class_weights is None:
+        return np.ones(len(n_rows))
+    if isinstance(class_weights, str):
+        return n_rows.sum() / (len(n_rows) * np.maximum(n_rows, 1))
+    return np.asarray(class_weights, dtype=np.float64)
 
 
 def _exclude(excluded: np.ndarray, features: np.ndarray, splits: Splits) -> None:
