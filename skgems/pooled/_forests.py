@@ -201,9 +201,7 @@ def _fitted_tree(
     return fitted
 
 
-def _tree_of_arrays(
-    growth: Growth | RandomTrees, tree: int, *, criterion: str
-) -> Tree:
+def _tree_of_arrays(growth: Growth | RandomTrees, tree: int, *, criterion: str) -> Tree:
     forest = growth.forest
     vertices = growth.vertices_of(tree)
     is_split = forest.feature[vertices] >= 0

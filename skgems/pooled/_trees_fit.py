@@ -137,15 +137,21 @@ class TreesFit:
         self, growth: LevelGrowth, classes: np.ndarray, public_rows: Member | None
     ) -> Generator:
         """Plan that has trees grow until they ask for nothing more."""
+        n_nodes_before = 0
         while growth.is_open:
             request = self.terms.request(growth, classes)
             contents = yield from _contents(request, public_rows)
             shape = growth.histogram_shape
             total = np.zeros(shape, dtype=np.int64)
+            n_nodes = 0
             for content in contents:
                 total += self._unpacked(content, shape)
                 # Rounded counts and joined bins of siblings do not add up.
                 growth.subtracts &= content["min_rows"] == 1
+                n_nodes += 1
+            if n_nodes < n_nodes_before:  # nobody comes back who has left
+                growth.lose_nodes()
+            n_nodes_before = n_nodes
             growth.take(total)
 
 
@@ -182,7 +188,7 @@ class ForestFit(TreesFit):
 class LeafSums:
     """Rows of all nodes in the leaves of totally random trees."""
 
-    counts: np.ndarray  # (n_trees, n_leaves, n_classes), int64
+    counts: np.ndarray  # (n_trees, n_leaves, n_classes), int32 or int64
     bounds: tuple[int, ...]  # the min_rows of each node
 
     def as_content(self, classes: np.ndarray) -> dict[str, object]:
@@ -236,11 +242,18 @@ class RandomTreesFit(TreesFit):
         asked = request.content
         contents = yield from _contents(request, public_rows)
         shape = (asked["n_trees"], 2 ** asked["max_depth"], len(federation.classes))
-        total = np.zeros(shape, dtype=np.int64)
+        # Many counts, which take half the memory while there are not too many rows.
+        total = np.zeros(shape, dtype=np.int32)
+        n_rows = 0
         bounds = []
         for content in contents:
             columns = columns_of_labels(content["labels"], federation.classes)
-            total[:, :, columns] += unpacked_leaf_counts(content, asked)
+            counts = unpacked_leaf_counts(content, asked)
+            n_rows += int(counts[0].sum(dtype=np.int64))
+            if n_rows > np.iinfo(total.dtype).max:
+                total = total.astype(np.int64)
+            for place, column in enumerate(columns):  # which makes no large copy
+                total[:, :, column] += counts[:, :, place]
             bounds.append(content["min_rows"])
         return LeafSums(counts=total, bounds=tuple(bounds))
 

@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from ..messages import Message, Terms
+from ..steps import front_of_content, front_size
 from ..trees import (
     N_MORE_LEVELS,
     BoostedGrowth,
@@ -21,6 +22,7 @@ from ._forests import (
     KINDS_OF_TREES,
     check_can_grow,
     draws_all_splits,
+    number_of_features,
     number_of_trees,
 )
 
@@ -141,6 +143,16 @@ class ForestTerms(TreesTerms):
                 f"the request has bootstrap={request.content['bootstrap']}, agreed is "
                 f"bootstrap={self.bootstrap}."
             )
+        n_asked = request.content["features"].shape[1]
+        max_features = self.classifier.max_features
+        n_features = _number_of_features_in(request)
+        most = number_of_features(max_features, n_features)
+        if n_asked > most:
+            raise ValueError(
+                f"the request asks about {n_asked} features at each leaf, agreed is "
+                f"max_features={max_features!r}, which is {most} of {n_features} "
+                "features."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +217,24 @@ class BoostingTerms(TreesTerms):
             raise ValueError(f"boosting does not ask for {request.task!r}.")
         outputs = n_outputs(len(request.content["classes"]))
         self._check_trees(request, n_trees=self.classifier.max_iter * outputs)
+
+
+def _number_of_features_in(request: Message) -> int:
+    """How many features the rows have that a request is about, or fewer.
+
+    They are those that come out of the front. A request without a front says only which
+    features it asks about; the node has at least these.
+    """
+    content = request.content.get("front")
+    if content is None:
+        return int(request.content["features"].max(initial=0)) + 1
+    front = front_of_content(content)
+    n_features = None
+    if front.columns is not None and front.columns.n is not None:
+        n_features = front_size(front, front.columns).n_columns_out
+    if n_features is None:
+        raise ValueError("the front of the request is not fitted, or of documents.")
+    return n_features
 
 
 def _terms_type(classifier_type: type, params: Mapping) -> type[TreesTerms]:

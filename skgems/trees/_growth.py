@@ -92,6 +92,8 @@ class Growth(LevelGrowth):
 
         ``histograms`` is (n_asked, n_drawn, N_BINS + 1, n_classes).
         """
+        waiting = self._waiting()
+        excluded_of_waiting = self._excluded[np.searchsorted(self._open, waiting)]
         leaves, histograms = self._taken(histograms)
         places = np.searchsorted(self._open, leaves)
         features = self._drawn[places]
@@ -118,10 +120,16 @@ class Growth(LevelGrowth):
             right_sums=splits.right_counts[is_split],
         )
         self._keep_parents(children, histograms, is_split)
-        # Children, and leaves that other features may split.
-        candidates = np.concatenate([children.ravel(), leaves[~splits.is_valid]])
+        # Children, leaves that other features may split, and those that wait.
+        candidates = np.concatenate(
+            [children.ravel(), leaves[~splits.is_valid], waiting]
+        )
         excluded = np.concatenate(
-            [np.repeat(excluded[is_split], 2, axis=0), excluded[~splits.is_valid]]
+            [
+                np.repeat(excluded[is_split], 2, axis=0),
+                excluded[~splits.is_valid],
+                excluded_of_waiting,
+            ]
         )
         is_open = self._is_wanted(candidates) & ~excluded.all(axis=1)
         if self.n_messages >= self.rules.most_messages:

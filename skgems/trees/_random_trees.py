@@ -72,17 +72,21 @@ def _drawn_tree(
 ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
     """Feature, bin and side of missing values, for the vertices of each level."""
     up_to_bin = _probability_up_to_bin()
-    # The first and the last bin of each feature that rows of a vertex may have.
+    # The first and the last bin of each feature that rows of a vertex may have, and how
+    # many features have more than one.
     first = np.zeros((1, n_features), dtype=np.int8)
     last = np.full((1, n_features), N_BINS - 1, dtype=np.int8)
+    n_available = np.array([n_features])
     features, bins, missing_left = [], [], []
     for level in range(max_depth):
         vertex = np.arange(2**level)
         uniform = rng.random_sample((3, len(vertex)))
-        n_before = np.cumsum(first < last, axis=1, dtype=np.int32)
-        n_available = n_before[:, -1]
-        chosen = (uniform[0] * n_available).astype(np.int32)
-        feature = (n_before > chosen[:, None]).argmax(axis=1)
+        feature = (uniform[0] * n_available).astype(np.intp)
+        has_fewer = np.flatnonzero(n_available < n_features)
+        is_available = first[has_fewer] < last[has_fewer]
+        n_up_to_feature = np.cumsum(is_available, axis=1)
+        is_drawn = n_up_to_feature > feature[has_fewer, None]
+        feature[has_fewer] = is_drawn.argmax(axis=1)
         lowest = first[vertex, feature].astype(np.intp)
         highest = last[vertex, feature].astype(np.intp)
         bin = _drawn_bins(lowest, highest, uniform[1], up_to_bin)
@@ -91,6 +95,9 @@ def _drawn_tree(
         features.append(feature)
         bins.append(bin)
         missing_left.append((uniform[2] < 0.5) | is_left_over)
+        has_one_bin = np.stack([bin == lowest, bin + 1 == highest], axis=1)
+        has_one_bin &= ~is_left_over[:, None]
+        n_available = np.repeat(n_available, 2) - has_one_bin.ravel()
         first = np.repeat(first, 2, axis=0)
         last = np.repeat(last, 2, axis=0)
         is_split = ~is_left_over
@@ -144,9 +151,9 @@ def leaf_counts(
     for tree, counts_of_tree in enumerate(counts):
         places = leaves[:, tree].astype(np.intp) - tree * n_leaves
         cells = places * n_classes + labels
-        counts_of_tree[:] = np.bincount(
-            cells, minlength=n_leaves * n_classes
-        ).reshape(n_leaves, n_classes)
+        counts_of_tree[:] = np.bincount(cells, minlength=n_leaves * n_classes).reshape(
+            n_leaves, n_classes
+        )
     return counts
 
 
@@ -185,7 +192,7 @@ class RandomTrees:
     Attributes
     ----------
     forest : Forest
-    counts : ndarray of int64 of shape (n_vertices, n_classes)
+    counts : ndarray of int of shape (n_vertices, n_classes)
         Rows by class at each vertex.
     """
 
@@ -256,12 +263,17 @@ class RandomTrees:
 
 def _counts_of_vertices(counts: np.ndarray) -> np.ndarray:
     """Rows by class at all vertices of complete trees: (n_vertices, n_classes)."""
-    n_classes = counts.shape[2]
-    levels = [counts]
-    while levels[0].shape[1] > 1:
-        below = levels[0]
-        levels.insert(0, below[:, 0::2] + below[:, 1::2])
-    return np.concatenate([level.reshape(-1, n_classes) for level in levels])
+    n_trees, n_leaves, n_classes = counts.shape
+    n_vertices = n_trees * (2 * n_leaves - 1)
+    of_vertices = np.empty((n_vertices, n_classes), dtype=counts.dtype)
+    last = n_vertices
+    while counts.shape[1] > 1:
+        first = last - n_trees * counts.shape[1]
+        of_vertices[first:last] = counts.reshape(-1, n_classes)
+        last = first
+        counts = counts[:, 0::2] + counts[:, 1::2]
+    of_vertices[:last] = counts[:, 0]
+    return of_vertices
 
 
 def _past_empty_sides(forest: Forest, n_rows: np.ndarray) -> np.ndarray:

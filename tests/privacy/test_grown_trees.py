@@ -50,7 +50,7 @@ class AttackedNode(NamedTuple):
         all_features = np.arange(n_features, dtype=np.int32)
         asked = Asked(leaves=leaves, features=np.tile(all_features, (len(leaves), 1)))
         classifier = RandomForestClassifier(
-            forest.n_trees, max_depth=MAX_DEPTH, bootstrap=False
+            forest.n_trees, max_depth=MAX_DEPTH, max_features=None, bootstrap=False
         )
         terms = ForestTerms(classifier=classifier)
         growth = SimpleNamespace(forest=forest, asked=asked)
