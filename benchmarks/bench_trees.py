@@ -4,11 +4,12 @@
 Points of test accuracy on raw rows, over data sets x partitions x seeds: of the forests
 that `PooledAggregator` grows from histograms, exact ones and those of nodes that round
 counts to multiples of ``min_rows``; of totally random trees, for which nodes send one
-message; of the nodes' own forests, alone, in a vote and merged; of two linear models from sums; and of scikit-learn's forest on all rows at one
-place. Also messages, bytes and processor seconds. ``--depths`` prints accuracies by
-depth and ``min_rows``, ``--drawn`` those of totally random trees by their number and
-depth, and ``--speed`` the time and memory of a fit on many rows. The
-tables of the guide's page on trees are made by it.
+message; of the nodes' own forests, alone, in a vote and merged; of two linear models
+from sums; and of scikit-learn's forest on all rows at one place. Also messages, bytes
+and processor seconds. ``--depths`` prints accuracies by depth and ``min_rows``,
+``--drawn`` those of totally random trees by their number and depth, and ``--speed`` the
+time and memory of a fit on many rows. The tables of the guide's page on trees are made
+by it.
 
 ``--records`` keeps results, one line of JSON each, and runs only what is missing.
 """

@@ -83,6 +83,11 @@ class TreesTerms(Terms):
             return BoostingTerms(classifier=classifier)
         classifier = classifier_type(**params)
         check_can_grow(classifier)
+        if terms_type is RandomTreesTerms and classifier.random_state is None:
+            raise ValueError(
+                "Trees that a seed draws need a random_state in the settings. Agree "
+                "on one."
+            )
         return terms_type(classifier=classifier)
 
     def _check_trees(self, request: Message, *, n_trees: int) -> None:

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScaler
 
 from helpers.broken import Pair, with_value_at
-from helpers.forests import TREES, reply_behind_front, trees_behind_powers
+from helpers.forests import DRAWN, TREES, reply_behind_front, trees_behind_powers
 from helpers.mutations import mutate_at_random
 from helpers.outcomes import check_refusal, limit_time, outcome_of
 from helpers.parts import in_parts
@@ -227,8 +227,10 @@ def _plans_of_other_methods() -> list[KindPlan]:
         KindPlan(name=name, aggregator=PooledAggregator(pooled=name), estimator=None)
         for name in POOLED
     ]
+    drawn_trees = trees_behind_powers(DRAWN, data()[0])
     return [
         *pooled,
+        KindPlan(name="drawn trees", aggregator=drawn_trees, estimator=None),
         KindPlan(
             name="pfnm",
             aggregator=PFNMAggregator(random_state=0, matching=Matching(max_iter=5)),
@@ -450,7 +452,7 @@ def methods_of_rounds() -> list[MethodOfRounds]:
 def _method_of_trees(kind: str) -> MethodOfRounds:
     """Trees, whose nodes have rows alone and put a fitted front before them."""
     X, _ = data()
-    aggregator = trees_behind_powers(kind, X)
+    aggregator = trees_behind_powers(TREES[kind], X)
     return MethodOfRounds(
         name=kind,
         aggregator=aggregator,

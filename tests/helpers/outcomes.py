@@ -20,7 +20,8 @@ SECONDS = 10.0
 # An error of ours names what is wrong: a field of a summary or reply, an array, a node.
 _NAMES = re.compile(
     r"\b(summary|describe|counts|moments|class_sums|space|size|evaluate|train|retrain"
-    r"|neurons|score|held_out|halves|judge|grow|boost)([.\[]| is not a table)"
+    r"|neurons|score|held_out|halves|judge|grow|boost|leaf_counts)"
+    r"([.\[]| is not a table)"
     r"|\btask is|[Nn]ode|array|header|metadata|message|These bytes|\bclass\b"
 )
 # Beginnings of warnings of ours, which a mutation may lead to.

@@ -42,6 +42,9 @@ WHOLE_NUMBERS = {
     "neurons request n_directions": (1, COUNTED),
     "score reply n_rows": (0, ROWS),
     "grow request n_trees": (1, 10_000),
+    "leaf_counts request n_trees": (1, 10_000),
+    "leaf_counts request max_depth": (1, 16),
+    "leaf_counts request random_state": (0, SEEDS),
     "boost request n_trees": (1, 10_000),
     "boost request n_features": (1, ROWS),
     "boost request n_finished": (0, ROWS),
@@ -110,6 +113,7 @@ def test_labels_are_not_too_many():
     assert counted == {
         "moments reply labels": 1000,
         "class_sums reply labels": 1000,
+        "leaf_counts reply labels": 1000,
         "grow request classes": 1000,
         "boost request classes": 1000,
     }
