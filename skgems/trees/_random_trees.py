@@ -218,14 +218,13 @@ class RandomTrees:
         trees = [np.arange(forest.n_trees)]
         origins = [origin]
         while len(new_vertices):
-            counts_here = complete_counts[origin]
-            is_split = forest.feature[origin] >= 0
-            is_split &= np.count_nonzero(counts_here, axis=1) > 1
-            is_split &= counts_here.sum(axis=1) >= min_samples_split
-            left = forest.left[origin]
-            for side in (left, left + 1):
-                n_rows = complete_counts[np.where(is_split, side, 0)].sum(axis=1)
-                is_split &= n_rows >= min_samples_leaf
+            is_split = _are_split(
+                origin,
+                forest=forest,
+                counts=complete_counts,
+                min_samples_split=min_samples_split,
+                min_samples_leaf=min_samples_leaf,
+            )
             parents = origin[is_split]
             n_before = grown.n_vertices
             grown = grown.split(
@@ -274,6 +273,27 @@ def _counts_of_vertices(counts: np.ndarray) -> np.ndarray:
         counts = counts[:, 0::2] + counts[:, 1::2]
     of_vertices[:last] = counts[:, 0]
     return of_vertices
+
+
+def _are_split(
+    vertices: np.ndarray,
+    *,
+    forest: Forest,
+    counts: np.ndarray,
+    min_samples_split: int,
+    min_samples_leaf: int,
+) -> np.ndarray:
+    """Whether vertices have rows enough, of several classes: (n_some,), bool.
+
+    ``counts`` is (n_vertices, n_classes).
+    """
+    is_mixed = np.count_nonzero(counts[vertices], axis=1) > 1
+    has_rows = counts[vertices].sum(axis=1) >= min_samples_split
+    is_split = (forest.feature[vertices] >= 0) & is_mixed & has_rows
+    left = forest.left[vertices]
+    for side in (left, left + 1):
+        is_split &= counts[side].sum(axis=1) >= min_samples_leaf  # any, of a leaf
+    return is_split
 
 
 def _past_empty_sides(forest: Forest, n_rows: np.ndarray) -> np.ndarray:
