@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from helpers.forests import NAMES, channel_of, grown, grown_over, nodes_of, rows
@@ -14,7 +16,9 @@ from skgems import PooledAggregator, PooledTransformer
 from skgems.federation import Agreement, Message, NotAgreedError, reply_to
 from skgems.messages import sealed
 from skgems.pooled._terms import PooledTerms
+from skgems.pooled._trees_fit import TreesFit
 from skgems.pooled._trees_terms import ForestTerms, RandomTreesTerms
+from skgems.trees import packed_counts
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 X, Y = rows()
@@ -120,6 +124,24 @@ def test_values_that_are_missing_are_led_on_and_counted():
     labels = np.isnan(X_missing[:, 2]).astype(int)
     aggregate = grown(drawn(n_estimators=30, max_depth=8), (X_missing, labels))
     assert aggregate.score(X_missing, labels) > 0.9
+
+
+def test_more_rows_are_added_up_than_four_bytes_hold():
+    """Two nodes that say so; their counts are of the last leaf of the only tree."""
+    fit = TreesFit.of(drawn(n_estimators=1, max_depth=1), None)
+    n_rows = 2**32 - 1
+    reply = Message.of(
+        "leaf_counts",
+        labels=["mild"],
+        counts=packed_counts(np.array([[[0], [n_rows]]])),
+        min_rows=1,
+    )
+    plan = fit.sums_plan(SimpleNamespace(classes=np.array(["mild", "none"])))
+    next(plan)
+    with pytest.raises(StopIteration) as stop:
+        plan.send([("lyon", reply), ("paris", reply)])
+    counts = stop.value.value.counts
+    assert counts.tolist() == [[[0, 0], [2 * n_rows, 0]]]
 
 
 # ---- seeds and parameters ----------------------------------------------------------

@@ -177,9 +177,6 @@ def test_gradients_of_bins_with_one_row_tell_its_class(min_rows, finds_rows):
 
 # ---- trees that a seed draws -------------------------------------------------------
 
-N_DRAWN = 100
-DEPTH_OF_DRAWN = 14
-
 
 class CountsOfDrawnTrees(NamedTuple):
     """All that a node tells of 100 of its rows, and rows that it does not have."""
@@ -194,20 +191,22 @@ class CountsOfDrawnTrees(NamedTuple):
         return by_leaf[self.leaves, self.y[:, None]].mean(axis=1)
 
 
-def counts_of_drawn_trees(min_rows: int) -> CountsOfDrawnTrees:
+def counts_of_drawn_trees(
+    min_rows: int, *, n_trees: int = 100, max_depth: int = 14
+) -> CountsOfDrawnTrees:
     X, y = load_breast_cancer(return_X_y=True)
     X = PowerTransformer().fit_transform(X)
     rows = np.random.RandomState(0).permutation(len(y))[: 2 * N_ROWS]
     X, y = X[rows], y[rows]
     classifier = ExtraTreesClassifier(
-        N_DRAWN, max_depth=DEPTH_OF_DRAWN, max_features=1, random_state=0
+        n_trees, max_depth=max_depth, max_features=1, random_state=0
     )
     request = RandomTreesTerms(classifier=classifier).request()
     reply = reply_to(
         request, None, X[:N_ROWS], y[:N_ROWS], name="lyon", min_rows=min_rows
     )
     forest = random_forest(n_features=X.shape[1], **request.content)
-    first_leaf = forest.n_vertices - N_DRAWN * 2**DEPTH_OF_DRAWN
+    first_leaf = forest.n_vertices - n_trees * 2**max_depth
     return CountsOfDrawnTrees(
         counts=unpacked_leaf_counts(reply.content, request.content),
         leaves=leaves_of(bin_codes(X), forest) - first_leaf,
@@ -223,13 +222,24 @@ def test_deep_leaves_of_drawn_trees_hold_single_rows(min_rows, least, most):
     assert least <= n_single.mean() <= most
 
 
-@pytest.mark.parametrize(("min_rows", "least"), [(1, 0.85), (10, 0.75)])
-def test_counts_of_many_drawn_trees_tell_whether_a_node_has_a_row(min_rows, least):
+@pytest.mark.parametrize(
+    ("min_rows", "n_trees", "max_depth", "least", "most"),
+    [
+        (1, 100, 14, 0.85, 1.0),
+        (10, 100, 14, 0.75, 0.95),
+        (10, 10, 14, 0.6, 0.8),
+        (10, 100, 8, 0.55, 0.75),
+    ],
+)
+def test_counts_of_many_drawn_trees_tell_whether_a_node_has_a_row(
+    min_rows, n_trees, max_depth, least, most
+):
     """Of 100 rows that it has and 100 others; rounding errors of trees average out."""
-    rows_like = counts_of_drawn_trees(min_rows).rows_like()
+    told = counts_of_drawn_trees(min_rows, n_trees=n_trees, max_depth=max_depth)
+    rows_like = told.rows_like()
     is_there = np.arange(2 * N_ROWS) < N_ROWS
     shares = [np.mean((rows_like > bound) == is_there) for bound in rows_like]
-    assert max(shares) > least
+    assert least < max(shares) < most
 
 
 def test_a_server_chooses_no_split_and_asks_once():
