@@ -3,11 +3,13 @@
 
 Points of test accuracy on raw rows, over data sets x partitions x seeds: of the forests
 that `PooledAggregator` grows from histograms, exact ones and those of nodes that round
-counts to multiples of ``min_rows``; of the nodes' own forests, alone, in a vote and
-merged; of two linear models from sums; and of scikit-learn's forest on all rows at one
-place. Also messages, bytes and processor seconds. ``--depths`` prints accuracies by
-depth and ``min_rows``, and ``--speed`` the time and memory of a fit on many rows. The
-tables of the guide's page on trees are made by it.
+counts to multiples of ``min_rows``; of totally random trees, for which nodes send one
+message; of the nodes' own forests, alone, in a vote and merged; of two linear models
+from sums; and of scikit-learn's forest on all rows at one place. Also messages, bytes
+and processor seconds. ``--depths`` prints accuracies by depth and ``min_rows``,
+``--drawn`` those of totally random trees by their number and depth, and ``--speed`` the
+time and memory of a fit on many rows. The tables of the guide's page on trees are made
+by it.
 
 ``--records`` keeps results, one line of JSON each, and runs only what is missing.
 """
@@ -51,6 +53,23 @@ DEPTH = 8
 SHALLOW = 4
 MIN_ROWS = 10
 
+# Trees that are drawn, and not grown, need more levels and more of them: deeper ones
+# cost bytes, but no further message.
+N_DRAWN_TREES = 100
+DEPTH_OF_DRAWN_TREES = 14
+
+# The table of drawn trees: how many there are, and how deep they are.
+SIZES_OF_DRAWN = (
+    (50, 8),
+    (50, 11),
+    (50, 14),
+    (50, 16),
+    (100, 11),
+    (100, 14),
+    (200, 14),
+)
+PARTITION_OF_DRAWN = "dir0.1-5"
+
 # The table by depth.
 SETS_BY_DEPTH = ("penbased", "spambase", "magic")
 PARTITION_BY_DEPTH = "homog-5"  # so that every class at a node has over 50 rows
@@ -72,6 +91,15 @@ def forest(seed: int, *, depth: int = DEPTH) -> RandomForestClassifier:
 def extra_trees(seed: int) -> ExtraTreesClassifier:
     """Extremely randomized trees that are not fitted."""
     return ExtraTreesClassifier(N_TREES, max_depth=DEPTH, random_state=seed)
+
+
+def drawn_trees(
+    seed: int, *, n_trees: int = N_DRAWN_TREES, depth: int = DEPTH_OF_DRAWN_TREES
+) -> ExtraTreesClassifier:
+    """Totally random trees that are not fitted, for which one message is enough."""
+    return ExtraTreesClassifier(
+        n_trees, max_depth=depth, max_features=1, random_state=seed
+    )
 
 
 def boosting(seed: int) -> HistGradientBoostingClassifier:
@@ -153,6 +181,10 @@ def ways_to_a_model(
         "rounded": lambda: grow(forest(seed), split, nodes, min_rows=MIN_ROWS),
         "shallow": lambda: grow(shallow, split, nodes, min_rows=MIN_ROWS),
         "extra trees": lambda: grow(extra_trees(seed), split, nodes),
+        "drawn": lambda: grow(drawn_trees(seed), split, nodes),
+        "drawn, rounded": lambda: grow(
+            drawn_trees(seed), split, nodes, min_rows=MIN_ROWS
+        ),
         "combine": lambda: combine(
             X=split.X, y=split.y, nodes=nodes, random_state=seed
         ),
@@ -202,6 +234,28 @@ def measure_depths(
             if name in names_done:
                 continue
             model = grow(forest(seed, depth=depth), split, nodes, min_rows=min_rows)
+            scores = {"accuracy": model.score(split.X_test, split.y_test)}
+            yield name, scores | costs(model)
+
+
+def measure_drawn(
+    data_set: str,
+    partition: str,
+    seed: int,
+    options: Namespace,
+    *,
+    names_done: set[str],
+) -> Iterator[tuple[str, dict]]:
+    """Results of drawn trees by their number and depth."""
+    split = split_raw_rows(data_set, options, seed)
+    nodes = assign_nodes(partition, split.y, seed)
+    for n_trees, depth in SIZES_OF_DRAWN:
+        for min_rows in (1, MIN_ROWS):
+            name = f"{n_trees} trees of depth {depth}, min_rows={min_rows}"
+            if name in names_done:
+                continue
+            trees = drawn_trees(seed, n_trees=n_trees, depth=depth)
+            model = grow(trees, split, nodes, min_rows=min_rows)
             scores = {"accuracy": model.score(split.X_test, split.y_test)}
             yield name, scores | costs(model)
 
@@ -284,6 +338,14 @@ def print_depths(records: list[dict]) -> None:
     print(f"depths {DEPTHS}")
 
 
+def print_drawn(records: list[dict]) -> None:
+    """Mean accuracy over the data sets, and the most kilobytes from a node."""
+    for name in dict.fromkeys(record["name"] for record in records):
+        accuracy = 100 * mean_of(records, "accuracy", name=name)
+        most = max(record["bytes"] for record in records if record["name"] == name)
+        print(f"{name}: {accuracy:.1f}, at most {most / 1e3:.0f} kB")
+
+
 def time_many_rows() -> None:
     """Processor seconds and memory of a fit at nodes in this process, and beside it."""
     X, y = make_classification(
@@ -322,6 +384,7 @@ def main() -> None:
     add_options(parser)
     parser.set_defaults(sets=None, seeds=[0])
     parser.add_argument("--depths", action="store_true", help="by depth and min_rows")
+    parser.add_argument("--drawn", action="store_true", help="by number and depth")
     parser.add_argument("--speed", action="store_true", help="time many rows alone")
     options = parser.parse_args()
     with warnings.catch_warnings():
@@ -331,6 +394,9 @@ def main() -> None:
         elif options.depths:
             options.sets = options.sets or SETS_BY_DEPTH
             print_depths(run_missing(options, measure_depths, (PARTITION_BY_DEPTH,)))
+        elif options.drawn:
+            options.sets = options.sets or SETS
+            print_drawn(run_missing(options, measure_drawn, (PARTITION_OF_DRAWN,)))
         else:
             options.sets = options.sets or SETS
             print_accuracies(run_missing(options, measure, PARTITIONS))

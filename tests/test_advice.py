@@ -28,6 +28,7 @@ import sklearn
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import (
+    ExtraTreesClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
     StackingClassifier,
@@ -347,6 +348,8 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "class_weight": (RandomForestClassifier,),
         "front": (PooledAggregator,),
         "max_depth": (RandomForestClassifier, HistGradientBoostingClassifier),
+        "max_features": (ExtraTreesClassifier,),
+        "min_impurity_decrease": (ExtraTreesClassifier,),
         "nodes": (PooledAggregator.fit,),
         "moments": (LINEAR,),
         "pooled": (PooledAggregator,),

@@ -27,7 +27,7 @@ from ._record import difference_in_words
 
 # Tasks whose requests depend on no other node, unless they are of layers that were
 # merged from those of several nodes.
-_ALONE = ("moments", "class_sums", "size", "space")
+_ALONE = ("moments", "class_sums", "leaf_counts", "size", "space")
 # Tasks whose requests depend on what other nodes replied; terms have bounds for them.
 _BOUNDED = ("grow", "grow_halves", "boost")
 # What a server learns from the first replies of others and may fill in then: how many

@@ -1,6 +1,6 @@
 """Trees and forests of scikit-learn: how theirs grow, and theirs made of ours."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
 from ..compat import NODE_DTYPE, Tree
-from ..trees import Growth, TreeRules, upper_edges
+from ..trees import Growth, RandomTrees, TreeRules, upper_edges
 
 # Deeper trees have nearly as many leaves as rows, which say what single rows are.
 _DEEPEST = 16
@@ -26,6 +26,8 @@ _UNUSED = {
     "warm_start": False,
 }
 _COUNTS_OF_ROWS = ("min_samples_split", "min_samples_leaf")
+# The seed of totally random trees that are given none: all parties have to agree.
+_SEED = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,45 @@ def check_can_grow(classifier: ClassifierMixin) -> None:
             f"pooled={kind}: class_weight='balanced_subsample' would need the classes "
             "of each tree's rows. Set class_weight='balanced'."
         )
+    if is_totally_random(classifier) and classifier.min_impurity_decrease:
+        raise ValueError(
+            f"pooled={kind}: min_impurity_decrease has no meaning with max_features=1 "
+            "and bootstrap=False, where splits are drawn and not chosen. Set "
+            "min_impurity_decrease=0.0."
+        )
+
+
+def is_totally_random(classifier: ClassifierMixin) -> bool:
+    """Whether no row decides how trees are split, so that one message is enough."""
+    return draws_all_splits(type(classifier), classifier.get_params())
+
+
+def draws_all_splits(classifier_type: type, params: Mapping) -> bool:
+    """Whether trees of these parameters draw one feature and one bin for each leaf."""
+    max_features = params.get("max_features")
+    return (
+        classifier_type is ExtraTreesClassifier
+        and isinstance(max_features, int | np.integer)  # 1.0 stands for all features
+        and max_features == 1
+        and not params.get("bootstrap", False)
+    )
+
+
+def agreed_seed(classifier: ClassifierMixin, random_state: object) -> int:
+    """The seed of the classifier, else the aggregator's, else 0.
+
+    ValueError for a generator, which nodes elsewhere do not have.
+    """
+    seed = classifier.random_state
+    if seed is None:
+        seed = _SEED if random_state is None else random_state
+    if not isinstance(seed, int | np.integer):
+        raise ValueError(
+            f"pooled={type(classifier).__name__}: random_state is a "
+            f"{type(seed).__name__}, but all nodes draw the trees from a seed that is "
+            "agreed. Set random_state to a whole number."
+        )
+    return int(seed)
 
 
 def number_of_trees(classifier: ClassifierMixin) -> int:
@@ -89,7 +130,7 @@ def rules_of(classifier: ClassifierMixin, n_features: int) -> TreeRules:
     """The parameters of a classifier as numbers."""
     return TreeRules(
         max_depth=classifier.max_depth,
-        max_features=_number_of_features(classifier.max_features, n_features),
+        max_features=number_of_features(classifier.max_features, n_features),
         criterion=classifier.criterion,
         draws_bins=(
             KINDS_OF_TREES[type(classifier)].draws_bins
@@ -101,7 +142,7 @@ def rules_of(classifier: ClassifierMixin, n_features: int) -> TreeRules:
     )
 
 
-def _number_of_features(max_features: object, n_features: int) -> int:
+def number_of_features(max_features: object, n_features: int) -> int:
     """How many features a leaf looks at, as scikit-learn counts them."""
     if max_features is None:
         return n_features
@@ -114,7 +155,7 @@ def _number_of_features(max_features: object, n_features: int) -> int:
 
 
 def fitted_forest(
-    classifier: ClassifierMixin, growth: Growth, classes: np.ndarray
+    classifier: ClassifierMixin, growth: Growth | RandomTrees, classes: np.ndarray
 ) -> ClassifierMixin:
     """A fitted clone of a classifier, with the trees that were grown.
 
@@ -138,7 +179,7 @@ def fitted_forest(
 
 
 def _fitted_tree(
-    classifier: ClassifierMixin, growth: Growth, *, tree: int
+    classifier: ClassifierMixin, growth: Growth | RandomTrees, *, tree: int
 ) -> ClassifierMixin:
     """One of the trees, as scikit-learn's forests hold it."""
     if isinstance(classifier, DecisionTreeClassifier):
@@ -152,7 +193,9 @@ def _fitted_tree(
     fitted.n_features_in_ = growth.n_features
     fitted.n_outputs_ = 1
     fitted.n_classes_ = n_classes
-    fitted.max_features_ = growth.rules.max_features
+    fitted.max_features_ = number_of_features(
+        classifier.max_features, growth.n_features
+    )
     # Trees within a forest know classes by their numbers.
     fitted.classes_ = np.arange(n_classes, dtype=np.float64)
     return fitted
@@ -164,7 +207,7 @@ def shares_of_classes(weighted_counts: np.ndarray) -> np.ndarray:
     return weighted_counts / np.maximum(totals, np.finfo(np.float64).tiny)
 
 
-def _tree_of_arrays(growth: Growth, tree: int, *, criterion: str) -> Tree:
+def _tree_of_arrays(growth: Growth | RandomTrees, tree: int, *, criterion: str) -> Tree:
     forest = growth.forest
     vertices = growth.vertices_of(tree)
     is_split = forest.feature[vertices] >= 0

@@ -40,7 +40,8 @@ class PooledAggregator(
     their size. The nodes need no classifiers of their own.
 
     Decision trees and forests are grown from histograms that the nodes send, with one
-    message for each level of the trees. They are about as accurate as trees fitted to
+    message for each level of the trees. Totally random trees, which draw all splits
+    from an agreed seed, need one message. Both are about as accurate as trees fitted to
     all rows at one place, but not equal to these.
 
     Parameters
@@ -57,15 +58,17 @@ class PooledAggregator(
         QuadraticDiscriminantAnalysis, GaussianNB, MultinomialNB, ComplementNB,
         BernoulliNB or CategoricalNB. An unfitted DecisionTreeClassifier,
         RandomForestClassifier or ExtraTreesClassifier is grown from histograms; its
-        `max_depth` must be from 1 to 16. A HistGradientBoostingClassifier is too; its
-        `max_depth` must be from 1 to 6, with ``max_leaf_nodes=None`` and
-        ``early_stopping=False``. None makes the classifier that the nodes have,
-        if theirs agree, and LinearDiscriminantAnalysis if the nodes have none. Set it
-        if the classifiers of the nodes differ, or are not functions of sums.
+        `max_depth` must be from 1 to 16. An ExtraTreesClassifier with
+        ``max_features=1`` and ``bootstrap=False`` is totally random. A
+        HistGradientBoostingClassifier is grown too; its `max_depth` must be from 1 to
+        6, with ``max_leaf_nodes=None`` and ``early_stopping=False``. None makes the
+        classifier that the nodes have, if theirs agree, and LinearDiscriminantAnalysis
+        if the nodes have none. Set it if the classifiers of the nodes differ, or are
+        not functions of sums.
     keep_replies : bool, default=False
         Whether to keep the replies of the nodes. Set it to True if nodes are to be
         added later by :meth:`update` or removed by :meth:`forget`. It cannot be True
-        for trees, because they ask all nodes several times.
+        for trees that ask all nodes several times, which totally random trees do not.
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep the sums. A search over smoothing parameters, which change no
         sum, then does not ask for them again. None keeps them in the process. Give a
@@ -81,7 +84,8 @@ class PooledAggregator(
     random_state : int, RandomState instance or None, default=None
         Source of the random numbers that deal rows to simulated nodes. It is also the
         source of the features and bins that trees draw, if the `random_state` of
-        `pooled` is None. It is not used otherwise.
+        `pooled` is None. It is not used otherwise. For totally random trees the seed
+        must be a whole number, since all nodes need it; None then stands for 0.
 
     Attributes
     ----------

@@ -64,7 +64,7 @@ class PooledFit:
         """What nodes and server agree on, without a front."""
         return PooledTerms(classifier=self.classifier)
 
-    def plan(
+    def sums_plan(
         self, federation: Federation, further_contents: Sequence[Mapping] = ()
     ) -> Generator:
         """Plan of the PooledSums; ``further_contents`` are replies that are here."""
@@ -85,7 +85,7 @@ class PooledFit:
         ``public`` are public rows and their labels.
         """
         public_contents = self._contents_of_public_rows(public, federation)
-        pooled_sums = run(self.plan(federation, public_contents))
+        pooled_sums = run(self.sums_plan(federation, public_contents))
         if not federation.rows_are_shared:
             node_means = pooled_sums.node_means
             # The server is the last node, where it has public rows.

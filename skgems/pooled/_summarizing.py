@@ -47,7 +47,8 @@ class PooledSummariesMixin(SummarizingMixin):
     def _merged(self, summaries: list, name: str) -> Summary:
         region = copy(self).set_params(estimators=summaries)
         federation = read_federation(region)
-        pooled_sums = region._run(federation)(PooledFit.of(region).plan(federation))
+        plan = PooledFit.of(region).sums_plan(federation)
+        pooled_sums = region._run(federation)(plan)
         features = federation.features
         no_rows = np.zeros((0, features.n_features_in))
         return region_summary(

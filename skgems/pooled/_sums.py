@@ -65,7 +65,7 @@ class PooledSums:
         Columns have the shape (n_classes_with_rows,).
         """
         if isinstance(self.sums, ClassSums):
-            return self.sums, _columns(self.sums.labels, classes)
+            return self.sums, columns_of_labels(self.sums.labels, classes)
         columns = np.unique(self.sums.columns)
         places = np.searchsorted(columns, np.arange(len(classes)))
         return self.sums.renamed(places), columns
@@ -99,7 +99,7 @@ def _class_sums_of(content: Mapping) -> ClassSums:
 def _class_moments_of(content: Mapping, classes: np.ndarray) -> ClassMoments:
     """One part a class, whose columns are of all classes."""
     moments = ClassMoments.from_arrays(content["moments"])
-    return moments.renamed(_columns(content["labels"], classes)).by_class()
+    return moments.renamed(columns_of_labels(content["labels"], classes)).by_class()
 
 
 def _reason_of_left_out(names: Sequence[str], contents: Sequence[Mapping]) -> str:
@@ -121,7 +121,8 @@ def _leaves_classes_out(content: Mapping) -> bool:
     return "min_rows" in content["form"].get("reason", "")
 
 
-def _columns(labels: Sequence, classes: np.ndarray) -> np.ndarray:
+def columns_of_labels(labels: Sequence, classes: np.ndarray) -> np.ndarray:
+    """The place of each label among those of all nodes; ValueError if it has none."""
     columns = indices_of(labels, classes)
     if (columns < 0).any():
         unknown = np.asarray(labels)[columns < 0].tolist()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer
@@ -17,19 +17,30 @@ from ..local import Member, indices_of
 from ..messages import Message
 from ..networks import final_step
 from ..steps import DocumentFront, Front
-from ..tasks import unpacked_sums
+from ..tasks import unpacked_leaf_counts, unpacked_sums
 from ..trees import (
     N_BINS,
     TYPES_OF_COUNTS,
     BoostedGrowth,
     Growth,
     LevelGrowth,
+    RandomTrees,
+    packed_counts,
+    random_forest,
     unpacked_cells,
 )
 from ._boosting import boosting_rules, check_can_boost, fitted_boosting
-from ._forests import check_can_grow, fitted_forest, number_of_trees, rules_of
+from ._forests import (
+    agreed_seed,
+    check_can_grow,
+    fitted_forest,
+    is_totally_random,
+    number_of_trees,
+    rules_of,
+)
 from ._forms import PooledForm
-from ._trees_terms import BoostingTerms, ForestTerms
+from ._sums import columns_of_labels
+from ._trees_terms import BoostingTerms, ForestTerms, RandomTreesTerms
 
 # Name of the node that has the public rows: the server.
 _SERVER = "public"
@@ -59,6 +70,9 @@ class TreesFit:
             check_can_boost(classifier)
             return BoostingFit(classifier=classifier, random_state=random_state)
         check_can_grow(classifier)
+        if is_totally_random(classifier):
+            agreed_seed(classifier, random_state)  # which raises for a generator
+            return RandomTreesFit(classifier=classifier, random_state=random_state)
         return ForestFit(classifier=classifier, random_state=random_state)
 
     def front_with_bins(self, front: "Front | DocumentFront | None") -> Front:
@@ -126,14 +140,20 @@ class TreesFit:
         self, growth: LevelGrowth, classes: np.ndarray, public_rows: Member | None
     ) -> Generator:
         """Plan that has trees grow until they ask for nothing more."""
+        n_nodes_before = 0
         while growth.is_open:
             request = self.terms.request(growth, classes)
             contents = yield from _contents(request, public_rows)
             total = np.zeros(growth.histogram_shape, dtype=self.type_of_zeros)
+            n_nodes = 0
             for content in contents:
                 total = self.added(content, total)
                 # Rounded counts and joined bins of siblings do not add up.
                 growth.subtracts &= content["min_rows"] == 1
+                n_nodes += 1
+            if n_nodes < n_nodes_before:  # nobody comes back who has left
+                growth.lose_nodes()
+            n_nodes_before = n_nodes
             growth.take(total)
 
 
@@ -162,18 +182,86 @@ class ForestFit(TreesFit):
             n_trees=number_of_trees(self.classifier),
             n_features=n_features,
             n_classes=len(classes),
-            class_weights=self._class_weights(classes),
+            class_weights=_class_weights(self.classifier, classes),
             random_state=rng.randint(2**31 - 1),
         )
 
     def added(self, content: Mapping, total: np.ndarray) -> np.ndarray:
         return unpacked_cells(content["counts"], total.size).added_to(total)
 
-    def _class_weights(self, classes: np.ndarray) -> "np.ndarray | str | None":
-        weights = self.classifier.class_weight
-        if weights is None or isinstance(weights, str):
-            return weights
-        return compute_class_weight(weights, classes=classes, y=classes)
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LeafSums:
+    """Rows of all nodes in the leaves of totally random trees."""
+
+    counts: np.ndarray  # (n_trees, n_leaves, n_classes), int32 or int64
+    bounds: tuple[int, ...]  # the min_rows of each node
+
+    def as_content(self, classes: np.ndarray) -> dict[str, object]:
+        """The counts as one node would reply them that had the rows of all nodes."""
+        least = min(self.bounds)
+        if any(bound % least for bound in self.bounds):
+            raise ValueError(
+                f"The nodes rounded their counts to multiples of {list(self.bounds)}, "
+                f"which are no multiples of {least} once they are added up. Have all "
+                "nodes summarize with the same min_rows."
+            )
+        has_rows = self.counts[0].any(axis=0)
+        return {
+            "labels": classes[has_rows].tolist(),
+            "counts": packed_counts(self.counts[:, :, has_rows]),
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RandomTreesFit(TreesFit):
+    """Trees that a seed draws, whose leaves are counted in one message."""
+
+    asks_again: ClassVar[str] = ""
+
+    @property
+    def terms(self) -> RandomTreesTerms:
+        """What nodes and server agree on, without a front."""
+        seed = agreed_seed(self.classifier, self.random_state)
+        classifier = clone(self.classifier).set_params(random_state=seed)
+        return RandomTreesTerms(classifier=classifier)
+
+    def plan(self, federation: Federation, public_rows: Member | None) -> Generator:
+        leaf_sums = yield from self.sums_plan(federation, public_rows)
+        n_features = federation.features.n_features_in
+        content = self.terms.request().content
+        trees = RandomTrees(
+            random_forest(n_features=n_features, **content),
+            leaf_sums.counts,
+            n_features=n_features,
+            min_samples_split=self.classifier.min_samples_split,
+            min_samples_leaf=self.classifier.min_samples_leaf,
+            class_weights=_class_weights(self.classifier, federation.classes),
+        )
+        return fitted_forest(self.classifier, trees, federation.classes)
+
+    def sums_plan(
+        self, federation: Federation, public_rows: Member | None = None
+    ) -> Generator:
+        """Plan of the LeafSums of all nodes."""
+        request = self.terms.request()
+        asked = request.content
+        contents = yield from _contents(request, public_rows)
+        shape = (asked["n_trees"], 2 ** asked["max_depth"], len(federation.classes))
+        # Many counts, which take half the memory while there are not too many rows.
+        total = np.zeros(shape, dtype=np.int32)
+        n_rows = 0
+        bounds = []
+        for content in contents:
+            columns = columns_of_labels(content["labels"], federation.classes)
+            counts = unpacked_leaf_counts(content, asked)
+            n_rows += int(counts[0].sum(dtype=np.int64))
+            if n_rows > np.iinfo(total.dtype).max:
+                total = total.astype(np.int64)
+            for place, column in enumerate(columns):  # which makes no large copy
+                total[:, :, column] += counts[:, :, place]
+            bounds.append(content["min_rows"])
+        return LeafSums(counts=total, bounds=tuple(bounds))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -208,6 +296,16 @@ class BoostingFit(TreesFit):
     def added(self, content: Mapping, total: np.ndarray) -> np.ndarray:
         total += unpacked_sums(content, total.shape)
         return total
+
+
+def _class_weights(
+    classifier: ClassifierMixin, classes: np.ndarray
+) -> "np.ndarray | str | None":
+    """Those of scikit-learn, as numbers; "balanced" ones are known at the end."""
+    weights = classifier.class_weight
+    if weights is None or isinstance(weights, str):
+        return weights
+    return compute_class_weight(weights, classes=classes, y=classes)
 
 
 def _contents(request: Message, public_rows: Member | None) -> Generator:

@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from ..messages import Message, Terms
+from ..steps import front_of_content, front_size
 from ..tasks import asked_halves
 from ..trees import (
     N_MORE_LEVELS,
@@ -18,7 +19,13 @@ from ..trees import (
     n_outputs,
 )
 from ._boosting import boosting_rules, check_can_boost
-from ._forests import KINDS_OF_TREES, check_can_grow, number_of_trees
+from ._forests import (
+    KINDS_OF_TREES,
+    check_can_grow,
+    draws_all_splits,
+    number_of_features,
+    number_of_trees,
+)
 
 # Classifiers that are made of trees, by name.
 TREES: dict[str, type] = {
@@ -57,20 +64,19 @@ class TreesTerms(Terms):
     @classmethod
     def from_settings(
         cls, settings: Mapping, further_settings: Mapping
-    ) -> "ForestTerms | BoostingTerms":
+    ) -> "ForestTerms | RandomTreesTerms | BoostingTerms":
         """The terms of the classifier that the settings have; ValueError for others."""
         pooled = settings["pooled"]
         classifier_type = TREES[pooled["part"]]
         params = pooled["params"]
-        is_boosting = classifier_type is HistGradientBoostingClassifier
-        terms_type = BoostingTerms if is_boosting else ForestTerms
+        terms_type = _terms_type(classifier_type, params)
         if not params.keys() <= set(terms_type.agreed_names):
             raise ValueError(
                 f"The settings of {classifier_type.__name__} have the parameters "
                 f"{list(params)}, but of these only {list(terms_type.agreed_names)} "
                 "decide what nodes are asked. Agree on settings without the others."
             )
-        if is_boosting:
+        if terms_type is BoostingTerms:
             classifier = classifier_type(
                 max_leaf_nodes=None, early_stopping=False, **params
             )
@@ -78,7 +84,12 @@ class TreesTerms(Terms):
             return BoostingTerms(classifier=classifier)
         classifier = classifier_type(**params)
         check_can_grow(classifier)
-        return ForestTerms(classifier=classifier)
+        if terms_type is RandomTreesTerms and classifier.random_state is None:
+            raise ValueError(
+                "Trees that a seed draws need a random_state in the settings. Agree "
+                "on one."
+            )
+        return terms_type(classifier=classifier)
 
     def _check_trees(self, content: Mapping, *, n_trees: int) -> None:
         """Raise ValueError for more, or deeper, trees than agreed."""
@@ -140,11 +151,60 @@ class ForestTerms(TreesTerms):
             contents = list(asked_halves(request.content).values())
         for content in contents:
             self._check_trees(content, n_trees=number_of_trees(self.classifier))
-            if content["bootstrap"] != self.bootstrap:
-                raise ValueError(
-                    f"the request has bootstrap={content['bootstrap']}, agreed is "
-                    f"bootstrap={self.bootstrap}."
-                )
+            self._check_asked(content, front=request.content.get("front"))
+
+    def _check_asked(self, content: Mapping, *, front: Mapping | None) -> None:
+        """Raise ValueError for another bootstrap, or more features, than agreed."""
+        if content["bootstrap"] != self.bootstrap:
+            raise ValueError(
+                f"the request has bootstrap={content['bootstrap']}, agreed is "
+                f"bootstrap={self.bootstrap}."
+            )
+        n_asked = content["features"].shape[1]
+        max_features = self.classifier.max_features
+        n_features = _number_of_features(content, front)
+        most = number_of_features(max_features, n_features)
+        if n_asked > most:
+            raise ValueError(
+                f"the request asks about {n_asked} features at each leaf, agreed is "
+                f"max_features={max_features!r}, which is {most} of {n_features} "
+                "features."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomTreesTerms(TreesTerms):
+    """One message, about the leaves of trees that the agreed seed draws.
+
+    The random_state of the classifier is a number.
+    """
+
+    takes_files: ClassVar[bool] = True
+    agreed_names: ClassVar[tuple[str, ...]] = (
+        *ForestTerms.agreed_names,
+        "random_state",
+    )
+
+    def request(self, classes: np.ndarray | None = None) -> Message:
+        """What all nodes are asked, whatever their classes are."""
+        return Message.of(
+            "leaf_counts",
+            n_trees=number_of_trees(self.classifier),
+            max_depth=self.classifier.max_depth,
+            random_state=self.classifier.random_state,
+        )
+
+    def first_requests(self, member: object = None, **options: object) -> list[Message]:
+        return [self.request()]
+
+    def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
+        return {}
+
+    def check_request(self, request: Message) -> None:
+        raise ValueError(
+            f"trees that a seed draws do not ask for {request.task!r}: the first "
+            "message has all that they need."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,3 +235,30 @@ class BoostingTerms(TreesTerms):
             raise ValueError(f"boosting does not ask for {request.task!r}.")
         outputs = n_outputs(len(request.content["classes"]))
         self._check_trees(request.content, n_trees=self.classifier.max_iter * outputs)
+
+
+def _number_of_features(content: Mapping, front: Mapping | None) -> int:
+    """How many features the rows have that a request is about, or fewer.
+
+    They are those that come out of the front. A request without a front says only which
+    features it asks about; the node has at least these.
+    """
+    if front is None:
+        return int(content["features"].max(initial=0)) + 1
+    fitted_front = front_of_content(front)
+    n_features = None
+    columns = fitted_front.columns
+    if columns is not None and columns.n is not None:
+        n_features = front_size(fitted_front, columns).n_columns_out
+    if n_features is None:
+        raise ValueError("the front of the request is not fitted, or of documents.")
+    return n_features
+
+
+def _terms_type(classifier_type: type, params: Mapping) -> type[TreesTerms]:
+    """Those of a classifier that has these parameters."""
+    if classifier_type is HistGradientBoostingClassifier:
+        return BoostingTerms
+    if draws_all_splits(classifier_type, params):
+        return RandomTreesTerms
+    return ForestTerms

@@ -6,7 +6,8 @@ level, each node counts, for each leaf that is still open, its rows by bin and c
 is a function of their sum (`Growth`). So the trees are those that the same bins give
 over all rows at one place, however rows are split over nodes. Boosted trees grow so too
 (`BoostedGrowth`), from sums of gradients and hessians that are whole numbers
-(`BoostedRows`).
+(`BoostedRows`). Totally random trees are drawn before any row is counted
+(`random_forest`), so that one message has the counts of all leaves.
 
 >>> import numpy as np
 >>> from skgems.trees import Growth, TreeRules, bin_codes, class_histograms, leaves_of
@@ -47,5 +48,11 @@ from ._packed import (
     unpacked_cells,
     unpacked_counts,
     unpacked_numbers,
+)
+from ._random_trees import (
+    RandomTrees,
+    leaf_counts,
+    random_forest,
+    rounded_leaf_counts,
 )
 from ._splits import CRITERIA

@@ -92,6 +92,8 @@ class Growth(LevelGrowth):
 
         ``histograms`` is (n_asked, n_drawn, N_BINS + 1, n_classes).
         """
+        waiting = self._waiting()
+        excluded_of_waiting = self._excluded[np.searchsorted(self._open, waiting)]
         leaves, histograms = self._taken(histograms)
         places = np.searchsorted(self._open, leaves)
         features = self._drawn[places]
@@ -118,10 +120,16 @@ class Growth(LevelGrowth):
             right_sums=splits.right_counts[is_split],
         )
         self._keep_parents(children, histograms, is_split)
-        # Children, and leaves that other features may split.
-        candidates = np.concatenate([children.ravel(), leaves[~splits.is_valid]])
+        # Children, leaves that other features may split, and those that wait.
+        candidates = np.concatenate(
+            [children.ravel(), leaves[~splits.is_valid], waiting]
+        )
         excluded = np.concatenate(
-            [np.repeat(excluded[is_split], 2, axis=0), excluded[~splits.is_valid]]
+            [
+                np.repeat(excluded[is_split], 2, axis=0),
+                excluded[~splits.is_valid],
+                excluded_of_waiting,
+            ]
         )
         is_open = self._is_wanted(candidates) & ~excluded.all(axis=1)
         if self.n_messages >= self.rules.most_messages:
@@ -131,13 +139,9 @@ class Growth(LevelGrowth):
     @property
     def class_weights_in_use(self) -> np.ndarray:
         """What counts of classes are multiplied by: (n_classes,)."""
-        n_classes = self.counts.shape[1]
-        if self.class_weights is None:
-            return np.ones(n_classes)
-        if isinstance(self.class_weights, str):
-            n_rows = self.counts[: self.forest.n_trees].sum(axis=0)
-            return n_rows.sum() / (n_classes * np.maximum(n_rows, 1))
-        return np.asarray(self.class_weights, dtype=np.float64)
+        return weights_of_classes(
+            self.class_weights, self.counts[: self.forest.n_trees].sum(axis=0)
+        )
 
     def n_rows_of(self, vertices: np.ndarray) -> np.ndarray:
         return self.counts[vertices].sum(axis=-1)
@@ -167,6 +171,20 @@ class Growth(LevelGrowth):
             self._excluded, self.rules.max_features, rng=self._rng
         )
         self._ask(leaves[order], self._drawn)
+
+
+def weights_of_classes(
+    class_weights: "np.ndarray | str | None", n_rows: np.ndarray
+) -> np.ndarray:
+    """What counts of classes are multiplied by: (n_classes,).
+
+    ``n_rows`` are the rows of each class, for "balanced" weights.
+    """
+    if class_weights is None:
+        return np.ones(len(n_rows))
+    if isinstance(class_weights, str):
+        return n_rows.sum() / (len(n_rows) * np.maximum(n_rows, 1))
+    return np.asarray(class_weights, dtype=np.float64)
 
 
 def _exclude(excluded: np.ndarray, features: np.ndarray, splits: Splits) -> None:

@@ -50,6 +50,8 @@ class LevelGrowth:
         # one, whose histograms follow.
         self._parents: dict[int, np.ndarray] = {}
         self._larger: dict[int, int] = {}
+        # Whether nodes have left since vertices got their sums.
+        self._has_lost_nodes = False
 
     @property
     def is_open(self) -> bool:
@@ -68,6 +70,16 @@ class LevelGrowth:
     def histogram_shape(self) -> tuple[int, int, int, int]:
         """That of the histograms that are asked for."""
         return self.asked.shape(self._sums.shape[1])
+
+    def lose_nodes(self) -> None:
+        """Note that nodes did not answer what is `asked`, before it is taken.
+
+        Their rows are in the histograms of parents, from which nothing can be taken any
+        more. So larger siblings wait, and are asked about themselves.
+        """
+        self._parents.clear()
+        self._larger.clear()
+        self._has_lost_nodes = True
 
     def n_rows_of(self, vertices: np.ndarray) -> np.ndarray:
         """The number of rows at some vertices, of any shape."""
@@ -102,9 +114,10 @@ class LevelGrowth:
         """
         self.n_messages += 1
         asked_leaves = self.asked.leaves
-        is_root = asked_leaves < self.forest.n_trees
+        # Rounded histograms may have other sums than the split that made a leaf.
+        has_new_sums = (asked_leaves < self.forest.n_trees) | self._has_lost_nodes
         # Any feature has each row in one of its bins.
-        self._sums[asked_leaves[is_root]] = histograms[is_root, 0].sum(axis=1)
+        self._sums[asked_leaves[has_new_sums]] = histograms[has_new_sums, 0].sum(axis=1)
         leaves = list(asked_leaves)
         parts = [histograms]
         for place, leaf in enumerate(asked_leaves.tolist()):
@@ -120,6 +133,15 @@ class LevelGrowth:
         if may_split.all() and (np.diff(order) > 0).all():
             return sorted_leaves, histograms  # which are large, and not copied
         return sorted_leaves[may_split], histograms[order[may_split]]
+
+    def _waiting(self) -> np.ndarray:
+        """Leaves that are open, but for which nothing was asked or kept: (n_waiting,).
+
+        They are the larger siblings that `lose_nodes` has left over.
+        """
+        is_known = np.isin(self._open, self.asked.leaves)
+        is_known |= np.isin(self._open, list(self._larger.values()))
+        return self._open[~is_known]
 
     def _split(
         self,

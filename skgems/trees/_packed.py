@@ -9,7 +9,7 @@ import zlib
 
 import numpy as np
 
-from ._histograms import Cells
+from ._histograms import TYPES_OF_COUNTS, Cells
 
 # How many bytes a distance or a count may have.
 _DTYPES = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4")}
@@ -93,9 +93,12 @@ def packed_counts(counts: np.ndarray) -> np.ndarray:
 
 
 def unpacked_counts(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """What was packed, as int64; ValueError if it is not of this shape."""
-    counts = np.zeros(shape, dtype=np.int64)
-    return unpacked_cells(packed, counts.size).added_to(counts)
+    """What was packed, in the smallest of the types of counts that holds it.
+
+    ValueError if it is not of this shape.
+    """
+    zeros = np.zeros(shape, dtype=TYPES_OF_COUNTS[0])
+    return unpacked_cells(packed, zeros.size).added_to(zeros)
 
 
 def packed_numbers(numbers: np.ndarray) -> np.ndarray:

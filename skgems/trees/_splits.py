@@ -58,7 +58,8 @@ class Splits:
     is_valid: np.ndarray  # (n_leaves,), bool
     drawn: np.ndarray  # (n_leaves,), index among the features that were drawn
     bin: np.ndarray  # (n_leaves,)
-    missing_left: np.ndarray  # (n_leaves,), bool
+    # (n_leaves,), bool; without missing values it is the side of more rows
+    missing_left: np.ndarray
     left_counts: np.ndarray  # (n_leaves, n_classes), int64
     right_counts: np.ndarray  # (n_leaves, n_classes), int64
     gain: np.ndarray  # (n_leaves,), of the weighted counts
@@ -112,11 +113,16 @@ def best_splits(
     right_counts = candidates.right[best]
     own_counts = (left_counts + right_counts) * class_weights
     own_scores = score(own_counts, np.zeros_like(own_counts))
+    has_missing = is_occupied[:, :, N_BINS][
+        candidates.leaf[best], candidates.drawn[best]
+    ]
     return Splits(
         is_valid=is_found,
         drawn=candidates.drawn[best],
         bin=candidates.bin[best],
-        missing_left=candidates.missing_left[best],
+        missing_left=np.where(
+            has_missing, candidates.missing_left[best], n_left[best] > n_right[best]
+        ),
         left_counts=left_counts,
         right_counts=right_counts,
         gain=scores[best] - own_scores,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, GaussianNB
 from sklearn.preprocessing import StandardScaler
@@ -239,6 +240,17 @@ def test_a_later_request_of_another_task_is_refused():
     sums = Message.of("class_sums", of="above", threshold=0.0)
     with pytest.raises(NotAgreedError, match="does not ask this: class_sums"):
         check_is_derived(sums, agreement)
+
+
+def test_a_later_request_for_the_leaves_of_other_trees_is_refused():
+    """Were it part of an agreement, the node would answer about the agreed trees."""
+    trees = ExtraTreesClassifier(2, max_depth=3, max_features=1, random_state=0)
+    agreement = Agreement.of(PooledAggregator(pooled=trees))
+    fields = {"n_trees": 2, "max_depth": 3, "random_state": 0}
+    check_is_derived(Message.of("leaf_counts", **fields), agreement)
+    for change in ({"n_trees": 3}, {"max_depth": 4}, {"random_state": 1}):
+        with pytest.raises(NotAgreedError, match="does not ask this: leaf_counts"):
+            check_is_derived(Message.of("leaf_counts", **fields | change), agreement)
 
 
 @pytest.mark.parametrize(

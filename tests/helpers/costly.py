@@ -153,6 +153,13 @@ def grow(n_trees: int, n_features: int, n_classes: int = 3) -> Message:
     )
 
 
+def leaf_counts(n_trees: int, max_depth: int) -> Message:
+    """A request for the leaves of trees that a seed draws."""
+    return Message.of(
+        "leaf_counts", n_trees=n_trees, max_depth=max_depth, random_state=0
+    )
+
+
 def evaluate(n_models: int, n_columns: int, n_classes: int, n_factors: int) -> Message:
     return Message.of(
         "evaluate",

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 from sklearn.datasets import load_iris
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -118,10 +119,14 @@ TREES = {
 }
 
 
-def trees_behind_powers(kind: str, X) -> PooledAggregator:
+# Totally random trees, which need one message.
+DRAWN = ExtraTreesClassifier(3, max_depth=3, max_features=1, random_state=0)
+
+
+def trees_behind_powers(pooled: ClassifierMixin, X) -> PooledAggregator:
     """An aggregator whose front is fitted to some rows, so that nodes need not be."""
     return PooledAggregator(
-        pooled=TREES[kind],
+        pooled=pooled,
         front=PooledTransformer(PowerTransformer()).fit(X),
     )
 

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScaler
 
 from helpers.broken import Pair, with_value_at
-from helpers.forests import TREES, reply_behind_front, trees_behind_powers
+from helpers.forests import DRAWN, TREES, reply_behind_front, trees_behind_powers
 from helpers.mutations import mutate_at_random
 from helpers.outcomes import check_refusal, limit_time, outcome_of
 from helpers.parts import in_parts
@@ -228,8 +228,10 @@ def _plans_of_other_methods() -> list[KindPlan]:
         KindPlan(name=name, aggregator=PooledAggregator(pooled=name), estimator=None)
         for name in POOLED
     ]
+    drawn = trees_behind_powers(DRAWN, data()[0])
     return [
         *pooled,
+        KindPlan(name="drawn trees", aggregator=drawn, estimator=None),
         KindPlan(
             name="pfnm",
             aggregator=PFNMAggregator(random_state=0, matching=Matching(max_iter=5)),
@@ -451,7 +453,7 @@ def methods_of_rounds() -> list[MethodOfRounds]:
 def _method_of_trees(kind: str) -> MethodOfRounds:
     """Trees, whose nodes have rows alone and put a fitted front before them."""
     X, _ = data()
-    aggregator = trees_behind_powers(kind, X)
+    aggregator = trees_behind_powers(TREES[kind], X)
     return MethodOfRounds(
         name=kind,
         aggregator=aggregator,
@@ -526,9 +528,8 @@ def honest_pairs() -> list[Pair]:
     )
     described = Message.of("describe", **content_with_names)
     pairs.append(Pair(request=pairs[0].request, reply=described))
-    scaler = PooledTransformer(StandardScaler(), drop_identifiers=True)
-    encoder = PooledTransformer(OneHotEncoder(), drop_identifiers=False)
-    pairs += [_pair_of_front(scaler), _pair_of_front(encoder)]
+    for step, drops in ((StandardScaler(), True), (OneHotEncoder(), False)):
+        pairs.append(_pair_of_front(PooledTransformer(step, drop_identifiers=drops)))
     pairs += choice_pairs() + pairs_of_surveys()
     for talk in methods_of_rounds():
         pairs += _pairs_of_rounds(talk)

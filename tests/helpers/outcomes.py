@@ -20,7 +20,7 @@ SECONDS = 10.0
 # An error of ours names what is wrong: a field of a summary or reply, an array, a node.
 _NAMES = re.compile(
     r"\b(summary|describe|counts|moments|class_sums|space|size|evaluate|train|retrain"
-    r"|neurons|score|held_out|halves|judge|grow|grow_halves|boost)"
+    r"|neurons|score|held_out|halves|judge|grow|grow_halves|boost|leaf_counts)"
     r"([.\[]| is not a table| asks about)"
     r"|\btask is|[Nn]ode|array|header|metadata|message|These bytes|\bclass\b"
 )

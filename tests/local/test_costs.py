@@ -111,6 +111,8 @@ ASKED = {
     "trees": ("hidden_numbers", costly.grow(3, 2), 90 * 3),
     # Of each feature there is a bin for missing values.
     "histograms": ("cluster_numbers", costly.grow(3, 2), 3 * 2 * 65 * 3),
+    "drawn trees": ("hidden_numbers", costly.leaf_counts(3, 2), 90 * 3),
+    "leaves": ("cluster_numbers", costly.leaf_counts(3, 8), 3 * 2**8 * 3),
     "clusters": ("clusters", costly.moments(n_components=3), 3),
     # No more clusters than the 30 rows of a class have, and one.
     "cluster_numbers": ("cluster_numbers", costly.moments(n_components=9), 30 * 4),

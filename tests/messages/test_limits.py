@@ -47,6 +47,9 @@ WHOLE_NUMBERS = {
     "grow request n_trees": (1, 10_000),
     "grow_halves request first.n_trees": (1, 10_000),
     "grow_halves request second.n_trees": (1, 10_000),
+    "leaf_counts request n_trees": (1, 10_000),
+    "leaf_counts request max_depth": (1, 16),
+    "leaf_counts request random_state": (0, SEEDS),
     "boost request n_trees": (1, 10_000),
     "boost request n_features": (1, ROWS),
     "boost request n_finished": (0, ROWS),
@@ -119,6 +122,7 @@ def test_labels_are_not_too_many():
     assert counted == {
         "moments reply labels": 1000,
         "class_sums reply labels": 1000,
+        "leaf_counts reply labels": 1000,
         "grow request classes": 1000,
         "grow_halves request first.classes": 1000,
         "grow_halves request second.classes": 1000,

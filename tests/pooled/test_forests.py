@@ -354,6 +354,30 @@ def test_a_column_that_one_node_lacks_is_no_error():
     assert grown(data=(X_missing, Y)).score(X_missing, Y) > 0.9
 
 
+@KIND
+def test_values_that_are_missing_only_later_go_to_the_side_of_more_rows(kind):
+    """As scikit-learn's own trees send them."""
+    aggregate = grown(KINDS[kind])
+    for tree in trees_of(aggregate):
+        split = np.flatnonzero(tree.children_left >= 0)
+        n_left = tree.n_node_samples[tree.children_left[split]]
+        n_right = tree.n_node_samples[tree.children_right[split]]
+        goes_left = tree.missing_go_to_left[split] == 1
+        np.testing.assert_array_equal(goes_left, n_left > n_right)
+    whole = DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, Y).tree_
+    split = np.flatnonzero(whole.children_left >= 0)
+    n_left = whole.n_node_samples[whole.children_left[split]]
+    n_right = whole.n_node_samples[whole.children_right[split]]
+    np.testing.assert_array_equal(
+        whole.missing_go_to_left[split] == 1, n_left > n_right
+    )
+    missing = np.where(np.arange(4) == 2, np.nan, X)
+    exported = aggregate.to_estimator()
+    np.testing.assert_array_equal(
+        aggregate.predict_proba(missing), exported.predict_proba(missing)
+    )
+
+
 def test_other_classifiers_do_not_take_missing_values():
     with pytest.raises(ValueError, match="contains NaN"):
         grown("GaussianNB", rows(missing=True))

@@ -181,10 +181,39 @@ def test_a_node_that_fails_in_a_level_is_left_out_and_the_fit_goes_on(
     with pytest.warns(UserWarning, match="Node 'paris' failed twice"):
         aggregate = grown_over(forest(max_features=max_features), fails=fails)
     left_out = [e["left_out"] for e in aggregate.history_ if e["task"] == "grow"]
-    assert left_out == [["paris"] if k == level else [] for k in (1, 2, 3)]
+    # Larger siblings are asked about in one more message, where they were differences.
+    n_messages = 4 if max_features is None and level > 1 else 3
+    assert left_out == [["paris"] if k + 1 == level else [] for k in range(n_messages)]
     assert aggregate.score(X, Y) > 0.9
     importances = aggregate.to_estimator()[-1].feature_importances_
     assert np.isfinite(importances).all() and abs(importances.sum() - 1.0) < 1e-12
+
+
+@pytest.mark.parametrize("level", [2, 3])
+def test_splits_after_a_node_left_are_of_the_rows_of_the_others(level):
+    data = (X[:, :2], Y)  # classes overlap, so that trees are deep
+    levels = []
+
+    def fails(name, request):
+        if request.task == "grow" and name == "lyon":
+            levels.append(request.task)
+        return name == "paris" and len(levels) >= level and request.task == "grow"
+
+    with pytest.warns(UserWarning, match="Node 'paris' failed twice"):
+        aggregate = grown_over(DecisionTreeClassifier(max_depth=5), data, fails=fails)
+    front, classifier = aggregate.to_estimator()
+    tree = classifier.tree_
+    stays = nodes_of(len(Y)) != "paris"
+    ways = classifier.decision_path(front.transform(data[0][stays]))
+    n_rows = np.asarray(ways.sum(axis=0)).ravel()
+    depth = np.zeros(tree.node_count, dtype=int)
+    for vertex in np.flatnonzero(tree.children_left >= 0):
+        depth[[tree.children_left[vertex], tree.children_right[vertex]]] = (
+            depth[vertex] + 1
+        )
+    opened = (tree.children_left >= 0) & (depth >= level - 1)
+    assert opened.sum() >= 4
+    np.testing.assert_array_equal(tree.n_node_samples[opened], n_rows[opened])
 
 
 def test_a_fit_without_nodes_ends():
@@ -224,6 +253,7 @@ def honest_requests(kind: str) -> list[Message]:
         "more trees": forest(bootstrap=False, n_estimators=3),
         "fewer trees": forest(bootstrap=False, n_estimators=1),
         "bootstrap": forest(n_estimators=2),
+        "more features": forest(bootstrap=False, n_estimators=2, max_features=3),
     }[kind]
     requests = []
 
@@ -292,6 +322,11 @@ def test_an_honest_server_gets_its_replies_under_an_agreement():
         ("fewer trees", "is about 1 trees"),
         ("deeper", "trees of 4 levels, agreed is max_depth=3"),
         ("bootstrap", "bootstrap=True, agreed is bootstrap=False"),
+        (
+            "more features",
+            "about 3 features at each leaf, agreed is max_features='sqrt', which is 2 "
+            "of 4 features",
+        ),
     ],
 )
 def test_a_server_that_asks_otherwise_gets_no_reply(kind, match):

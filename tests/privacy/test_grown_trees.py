@@ -3,7 +3,9 @@
 
 It stays within what was agreed: the number of trees and their depth. With exact counts
 it finds every row. Rounded counts hide the leaves of single rows, but two rules that
-differ by one row still tell that row's class. The guide's page on trees says so.
+differ by one row still tell that row's class. Of trees that a seed draws, a server
+chooses nothing; but their deep leaves hold single rows, and the rounding of many trees
+averages out. The guide's page on trees says so.
 """
 
 from __future__ import annotations
@@ -14,12 +16,24 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.preprocessing import PowerTransformer
 
-from skgems.federation import Message, halves_of, reply_to
-from skgems.pooled._trees_terms import BoostingTerms, ForestTerms
-from skgems.tasks import unpacked_sums
+from skgems import PooledAggregator, PooledTransformer
+from skgems.federation import (
+    Agreement,
+    Message,
+    NotAgreedError,
+    halves_of,
+    reply_to,
+)
+from skgems.messages import sealed
+from skgems.pooled._trees_terms import BoostingTerms, ForestTerms, RandomTreesTerms
+from skgems.tasks import unpacked_leaf_counts, unpacked_sums
 from skgems.trees import (
     N_BINS,
     N_SUMS,
@@ -29,6 +43,7 @@ from skgems.trees import (
     Forest,
     bin_codes,
     leaves_of,
+    random_forest,
     unpacked_counts,
 )
 
@@ -51,7 +66,7 @@ class AttackedNode(NamedTuple):
         all_features = np.arange(n_features, dtype=np.int32)
         asked = Asked(leaves=leaves, features=np.tile(all_features, (len(leaves), 1)))
         classifier = RandomForestClassifier(
-            forest.n_trees, max_depth=MAX_DEPTH, bootstrap=False
+            forest.n_trees, max_depth=MAX_DEPTH, max_features=None, bootstrap=False
         )
         terms = ForestTerms(classifier=classifier)
         growth = SimpleNamespace(forest=forest, asked=asked)
@@ -176,3 +191,106 @@ def test_gradients_of_bins_with_one_row_tell_its_class(min_rows, finds_rows):
     for feature, bin in found:
         (row,) = np.flatnonzero(codes[:, feature] == bin)
         assert (gradients[feature, bin] < 0) == (node.y[row] == 1)
+
+
+# ---- trees that a seed draws -------------------------------------------------------
+
+
+class CountsOfDrawnTrees(NamedTuple):
+    """All that a node tells of 100 of its rows, and rows that it does not have."""
+
+    counts: np.ndarray  # (n_trees, n_leaves, n_classes)
+    leaves: np.ndarray  # (n_rows, n_trees), of all rows; those of the node come first
+    y: np.ndarray
+
+    def rows_like(self) -> np.ndarray:
+        """For each row, how many rows of its class share its leaves: (n_rows,)."""
+        by_leaf = self.counts.reshape(-1, N_CLASSES)
+        return by_leaf[self.leaves, self.y[:, None]].mean(axis=1)
+
+
+def counts_of_drawn_trees(
+    min_rows: int, *, n_trees: int = 100, max_depth: int = 14
+) -> CountsOfDrawnTrees:
+    X, y = load_breast_cancer(return_X_y=True)
+    X = PowerTransformer().fit_transform(X)
+    rows = np.random.RandomState(0).permutation(len(y))[: 2 * N_ROWS]
+    X, y = X[rows], y[rows]
+    classifier = ExtraTreesClassifier(
+        n_trees, max_depth=max_depth, max_features=1, random_state=0
+    )
+    request = RandomTreesTerms(classifier=classifier).request()
+    reply = reply_to(
+        request, None, X[:N_ROWS], y[:N_ROWS], name="lyon", min_rows=min_rows
+    )
+    forest = random_forest(n_features=X.shape[1], **request.content)
+    first_leaf = forest.n_vertices - n_trees * 2**max_depth
+    return CountsOfDrawnTrees(
+        counts=unpacked_leaf_counts(reply.content, request.content),
+        leaves=leaves_of(bin_codes(X), forest) - first_leaf,
+        y=y,
+    )
+
+
+@pytest.mark.parametrize(("min_rows", "least", "most"), [(1, 60, 80), (10, 0, 0)])
+def test_deep_leaves_of_drawn_trees_hold_single_rows(min_rows, least, most):
+    """About 70 of 100 rows are alone in their leaf of a tree."""
+    told = counts_of_drawn_trees(min_rows)
+    n_single = (told.counts.sum(axis=2) == 1).sum(axis=1)
+    assert least <= n_single.mean() <= most
+
+
+@pytest.mark.parametrize(
+    ("min_rows", "n_trees", "max_depth", "least", "most"),
+    [
+        (1, 100, 14, 0.85, 1.0),
+        (10, 100, 14, 0.75, 0.95),
+        (10, 10, 14, 0.6, 0.8),
+        (10, 100, 8, 0.55, 0.75),
+    ],
+)
+def test_counts_of_many_drawn_trees_tell_whether_a_node_has_a_row(
+    min_rows, n_trees, max_depth, least, most
+):
+    """Of 100 rows that it has and 100 others; rounding errors of trees average out."""
+    told = counts_of_drawn_trees(min_rows, n_trees=n_trees, max_depth=max_depth)
+    rows_like = told.rows_like()
+    is_there = np.arange(2 * N_ROWS) < N_ROWS
+    shares = [np.mean((rows_like > bound) == is_there) for bound in rows_like]
+    assert least < max(shares) < most
+
+
+def test_a_server_chooses_no_split_and_asks_once():
+    X, y = load_breast_cancer(return_X_y=True)
+    drawn = ExtraTreesClassifier(2, max_depth=3, max_features=1, random_state=0)
+    front = PooledTransformer(PowerTransformer()).fit(X)
+    aggregator = PooledAggregator(pooled=drawn, front=front)
+    agreement = Agreement.of(aggregator, min_rows=1)
+    state = {}
+
+    def ask(request):
+        request = request.with_fields(front=aggregator._agreed_front.as_content())
+        request = sealed(request, agreement)
+        return reply_to(request, None, X, y, name="lyon", min_rows=1, state=state)
+
+    first = aggregator._agreed_terms.first_message()
+    content = first.content
+    answer = ask(first).content["answers"]["0"]["reply"]
+    assert sorted(answer) == ["counts", "labels"]
+    other_trees = Message.of("leaf_counts", n_trees=2, max_depth=3, random_state=1)
+    roots = Message.of(
+        "grow",
+        classes=[0, 1],
+        leaves=np.arange(2, dtype=np.int32),
+        features=np.zeros((2, 1), dtype=np.int32),
+        bootstrap=False,
+        **Forest.of_roots(2).as_content(),
+    )
+    others = Message.of(
+        "join",
+        **content
+        | {"requests": {"0": {"task": "leaf_counts", "asked": other_trees.content}}},
+    )
+    for request in (other_trees, roots, others):
+        with pytest.raises(NotAgreedError):
+            ask(request)

@@ -45,6 +45,7 @@ SCORES = {"gini": gini_score, "entropy": entropy_score, "log_loss": entropy_scor
 def candidates_of(histogram, *, score, class_weights, min_samples_leaf):
     """All splits of a leaf: their gains, feature, bin, missing_left and left counts.
 
+    Where no value is missing, those that come later go to the side of more rows.
     ``histogram`` is (n_drawn, N_BINS + 1, n_classes).
     """
 
@@ -60,6 +61,8 @@ def candidates_of(histogram, *, score, class_weights, min_samples_leaf):
         left = histogram[drawn, : bin + 1].sum(axis=0)
         left = left + missing_left * histogram[drawn, -1]
         right = histogram[drawn].sum(axis=0) - left
+        if not histogram[drawn, -1].any():
+            missing_left = left.sum() > right.sum()
         if min(left.sum(), right.sum()) >= max(min_samples_leaf, 1):
             yield gain_of([left, right]), drawn, bin, bool(missing_left), left.tolist()
 

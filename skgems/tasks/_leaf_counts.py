@@ -1,0 +1,150 @@
+"""The task "leaf_counts": rows by class in the leaves of totally random trees.
+
+The node draws the trees itself, from a seed that is agreed, so that a server chooses no
+split. All that it is told are these counts, in one message.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from scipy.sparse import issparse
+
+from ..local import ChunkedMember, Member, NodeShape, Rows, indices_of
+from ..messages import Array, Place, Task, counting
+from ..trees import (
+    bin_codes,
+    leaf_counts,
+    packed_counts,
+    random_forest,
+    rounded_leaf_counts,
+    unpacked_counts,
+)
+from ._shared import CLASSES, MIN_ROWS, whole_number
+
+# Each tree has at least two leaves, and each level doubles the leaves.
+_MOST_TREES = 10_000
+_DEEPEST = 16
+
+# ---- words -------------------------------------------------------------------------
+
+
+def _bytes_in_words(content: Mapping, reply: Mapping) -> str:
+    return f"Here they take {counting(len(content['counts']), 'byte')}."
+
+
+# ---- rules -------------------------------------------------------------------------
+
+
+def counts_are_of_trees(content: Mapping, place: Place) -> None:
+    """Each tree has the same rows of each class, in multiples of the bound on rows."""
+    shape = _shape(place.asked, n_classes=len(content["labels"]))
+    try:
+        counts = unpacked_counts(content["counts"], shape)
+    except ValueError as error:
+        raise place.at("counts").wrong(f"are no counts: {error}") from None
+    min_rows = content["min_rows"]
+    is_exact = min_rows > 1 and (counts % np.int64(min_rows)).any()
+    place.deny(is_exact, "counts", f"are no multiples of min_rows={min_rows}")
+    totals = counts.sum(axis=1, dtype=np.int64)
+    differ = (totals != totals[0]).any()
+    place.deny(differ, "counts", "are not of the same rows in each tree")
+
+
+def unpacked_leaf_counts(content: Mapping, request: Mapping) -> np.ndarray:
+    """What a reply holds: (n_trees, n_leaves, n_classes), of the node's own classes.
+
+    It cannot be written to.
+    """
+    shape = _shape(request, n_classes=len(content["labels"]))
+    return unpacked_counts(content["counts"], shape)
+
+
+def _shape(request: Mapping, *, n_classes: int) -> tuple[int, int, int]:
+    """That of all counts: tree, leaf and class."""
+    return request["n_trees"], 2 ** request["max_depth"], n_classes
+
+
+# ---- cost and answer ---------------------------------------------------------------
+
+
+def _cost(rows: NodeShape, content: Mapping) -> None:
+    request = "the request 'leaf_counts'"
+    # For each row the leaf in each tree.
+    rows.check("hidden_numbers", rows.n_rows * content["n_trees"], request)
+    n_counts = int(np.prod(_shape(content, n_classes=rows.n_classes)))
+    rows.check("cluster_numbers", n_counts, request)
+
+
+def answer_leaf_counts(
+    member: Member, *, n_trees: int, max_depth: int, random_state: int
+) -> dict:
+    """Counts of the node's rows, by class, in the leaves of the trees that it draws."""
+    labels, _ = member.row_counts()
+    forest = None
+    counts = np.zeros((n_trees, 2**max_depth, len(labels)), dtype=np.int32)
+    for X, y in _learning_chunks(member):
+        if forest is None:
+            forest = random_forest(
+                n_trees=n_trees,
+                max_depth=max_depth,
+                n_features=X.shape[1],
+                random_state=random_state,
+            )
+        counts += leaf_counts(
+            bin_codes(X.toarray() if issparse(X) else X),
+            indices_of(y, labels),
+            forest,
+            n_classes=len(labels),
+        )
+    # Rows of a class may all be held out.
+    learns = counts[0].any(axis=0)
+    counts = counts[:, :, learns]
+    if member.min_rows > 1:
+        counts = rounded_leaf_counts(counts, member.min_rows)
+    return {
+        "labels": [label for label, k in zip(labels, learns, strict=True) if k],
+        "counts": packed_counts(counts),
+    }
+
+
+def _learning_chunks(member: Member) -> Iterable[tuple[Rows, np.ndarray]]:
+    """Rows that learn and their labels, in one chunk where all are in memory."""
+    if isinstance(member, ChunkedMember):
+        return member.learning_rows()
+    return [member.rows("learning")]
+
+
+LEAF_COUNTS = Task(
+    name="leaf_counts",
+    asks="how many rows lie in each leaf of random trees, by class",
+    reveals="Nobody chooses the leaves, which an agreed seed draws. Leaves of deep "
+    "trees reveal single rows. Where min_rows is above 1, counts are rounded to "
+    "multiples of it.",
+    alone=True,
+    is_in_summaries=True,
+    takes_chunks=True,
+    allows_missing=True,
+    reads="rows",
+    request={
+        "n_trees": whole_number(low=1, high=_MOST_TREES),
+        "max_depth": whole_number(low=1, high=_DEEPEST),
+        # Not "seed", which a server may fill in: the trees are agreed.
+        "random_state": whole_number(high=2**32 - 1),
+    },
+    reply={
+        "min_rows": MIN_ROWS,
+        "labels": CLASSES,
+        "counts": Array(
+            "*",
+            kinds="u",
+            says="How many rows lie in each leaf of trees that an agreed seed draws, "
+            "by class. A leaf is a rule about several features. Where min_rows is "
+            "above 1, counts up to each leaf are rounded to multiples of it; else deep "
+            "leaves speak of single rows.",
+            detail=_bytes_in_words,
+        ),
+    },
+    rule=counts_are_of_trees,
+    cost=_cost,
+    answer=answer_leaf_counts,
+)
