@@ -366,7 +366,7 @@ def print_scores(scores_of_way: dict[str, dict[str, list]]) -> None:
     print(f"{'':24}" + "".join(f"{head:>10}" for head in heads) + "   more right")
     reference = scores_of_way[ONE_MESSAGE]["is right"]
     for way, scores in scores_of_way.items():
-        means = [100 * np.mean(scores[head]) for head in heads]  # NaN: one class a site
+        means = [100 * np.mean(scores[head]) for head in heads]
         more_right = 100 * (scores["is right"] - reference)
         error = more_right.std() / np.sqrt(len(reference))
         print(
