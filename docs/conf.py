@@ -58,6 +58,7 @@ mathjax_path = "tex-svg.js"
 # example that is not listed here stops the build.
 GALLERY = [
     "plot_two_hospitals.py",
+    "plot_hospitals.py",
     "plot_what_a_summary_says.py",
     "plot_moments.py",
     "plot_more_messages.py",

@@ -543,6 +543,7 @@ def _doubts(
     doubts += _doubts_about_gains(nodes)
     if len(nodes["node"]) > 1:
         doubts += _doubts_about_classes(classes)
+    doubts += _doubts_about_small_classes(aggregator)
     left_out = {name for entry in aggregator.history_ for name in entry["left_out"]}
     if left_out:
         names = ", ".join(map(repr, sorted(left_out)[:_MOST_LISTED]))
@@ -571,6 +572,34 @@ def _doubts_about_classes(classes: Mapping) -> list[str]:
         return []
     listed = ", ".join(classes_of_one_node[:_MOST_LISTED])
     return [f"Only one node knows each of these classes: {listed}."]
+
+
+def _doubts_about_small_classes(aggregator: BaseEstimator) -> list[str]:
+    """Classes that a node knows without having sent anything about their rows.
+
+    A fit warns of those that no node has sent anything about, so they are left out.
+    """
+    summaries = [
+        member for member in aggregator.estimators_ if isinstance(member, Summary)
+    ]
+    labels_sent = {
+        label for summary in summaries for label in summary.row_counts["labels"]
+    }
+    doubts = []
+    for summary in summaries:
+        known = summary.network.classes[summary.network.seen].tolist()
+        kept_back = [
+            label
+            for label in known
+            if label in labels_sent and label not in summary.row_counts["labels"]
+        ]
+        if kept_back:
+            doubts.append(
+                f"Node {summary.name!r} has sent nothing about rows of the classes "
+                f"{shown_labels(kept_back)}: it has fewer than {summary.min_rows} of "
+                "each, or none. Its scores are of its other classes."
+            )
+    return doubts[:_MOST_LISTED]
 
 
 def _doubts_about_spaces(aggregator: BaseEstimator, nodes: Mapping) -> list[str]:

@@ -164,6 +164,24 @@ def test_nodes_that_lose_and_classes_of_one_node_are_doubts():
     assert f"Doubt: {report.doubts[0]}" in str(report).splitlines()
 
 
+def test_classes_whose_rows_a_node_keeps_back_are_doubts():
+    agg = GEMSLogisticAggregator(random_state=0)
+    rows = {"lyon": np.flatnonzero(ISLANDS == "Dream"), "rome": np.arange(len(Y))}
+    rows["lyon"] = rows["lyon"][np.cumsum(Y[rows["lyon"]] == "Chinstrap") < 9]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClassesLeftOutWarning)
+        files = [
+            agg.summarize(None, X[at_node], Y[at_node], name=name)
+            for name, at_node in rows.items()
+        ]
+    report = agg.set_params(estimators=files).fit().report()
+    (doubt,) = doubts_about("has sent nothing about rows", report)
+    assert "Node 'lyon'" in doubt
+    assert "'Chinstrap'" in doubt
+    assert "fewer than 10" in doubt
+    assert not doubts_about("'rome'", report)
+
+
 def test_doubts_about_the_choice_are_doubts_of_the_report():
     chosen = combine(X=X, y=Y, nodes=ISLANDS, budget="small", random_state=0)
     assert {*chosen.choice_.doubts} <= {*chosen.report().doubts}

@@ -105,7 +105,7 @@ def test_a_report_counts_the_bytes_of_messages_or_else_of_files():
 def doubts_about(nodes, classes=None, *, left_out=(), intersection=None) -> list[str]:
     """The doubts about an aggregate with these tables."""
     classes = {"class": [], "known_by": []} if classes is None else classes
-    fitted = SimpleNamespace(history_=[{"left_out": list(left_out)}])
+    fitted = SimpleNamespace(estimators_=[], history_=[{"left_out": list(left_out)}])
     if intersection is not None:
         fitted.intersection_ = SimpleNamespace(found=intersection)
     return words._doubts(fitted, nodes=nodes, classes=classes)
