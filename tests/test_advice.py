@@ -322,6 +322,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "positive": (RidgeClassifier,),
         "shrinkage": (LinearDiscriminantAnalysis,),
         "solver": (LogisticRegression,),
+        "tree_bytes": (Limits,),
     },
     "messages": {
         "agreement": (reply_to,),

@@ -18,7 +18,14 @@ from ..messages import Message
 from ..networks import final_step
 from ..steps import DocumentFront, Front
 from ..tasks import unpacked_sums
-from ..trees import N_BINS, BoostedGrowth, Growth, LevelGrowth, unpacked_counts
+from ..trees import (
+    N_BINS,
+    BoostedGrowth,
+    Growth,
+    LevelGrowth,
+    bytes_of_bins,
+    unpacked_counts,
+)
 from ._boosting import boosting_rules, check_can_boost, fitted_boosting
 from ._forests import check_can_grow, fitted_forest, number_of_trees, rules_of
 from ._forms import PooledForm
@@ -103,6 +110,9 @@ class TreesFit:
             "pooled_form_": form,
             "history_": run.history,
             "_fitted": fitted,
+            "_bytes_of_bins": bytes_of_bins(
+                int(federation.rows_in_moments.sum()), fitted.n_features_in_
+            ),
         }
 
     def plan(self, federation: Federation, public_rows: Member | None) -> Generator:
