@@ -17,9 +17,8 @@ from ..federation import (
     read_federation,
 )
 from ..steps import Front
-from ._classifiers import CLASSIFIERS
 from ._decisions import PooledDecisionsMixin
-from ._pooled_fit import PooledFit
+from ._pooled_fit import NAMES, PooledFit, classifier_named
 from ._summarizing import PooledSummariesMixin
 from ._terms import PooledTerms
 
@@ -59,9 +58,10 @@ class PooledAggregator(
         RandomForestClassifier or ExtraTreesClassifier is grown from histograms; its
         `max_depth` must be from 1 to 16. A HistGradientBoostingClassifier is too; its
         `max_depth` must be from 1 to 6, with ``max_leaf_nodes=None`` and
-        ``early_stopping=False``. None makes the classifier that the nodes have,
-        if theirs agree, and LinearDiscriminantAnalysis if the nodes have none. Set it
-        if the classifiers of the nodes differ, or are not functions of sums.
+        ``early_stopping=False``. If trees are named, set `max_depth` by
+        ``set_params(pooled__max_depth=8)``. None makes the classifier that the nodes
+        have, if theirs agree, and LinearDiscriminantAnalysis if the nodes have none.
+        Set it if the classifiers of the nodes differ, or are not functions of sums.
     keep_replies : bool, default=False
         Whether to keep the replies of the nodes. Set it to True if nodes are to be
         added later by :meth:`update` or removed by :meth:`forget`. It cannot be True
@@ -143,7 +143,7 @@ class PooledAggregator(
     _takes = PooledFit.takes
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
-        "pooled": [HasMethods(["fit", "predict"]), StrOptions(set(CLASSIFIERS)), None],
+        "pooled": [HasMethods(["fit", "predict"]), StrOptions(set(NAMES)), None],
     }
 
     def __init__(
@@ -231,8 +231,8 @@ class PooledAggregator(
         return None
 
     def _long_form(self, name: str, value: object) -> object | None:
-        if name == "pooled" and value in list(CLASSIFIERS):
-            return CLASSIFIERS[value]()
+        if name == "pooled" and isinstance(value, str) and value in NAMES:
+            return classifier_named(value)
         return super()._long_form(name, value)
 
     @property
