@@ -261,6 +261,7 @@ BOOST = Task(
         **{name: Array("*", kinds="u", says=_SAYS) for name in _SUMS},
     },
     rule=sums_are_of_leaves,
+    of_user=(),
     cost=_cost,
     answer=boost,
 )

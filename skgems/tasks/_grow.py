@@ -253,6 +253,7 @@ GROW = Task(
         ),
     },
     rule=counts_are_of_leaves,
+    of_user=(),
     cost=_cost,
     answer=grow,
 )
