@@ -6,7 +6,8 @@ small leaves speak of few rows: a node with ``min_rows`` above 1 rounds counts t
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -30,6 +31,7 @@ from ..trees import (
     bootstrap_weights,
     bytes_of_bins,
     class_histograms,
+    in_few_bytes,
     leaves_of,
     packed_counts,
     rounded_histograms,
@@ -40,7 +42,7 @@ from ._shared import MIN_ROWS, whole_number
 
 # Trees in one request, which are so many numbers for each row.
 _MOST_TREES = 10_000
-# Cells of histograms that are rounded at once, which takes five numbers for each.
+# Cells of histograms that are made at once, with up to five numbers for each.
 _CELLS_AT_ONCE = 2**20
 # Levels of these trees: each is a step for the rows, and honest ones are far fewer.
 _MOST_LEVELS = 64
@@ -133,20 +135,51 @@ def grow(
             f"split by feature {last_feature}."
         )
     forest = Forest(**trees)
-    histograms = class_histograms(
-        rows["codes"],
-        rows["labels"],
-        _remembered_leaves(rows, forest),
-        Asked(leaves=leaves, features=features),
-        n_classes=len(classes),
-        weights=_remembered_weights(member, rows, forest) if bootstrap else None,
+    asked = Asked(leaves=leaves, features=features)
+    leaves_of_rows = _remembered_leaves(rows, forest)
+    weights = _remembered_weights(member, rows, forest) if bootstrap else None
+    counts = []
+    for block in _blocks_of_trees(asked, forest, n_classes=len(classes)):
+        histograms = class_histograms(
+            rows["codes"],
+            rows["labels"],
+            leaves_of_rows[:, block.trees],
+            Asked(leaves=leaves[block.asked], features=features[block.asked]),
+            n_classes=len(classes),
+            weights=None if weights is None else weights[:, block.trees],
+        )
+        if member.min_rows > 1:
+            histograms = rounded_histograms(histograms, member.min_rows)
+        counts.append(in_few_bytes(histograms))
+    return {"counts": packed_counts(np.concatenate(counts))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BlockOfTrees:
+    """Trees whose histograms are made at once."""
+
+    trees: slice
+    asked: slice  # the leaves that are asked of them
+
+
+def _blocks_of_trees(
+    asked: Asked, forest: Forest, *, n_classes: int
+) -> Iterator[_BlockOfTrees]:
+    """Some trees at a time: all have many more cells than bytes in few bytes a cell."""
+    first_asked = np.searchsorted(
+        forest.trees()[asked.leaves], np.arange(forest.n_trees + 1)
     )
-    if member.min_rows > 1:
-        leaves_at_once = max(1, _CELLS_AT_ONCE // max(1, histograms[:1].size))
-        for first in range(0, len(histograms), leaves_at_once):
-            block = histograms[first : first + leaves_at_once]
-            block[:] = rounded_histograms(block, member.min_rows)
-    return {"counts": packed_counts(histograms)}
+    cells_a_leaf = max(1, int(np.prod(asked.shape(n_classes)[1:])))
+    first_tree = 0
+    while first_tree < forest.n_trees:
+        most_asked = first_asked[first_tree] + _CELLS_AT_ONCE // cells_a_leaf
+        end = int(np.searchsorted(first_asked, most_asked, side="right")) - 1
+        end = max(end, first_tree + 1)
+        yield _BlockOfTrees(
+            trees=slice(first_tree, end),
+            asked=slice(first_asked[first_tree], first_asked[end]),
+        )
+        first_tree = end
 
 
 def _remembered_rows(member: Member, classes: Sequence) -> dict:

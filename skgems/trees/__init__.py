@@ -38,6 +38,7 @@ from ._histograms import (
 )
 from ._levels import LevelGrowth
 from ._packed import (
+    in_few_bytes,
     packed_counts,
     packed_numbers,
     unpacked_counts,

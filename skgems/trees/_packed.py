@@ -11,12 +11,17 @@ _DTYPES = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4")}
 _LEVEL = 1
 
 
-def packed_counts(counts: np.ndarray) -> np.ndarray:
-    """Whole numbers from 0 to 2^32 - 1 as compressed bytes: (n_bytes,) of uint8."""
+def in_few_bytes(counts: np.ndarray) -> np.ndarray:
+    """Whole numbers from 0 to 2^32 - 1 in as few bytes each as the largest needs."""
     largest = int(counts.max(initial=0))
     n_bytes = next(size for size in _DTYPES if largest < 256**size)
-    raw = np.ascontiguousarray(counts, dtype=_DTYPES[n_bytes]).tobytes()
-    packed = bytes([n_bytes]) + zlib.compress(raw, _LEVEL)
+    return np.ascontiguousarray(counts, dtype=_DTYPES[n_bytes])
+
+
+def packed_counts(counts: np.ndarray) -> np.ndarray:
+    """Whole numbers from 0 to 2^32 - 1 as compressed bytes: (n_bytes,) of uint8."""
+    small_counts = in_few_bytes(counts)
+    packed = bytes([small_counts.itemsize]) + zlib.compress(small_counts, _LEVEL)
     return np.frombuffer(packed, dtype=np.uint8)
 
 

@@ -16,6 +16,7 @@ from skgems.tasks._grow import counts_are_of_leaves, grow
 from skgems.trees import (
     N_BINS,
     bin_codes,
+    class_histograms,
     leaves_of,
     packed_counts,
     rounded_histograms,
@@ -408,3 +409,32 @@ def test_counts_are_rounded_where_a_node_hides_rows(monkeypatch, cells_at_once):
     assert (rounded % 4 == 0).all() and rounded.any() and (rounded != exact).any()
     error = np.abs(np.cumsum(rounded, axis=2) - np.cumsum(exact, axis=2))
     assert error.max() <= 2
+
+
+@pytest.mark.parametrize("bootstrap", [False, True])
+@pytest.mark.parametrize("n_leaves_at_once", [1, 2, 3, 100])
+def test_trees_that_are_counted_together_do_not_matter(
+    monkeypatch, bootstrap, n_leaves_at_once
+):
+    # The second of four trees is not asked about.
+    trees = {
+        "n_trees": 4,
+        "feature": [1, 0, 2, -1, -1, -1, -1, -1, -1, -1],
+        "bin": [31, 30, 20, 0, 0, 0, 0, 0, 0, 0],
+        "missing_left": [False] * 10,
+        "left": [4, 6, 8, -1, -1, -1, -1, -1, -1, -1],
+    }
+    content = growing(trees, leaves=(4, 5, 8, 9, 3), bootstrap=bootstrap)
+    together = grow(make_member(), **content)["counts"]
+    n_cells = 2 * (N_BINS + 1) * len(LABELS)
+    monkeypatch.setattr("skgems.tasks._grow._CELLS_AT_ONCE", n_leaves_at_once * n_cells)
+    calls = []
+
+    def note_call(*arguments, **options):
+        calls.append(arguments)
+        return class_histograms(*arguments, **options)
+
+    monkeypatch.setattr("skgems.tasks._grow.class_histograms", note_call)
+    apart = grow(make_member(), **content)["counts"]
+    np.testing.assert_array_equal(apart, together)
+    assert len(calls) == {1: 4, 2: 3, 3: 2, 100: 1}[n_leaves_at_once]
