@@ -323,6 +323,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "positive": (RidgeClassifier,),
         "shrinkage": (LinearDiscriminantAnalysis,),
         "solver": (LogisticRegression,),
+        "tree_bytes": (Limits,),
     },
     "messages": {
         "agreement": (reply_to,),
@@ -388,6 +389,7 @@ NO_PARAMETERS = {
     ("_cli", "NAME"): "stands for any parameter, in the usage of --set",
     ("_cli", "charset"): "of the page that a report is written to",
     ("_cli", "sep"): "a first line of a table, by which Excel is told the separator",
+    ("_cli", "pooled__max_depth"): "of the trees that pooled names",
     ("federation", "n_samples"): "how check_estimator wants few rows to be named",
     (
         "channels",

@@ -42,7 +42,8 @@ _METHODS = """\
 linear: one linear model, made of linear models; networks: one network, merged by what
 its units do on rows; matching: one network, merged by its weights only (PFNM);
 averaging: averaged weights, in rounds; pooled: the classifier of all rows, for kinds
-that are functions of sums: --set pooled=GaussianNB"""
+that are functions of sums: --set pooled=GaussianNB; or trees, in a message for each
+level: --set pooled=RandomForestClassifier pooled__max_depth=8"""
 # What all parties set alike, by command: nothing that a node decides by itself.
 ALIKE = {
     "start": ("method", "nodes", "set", "front"),

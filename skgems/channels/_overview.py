@@ -4,12 +4,13 @@ What the file is, from whom and for which exchange, which statistics it holds an
 how many rows, what can be worked out from them, and whether it is signed and agreed.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ..federation import MIN_ROWS, exposed_classes
+from ..federation import MIN_ROWS, Summary, exposed_classes, load_message
 from ..messages import (
     TASKS,
     Agreement,
@@ -25,6 +26,8 @@ from ..messages import (
 from ._folder import AGREEMENT
 
 _NO_MODEL = "no model"
+# The name of a file of a reply: the number of the message, and what stands for a node.
+_NAME_OF_REPLY = re.compile(r"(reply-)?\d{3,}-(?P<node>.+)\.safetensors")
 # Fields of moments that are covariances, and those that are gradients.
 _OF_COVARIANCES = {"triangles", "correlations", "factors", "roots"}
 _OF_GRADIENTS = {"gradient", "gradients", "slope", "slopes"}
@@ -82,6 +85,8 @@ def overview_of_reply(
         "rows": _rows_in_words(parts),
         "reveals": _reveals(parts),
     }
+    if TASKS[message.task].smaller_with_lower:
+        lines["bytes"] = _tree_bytes_in_words(message, path)
     agreement, place = _agreement_of(request, [request_path, path])
     lines["signature"] = _signature_of_reply(message)
     lines["agreement"] = _agreement_in_words(message, agreement, place)
@@ -223,7 +228,7 @@ def _counted(part: Message) -> str:
         by_class = labels_and_counts(labels, counts)
         return f"{rows_in_words(np.sum(counts))}, by class: {by_class}."
     n_rows = content.get("n_rows", content.get("count"))
-    if n_rows is None:
+    if n_rows is None or np.ndim(n_rows):  # those of boosting are packed histograms
         return ""
     return f"{rows_in_words(n_rows)}."
 
@@ -267,6 +272,64 @@ def _revealed(part: Message) -> str:
             "which the model is wrong or unsure."
         )
     return words
+
+
+# ---- bytes about trees -------------------------------------------------------------
+
+
+def _tree_bytes_in_words(message: Message, path: Path) -> str:
+    """How many bytes a node has sent about trees, beside those that its rows have.
+
+    Its other replies in the same exchange are looked for beside this one.
+    """
+    replies = list(_replies_beside(message, path))
+    sizes = [reply.n_bytes for reply in replies if TASKS[reply.task].smaller_with_lower]
+    sent = f"{sum(sizes):,} about trees"
+    if len(sizes) > 1:
+        sent += f", in the {len(sizes)} replies of this node that are here"
+    summaries = [Summary(reply) for reply in replies if reply.task == "join"]
+    if not summaries:
+        return (
+            f"{sent}. The node's first reply is not beside this one, so it cannot be "
+            "said how many bytes its rows have."
+        )
+    n_rows = summaries[0].n_rows
+    n_features = summaries[0].network.n_features_in
+    n_bytes_of_rows = TASKS[message.task].bytes_of_rows(n_rows, n_features)
+    comparison = (
+        f"{sent}. {rows_in_words(n_rows)} of {n_features} features in bins have about "
+        f"{n_bytes_of_rows:,}."
+    )
+    if sum(sizes) > n_bytes_of_rows:
+        comparison += (
+            " The node sent more bytes than its rows have, so these may follow from "
+            "what it sent."
+        )
+    return comparison
+
+
+def _replies_beside(message: Message, path: Path) -> Iterator[Message]:
+    """A reply, and others of its node in its exchange whose files have such names."""
+    yield message
+    number_and_node = _NAME_OF_REPLY.fullmatch(path.name)
+    if number_and_node is None:
+        return
+    for other in sorted(path.parent.iterdir()):
+        name = _NAME_OF_REPLY.fullmatch(other.name)
+        if other == path or name is None or name["node"] != number_and_node["node"]:
+            continue
+        try:
+            reply = load_message(other)
+            if reply.task == "join":
+                Summary(reply)
+        except (ValueError, OSError):  # a file that is no reply, or not a whole one
+            continue
+        is_of_exchange = all(
+            reply.envelope.get(field) == message.envelope.get(field)
+            for field in ("node", "exchange")
+        )
+        if is_of_exchange and reply.task in TASKS:
+            yield reply
 
 
 # ---- signature and agreement -------------------------------------------------------

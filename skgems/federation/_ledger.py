@@ -33,7 +33,15 @@ from datetime import UTC, datetime
 
 from ..base import warn_user
 from ..local import numbers_about_layers
-from ..messages import FIRST, Agreement, Message, NotAgreedError, key_of, says
+from ..messages import (
+    FIRST,
+    TASKS,
+    Agreement,
+    Message,
+    NotAgreedError,
+    key_of,
+    says,
+)
 from ._fingerprint import Fingerprint
 from ._front_states import fitted_fronts
 from ._ledger_store import (
@@ -279,6 +287,17 @@ class Ledger:
                 break
             n_numbers += entry["layer_numbers"]
         return n_numbers
+
+    def tree_bytes_before(self, request: Message) -> int:
+        """How many bytes about trees were sent before a request came first."""
+        about_trees = {name for name, task in TASKS.items() if task.smaller_with_lower}
+        n_bytes = 0
+        for entry in self._counted(self._current.account, "ended"):
+            if entry["key"] == self._key(request):
+                break
+            if entry["task"] in about_trees:
+                n_bytes += entry["bytes"]
+        return n_bytes
 
     def check_layer_numbers(
         self, request: Message, reply: Message, *, most: int

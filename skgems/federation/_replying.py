@@ -18,6 +18,7 @@ from ..local import (
     TooFewRowsError,
     check_cost,
     check_number_of_methods,
+    check_reply_bytes,
     learning_columns,
     opened_front,
 )
@@ -297,7 +298,9 @@ def _reply_without_ledger(request: Message, node: "_Node") -> Message:
     check_is_derived(request, None)
     node.check_cost(request)
     node.check_consent(request)
-    return node.released(node.computed_reply(request))
+    reply = node.computed_reply(request)
+    check_reply_bytes(reply, node.shape, n_bytes_before=0)
+    return node.released(reply)
 
 
 def _reply_with_ledger(
@@ -348,6 +351,9 @@ def _counted_reply(
         reply = node.computed_reply(request, agreed, layer_numbers_left=n_numbers_left)
         if node.min_rows_under(agreed) > 1:
             ledger.check_layer_numbers(request, reply, most=node.n_values)
+        check_reply_bytes(
+            reply, node.shape, n_bytes_before=ledger.tree_bytes_before(request)
+        )
     except Exception as error:
         # Not for a BaseException, as where somebody stops the program: that is as if it
         # were killed, nothing left, and the request does not count.

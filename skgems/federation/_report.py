@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import check_no_label_missing, versions
 from ..compat import safe_indexing
 from ..local import indices_of, local_model
+from ..messages import TASKS
 from ._labels import shown_labels
 from ._nodes import rows_of_nodes
 from ._summary import Summary
@@ -83,6 +84,10 @@ class Report:
         What is proved about the model, if anything is.
     legend : dict of str to str
         Meaning of columns in the table of nodes, and the rows that they refer to.
+    bytes_of_bins : int or None
+        For trees that were grown at the nodes: about how many bytes the rows of all
+        nodes take in the bins of the trees. If the nodes sent more about trees, the
+        server may have learned all rows.
     """
 
     method: str
@@ -92,6 +97,7 @@ class Report:
     doubts: tuple
     proof: str = ""
     legend: Mapping = field(default_factory=dict)
+    bytes_of_bins: int | None = None
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return the table of nodes as a pandas DataFrame."""
@@ -101,14 +107,27 @@ class Report:
 
     @property
     def sent(self) -> str:
-        """A sentence on the bytes that nodes sent, in how many messages or files."""
+        """What nodes sent: how many bytes, in how many messages or files.
+
+        For trees it also says how many bytes the rows themselves have.
+        """
         if not self.messages and "bytes" in self.nodes:
             sizes = [n_bytes for n_bytes in self.nodes["bytes"] if n_bytes]
             unit = "file" if len(sizes) == 1 else "files"
         else:
             sizes = [message["bytes_received"] for message in self.messages]
             unit = "message" if len(sizes) == 1 else "messages"
-        return f"The nodes sent {sum(sizes):,} bytes in {len(sizes)} {unit}."
+        sentence = f"The nodes sent {sum(sizes):,} bytes in {len(sizes)} {unit}."
+        if self.bytes_of_bins is None:
+            return sentence
+        n_about_trees = _n_bytes_about_trees(self.messages)
+        sentence += (
+            f" {n_about_trees:,} of these bytes are about trees; all rows in bins "
+            f"have about {self.bytes_of_bins:,}."
+        )
+        if n_about_trees > self.bytes_of_bins:
+            sentence += " More was sent than the rows have, so it may reveal them."
+        return sentence
 
     def __str__(self) -> str:
         lines = [
@@ -160,6 +179,15 @@ class Report:
             "\n".join(doubts),
         ]
         return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+
+
+def _n_bytes_about_trees(messages: Iterable[Mapping]) -> int:
+    """How many bytes all nodes sent about trees that grow at them."""
+    return sum(
+        message["bytes_received"]
+        for message in messages
+        if TASKS[message["task"]].smaller_with_lower
+    )
 
 
 def printable(text: str) -> str:
@@ -238,6 +266,9 @@ class ReportMixin:
             legend={
                 name: legend[name] for name in columns_with_values if name in legend
             },
+            bytes_of_bins=self._bytes_of_bins
+            if _n_bytes_about_trees(self.history_)
+            else None,
         )
 
     def _scored(self, X, y, nodes) -> dict[str, list]:

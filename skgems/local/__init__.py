@@ -30,6 +30,7 @@ from ._costs import (
     check_cost,
     check_cost_of_content,
     check_number_of_methods,
+    check_reply_bytes,
 )
 from ._fitting import fit_local, net_seed
 from ._fronts import learning_columns, opened_front

@@ -85,6 +85,12 @@ class Task:
     is_of_tables: bool = False
     # Whether a limit is set to the numbers of models that a request brings.
     limits_parameters: bool = True
+    # What a server lowers for smaller replies, in words. If given, a limit is set to
+    # the bytes of all replies in an exchange: these hold more of the rows than sums do.
+    smaller_with_lower: str = ""
+    # About how many bytes rows themselves would take, by their number and that of their
+    # features, for tasks whose replies may take more.
+    bytes_of_rows: Callable[[int, int], int] | None = None
     prefer: str = "threads"  # how nodes in this process work in parallel, for joblib
 
     @property

@@ -17,9 +17,8 @@ from ..federation import (
     read_federation,
 )
 from ..steps import Front
-from ._classifiers import CLASSIFIERS
 from ._decisions import PooledDecisionsMixin
-from ._pooled_fit import PooledFit
+from ._pooled_fit import NAMES, PooledFit, classifier_named
 from ._summarizing import PooledSummariesMixin
 from ._terms import PooledTerms
 
@@ -61,7 +60,8 @@ class PooledAggregator(
         `max_depth` must be from 1 to 16. An ExtraTreesClassifier with
         ``max_features=1`` and ``bootstrap=False`` is totally random. A
         HistGradientBoostingClassifier is grown too; its `max_depth` must be from 1 to
-        6, with ``max_leaf_nodes=None`` and ``early_stopping=False``. None makes the
+        6, with ``max_leaf_nodes=None`` and ``early_stopping=False``. If trees are
+        named, set `max_depth` by ``set_params(pooled__max_depth=8)``. None makes the
         classifier that the nodes have, if theirs agree, and LinearDiscriminantAnalysis
         if the nodes have none. Set it if the classifiers of the nodes differ, or are
         not functions of sums.
@@ -147,7 +147,7 @@ class PooledAggregator(
     _takes = PooledFit.takes
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
-        "pooled": [HasMethods(["fit", "predict"]), StrOptions(set(CLASSIFIERS)), None],
+        "pooled": [HasMethods(["fit", "predict"]), StrOptions(set(NAMES)), None],
     }
 
     def __init__(
@@ -235,8 +235,8 @@ class PooledAggregator(
         return None
 
     def _long_form(self, name: str, value: object) -> object | None:
-        if name == "pooled" and value in list(CLASSIFIERS):
-            return CLASSIFIERS[value]()
+        if name == "pooled" and isinstance(value, str) and value in NAMES:
+            return classifier_named(value)
         return super()._long_form(name, value)
 
     @property

@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 import numpy as np
 from sklearn.base import ClassifierMixin, clone, is_classifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 from ..base import Allows, BaseAggregator, Takes, is_channel, warn_user
 from ..federation import Federation, Run, answer, read_members, warn_of_many_rows
@@ -23,6 +24,20 @@ from ._trees_terms import TREES
 
 # Name of the node that has the public rows: the server.
 _SERVER = "public"
+# Names that `pooled` may be.
+NAMES = frozenset({*CLASSIFIERS, *TREES})
+
+
+def classifier_named(name: str) -> ClassifierMixin:
+    """The unfitted classifier that a name stands for.
+
+    Boosted trees have the parameters that they need to be grown at nodes.
+    """
+    if name in CLASSIFIERS:
+        return CLASSIFIERS[name]()
+    if TREES[name] is HistGradientBoostingClassifier:
+        return HistGradientBoostingClassifier(max_leaf_nodes=None, early_stopping=False)
+    return TREES[name]()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,8 +61,8 @@ class PooledFit:
         sums.
         """
         if isinstance(aggregator.pooled, str):
-            return cls(classifier=CLASSIFIERS[aggregator.pooled]())
-        if aggregator.pooled is None:
+            classifier = classifier_named(aggregator.pooled)
+        elif aggregator.pooled is None:
             classifier = _common_classifier(_classifiers_of_nodes(aggregator))
         else:
             classifier = _checked_classifier(aggregator.pooled, place="pooled")

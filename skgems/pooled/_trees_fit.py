@@ -25,6 +25,7 @@ from ..trees import (
     Growth,
     LevelGrowth,
     RandomTrees,
+    bytes_of_bins,
     packed_counts,
     random_forest,
     unpacked_cells,
@@ -126,6 +127,9 @@ class TreesFit:
             "pooled_form_": form,
             "history_": run.history,
             "_fitted": fitted,
+            "_bytes_of_bins": bytes_of_bins(
+                int(federation.rows_in_moments.sum()), fitted.n_features_in_
+            ),
         }
 
     def plan(self, federation: Federation, public_rows: Member | None) -> Generator:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.preprocessing import PowerTransformer
 
-from ._columns import Table
+from ._columns import Table, numbers
 from ._powers import POWERS
 from ._statistics import STATISTICS
 
@@ -68,7 +68,9 @@ def powers_differ(fitted: PowerTransformer, state: Mapping, rows: NodeRows) -> s
     for name, value in vars(fitted).items():
         if name.endswith("_"):
             setattr(plain, name, value)
-    node_sums = STATISTICS["columns"].tell(plain.transform(rows.table), rows.min_rows)
+    # Without the names of columns, on which the step was not fitted.
+    transformed = plain.transform(numbers(rows.table))
+    node_sums = STATISTICS["columns"].tell(transformed, rows.min_rows)
     return _too_small_sums(state, node_sums, slack=_BETWEEN_POWERS)
 
 

@@ -54,6 +54,10 @@ def transformed(s: np.ndarray, powers: float | np.ndarray, *, box: bool) -> np.n
 
 def _bent(s: np.ndarray, powers: float | np.ndarray) -> np.ndarray:
     """``(exp(p s) - 1) / p``, or s where p = 0."""
+    if np.ndim(powers) == 0 and powers != 0:  # in place, as s may be large
+        bent = np.multiply(s, powers)
+        np.expm1(bent, out=bent)
+        return np.divide(bent, powers, out=bent)
     divisors = np.where(powers == 0, 1.0, powers)
     return np.where(powers == 0, s, np.expm1(powers * s) / divisors)
 

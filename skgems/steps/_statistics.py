@@ -105,8 +105,12 @@ def _sums_of_block(X: np.ndarray) -> _Sums:
     is_known = ~np.isnan(X)
     counts = is_known.sum(axis=0).astype(float)
     divisors = np.maximum(counts, 1.0)
-    means = np.where(is_known, X, 0.0).sum(axis=0) / divisors
-    deviations = np.where(is_known, X - means, 0.0)
+    if is_known.all():  # the same, without copies
+        means = X.sum(axis=0) / divisors
+        deviations = X - means
+    else:
+        means = np.where(is_known, X, 0.0).sum(axis=0) / divisors
+        deviations = np.where(is_known, X - means, 0.0)
     # What rounding of the means left is taken out, as scikit-learn does.
     residuals = deviations.sum(axis=0)
     squares = np.sum(deviations**2, axis=0) - residuals**2 / divisors

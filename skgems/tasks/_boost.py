@@ -23,6 +23,7 @@ from ..trees import (
     BoostedRows,
     Forest,
     bin_codes,
+    bytes_of_bins,
     joined_histograms,
     n_outputs,
     packed_counts,
@@ -239,6 +240,8 @@ BOOST = Task(
     reveals="A leaf is a rule about several features, so deep leaves reveal single "
     "rows. Where min_rows is above 1, each sum is over at least that many rows.",
     often="once for each level of each iteration",
+    smaller_with_lower="max_iter or max_depth",
+    bytes_of_rows=bytes_of_bins,
     # More than an honest exchange of few trees asks take a person who read about it.
     most=100,
     without="what follows",

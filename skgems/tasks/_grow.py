@@ -29,6 +29,7 @@ from ..trees import (
     Forest,
     bin_codes,
     bootstrap_weights,
+    bytes_of_bins,
     class_cells,
     leaves_of,
     packed_cells,
@@ -243,6 +244,8 @@ GROW = Task(
     reveals="A leaf is a rule about several features, so deep leaves reveal single "
     "rows. Where min_rows is above 1, counts are rounded to multiples of it.",
     often="once for each level of the trees",
+    smaller_with_lower="n_estimators, max_depth or max_features",
+    bytes_of_rows=bytes_of_bins,
     most=20,
     without="what follows",
     allows_missing=True,

@@ -70,6 +70,8 @@ GROW_HALVES = Task(
     "leaves of trees, by class",
     reveals=GROW.reveals,
     often=GROW.often,
+    smaller_with_lower=GROW.smaller_with_lower,
+    bytes_of_rows=GROW.bytes_of_rows,
     most=GROW.most,
     without="the forest",
     has_fronts_within=True,

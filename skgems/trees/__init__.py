@@ -25,7 +25,7 @@ over all rows at one place, however rows are split over nodes. Boosted trees gro
 True
 """
 
-from ._bins import N_BINS, bin_codes, upper_edges
+from ._bins import N_BINS, bin_codes, bytes_of_bins, upper_edges
 from ._boosted_rows import BoostedRows, joined_histograms
 from ._boosting import BoostedGrowth, BoostingRules
 from ._forest import Forest, leaves_of, mean_values

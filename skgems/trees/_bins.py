@@ -21,6 +21,12 @@ def upper_edges() -> np.ndarray:
     return np.append(edges, np.inf)
 
 
+def bytes_of_bins(n_rows: int, n_features: int) -> int:
+    """About how many bytes the bins of rows take, of which each has a few bits."""
+    n_bits = (N_BINS - 1).bit_length()
+    return -(-n_rows * n_features * n_bits // 8)
+
+
 def bin_codes(X: np.ndarray) -> np.ndarray:
     """The bin of each value, counted from 0; `N_BINS` where a value is missing.
 

@@ -1,5 +1,7 @@
 """The nodes' side of boosting: histograms of gradients, hessians and rows."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ._bins import N_BINS
@@ -47,6 +49,8 @@ class BoostedRows:
         self._columns = np.ascontiguousarray(self._codes.T)
         self._paired_columns = _paired(self._columns)
         self._labels = labels
+        # Histograms of the numbers of rows of each block, by its first row.
+        self._counts_of_all: dict[int, np.ndarray] = {}
         self._n_outputs = n_outputs(n_classes)
         self._raw: np.ndarray | None = None  # (n_outputs, n_rows)
         self._n_finished = 0
@@ -86,29 +90,73 @@ class BoostedRows:
         if self._raw is None:
             self._raw = np.repeat(baseline[:, None], len(self._codes), axis=1)
         while self._n_finished < n_finished:
-            leaves = leaves_of(self._codes, forest, start=self._leaves)
-            add_values(self._raw, leaves, values)
+            self._descend(forest)
+            add_values(self._raw, self._leaves.T, values)
             self._start_iteration(first_tree=self._n_finished + self._n_outputs)
         if self._gradients is None:
             self._gradients = scaled_gradients(self._raw, self._labels)
-        self._leaves = leaves_of(self._codes, forest, start=self._leaves)
-        gradients, hessians = self._gradients
-        return _histograms(
-            self._columns,
-            self._paired_columns,
-            gradients=gradients,
-            hessians=hessians,
-            leaves=self._leaves,
-            asked_leaves=asked.leaves,
-        )
+        self._descend(forest)
+        return self._sums_at(asked.leaves)
 
     def _start_iteration(self, first_tree: int) -> None:
         """Rows are at the roots of the trees from this one on."""
         self._n_finished = first_tree
-        self._leaves = roots_of_iteration(
+        roots = roots_of_iteration(
             first_tree, n_rows=len(self._codes), n_trees=self._n_outputs
         )
+        # By tree: rows of one are read one after the other.
+        self._leaves = np.array(roots.T, order="C")  # (n_outputs, n_rows)
         self._gradients: tuple[np.ndarray, np.ndarray] | None = None
+
+    def _descend(self, forest: Forest) -> None:
+        """Lead rows on to the leaves that they reach in the trees of the iteration."""
+        for output, leaves in enumerate(self._leaves):
+            reached = leaves_of(self._codes, forest, start=leaves[:, None])
+            self._leaves[output] = reached[:, 0]
+
+    def _sums_at(self, asked_leaves: np.ndarray) -> np.ndarray:
+        """The histograms of the leaves that are asked, which are sorted by tree."""
+        n_features, n_rows = self._columns.shape
+        histograms = np.zeros(
+            (N_SUMS, len(asked_leaves), n_features, _N_CELLS), np.int64
+        )
+        most_vertices = max(self._leaves.max(initial=0), asked_leaves.max(initial=0))
+        place_of_vertex = np.full(most_vertices + 1, -1)
+        place_of_vertex[asked_leaves] = np.arange(len(asked_leaves))
+        n_blocks = -(-n_rows // _ROWS_AT_ONCE)
+        for output, number in np.ndindex(self._n_outputs, n_blocks):
+            block = slice(number * _ROWS_AT_ONCE, (number + 1) * _ROWS_AT_ONCE)
+            asked = _AskedRows.of(place_of_vertex.take(self._leaves[output, block]))
+            if asked is not None:
+                histograms[:, asked.leaves] += self._sums_of_block(output, block, asked)
+        return np.moveaxis(histograms, 0, 3)
+
+    def _sums_of_block(
+        self, output: int, block: slice, asked: "_AskedRows"
+    ) -> np.ndarray:
+        """Sums over rows of a block: (3, n_leaves, n_features, N_BINS + 1)."""
+        gradients, hessians = self._gradients
+        weights = [
+            gradients[output, block].take(asked.rows),
+            hessians[output, block].take(asked.rows),
+            None,
+        ]
+        n_rows_of_block = len(self._codes[block])
+        is_all = asked.n_leaves == 1 and len(asked.rows) == n_rows_of_block
+        if is_all and block.start in self._counts_of_all:
+            weights.pop()  # the same in each tree, and counted before
+        if asked.are_paired():
+            columns = _taken_rows(self._paired_columns, block, asked.rows)
+            sum_rows = _sums_of_paired_rows
+        else:
+            columns = _taken_rows(self._columns, block, asked.rows)
+            sum_rows = _sums_of_rows
+        sums = sum_rows(columns, asked.places, weights, n_leaves=asked.n_leaves)
+        sums = sums[:, :, : len(self._columns)].astype(np.int64)
+        if not is_all:
+            return sums
+        counts = self._counts_of_all.setdefault(block.start, sums[2:])
+        return np.concatenate([sums[:2], counts])
 
 
 def _paired(columns: np.ndarray) -> np.ndarray:
@@ -122,56 +170,39 @@ def _paired(columns: np.ndarray) -> np.ndarray:
     return paired
 
 
-def _histograms(
-    columns: np.ndarray,
-    paired_columns: np.ndarray,
-    *,
-    gradients: np.ndarray,
-    hessians: np.ndarray,
-    leaves: np.ndarray,
-    asked_leaves: np.ndarray,
-) -> np.ndarray:
-    """Those of the leaves that are asked, which are sorted by tree.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _AskedRows:
+    """Rows of a block that are at leaves which are asked of one tree.
 
-    Parameters
-    ----------
-    columns : ndarray of uint8 of shape (n_features, n_rows)
-    paired_columns : ndarray of uint16 of shape (n_pairs, n_rows)
-    gradients, hessians : ndarray of shape (n_outputs, n_rows)
-        Whole numbers.
-    leaves : ndarray of shape (n_rows, n_outputs)
-    asked_leaves : ndarray of shape (n_asked,)
+    Leaves that are asked of a tree stand side by side.
     """
-    # Sides of pairs are features, so there may be one too many.
-    n_sides = 2 * len(paired_columns)
-    histograms = np.zeros((N_SUMS, len(asked_leaves), n_sides, _N_CELLS), np.int64)
-    most_vertices = max(leaves.max(initial=0), asked_leaves.max(initial=0)) + 1
-    place_of_vertex = np.full(most_vertices, -1)
-    place_of_vertex[asked_leaves] = np.arange(len(asked_leaves))
-    for output, first in np.ndindex(len(gradients), -(-len(leaves) // _ROWS_AT_ONCE)):
-        block = slice(first * _ROWS_AT_ONCE, (first + 1) * _ROWS_AT_ONCE)
-        places = place_of_vertex.take(leaves[block, output])
+
+    leaves: slice  # of those that are asked
+    rows: np.ndarray  # (n_asked_rows,), indices within the block
+    places: np.ndarray  # (n_asked_rows,), indices of leaves within the slice
+
+    @classmethod
+    def of(cls, places: np.ndarray) -> "_AskedRows | None":
+        """By the index of each row's leaf among those asked, or -1; None for no row."""
         rows = np.flatnonzero(places >= 0)
         if not len(rows):
-            continue
+            return None
         places = places.take(rows)
-        # Leaves that are asked of a tree stand side by side.
         first_place = places.min()
-        asked = slice(first_place, places.max() + 1)
-        n_paired_cells = (asked.stop - asked.start) * _N_CELLS**2
-        are_paired = len(rows) >= _LEAST_ROWS_A_PAIRED_CELL * n_paired_cells
-        add_rows = _add_rows_of_pairs if are_paired else _add_rows
-        add_rows(
-            histograms[:, asked],
+        return cls(
+            leaves=slice(first_place, places.max() + 1),
+            rows=rows,
             places=places - first_place,
-            columns=_taken_rows(paired_columns if are_paired else columns, block, rows),
-            weights=(
-                gradients[output, block].take(rows),
-                hessians[output, block].take(rows),
-                None,
-            ),
         )
-    return np.ascontiguousarray(np.moveaxis(histograms, 0, 3)[:, : len(columns)])
+
+    @property
+    def n_leaves(self) -> int:
+        return self.leaves.stop - self.leaves.start
+
+    def are_paired(self) -> bool:
+        """Whether two features are summed at once."""
+        n_paired_cells = self.n_leaves * _N_CELLS**2
+        return len(self.rows) >= _LEAST_ROWS_A_PAIRED_CELL * n_paired_cells
 
 
 def _taken_rows(columns: np.ndarray, block: slice, rows: np.ndarray) -> np.ndarray:
@@ -180,50 +211,53 @@ def _taken_rows(columns: np.ndarray, block: slice, rows: np.ndarray) -> np.ndarr
     return columns if len(rows) == columns.shape[1] else columns.take(rows, axis=1)
 
 
-def _add_rows(
-    histograms: np.ndarray,
-    *,
-    places: np.ndarray,
-    columns: np.ndarray,
-    weights: tuple[np.ndarray | None, ...],
-) -> None:
-    """Add some rows to histograms of leaves, in place.
+def _sums_of_rows(
+    columns: np.ndarray, places: np.ndarray, weights: list, *, n_leaves: int
+) -> np.ndarray:
+    """Sums of weights by leaf, feature and bin, as whole numbers in float64.
 
     Parameters
     ----------
-    histograms : ndarray of shape (3, n_leaves, n_sides, N_BINS + 1)
+    columns : ndarray of shape (n_features, n_rows)
     places : ndarray of int of shape (n_rows,)
         Index of the leaf of each row.
-    columns : ndarray of shape (n_features, n_rows)
-    weights : three ndarrays of shape (n_rows,), or None for 1
+    weights : list of ndarrays of shape (n_rows,), or None for 1
+
+    Returns
+    -------
+    sums : ndarray of shape (n_weights, n_leaves, n_features, N_BINS + 1)
     """
-    n_leaves = histograms.shape[1]
+    sums = np.empty((len(weights), n_leaves, len(columns), _N_CELLS))
     offsets = places * _N_CELLS
+    n_cells = n_leaves * _N_CELLS
     for feature, codes in enumerate(columns):
         cells = offsets + codes
         for kind, weight in enumerate(weights):
-            sums = np.bincount(cells, weight, n_leaves * _N_CELLS)
-            histograms[kind, :, feature] += sums.astype(np.int64).reshape(n_leaves, -1)
+            by_leaf = np.bincount(cells, weight, n_cells).reshape(n_leaves, _N_CELLS)
+            sums[kind, :, feature] = by_leaf
+    return sums
 
 
-def _add_rows_of_pairs(
-    histograms: np.ndarray,
-    *,
-    places: np.ndarray,
-    columns: np.ndarray,
-    weights: tuple[np.ndarray | None, ...],
-) -> None:
-    """As `_add_rows`, with the bins of two features in each column, see `_paired`."""
-    n_leaves = histograms.shape[1]
+def _sums_of_paired_rows(
+    columns: np.ndarray, places: np.ndarray, weights: list, *, n_leaves: int
+) -> np.ndarray:
+    """As `_sums_of_rows`, with the bins of two features in each column, see `_paired`.
+
+    There may be one feature too many.
+    """
+    sums = np.empty((len(weights), n_leaves, 2 * len(columns), _N_CELLS))
     offsets = places * _N_CELLS**2
+    n_cells = n_leaves * _N_CELLS**2
+    ones = np.ones(_N_CELLS)
     for pair, codes in enumerate(columns):
         cells = offsets + codes
         for kind, weight in enumerate(weights):
-            sums = np.bincount(cells, weight, n_leaves * _N_CELLS**2)
-            by_both = sums.reshape(n_leaves, _N_CELLS, _N_CELLS)
-            of_second = by_both.sum(axis=1).astype(np.int64)
-            histograms[kind, :, 2 * pair] += by_both.sum(axis=2).astype(np.int64)
-            histograms[kind, :, 2 * pair + 1] += of_second
+            counted = np.bincount(cells, weight, n_cells)
+            by_both = counted.reshape(n_leaves, _N_CELLS, _N_CELLS)
+            # Products are quicker than sums over an axis, and as exact.
+            sums[kind, :, 2 * pair] = by_both @ ones
+            sums[kind, :, 2 * pair + 1] = ones @ by_both
+    return sums
 
 
 def joined_histograms(histograms: np.ndarray, least: int) -> np.ndarray:

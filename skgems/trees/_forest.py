@@ -153,7 +153,8 @@ def _descended(codes: np.ndarray, forest: Forest, start: np.ndarray) -> np.ndarr
     n_ways = start.shape[1]
     n_features = codes.shape[1]
     vertices = start.ravel().copy()
-    moving = np.flatnonzero(forest.feature.take(vertices) >= 0)
+    is_split = forest.feature >= 0
+    moving = np.flatnonzero(is_split.take(vertices))
     at = vertices.take(moving)
     # Where the codes of each row stand that is on its way.
     first_codes = (moving if n_ways == 1 else moving // n_ways) * n_features
@@ -166,7 +167,7 @@ def _descended(codes: np.ndarray, forest: Forest, start: np.ndarray) -> np.ndarr
             goes_left[is_missing] = forest.missing_left[at[is_missing]]
         at = forest.left.take(at) + ~goes_left
         vertices[moving] = at
-        goes_on = np.flatnonzero(forest.feature.take(at) >= 0)
+        goes_on = np.flatnonzero(is_split.take(at))
         moving = moving.take(goes_on)
         first_codes = first_codes.take(goes_on)
         at = at.take(goes_on)

@@ -90,6 +90,26 @@ def best_splits(
         Of extremely randomized trees: draws one bin for each feature. None: all bins
         are looked at.
     """
+    return best_in_blocks(
+        histograms,
+        lambda block: _best_of_block(
+            histograms[block],
+            criterion=criterion,
+            class_weights=class_weights,
+            min_samples_leaf=min_samples_leaf,
+            rng=rng,
+        ),
+    )
+
+
+def _best_of_block(
+    histograms: np.ndarray,
+    *,
+    criterion: str,
+    class_weights: np.ndarray,
+    min_samples_leaf: float,
+    rng: np.random.RandomState | None,
+) -> Splits:
     n_classes = histograms.shape[-1]
     is_occupied = np.zeros(histograms.shape[:-1], dtype=bool)
     # Faster than `any` over the few classes of each of very many bins.

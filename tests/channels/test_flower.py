@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.flower import NAMES, digit_rows, fit_in_process, node_fields
+from helpers.flower import NAMES, digit_rows, fit_in_process, node_fields, rows_at
 from helpers.flower_grid import (
     IDS,
     TIMEOUT,
@@ -23,6 +23,7 @@ from helpers.flower_grid import (
     set_fields,
     set_records,
 )
+from helpers.forests import TREES
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
@@ -32,6 +33,7 @@ from skgems import (
     GEMSMLPAggregator,
     ModelAveragingAggregator,
     PFNMAggregator,
+    PooledAggregator,
 )
 from skgems.channels import client_app, server_app
 from skgems.federation import Agreement, Limits, TooFewNodesError
@@ -116,6 +118,45 @@ def test_letters_change_no_bit(plan, clock):
     n_letters = 1 + len(aggregate.history_)  # one more, for the name
     assert list(grid.n_letters.values()) == [n_letters] * 3
     assert clock.now == 0
+
+
+def grown_over(grid, kind):
+    return fit_over(grid, PooledAggregator(pooled=TREES[kind]), min_nodes=2)
+
+
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+@pytest.mark.parametrize("kind", TREES)
+def test_trees_grow_over_letters_as_in_one_process(kind):
+    grid = grid_of()
+    aggregate = grown_over(grid, kind)
+    rows = [rows_at(k) for k in range(3)]
+    X, y = (np.concatenate(arrays) for arrays in zip(*rows, strict=True))
+    nodes = np.repeat(NAMES, [len(labels) for _, labels in rows])
+    in_process = PooledAggregator(pooled=TREES[kind]).fit(X, y, nodes=nodes)
+    np.testing.assert_array_equal(
+        aggregate.predict_proba(X), in_process.predict_proba(X)
+    )
+    assert aggregate.score(X, y) > 0.8
+    tasks = [entry["task"] for entry in aggregate.history_]
+    assert tasks.count({"forest": "grow", "boosting": "boost"}[kind]) > 2
+    assert list(grid.n_letters.values()) == [1 + len(tasks)] * 3
+
+
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+@pytest.mark.parametrize("kind", TREES)
+def test_trees_go_on_growing_where_a_node_dies(kind):
+    grid = grid_of(is_gone=lambda node, n: node == ROME and n > 4)
+    with pytest.warns(UserWarning, match="'rome' failed twice in message 4"):
+        aggregate = grown_over(grid, kind)
+    X, y, _ = digit_rows()
+    assert aggregate.score(X, y) > 0.8
+
+
+def test_a_forest_of_too_many_bytes_is_refused_in_words():
+    limits = Limits(tree_bytes=100)
+    grid = LocalGrid({IDS[name]: app_of(name, limits=limits) for name in NAMES})
+    with pytest.raises(ValueError, match="'lyon'.* lower n_estimators, max_depth"):
+        grown_over(grid, "forest")
 
 
 # ---- nodes that die ----------------------------------------------------------------

@@ -301,3 +301,87 @@ def test_a_proof_that_no_model_is_in_all_spaces_is_printed(work, capsys):
     assert main([*argv, "spaces__on_empty=raise"]) == 1
     assert capsys.readouterr().err.startswith("skgems: error: ")
     assert not Path("m.skops").exists()
+
+
+# ---- trees -------------------------------------------------------------------------
+
+
+TREES = {
+    "DecisionTreeClassifier": ["pooled__random_state=0"],
+    "RandomForestClassifier": [
+        "pooled__n_estimators=5",
+        "pooled__bootstrap=false",
+        "pooled__random_state=0",
+    ],
+    "HistGradientBoostingClassifier": [
+        "pooled__max_iter=2",
+        "pooled__min_samples_leaf=5",
+    ],
+}
+
+
+def start_trees(kind, *settings):
+    """Start an exchange in which trees are grown."""
+    argv = ["start", "trees", "--method", "pooled", "--nodes", *NODES]
+    return main([*argv, "--set", f"pooled={kind}", *settings])
+
+
+def answer_at(node, number, *options):
+    """Have a node without a classifier answer one message; the exit code."""
+    request = f"trees/requests/{number:03d}-{node}.safetensors"
+    rows = ["--rows", f"{node}.csv", "--label", "diagnosis", "--drop", "patient"]
+    ledger = ["--state", f"ledger-{node}"]
+    return main(["answer", request, *rows, "--name", node, *ledger, "--yes", *options])
+
+
+def answer_with_rows(number):
+    """Have all nodes without a classifier answer one message."""
+    for node in NODES:
+        assert answer_at(node, number) == 0
+
+
+def grow_trees():
+    """Answer all messages of the exchange; the number of them."""
+    for number in range(1, 20):
+        answer_with_rows(number)
+        code = main(["combine", "trees", "--out", "model.joblib"])
+        if code != 3:
+            assert code == 0
+            return number
+    raise AssertionError("The exchange does not come to an end.")
+
+
+@pytest.mark.parametrize("kind", TREES)
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+def test_trees_are_grown_by_commands(work, capsys, kind):
+    assert start_trees(kind, "pooled__max_depth=3", *TREES[kind]) == 0
+    n_messages = grow_trees()
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert f"in {n_messages} messages. " in printed.out
+    assert "of these bytes are about trees" in printed.out
+    model = joblib.load("model.joblib")
+    assert type(model[-1]).__name__ == kind
+    assert model[-1].max_depth == 3
+    X = pandas.concat(frames_of_nodes())[model[0].feature_names_in_]
+    y = np.concatenate([rows_of(node)[1] for node in NODES])
+    assert (model.predict(X) == y).mean() > 0.7
+
+
+def test_trees_without_a_depth_are_refused_where_they_are_typed(work, capsys):
+    assert start_trees("RandomForestClassifier") == 1
+    assert "max_depth" in capsys.readouterr().err
+    assert not Path("trees").exists()
+
+
+def test_a_reply_of_many_bytes_needs_a_limit_that_is_typed(work, capsys):
+    start_trees("DecisionTreeClassifier", "pooled__max_depth=3")
+    for number in (1, 2):
+        answer_with_rows(number)
+        assert main(["combine", "trees", "--out", "model.joblib"]) == 3
+    capsys.readouterr()
+    assert answer_at("lyon", 3, "--limit", "tree_bytes=10") == 1
+    err = capsys.readouterr().err
+    assert "more than the limit tree_bytes=10 of this node" in err
+    advised = err.split("--limit ")[1].split(". ")[0]
+    assert answer_at("lyon", 3, "--limit", advised) == 0

@@ -298,6 +298,7 @@ COSTS = {
     "step_size": 10_000,
     "front_columns": 50_000,
     "power_columns": 5_000,
+    "tree_bytes": 20_000_000,
     "front_numbers": 100_000_000,
 }
 

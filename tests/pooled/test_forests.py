@@ -624,6 +624,18 @@ def test_a_search_finds_the_depth():
     assert search.best_estimator_.to_estimator()[-1].max_depth == 3
 
 
+@pytest.mark.parametrize(
+    "kind", ["RandomForestClassifier", "HistGradientBoostingClassifier"]
+)
+def test_trees_may_be_named_if_their_depth_is_set(kind):
+    named = PooledAggregator(pooled=kind)
+    with pytest.raises(ValueError, match="max_depth"):
+        named.fit(X, Y)
+    named.set_params(pooled__max_depth=2, pooled__random_state=0)
+    assert type(named.pooled).__name__ == kind
+    assert named.fit(X, Y).to_estimator()[-1].max_depth == 2
+
+
 def test_decisions_are_those_that_trees_have():
     aggregate = PooledAggregator(pooled=forest())
     assert hasattr(aggregate, "predict_proba")

@@ -98,6 +98,15 @@ def test_nodes_that_took_part_see_no_contradiction(name):
             assert front.contradiction(X[nodes == node], min_rows=1) == ""
 
 
+def test_columns_of_a_table_may_have_names():
+    pandas = pytest.importorskip("pandas")
+    X, nodes = partitions()[0]
+    front = pooled_front(PowerTransformer(), X, nodes)
+    table = pandas.DataFrame(X, columns=list("abcd"))
+    # Without a warning that the step was fitted without them.
+    assert front.contradiction(table[nodes == nodes[0]], min_rows=1) == ""
+
+
 def test_a_column_with_too_few_values_at_a_node_is_not_compared():
     X = np.random.default_rng(0).normal(size=(60, 3))
     nodes = np.repeat([0, 1], 30)

@@ -113,16 +113,33 @@ def test_the_best_split_is_best_of_all(
         )
 
 
-def test_leaves_that_are_looked_at_together_do_not_matter(monkeypatch):
+@pytest.mark.parametrize("draws_bins", [False, True])
+def test_leaves_that_are_looked_at_together_do_not_matter(monkeypatch, draws_bins):
     histograms = random_histograms(1, n_leaves=7)
-    arguments = {
-        "criterion": "gini",
-        "class_weights": np.ones(3),
-        "min_samples_leaf": 1,
-    }
-    together = vars(best_splits(histograms, **arguments))
+    sizes = []
+
+    def splits() -> dict:
+        rng = np.random.RandomState(0) if draws_bins else None
+        return vars(
+            best_splits(
+                histograms,
+                criterion="gini",
+                class_weights=np.ones(3),
+                min_samples_leaf=1,
+                rng=rng,
+            )
+        )
+
+    def note_size(histograms, **arguments):
+        sizes.append(len(histograms))
+        return best_of_block(histograms, **arguments)
+
+    best_of_block = skgems.trees._splits._best_of_block
+    monkeypatch.setattr(skgems.trees._splits, "_best_of_block", note_size)
+    together = splits()
     monkeypatch.setattr(skgems.trees._splits, "_CELLS_AT_ONCE", 2 * histograms[0].size)
-    apart = vars(best_splits(histograms, **arguments))
+    apart = splits()
+    assert sizes == [7, 2, 2, 2, 1]
     for name, array in together.items():
         np.testing.assert_array_equal(apart[name], array, name)
 
