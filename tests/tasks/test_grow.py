@@ -16,7 +16,6 @@ from skgems.tasks._grow import counts_are_of_leaves, grow
 from skgems.trees import (
     N_BINS,
     bin_codes,
-    class_histograms,
     leaves_of,
     packed_counts,
     rounded_histograms,
