@@ -13,13 +13,17 @@ from ._grow import FIELDS_OF_GROWTH, GROW, counts_are_of_leaves, drawn_are_sound
 from ._halves import HALF_NAMES, members_of_halves
 from ._shared import MIN_ROWS
 
+# Both halves have the same classes, and as many features are drawn for each leaf.
+_LENGTHS_OF_BOTH = {"k", "j"}
+
 # ---- rules -------------------------------------------------------------------------
 
 
 def leaves_of_half_are_sound(content: Mapping, place: Place) -> None:
     """Trees of one half are sound; those of the other have lengths of their own."""
     drawn_are_sound(content, place)
-    place.lengths.clear()
+    for letter in place.lengths.keys() - _LENGTHS_OF_BOTH:
+        del place.lengths[letter]
 
 
 def any_half_is_asked(request: Mapping, place: Place) -> None:

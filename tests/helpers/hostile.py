@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from sklearn.discriminant_analysis import (
     LinearDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
 )
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
@@ -21,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScaler
 
 from helpers.broken import Pair, with_value_at
+from helpers.choices import choice_pairs
 from helpers.forests import DRAWN, TREES, reply_behind_front, trees_behind_powers
 from helpers.mutations import mutate_at_random
 from helpers.outcomes import check_refusal, limit_time, outcome_of
@@ -36,7 +36,6 @@ from skgems import (
 )
 from skgems.averaging import Downpour
 from skgems.channels import answer as answer_file
-from skgems.choice import Candidate, choose_over
 from skgems.federation import (
     Message,
     Nodes,
@@ -44,7 +43,6 @@ from skgems.federation import (
     Summary,
     answer,
     member_of,
-    reply_to,
 )
 from skgems.gems import Rounds, Spaces
 from skgems.local import clear_cache
@@ -530,7 +528,7 @@ def honest_pairs() -> list[Pair]:
     pairs.append(Pair(request=pairs[0].request, reply=described))
     for step, drops in ((StandardScaler(), True), (OneHotEncoder(), False)):
         pairs.append(_pair_of_front(PooledTransformer(step, drop_identifiers=drops)))
-    pairs += choice_pairs() + pairs_of_surveys()
+    pairs += choice_pairs(*data(120)) + pairs_of_surveys()
     for talk in methods_of_rounds():
         pairs += _pairs_of_rounds(talk)
     return pairs
@@ -568,32 +566,6 @@ def _pair_of_front(front: PooledTransformer) -> Pair:
     )
 
 
-def choice_pairs() -> list[Pair]:
-    """The pairs of a choice among models, each of which is fitted to halves of rows."""
-    X, y = data(120)
-    pairs = []
-
-    def ask(requests):
-        replies = {}
-        for k, (name, request) in enumerate(requests.items()):
-            rows = np.arange(len(y)) % 2 == k
-            reply = reply_to(request, None, X[rows], y[rows], name=name, min_rows=2)
-            pairs.append(Pair(request=request, reply=reply))
-            replies[name] = reply
-        return replies
-
-    quadratic = PooledAggregator(pooled=QuadraticDiscriminantAnalysis(reg_param=0.1))
-    candidates = [
-        Candidate("linear", GEMSLogisticAggregator([("all", None)], random_state=0)),
-        Candidate("QDA", quadratic, (StandardScaler(),)),
-    ]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RowsExposedWarning)
-        nodes = Nodes(ask, ["lyon", "paris"], min_rows=2)
-        choose_over(nodes, lambda n_rows: candidates)
-    return pairs
-
-
 def _pairs_of_rounds(talk: MethodOfRounds) -> list[Pair]:
     """The pairs of a fit that asks more than once, with nodes' first descriptions."""
     pairs = []
@@ -629,7 +601,7 @@ def requests(
             _, name = _requests[kind]
             members[kind] = next(m for m in talk.members if m.name == name)
     member = talks[0].members[0]
-    choices = {pair.request.task: pair.request for pair in choice_pairs()}
+    choices = {pair.request.task: pair.request for pair in choice_pairs(*data(120))}
     without_rounds = [
         *_join_and_front_requests(member.X),
         choices["halves"],
