@@ -109,9 +109,9 @@ default=None
         columns. The estimators see the rows as they are given.
     budget : {"small", "fast", "thorough"}, default="fast"
         How many candidates are tried. Choose "thorough" to try larger models too,
-        which takes several times as long. Choose "small" to leave out the random
-        features: where a node has fewer rows than there are features, the sums that it
-        sends reveal rows.
+        which takes longer, above all with many columns and classes. Choose "small" to
+        leave out the random features and trees: where a node has fewer rows than there
+        are features, the sums that it sends reveal rows.
     scoring : str or callable, default="auto"
         How the candidates are compared. "auto" compares their accuracy. Where one class
         has more than 80 % of the rows, it compares their log-loss instead, because
