@@ -7,7 +7,7 @@ of the candidate that the test rows would choose, and of four models of all rows
 tables of the guide's pages on `combine` and on ensembles are made by it.
 
 On nine sets, those before ``phoneme`` in ``--sets``, candidates and defaults of
-`combine` were chosen. Eight were not looked at then. They come from KEEL, whose folder
+`combine` were chosen. Eight were used for no setting. They come from KEEL, whose folder
 of .dat files is given by ``--keel``: ``phoneme``, ``banana`` and ``letter`` (sharp
 boundaries in few columns), ``marketing`` (answers to questions; many classes),
 ``german`` (a mixed table), ``chess`` and ``splice`` (tables of texts), and
