@@ -17,10 +17,13 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from _protocol import DATA_VARIABLE, load_mnist
+from pandas.api.types import is_numeric_dtype
 from sklearn.base import ClassifierMixin, clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.dummy import DummyClassifier
@@ -38,6 +41,7 @@ from skgems.datasets import (
 )
 
 TABULAR_VARIABLE = "SKGEMS_TABULAR"
+KEEL_VARIABLE = "SKGEMS_KEEL"
 BUNDLED: dict[str, Callable] = {
     "digits": load_digits,
     "wine": load_wine,
@@ -45,6 +49,17 @@ BUNDLED: dict[str, Callable] = {
     "iris": load_iris,
 }
 TABULAR = ("penbased", "spambase", "magic", "led7digit", "movement_libras")
+# Sets of KEEL, read from its own files. Files of other programs may lack decimals.
+KEEL = (
+    "phoneme",
+    "banana",
+    "letter",
+    "marketing",
+    "german",
+    "chess",
+    "splice",
+    "kr-vs-k-zero-one_vs_draw",
+)
 MNIST = "mnist"
 TEXTS = "texts"
 # Pixels have one scale already, and sparse counts would become dense.
@@ -59,11 +74,16 @@ MIN_ROWS_OF_NODE = 3
 
 
 def add_data_options(parser: ArgumentParser) -> None:
-    """Add ``--tabular`` and ``--mnist``: where `load_data_set` finds its files."""
+    """Add ``--tabular``, ``--keel`` and ``--mnist``: where `load_data_set` reads."""
     parser.add_argument(
         "--tabular",
         default=os.environ.get(TABULAR_VARIABLE),
         help=f"npz with NAME_X and NAME_y, else of {TABULAR_VARIABLE}",
+    )
+    parser.add_argument(
+        "--keel",
+        default=os.environ.get(KEEL_VARIABLE),
+        help=f"folder of the .dat files of KEEL, else of {KEEL_VARIABLE}",
     )
     parser.add_argument(
         "--mnist",
@@ -87,8 +107,29 @@ def make_texts(n_rows: int = 1000) -> tuple:
     return HashingVectorizer(n_features=1024).transform(documents), y
 
 
+def load_keel(name: str, folder: str | None) -> tuple[np.ndarray | pd.DataFrame, ...]:
+    """Features and labels of a file of KEEL; a DataFrame where columns are texts.
+
+    A file has one row a line, the label last, below lines that begin with "@".
+    """
+    if folder is None:
+        sys.exit(f"{name}: give --keel or set {KEEL_VARIABLE}")
+    # Files of balanced and of unbalanced sets may lie in folders of their own.
+    paths = sorted(Path(folder).rglob(f"{name}.dat"))
+    if not paths:
+        sys.exit(f"{name}: there is no {name}.dat below {folder}")
+    table = pd.read_csv(paths[0], header=None, comment="@", skipinitialspace=True)
+    y = table.iloc[:, -1].to_numpy()
+    X = table.iloc[:, :-1]
+    if all(is_numeric_dtype(column) for _, column in X.items()):
+        return X.to_numpy(dtype=np.float64), y
+    return X.rename(columns=str), y
+
+
 def load_data_set(name: str, options: Namespace) -> tuple[np.ndarray, np.ndarray]:
     """Features and labels of a data set; of an unknown name those of ``--data``."""
+    if name in KEEL:
+        return load_keel(name, options.keel)
     if name in BUNDLED:
         return BUNDLED[name](return_X_y=True)
     if name == TEXTS:

@@ -74,12 +74,13 @@ def combine(
     """Choose the best of several aggregators for the rows of the nodes, and fit it.
 
     The candidates are linear models, also on random features that are the same at all
-    nodes, quadratic discriminant analysis, forests, and, if estimators are given, their
-    votes, stacks and merged networks. The rows of each node are split into two halves.
-    Each candidate is fitted to one half and judged on the other, and the other way
-    round. The smallest candidate whose score is within one standard error of the best
-    score is then fitted to all rows. The score is the accuracy, unless one class has
-    most of the rows (see `scoring`).
+    nodes, quadratic discriminant analysis, forests and boosted trees, and, if
+    estimators are given, their votes, stacks and merged networks. The rows of each node
+    are split into two halves. Each candidate is fitted to one half and judged on the
+    other, and the other way round. Of the candidates whose score is within one standard
+    error of the best score, the one with the smallest log-loss is then fitted to all
+    rows. The score is the accuracy, unless one class has most of the rows (see
+    `scoring`).
 
     Parameters
     ----------
@@ -109,9 +110,9 @@ default=None
         columns. The estimators see the rows as they are given.
     budget : {"small", "fast", "thorough"}, default="fast"
         How many candidates are tried. Choose "thorough" to try larger models too,
-        which takes about three times as long. Choose "small" to leave out the random
-        features: where a node has fewer rows than there are features, the sums that it
-        sends reveal rows. "small" leaves out trees, too. Over a channel a forest is
+        which takes longer, above all with many columns and classes. Choose "small" to
+        leave out the random features and trees: where a node has fewer rows than there
+        are features, the sums that it sends reveal rows. Over a channel a forest is
         tried with "thorough" only: it takes up to 12 more messages, 24 if it is chosen,
         and the nodes have to trust the server (:ref:`trees_privacy`). Boosted trees are
         never tried over a channel, since they would take hundreds of messages.

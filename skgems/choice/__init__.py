@@ -2,7 +2,7 @@
 
 A `Candidate` is a model made of all learning rows, with two of half of these each;
 `choose` scores the halves on the rows that they did not learn from, and names the best,
-or a simpler one that is as good. `choose_over` asks nodes for the same over a channel.
+or a surer one that is as good. `choose_over` asks nodes for the same over a channel.
 
 >>> import numpy as np
 >>> from skgems.choice import Candidate, choose
@@ -20,6 +20,6 @@ or a simpler one that is as good. `choose_over` asks nodes for the same over a c
 from ._asking import choose_over
 from ._choice import Candidate, Choice, n_bytes_received
 from ._judging import choose
-from ._scoring import check_scoring, smallest_of_the_best
+from ._scoring import check_scoring, surest_of_the_best
 
 __all__ = ["Choice"]

@@ -190,15 +190,20 @@ class Choice:
         if self.scoring is None:
             return list(_COSTS)
         score = _SCORE_IN_WORDS.get(self.scoring, self.scoring)
-        near = f"one standard error of the best {score}"
+        rule = (
+            f"the one with the smallest log-loss of those whose {score} is within one "
+            f"standard error of the best {score}."
+        )
         if self.scoring == LOG_LOSS:
-            near = f"{100 * SHARE_OF_LOSS:.0f} % of the smallest log-loss"
+            rule = (
+                "the smallest model whose log-loss is within "
+                f"{100 * SHARE_OF_LOSS:.0f} % of the smallest log-loss."
+            )
         judged = "accuracy, log-loss"
         if self._has_score_column:
             judged = f"accuracy, log-loss (nats), score ({self.scoring})"
         return [
-            "* marks the candidate that was chosen: the smallest model whose "
-            f"{score} is within {near}.",
+            f"* marks the candidate that was chosen: {rule}",
             f"{judged}: {_JUDGED_BY_HALVES}",
             *_COSTS,
         ]

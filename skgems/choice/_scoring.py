@@ -1,7 +1,10 @@
 """How candidates are compared: a score of each, and how sure a difference of two is.
 
-A candidate is taken if its score is within one standard error of the best score, where
-the error is that of the *difference* of the two on the same rows. It is estimated by
+Scores tell candidates apart as far as one standard error of the *difference* of two on
+the same rows. Of those within one standard error of the best score, the candidate with
+the smallest log-loss is taken: a log-loss says more of each row than whether its label
+is right, and so it tells candidates apart that an accuracy does not. The standard error
+is estimated by
 
 - counts of rows that both label right, for the accuracy (`by_counts`): these are all
   that nodes tell over a channel;
@@ -216,8 +219,8 @@ class Comparison:
 def by_counts(
     n_both_right: np.ndarray, n_rows: int, log_losses: list[float]
 ) -> Comparison:
-    """Compare by accuracies: see `smallest_of_the_best`."""
-    place, errors = smallest_of_the_best(n_both_right, n_rows, log_losses)
+    """Compare by accuracies: see `surest_of_the_best`."""
+    place, errors = surest_of_the_best(n_both_right, n_rows, log_losses)
     return Comparison(
         scoring=ACCURACY,
         scores=np.diag(n_both_right) / n_rows,
@@ -237,7 +240,7 @@ def by_rows(
         scoring=scoring,
         scores=scores,
         errors=errors,
-        place=_first_near(scores, best, errors),
+        place=_surest_near(scores, best, errors, log_losses),
     )
 
 
@@ -280,7 +283,7 @@ def by_groups(
         scoring=scoring,
         scores=scores,
         errors=errors,
-        place=_first_near(scores, best, errors),
+        place=_surest_near(scores, best, errors, log_losses),
     )
 
 
@@ -289,14 +292,18 @@ def _best(scores: np.ndarray, log_losses: list[float]) -> int:
     return int(np.lexsort((log_losses, -scores))[0])
 
 
-def _first_near(scores: np.ndarray, best: int, errors: np.ndarray) -> int:
-    return int(np.argmax(scores[best] - scores <= errors))
+def _surest_near(
+    scores: np.ndarray, best: int, errors: np.ndarray, log_losses: ArrayLike
+) -> int:
+    """The first with the smallest log-loss of those that are near the best."""
+    near = np.flatnonzero(scores[best] - scores <= errors)
+    return int(near[np.argmin(np.asarray(log_losses)[near])])
 
 
-def smallest_of_the_best(
+def surest_of_the_best(
     n_both_right: np.ndarray, n_rows: int, losses
 ) -> tuple[int, np.ndarray]:
-    """The first candidate within a standard error of the best one.
+    """The candidate with the smallest log-loss within a standard error of the best.
 
     Parameters
     ----------
@@ -305,12 +312,12 @@ def smallest_of_the_best(
     n_rows : int
         How many rows judged.
     losses : array-like of shape (n_candidates,)
-        Log-losses, which decide between candidates that label as many rows right.
+        Log-losses, which decide between candidates that label about as many rows right.
 
     Returns
     -------
     index : int
-        Index of the first candidate that is near enough.
+        Index of the candidate; of equal log-losses, the first.
     errors : ndarray of shape (n_candidates,)
         Standard errors of the differences in accuracy to the best candidate.
     """
@@ -321,4 +328,4 @@ def smallest_of_the_best(
     mean = (n_right[best] - n_right) / n_rows
     mean_square = (n_right[best] + n_right - 2 * n_both_right[best]) / n_rows
     errors = np.sqrt(np.maximum(mean_square - mean**2, 0.0) / n_rows)
-    return int(np.argmax(mean <= errors)), errors
+    return _surest_near(-mean, best, errors, losses), errors

@@ -23,8 +23,14 @@ from sklearn.tree import DecisionTreeClassifier
 
 import skgems.candidates._candidates
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, combine
-from skgems.candidates._candidates import _trees
+from skgems.candidates._candidates import (
+    Preparations,
+    _trees,
+    candidates_of_rows,
+    preparations,
+)
 from skgems.federation import IdentifierWarning, NodesDisagreeWarning
+from skgems.steps import Columns
 
 # A quarter of the lines, where it does not matter how well they tell classes apart.
 FEW_COLUMNS = X[:, 8:16]
@@ -488,11 +494,58 @@ def test_a_forest_is_tried_where_classes_have_sharp_boundaries():
     assert isinstance(agg.to_estimator()[-1], RandomForestClassifier)
 
 
-def test_boosted_trees_are_tried_where_there_is_time():
-    scaler = StandardScaler()
-    names = [
-        candidate.name
-        for budget in ("fast", "thorough")
-        for candidate in _trees(scaler, n_classes=2, budget=budget, random_state=0)
-    ]
-    assert names == ["forest", "forest", "boosted trees"]
+@pytest.mark.parametrize(
+    ("budget", "n_encoded", "n_classes", "n_rounds"),
+    [
+        ("fast", 150, 2, 50),
+        ("fast", 151, 2, None),
+        ("fast", 50, 3, 50),
+        ("fast", 51, 3, None),
+        ("fast", None, 2, None),
+        ("thorough", 151, 3, 100),
+        ("thorough", None, 2, 100),
+    ],
+)
+def test_boosted_trees_are_tried_where_there_is_time(
+    budget, n_encoded, n_classes, n_rounds
+):
+    forest, *boosted = _trees(
+        (StandardScaler(),),
+        n_encoded=n_encoded,
+        n_classes=n_classes,
+        budget=budget,
+        random_state=0,
+    )
+    assert forest.name == "forest"
+    assert [c.name for c in boosted] == (["boosted trees"] if n_rounds else [])
+    for candidate in boosted:
+        assert candidate.aggregator.pooled.max_iter == n_rounds
+
+
+def test_encoded_columns_of_a_table_are_counted():
+    table = pd.DataFrame({"age": [1.0, 2.0, 3.0], "ward": ["a", "b", "a"]})
+    before = preparations(table, columns=Columns.of(table))
+    assert before.n_columns == 2
+    assert before.n_encoded == 3
+
+
+def test_narrow_features_are_tried_where_the_number_of_columns_is_known():
+    def gammas(n_columns):
+        before = Preparations(
+            unscaled=None,
+            scaled=StandardScaler(),
+            power_transformed=(StandardScaler(),),
+            n_columns=n_columns,
+        )
+        tried = candidates_of_rows(
+            ["a"], before, 100, budget="fast", random_state=0, n_classes=2
+        )
+        return [
+            candidate.steps[-1].gamma
+            for candidate in tried
+            if "narrow" in candidate.name
+        ]
+
+    assert gammas(None) == []
+    # Four times the default, 1 / (2 n), of n scaled columns.
+    assert gammas(8) == [0.25, 0.25]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What was tried is printed, and the smallest of the best is taken."""
+"""What was tried is printed, and the surest of the best is taken."""
 
 from __future__ import annotations
 
@@ -8,30 +8,38 @@ import pytest
 from helpers.digit_halves import entry
 
 from skgems import PooledAggregator
-from skgems.choice import Candidate, Choice, smallest_of_the_best
+from skgems.choice import Candidate, Choice, surest_of_the_best
 from skgems.choice._choice import Trials
 from skgems.choice._scoring import by_counts
 from skgems.moments import LOGIT_FACTORS
 
 
-def test_the_smallest_within_a_standard_error():
+def test_the_smallest_log_loss_within_a_standard_error():
     rng = np.random.default_rng(0)
     good = rng.random(400) < 0.9
     nearly_as_good = good.copy()  # one right less: of five rows that differ
     nearly_as_good[np.flatnonzero(good)[:3]] = False
     nearly_as_good[np.flatnonzero(~good)[:2]] = True
     is_right = np.array([np.zeros(400), nearly_as_good, good], dtype=float)
-    place, errors = smallest_of_the_best(is_right @ is_right.T, 400, [1.0, 1.0, 1.0])
+    losses = [0.1, 0.3, 0.4]  # the first is far less often right
+    place, errors = surest_of_the_best(is_right @ is_right.T, 400, losses)
     assert place == 1 and errors[2] == 0.0 < errors[1]
+    assert surest_of_the_best(is_right @ is_right.T, 400, [0.1, 0.5, 0.4])[0] == 2
     differences = good.astype(float) - nearly_as_good
     np.testing.assert_allclose(errors[1], differences.std() / 20, rtol=1e-12)
     is_right[1] = 0.0
-    assert smallest_of_the_best(is_right @ is_right.T, 400, [1.0, 1.0, 1.0])[0] == 2
+    assert surest_of_the_best(is_right @ is_right.T, 400, losses)[0] == 2
 
 
-def test_log_loss_breaks_ties_of_the_best_and_the_order_those_of_the_smallest():
+@pytest.mark.parametrize(
+    ("losses", "place"),
+    [([2.0, 1.0, 3.0], 1), ([2.0, 1.0, 1.0], 1), ([np.inf, np.inf, np.inf], 0)],
+)
+def test_of_candidates_that_are_as_often_right_the_smallest_log_loss_wins(
+    losses, place
+):
     is_right = np.ones((3, 400))
-    assert smallest_of_the_best(is_right @ is_right.T, 400, [2.0, 1.0, 3.0])[0] == 0
+    assert surest_of_the_best(is_right @ is_right.T, 400, losses)[0] == place
 
 
 def test_no_candidate_that_could_be_made_is_an_error():

@@ -274,7 +274,7 @@ def test_a_scorer_that_is_not_finite_is_an_error():
 @pytest.mark.parametrize(
     ("scoring", "column", "words"),
     [
-        ("accuracy", False, "whose accuracy is within one standard error of"),
+        ("accuracy", False, "smallest log-loss of those whose accuracy is within one"),
         ("log_loss", False, "whose log-loss is within 1 % of the smallest"),
         ("roc_auc", True, "whose area under the ROC curve is within one standard"),
         ("balanced_accuracy", True, "score (balanced_accuracy): each half of the rows"),

@@ -52,7 +52,7 @@ def test_tables_of_nodes_become_the_model_of_combine(frames, tmp_path, capsys):
     assert combine_folder(tmp_path, *options) == 0
     printed = capsys.readouterr().out
     assert "candidate" in printed
-    assert "* linear" in printed
+    assert "\n* " in printed
     assert f"Written to {tmp_path / 'model.joblib'}" in printed
     frame = pandas.concat(list(frames.values()), ignore_index=True)
     X = frame.drop(columns=["kind", "patient"])
