@@ -537,9 +537,7 @@ def test_narrow_features_are_tried_where_the_number_of_columns_is_known():
             power_transformed=(StandardScaler(),),
             n_columns=n_columns,
         )
-        tried = candidates_of_rows(
-            ["a"], before, 100, budget="fast", random_state=0, n_classes=2
-        )
+        tried = candidates_of_rows(["a"], before, 100, budget="fast", random_state=0)
         return [
             candidate.steps[-1].gamma
             for candidate in tried

@@ -615,11 +615,8 @@ def test_no_file_holds_what_nodes_say_of_trees():
 
 
 def test_a_search_finds_the_depth():
-    search = GridSearchCV(
-        PooledAggregator(pooled=forest(bootstrap=False)),
-        {"pooled__max_depth": [1, 3]},
-        cv=2,
-    ).fit(X, Y)
+    aggregate = PooledAggregator(pooled=forest(bootstrap=False))
+    search = GridSearchCV(aggregate, {"pooled__max_depth": [1, 3]}, cv=2).fit(X, Y)
     assert search.best_params_ == {"pooled__max_depth": 3}
     assert search.best_estimator_.to_estimator()[-1].max_depth == 3
 
