@@ -113,6 +113,13 @@ class Trial:
         """Validation rows with their nodes, and in which order they are public."""
         return protocol.trial_rows(self.train, K, self.number)
 
+    def training_rows(self, K: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Features and labels that local models are fitted to, and their nodes."""
+        X, y = self.train
+        training, _, _ = protocol.split(self.number, len(X))
+        nodes = protocol.partition_by_label(y[training], protocol.LABEL_GROUPS[K])
+        return X[training], y[training], nodes
+
     def score(self, model) -> float:
         """A model's accuracy on the test rows."""
         X, y = self.test
