@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """HAM10000: skin lesions of seven classes, at the sites that they come from.
 
-``--pixels`` is an npz with ``X``, 8 x 8 grey pixels of each image, and ``image_id``;
+``--pixels`` is an npz with ``X``, 8 x 8 gray pixels of each image, and ``image_id``;
 ``--metadata`` is the data set's own table (age, sex, place of the body, ``dx``, the
 source). Rows are split by lesion, since some lesions have several images. The front,
 whose scaler, imputer and encoder all nodes share, is fitted from sums.

@@ -48,8 +48,8 @@ HEAD = """.. Made by docs/results.py from benchmarks/papers/results. Do not edit
 Tables of the papers
 ====================
 
-This page repeats the experiments of the papers, on MNIST and CIFAR-10. Use it to check skgems
-against the published figures.
+This page repeats the experiments of the papers, on MNIST and CIFAR-10. Use it to check
+skgems against the published figures.
 
 - Each section has the command that computes its tables.
 - Numbers in brackets are the paper's. If a paper shows a picture without numbers, there
