@@ -74,12 +74,12 @@ def combine(
     """Choose the best of several aggregators for the rows of the nodes, and fit it.
 
     The candidates are linear models, also on random features that are the same at all
-    nodes, quadratic discriminant analysis, forests and boosted trees, and, if
-    estimators are given, their votes, stacks and merged networks. The rows of each node
-    are split into two halves. Each candidate is fitted to one half and judged on the
-    other, and the other way round. Of the candidates whose score is within one standard
-    error of the best score, the one with the smallest log-loss is then fitted to all
-    rows. The score is the accuracy, unless one class has most of the rows (see
+    nodes, quadratic discriminant analysis, forests and boosted trees. If estimators are
+    given, their votes, stacks and merged networks are candidates, too. The rows of each
+    node are split into two halves. Each candidate is fitted to one half and judged on
+    the other, and the other way round. Of the candidates whose score is within one
+    standard error of the best score, the one with the smallest log-loss is then fitted
+    to all rows. The score is the accuracy, unless one class has most of the rows (see
     `scoring`).
 
     Parameters
@@ -113,9 +113,10 @@ default=None
         which takes longer, above all with many columns and classes. Choose "small" to
         leave out the random features and trees: where a node has fewer rows than there
         are features, the sums that it sends reveal rows. Over a channel a forest is
-        tried with "thorough" only: it takes up to 12 more messages, 24 if it is chosen,
-        and the nodes have to trust the server (:ref:`trees_privacy`). Boosted trees are
-        never tried over a channel, since they would take hundreds of messages.
+        tried with "thorough" only, because the nodes have to trust the server
+        (:ref:`trees_privacy`). It takes up to 12 more messages, 24 if it is chosen.
+        Boosted trees are never tried over a channel, since they would take hundreds of
+        messages.
     scoring : str or callable, default="auto"
         How the candidates are compared. "auto" compares their accuracy. Where one class
         has more than 80 % of the rows, it compares their log-loss instead, because
