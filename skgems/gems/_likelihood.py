@@ -39,7 +39,11 @@ from ._sums import (
 )
 
 # The search for the likeliest model ends where a step gains less, in nats a row.
-_TOL = 1e-7
+_TOL = 1e-6
+# The same of more than so many classes, whose evaluations take long: the steps beyond
+# change the log-loss on other rows by a thousandth.
+_TOL_OF_MANY_CLASSES = 1e-5
+_MANY_CLASSES = 32
 # The same over units of networks, where the optimum is flat: steps that gain little
 # still go far.
 _TOL_OF_UNITS = 1e-10
@@ -142,9 +146,7 @@ class LikelihoodStage(LinearStage):
         problem = weighted.problem
         if self.moments_settings["kind"] == "auto" and sums.merged.is_diagonal:
             warn_of_variances(sums.merged.n_features)
-        likelihood, W = weighted.likelihood.bounded(
-            tol=_TOL_OF_UNITS if problem.hidden.weights else _TOL
-        )
+        likelihood, W = weighted.likelihood.bounded(tol=_tol_of_search(problem))
         # What further messages find is far from Gaussian where rows are few, so nodes
         # of another rule are found by the model of one message.
         W_of_one_message = likelihood.to_rows(W)
@@ -460,6 +462,14 @@ def _merge_of_sums(
     return LinearMerge(
         W=W, likelihood=likelihood, factor=factor, W_of_one_message=factor * W
     )
+
+
+def _tol_of_search(problem: LinearProblem) -> float:
+    """Gain of the last step towards the likeliest model, in nats a row."""
+    if problem.hidden.weights:
+        return _TOL_OF_UNITS
+    has_many_classes = len(problem.classes) > _MANY_CLASSES
+    return _TOL_OF_MANY_CLASSES if has_many_classes else _TOL
 
 
 def _average_model(problem: LinearProblem) -> np.ndarray:

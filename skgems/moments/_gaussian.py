@@ -57,12 +57,11 @@ _TINY = 1e-150
 _VARYING = 0.9
 # Added to the variance of all contrasts of logits: at 0 a root has no derivative.
 _LEAST_VARIANCE = 1e-4
-# Covariances of parts in all, which the classes share evenly. Each takes a product with
-# the weights in an evaluation.
+# Covariances of parts in all, which the classes share evenly; a class always has one.
+# Each takes a root in an evaluation, whose time grows with the third power of the
+# number of classes.
 _SPREADS = 64
-# Covariances of the parts of one class, though its even share may be smaller.
-_FEWEST_SPREADS = 4
-# The same, though its even share may be larger.
+# Covariances of the parts of one class, though its even share may be larger.
 _MOST_SPREADS = 16
 # Rows that a part is said to have more, with its class's variances: those of a part of
 # a few rows are chance.
@@ -173,10 +172,10 @@ class GaussianLoss:
         for g, covariance in enumerate(covariances):
             of_class[covariance.classes] = g
         of_part = of_class[moments.columns]
-        if moments.part_squares is None:
-            return _PartCovariances(covariances=covariances, of_part=of_part)
         classes = np.unique(moments.columns)
-        most = int(np.clip(_SPREADS // len(classes), _FEWEST_SPREADS, _MOST_SPREADS))
+        most = min(_SPREADS // len(classes), _MOST_SPREADS)
+        if moments.part_squares is None or most < 2:
+            return _PartCovariances(covariances=covariances, of_part=of_part)
         for c in classes:
             parts = np.flatnonzero(moments.columns == c)
             base = covariances[of_part[parts[0]]]
@@ -246,7 +245,7 @@ class GaussianLoss:
             residuals[batch_parts] = expected.residuals
             total += expected.losses.sum()
             slopes = batch.roots.slopes_in_covariances(
-                contrasts @ expected.move_slopes @ points.T
+                contrasts @ (expected.move_slopes @ points.T)
             )
             contrast_gradient += np.tensordot(
                 slopes, batch.products, axes=((0, 1), (0, 1))
