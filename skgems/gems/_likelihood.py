@@ -20,6 +20,7 @@ import numpy as np
 
 from ..base import warn_user
 from ..federation import NodesDisagreeWarning, SameRowsWarning, warn_of_variances
+from ..local import cached_call
 from ..moments import ClassMoments, Likelihood, NodeLoss, Span
 from ..pooled import PooledForm, common_form
 from ..progress import say
@@ -29,6 +30,7 @@ from ._penalties import Penalty, agreed_penalty
 from ._problem import LinearProblem
 from ._stage import LinearMerge, LinearStage, NodeSpaces, without_common_logit
 from ._sums import (
+    Hashed,
     NodeSums,
     RepliesReader,
     Sums,
@@ -146,7 +148,7 @@ class LikelihoodStage(LinearStage):
         problem = weighted.problem
         if self.moments_settings["kind"] == "auto" and sums.merged.is_diagonal:
             warn_of_variances(sums.merged.n_features)
-        likelihood, W = weighted.likelihood.bounded(tol=_tol_of_search(problem))
+        likelihood, W = _searched(weighted)
         # What further messages find is far from Gaussian where rows are few, so nodes
         # of another rule are found by the model of one message.
         W_of_one_message = likelihood.to_rows(W)
@@ -462,6 +464,26 @@ def _merge_of_sums(
     return LinearMerge(
         W=W, likelihood=likelihood, factor=factor, W_of_one_message=factor * W
     )
+
+
+def _searched(weighted: _WeightedSums) -> tuple[Likelihood, np.ndarray]:
+    """The likelihood as far as it is corrected, and its minimum, which is cached.
+
+    Fits that differ in epsilon alone, as in a grid search, have the same.
+    """
+    hashed = Hashed(
+        content=weighted.likelihood, digest=weighted.sums.digest(weighted.losses)
+    )
+    slope, W = cached_call(
+        _search, likelihood=hashed, tol=_tol_of_search(weighted.problem)
+    )
+    return replace(weighted.likelihood, slope=slope), W
+
+
+def _search(likelihood: Hashed, tol: float) -> tuple[np.ndarray, np.ndarray]:
+    """The slope of corrections and the minimum, see `Likelihood.bounded`."""
+    bounded, W = likelihood.content.bounded(tol=tol)
+    return bounded.slope, W
 
 
 def _tol_of_search(problem: LinearProblem) -> float:
