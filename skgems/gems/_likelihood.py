@@ -48,7 +48,7 @@ _TOL_OF_MANY_CLASSES = 1e-5
 _MANY_CLASSES = 32
 # The same over units of networks, where the optimum is flat: steps that gain little
 # still go far.
-_TOL_OF_UNITS = 1e-10
+_TOL_OF_UNITS = 1e-8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,6 +60,7 @@ class _WeightedSums:
     losses: list[NodeLoss]  # with weights of classes and of nodes
     weights: np.ndarray  # (n_nodes,), how often the rows of each node count
     likelihood: Likelihood  # of all these losses
+    digest: str  # of all that the likelihood follows from
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -120,12 +121,14 @@ class LikelihoodStage(LinearStage):
                 loss.weighted(weight)
                 for loss, weight in zip(losses, weights, strict=True)
             ]
+        digest = sums.digest(losses)
         return _WeightedSums(
             problem=problem,
             sums=sums,
             losses=losses,
             weights=weights,
-            likelihood=sums.likelihood(losses),
+            likelihood=sums.likelihood(losses, digest),
+            digest=digest,
         )
 
     def _form_unless_bounded(
@@ -189,7 +192,8 @@ class LikelihoodStage(LinearStage):
     def likelihood_plan(self, problem: LinearProblem) -> Generator:
         """Plan whose result is (Likelihood, Sums), of features as they are."""
         sums = yield from self._sums_plan(problem, keeps_scatter=False, spans=False)
-        return sums.likelihood(sums.class_weighted_losses()), sums
+        losses = sums.class_weighted_losses()
+        return sums.likelihood(losses, sums.digest(losses)), sums
 
     def _candidates(
         self,
@@ -471,9 +475,7 @@ def _searched(weighted: _WeightedSums) -> tuple[Likelihood, np.ndarray]:
 
     Fits that differ in epsilon alone, as in a grid search, have the same.
     """
-    hashed = Hashed(
-        content=weighted.likelihood, digest=weighted.sums.digest(weighted.losses)
-    )
+    hashed = Hashed(content=weighted.likelihood, digest=weighted.digest)
     slope, W = cached_call(
         _search, likelihood=hashed, tol=_tol_of_search(weighted.problem)
     )

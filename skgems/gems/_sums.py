@@ -298,8 +298,8 @@ class Sums:
     def class_weighted_losses(self) -> list[NodeLoss]:
         return [loss.of_classes(self.class_weight) for loss in self.losses]
 
-    def likelihood(self, losses: Sequence[NodeLoss]) -> Likelihood:
-        """The likelihood of these losses, whose corrections are cached."""
+    def likelihood(self, losses: Sequence[NodeLoss], digest: str) -> Likelihood:
+        """The likelihood of these losses; corrections are cached by their digest."""
         uncorrected = Likelihood.uncorrected(
             losses,
             n_classes=len(self.classes),
@@ -312,9 +312,7 @@ class Sums:
         )
         slope, own_losses = cached_call(
             _correction,
-            likelihood=Hashed(
-                content=(uncorrected, losses), digest=self.digest(losses)
-            ),
+            likelihood=Hashed(content=(uncorrected, losses), digest=digest),
         )
         return replace(uncorrected, slope=slope, own_losses=own_losses)
 
