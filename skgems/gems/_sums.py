@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -334,7 +335,7 @@ class Sums:
 class Hashed:
     """An argument that caches know by a digest: they hash its pickle."""
 
-    content: object
+    content: Any
     digest: str
 
     def __reduce__(self) -> tuple:
