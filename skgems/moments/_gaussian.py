@@ -20,7 +20,7 @@ weights, and its gradient is exact.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -637,7 +637,7 @@ def expectation(
     move_slopes = np.zeros_like(moves)
     buffer = np.empty((min(block_size, n_parts), n_points))
     sizes = np.bincount(covariance_of, minlength=len(moves))
-    for runs in _blocks_of_runs(sizes, block_size):
+    for runs in _blocks_of_runs(tuple(sizes.tolist()), block_size):
         block = slice(runs[0].parts.start, runs[-1].parts.stop)
         sums = buffer[: block.stop - block.start]
         for run in runs:
@@ -681,20 +681,24 @@ class _Run(NamedTuple):
     rows: slice  # of the block
 
 
-def _blocks_of_runs(sizes: np.ndarray, block_size: int) -> Iterator[list[_Run]]:
+# Each evaluation of a search divides the same parts: those of a few batches.
+@lru_cache(maxsize=256)
+def _blocks_of_runs(sizes: tuple[int, ...], block_size: int) -> list[list[_Run]]:
     """Blocks of sorted parts, each divided where the covariance changes.
 
-    `sizes`, (n_covariances,), is the number of parts of each covariance.
+    `sizes` is the number of parts of each covariance.
     """
     starts = np.cumsum([0, *sizes])
     n_parts = starts[-1]
     cuts = np.union1d(starts, np.arange(0, n_parts, block_size)).tolist()
     covariances = (np.searchsorted(starts, cuts[:-1], side="right") - 1).tolist()
     pieces = zip(covariances, cuts[:-1], cuts[1:], strict=True)
-    for first, block in groupby(
-        pieces, key=lambda piece: piece[1] // block_size * block_size
-    ):
-        yield [
+    return [
+        [
             _Run(g, slice(start, stop), slice(start - first, stop - first))
             for g, start, stop in block
         ]
+        for first, block in groupby(
+            pieces, key=lambda piece: piece[1] // block_size * block_size
+        )
+    ]
