@@ -43,7 +43,7 @@ from ._sums import (
 # The search for the likeliest model ends where a step gains less, in nats a row.
 _TOL = 1e-6
 # The same of more than so many classes, whose evaluations take long: the steps beyond
-# change the log-loss on other rows by a thousandth.
+# change the log-loss on other rows by less than a hundredth.
 _TOL_OF_MANY_CLASSES = 1e-5
 _MANY_CLASSES = 32
 # The same over units of networks, where the optimum is flat: steps that gain little
