@@ -20,6 +20,7 @@ import numpy as np
 
 from ..base import warn_user
 from ..federation import NodesDisagreeWarning, SameRowsWarning, warn_of_variances
+from ..local import cached_call
 from ..moments import ClassMoments, Likelihood, NodeLoss, Span
 from ..pooled import PooledForm, common_form
 from ..progress import say
@@ -29,6 +30,7 @@ from ._penalties import Penalty, agreed_penalty
 from ._problem import LinearProblem
 from ._stage import LinearMerge, LinearStage, NodeSpaces, without_common_logit
 from ._sums import (
+    Hashed,
     NodeSums,
     RepliesReader,
     Sums,
@@ -39,10 +41,14 @@ from ._sums import (
 )
 
 # The search for the likeliest model ends where a step gains less, in nats a row.
-_TOL = 1e-7
+_TOL = 1e-6
+# The same of more than so many classes, whose evaluations take long: the steps beyond
+# change the log-loss on other rows by less than a hundredth.
+_TOL_OF_MANY_CLASSES = 1e-5
+_MANY_CLASSES = 32
 # The same over units of networks, where the optimum is flat: steps that gain little
 # still go far.
-_TOL_OF_UNITS = 1e-10
+_TOL_OF_UNITS = 1e-8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,6 +60,7 @@ class _WeightedSums:
     losses: list[NodeLoss]  # with weights of classes and of nodes
     weights: np.ndarray  # (n_nodes,), how often the rows of each node count
     likelihood: Likelihood  # of all these losses
+    digest: str  # of all that the likelihood follows from
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -114,12 +121,14 @@ class LikelihoodStage(LinearStage):
                 loss.weighted(weight)
                 for loss, weight in zip(losses, weights, strict=True)
             ]
+        digest = sums.digest(losses)
         return _WeightedSums(
             problem=problem,
             sums=sums,
             losses=losses,
             weights=weights,
-            likelihood=sums.likelihood(losses),
+            likelihood=sums.likelihood(losses, digest),
+            digest=digest,
         )
 
     def _form_unless_bounded(
@@ -142,9 +151,7 @@ class LikelihoodStage(LinearStage):
         problem = weighted.problem
         if self.moments_settings["kind"] == "auto" and sums.merged.is_diagonal:
             warn_of_variances(sums.merged.n_features)
-        likelihood, W = weighted.likelihood.bounded(
-            tol=_TOL_OF_UNITS if problem.hidden.weights else _TOL
-        )
+        likelihood, W = _searched(weighted)
         # What further messages find is far from Gaussian where rows are few, so nodes
         # of another rule are found by the model of one message.
         W_of_one_message = likelihood.to_rows(W)
@@ -185,7 +192,8 @@ class LikelihoodStage(LinearStage):
     def likelihood_plan(self, problem: LinearProblem) -> Generator:
         """Plan whose result is (Likelihood, Sums), of features as they are."""
         sums = yield from self._sums_plan(problem, keeps_scatter=False, spans=False)
-        return sums.likelihood(sums.class_weighted_losses()), sums
+        losses = sums.class_weighted_losses()
+        return sums.likelihood(losses, sums.digest(losses)), sums
 
     def _candidates(
         self,
@@ -460,6 +468,32 @@ def _merge_of_sums(
     return LinearMerge(
         W=W, likelihood=likelihood, factor=factor, W_of_one_message=factor * W
     )
+
+
+def _searched(weighted: _WeightedSums) -> tuple[Likelihood, np.ndarray]:
+    """The likelihood as far as it is corrected, and its minimum, which is cached.
+
+    Fits that differ in epsilon alone, as in a grid search, have the same.
+    """
+    hashed = Hashed(content=weighted.likelihood, digest=weighted.digest)
+    slope, W = cached_call(
+        _search, likelihood=hashed, tol=_tol_of_search(weighted.problem)
+    )
+    return replace(weighted.likelihood, slope=slope), W
+
+
+def _search(likelihood: Hashed, tol: float) -> tuple[np.ndarray, np.ndarray]:
+    """The slope of corrections and the minimum, see `Likelihood.bounded`."""
+    bounded, W = likelihood.content.bounded(tol=tol)
+    return bounded.slope, W
+
+
+def _tol_of_search(problem: LinearProblem) -> float:
+    """Gain of the last step towards the likeliest model, in nats a row."""
+    if problem.hidden.weights:
+        return _TOL_OF_UNITS
+    has_many_classes = len(problem.classes) > _MANY_CLASSES
+    return _TOL_OF_MANY_CLASSES if has_many_classes else _TOL
 
 
 def _average_model(problem: LinearProblem) -> np.ndarray:

@@ -2,15 +2,16 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from ..base import warn_user
 from ..federation import ClassWeightWarning, shown_labels
-from ..local import indices_of, weights_of
+from ..local import cached_call, digest, indices_of, weights_of
 from ..messages import Message
 from ..moments import (
     ClassMoments,
@@ -298,8 +299,9 @@ class Sums:
     def class_weighted_losses(self) -> list[NodeLoss]:
         return [loss.of_classes(self.class_weight) for loss in self.losses]
 
-    def likelihood(self, losses: Sequence[NodeLoss]) -> Likelihood:
-        return Likelihood.of(
+    def likelihood(self, losses: Sequence[NodeLoss], digest: str) -> Likelihood:
+        """The likelihood of these losses; corrections are cached by their digest."""
+        uncorrected = Likelihood.uncorrected(
             losses,
             n_classes=len(self.classes),
             C=self.penalty.C,
@@ -309,6 +311,42 @@ class Sums:
             span=self.span,
             zero_row=self.penalty.zero_row,
         )
+        slope, own_losses = cached_call(
+            _correction,
+            likelihood=Hashed(content=(uncorrected, losses), digest=digest),
+        )
+        return replace(uncorrected, slope=slope, own_losses=own_losses)
+
+    def digest(self, losses: Sequence[NodeLoss]) -> str:
+        """A hash of all that the likelihood of these losses follows from."""
+        return digest(
+            self.merged,
+            # Scatters are summed in the former.
+            [replace(loss, moments=loss.moments.without_scatter()) for loss in losses],
+            len(self.classes),
+            self.class_weight,
+            self.scaled,
+            self.penalty.C,
+            self.penalty.zero_row,
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Hashed:
+    """An argument that caches know by a digest: they hash its pickle."""
+
+    content: Any
+    digest: str
+
+    def __reduce__(self) -> tuple:
+        return str, (self.digest,)
+
+
+def _correction(likelihood: Hashed) -> tuple[np.ndarray, np.ndarray]:
+    """The slope of nodes' gradients, and the losses of the nodes' own models."""
+    uncorrected, losses = likelihood.content
+    corrected = uncorrected.with_share(losses, None)
+    return corrected.slope, corrected.own_losses
 
 
 def agree_on_class_weight(

@@ -113,7 +113,10 @@ def _order_of_rows(X: Rows) -> np.ndarray:
     # A row of a block is held in 8 bytes a number, up to four times.
     for rows in row_blocks(X, 32 * X.shape[1], block_bytes()):
         block = X[rows].toarray() if sparse.issparse(X) else X[rows]
-        squares = np.square((block - means) * inverse)
+        # In place: fresh arrays of this size take as long as the arithmetic.
+        squares = block - means
+        squares *= inverse
+        np.square(squares, out=squares)
         sizes[rows] = squares.sum(axis=1)
         sizes[rows] += np.einsum("ij,ij->i", squares, squares)
     return np.argsort(sizes, kind="stable")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.random import RandomState
-from scipy.sparse import eye_array, sparray, spmatrix
+from scipy.sparse import sparray, spmatrix
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
@@ -75,7 +75,6 @@ class _RowProducts:
         self._rows = rows
         self._squares = row_norms(rows, squared=True)
         self._noise = _ROUNDING * self._squares.max()
-        self._identity = eye_array(n_rows, dtype=rows.dtype, format="csr")
         # Products of rows with each other are made faster than with sums of rows anew
         # at each step, unless there are many more rows than columns.
         self._gram: np.ndarray | None = None  # (n_rows, n_rows)
@@ -93,7 +92,9 @@ class _RowProducts:
         if self._gram is not None:
             products = self._gram[chosen]
         else:
-            products = self.with_rows(self._identity[chosen])
+            products = safe_sparse_dot(
+                self._rows[chosen], self._rows.T, dense_output=True
+            )
         distances = self._squares[chosen][:, None] - 2.0 * products + self._squares
         return np.where(distances > self._noise, distances, 0.0)
 

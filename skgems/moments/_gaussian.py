@@ -20,7 +20,7 @@ weights, and its gradient is exact.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -55,14 +55,16 @@ _SEED = 0
 _TINY = 1e-150
 # Features of a matrix that vary, at most, so that others are worth leaving out.
 _VARYING = 0.9
+# Features from which on rows are multiplied by a matrix in float32, in units of
+# deviations: that takes half of the time, which such products are most of.
+_WIDE = 512
 # Added to the variance of all contrasts of logits: at 0 a root has no derivative.
 _LEAST_VARIANCE = 1e-4
-# Covariances of parts in all, which the classes share evenly. Each takes a product with
-# the weights in an evaluation.
+# Covariances of parts in all, which the classes share evenly; a class always has one.
+# Each takes a root in an evaluation, whose time grows with the third power of the
+# number of classes.
 _SPREADS = 64
-# Covariances of the parts of one class, though its even share may be smaller.
-_FEWEST_SPREADS = 4
-# The same, though its even share may be larger.
+# Covariances of the parts of one class, though its even share may be larger.
 _MOST_SPREADS = 16
 # Rows that a part is said to have more, with its class's variances: those of a part of
 # a few rows are chance.
@@ -173,10 +175,10 @@ class GaussianLoss:
         for g, covariance in enumerate(covariances):
             of_class[covariance.classes] = g
         of_part = of_class[moments.columns]
-        if moments.part_squares is None:
-            return _PartCovariances(covariances=covariances, of_part=of_part)
         classes = np.unique(moments.columns)
-        most = int(np.clip(_SPREADS // len(classes), _FEWEST_SPREADS, _MOST_SPREADS))
+        most = min(_SPREADS // len(classes), _MOST_SPREADS)
+        if moments.part_squares is None or most < 2:
+            return _PartCovariances(covariances=covariances, of_part=of_part)
         for c in classes:
             parts = np.flatnonzero(moments.columns == c)
             base = covariances[of_part[parts[0]]]
@@ -246,7 +248,7 @@ class GaussianLoss:
             residuals[batch_parts] = expected.residuals
             total += expected.losses.sum()
             slopes = batch.roots.slopes_in_covariances(
-                contrasts @ expected.move_slopes @ points.T
+                contrasts @ (expected.move_slopes @ points.T)
             )
             contrast_gradient += np.tensordot(
                 slopes, batch.products, axes=((0, 1), (0, 1))
@@ -430,20 +432,43 @@ class _Matrix:
             return slice(None), self.scatter
         return varying, self.scatter[np.ix_(varying, varying)]
 
+    @cached_property
+    def _correlations(self) -> tuple[np.ndarray, np.ndarray]:
+        """Deviations of the features that vary, and their correlations in float32."""
+        varying, scatter = self._varying
+        deviations = np.sqrt(np.maximum(self.variances[varying], 0.0))
+        correlations = scatter * ratio(1.0 / self.size, deviations)
+        correlations *= ratio(1.0, deviations)[:, None]
+        return deviations, correlations.astype(np.float32)
+
     def times(self, rows: np.ndarray) -> np.ndarray:
         """Rows, (..., n_features), times the covariance.
 
         A few rows times a large matrix take less time than it times a few columns.
         """
-        rows = rows / self.size
         if self.scatter.ndim == 1:
-            return rows * self.scatter
+            return rows / self.size * self.scatter
         # One large product: numpy would make as many small ones of a stack.
         varying, scatter = self._varying
         row_products = np.zeros((rows.size // rows.shape[-1], rows.shape[-1]))
-        stacked_rows = rows.reshape(row_products.shape)
-        row_products[:, varying] = stacked_rows[:, varying] @ scatter
+        stacked_rows = rows.reshape(row_products.shape)[:, varying]
+        if len(self.scatter) < _WIDE:
+            row_products[:, varying] = stacked_rows / self.size @ scatter
+        else:
+            row_products[:, varying] = self._times_in_float32(stacked_rows)
         return row_products.reshape(rows.shape)
+
+    def _times_in_float32(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of the features that vary times their covariance.
+
+        Within the range of float32, whatever the units of features and weights are.
+        """
+        deviations, correlations = self._correlations
+        scaled_rows = rows * deviations
+        largest = max(np.abs(scaled_rows).max(initial=0.0), _TINY)
+        scaled_rows /= largest
+        scaled_products = scaled_rows.astype(np.float32) @ correlations
+        return scaled_products * (largest * deviations)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -612,7 +637,7 @@ def expectation(
     move_slopes = np.zeros_like(moves)
     buffer = np.empty((min(block_size, n_parts), n_points))
     sizes = np.bincount(covariance_of, minlength=len(moves))
-    for runs in _blocks_of_runs(sizes, block_size):
+    for runs in _blocks_of_runs(tuple(sizes.tolist()), block_size):
         block = slice(runs[0].parts.start, runs[-1].parts.stop)
         sums = buffer[: block.stop - block.start]
         for run in runs:
@@ -656,20 +681,24 @@ class _Run(NamedTuple):
     rows: slice  # of the block
 
 
-def _blocks_of_runs(sizes: np.ndarray, block_size: int) -> Iterator[list[_Run]]:
+# Each evaluation of a search divides the same parts: those of a few batches.
+@lru_cache(maxsize=256)
+def _blocks_of_runs(sizes: tuple[int, ...], block_size: int) -> list[list[_Run]]:
     """Blocks of sorted parts, each divided where the covariance changes.
 
-    `sizes`, (n_covariances,), is the number of parts of each covariance.
+    `sizes` is the number of parts of each covariance.
     """
     starts = np.cumsum([0, *sizes])
     n_parts = starts[-1]
     cuts = np.union1d(starts, np.arange(0, n_parts, block_size)).tolist()
     covariances = (np.searchsorted(starts, cuts[:-1], side="right") - 1).tolist()
     pieces = zip(covariances, cuts[:-1], cuts[1:], strict=True)
-    for first, block in groupby(
-        pieces, key=lambda piece: piece[1] // block_size * block_size
-    ):
-        yield [
+    return [
+        [
             _Run(g, slice(start, stop), slice(start - first, stop - first))
             for g, start, stop in block
         ]
+        for first, block in groupby(
+            pieces, key=lambda piece: piece[1] // block_size * block_size
+        )
+    ]

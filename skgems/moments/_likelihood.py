@@ -107,6 +107,32 @@ class Likelihood:
         zero_row: np.ndarray | None = None,
     ) -> "Likelihood":
         """Likelihood of several nodes; of ``merged`` moments nodes need no scatter."""
+        uncorrected = cls.uncorrected(
+            nodes,
+            n_classes,
+            C=C,
+            scaled=scaled,
+            merged=merged,
+            class_weight=class_weight,
+            span=span,
+            zero_row=zero_row,
+        )
+        return uncorrected.with_share(nodes, share)
+
+    @classmethod
+    def uncorrected(
+        cls,
+        nodes: Sequence[NodeLoss],
+        n_classes: int,
+        *,
+        C: float = 1.0,
+        scaled: bool = True,
+        merged: ClassMoments | None = None,
+        class_weight: np.ndarray | None = None,
+        span: Span | None = None,
+        zero_row: np.ndarray | None = None,
+    ) -> "Likelihood":
+        """The same of moments alone: nodes' gradients correct nothing."""
         if merged is None:
             merged = merge_moments(node.moments for node in nodes)
         merged = merged.about(merged.origin + merged.mean())
@@ -117,7 +143,7 @@ class Likelihood:
             loss = apart  # with what it holds
         else:
             loss = GaussianLoss(fewer, n_classes, class_weight)
-        uncorrected = cls(
+        return cls(
             loss=loss,
             slope=np.zeros((merged.n_features + 1, n_classes)),
             C=C,
@@ -127,7 +153,6 @@ class Likelihood:
             span=span,
             zero_row=zero_row,
         )
-        return uncorrected.with_share(nodes, share)
 
     def with_share(
         self, nodes: Sequence[NodeLoss], share: float | None
@@ -373,7 +398,8 @@ class Likelihood:
                 W = error.W
                 break
             W = coordinates.weights(search.x)
-            if search.status == 0:  # converged
+            # It converged; or rounding leaves no step down, and would leave none again.
+            if search.status == 0 or search.nit == 0:
                 break
             max_iter -= n_steps
             n_steps = _STEPS

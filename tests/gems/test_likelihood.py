@@ -31,6 +31,7 @@ from skgems.federation import Message
 from skgems.federation import _channel as channel_module
 from skgems.gems import Moments, Spaces
 from skgems.local import clear_cache
+from skgems.moments import Likelihood
 from skgems.spaces import EmptyIntersectionWarning, NoSpaceError, Sampled, intersect
 
 
@@ -334,6 +335,50 @@ def test_a_search_over_epsilon_asks_for_moments_once_a_fold(monkeypatch):
 
 
 # ---- weights of nodes ----------------------------------------------------------------
+
+
+def test_fits_that_differ_in_epsilon_alone_search_for_the_likeliest_model_once(
+    monkeypatch,
+):
+    X, y, _, _ = split("iris")
+    nodes = np.arange(len(y)) % 3
+    clfs = classifiers_of_nodes(X, y, nodes)
+    n_searches = 0
+    bounded = Likelihood.bounded
+
+    def counting(*args, **options):
+        nonlocal n_searches
+        n_searches += 1
+        return bounded(*args, **options)
+
+    monkeypatch.setattr(Likelihood, "bounded", counting)
+
+    def fitted(**parameters):
+        agg = GEMSLogisticAggregator(clfs, random_state=0, **parameters)
+        return agg.fit(X, y, nodes=nodes)
+
+    clear_cache()
+    first = fitted()
+    warm = [fitted(epsilon=epsilon) for epsilon in (0.2, 0.5)]
+    assert n_searches == 1
+    for agg in warm:
+        clear_cache()
+        cold = fitted(epsilon=agg.epsilon)
+        np.testing.assert_array_equal(agg.coef_, cold.coef_)
+        np.testing.assert_array_equal(agg.intercept_, cold.intercept_)
+    assert n_searches == 3
+    # What the search depends on is part of what it is found by.
+    clear_cache()
+    fitted()
+    for parameters in (
+        {"C": 0.1},
+        {"fit_intercept": False},
+        {"node_weight": [1, 2, 3]},
+    ):
+        n_before = n_searches
+        other = fitted(**parameters)
+        assert n_searches == n_before + 1
+        assert not np.array_equal(other.coef_, first.coef_)
 
 
 def weights_of(agg):

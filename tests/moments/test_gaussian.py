@@ -393,3 +393,26 @@ def test_with_very_many_classes_each_has_the_covariance_of_all_rows(monkeypatch,
         rtol=1e-10,
         atol=1e-8,
     )
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+def test_the_gradient_of_many_features_is_the_derivative_of_the_value(unit):
+    # Products with large matrices are made with fewer digits, whatever the units are.
+    n_features = 520
+    rng = np.random.default_rng(0)
+    y = np.arange(900) % 3
+    units = unit * np.exp(rng.uniform(-3, 3, n_features))
+    X = (rng.standard_normal((900, n_features)) + 0.2 * y[:, None]) * units
+    X[:, 7] = 5.0  # does not vary
+    moments = class_moments(X, y)
+    loss = GaussianLoss(moments.about(moments.origin + moments.mean()), 3)
+    W = np.vstack(
+        [rng.standard_normal((n_features, 3)) / units[:, None] / 20, [[0] * 3]]
+    )
+    step = np.vstack([rng.standard_normal((n_features, 3)) / units[:, None], [[0] * 3]])
+    _, gradient = loss.value_and_gradient(W)
+    small = 1e-3
+    higher, _ = loss.value_and_gradient(W + small * step)
+    lower, _ = loss.value_and_gradient(W - small * step)
+    slope = np.vdot(gradient, step)
+    np.testing.assert_allclose((higher - lower) / (2 * small), slope, rtol=1e-3)

@@ -49,6 +49,23 @@ def test_corrections_that_promise_a_loss_below_zero_are_halved_until_they_do_not
         )
 
 
+def test_a_search_ends_where_no_step_leads_down():
+    likelihood = likelihood_of_variances()
+    n_evaluations = 0
+
+    def wrong_gradient(W):
+        # Every step along it leads up.
+        nonlocal n_evaluations
+        n_evaluations += 1
+        value, gradient = likelihood.value_and_gradient(W)
+        return 0.0, -2.0 * gradient
+
+    start = likelihood.discriminant_analysis()
+    W = likelihood.minimize(start, wrong_gradient)
+    np.testing.assert_allclose(W, start, atol=1e-6 * np.abs(start).max())
+    assert n_evaluations < 100
+
+
 def test_a_search_can_end_where_the_loss_is_low_enough():
     X, y = labelled_rows(300)
     likelihood = Likelihood.of(

@@ -225,3 +225,23 @@ def test_constant_features_have_no_variance_in_any_part():
     W = np.ones((D + 1, C)) * np.arange(C)
     value, gradient = GaussianLoss(sums, C).value_and_gradient(W)
     assert np.isfinite(value) and np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("n_classes", [3, 20, 40, 70])
+def test_covariances_are_64_in_all_or_one_of_each_class(n_classes):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(n_classes), 40)
+    parts = 20 * y + np.tile(np.arange(20), 2 * n_classes)
+    X = (
+        rng.standard_normal((len(y), D))
+        * rng.uniform(0.1, 9, (20 * n_classes, D))[parts]
+    )
+    loss = GaussianLoss(class_moments(X, y, parts=parts), n_classes)
+    W = rng.standard_normal((D + 1, n_classes))
+    moves, covariance_of = loss.moves(W, np.ones(n_classes, dtype=bool))
+    assert n_classes <= len(moves) <= max(64, n_classes)
+    # More than one where there is room for more.
+    assert (len(moves) > n_classes) == (n_classes <= 32)
+    classes = loss.moments.columns
+    for g in range(len(moves)):
+        assert len(np.unique(classes[covariance_of == g])) == 1
