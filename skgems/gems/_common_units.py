@@ -48,25 +48,30 @@ def number_of_common_units(
     is_single = len(federation.nodes) == 1
     if not is_gram or retrains_last or is_small_on_purpose or is_linear or is_single:
         return 0
-    widest = max(max(node.network.widths, default=0) for node in federation.nodes)
-    n_wanted = min(_FOR_EACH_UNIT * widest, _MOST)
-    n_merged = sum(max(node.network.widths, default=0) for node in federation.nodes)
+    widths = [max(node.network.widths, default=0) for node in federation.nodes]
+    n_merged = sum(widths)
     if hidden_layers.max_units == "auto":
-        n_merged = min(n_merged, 2 * widest)
+        n_merged = min(n_merged, 2 * max(widths))
+    n_wanted = min(_FOR_EACH_UNIT * max(widths), _MOST)
     return max(min(n_wanted, _most_units(federation) - n_merged), 0)
 
 
 def _most_units(federation: Federation) -> int:
-    """As many units as have no more moments than the rows of all nodes have numbers.
+    """As many units as nodes can tell of, by the numbers that their rows hold.
 
-    Nodes tell no more than that of hidden layers (`numbers_about_layers`): of m units
-    and C classes C m^2 / 2 numbers, out of n_rows n_features.
+    A node tells fewer numbers of hidden layers than it has rows times features
+    (`numbers_about_layers`). Of m units and C classes these are C m^2 / 2 products,
+    which may be half of the numbers, summed over the nodes. A node of few rows sends
+    variances, and a mean and squares of each class. Every node has to have room for
+    these, which may be a quarter, as further rounds ask twice.
     """
-    n_numbers = federation.rows_in_moments.sum() * federation.features.n_features_in
-    n_matrices = sum(
-        np.count_nonzero(node.row_counts["moments"]) for node in federation.nodes
+    n_numbers = federation.rows_in_moments * federation.features.n_features_in
+    n_classes = np.array(
+        [np.count_nonzero(node.row_counts["moments"]) for node in federation.nodes]
     )
-    return int(np.sqrt(2.0 * n_numbers / max(n_matrices, 1)))
+    most_of_all = np.sqrt(n_numbers.sum() / max(n_classes.sum(), 1))
+    most_of_each = n_numbers / (4.0 * (2.0 * n_classes + 1.0))
+    return int(min(most_of_all, most_of_each.min()))
 
 
 def _check_can_be_made(*, is_gram: bool, retrains_last: bool) -> None:
