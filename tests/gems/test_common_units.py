@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,8 +18,11 @@ from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.datasets import partition_by_label
 from skgems.federation import Agreement, Nodes, reply_to
 from skgems.gems import HiddenLayers, Moments
+from skgems.gems._common_units import number_of_common_units
+from skgems.gems._layers_fit import LayersFit
 from skgems.gems._terms import MergedLayersTerms
 from skgems.plotting import MatchingDisplay
+from skgems.spaces import draw_common_units
 
 # A last layer of few clusters, which is quick.
 QUICK = GEMSLogisticAggregator(moments=Moments(n_components=2))
@@ -63,6 +67,24 @@ def test_few_units_of_nodes_are_not_enough_and_common_ones_are():
     report = agg.layer_report_[0]
     assert (report["n_units"], report["common"]) == (12, 150)
     assert len(report["members"]) == 12
+
+
+def test_common_units_are_drawn_by_the_moments_of_all_rows():
+    X, y, nodes = digits()
+    is_used = (nodes > 1) | (np.arange(len(y)) % 4 == 0)
+    agg = GEMSMLPAggregator(
+        networks(), n_common_units=20, last_layer=QUICK, random_state=0
+    )
+    agg.fit(X[is_used], y[is_used], nodes=nodes[is_used])
+    rows = X[is_used]
+    W = draw_common_units(
+        rows.mean(axis=0),
+        np.cov(rows.T, bias=True),
+        20,
+        random_state=LayersFit.of(agg).seed,
+    )
+    np.testing.assert_allclose(agg.coefs_[0][:, 12:], W[:-1], atol=1e-6)
+    np.testing.assert_allclose(agg.intercepts_[0][12:], W[-1], atol=1e-6)
 
 
 def test_a_plain_network_of_scikit_learn_comes_out():
@@ -208,6 +230,39 @@ def test_terms_take_no_other_number_of_common_units(value):
 
 
 # ---- how many --------------------------------------------------------------------
+
+
+def auto_for(n_rows_a_node, width):
+    """The number for three nodes of ten classes and 100 features."""
+    counts = np.full(10, n_rows_a_node // 10)
+    node = SimpleNamespace(
+        network=SimpleNamespace(widths=(width, 5)), row_counts={"moments": counts}
+    )
+    federation = SimpleNamespace(
+        nodes=[node] * 3,
+        rows_in_moments=np.full(3, counts.sum()),
+        features=SimpleNamespace(n_features_in=100),
+    )
+    return number_of_common_units(
+        "auto",
+        hidden_layers=HiddenLayers.of("gram"),
+        activation=("relu", "relu"),
+        retrains_last=False,
+        federation=federation,
+    )
+
+
+@pytest.mark.parametrize(
+    "n_rows_a_node, width, expected",
+    [
+        (10**6, 10, 80),
+        (10**6, 60, 400),  # no more, however wide networks are
+        (1000, 30, int(np.sqrt(1000 * 100 / 10)) - 60),
+        (100, 30, 0),
+    ],
+)
+def test_auto_goes_by_widths_and_rows(n_rows_a_node, width, expected):
+    assert auto_for(n_rows_a_node, width) == expected
 
 
 def n_common(members=None, **parameters):
