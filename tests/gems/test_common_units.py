@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -308,6 +309,17 @@ def test_auto_is_none_for_one_node():
     agg = GEMSMLPAggregator(networks()[:1], last_layer=QUICK, random_state=0)
     agg.fit(X[alone], y[alone], nodes=nodes[alone])
     assert agg.coefs_[0].shape[1] == 6
+
+
+@pytest.mark.parametrize("n_common_units", ["auto", 5])
+def test_networks_without_hidden_layers_have_no_common_units(n_common_units):
+    X, y, nodes = digits()
+    members = [
+        LogisticRegression(max_iter=500).fit(X[nodes == k], y[nodes == k])
+        for k in range(5)
+    ]
+    agg = fit(members, n_common_units=n_common_units)
+    assert [W.shape for W in agg.coefs_] == [(64, 10)]
 
 
 @pytest.mark.parametrize(
