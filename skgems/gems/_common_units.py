@@ -7,8 +7,8 @@ from ..spaces import Gram
 from ._parameters import HiddenLayers
 
 # With "auto": common units for each unit of the widest local layer, and how many there
-# are at most. On MNIST, nodes of two digits gain a point from 300 to 600 units, and
-# half a point from 600 to 1,000, at three times the time and the size of the moments.
+# are at most. On MNIST with two digits a node, 300 more than 300 gain 0.3 points of
+# accuracy, and another 300 as much again, at four times the time in all.
 _FOR_EACH_UNIT = 8
 _MOST = 400
 # Numbers that rows hold for each unit and class, so that a node with a bound min_rows
@@ -42,7 +42,7 @@ def number_of_common_units(
     if not activation:
         return 0
     is_gram = isinstance(hidden_layers.geometry, Gram)
-    if n_common_units != "auto":
+    if not isinstance(n_common_units, str):
         if n_common_units > 0:
             _check_can_be_made(is_gram=is_gram, retrains_last=retrains_last)
         return int(n_common_units)
