@@ -111,7 +111,9 @@ def fitted_aggregates(rows: Rows, nodes: np.ndarray) -> Iterator[tuple]:
     local_models = [
         network(k).fit(rows.X[nodes == k], rows.y[nodes == k]) for k in np.unique(nodes)
     ]
-    gems = GEMSMLPAggregator(local_models, validation_fraction=0, random_state=0)
+    gems = GEMSMLPAggregator(
+        local_models, n_common_units=0, validation_fraction=0, random_state=0
+    )
     gems = gems.fit(rows.X, rows.y, nodes=nodes)
     yield "GEMS last", gems, {"layers": "last"}
     yield "GEMS all", gems, {"layers": "all"}

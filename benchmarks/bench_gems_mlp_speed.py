@@ -176,7 +176,7 @@ def print_fit(layers: list[NodeLayer]) -> None:
     ):
         clear_cache()
         aggregator = GEMSMLPAggregator(
-            federation.networks, local_epochs=0, random_state=0
+            federation.networks, n_common_units=0, local_epochs=0, random_state=0
         )
         aggregator.set_params(**options)
         start = perf_counter()

@@ -106,7 +106,7 @@ def accuracy_over_channel(
             for name, request in requests.items()
         }
 
-    merged = GEMSMLPAggregator(n_rounds=n_rounds, random_state=0)
+    merged = GEMSMLPAggregator(n_common_units=0, n_rounds=n_rounds, random_state=0)
     agreement = Agreement.of(merged, min_rows=min_rows)
     channel = Nodes(ask, list(networks), agreement=agreement)
     merged.set_params(estimators=channel).fit()

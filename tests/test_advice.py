@@ -310,6 +310,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "fit_intercept": (LINEAR, LogisticRegression, RidgeClassifier, SGDClassifier),
         "geometry": (Spaces, HiddenLayers),
         "intersection": (LINEAR,),
+        "n_common_units": (NETWORKS,),
         "n_rounds": (LINEAR,),
         "node_weight": (LINEAR,),
         "nodes": (LINEAR.fit, NETWORKS.fit),

@@ -66,7 +66,9 @@ def measure_cells(trial: Trial) -> Iterator[Cell]:
             for k, in_node in enumerate((train.nodes == 0, train.nodes == 1))
         ]
         to_fit = mix_rows((X[validation], y[validation]), order, mixing, trial.number)
-        gems = GEMSMLPAggregator(nets, validation_fraction=0.0, random_state=0)
+        gems = GEMSMLPAggregator(
+            nets, n_common_units=0, validation_fraction=0.0, random_state=0
+        )
         gems.fit(to_fit.X, to_fit.y, to_fit.nodes)
         models = {
             "pooled": pooled,

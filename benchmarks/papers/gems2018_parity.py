@@ -189,9 +189,10 @@ def measure_cells(trial: Trial) -> Iterator[Cell]:
     local = network_nodes(trial)
     models = merged_models(
         local,
-        GEMSMLPAggregator(local.models, random_state=seed),
+        GEMSMLPAggregator(local.models, n_common_units=0, random_state=seed),
         GEMSMLPAggregator(
             local.models,
+            n_common_units=0,
             random_state=seed,
             last_layer=GEMSLogisticAggregator(n_rounds=5),
         ),

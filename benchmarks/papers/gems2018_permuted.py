@@ -177,6 +177,7 @@ def measure_cells(trial: Trial) -> Iterator[Cell]:
         gems = GEMSMLPAggregator(
             networks.nets,
             hidden_layers=HiddenLayers(max_units=None),
+            n_common_units=0,
             validation_fraction=0.0,
             random_state=0,
         )

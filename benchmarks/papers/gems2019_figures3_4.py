@@ -74,7 +74,7 @@ def unfitted_aggregators(kind: str, models: list, options: Namespace) -> tuple:
             GEMSLogisticAggregator(models, random_state=0, epsilon=epsilon, **AS_PAPER),
         )
     return (
-        GEMSMLPAggregator(models, random_state=0),
+        GEMSMLPAggregator(models, n_common_units=0, random_state=0),
         GEMSMLPAggregator(models, random_state=0, **as_paper(K, options.of)),
     )
 

@@ -90,8 +90,10 @@ def as_paper(K: int, data_set: str) -> dict:
 
 
 def aggregate(models: list, rows: protocol.Rows, **parameters) -> GEMSMLPAggregator:
-    """The aggregate of one trial."""
-    aggregator = GEMSMLPAggregator(models, random_state=0, **parameters)
+    """The aggregate of one trial, of merged units alone."""
+    aggregator = GEMSMLPAggregator(
+        models, n_common_units=0, random_state=0, **parameters
+    )
     return aggregator.fit(rows.X_val, rows.y_val, nodes=rows.nodes)
 
 

@@ -317,9 +317,9 @@ class Ledger:
                 f"sent, after {n_before} before. The rows here hold {most} numbers "
                 "(rows times features), and that many numbers about hidden layers can "
                 "reveal single rows. Let the server merge fewer units (max_units of "
-                "hidden_layers), set moments='auto' of last_layer, or answer with "
-                "min_rows=1 under an agreement of min_rows=1, if single rows may be "
-                "revealed."
+                "hidden_layers) or draw fewer (n_common_units), set moments='auto' of "
+                "last_layer, or answer with min_rows=1 under an agreement of "
+                "min_rows=1, if single rows may be revealed."
             )
 
     def end(self, request: Message, reply: Message) -> None:

@@ -19,8 +19,11 @@ from ..spaces import (
     MergedLayer,
     NeuronSpaces,
     as_geometry,
+    draw_common_units,
     merge_neurons,
     neuron_importances,
+    pooled_input_moments,
+    with_common_units,
 )
 from ..tuning import mean_parameters
 from ._further import with_objectives
@@ -55,7 +58,10 @@ class HiddenStage:
 
     parameters: HiddenLayers  # as `HiddenLayers.of` makes them
     local_epochs: int
+    n_common_units: int  # beside the merged units of the first layer
     activation: tuple[str, ...]  # of each hidden layer
+    n_rows: Mapping[str, int]  # by node, in moments
+    coordinates: Coordinates | None  # of the features, in which networks are trained
     retrain_last: bool  # the nodes' own last layers too, over the merged ones
     seed: int  # the same for all nodes: their order does not matter
 
@@ -64,7 +70,8 @@ class HiddenStage:
 
         Layer by layer, from the lowest: nodes send the spaces of their neurons, these
         are merged, and nodes retrain what is above on what comes out of the merged
-        units. A node that fails to retrain keeps what it had.
+        units. A node that fails to retrain keeps what it had. Common units come at the
+        end, since merged units do not depend on them.
         """
         depth = len(self.activation)
         epsilons = one_per_layer(
@@ -73,12 +80,15 @@ class HiddenStage:
         max_units = self._max_units(networks)
         networks = dict(networks)
         hidden = LayersBelow()
+        common_units = None
         report = []
         for layer in range(depth):
             replies = yield self._neuron_requests(
                 networks, layer=layer, epsilon=float(epsilons[layer]), hidden=hidden
             )
             spaces = [_neuron_spaces(reply) for _, reply in replies]
+            if layer == 0 and self.n_common_units:
+                common_units = self._common_units(list(networks), spaces)
             merged = self._merge_layer(
                 list(networks.values()),
                 spaces,
@@ -86,7 +96,14 @@ class HiddenStage:
                 classes=classes,
                 max_units=max_units[layer] or None,
             )
-            report.append(_layer_report(merged, spaces, names=list(networks)))
+            report.append(
+                _layer_report(
+                    merged,
+                    spaces,
+                    names=list(networks),
+                    n_common=self.n_common_units,
+                )
+            )
             hidden = LayersBelow(
                 weights=[*hidden.weights, merged.W],
                 activation=self.activation[: layer + 1],
@@ -110,7 +127,29 @@ class HiddenStage:
                 name: network.with_layers(above[name])
                 for name, network in networks.items()
             }
+        if common_units is not None:
+            hidden = with_common_units(hidden, common_units)
         return MergedHidden(hidden=hidden, networks=networks, report=report)
+
+    def _common_units(
+        self, names: Sequence[str], spaces: Sequence[NeuronSpaces]
+    ) -> np.ndarray:
+        """Common units of the first layer, by what nodes tell of their features."""
+        mean, covariance = pooled_input_moments(
+            [of_node.precision for of_node in spaces],
+            ridge=self.parameters.geometry.ridge,
+            n_rows=[self.n_rows[name] for name in names],
+        )
+        scale = None
+        if self.coordinates is not None:
+            scale = self.coordinates.filled().scale
+        return draw_common_units(
+            mean,
+            covariance,
+            self.n_common_units,
+            scale=scale,
+            random_state=self.seed,
+        )
 
     def _max_units(self, networks: Mapping[str, Network]) -> Sequence[int | None]:
         """Most units of each hidden layer; None or 0: any number."""
@@ -258,7 +297,11 @@ def _neuron_spaces(reply: Message) -> NeuronSpaces:
 
 
 def _layer_report(
-    merged: MergedLayer, spaces: Sequence[NeuronSpaces], *, names: Sequence[str]
+    merged: MergedLayer,
+    spaces: Sequence[NeuronSpaces],
+    *,
+    names: Sequence[str],
+    n_common: int,
 ) -> dict:
     """What became of the neurons of a layer, each of which is (node name, index)."""
     first_neurons = np.searchsorted(merged.node, np.arange(len(names)))
@@ -273,6 +316,7 @@ def _layer_report(
     return {
         "n_in": len(neurons),
         "n_units": merged.n_units,
+        "common": n_common,
         **merged.counts(),
         "members": members,
         "dropped_neurons": dropped,

@@ -12,6 +12,7 @@ from ..base import BaseAggregator, tuned_attributes, warn_user
 from ..federation import Federation
 from ..networks import Coordinates, Layers
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
+from ._common_units import number_of_common_units
 from ._layers import (
     HiddenStage,
     LastLayer,
@@ -43,6 +44,7 @@ class LayersFit:
     last_layer: GEMSLogisticAggregator | None
     n_rounds: int
     local_epochs: int
+    n_common_units: int | str
     seed: int
 
     @classmethod
@@ -54,6 +56,7 @@ class LayersFit:
             last_layer=aggregator.last_layer,
             n_rounds=aggregator.n_rounds,
             local_epochs=aggregator.local_epochs,
+            n_common_units=aggregator.n_common_units,
             seed=int(rng.randint(2**31 - 1)),
         )
 
@@ -68,10 +71,10 @@ class LayersFit:
             )
         last = LastLayer.of(self.last_layer, aggregator, federation, seed=self.seed)
         activation = activation_of(federation.nodes)
-        merged_hidden, last = self._merge_hidden(last, activation)
         coordinates = Coordinates.common(
             [node.network.coordinates for node in federation.nodes]
         )
+        merged_hidden, last = self._merge_hidden(last, activation, coordinates)
         merged = self._merge_last(merged_hidden, last, coordinates)
         layers = merged.layers.with_last(last.publish(merged))
         last_layer = last.aggregator
@@ -101,14 +104,26 @@ class LayersFit:
         }
 
     def _merge_hidden(
-        self, last: LastLayer, activation: tuple[str, ...]
+        self,
+        last: LastLayer,
+        activation: tuple[str, ...],
+        coordinates: Coordinates | None,
     ) -> tuple[MergedHidden, LastLayer]:
         """Merge the hidden layers; the last layer gets the nodes' own over these."""
         federation = last.federation
         stage = HiddenStage(
             parameters=self.hidden_layers,
             local_epochs=self.local_epochs,
+            n_common_units=number_of_common_units(
+                self.n_common_units,
+                hidden_layers=self.hidden_layers,
+                activation=activation,
+                retrains_last=last.stage.merges_models,
+                federation=federation,
+            ),
             activation=activation,
+            n_rows={node.name: node.n_in_moments for node in federation.nodes},
+            coordinates=coordinates,
             retrain_last=last.stage.merges_models,
             seed=self.seed,
         )
@@ -193,5 +208,7 @@ def terms_of_layers(aggregator: BaseAggregator) -> MergedLayersTerms:
     """What nodes and server agree on by the parameters of an aggregator of networks."""
     last_layer = settled_last_layer(aggregator.last_layer, aggregator)
     return MergedLayersTerms(
-        last_layer=last_layer._terms(), n_rounds=aggregator.n_rounds
+        last_layer=last_layer._terms(),
+        n_rounds=aggregator.n_rounds,
+        n_common_units=aggregator.n_common_units,
     )

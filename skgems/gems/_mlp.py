@@ -8,7 +8,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, TunedNetworkMixin
-from ..compat import Interval
+from ..compat import Interval, StrOptions
 from ..federation import ReportMixin, federated_fit, read_federation
 from ._layers_fit import LayersFit, long_last_layer, terms_of_layers, tuned_network
 from ._logistic import GEMSLogisticAggregator
@@ -19,6 +19,7 @@ from ._parameters import (
 from ._terms import MergedLayersTerms
 
 _POSITIVE = Interval(Integral, 1, None, closed="left")
+_FROM_0 = Interval(Integral, 0, None, closed="left")
 Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 
 
@@ -55,6 +56,15 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         spaces; :class:`~skgems.gems.HiddenLayers` has more options, among them the
         largest number of units. Its parameters can be searched as
         ``hidden_layers__epsilon``.
+    n_common_units : "auto" or int, default="auto"
+        Number of hidden units that are not made of neurons. They stand beside the
+        merged units. Their weights are drawn by `random_state`, along directions in
+        which the features of all nodes vary most. With "auto" there are eight for each
+        unit of the widest local layer, but at most 400, and fewer or none if the nodes
+        have few rows or features. There are none with "auto" if ``max_units`` is a
+        number, there is one node, or the last layer is not made of moments. Set 0 for a
+        small network. Set a larger number for a higher accuracy, if the nodes can send
+        larger moments. See :ref:`common_units`.
     last_layer : GEMSLogisticAggregator or None, default=None
         The aggregator that merges the last layers. None stands for
         ``GEMSLogisticAggregator()``. Its ``estimators`` must be None. Its ``n_jobs``,
@@ -87,9 +97,9 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     verbose : bool or int, default=0
         Whether to print progress.
     random_state : int, RandomState instance or None, default=None
-        Source of the directions in which spaces are measured, of the rows that
-        simulation holds out, and of the order of rows in training. Give an int for the
-        same results in each call.
+        Source of the common units, of the directions in which spaces are measured, of
+        the rows that simulation holds out, and of the order of rows in training. Give
+        an int for the same results in each call.
 
     Attributes
     ----------
@@ -111,7 +121,8 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         - "forced": number of neurons that were merged because of ``max_units``;
         - "dropped": number of neurons that were left out, since they are 0 on all rows
           of their node. They are listed in "dropped_neurons";
-        - "n_units": number of units of the merged layer;
+        - "n_units": number of merged units;
+        - "common": number of common units, which come after the merged ones;
         - "members": for each unit, a list of its neurons as (node name, index);
         - "radii": one array per node, with the radius of each neuron's space.
     history_ : list of dict
@@ -183,8 +194,9 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         **BaseAggregator._parameter_constraints,
         "epsilon": [None, *GEMSLogisticAggregator._parameter_constraints["epsilon"]],
         "last_layer": [None, GEMSLogisticAggregator],
+        "n_common_units": [StrOptions({"auto"}), _FROM_0],
         "n_rounds": [_POSITIVE],
-        "local_epochs": [Interval(Integral, 0, None, closed="left")],
+        "local_epochs": [_FROM_0],
     }
 
     def __init__(
@@ -193,6 +205,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         *,
         epsilon=None,
         hidden_layers="gram",
+        n_common_units="auto",
         last_layer=None,
         n_rounds=1,
         local_epochs=5,
@@ -206,6 +219,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         self.estimators = estimators
         self.epsilon = epsilon
         self.hidden_layers = hidden_layers
+        self.n_common_units = n_common_units
         self.last_layer = last_layer
         self.n_rounds = n_rounds
         self.local_epochs = local_epochs

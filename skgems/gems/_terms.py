@@ -247,12 +247,14 @@ class MergedLayersTerms(Terms, method="GEMSMLPAggregator"):
 
     last_layer: LinearTerms | None = None  # None: it is not known what it asks
     n_rounds: int = 1
+    n_common_units: int | str = 0  # beside the merged units of hidden layers
 
     @property
     def further_settings(self) -> dict:
         return {
             "last_layer": self.last_layer.as_last_layer(),
             "n_rounds": self.n_rounds,
+            "n_common_units": self.n_common_units,
         }
 
     @classmethod
@@ -262,8 +264,19 @@ class MergedLayersTerms(Terms, method="GEMSMLPAggregator"):
         n_rounds = further_settings["n_rounds"]
         if not isinstance(n_rounds, Integral) or n_rounds < 1:
             raise ValueError(f"n_rounds must be a number of at least 1: {n_rounds!r}.")
-        last_layer = LinearTerms.from_last_layer(further_settings["last_layer"])
-        return cls(last_layer=last_layer, n_rounds=n_rounds)
+        # Agreements of servers that have no common units do not name them.
+        n_common_units = further_settings.get("n_common_units", 0)
+        is_number = isinstance(n_common_units, Integral) and n_common_units >= 0
+        if n_common_units != "auto" and not is_number:
+            raise ValueError(
+                "n_common_units must be 'auto' or a number of at least 0: "
+                f"{n_common_units!r}."
+            )
+        return cls(
+            last_layer=LinearTerms.from_last_layer(further_settings["last_layer"]),
+            n_rounds=n_rounds,
+            n_common_units=n_common_units,
+        )
 
     def later_requests(self) -> list[Message]:
         if self.last_layer is None:

@@ -79,12 +79,17 @@ class MatchingDisplay(Display):
         local_weights = [networks[k].coefs[0] for k in with_units]
         if hasattr(aggregator, "assignments_"):
             assignments = [aggregator.assignments_[0][k] for k in with_units]
+            n_matched_units = aggregator.coefs_[0].shape[1]
         else:
             assignments = [np.full(W.shape[1], -1) for W in local_weights]
-            for unit, members in enumerate(aggregator.layer_report_[0]["members"]):
+            units = aggregator.layer_report_[0]["members"]
+            n_matched_units = len(units)
+            for unit, members in enumerate(units):
                 for name, local_unit in members:
                     assignments[names.index(name)][local_unit] = unit
-        display = cls(assignments, names, aggregator.coefs_[0], local_weights)
+        # Common units come last. They have no neurons of nodes.
+        weights = aggregator.coefs_[0][:, :n_matched_units]
+        display = cls(assignments, names, weights, local_weights)
         return display.plot(ax=ax)
 
     def _draw(self, ax: "Axes") -> None:

@@ -18,6 +18,11 @@ space of one node's model and rows, and `intersect` finds a model in several spa
 (True, [True, True])
 """
 
+from ._common_units import (
+    draw_common_units,
+    pooled_input_moments,
+    with_common_units,
+)
 from ._diagonal import DiagonalMetric
 from ._geometry import GEOMETRIES, Ball, Ellipsoid, Geometry, Gram, as_geometry
 from ._gram import GramMetric
