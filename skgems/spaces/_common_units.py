@@ -100,8 +100,8 @@ def draw_common_units(
     if is_constant.all():
         return W
     ridged = scaled.copy()
-    ridged[np.diag_indices_from(ridged)] += (
-        _LEAST_VARIANCE * variances.mean() + noise.max()
+    ridged[np.diag_indices_from(ridged)] += max(
+        _LEAST_VARIANCE * variances.mean(), noise.max()
     )
     weights = linalg.cholesky(ridged, lower=True) @ directions
     # What an input that never varies has is a weight from the ridge alone.
