@@ -530,6 +530,7 @@ def test_forests_of_unequal_numbers_of_trees_are_others():
 
 # onnx gives protobuf the booleans that scikit-learn's boosting holds.
 @pytest.mark.filterwarnings("ignore:.*Expected an int, got a boolean")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     ("kind", "n_classes"),
     [("numbers", 3), ("positive", 2), ("missing", 3), ("table", 2)],
