@@ -30,9 +30,9 @@ TEXTS_ON_FEATURES = {
         "each picture. The paper's features are those of VGG-16, which are worse: its "
         "pooled models are 20 points below those here. So compare differences to the "
         "pooled, averaged and tuned models, not the accuracies themselves. GEMS sees "
-        "the 5,000 validation rows only, as in the paper. The averaged models have seen "
-        "the 50,000 training rows, and are ahead of it for this reason: GEMS on training "
-        "rows is ahead of them."
+        "the 5,000 validation rows only, as in the paper. The averaged models have "
+        "seen the 50,000 training rows, and are ahead of it for this reason: GEMS on "
+        "training rows is ahead of them."
     ),
     "residual": (
         "This is the table above for features in place of pixels "
