@@ -42,7 +42,7 @@ THOROUGH = "thorough"
 # A forest has 100 trees of up to ten classes, and fewer of more: its histograms have a
 # number for each class, and took more time than all other candidates together.
 _TREES_TIMES_CLASSES = 1000
-_MOST_TREES = 100
+_MOST_TREES = 100  # as scikit-learn's forests have
 # Over a channel the trees of both halves are in one message, and how many there are is
 # agreed before anybody knows the classes.
 _TREES_OVER_CHANNEL = 50

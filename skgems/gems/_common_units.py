@@ -46,11 +46,11 @@ def number_of_common_units(
         if n_common_units > 0:
             _check_can_be_made(is_gram=is_gram, retrains_last=retrains_last)
         return int(n_common_units)
-    # With a number for max_units the user has said how large the network shall be.
-    is_small_on_purpose = hidden_layers.max_units not in ("auto", None)
     is_linear = activation[0] == "identity"
-    is_single = len(federation.nodes) == 1
-    if not is_gram or retrains_last or is_small_on_purpose or is_linear or is_single:
+    if not is_gram or retrains_last or is_linear or len(federation.nodes) == 1:
+        return 0
+    # With a number for max_units the user has said how large the network shall be.
+    if hidden_layers.max_units not in ("auto", None):
         return 0
     widths = [max(node.network.widths, default=0) for node in federation.nodes]
     n_merged = sum(widths)

@@ -112,17 +112,8 @@ class HiddenStage:
                 name: _layers_above(network, merged, k)
                 for k, (name, network) in enumerate(networks.items())
             }
-            requests = {}
             if self._retrains(layer, n_nodes=len(networks)):
-                requests = self._retrain_requests(networks, above, hidden=hidden)
-            if requests:
-                replies = yield requests
-                for name, reply in replies:
-                    above[name] = replace(
-                        above[name],
-                        coefs=reply.content["coefs"],
-                        intercepts=reply.content["intercepts"],
-                    )
+                above = yield from self._retrain_plan(networks, above, hidden=hidden)
             networks = {
                 name: network.with_layers(above[name])
                 for name, network in networks.items()
@@ -234,15 +225,16 @@ class HiddenStage:
         is_needed = self.retrain_last or layer + 1 < len(self.activation)
         return is_needed and self.local_epochs > 0 and n_nodes > 1
 
-    def _retrain_requests(
+    def _retrain_plan(
         self,
         networks: Mapping[str, Network],
         above: Mapping[str, Layers],
         *,
         hidden: LayersBelow,
-    ) -> dict[str, Message]:
-        """Ask the nodes with any neurons to retrain the layers above the merged."""
-        return {
+    ) -> Generator:
+        """Plan of the layers above the merged ones, retrained where nodes have any."""
+        retrained = dict(above)
+        requests = {
             name: request_to_retrain(
                 above[name],
                 labels=network.classes.tolist(),
@@ -253,6 +245,15 @@ class HiddenStage:
             for name, network in networks.items()
             if network.widths[0]
         }
+        if requests:
+            replies = yield requests
+            for name, reply in replies:
+                retrained[name] = replace(
+                    above[name],
+                    coefs=reply.content["coefs"],
+                    intercepts=reply.content["intercepts"],
+                )
+        return retrained
 
 
 def _as_it_is(spaces: NeuronSpaces) -> MergedLayer:

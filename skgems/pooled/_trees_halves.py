@@ -3,7 +3,7 @@
 Each half has a forest of its own, and is later labeled by that of the other half.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -44,26 +44,37 @@ def forests_of_halves(
     while open_growths := {h: g for h, g in growths.items() if g.is_open}:
         request = _request(fit, open_growths, classes=classes, front=front)
         replies = yield dict.fromkeys(names, request)
-        totals = {
-            half: np.zeros(growth.histogram_shape, dtype=fit.type_of_zeros)
-            for half, growth in open_growths.items()
-        }
-        missing = set(names)
-        for name, reply in replies:
-            missing.discard(name)
-            for half, growth in open_growths.items():
-                content = {"counts": reply.content[half]}
-                totals[half] = fit.added(content, totals[half])
-                # Rounded counts of siblings do not add up.
-                growth.subtracts &= reply.content["min_rows"] == 1
-        if missing:
-            raise ValueError(
-                f"Nodes {sorted(missing)[:5]} sent no counts for this candidate, so "
-                "its trees cannot grow."
-            )
-        for half, growth in open_growths.items():
-            growth.take(totals[half])
+        _take(fit, open_growths, replies, names=names)
     return {half: _content(growth, classes) for half, growth in growths.items()}
+
+
+def _take(
+    fit: ForestFit,
+    growths: Mapping[str, Growth],
+    replies: Iterable[tuple[str, Message]],
+    *,
+    names: Sequence[str],
+) -> None:
+    """Have the trees of halves grow by what the nodes of these names replied."""
+    totals = {
+        half: np.zeros(growth.histogram_shape, dtype=fit.type_of_zeros)
+        for half, growth in growths.items()
+    }
+    missing = set(names)
+    for name, reply in replies:
+        missing.discard(name)
+        for half, growth in growths.items():
+            content = {"counts": reply.content[half]}
+            totals[half] = fit.added(content, totals[half])
+            # Rounded counts of siblings do not add up.
+            growth.subtracts &= reply.content["min_rows"] == 1
+    if missing:
+        raise ValueError(
+            f"Nodes {sorted(missing)[:5]} sent no counts for this candidate, so its "
+            "trees cannot grow."
+        )
+    for half, growth in growths.items():
+        growth.take(totals[half])
 
 
 def _request(

@@ -58,18 +58,11 @@ def unpacked_cells(packed: np.ndarray, n_cells: int) -> Cells:
         raise ValueError("it does not say how many bytes a count has")
     start_of_cells = 2 + _N_BYTES_OF_SIZE
     if int.from_bytes(content[2:start_of_cells], "little") != n_cells:
-        raise ValueError(f"it does not hold counts of {n_cells} cells")
-    n_bytes_a_cell = sum(sizes)
-    most_bytes = n_cells * n_bytes_a_cell
-    decompressor = zlib.decompressobj()
-    try:
-        raw = decompressor.decompress(content[start_of_cells:], most_bytes + 1)
-    except zlib.error:
-        raise ValueError("it cannot be decompressed") from None
-    is_whole = decompressor.eof and not decompressor.unused_data
-    if len(raw) > most_bytes or len(raw) % n_bytes_a_cell or not is_whole:
-        raise ValueError(f"it does not hold counts of {n_cells} cells")
-    n_held = len(raw) // n_bytes_a_cell
+        raise _not_of(n_cells)
+    raw = _decompressed(content[start_of_cells:], most_bytes=n_cells * sum(sizes))
+    if raw is None or len(raw) % sum(sizes):
+        raise _not_of(n_cells)
+    n_held = len(raw) // sum(sizes)
     bytes_of_columns = np.split(np.frombuffer(raw, dtype=np.uint8), [n_held * sizes[0]])
     distances, counts = (
         _from_byte_by_byte(column, size)
@@ -77,8 +70,26 @@ def unpacked_cells(packed: np.ndarray, n_cells: int) -> Cells:
     )
     indices = np.cumsum(distances) - 1
     if not (distances.all() and counts.all()) or indices.max(initial=-1) >= n_cells:
-        raise ValueError(f"it does not hold counts of {n_cells} cells")
+        raise _not_of(n_cells)
     return Cells(indices=indices, counts=counts)
+
+
+def _decompressed(content: bytes, *, most_bytes: int) -> bytes | None:
+    """What was compressed; None if that is more than so many bytes, or not all of it.
+
+    ValueError if nothing was compressed.
+    """
+    decompressor = zlib.decompressobj()
+    try:
+        raw = decompressor.decompress(content, most_bytes + 1)
+    except zlib.error:
+        raise ValueError("it cannot be decompressed") from None
+    is_whole = decompressor.eof and not decompressor.unused_data
+    return raw if is_whole and len(raw) <= most_bytes else None
+
+
+def _not_of(n_cells: int) -> ValueError:
+    return ValueError(f"it does not hold counts of {n_cells} cells")
 
 
 def _from_byte_by_byte(column: np.ndarray, size: int) -> np.ndarray:

@@ -77,7 +77,9 @@ def _drawn_tree(
     first = np.zeros((1, n_features), dtype=np.int8)
     last = np.full((1, n_features), N_BINS - 1, dtype=np.int8)
     n_available = np.array([n_features])
-    features, bins, missing_left = [], [], []
+    features = []
+    bins = []
+    missing_left = []
     for level in range(max_depth):
         vertex = np.arange(2**level)
         uniform = rng.random_sample((3, len(vertex)))
