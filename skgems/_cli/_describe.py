@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..pooled import describe, survey
 from ._dialects import dialect_of
-from ._node import check_consent, confirm
+from ._node import check_consent, confirm, say_written
 from ._tables import read_table, warn_of_texts
 
 
@@ -25,10 +25,7 @@ def survey_command(args: argparse.Namespace) -> int:
         print("Nothing was written.")
         return 1
     summary.save(place)
-    print(
-        f"Written to {place}. Nothing has been sent: send this file to the server "
-        "yourself."
-    )
+    say_written(place)
     return 0
 
 

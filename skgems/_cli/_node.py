@@ -75,10 +75,7 @@ def answer_command(args: argparse.Namespace) -> int:
             "there. Otherwise send the file to the server yourself."
         )
     else:
-        print(
-            f"Written to {place}. Nothing has been sent: send this file to the server "
-            "yourself."
-        )
+        say_written(place)
     return 0
 
 
@@ -105,6 +102,14 @@ def check_consent(place: Path, args: argparse.Namespace) -> None:
         )
     if place.exists() and not args.yes and not sys.stdin.isatty():
         raise ValueError(f"{place}: this file exists already. Add --yes to replace it.")
+
+
+def say_written(place: Path) -> None:
+    """Say where a file is, and that its owner has to send it."""
+    print(
+        f"Written to {place}. Nothing has been sent: send this file to the server "
+        "yourself."
+    )
 
 
 def confirm(reply: Message, *, args: argparse.Namespace, place: Path) -> bool:

@@ -53,6 +53,10 @@ ALIKE = {
 }
 # Beside these a configuration may say how tables are written, all or those of a node.
 OF_TABLES = (*DIALECT_KEYS, "tables")
+_ROWS = (
+    "the node's rows: .csv or .tsv with the names of columns in the first line, or "
+    ".parquet"
+)
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -138,15 +142,7 @@ def _add_answer(commands) -> None:
         default=[],
         help="types in a .skops file that you trust",
     )
-    add(
-        "--rows",
-        metavar="FILE",
-        required=True,
-        help=(
-            "the node's rows: .csv or .tsv with the names of columns in the first "
-            "line, or .parquet; give the same rows each time"
-        ),
-    )
+    _add_rows(parser, f"{_ROWS}; give the same rows each time")
     add(
         "--label",
         metavar="COLUMN",
@@ -167,13 +163,7 @@ def _add_answer(commands) -> None:
             "models; give the same rows each time"
         ),
     )
-    add(
-        "--drop",
-        metavar="COLUMN",
-        nargs="+",
-        default=[],
-        help="columns that are not features",
-    )
+    _add_drop(parser, "columns that are not features")
     _add_dialect(parser)
     add(
         "--to",
@@ -181,12 +171,8 @@ def _add_answer(commands) -> None:
         help="file or folder of the reply (default: the folder replies beside the "
         "folder requests; otherwise beside the request, with 'reply-' before its name)",
     )
-    add(
-        "--min-rows",
-        metavar="N",
-        type=int,
-        default=MIN_ROWS,
-        help="classes with fewer rows are left out of the reply (default: 10)",
+    _add_min_rows(
+        parser, "classes with fewer rows are left out of the reply (default: 10)"
     )
     add(
         "--agreement",
@@ -275,15 +261,10 @@ def _add_start(commands) -> None:
     add("--method", required=True, choices=sorted(METHOD_WORDS), help=_METHODS)
     add("--nodes", metavar="NODE", nargs="+", required=True, help="names of the nodes")
     add("--key", metavar="FILE", help="private key that signs the requests")
-    add(
-        "--min-rows",
-        metavar="N",
-        type=int,
-        default=MIN_ROWS,
-        help=(
-            "the bound that all parties agree on: replies made with a smaller "
-            "--min-rows are refused (default: 10)"
-        ),
+    _add_min_rows(
+        parser,
+        "the bound that all parties agree on: replies made with a smaller --min-rows "
+        "are refused (default: 10)",
     )
     _add_parameters(
         parser, help="parameters of the method, such as n_rounds=3; values are JSON"
@@ -353,13 +334,7 @@ def _add_combine(commands) -> None:
         ),
     )
     add("--label", metavar="COLUMN", help="for tables: the column to predict")
-    add(
-        "--drop",
-        metavar="COLUMN",
-        nargs="+",
-        default=[],
-        help="for tables: columns that are not features",
-    )
+    _add_drop(parser, "for tables: columns that are not features")
     _add_dialect(parser)
     _add_parameters(
         parser,
@@ -398,36 +373,16 @@ def _add_survey(commands) -> None:
     )
     parser.set_defaults(request=None, key=None)  # of replies to a request
     add = parser.add_argument
-    add(
-        "--rows",
-        metavar="FILE",
-        required=True,
-        help=(
-            "the node's rows: .csv or .tsv with the names of columns in the first "
-            "line, or .parquet"
-        ),
-    )
+    _add_rows(parser, _ROWS)
     add("--name", metavar="NODE", required=True, help="name of this node")
-    add(
-        "--drop",
-        metavar="COLUMN",
-        nargs="+",
-        default=[],
-        help="columns about which nothing is told",
-    )
+    _add_drop(parser, "columns about which nothing is told")
     _add_dialect(parser)
     add(
         "--to",
         metavar="FILE",
         help="file to write (default: survey-NODE.safetensors)",
     )
-    add(
-        "--min-rows",
-        metavar="N",
-        type=int,
-        default=MIN_ROWS,
-        help="every number is about so many rows or more (default: 10)",
-    )
+    _add_min_rows(parser, "every number is about so many rows or more (default: 10)")
     add(
         "--yes",
         action="store_true",
@@ -473,6 +428,20 @@ def _add_parameters(parser: argparse.ArgumentParser, *, help: str) -> None:
         nargs="+",
         default=[],
         help=help,
+    )
+
+
+def _add_rows(parser: argparse.ArgumentParser, help: str) -> None:
+    parser.add_argument("--rows", metavar="FILE", required=True, help=help)
+
+
+def _add_drop(parser: argparse.ArgumentParser, help: str) -> None:
+    parser.add_argument("--drop", metavar="COLUMN", nargs="+", default=[], help=help)
+
+
+def _add_min_rows(parser: argparse.ArgumentParser, help: str) -> None:
+    parser.add_argument(
+        "--min-rows", metavar="N", type=int, default=MIN_ROWS, help=help
     )
 
 
