@@ -13,7 +13,7 @@ from ._gradients import (
     roots_of_iteration,
     scaled_gradients,
 )
-from ._histograms import Asked
+from ._histograms import Asked, places_of_vertices
 
 # Bins of a feature; the last one has the rows without a value.
 _N_CELLS = N_BINS + 1
@@ -120,9 +120,7 @@ class BoostedRows:
         histograms = np.zeros(
             (N_SUMS, len(asked_leaves), n_features, _N_CELLS), np.int64
         )
-        most_vertices = max(self._leaves.max(initial=0), asked_leaves.max(initial=0))
-        place_of_vertex = np.full(most_vertices + 1, -1)
-        place_of_vertex[asked_leaves] = np.arange(len(asked_leaves))
+        place_of_vertex = places_of_vertices(self._leaves, asked_leaves)
         n_blocks = -(-n_rows // _ROWS_AT_ONCE)
         for output, number in np.ndindex(self._n_outputs, n_blocks):
             block = slice(number * _ROWS_AT_ONCE, (number + 1) * _ROWS_AT_ONCE)

@@ -105,7 +105,7 @@ def class_cells(
                 codes, labels, leaves, asked, n_classes=n_classes, weights=weights
             )
         )
-    place_of_vertex = _place_of_vertex(leaves, asked)
+    place_of_vertex = places_of_vertices(leaves, asked.leaves)
     trees_at_once = max(1, _SORTED_AT_ONCE // max(1, n_rows * n_drawn))
     parts = []
     # Leaves that are asked of one tree stand side by side, before those of the next.
@@ -164,11 +164,14 @@ def _sorted_cells(
     return Cells(indices=cells[first], counts=counts)
 
 
-def _place_of_vertex(leaves: np.ndarray, asked: Asked) -> np.ndarray:
-    """The place of each vertex among the leaves that are asked about; -1: none."""
-    n_vertices = max(leaves.max(initial=0), asked.leaves.max(initial=0)) + 1
+def places_of_vertices(leaves: np.ndarray, asked_leaves: np.ndarray) -> np.ndarray:
+    """The place of each vertex among the leaves that are asked about; -1: none.
+
+    There are as many as needed for ``leaves``, those of rows, of any shape.
+    """
+    n_vertices = max(leaves.max(initial=0), asked_leaves.max(initial=0)) + 1
     places = np.full(n_vertices, -1)
-    places[asked.leaves] = np.arange(len(asked.leaves))
+    places[asked_leaves] = np.arange(len(asked_leaves))
     return places
 
 
@@ -204,7 +207,7 @@ def class_histograms(
     histograms = np.zeros(shape, dtype=np.int64)
     if not len(asked.leaves):
         return histograms
-    place_of_vertex = _place_of_vertex(leaves, asked)
+    place_of_vertex = places_of_vertices(leaves, asked.leaves)
     n_cells_a_leaf = (N_BINS + 1) * n_classes
     n_features = codes.shape[1]
     flat_codes = codes.ravel()
