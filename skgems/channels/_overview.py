@@ -85,7 +85,7 @@ def overview_of_reply(
         "rows": _rows_in_words(parts),
         "reveals": _reveals(parts),
     }
-    if TASKS[message.task].smaller_with_lower:
+    if TASKS[message.task].limits_bytes:
         lines["bytes"] = _tree_bytes_in_words(message, path)
     agreement, place = _agreement_of(request, [request_path, path])
     lines["signature"] = _signature_of_reply(message)
@@ -283,7 +283,7 @@ def _tree_bytes_in_words(message: Message, path: Path) -> str:
     Its other replies in the same exchange are looked for beside this one.
     """
     replies = list(_replies_beside(message, path))
-    sizes = [reply.n_bytes for reply in replies if TASKS[reply.task].smaller_with_lower]
+    sizes = [reply.n_bytes for reply in replies if TASKS[reply.task].limits_bytes]
     sent = f"{sum(sizes):,} about trees"
     if len(sizes) > 1:
         sent += f", in the {len(sizes)} replies of this node that are here"

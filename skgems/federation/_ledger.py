@@ -290,7 +290,7 @@ class Ledger:
 
     def tree_bytes_before(self, request: Message) -> int:
         """How many bytes about trees were sent before a request came first."""
-        about_trees = {name for name, task in TASKS.items() if task.smaller_with_lower}
+        about_trees = {name for name, task in TASKS.items() if task.limits_bytes}
         n_bytes = 0
         for entry in self._counted(self._current.account, "ended"):
             if entry["key"] == self._key(request):

@@ -186,7 +186,7 @@ def _n_bytes_about_trees(messages: Iterable[Mapping]) -> int:
     return sum(
         message["bytes_received"]
         for message in messages
-        if TASKS[message["task"]].smaller_with_lower
+        if TASKS[message["task"]].limits_bytes
     )
 
 

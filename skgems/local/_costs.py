@@ -142,17 +142,17 @@ def check_reply_bytes(reply: Message, rows: NodeShape, *, n_bytes_before: int) -
 
     ``n_bytes_before`` are those of earlier replies of such tasks in the exchange.
     """
-    lower = task_named(reply.task).smaller_with_lower
+    task = task_named(reply.task)
     largest = rows.limits.tree_bytes
     n_bytes = n_bytes_before + reply.n_bytes
-    if not lower or n_bytes <= largest:
+    if not task.limits_bytes or n_bytes <= largest:
         return
     raise LimitError(
         f"Node {rows.name!r}: with the reply to {reply.task!r} it would have sent "
         f"{_rounded_up(n_bytes):,} bytes about trees, more than the limit "
         f"tree_bytes={largest:,} of this node. The reply was not sent. Have the server "
-        f"begin again with a lower {lower}. If so much may be known about the rows, "
-        "the owner of the node can allow it with "
+        f"begin again with a lower {task.smaller_with_lower}. If so much may be known "
+        "about the rows, the owner of the node can allow it with "
         f"limits=Limits(tree_bytes={_rounded_up(2 * n_bytes)}), or on the command line "
         f"with --limit tree_bytes={_rounded_up(2 * n_bytes)}. Deeper trees need more."
     )

@@ -94,6 +94,11 @@ class Task:
     prefer: str = "threads"  # how nodes in this process work in parallel, for joblib
 
     @property
+    def limits_bytes(self) -> bool:
+        """Whether a limit is set to the bytes of all its replies in an exchange."""
+        return bool(self.smaller_with_lower)
+
+    @property
     def is_needed(self) -> bool:
         """Whether a plan cannot continue without the reply of every node."""
         return self.without == "needed"
