@@ -227,16 +227,14 @@ def measure_depths(
     names_done: set[str],
 ) -> Iterator[tuple[str, dict]]:
     """Results of forests by depth and by the bound that nodes reply under."""
-    split = split_raw_rows(data_set, options, seed)
-    nodes = assign_nodes(partition, split.y, seed)
-    for depth in DEPTHS:
-        for min_rows in BOUNDS:
-            name = f"depth {depth}, min_rows {min_rows}"
-            if name in names_done:
-                continue
-            model = grow(forest(seed, depth=depth), split, nodes, min_rows=min_rows)
-            scores = {"accuracy": model.score(split.X_test, split.y_test)}
-            yield name, scores | costs(model)
+    trees_by_name = {
+        f"depth {depth}, min_rows {min_rows}": (forest(seed, depth=depth), min_rows)
+        for depth in DEPTHS
+        for min_rows in BOUNDS
+    }
+    return measure_trees(
+        trees_by_name, data_set, partition, seed, options, names_done=names_done
+    )
 
 
 def measure_drawn(
@@ -248,17 +246,37 @@ def measure_drawn(
     names_done: set[str],
 ) -> Iterator[tuple[str, dict]]:
     """Results of drawn trees by their number and depth."""
+    trees_by_name = {
+        f"{n_trees} trees of depth {depth}, min_rows={min_rows}": (
+            drawn_trees(seed, n_trees=n_trees, depth=depth),
+            min_rows,
+        )
+        for n_trees, depth in SIZES_OF_DRAWN
+        for min_rows in (1, MIN_ROWS)
+    }
+    return measure_trees(
+        trees_by_name, data_set, partition, seed, options, names_done=names_done
+    )
+
+
+def measure_trees(
+    trees_by_name: dict[str, tuple[ClassifierMixin, int]],
+    data_set: str,
+    partition: str,
+    seed: int,
+    options: Namespace,
+    *,
+    names_done: set[str],
+) -> Iterator[tuple[str, dict]]:
+    """Accuracy and costs of trees, each with the bound min_rows of the nodes."""
     split = split_raw_rows(data_set, options, seed)
     nodes = assign_nodes(partition, split.y, seed)
-    for n_trees, depth in SIZES_OF_DRAWN:
-        for min_rows in (1, MIN_ROWS):
-            name = f"{n_trees} trees of depth {depth}, min_rows={min_rows}"
-            if name in names_done:
-                continue
-            trees = drawn_trees(seed, n_trees=n_trees, depth=depth)
-            model = grow(trees, split, nodes, min_rows=min_rows)
-            scores = {"accuracy": model.score(split.X_test, split.y_test)}
-            yield name, scores | costs(model)
+    for name, (trees, min_rows) in trees_by_name.items():
+        if name in names_done:
+            continue
+        model = grow(trees, split, nodes, min_rows=min_rows)
+        scores = {"accuracy": model.score(split.X_test, split.y_test)}
+        yield name, scores | costs(model)
 
 
 def run_missing(
