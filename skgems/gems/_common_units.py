@@ -6,11 +6,11 @@ from ..federation import Federation
 from ..spaces import Gram
 from ._parameters import HiddenLayers
 
-# With "auto": common units for each unit of the widest local layer, and how many there
-# are at most. On MNIST with two digits a node, 300 more than 300 gain 0.3 points of
-# accuracy, and another 300 as much again, at four times the time in all.
+# With "auto": common units for each unit of the widest local layer. On MNIST with two
+# digits a node, 300 more than 300 gain 0.3 points of accuracy, and another 300 as much
+# again, at four times the time in all.
 _FOR_EACH_UNIT = 8
-_MOST = 400
+_MOST = 400  # common units with "auto"
 # Numbers that rows hold for each unit and class, so that a node with a bound min_rows
 # can tell of its classes by enough factors. On digits over ten nodes, 100 common units
 # cost 0.5 points at 4 numbers; over five nodes, 300 gain 1 point at 20 numbers.

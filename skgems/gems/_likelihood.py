@@ -45,7 +45,7 @@ _TOL = 1e-6
 # The same of more than so many classes, whose evaluations take long: the steps beyond
 # change the log-loss on other rows by less than a hundredth.
 _TOL_OF_MANY_CLASSES = 1e-5
-_MANY_CLASSES = 32
+_MANY_CLASSES = 32  # with up to so many the search takes seconds at most
 # The same over units of networks, where the optimum is flat: steps that gain little
 # still go far.
 _TOL_OF_UNITS = 1e-8

@@ -135,7 +135,7 @@ class Limits:
         Bytes of all replies about trees in one exchange, 20 MB. It is the only limit on
         what a node sends, and is checked when a reply has been made. Without a ledger
         each reply is checked by itself. 100 trees of depth 10 on 100,000 rows of 20
-        columns have 16 MB.
+        columns have 11 MB.
     front_numbers : int, default=100_000_000
         Rows times the columns that steps of a front make and that are in memory at
         once, 800 MB, together with the numbers that the steps themselves hold. The

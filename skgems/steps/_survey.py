@@ -96,22 +96,27 @@ def survey_of_column(
     kind = IDENTIFIERS if is_identifier else column_kind(column)
     if kind not in KINDS_OF_COLUMNS:
         kind = OTHER_VALUES
-    values = _known_values(column, kind)
-    n_known = _n_known_told(len(values), n_rows=len(column), min_rows=min_rows)
-    told = {"kind": kind, "known": n_known}
+    known_values = _known_values(column, kind)
+    n_known = _n_known_told(len(known_values), n_rows=len(column), min_rows=min_rows)
+    content = {"kind": kind, "known": n_known}
     if not n_known or kind in (IDENTIFIERS, OTHER_VALUES):
-        return told
+        return content
     if kind == NUMBERS:
-        values = np.sort(values)
-        n_different = 1 + np.count_nonzero(np.diff(values))
+        known_values = np.sort(known_values)
+        n_different = 1 + np.count_nonzero(np.diff(known_values))
         most_counted = MOST_CATEGORIES
         if not are_labels:  # few measurements are not categories
-            most_counted = min(_MOST_COUNTED_NUMBERS, max(2, len(values) // 2))
+            most_counted = min(_MOST_COUNTED_NUMBERS, max(2, len(known_values) // 2))
         if n_different > most_counted:
-            return told | _numbers_told(values, n_known=n_known, min_rows=min_rows)
-        values = _as_categories(values)
-    return told | _categories_told(
-        Counter(values), n_known=n_known, min_rows=min_rows, are_told=kind != DATES
+            return content | _numbers_told(
+                known_values, n_known=n_known, min_rows=min_rows
+            )
+        known_values = _as_categories(known_values)
+    return content | _categories_told(
+        Counter(known_values),
+        n_known=n_known,
+        min_rows=min_rows,
+        are_told=kind != DATES,
     )
 
 
