@@ -21,7 +21,7 @@ import numpy as np
 from ..base import warn_user
 from ..federation import NodesDisagreeWarning, SameRowsWarning, warn_of_variances
 from ..local import cached_call
-from ..moments import ClassMoments, Likelihood, NodeLoss, Span
+from ..moments import ClassMoments, Likelihood, NodeLoss, Span, cross_validated_C
 from ..pooled import PooledForm, common_form
 from ..progress import say
 from ..spaces import GoodEnoughSpace, diagonal, intersect, likeliest, mean_matrix
@@ -68,8 +68,8 @@ class LikelihoodStage(LinearStage):
     """How linear models are merged by likelihood; see GEMSLogisticAggregator."""
 
     moments_settings: Mapping  # what nodes are asked of their rows
-    C: float | str  # "members": that of the nodes' classifiers, as fit_intercept
-    fit_intercept: bool | str
+    C: float | str  # "members": that of the nodes' classifiers; "auto": of the sums
+    fit_intercept: bool | str  # "members": that of the nodes' classifiers
     rounds: Rounds
     seed: int | None
 
@@ -307,6 +307,9 @@ class LikelihoodStage(LinearStage):
             # Moments of node k were divided by its rows and multiplied by its weight.
             n_rows = sum(loss.moments.n_rows for loss in losses)
             merged = merged.weighted(n_rows / self.node_weight.sum())
+        if self._chooses_C(has_layers) and not merged.is_diagonal:
+            chosen_C = cross_validated_C(merged, len(classes), scaled=scaled)
+            penalty = replace(penalty, C=chosen_C)
         return Sums(
             losses=losses,
             merged=merged,
@@ -318,12 +321,16 @@ class LikelihoodStage(LinearStage):
             penalty=penalty,
         )
 
+    def _chooses_C(self, has_layers: bool) -> bool:
+        """Whether the strength of the penalty is chosen by sums, not by nodes."""
+        # A network's penalty is of all its layers, no guide to that of the last.
+        return self.C == "auto" or (self.C == "members" and has_layers)
+
     def _penalty(
         self, node_sums: Sequence[NodeSums], *, has_layers: bool, warns: bool
     ) -> Penalty:
         moments = [node.loss.moments for node in node_sums]
         if has_layers:
-            # A network's penalty is of all its layers, no guide to that of the last.
             penalties = []
         else:
             penalties = [node.penalty for node in node_sums if node.penalty is not None]

@@ -79,13 +79,16 @@ default="likelihood"
         - "consensus": the model that moves all nodes' models least.
         - "deepest": the model that is deepest inside all spaces.
         - "hinge": the first model met on the way from the average (GEMS 2019, Eq. 2).
-    C : "members" or float, default="members"
+    C : {"members", "auto"} or float, default="members"
         Inverse strength of the penalty of the likeliest model, as in
         LogisticRegression. The penalty is on features as they are, or on features of
         unit variance where nodes scale theirs in pipelines. "members" takes over the
         strength of the nodes' classifiers: the median over all rows where they differ,
-        and 1.0 where none tells its strength (:ref:`member_penalties`). ``np.inf``
-        stands for no penalty. Give a number to search for the best strength.
+        and 1.0 where none tells its strength (:ref:`member_penalties`). "auto" chooses
+        a strength by generalized cross-validation of the nodes' sums
+        (:ref:`chosen_penalty`); it is as "members" if nodes send variances alone.
+        ``np.inf`` stands for no penalty. Choose "auto" if features are random, or many
+        for the number of rows, and give a number to search for the best strength.
     class_weight : {"members", "balanced"}, dict or None, default="members"
         Weights of the rows by class, as ``LogisticRegression(class_weight)`` would have
         them on the rows of all nodes. "members" takes over the weights of the nodes'
@@ -285,7 +288,7 @@ default="auto"
         **BaseAggregator._parameter_constraints,
         "epsilon": [StrOptions({"auto"}), "array-like", _FROM_0],
         "intersection": [StrOptions({"likelihood", "consensus", "deepest", "hinge"})],
-        "C": [StrOptions({"members"}), Interval(Real, 0, None, closed="right")],
+        "C": [StrOptions({"members", "auto"}), Interval(Real, 0, None, closed="right")],
         "class_weight": [StrOptions({"members", "balanced"}), dict, None],
         "fit_intercept": [StrOptions({"members"}), "boolean"],
         "node_weight": [StrOptions({"auto", "equal", "n_samples"}), "array-like"],

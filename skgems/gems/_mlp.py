@@ -70,8 +70,9 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         ``GEMSLogisticAggregator()``. Its ``estimators`` must be None. Its ``n_jobs``,
         ``verbose``, ``memory`` and ``random_state`` are those of this aggregator unless
         they are set. Here "gram" stands for ``Gram(ridge=0.001, unseen_weight=0.15)``,
-        and ``C="members"`` stands for 1.0 if there are hidden layers. Its parameters
-        can be searched as ``last_layer__spaces__geometry``.
+        and ``C="members"`` stands for "auto" if there are hidden layers, since the
+        penalty of a network is no guide to that of its last layer. Its parameters can
+        be searched as ``last_layer__spaces__geometry``.
     n_rounds : int, default=1
         Number of rounds. In the first round the layers are merged. In each further
         round nodes train the merged network, and the mean of their networks is the next

@@ -124,9 +124,9 @@ def agreed_penalty(
     warns: bool,
 ) -> Penalty:
     """The penalty that is given, or that of nodes which say one, on rows of all."""
-    takes_C = C == "members"
+    takes_C = isinstance(C, str)  # "auto" is chosen when the sums are known
     takes_intercept = fit_intercept == "members"
-    agreed_C, content = _agreed_strength(nodes, n_rows, warns=warns and takes_C)
+    agreed_C, content = _agreed_strength(nodes, n_rows, warns=warns and C == "members")
     agreed_intercept = _agreed_intercept(nodes, warns=warns and takes_intercept)
     if agreed_intercept is not None:
         content["fit_intercept"] = agreed_intercept

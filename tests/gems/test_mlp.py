@@ -148,7 +148,7 @@ def test_equal_networks_give_their_function_back(depth):
     logits -= logits.mean(axis=1, keepdims=True)
     ours = agg.decision_function(dataset.X_test)
     for class_ in range(3):
-        assert np.corrcoef(ours[:, class_], logits[:, class_])[0, 1] > 0.999
+        assert np.corrcoef(ours[:, class_], logits[:, class_])[0, 1] > 0.99
 
 
 @pytest.mark.filterwarnings("ignore:The good-enough spaces do not intersect")
@@ -170,7 +170,7 @@ def test_order_of_hidden_units_does_not_matter(epsilon_hidden, n_clusters):
     np.testing.assert_allclose(
         one.predict_proba(dataset.X_test),
         other.predict_proba(dataset.X_test),
-        atol=1e-6,
+        atol=1e-5,
     )
     counts = [
         [(r["n_units"], r["merged"], r["dropped"]) for r in agg.layer_report_]
