@@ -27,18 +27,23 @@ TEXTS_ON_FEATURES = {
     "cifar10": (
         "This is the table above for CIFAR-10, with features of a convolutional net in "
         "place of pixels: 192 principal components of what EfficientNet-Lite0 makes of "
-        "each picture. The paper's features are those of VGG-16, which are worse: its "
-        "pooled models are 20 points below those here. So compare differences to the "
-        "pooled, averaged and tuned models, not the accuracies themselves. GEMS sees "
-        "the 5,000 validation rows only, as in the paper. The averaged models have "
-        "seen the 50,000 training rows, and are ahead of it for this reason: GEMS on "
-        "training rows is ahead of them."
+        "each picture. The papers' features and networks are others, and their pooled "
+        "models are worse than those here. So compare differences to the pooled, "
+        "averaged and tuned models, not the accuracies themselves."
     ),
     "residual": (
         "This is the table above for features in place of pixels "
         "(:ref:`frozen_features`). The features come from a residual net that has seen "
         "only the digits 0 to 4. ``python benchmarks/bench_backbones.py --data "
         "mnist.npz --embed features.npz`` writes them."
+    ),
+}
+# What is said further of a program on such data.
+FURTHER_TEXTS = {
+    "gems2019_table5_cifar10": (
+        "GEMS sees the 5,000 validation rows only, as in the paper. The averaged models "
+        "have seen the 50,000 training rows, and are ahead of it for this reason: GEMS "
+        "on training rows is ahead of them."
     ),
 }
 # As many columns fit on the page. More are thinned out; the CSV has all.
@@ -163,7 +168,8 @@ def text_of(program: Program) -> str:
     """What a program does: the docstring of its module without the first line."""
     data_name = further_data_of(program)
     if data_name:
-        return TEXTS_ON_FEATURES[data_name]
+        texts = [TEXTS_ON_FEATURES[data_name], FURTHER_TEXTS.get(program.name)]
+        return " ".join(filter(None, texts))
     _, _, text = (
         sys.modules[program.measure_cells.__module__].__doc__.strip().partition("\n")
     )
