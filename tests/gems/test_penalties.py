@@ -19,12 +19,11 @@ from sklearn.linear_model import (
     SGDClassifier,
 )
 from sklearn.model_selection import GridSearchCV
-from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems import GEMSLogisticAggregator
 from skgems.channels import inspect
 from skgems.federation import (
     InterceptWarning,
@@ -33,9 +32,8 @@ from skgems.federation import (
 )
 from skgems.gems import Moments, Rounds
 from skgems.gems._penalties import DEFAULT_C, NodePenalty, agreed_penalty
-from skgems.local import clear_cache
 from skgems.messages import check_reply, pairs_in
-from skgems.moments import class_moments, cross_validated_C, log_losses
+from skgems.moments import log_losses
 
 NAMES = ["lyon", "paris", "bern"]
 LEVEL = LogisticRegression(fit_intercept=False, tol=1e-8, max_iter=1000)
@@ -114,33 +112,6 @@ def test_messages_lead_to_the_pooled_model_of_the_same_C(C):
     )
     slopes = [slope_of_all(agg, C) for agg in (of_other_C, one, many)]
     assert slopes[2] < slopes[0] / 20 and slopes[2] < slopes[1]
-
-
-@pytest.mark.parametrize("scales", [True, False])
-def test_auto_is_chosen_by_the_sums_of_all_nodes(scales):
-    classifier = LogisticRegression(C=0.01)
-    if scales:
-        classifier = make_pipeline(StandardScaler(), classifier)
-    agg = fit(classifier, C="auto")
-    X, y, _ = rows()
-    moments = class_moments(X, y, kind="class")
-    expected = cross_validated_C(moments, 3, scaled=scales)
-    assert agg.C_ == pytest.approx(expected, rel=0.8) == agg.to_estimator().C
-    assert agg.C_ != pytest.approx(fit(classifier).C_, rel=0.1)
-
-
-def test_auto_is_as_members_where_nodes_send_variances_alone():
-    agg = fit(LogisticRegression(C=0.01), C="auto", moments="diagonal")
-    assert agg.C_ == 0.01
-
-
-def test_auto_warns_of_no_strengths():
-    mixed = [LogisticRegression(C=C) for C in (0.01, 1.0, 100.0)]
-    with pytest.warns(PenaltyWarning):
-        fit(*mixed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        fit(*mixed, C="auto")
 
 
 def test_members_without_a_penalty_make_an_aggregate_without_one():
@@ -222,32 +193,6 @@ def test_files_whose_intersection_has_no_penalty_warn_of_none():
     classifiers = [LogisticRegression(C=C) for C in (0.1, 1.0, 10.0)]
     sent = summaries(agg, *classifiers, space=True)
     assert clone(agg).set_params(estimators=sent).fit().C_ is None
-
-
-def fit_networks(C="members", **parameters):
-    X, y, nodes = rows()
-    networks = members(MLPClassifier((4,), alpha=7.0, max_iter=3, random_state=0))
-    last_layer = GEMSLogisticAggregator(C=C, **parameters)
-    agg = GEMSMLPAggregator(networks, last_layer=last_layer, random_state=0)
-    return agg.fit(X, y, nodes=nodes).last_layer_
-
-
-# Where training ends says nothing here, and differs between processors.
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_strength_of_a_network_is_not_that_of_its_last_layer(monkeypatch):
-    chosen = fit_networks("auto").C_
-    monkeypatch.setattr(
-        "skgems.local._moments.penalty_of", lambda _: {"loss": "log_loss", "C": 1e-6}
-    )
-    clear_cache()
-    assert fit_networks().C_ == chosen > 1e-3
-    clear_cache()
-
-
-# Where training ends says nothing here, and differs between processors.
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_network_of_which_variances_alone_are_known_has_the_usual_penalty():
-    assert fit_networks(moments="diagonal").C_ == DEFAULT_C
 
 
 # ---- nodes that differ ---------------------------------------------------------

@@ -12,7 +12,13 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, PFNMAggregator
 from skgems.gems import Moments, Rounds
-from skgems.moments import Likelihood, NodeLoss, class_moments
+from skgems.moments import (
+    Likelihood,
+    NodeLoss,
+    class_moments,
+    cross_validated_C,
+    merge_moments,
+)
 from skgems.networks import LayersBelow
 
 
@@ -52,7 +58,8 @@ def test_it_is_the_likeliest_for_moments_of_the_matched_units(hidden):
         )
         for m in moments
     ]
-    likelihood = Likelihood.of(losses, len(agg.classes_), scaled=True)
+    C = cross_validated_C(merge_moments(moments), len(agg.classes_), scaled=True)
+    likelihood = Likelihood.of(losses, len(agg.classes_), C=C, scaled=True)
     W = likelihood.to_rows(likelihood.minimize(tol=1e-10))
     logits = Z @ W[:-1] + W[-1]
     expected = np.exp(logits - logits.max(axis=1, keepdims=True))
