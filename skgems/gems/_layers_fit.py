@@ -10,7 +10,8 @@ from sklearn.utils import check_random_state
 
 from ..base import BaseAggregator, tuned_attributes, warn_user
 from ..federation import Federation
-from ..networks import Coordinates, Layers
+from ..moments import Likelihood
+from ..networks import Coordinates, Layers, LayersBelow
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._common_units import number_of_common_units
 from ._layers import (
@@ -87,6 +88,7 @@ class LayersFit:
                 layers=layers,
                 fine_tuning=last_layer.fine_tuning,
                 coordinates=coordinates,
+                likelihood=merged.merge.likelihood,
                 hidden=last_layer.fine_tuning != "plain",  # as in the papers
                 random_state=aggregator.random_state,
             )
@@ -98,6 +100,7 @@ class LayersFit:
             "node_scores_": last_layer.node_scores_,
             "history_": last_layer.history_,
             "_coordinates": coordinates,
+            "_merged_hidden": merged.hidden,
             "activation_": activation,
             "hidden_geometry_": self.hidden_layers.geometry,
             "layer_report_": merged_hidden.report,
@@ -171,12 +174,14 @@ def tuned_network(
     layers: Layers,
     fine_tuning: str,
     coordinates: Coordinates | None,
+    likelihood: Likelihood | None,
     hidden: bool,
     random_state: object,
 ) -> FineTunedNetwork:
     """Layers after fine-tuning on public rows; hidden ones, too, if ``hidden``.
 
-    ``fine_tuning`` is that of the aggregator of the last layer.
+    ``fine_tuning`` is that of the aggregator of the last layer, and ``likelihood`` what
+    the nodes' moments say of it, over these hidden layers; None without moments.
     """
     rng = check_random_state(random_state)
     if fine_tuning != "plain":
@@ -186,6 +191,7 @@ def tuned_network(
             layers,
             hidden=hidden,
             coordinates=coordinates,
+            likelihood=likelihood,
             random_state=rng,
         )
     if hidden:
@@ -194,6 +200,22 @@ def tuned_network(
         layers.hidden(X), y, Layers.of([layers.last]), random_state=rng
     )
     return replace(fine_tuned, layers=layers.with_last(fine_tuned.layers.last))
+
+
+def likelihood_of_units(
+    last_layer: GEMSLogisticAggregator, layers: Layers, merged_hidden: LayersBelow
+) -> Likelihood | None:
+    """What moments say of a last layer; None if they are of other units than these.
+
+    Moments are of the outputs of hidden layers as they were merged. Fine-tuning may
+    have moved these layers since.
+    """
+    hidden_weights = layers.weights[:-1]
+    is_as_merged = all(
+        np.array_equal(W, merged)
+        for W, merged in zip(hidden_weights, merged_hidden.weights, strict=True)
+    )
+    return last_layer._merge.likelihood if is_as_merged else None
 
 
 def long_last_layer(

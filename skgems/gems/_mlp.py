@@ -10,7 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import BaseAggregator, TunedNetworkMixin
 from ..compat import Interval, StrOptions
 from ..federation import ReportMixin, federated_fit, read_federation
-from ._layers_fit import LayersFit, long_last_layer, terms_of_layers, tuned_network
+from ..networks import Layers
+from ._layers_fit import (
+    LayersFit,
+    likelihood_of_units,
+    long_last_layer,
+    terms_of_layers,
+    tuned_network,
+)
 from ._logistic import GEMSLogisticAggregator
 from ._node_scores import ask_scores
 from ._parameters import (
@@ -288,12 +295,15 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         y: np.ndarray,
         *,
         last_layer: GEMSLogisticAggregator,
+        layers: Layers,
         **network: object,
     ) -> object:
         return tuned_network(
             X,
             y,
+            layers=layers,
             fine_tuning=last_layer.fine_tuning,
+            likelihood=likelihood_of_units(last_layer, layers, self._merged_hidden),
             random_state=self.random_state,
             **network,
         )
