@@ -154,8 +154,11 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         or, if spaces were built, of its retrained last layer over the merged hidden
         layers.
     fine_tuning_ : FineTunedNetwork or None
-        How public rows were used in the last fine-tuning. Its ``strength`` is infinite
-        if they changed nothing.
+        How public rows were used in the last fine-tuning. Its ``last_layer`` tells how
+        they were used beside the moments of the last layer; it is None if there are no
+        moments of the present units. ``last_layer.strength`` is the weight of each
+        public row, 0 if they did not change it. Its ``strength`` is that of the last
+        penalty with which layers learned, infinite if none did.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

@@ -35,11 +35,14 @@ from ._penalised import (
     uncorrelated,
 )
 
-# Epochs, batches and rate of "plain" fine-tuning, as in the papers (GEMS 2019, section
-# 4.2 and appendix B.3).
+# Epochs and batches of "plain" fine-tuning, as in the papers (GEMS 2019, section 4.2 and
+# appendix B.3).
 PLAIN_EPOCHS = 5
 BATCH = 32  # rows
-RATE = 1e-3  # of Adam
+# Rate of Adam. The appendix names 0.001 for local training, and no rate for tuning. The
+# authors' published code tunes with 0.01, and their figures need it: with 0.001 tuned
+# models of MNIST are three to five points worse (benchmarks/bench_tuned_as_paper.py).
+RATE = 1e-2
 # A call of the trainer costs as much as many steps, so one has at least so many rows.
 ROWS_PER_CALL = 1000
 # From "the rows change next to nothing" to "the nodes are forgotten".
