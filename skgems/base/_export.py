@@ -151,7 +151,7 @@ class TunedNetworkMixin(NetworkExportMixin):
         likelihood, with a cross-validated weight. Otherwise, and for the whole network,
         a penalty holds the weights near their current values. Cross-validation on the
         public rows chooses how strong it is, and nothing changes where tuning is not
-        sure to help. Up to 20 rows tune only a last layer that is made of moments.
+        sure to help.
 
         Parameters
         ----------

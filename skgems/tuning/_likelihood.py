@@ -7,8 +7,6 @@ For a weight s of each public row, the model is the minimum of
 Rows like those of the nodes need no more than s = 1.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from sklearn.utils.validation import check_random_state
 
@@ -16,7 +14,7 @@ from ..moments import Likelihood, log_losses
 from ..networks import linear_logits
 from ..progress import say, tracked
 from ._linear import FineTuned
-from ._penalised import TIE, Folds, deal_folds
+from ._penalised import TIE, deal_folds
 
 # Weight of all public rows in units of that of all nodes' rows; tried where there are
 # enough rows to choose by, beside their natural weight.
@@ -34,17 +32,6 @@ _MAX_ITER = 200  # steps
 _SURE = 2.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class TunedInFolds:
-    """A model that public rows tuned, and models that did not see some of them."""
-
-    fine_tuned: FineTuned
-    folds: Folds | None  # None: too few rows to hold any out
-    # Of each fold the weights that its training rows tuned, at the chosen strength,
-    # (n_features + 1, n_classes).
-    weights_of_folds: list[np.ndarray]
-
-
 def tune_likelihood(
     likelihood: Likelihood, X, y: np.ndarray, W: np.ndarray, *, random_state=None
 ) -> FineTuned:
@@ -55,55 +42,32 @@ def tune_likelihood(
     not changed. ``losses`` are those of weight 0 and of each weight, the smallest
     weight first.
     """
-    tuned = tune_likelihood_in_folds(likelihood, X, y, W, random_state=random_state)
-    return tuned.fine_tuned
-
-
-def tune_likelihood_in_folds(
-    likelihood: Likelihood, X, y: np.ndarray, W: np.ndarray, *, random_state=None
-) -> TunedInFolds:
-    """Do as `tune_likelihood`, and keep the models of the cross-validation."""
     n_rows = X.shape[0]
     if n_rows <= FEW_ROWS:
         fitted = _fit(likelihood, X, y, W, strength=1.0)
-        fine_tuned = FineTuned(W=fitted, strength=1.0, losses=np.empty(0))
-        return TunedInFolds(fine_tuned=fine_tuned, folds=None, weights_of_folds=[])
+        return FineTuned(W=fitted, strength=1.0, losses=np.empty(0))
     strengths = np.append(RATIOS * likelihood.n_rows / n_rows, 1.0)
     strengths = np.unique(np.maximum(strengths, 1.0))
     folds = deal_folds(y, _N_SPLITS, check_random_state(random_state))
     row_losses = np.empty((1 + len(strengths), n_rows))
     row_losses[0] = _losses_and_residuals(likelihood, X, y, W)[0]
-    paths = []  # of each fold, the model as it is and at each strength
     for train, test in tracked(folds, "folds"):
-        path = [W]
+        fitted = W
         for k, strength in enumerate(strengths, start=1):
-            fitted = _fit(
-                likelihood,
-                X[train],
-                y[train],
-                path[-1],
-                strength=strength,
-                tol=_ROUGH_TOL,
-                max_iter=_ROUGH_MAX_ITER,
+            fitted = fit_roughly(
+                likelihood, X[train], y[train], fitted, strength=strength
             )
             losses, _ = _losses_and_residuals(likelihood, X[test], y[test], fitted)
             row_losses[k, test] = losses
-            path.append(fitted)
-        paths.append(path)
     mean_losses = row_losses.mean(axis=1)
     for strength, loss in zip([0.0, *strengths], mean_losses, strict=True):
         say(f"fine-tuning: strength {strength:.3g}, log-loss {loss:.4f}")
     best = best_if_sure_of_more(row_losses)
-    strength = 0.0
-    fitted = W
-    if best > 0:
-        strength = float(strengths[best - 1])
-        fitted = _fit(likelihood, X, y, W, strength=strength)
-    return TunedInFolds(
-        fine_tuned=FineTuned(W=fitted, strength=strength, losses=mean_losses),
-        folds=folds,
-        weights_of_folds=[path[best] for path in paths],
-    )
+    if best == 0:
+        return FineTuned(W=W, strength=0.0, losses=mean_losses)
+    strength = strengths[best - 1]
+    fitted = _fit(likelihood, X, y, W, strength=strength)
+    return FineTuned(W=fitted, strength=float(strength), losses=mean_losses)
 
 
 def best_if_sure_of_more(row_losses: np.ndarray) -> int:
@@ -114,6 +78,26 @@ def best_if_sure_of_more(row_losses: np.ndarray) -> int:
     errors = gains.std(axis=1, ddof=1) / np.sqrt(row_losses.shape[1])
     sure = 2 + np.flatnonzero(gains.mean(axis=1) > _SURE * errors + TIE)
     return int(min([best, *sure], key=lambda k: losses[k]))
+
+
+def fit_roughly(
+    likelihood: Likelihood, X, y: np.ndarray, start: np.ndarray, *, strength: float
+) -> np.ndarray:
+    """The minimum for one weight of the rows, near enough to compare losses by.
+
+    With a weight of 0 it is the start.
+    """
+    if strength == 0:
+        return start
+    return _fit(
+        likelihood,
+        X,
+        y,
+        start,
+        strength=strength,
+        tol=_ROUGH_TOL,
+        max_iter=_ROUGH_MAX_ITER,
+    )
 
 
 def _losses_and_residuals(

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_random_state
 from ..moments import Likelihood, fit_inverse_temperature, log_losses
 from ..networks import Coordinates, Layers, linear_logits, to_mlp_classifier
 from ..progress import say
-from ._likelihood import tune_likelihood_in_folds
+from ._likelihood import fit_roughly, tune_likelihood
 from ._linear import FineTuned
 from ._penalised import (
     TIE,
@@ -35,8 +35,8 @@ from ._penalised import (
     uncorrelated,
 )
 
-# Epochs and batches of "plain" fine-tuning, as in the papers (GEMS 2019, section 4.2 and
-# appendix B.3).
+# Epochs and batches of "plain" fine-tuning, as in the papers (GEMS 2019, section 4.2
+# and appendix B.3).
 PLAIN_EPOCHS = 5
 BATCH = 32  # rows
 # Rate of Adam. The appendix names 0.001 for local training, and no rate for tuning. The
@@ -125,11 +125,9 @@ def fine_tune_network(
         Coordinates in which the penalty holds weights of the first layer to the start.
     likelihood : Likelihood or None
         What the nodes' moments say of the last layer, over the hidden layers as they
-        are. It takes the place of the penalty on the last layer. Up to 20 rows tune
-        the last layer alone then.
+        are. It takes the place of the penalty on the last layer.
     n_splits : int
-        Number of folds of the cross-validation that chooses the strengths. With a
-        likelihood there are three folds.
+        Number of folds of the cross-validation that chooses strengths of penalties.
     random_state : int, RandomState instance or None, default=None
         Seed that deals the rows to folds.
     """
@@ -139,13 +137,14 @@ def fine_tune_network(
     if hidden and not layers.is_linear:
         first_layers.append(0)
     if likelihood is not None and layers.n_outputs > 1:
-        return _tuned_beside_likelihood(
+        return _tuned_beside_moments(
             X,
             y,
             layers,
             likelihood,
             first_layers=first_layers,
             coordinates=coordinates,
+            n_splits=n_splits,
             rng=rng,
         )
     folds = deal_folds(y, n_splits, rng)
@@ -162,7 +161,7 @@ def fine_tune_network(
     )
 
 
-def _tuned_beside_likelihood(
+def _tuned_beside_moments(
     X,
     y: np.ndarray,
     layers: Layers,
@@ -170,26 +169,36 @@ def _tuned_beside_likelihood(
     *,
     first_layers: list[int],  # of each step, the lowest layer that it tunes
     coordinates: Coordinates | None,
+    n_splits: int,
     rng: np.random.RandomState,
 ) -> FineTunedNetwork:
     """Fit the last layer anew by its likelihood and the rows, then tune all layers."""
     units = layers.hidden(X)
-    in_folds = tune_likelihood_in_folds(
-        likelihood, units, y, layers.last, random_state=rng
-    )
-    last_layer = in_folds.fine_tuned
-    layers = layers.with_last(last_layer.W.astype(layers.dtype, copy=False))
-    network = _untouched(layers, n_steps=len(first_layers))
+    last_layer = tune_likelihood(likelihood, units, y, layers.last, random_state=rng)
+    tuned = layers.with_last(last_layer.W.astype(layers.dtype, copy=False))
+    network = _untouched(tuned, n_steps=len(first_layers))
     later_layers = first_layers[1:]
-    # Up to 20 rows are dealt to no folds: they are too few to judge all layers by.
-    if later_layers and in_folds.folds is not None and len(np.unique(y)) > 1:
+    folds = deal_folds(y, n_splits, rng) if later_layers else None
+    if folds is not None and len(np.unique(y)) > 1:
+        # Each fold goes on from a last layer that has not seen its test rows.
+        starts = [
+            layers.with_last(
+                fit_roughly(
+                    likelihood,
+                    units[train],
+                    y[train],
+                    layers.last,
+                    strength=last_layer.strength,
+                )
+            )
+            for train, _ in folds
+        ]
         later_steps = _tuned_in_steps(
             X,
             y,
-            layers,
-            folds=in_folds.folds,
-            # Each fold goes on from a last layer that has not seen its test rows.
-            starts=[layers.with_last(W) for W in in_folds.weights_of_folds],
+            tuned,
+            folds=folds,
+            starts=starts,
             first_layers=later_layers,
             coordinates=coordinates,
         )

@@ -17,7 +17,8 @@ from skgems.gems import HiddenLayers, Moments
 from skgems.moments import fit_inverse_temperature, log_losses
 from skgems.networks import Layers
 from skgems.tuning import fine_tune_network, tune_likelihood
-from skgems.tuning._likelihood import FEW_ROWS, tune_likelihood_in_folds
+from skgems.tuning._likelihood import FEW_ROWS, fit_roughly
+from skgems.tuning._penalised import deal_folds
 
 
 @call_once
@@ -131,7 +132,9 @@ def test_moments_and_public_rows_are_balanced():
     y = (codes_of(aggregate, y) + 1) % len(aggregate.classes_)
     layers = aggregate._layers
     units = layers.hidden(X)
-    tuned = fine_tune_network(X, y, layers, likelihood=likelihood, random_state=0)
+    tuned = fine_tune_network(
+        X, y, layers, hidden=False, likelihood=likelihood, random_state=0
+    )
 
     def total(W):
         value, _ = likelihood.value_and_gradient(likelihood.from_rows(W))
@@ -166,11 +169,21 @@ def test_all_layers_go_on_from_last_layers_that_have_not_seen_the_test_rows():
     tuned = tuned_on_moved_rows().fine_tuning_
     layers = aggregate._layers
     codes = codes_of(aggregate, y)
-    in_folds = tune_likelihood_in_folds(
-        likelihood_of(aggregate), layers.hidden(X), codes, layers.last, random_state=0
+    units = layers.hidden(X)
+    # One source of random folds: of the last layer first, of all layers then.
+    rng = np.random.RandomState(0)
+    last_layer = tune_likelihood(
+        likelihood_of(aggregate), units, codes, layers.last, random_state=rng
     )
     logits = np.empty((len(y), len(aggregate.classes_)))
-    for (_, test), W in zip(in_folds.folds, in_folds.weights_of_folds, strict=True):
+    for train, test in deal_folds(codes, 5, rng):
+        W = fit_roughly(
+            likelihood_of(aggregate),
+            units[train],
+            codes[train],
+            layers.last,
+            strength=last_layer.strength,
+        )
         logits[test] = layers.with_last(W).logits(X[test])
     # A factor calibrates the start of the step.
     factor = fit_inverse_temperature(logits, codes)
@@ -202,13 +215,29 @@ def test_moments_of_other_units_are_not_used():
     assert once.fine_tuning_.last_layer is not None
 
 
-@pytest.mark.parametrize("n_rows", [1, FEW_ROWS])
-def test_few_rows_tune_the_last_layer_alone(n_rows):
+@pytest.mark.parametrize("n_rows", [1, 2, FEW_ROWS])
+def test_few_rows_do_not_change_good_hidden_layers(n_rows):
     aggregate = fitted_aggregate("disjoint")
-    X, y = moved_rows(n_rows)
+    X, y = public_rows("disjoint", n_rows)
     tuned = deepcopy(aggregate).fine_tune(X, y)
     assert tuned.fine_tuning_.last_layer.strength == 1.0
     np.testing.assert_array_equal(tuned.coefs_[0], aggregate.coefs_[0])
+
+
+def test_rows_that_change_nothing_leave_the_start_to_all_layers():
+    """With a weight of 0, the folds of the second step begin at the start, too."""
+    aggregate = fitted_aggregate("disjoint")
+    layers = aggregate._layers
+    X, y = public_rows("disjoint", 3)
+    start = layers.last
+    W = fit_roughly(
+        likelihood_of(aggregate),
+        layers.hidden(X),
+        codes_of(aggregate, y),
+        start,
+        strength=0.0,
+    )
+    assert W is start
 
 
 def test_rows_of_one_class_tune_the_last_layer_alone():
