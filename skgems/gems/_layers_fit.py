@@ -10,8 +10,7 @@ from sklearn.utils import check_random_state
 
 from ..base import BaseAggregator, tuned_attributes, warn_user
 from ..federation import Federation
-from ..moments import Likelihood
-from ..networks import Coordinates, Layers, LayersBelow
+from ..networks import Coordinates, Layers
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._common_units import number_of_common_units
 from ._layers import (
@@ -86,9 +85,8 @@ class LayersFit:
                 federation.X[rows],
                 federation.y[rows],
                 layers=layers,
-                fine_tuning=last_layer.fine_tuning,
+                last_layer=last_layer,
                 coordinates=coordinates,
-                likelihood=merged.merge.likelihood,
                 hidden=last_layer.fine_tuning != "plain",  # as in the papers
                 random_state=aggregator.random_state,
             )
@@ -100,7 +98,6 @@ class LayersFit:
             "node_scores_": last_layer.node_scores_,
             "history_": last_layer.history_,
             "_coordinates": coordinates,
-            "_merged_hidden": merged.hidden,
             "activation_": activation,
             "hidden_geometry_": self.hidden_layers.geometry,
             "layer_report_": merged_hidden.report,
@@ -172,26 +169,49 @@ def tuned_network(
     y: np.ndarray,
     *,
     layers: Layers,
-    fine_tuning: str,
+    last_layer: GEMSLogisticAggregator,
     coordinates: Coordinates | None,
-    likelihood: Likelihood | None,
     hidden: bool,
     random_state: object,
 ) -> FineTunedNetwork:
     """Layers after fine-tuning on public rows; hidden ones, too, if ``hidden``.
 
-    ``fine_tuning`` is that of the aggregator of the last layer, and ``likelihood`` what
-    the nodes' moments say of it, over these hidden layers; None without moments.
+    The fitted aggregator of the last layer says how, and what moments say of that
+    layer. If hidden layers change, these are moments of other units: it loses them.
     """
     rng = check_random_state(random_state)
-    if fine_tuning != "plain":
+    fine_tuned = _tuned_layers(
+        X,
+        y,
+        layers=layers,
+        last_layer=last_layer,
+        coordinates=coordinates,
+        hidden=hidden,
+        rng=rng,
+    )
+    if not _have_equal_units(fine_tuned.layers, layers):
+        last_layer.likelihood_ = None
+    return fine_tuned
+
+
+def _tuned_layers(
+    X: Rows,
+    y: np.ndarray,
+    *,
+    layers: Layers,
+    last_layer: GEMSLogisticAggregator,
+    coordinates: Coordinates | None,
+    hidden: bool,
+    rng: np.random.RandomState,
+) -> FineTunedNetwork:
+    if last_layer.fine_tuning != "plain":
         return fine_tune_network(
             X,
             y,
             layers,
             hidden=hidden,
             coordinates=coordinates,
-            likelihood=likelihood,
+            likelihood=last_layer.likelihood_,
             random_state=rng,
         )
     if hidden:
@@ -202,20 +222,10 @@ def tuned_network(
     return replace(fine_tuned, layers=layers.with_last(fine_tuned.layers.last))
 
 
-def likelihood_of_units(
-    last_layer: GEMSLogisticAggregator, layers: Layers, merged_hidden: LayersBelow
-) -> Likelihood | None:
-    """What moments say of a last layer; None if they are of other units than these.
-
-    Moments are of the outputs of hidden layers as they were merged. Fine-tuning may
-    have moved these layers since.
-    """
-    hidden_weights = layers.weights[:-1]
-    is_as_merged = all(
-        np.array_equal(W, merged)
-        for W, merged in zip(hidden_weights, merged_hidden.weights, strict=True)
-    )
-    return last_layer._merge.likelihood if is_as_merged else None
+def _have_equal_units(layers: Layers, other: Layers) -> bool:
+    """Whether all hidden layers of two networks are the same."""
+    pairs = zip(layers.weights[:-1], other.weights[:-1], strict=True)
+    return all(np.array_equal(W, other_W) for W, other_W in pairs)
 
 
 def long_last_layer(

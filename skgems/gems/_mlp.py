@@ -10,14 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import BaseAggregator, TunedNetworkMixin
 from ..compat import Interval, StrOptions
 from ..federation import ReportMixin, federated_fit, read_federation
-from ..networks import Layers
-from ._layers_fit import (
-    LayersFit,
-    likelihood_of_units,
-    long_last_layer,
-    terms_of_layers,
-    tuned_network,
-)
+from ._layers_fit import LayersFit, long_last_layer, terms_of_layers, tuned_network
 from ._logistic import GEMSLogisticAggregator
 from ._node_scores import ask_scores
 from ._parameters import (
@@ -142,6 +135,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         Names of the nodes.
     last_layer_ : GEMSLogisticAggregator
         Fitted clone of `last_layer`. Its features are the outputs of the hidden layers.
+        Its ``likelihood_`` is None once fine-tuning has changed the hidden layers.
     hidden_geometry_ : Geometry
         The object that the geometry of `hidden_layers` stands for.
     spaces_ : list of GoodEnoughSpace or None
@@ -292,21 +286,5 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
             return long_last_layer(value)
         return super()._long_form(name, value)
 
-    def _tuned(
-        self,
-        X: Rows,
-        y: np.ndarray,
-        *,
-        last_layer: GEMSLogisticAggregator,
-        layers: Layers,
-        **network: object,
-    ) -> object:
-        return tuned_network(
-            X,
-            y,
-            layers=layers,
-            fine_tuning=last_layer.fine_tuning,
-            likelihood=likelihood_of_units(last_layer, layers, self._merged_hidden),
-            random_state=self.random_state,
-            **network,
-        )
+    def _tuned(self, X: Rows, y: np.ndarray, **network: object) -> object:
+        return tuned_network(X, y, random_state=self.random_state, **network)
