@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.estimators import federated
 from helpers.fitted import call_once
+from scipy.sparse import csr_matrix
 from scipy.special import softmax
 from sklearn.neural_network import MLPClassifier
 
@@ -269,3 +270,17 @@ def test_spaces_without_moments_are_tuned_with_a_penalty():
     aggregate = deepcopy(fitted_aggregate("disjoint", intersection="consensus"))
     aggregate.fine_tune(*public_rows("disjoint"))
     assert aggregate.fine_tuning_.last_layer is None
+
+
+@pytest.mark.parametrize(
+    "convert", [csr_matrix, lambda X: X.astype(np.float32)], ids=["sparse", "float32"]
+)
+def test_any_kind_of_rows_tunes_the_same_last_layer(convert):
+    aggregate = fitted_aggregate("disjoint")
+    X, y = public_rows("disjoint")
+    expected = deepcopy(aggregate).fine_tune(X, y, layers="last")
+    tuned = deepcopy(aggregate).fine_tune(convert(X), y, layers="last")
+    assert tuned.coefs_[-1].dtype == expected.coefs_[-1].dtype
+    np.testing.assert_allclose(
+        tuned.predict_proba(X), expected.predict_proba(X), atol=1e-3
+    )
