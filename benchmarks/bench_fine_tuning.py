@@ -5,8 +5,14 @@ Nodes with 30 hidden units on label-disjoint and Dirichlet 0.1 partitions become
 model, which is fine-tuned on draws of public rows that no node has. The table has the
 accuracy untuned, tuned, and of models of the public rows alone; the mean and the worst
 that tuning cost over the draws, in points; and the mean and the worst by which it stays
-behind the better of untuned and the rows alone. MNIST is added where ``--data`` or
-SKGEMS_MNIST names it. The guide's page on networks tells what it prints.
+behind the better of untuned and the rows alone. A second table has means over data sets
+and partitions, with log-losses. MNIST is added where ``--data`` or SKGEMS_MNIST names
+it. The guide's page on networks tells what it prints.
+
+GEMS is tuned in several ways. "moments" fits the last layer anew, by the moments of the
+nodes and the rows, and is the default. "penalty" holds it to the start instead, as
+where a last layer has no moments. "all" tunes all layers after that. "plain" is the
+papers' way.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ from __future__ import annotations
 import warnings
 from argparse import ArgumentParser, Namespace
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,18 +31,20 @@ from sklearn.base import ClassifierMixin
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSMLPAggregator, PFNMAggregator
 from skgems.datasets import partition_by_label, partition_dirichlet
+from skgems.tuning import fine_tune_network
 
 FEW = (2, 4, 8, 20)
 MANY = (100, 1000)
 # Of the nodes' networks.
 N_UNITS = 30
-LINE = "{:14}{:15}{:10}{:>5} {:>9}{:>7}{:>7}{:>7}  {:>6}{:>7}  {:>6}{:>7}"
+LINE = "{:14}{:15}{:13}{:>5} {:>9}{:>7}{:>7}{:>7}  {:>6}{:>7}  {:>6}{:>7}"
 
 
 @dataclass(kw_only=True)
@@ -106,26 +114,76 @@ def network(seed: int = 0) -> MLPClassifier:
     )
 
 
-def fitted_aggregates(rows: Rows, nodes: np.ndarray) -> Iterator[tuple]:
-    """Names of ways to tune, fitted aggregates and options of `fine_tune`."""
-    local_models = [
-        network(k).fit(rows.X[nodes == k], rows.y[nodes == k]) for k in np.unique(nodes)
-    ]
-    gems = GEMSMLPAggregator(
-        local_models, n_common_units=0, validation_fraction=0, random_state=0
-    )
-    gems = gems.fit(rows.X, rows.y, nodes=nodes)
-    yield "GEMS last", gems, {"layers": "last"}
-    yield "GEMS all", gems, {"layers": "all"}
-    pfnm = PFNMAggregator(local_models, random_state=0)
-    yield "PFNM", pfnm.fit(rows.X, rows.y, nodes=nodes), {}
-
-
 class PublicRows(NamedTuple):
     """One draw."""
 
     X: np.ndarray
     y: np.ndarray
+
+
+def tune_last(aggregate, public: PublicRows):
+    """The default way, of the last layer."""
+    return aggregate.fine_tune(public.X, public.y, layers="last")
+
+
+def tune_all(aggregate, public: PublicRows):
+    """The default way, of all layers."""
+    return aggregate.fine_tune(public.X, public.y)
+
+
+def tune_plainly(aggregate, public: PublicRows):
+    """The papers' way, of the last layer."""
+    aggregate.last_layer_.set_params(fine_tuning="plain")
+    return tune_last(aggregate, public)
+
+
+def hold_last(aggregate, public: PublicRows):
+    """Hold the last layer to the start, without the moments."""
+    return _held(aggregate, public, hidden=False)
+
+
+def hold_all(aggregate, public: PublicRows):
+    """Hold all layers to the start, without the moments."""
+    return _held(aggregate, public, hidden=True)
+
+
+def _held(aggregate, public: PublicRows, *, hidden: bool):
+    tuned = fine_tune_network(
+        public.X, public.y, aggregate._layers, hidden=hidden, random_state=0
+    )
+    aggregate._layers = tuned.layers
+    return aggregate
+
+
+# Aggregate and public rows to the tuned aggregate, by the name of the way.
+WAYS_OF_GEMS: dict[str, Callable] = {
+    "plain": tune_plainly,
+    "penalty": hold_last,
+    "penalty, all": hold_all,
+    "moments": tune_last,
+    "moments, all": tune_all,
+}
+
+
+def fitted_aggregates(
+    rows: Rows, nodes: np.ndarray, options: Namespace
+) -> Iterator[tuple]:
+    """Names of ways to tune, fitted aggregates and functions that tune them."""
+    local_models = [
+        network(k).fit(rows.X[nodes == k], rows.y[nodes == k]) for k in np.unique(nodes)
+    ]
+    gems = GEMSMLPAggregator(
+        local_models,
+        n_common_units=options.n_common_units,
+        validation_fraction=0,
+        random_state=0,
+    )
+    gems = gems.fit(rows.X, rows.y, nodes=nodes)
+    for way, tune in WAYS_OF_GEMS.items():
+        yield way, gems, tune
+    if options.pfnm:
+        pfnm = PFNMAggregator(local_models, random_state=0)
+        yield "PFNM", pfnm.fit(rows.X, rows.y, nodes=nodes), tune_all
 
 
 def draw_public(rows: Rows, n_rows: int, n_draws: int) -> list[PublicRows]:
@@ -158,6 +216,8 @@ class Line:
     untuned: float
     tuned: np.ndarray
     alone: np.ndarray  # (n_draws, 2): a network, a linear model of public rows alone
+    loss_untuned: float
+    loss_tuned: np.ndarray
 
     @property
     def cost(self) -> np.ndarray:
@@ -213,37 +273,51 @@ def measure_lines(rows: Rows, options: Namespace) -> Iterator[Line]:
             ]
         )
     for partition, nodes in partitions(rows.y):
-        for way, aggregate, options_of_tuning in fitted_aggregates(rows, nodes):
+        for way, aggregate, tune in fitted_aggregates(rows, nodes, options):
             for n_rows, draws in draws_of.items():
-                tuned = []
-                for public in draws:
-                    model = deepcopy(aggregate)
-                    model.fine_tune(public.X, public.y, **options_of_tuning)
-                    tuned.append(model.score(rows.X_test, rows.y_test))
+                models = [tune(deepcopy(aggregate), public) for public in draws]
                 yield Line(
                     data_set=rows.name,
                     partition=partition,
                     way=way,
                     n_rows=n_rows,
                     untuned=aggregate.score(rows.X_test, rows.y_test),
-                    tuned=np.array(tuned),
+                    tuned=np.array([m.score(rows.X_test, rows.y_test) for m in models]),
                     alone=alone_of[n_rows],
+                    loss_untuned=loss_of(aggregate, rows),
+                    loss_tuned=np.array([loss_of(model, rows) for model in models]),
                 )
 
 
+def loss_of(model: ClassifierMixin, rows: Rows) -> float:
+    """The log-loss of a model on the test rows."""
+    probabilities = model.predict_proba(rows.X_test)
+    return log_loss(rows.y_test, probabilities, labels=model.classes_)
+
+
 def print_summary(lines: list[Line]) -> None:
-    """The worst of each way and number of rows over all data sets and partitions."""
+    """Means, and the worst, of each way and number of rows over all cells."""
     lines_of = defaultdict(list)
     for line in lines:
         lines_of[line.way, line.n_rows].append(line)
-    print("\nOver all: mean gain, worst cost of a draw, behind in the mean and worst")
+    print("\nOver all: accuracies untuned, tuned, of the rows alone; log-losses;")
+    print("mean gain, worst cost of a draw, behind in the mean and worst")
     for (way, n_rows), cells in sorted(lines_of.items(), key=lambda pair: pair[0]):
         gain = np.mean([-line.cost.mean() for line in cells])
         worst_cost = max(line.cost.max() for line in cells)
         behind = np.array([line.behind.mean() for line in cells])
         worst_behind = max(line.behind.max() for line in cells)
+        untuned, tuned, alone = (
+            np.mean([np.mean(values) for values in of_cells])
+            for of_cells in zip(
+                *[(x.untuned, x.tuned, np.mean(x.alone, axis=0).max()) for x in cells],
+                strict=True,
+            )
+        )
+        losses = np.mean([(x.loss_untuned, x.loss_tuned.mean()) for x in cells], axis=0)
         print(
-            f"{way:10}{n_rows:>5} {gain:7.2f}{worst_cost:7.1f}  behind "
+            f"{way:13}{n_rows:>5} {untuned:7.3f}{tuned:7.3f}{alone:7.3f}  "
+            f"{losses[0]:7.3f}{losses[1]:7.3f}  {gain:7.2f}{worst_cost:7.1f}  behind "
             f"{behind.mean():6.2f}, cell {behind.max():6.1f}, draw {worst_behind:6.1f}"
         )
 
@@ -253,10 +327,14 @@ def main() -> None:
     parser = add_arguments(ArgumentParser(description=__doc__.splitlines()[0]))
     parser.add_argument("--draws", type=int, default=25)
     parser.add_argument("--rows", type=int, nargs="*", default=[*FEW, *MANY])
+    parser.add_argument("--n-common-units", type=int, default=0, help="-1: auto")
+    parser.add_argument("--pfnm", action="store_true", help="tune PFNM, too")
     parser.add_argument(
         "--sets", nargs="*", default=["digits", "wine", "cancer", "mnist"]
     )
     options = parser.parse_args()
+    if options.n_common_units < 0:
+        options.n_common_units = "auto"
     warnings.simplefilter("ignore", ConvergenceWarning)
     print(
         LINE.format(

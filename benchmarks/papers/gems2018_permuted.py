@@ -187,7 +187,14 @@ def measure_cells(trial: Trial) -> Iterator[Cell]:
             yield Cell(setting, name, model.score(X_test, y_test))
             yield Cell(setting, name, log_loss(model, X_test, y_test), "log-loss")
         averaged = baselines.average(networks.nets, CLASSES)
-        tuned = baselines.tune(averaged, public[0], public[1], CLASSES, last_only=True)
+        tuned = baselines.tune(
+            averaged,
+            public[0],
+            public[1],
+            CLASSES,
+            learning_rate=1e-3,
+            last_only=True,
+        )
         is_right = baselines.predict(tuned, X_test, CLASSES) == y_test
         yield Cell(setting, "averaged, last layer tuned", np.mean(is_right))
         for number, report in enumerate(gems.layer_report_, 1):

@@ -146,9 +146,12 @@ class TunedNetworkMixin(NetworkExportMixin):
     def fine_tune(self, X, y, *, layers: str = "all") -> Self:
         """Fine-tune the fitted aggregate on public rows.
 
-        The last layer is tuned first, then the whole network. A penalty holds the
-        weights near their current values. Cross-validation on the public rows chooses
-        how strong it is, and nothing changes where tuning is not sure to help.
+        The last layer is tuned first, then the whole network. If a GEMSMLPAggregator
+        has made the last layer of moments, the public rows are one more node of its
+        likelihood, with a cross-validated weight. Otherwise, and for the whole network,
+        a penalty holds the weights near their current values. Cross-validation on the
+        public rows chooses how strong it is, and nothing changes where tuning is not
+        sure to help.
 
         Parameters
         ----------

@@ -85,7 +85,7 @@ class LayersFit:
                 federation.X[rows],
                 federation.y[rows],
                 layers=layers,
-                fine_tuning=last_layer.fine_tuning,
+                last_layer=last_layer,
                 coordinates=coordinates,
                 hidden=last_layer.fine_tuning != "plain",  # as in the papers
                 random_state=aggregator.random_state,
@@ -169,23 +169,49 @@ def tuned_network(
     y: np.ndarray,
     *,
     layers: Layers,
-    fine_tuning: str,
+    last_layer: GEMSLogisticAggregator,
     coordinates: Coordinates | None,
     hidden: bool,
     random_state: object,
 ) -> FineTunedNetwork:
     """Layers after fine-tuning on public rows; hidden ones, too, if ``hidden``.
 
-    ``fine_tuning`` is that of the aggregator of the last layer.
+    The fitted aggregator of the last layer says how, and what moments say of that
+    layer. If hidden layers change, these are moments of other units: it loses them.
     """
     rng = check_random_state(random_state)
-    if fine_tuning != "plain":
+    fine_tuned = _tuned_layers(
+        X,
+        y,
+        layers=layers,
+        last_layer=last_layer,
+        coordinates=coordinates,
+        hidden=hidden,
+        rng=rng,
+    )
+    if not _have_equal_units(fine_tuned.layers, layers):
+        last_layer.likelihood_ = None
+    return fine_tuned
+
+
+def _tuned_layers(
+    X: Rows,
+    y: np.ndarray,
+    *,
+    layers: Layers,
+    last_layer: GEMSLogisticAggregator,
+    coordinates: Coordinates | None,
+    hidden: bool,
+    rng: np.random.RandomState,
+) -> FineTunedNetwork:
+    if last_layer.fine_tuning != "plain":
         return fine_tune_network(
             X,
             y,
             layers,
             hidden=hidden,
             coordinates=coordinates,
+            likelihood=last_layer.likelihood_,
             random_state=rng,
         )
     if hidden:
@@ -194,6 +220,12 @@ def tuned_network(
         layers.hidden(X), y, Layers.of([layers.last]), random_state=rng
     )
     return replace(fine_tuned, layers=layers.with_last(fine_tuned.layers.last))
+
+
+def _have_equal_units(layers: Layers, other: Layers) -> bool:
+    """Whether all hidden layers of two networks are the same."""
+    pairs = zip(layers.weights[:-1], other.weights[:-1], strict=True)
+    return all(np.array_equal(W, other_W) for W, other_W in pairs)
 
 
 def long_last_layer(

@@ -136,6 +136,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         Names of the nodes.
     last_layer_ : GEMSLogisticAggregator
         Fitted clone of `last_layer`. Its features are the outputs of the hidden layers.
+        Its ``likelihood_`` is None once fine-tuning has changed the hidden layers.
     hidden_geometry_ : Geometry
         The object that the geometry of `hidden_layers` stands for.
     spaces_ : list of GoodEnoughSpace or None
@@ -148,8 +149,11 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         or, if spaces were built, of its retrained last layer over the merged hidden
         layers.
     fine_tuning_ : FineTunedNetwork or None
-        How public rows were used in the last fine-tuning. Its ``strength`` is infinite
-        if they changed nothing.
+        How public rows were used in the last fine-tuning. Its ``last_layer`` tells how
+        they were used beside the moments of the last layer; it is None if there are no
+        moments of the present units. ``last_layer.strength`` is the weight of each
+        public row, 0 if they did not change it. Its ``strength`` is that of the last
+        penalty with which layers learned, infinite if none did.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -283,18 +287,5 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
             return long_last_layer(value)
         return super()._long_form(name, value)
 
-    def _tuned(
-        self,
-        X: Rows,
-        y: np.ndarray,
-        *,
-        last_layer: GEMSLogisticAggregator,
-        **network: object,
-    ) -> object:
-        return tuned_network(
-            X,
-            y,
-            fine_tuning=last_layer.fine_tuning,
-            random_state=self.random_state,
-            **network,
-        )
+    def _tuned(self, X: Rows, y: np.ndarray, **network: object) -> object:
+        return tuned_network(X, y, random_state=self.random_state, **network)

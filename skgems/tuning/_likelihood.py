@@ -54,14 +54,8 @@ def tune_likelihood(
     for train, test in tracked(folds, "folds"):
         fitted = W
         for k, strength in enumerate(strengths, start=1):
-            fitted = _fit(
-                likelihood,
-                X[train],
-                y[train],
-                fitted,
-                strength=strength,
-                tol=_ROUGH_TOL,
-                max_iter=_ROUGH_MAX_ITER,
+            fitted = fit_roughly(
+                likelihood, X[train], y[train], fitted, strength=strength
             )
             losses, _ = _losses_and_residuals(likelihood, X[test], y[test], fitted)
             row_losses[k, test] = losses
@@ -84,6 +78,26 @@ def best_if_sure_of_more(row_losses: np.ndarray) -> int:
     errors = gains.std(axis=1, ddof=1) / np.sqrt(row_losses.shape[1])
     sure = 2 + np.flatnonzero(gains.mean(axis=1) > _SURE * errors + TIE)
     return int(min([best, *sure], key=lambda k: losses[k]))
+
+
+def fit_roughly(
+    likelihood: Likelihood, X, y: np.ndarray, start: np.ndarray, *, strength: float
+) -> np.ndarray:
+    """The minimum for one weight of the rows, near enough to compare losses by.
+
+    With a weight of 0 it is the start.
+    """
+    if strength == 0:
+        return start
+    return _fit(
+        likelihood,
+        X,
+        y,
+        start,
+        strength=strength,
+        tol=_ROUGH_TOL,
+        max_iter=_ROUGH_MAX_ITER,
+    )
 
 
 def _losses_and_residuals(

@@ -214,7 +214,7 @@ def test_public_rows_move_cheap_weights_first(intersection, epsilon):
     )
 
 
-def adam(X, y, W, n_steps, rate=1e-3):
+def adam(X, y, W, n_steps, rate=1e-2):
     """Steps of Adam on the mean log-loss of all rows."""
     rows = np.column_stack([X, np.ones(len(X))])
     W = W.copy()
