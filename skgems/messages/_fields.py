@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf
 
 from ..moments import LARGEST, LARGEST_FLOAT32, LARGEST_SQUARE
 from ..networks import ACTIVATIONS
@@ -446,11 +447,11 @@ def check_definite(matrix: np.ndarray, place: Place) -> None:
     place.deny((squares < 0).any(), "has negative squares on its diagonal")
     size = np.sqrt(squares)
     inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
-    scaled = matrix * inverse[:, None] * inverse
     # Where a feature has no spread it has no product with another.
     place.deny(matrix[size == 0].any(), "has products of a feature without squares")
+    scaled = matrix * inverse[:, None]
+    scaled *= inverse
     np.fill_diagonal(scaled, 1.0 + (DEFINITE + DEFINITE_A_FEATURE * len(scaled)))
-    try:
-        np.linalg.cholesky(scaled)
-    except np.linalg.LinAlgError:
-        raise place.wrong("has a negative eigenvalue") from None
+    # In place, which takes half the time of NumPy's: it is transposed as LAPACK has it.
+    _, info = dpotrf(scaled.T, overwrite_a=True, clean=False)
+    place.deny(info != 0, "has a negative eigenvalue")
