@@ -447,8 +447,8 @@ def check_definite(matrix: np.ndarray, place: Place) -> None:
     place.deny((squares < 0).any(), "has negative squares on its diagonal")
     size = np.sqrt(squares)
     inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
-    # Where a feature has no spread it has no product with another.
-    place.deny(matrix[size == 0].any(), "has products of a feature without squares")
+    if not size.all():  # where a feature has no spread it has no product with another
+        place.deny(matrix[size == 0].any(), "has products of a feature without squares")
     scaled = matrix * inverse[:, None]
     scaled *= inverse
     np.fill_diagonal(scaled, 1.0 + (DEFINITE + DEFINITE_A_FEATURE * len(scaled)))

@@ -129,7 +129,7 @@ def median_of_rows(X: Rows, rows: np.ndarray, whole: bool = False) -> np.ndarray
 
 
 def _median(rows: np.ndarray) -> np.ndarray:
-    """The same as NumPy's median of each feature, for a few rows without missing values.
+    """NumPy's median of each feature, of a few rows without missing values.
 
     Sorting few rows takes a quarter of the time, and many parts are summed.
     """
