@@ -33,6 +33,10 @@ _NAME_WIDTH = 42  # characters of the column of names: the longest name has 42
 _JUDGED_BY_HALVES = (
     "each half of the rows was judged by the model that was fitted to the other half."
 )
+_LEFT_BEHIND = (
+    "- marks candidates that were far behind after half of the rows, and were not "
+    "fitted again: their numbers are of this half."
+)
 _COSTS = (
     "sent: what all nodes together sent to the server for this candidate (1 MB = 1e6 "
     "bytes).",
@@ -79,6 +83,7 @@ class Candidate:
             "factor": None,
             "score": None,
             "standard_error": None,
+            "is_behind": False,
             "bytes": 0,
             "seconds": 0.0,
             "error": "",
@@ -115,6 +120,9 @@ class Choice:
         "standard_error"    Standard error of the difference between its score and that
                             of the best candidate. It is None for the log-loss over a
                             channel, because nodes send sums of losses only.
+        "is_behind"         Whether it was so far behind the best after half of the
+                            rows that it was not fitted again. Its accuracy and log-loss
+                            are then of this half.
         "bytes"             Number of bytes that all nodes sent for it.
         "seconds"           Time that it took in seconds, or None if it was not
                             measured.
@@ -173,13 +181,10 @@ class Choice:
     def __str__(self) -> str:
         lines = [_head(has_score=self._has_score_column)]
         for entry in self.table:
-            lines.append(
-                _line_of(
-                    entry,
-                    is_taken=entry["name"] == self.name,
-                    has_score=self._has_score_column,
-                )
-            )
+            mark = "-" if entry.get("is_behind") else ""
+            if entry["name"] == self.name:
+                mark = "*"
+            lines.append(_line_of(entry, mark=mark, has_score=self._has_score_column))
         doubts = [f"Doubt: {doubt}" for doubt in self.doubts]
         for paragraph in [*self._legend(), *doubts]:
             lines += _wrapped(paragraph, indent=2)
@@ -199,14 +204,13 @@ class Choice:
                 "the smallest model whose log-loss is within "
                 f"{100 * SHARE_OF_LOSS:.0f} % of the smallest log-loss."
             )
+        legend = [f"* marks the candidate that was chosen: {rule}"]
+        if any(entry.get("is_behind") for entry in self.table):
+            legend.append(_LEFT_BEHIND)
         judged = "accuracy, log-loss"
         if self._has_score_column:
             judged = f"accuracy, log-loss (nats), score ({self.scoring})"
-        return [
-            f"* marks the candidate that was chosen: {rule}",
-            f"{judged}: {_JUDGED_BY_HALVES}",
-            *_COSTS,
-        ]
+        return [*legend, f"{judged}: {_JUDGED_BY_HALVES}", *_COSTS]
 
 
 class Trials:
@@ -218,8 +222,12 @@ class Trials:
 
     @property
     def able(self) -> list[int]:
-        """Indices of the candidates that could be made."""
-        return [k for k, entry in enumerate(self.table) if not entry["error"]]
+        """Indices of the candidates that could be made, and were not left behind."""
+        return [
+            k
+            for k, entry in enumerate(self.table)
+            if not entry["error"] and not entry.get("is_behind")
+        ]
 
     @contextmanager
     def making(self, k: int) -> Iterator[dict]:
@@ -271,6 +279,13 @@ class Trials:
             f"candidate {entry['name']!r}: accuracy {entry['accuracy']:.3f}, log-loss "
             f"{entry['log_loss']:.3f} nats, {entry['bytes'] / 1e6:.3f} MB sent"
         )
+
+    def leave_behind(
+        self, k: int, *, n_right: float, losses: np.ndarray, n_rows: int
+    ) -> None:
+        """Enter what the first half says of a candidate that is not fitted again."""
+        self.enter(k, n_right=n_right, losses=losses, n_rows=n_rows)
+        self.table[k]["is_behind"] = True
 
     def log_losses(self) -> list[float]:
         """Log-losses of the candidates that could be made, when all are entered."""
@@ -364,9 +379,9 @@ def _head(*, has_score: bool) -> str:
     )
 
 
-def _line_of(entry: dict, *, is_taken: bool = False, has_score: bool = False) -> str:
+def _line_of(entry: dict, *, mark: str = "", has_score: bool = False) -> str:
     """A candidate's line of the table; more where the reason of a failure is long."""
-    start = f"{'*' if is_taken else '':2}{entry['name']:{_NAME_WIDTH}}"
+    start = f"{mark:2}{entry['name']:{_NAME_WIDTH}}"
     if entry["error"]:
         reason = f"{start}could not be fitted: {entry['error']}"
         return "\n".join(_wrapped(reason, indent=4))

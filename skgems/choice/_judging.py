@@ -13,6 +13,8 @@ and cannot be without loss:
   front of a fit is without the rows that come later. Over a channel this would take
   each message about fronts twice; there one front is of all rows, without their labels.
 - Here any score can be made of what was predicted of a row (``_scoring.py``).
+- Here a candidate that is far behind after one half is not made of this half. Over a
+  channel nodes make the sums of both halves for all candidates in one message.
 - Nodes round counts and losses, so that they tell no single row. Here nothing is told.
 """
 
@@ -20,6 +22,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.kernel_approximation import RBFSampler
 from sklearn.metrics import get_scorer
 
 from ..base import PUBLIC_NAME, warn_user
@@ -30,6 +33,7 @@ from ..moments import LOGIT_FACTORS
 from ..networks import unwrap
 from ..pooled import PooledTransformer
 from ..progress import tracked
+from ..steps import RandomFeatures
 from ..tasks import losses_of, losses_of_rows
 from ._choice import Candidate, Choice, Trials, n_bytes_received
 from ._scoring import (
@@ -47,6 +51,17 @@ from ._scoring import (
     row_areas,
     score_and_replicates,
 )
+
+# Steps behind which each row has hundreds of features. These are drawn at random, so
+# that a millionth of their size says nothing; as float32 they and their sums take half
+# of the time, and accuracies and log-losses have the same digits that a table shows.
+_MANY_FEATURES = (RandomFeatures, RBFSampler)
+# Numbers of float32 have seven digits, of which four are left for differences.
+_MOST_DEVIATIONS = 1000
+# A candidate that is behind the best by more than so many standard errors on the first
+# half is not fitted to it, to be judged by the second. Of fewer rows errors say little.
+_ERRORS_BEHIND = 3.0
+_FEWEST_TO_LEAVE_BEHIND = 200
 
 
 class _HeldOutHalf:
@@ -102,12 +117,22 @@ class _HeldOutHalf:
         """All rows behind some steps, and the bytes that nodes sent for these."""
         if steps not in self._rows_and_bytes:
             X, n_bytes = self._behind(steps[:-1])
+            if isinstance(steps[-1], _MANY_FEATURES) and _has_float32_digits(X):
+                X = X.astype(np.float32)
             has_sums = hasattr(steps[-1], "as_front")
             front = steps[-1] if has_sums else PooledTransformer(steps[-1])
             front = clone(front).fit(X, nodes=self.nodes, held_out=self.held_out)
             n_bytes += n_bytes_received(front)
             self._rows_and_bytes[steps] = (front.transform(X), n_bytes)
         return self._rows_and_bytes[steps]
+
+
+def _has_float32_digits(X) -> bool:
+    """Whether float32 has digits for the differences of rows, in all their columns."""
+    if not isinstance(X, np.ndarray) or X.dtype != np.float64:
+        return False
+    largest = np.abs(X).max(axis=0, initial=0.0)
+    return bool((largest <= _MOST_DEVIATIONS * X.std(axis=0)).all())
 
 
 def choose(
@@ -165,6 +190,14 @@ def choose(
                 )
                 with trials.making(k) as entry:
                     scores.finish(k, factor=entry["factor"])
+        if half == 0:
+            for k in scores.far_behind(trials.able):
+                trials.leave_behind(
+                    k,
+                    n_right=scores.is_right[k].sum(),
+                    losses=scores.losses[k],
+                    n_rows=int(np.sum(half_of_row == 0)),
+                )
     trials.check_able()
     comparison = scores.compare(trials.able, trials.log_losses())
     return trials.choice(comparison, n_judging=n_judging)
@@ -233,6 +266,23 @@ class _Scores:
         if self.scoring == LOG_LOSS:
             return losses_of_rows(predicted.logits, codes)
         return row_areas(predicted.logits, codes, y)
+
+    def far_behind(self, able: list[int]) -> list[int]:
+        """Candidates that are hardly taken any more, once the first half has judged.
+
+        They are behind the best by so many standard errors of the difference. To be
+        taken they would have to be before it on the second half, by more than 1.5: if
+        both are equally good, that comes in less than one case of ten thousand.
+        """
+        rows = np.flatnonzero(self.half_of_row == 0)
+        if not able or self.scoring != ACCURACY or len(rows) < _FEWEST_TO_LEAVE_BEHIND:
+            return []
+        is_right = self.is_right[able][:, rows]
+        best = is_right.sum(axis=1).argmax()
+        differences = is_right[best] - is_right
+        errors = differences.std(axis=1) / np.sqrt(len(rows))
+        is_behind = differences.mean(axis=1) > _ERRORS_BEHIND * errors
+        return [k for k, behind in zip(able, is_behind, strict=True) if behind]
 
     def compare(self, able: list[int], log_losses: list[float]) -> Comparison:
         """The comparison of the candidates that could be made."""

@@ -152,6 +152,11 @@ def allows_missing(request: Message) -> bool:
 
 def _check_bounds(request: Message, agreed: Agreement) -> None:
     """Raise NotAgreedError for a request beyond what the terms of a method allow."""
+    if request.content.get("front") is None:  # also where some methods have none
+        raise NotAgreedError(
+            f"the request ({request.task!r}) has no front, but all trees grow from "
+            "bins behind one. The server has to send the agreed front with it."
+        )
     reason = f"no agreed method asks for {request.task!r}."
     for terms in _agreed_terms(agreed, request.task):
         try:

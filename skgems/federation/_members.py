@@ -79,6 +79,8 @@ def _with_summaries_opened(
 
     A summary has the name of its node, all others their place in the list.
     """
+    # Made once for all nodes, and only if there are summaries to compare with it.
+    agreed: _Agreed | None = None
     opened = []
     for index, (name, member) in enumerate(tracked(pairs, "files")):
         name_or_place = str(index) if name is None else name
@@ -89,7 +91,9 @@ def _with_summaries_opened(
             continue
         _check_has_name(member, name)
         if not come_over_channel:
-            _check_is_for(aggregator, member)
+            if agreed is None:
+                agreed = _Agreed.of(aggregator, name=member.name)
+            agreed.check(member)
         opened.append((member.name, member))
     return opened
 
@@ -128,25 +132,38 @@ def _check_kinds_of_labels(names: list[str], members: list) -> None:
         )
 
 
-def _check_is_for(aggregator: BaseAggregator, summary: Summary) -> None:
-    """Raise where a summary was made for another method, or with other settings."""
-    terms = aggregator._agreed_terms
-    if terms is None or not terms.takes_files:
-        raise TypeError(
-            f"Node {summary.name!r} is a summary, but {type(aggregator).__name__} "
-            "needs the classifiers themselves: give it the fitted estimators."
-        )
-    method = terms.method
-    settings = terms.settings_at_nodes  # which may be invalid for all nodes
-    if summary.method != method:
-        raise ValueError(
-            f"Node {summary.name!r} was summarized for {summary.method}, not for "
-            f"{method}. Have the node summarize again, with the method that is fitted "
-            "here."
-        )
-    for name in sorted(set(settings) | set(summary.settings)):
-        if settings.get(name) != summary.settings.get(name):
-            _raise_of_setting(name, settings=settings, summary=summary)
+class _Agreed(NamedTuple):
+    """What all summaries must have been made for."""
+
+    method: str
+    settings: dict
+
+    @classmethod
+    def of(cls, aggregator: BaseAggregator, *, name: str) -> "_Agreed":
+        """That of an aggregator; TypeError if it can make nothing of summaries.
+
+        ``name`` is that of a node with a summary.
+        """
+        terms = aggregator._agreed_terms
+        if terms is None or not terms.takes_files:
+            raise TypeError(
+                f"Node {name!r} is a summary, but {type(aggregator).__name__} needs "
+                "the classifiers themselves: give it the fitted estimators."
+            )
+        # Settings may be invalid for all nodes.
+        return cls(method=terms.method, settings=terms.settings_at_nodes)
+
+    def check(self, summary: Summary) -> None:
+        """Raise where a summary was made for another method, or other settings."""
+        if summary.method != self.method:
+            raise ValueError(
+                f"Node {summary.name!r} was summarized for {summary.method}, not for "
+                f"{self.method}. Have the node summarize again, with the method that "
+                "is fitted here."
+            )
+        for name in sorted(set(self.settings) | set(summary.settings)):
+            if self.settings.get(name) != summary.settings.get(name):
+                _raise_of_setting(name, settings=self.settings, summary=summary)
 
 
 def _raise_of_setting(name: str, *, settings: dict, summary: Summary) -> None:

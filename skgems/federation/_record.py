@@ -33,8 +33,13 @@ class Record:
     @classmethod
     def of(cls, content: Mapping) -> "Record":
         """Make a record of all replies that the reply to a first request contains."""
+        return cls.of_pairs(pairs_in(content))
+
+    @classmethod
+    def of_pairs(cls, pairs: Iterable[tuple[Message, Message]]) -> "Record":
+        """Make a record of requests and the replies to them."""
         record = cls()
-        for request, reply in pairs_in(content):
+        for request, reply in pairs:
             record.keep(request, reply)
         return record
 
@@ -52,6 +57,10 @@ class Record:
         if request.task == "join":
             for inner_request, inner_reply in pairs_in(reply.content):
                 self.keep(inner_request, inner_reply, context)
+
+    def keys(self, context: str = "") -> set[str]:
+        """Return the keys of all requests for which there is a reply."""
+        return {key for kept_context, key in self._kept if kept_context == context}
 
     @property
     def requests(self) -> list[Message]:

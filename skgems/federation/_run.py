@@ -163,6 +163,13 @@ class Run:
         self.reached = _names_of_channel(channel)
         # In the order in which replies are to come.
         self.names = self.reached if names is None else list(names)
+        if not self.names:
+            raise ValueError(
+                "The channel has no nodes, so nobody can be asked: its names are "
+                "empty. Give it the names of the nodes that take part, as in "
+                "Nodes(ask, ['lyon', 'paris']). If nodes connect one after the other, "
+                "fit once they are there."
+            )
         if channel.records is None:
             self.records = dict(records or {})
         else:  # the channel's own dict, in which later fits find what comes now

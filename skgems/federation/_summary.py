@@ -15,6 +15,7 @@ from ..messages import (
     key_of,
     naming,
     read_bytes,
+    read_some_arrays,
     write_bytes,
 )
 from ..networks import Network
@@ -87,18 +88,21 @@ class Summary:
                 "this is the first request of a server. A summary is the reply of a "
                 "node to it, which `answer` makes."
             )
-        # The answers of a file are checked one by one, when they are needed.
-        check_summary(content if _file is None else {**content, "answers": {}})
+        if _file is None:
+            record = Record.of_pairs(check_summary(content))
+        else:
+            # The answers of a file are checked one by one, when they are needed.
+            check_summary({**content, "answers": {}})
+            record = Record.of(content)
         self.name: str = content["name"]
         self.method: str = content["method"]
         self.settings: dict = content["settings"]
         self.network = Network.from_content(content["describe"]["network"])
         self.row_counts: dict = content["describe"]["rows"]
         self.min_rows: int = int(content["min_rows"])
-        record = Record.of(content)
         self.requests = record.requests
         self.n_bytes = message.n_bytes
-        self._keys = {key_of(request) for request in self.requests}
+        self._keys = record.keys()
         # Either the message and its replies are held in memory, or only the file is
         # known, which is read again where a reply is needed.
         self._file = _file
@@ -197,7 +201,7 @@ class Summary:
         Fields are checked when they are read. It raises the same errors as
         :meth:`load`, and refuses a file that has changed in the meantime.
         """
-        message, digest = _read(path)
+        message, digest = _read_hashed(path)
         with naming(path):
             return cls(message, _file=_File(path=path, digest=digest))
 
@@ -215,7 +219,7 @@ class _File:
     @property
     def message(self) -> Message:
         """What is in the file; ValueError if it has changed."""
-        message, digest = _read(self.path)
+        message, digest = _read_hashed(self.path)
         # What was checked when the file was opened is not checked again.
         if digest != self.digest:
             raise ValueError(
@@ -231,14 +235,30 @@ def load_message(
     public_key: bytes | str | os.PathLike | None = None,
 ) -> Message:
     """Read an untrusted file, and check its signature if a key is given."""
-    message, _ = _read(path)
+    content = read_bytes(path, look=check_start)
+    with naming(path):
+        message = Message.from_bytes(content)
     if public_key is not None:
         with naming(path):
             check_signed(message, public_key)
     return message
 
 
-def _read(path: str | os.PathLike) -> tuple[Message, bytes]:
+def name_and_digest(path: str | os.PathLike) -> tuple[str, str]:
+    """The name in a file of a summary, and a digest of what the node has described.
+
+    It reads little of the file, and checks no field: the name may be anything.
+    """
+    about, arrays = read_some_arrays(path, "describe.")
+    settings = about.get("settings")
+    name = settings.get("name") if isinstance(settings, dict) else None
+    digest = hashlib.sha256()
+    for _, stored in sorted(arrays.items()):
+        digest.update(stored)
+    return str(name), digest.hexdigest()
+
+
+def _read_hashed(path: str | os.PathLike) -> tuple[Message, bytes]:
     """The message in a file, and the digest of its bytes."""
     content = read_bytes(path, look=check_start)
     with naming(path):

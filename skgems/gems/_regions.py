@@ -3,7 +3,6 @@
 An ``aggregator`` is a GEMSLogisticAggregator here, which imports this module.
 """
 
-import hashlib
 import os
 from collections.abc import Sequence
 from copy import copy
@@ -17,7 +16,7 @@ from ..federation import (
     Federation,
     Summary,
     is_path,
-    load_message,
+    name_and_digest,
     read_federation,
     region_summary,
 )
@@ -133,18 +132,14 @@ def in_groups(
     digests: dict[str, str] = {}
     path_of: dict[str, str | os.PathLike] = {}
     for path in paths:
-        message = load_message(path)  # checked when its group is taken in
-        name = str(message.settings.get("name"))
+        # The file is checked when its group is taken in.
+        name, digest = name_and_digest(path)
         if name in path_of:
             raise ValueError(
                 f"estimators has two nodes of the same name: {[name]!r}. Give each "
                 "node's summary once, under a name of its own."
             )
-        digest = hashlib.sha256()
-        for field, array in sorted(message.arrays.items()):
-            if field.startswith("describe."):
-                digest.update(np.ascontiguousarray(array).data)
-        digests[name] = digest.hexdigest()
+        digests[name] = digest
         path_of[name] = path
     ordered = [path_of[name] for name in sorted(path_of, key=digests.__getitem__)]
     groups = _cut_into_groups(ordered)

@@ -332,6 +332,12 @@ class Agreement:
                 self._check_method(content)
             if content.get("front") is not None:
                 self._check_front(content["front"])
+            elif self.settings.get("front") and task != "survey":
+                raise NotAgreedError(
+                    f"the request ({task!r}) is about rows before the agreed front, "
+                    "but only what they are behind it is agreed. The server has to "
+                    "send the front with each request."
+                )
         if not self.radii and tells_radii(request):
             raise NotAgreedError(
                 "the agreement does not allow numbers about single rows (radii of "

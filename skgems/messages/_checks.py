@@ -25,10 +25,11 @@ def _lengths_in_request(request: Message) -> dict:
     """Lengths of the letters in the shapes of a request, which is checked."""
     if request not in _LENGTHS_OF_CHECKED:
         task = task_named(request.task)
-        place = Place(request.task, {}, request.content)
-        check_fields(request.content, {**COMMON, **task.request}, place)
+        content = request.content  # made anew each time
+        place = Place(request.task, {}, content)
+        check_fields(content, {**COMMON, **task.request}, place)
         if task.request_rule is not None:
-            task.request_rule(request.content, place)
+            task.request_rule(content, place)
         # Labels of a request are not those of its reply.
         _LENGTHS_OF_CHECKED[request] = {
             letter: n for letter, n in place.lengths.items() if letter != "l"
@@ -56,9 +57,10 @@ def check_reply(
         network = described["network"]
         place.lengths.setdefault("d", network["n_features"])
         place.lengths.setdefault("k", int(np.sum(network["seen"])))
-    check_fields(reply.content, task.reply, place)
+    content = reply.content
+    check_fields(content, task.reply, place)
     if task.rule is not None:
-        task.rule(reply.content, place)
+        task.rule(content, place)
 
 
 def check_fields_of_user(request: Message, reply: Message) -> None:

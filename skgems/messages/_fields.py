@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf
 
 from ..moments import LARGEST, LARGEST_FLOAT32, LARGEST_SQUARE
 from ..networks import ACTIVATIONS
@@ -344,10 +345,14 @@ class Array(Field):
 
     def _check_floats(self, array: np.ndarray, place: Place) -> None:
         """Raise ValueError for numbers that are too large, or none."""
+        high = min(self.high, LARGEST_FLOAT32 if array.itemsize == 4 else np.inf)
+        # In nearly all arrays all numbers are right. Of NaN this is false.
+        largest = max(float(array.max()), -float(array.min())) if array.size else 0.0
+        if largest <= high:
+            return
         is_allowed = (np.isinf(array) & self.infinite) | (np.isnan(array) & self.nan)
         is_odd = ~np.isfinite(array) & ~is_allowed
         place.deny(is_odd.any(), f"has {is_odd.sum()} values that are not finite")
-        high = min(self.high, LARGEST_FLOAT32 if array.itemsize == 4 else np.inf)
         is_large = (np.abs(array) > np.float64(high)) & ~is_allowed
         place.deny(is_large.any(), f"has {is_large.sum()} values above {high:g}")
 
@@ -442,11 +447,11 @@ def check_definite(matrix: np.ndarray, place: Place) -> None:
     place.deny((squares < 0).any(), "has negative squares on its diagonal")
     size = np.sqrt(squares)
     inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
-    scaled = matrix * inverse[:, None] * inverse
-    # Where a feature has no spread it has no product with another.
-    place.deny(matrix[size == 0].any(), "has products of a feature without squares")
+    if not size.all():  # where a feature has no spread it has no product with another
+        place.deny(matrix[size == 0].any(), "has products of a feature without squares")
+    scaled = matrix * inverse[:, None]
+    scaled *= inverse
     np.fill_diagonal(scaled, 1.0 + (DEFINITE + DEFINITE_A_FEATURE * len(scaled)))
-    try:
-        np.linalg.cholesky(scaled)
-    except np.linalg.LinAlgError:
-        raise place.wrong("has a negative eigenvalue") from None
+    # In place, which takes half the time of NumPy's: it is transposed as LAPACK has it.
+    _, info = dpotrf(scaled.T, overwrite_a=True, clean=False)
+    place.deny(info != 0, "has a negative eigenvalue")

@@ -224,9 +224,10 @@ def _place(tables: dict, path: tuple[str, ...]) -> dict:
     """The copy of the table at a path, made where there is none yet."""
     if path not in tables:
         above = _place(tables, path[:-1])
-        if not isinstance(above[path[-1]], Mapping):
+        table = above[path[-1]]
+        if type(table) is not dict and not isinstance(table, Mapping):
             raise TypeError(f"{path[-1]!r} is not a table")
-        above[path[-1]] = tables[path] = dict(above[path[-1]])
+        above[path[-1]] = tables[path] = dict(table)
     return tables[path]
 
 

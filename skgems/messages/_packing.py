@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import prod
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 import numpy as np
 
@@ -33,6 +33,7 @@ _DTYPES = {
     **{f"{kind}{8 * size}": size for kind in "IU" for size in (1, 2, 4, 8)},
     **{f"F{8 * size}": size for size in (2, 4, 8)},
 }
+_TABLES_OF_JSON = (dict, list)
 # What reading bytes raises that are no arrays.
 _UNREADABLE = ValueError, KeyError, TypeError, OverflowError, MemoryError
 
@@ -84,21 +85,13 @@ def unpack(packed: bytes) -> tuple[dict, dict[str, np.ndarray]]:
     from safetensors.numpy import load
 
     about, same, header = check_start(packed, len(packed))
+    _check_same(same, header)
     try:
         arrays = load(packed)
     except (SafetensorError, *_UNREADABLE) as exc:
         raise ValueError(f"its arrays cannot be read: {exc!s:.200}.") from None
     for name, other in same.items():
-        _check_name(name)
-        if name in arrays or not isinstance(other, str) or other not in header:
-            raise ValueError(f"array {name!r:.80} is said to equal {other!r:.80}.")
         arrays[name] = arrays[other]
-    n_repeated = sum(arrays[name].nbytes for name in same)
-    if n_repeated > MOST_REPEATED:
-        raise ValueError(
-            f"its arrays that equal others would have {n_repeated} bytes, more than "
-            f"{MOST_REPEATED}."
-        )
     for array in arrays.values():
         array.flags.writeable = False
     return about, arrays
@@ -155,8 +148,8 @@ def _check_depth(table: dict, part: str) -> None:
         layer = [
             inner
             for outer in layer
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) in _TABLES_OF_JSON
         ]
         depth += 1
 
@@ -227,8 +220,9 @@ def _are_counts(counts: object) -> bool:
     )
 
 
-def read_bytes(path, *, most: int = MOST_BYTES, look: Callable | None = None) -> bytes:
-    """Read a regular file of at most ``most`` bytes once ``look`` saw its start."""
+@contextmanager
+def _opened(path, *, most: int = MOST_BYTES) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a regular file, and say how many bytes it has; errors name the file."""
     # O_NONBLOCK: a pipe would wait for its writer.
     flags = os.O_RDONLY
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY", "O_CLOEXEC"):
@@ -242,18 +236,66 @@ def read_bytes(path, *, most: int = MOST_BYTES, look: Callable | None = None) ->
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):  # by now
                 raise ValueError("it is not a file.")
-            n_bytes = status.st_size
-            if n_bytes > most:
-                raise ValueError(f"it has {n_bytes} bytes, more than {most}.")
-            start = b""
-            # Never more than there is: room for it is made at once.
-            if look is not None:
-                start = file.read(min(8 + MOST_HEADER, n_bytes))
-                look(start, n_bytes)
-            file_bytes = start + file.read(n_bytes - len(start) + 1)
-            if len(file_bytes) != n_bytes:
-                raise ValueError("it changes while it is read.")
-            return file_bytes
+            if status.st_size > most:
+                raise ValueError(f"it has {status.st_size} bytes, more than {most}.")
+            yield file, status.st_size
+
+
+def read_bytes(path, *, most: int = MOST_BYTES, look: Callable | None = None) -> bytes:
+    """Read a regular file of at most ``most`` bytes.
+
+    ``look`` sees the start of a file that is too long to be read for nothing.
+    """
+    with _opened(path, most=most) as (file, n_bytes):
+        # Never more than there is: room for it is made at once.
+        start = file.read(min(8 + MOST_HEADER, n_bytes))
+        if look is not None and len(start) < n_bytes:
+            look(start, n_bytes)
+        rest = file.read(n_bytes - len(start) + 1)
+        if len(start) + len(rest) != n_bytes:
+            raise ValueError("it changes while it is read.")
+        return start + rest if rest else start
+
+
+def read_some_arrays(path, beginning: str) -> tuple[dict, dict[str, bytes]]:
+    """What a file is about, and the bytes of arrays with names of this beginning.
+
+    The other arrays are not read. Nothing is checked but that the arrays can be found.
+    """
+    with _opened(path) as (file, n_bytes):
+        length_in_bytes = file.read(8)
+        length = int.from_bytes(length_in_bytes, "little")
+        start = length_in_bytes + file.read(min(length, MOST_HEADER))
+        about, same, header = check_start(start, n_bytes)
+        _check_same(same, header)
+        stored: dict[str, bytes] = {}
+        arrays = {}
+        for name in header.keys() | same.keys():
+            if not name.startswith(beginning):
+                continue
+            name_in_file = same.get(name, name)
+            if name_in_file not in stored:
+                first, end = header[name_in_file]["data_offsets"]
+                file.seek(8 + length + first)
+                stored[name_in_file] = file.read(end - first)
+            arrays[name] = stored[name_in_file]
+        return about, arrays
+
+
+def _check_same(same: dict, header: dict) -> None:
+    """Raise ValueError unless arrays that equal others equal some that are there."""
+    n_repeated = 0
+    for name, other in same.items():
+        _check_name(name)
+        if name in header or not isinstance(other, str) or other not in header:
+            raise ValueError(f"array {name!r:.80} is said to equal {other!r:.80}.")
+        first, end = header[other]["data_offsets"]
+        n_repeated += end - first
+    if n_repeated > MOST_REPEATED:
+        raise ValueError(
+            f"its arrays that equal others would have {n_repeated} bytes, more than "
+            f"{MOST_REPEATED}."
+        )
 
 
 # What `write_bytes` calls a file until it is whole: its name, and letters of mkstemp.

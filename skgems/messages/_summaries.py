@@ -25,16 +25,29 @@ REQUEST_WITHIN: Mapping[str, Field] = {"task": _TaskOfSummary(), "asked": Json()
 _ANSWER_WITHIN: Mapping[str, Field] = {**REQUEST_WITHIN, "reply": Json()}
 
 
-def check_summary(content: Mapping) -> None:
-    """Raise ValueError, which names the field, unless a summary is right."""
+# What each summary replies to before all else.
+_OF_ALL_SUMMARIES = [Message.of("describe"), Message.of("counts")]
+
+
+def check_summary(content: Mapping) -> list[tuple[Message, Message]]:
+    """Raise ValueError, which names the field, unless a summary is right.
+
+    Returns
+    -------
+    pairs : list of (Message, Message)
+        Those of `pairs_in`.
+    """
     place = Place("summary")
     check_fields(content, TASKS["join"].reply, place)
     place.deny(not content["name"], "name", "is empty")
     described = None
+    pairs = []
     for request, reply in pairs_in(content):
         check_reply(request, reply, described)
         if request.task == "describe":
             described = content["describe"]
+        pairs.append((request, reply))
+    return pairs
 
 
 def check_summary_of_request(content: Mapping, request: Mapping) -> None:
@@ -47,8 +60,8 @@ def check_summary_of_request(content: Mapping, request: Mapping) -> None:
 
 def pairs_in(content: Mapping) -> Iterator[tuple[Message, Message]]:
     """Yield the requests within a first message with their replies, unchecked."""
-    for name in ("describe", "counts"):
-        yield Message.of(name), _reply_within(content, name, content[name])
+    for request in _OF_ALL_SUMMARIES:
+        yield request, _reply_within(content, request.task, content[request.task])
     for number, answer in content["answers"].items():
         check_fields(answer, _ANSWER_WITHIN, Place(f"summary.answers.{number}"))
         request = Message.of(answer["task"], **answer["asked"])

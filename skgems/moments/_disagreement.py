@@ -79,7 +79,7 @@ def node_fits(
     losses = np.full(n_nodes, np.nan)
     among_own = np.full(n_nodes, np.nan)
     without = np.full(n_nodes, np.nan)
-    disagrees = np.zeros(n_nodes, dtype=bool)
+    most_losses = np.full(n_nodes, np.nan)
     for k, parts in enumerate(_spans(starts)):
         counts = points.counts[parts]
         total = counts.sum()
@@ -92,13 +92,18 @@ def node_fits(
         # Half of what its own model knows, where that is known to be anything.
         most = (without[k] + np.fmin(own_losses[k], without[k])) / 2.0
         n_effective = max(min(n_rows[k], total), 1.0)
-        most += max(_LEAST_NATS / n_effective, _LEAST_NATS_A_ROW)
-        # Fewer outputs and other shares only lower the loss.
-        if losses[k] > most:
-            among_own[k] = points.loss_with_own_shares(parts, enough=most)
-            disagrees[k] = among_own[k] > most
+        most_losses[k] = most + max(_LEAST_NATS / n_effective, _LEAST_NATS_A_ROW)
+    # Fewer outputs and other shares only lower the loss. Of nan this is false.
+    suspects = np.flatnonzero(losses > most_losses)
+    if len(suspects):
+        among_own[suspects] = points.losses_with_own_shares(
+            suspects, starts=starts, enough=most_losses[suspects]
+        )
     return NodeFits(
-        losses=losses, among_own=among_own, without=without, disagrees=disagrees
+        losses=losses,
+        among_own=among_own,
+        without=without,
+        disagrees=among_own > most_losses,
     )
 
 
@@ -152,32 +157,66 @@ class _AtPoints:
             covariance_of=self.covariance_of,
         ).losses
 
-    def loss_with_own_shares(self, parts: slice, *, enough: float) -> float:
-        """Least loss of a node among its classes of any shares, or what is ``enough``.
+    def losses_with_own_shares(
+        self, nodes: np.ndarray, *, starts: np.ndarray, enough: np.ndarray
+    ) -> np.ndarray:
+        """Least losses of nodes among their classes of any shares, or what is enough.
 
-        Intercepts of its classes are raised by ``log(n_c / predicted n_c)`` until they
-        are predicted as often as they come, which is where the loss is least.
+        Intercepts of a node's classes are raised by ``log(n_c / predicted n_c)`` until
+        they are predicted as often as they come, which is where the loss is least. All
+        nodes take a step at once, since each of them has few parts.
+
+        Parameters
+        ----------
+        nodes : ndarray of int of shape (n_nodes,)
+        starts : ndarray
+            The first part of each of all nodes, and the number of parts.
+        enough : ndarray of shape (n_nodes,)
+            A node is let be once its loss is as low as this.
+
+        Returns
+        -------
+        least : ndarray of shape (n_nodes,)
         """
-        counts = self.counts[parts]
-        own_outputs, columns = np.unique(self.columns[parts], return_inverse=True)
-        covariances, covariance_of = np.unique(
-            self.covariance_of[parts], return_inverse=True
-        )
-        moves = self.moves[covariances][:, own_outputs]
-        logits = self.logits[parts][:, own_outputs]
-        class_counts = np.bincount(columns, weights=counts)
-        least = np.inf
+        parts = np.concatenate([np.arange(starts[k], starts[k + 1]) for k in nodes])
+        node_of = np.repeat(np.arange(len(nodes)), np.diff(starts)[nodes])
+        # Rows that weigh nothing are predicted as often as they come: never.
+        has_weight = self.counts[parts] > 0
+        parts = parts[has_weight]
+        node_of = node_of[has_weight]
+        n_outputs = self.logits.shape[1]
+        is_own = np.zeros((len(nodes), n_outputs), dtype=bool)
+        is_own[node_of, self.columns[parts]] = True
+        class_counts = np.zeros(is_own.shape)
+        np.add.at(class_counts, (node_of, self.columns[parts]), self.counts[parts])
+        intercepts = np.where(is_own, 0.0, -np.inf)
+        least = np.full(len(nodes), np.inf)
         for _ in range(_SHARE_STEPS):
+            counts = self.counts[parts]
+            covariances, covariance_of = np.unique(
+                self.covariance_of[parts], return_inverse=True
+            )
             expected = expectation(
-                logits,
+                self.logits[parts] + intercepts[node_of],
                 counts,
-                columns=columns,
-                moves=moves,
+                columns=self.columns[parts],
+                moves=self.moves[covariances],
                 covariance_of=covariance_of,
             )
-            least = min(least, expected.losses.sum() / counts.sum())
-            if least <= enough:
+            total_losses = np.bincount(
+                node_of, weights=expected.losses, minlength=len(nodes)
+            )
+            is_open = np.isin(np.arange(len(nodes)), node_of)
+            least[is_open] = np.minimum(least, total_losses / class_counts.sum(axis=1))[
+                is_open
+            ]
+            predicted = class_counts.copy()
+            np.add.at(predicted, node_of, expected.residuals)
+            ratios = class_counts[is_own] / np.maximum(predicted[is_own], _TINY)
+            intercepts[is_own] += np.log(ratios)
+            is_left = (least > enough)[node_of]
+            if not is_left.any():
                 break
-            predicted = class_counts + expected.residuals.sum(axis=0)
-            logits = logits + np.log(class_counts / np.maximum(predicted, _TINY))
+            parts = parts[is_left]
+            node_of = node_of[is_left]
         return least

@@ -124,8 +124,20 @@ def median_of_rows(X: Rows, rows: np.ndarray, whole: bool = False) -> np.ndarray
     if len(rows) <= _FEW_ROWS and not whole:
         return X[rows[0]].astype(np.float64)
     # Rounded as the rows are, so that differences of theirs are exact.
-    median = np.median(X[rows[chosen.astype(np.intp)]], axis=0)
+    median = _median(X[rows[chosen.astype(np.intp)]])
     return median.astype(X.dtype).astype(np.float64)
+
+
+def _median(rows: np.ndarray) -> np.ndarray:
+    """NumPy's median of each feature, of a few rows without missing values.
+
+    Sorting few rows takes a quarter of the time, and many parts are summed.
+    """
+    rows = np.sort(rows, axis=0)
+    middle = len(rows) // 2
+    if len(rows) % 2:
+        return rows[middle]
+    return (rows[middle - 1] + rows[middle]) / 2
 
 
 def products(rows: np.ndarray, weights: np.ndarray, *, is_diagonal: bool) -> np.ndarray:

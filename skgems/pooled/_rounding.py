@@ -147,7 +147,9 @@ def _inverse_at_unit_diagonal(matrix: np.ndarray) -> tuple[np.ndarray, float]:
         inverse, failed = dpotri(inverse, lower=True)
     if failed:
         return np.full_like(unit, np.inf), np.inf
-    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    # What is above the diagonal is 0.
+    inverse = inverse + inverse.T
+    inverse[np.diag_indices_from(inverse)] /= 2.0
     return inverse, np.linalg.norm(unit, 1) * np.linalg.norm(inverse, 1)
 
 

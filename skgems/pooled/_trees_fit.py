@@ -148,17 +148,31 @@ class TreesFit:
         while growth.is_open:
             request = self.terms.request(growth, classes)
             contents = yield from _contents(request, public_rows)
-            total = np.zeros(growth.histogram_shape, dtype=self.type_of_zeros)
+            histograms = HistogramSum(self, growth)
             n_nodes = 0
             for content in contents:
-                total = self.added(content, total)
-                # Rounded counts and joined bins of siblings do not add up.
-                growth.subtracts &= content["min_rows"] == 1
+                histograms.add(content)
                 n_nodes += 1
             if n_nodes < n_nodes_before:  # nobody comes back who has left
                 growth.lose_nodes()
             n_nodes_before = n_nodes
-            growth.take(total)
+            growth.take(histograms.total)
+
+
+class HistogramSum:
+    """The histograms that trees ask for, added up over nodes as their replies come."""
+
+    def __init__(self, fit: TreesFit, growth: LevelGrowth) -> None:
+        self._fit = fit
+        self._growth = growth
+        # Of the growth's `histogram_shape`.
+        self.total = np.zeros(growth.histogram_shape, dtype=fit.type_of_zeros)
+
+    def add(self, content: Mapping) -> None:
+        """Add the histograms that a reply to "grow" or "boost" holds."""
+        self.total = self._fit.added(content, self.total)
+        # Rounded counts and joined bins of siblings do not add up to their parent's.
+        self._growth.subtracts &= content["min_rows"] == 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

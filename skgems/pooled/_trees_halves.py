@@ -13,7 +13,7 @@ from ..trees import Growth
 from ._forests import shares_of_classes
 from ._pooled import PooledAggregator
 from ._pooled_fit import PooledFit
-from ._trees_fit import ForestFit
+from ._trees_fit import ForestFit, HistogramSum
 
 
 def forests_of_halves(
@@ -56,25 +56,21 @@ def _take(
     names: Sequence[str],
 ) -> None:
     """Have the trees of halves grow by what the nodes of these names replied."""
-    totals = {
-        half: np.zeros(growth.histogram_shape, dtype=fit.type_of_zeros)
-        for half, growth in growths.items()
-    }
+    sums = {half: HistogramSum(fit, growth) for half, growth in growths.items()}
     missing = set(names)
     for name, reply in replies:
         missing.discard(name)
-        for half, growth in growths.items():
-            content = {"counts": reply.content[half]}
-            totals[half] = fit.added(content, totals[half])
-            # Rounded counts of siblings do not add up.
-            growth.subtracts &= reply.content["min_rows"] == 1
+        for half, histograms in sums.items():
+            histograms.add(
+                {"counts": reply.content[half], "min_rows": reply.content["min_rows"]}
+            )
     if missing:
         raise ValueError(
             f"Nodes {sorted(missing)[:5]} sent no counts for this candidate, so its "
             "trees cannot grow."
         )
     for half, growth in growths.items():
-        growth.take(totals[half])
+        growth.take(sums[half].total)
 
 
 def _request(

@@ -113,7 +113,7 @@ def _best_of_block(
     n_classes = histograms.shape[-1]
     is_occupied = np.zeros(histograms.shape[:-1], dtype=bool)
     # Faster than `any` over the few classes of each of very many bins.
-    is_occupied.reshape(-1)[np.flatnonzero(histograms) // n_classes] = True
+    is_occupied.reshape(-1)[np.flatnonzero(histograms != 0) // n_classes] = True
     candidates = _Candidates.of(histograms, is_occupied, rng=rng)
     is_constant = is_occupied.sum(axis=-1) < 2
     if not len(candidates.leaf):  # rounded counts of small leaves are all zero
@@ -214,7 +214,9 @@ class _Candidates:
     ) -> "_Candidates":
         has_missing = is_occupied[:, :, N_BINS]
         is_occupied = is_occupied[:, :, :N_BINS]
-        leaf, drawn, bin = np.nonzero(is_occupied)
+        leaf, drawn, bin = np.unravel_index(
+            np.flatnonzero(is_occupied), is_occupied.shape
+        )
         # Sums up to each bin of a feature, as differences of sums over all candidates.
         up_to_bin = np.cumsum(histograms[leaf, drawn, bin], axis=0)
         is_first = np.r_[True, (np.diff(leaf) != 0) | (np.diff(drawn) != 0)]

@@ -3,20 +3,29 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import joblib
 import numpy as np
 import pytest
 from helpers.digit_halves import NAMES, NODES, X, Y, entry
 from helpers.few_features import use_few_features, use_no_powers
+from scipy.sparse import csr_array
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
 
 from skgems import PooledAggregator, combine
-from skgems.choice import Candidate
+from skgems.choice import Candidate, choose
 from skgems.choice._choice import Trials
-from skgems.choice._judging import _refitted
+from skgems.choice._judging import (
+    _has_float32_digits,
+    _HeldOutHalf,
+    _refitted,
+    _Scores,
+)
 from skgems.choice._scoring import by_counts
 from skgems.federation import halves_of, owners_of
+from skgems.steps import RandomFeatures
 
 
 def test_halves_are_of_each_class_at_each_node():
@@ -122,6 +131,109 @@ def test_reasons_of_failures_are_doubts_once_for_all_that_have_them():
     ):
         del trials.table[0]
         trials.check_able()
+
+
+# ---- candidates that are left behind -------------------------------------------------
+
+
+class CountingFits(PooledAggregator):
+    """A nearest centroid that notes how often it was fitted."""
+
+    n_fits: ClassVar[int] = 0
+
+    def fit(self, *args, **kwargs):
+        """Fit as the base class does."""
+        type(self).n_fits += 1
+        return super().fit(*args, **kwargs)
+
+
+def ring_and_center(n_rows=600):
+    """Rows of a class around those of the other, which have the same mean."""
+    rng = np.random.default_rng(0)
+    y = np.arange(n_rows) % 2
+    return rng.normal(size=(n_rows, 2)) * np.where(y == 0, 0.3, 2.0)[:, None], y
+
+
+def raced(n_rows=600, **options):
+    """The choice between quadratic discriminants and a model of centroids."""
+    rows, y = ring_and_center(n_rows)
+    tried = [
+        Candidate("centroids", CountingFits(pooled="NearestCentroid")),
+        Candidate("naive Bayes", PooledAggregator(pooled="GaussianNB")),
+    ]
+    CountingFits.n_fits = 0
+    return choose(
+        tried, rows, y, owners_of(np.arange(n_rows) // 2 % 2, rows), **options
+    )
+
+
+def test_a_candidate_that_is_far_behind_is_not_fitted_again():
+    choice = raced()
+    assert CountingFits.n_fits == 1
+    behind, taken = choice.table
+    assert choice.name == taken["name"] == "naive Bayes"
+    assert behind["is_behind"] and not taken["is_behind"]
+    # Its numbers are those of half of the rows, and it is compared no more.
+    assert 0.3 < behind["accuracy"] < 0.7 and behind["score"] is None
+    assert taken["accuracy"] > 0.8
+    lines = str(choice).splitlines()
+    assert lines[1].startswith("- centroids") and lines[2].startswith("* naive Bayes")
+    assert "- marks candidates that were far behind" in str(choice)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "scoring"), [(300, "accuracy"), (600, "log_loss"), (600, "roc_auc")]
+)
+def test_no_candidate_is_left_behind_by_few_rows_or_other_scores(n_rows, scoring):
+    choice = raced(n_rows, scoring=scoring)
+    assert CountingFits.n_fits == 2
+    assert not any(entry["is_behind"] for entry in choice.table)
+    assert "- marks" not in str(choice)
+
+
+def test_candidates_that_are_nearly_as_good_are_fitted_to_both_halves():
+    scores = _Scores(
+        "accuracy", None, np.zeros(800), half_of_row=np.arange(800) % 2, n_tried=3
+    )
+    of_half = np.arange(0, 800, 2)
+    scores.is_right[:, of_half] = 1.0
+    scores.is_right[1, of_half[:8]] = 0.0  # 2.8 standard errors of the difference
+    scores.is_right[2, of_half[:10]] = 0.0  # 3.2
+    assert scores.far_behind([0, 1, 2]) == [2]
+    assert scores.far_behind([1, 2]) == []  # which of these is best does not matter
+    assert scores.far_behind([]) == []
+
+
+# ---- float32 -------------------------------------------------------------------------
+
+
+def test_random_features_judge_as_float32_unless_digits_would_be_lost():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(50, 3))
+    assert _has_float32_digits(rows)
+    assert _has_float32_digits(rows + 500.0)
+    assert not _has_float32_digits(rows + 5000.0)
+    assert not _has_float32_digits(np.hstack([rows, np.full((50, 1), 5000.0)]))
+    assert _has_float32_digits(np.hstack([rows, np.zeros((50, 1))]))
+    assert not _has_float32_digits(rows.astype(np.float32))  # which it is already
+    assert not _has_float32_digits(csr_array(rows))
+
+
+@pytest.mark.parametrize(("shift", "dtype"), [(0.0, "float32"), (1e5, "float64")])
+def test_rows_behind_random_features_have_the_digits_that_they_need(shift, dtype):
+    rows, y = ring_and_center(80)
+    nodes = np.repeat("lyon", len(y))
+    half = _HeldOutHalf(
+        rows + shift, y, nodes, held_out=np.arange(80) < 40, members=None
+    )
+    candidate = Candidate(
+        "features",
+        PooledAggregator(pooled="NearestCentroid"),
+        (RandomFeatures(20, random_state=0),),
+    )
+    half.judge(candidate)
+    X_behind, _ = half._behind(candidate.steps)
+    assert X_behind.dtype == dtype
 
 
 def test_nets_that_judge_are_the_same_each_time():

@@ -6,8 +6,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
-from skgems import GEMSLogisticAggregator, combine
+from skgems import (
+    GEMSLogisticAggregator,
+    PooledAggregator,
+    PooledTransformer,
+    combine,
+    describe,
+)
 from skgems.channels import FlowerNodes, Folder
 from skgems.federation import Channel, Nodes, RowsAlone, reply_to
 
@@ -90,3 +97,22 @@ def test_all_channels_of_the_package_derive_from_the_base_class(kind):
 def test_names_that_are_no_texts_empty_or_equal_are_an_error(names):
     with pytest.raises(ValueError, match="names of a channel must be different texts"):
         GEMSLogisticAggregator(Nodes(lambda requests: {}, names)).fit()
+
+
+@pytest.mark.parametrize("names", [[], list], ids=["list", "callable"])
+def test_a_channel_without_nodes_is_an_error(names):
+    """Whatever is asked first: steps of a front, models, or what nodes hold."""
+
+    def ask(requests):
+        raise AssertionError("nobody is asked")
+
+    channel = Nodes(ask, names)
+    for fit in (
+        GEMSLogisticAggregator(channel).fit,
+        PooledAggregator(channel, front=StandardScaler()).fit,
+        PooledTransformer(StandardScaler(), summaries=channel).fit,
+        lambda: combine(channel),
+        lambda: describe(summaries=channel),
+    ):
+        with pytest.raises(ValueError, match="channel has no nodes.*Give it the names"):
+            fit()

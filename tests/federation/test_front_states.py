@@ -161,6 +161,21 @@ def test_a_number_of_the_tree_has_to_have_the_type_that_was_agreed():
         agreement.check_asked(other, {})
 
 
+def test_a_request_about_rows_before_the_agreed_front_is_refused():
+    """Else a server gets sums of them that nobody has agreed to."""
+
+    def change(message):
+        return message.with_fields(front=None) if message.task == task else message
+
+    for task in ("join", "evaluate"):
+        sites = Sites(change)
+        aggregator = GEMSLogisticAggregator(
+            front=StandardScaler(), n_rounds=3, random_state=0
+        )
+        with pytest.raises(ValueError, match=f"'{task}'. is about rows before the agr"):
+            fitted(aggregator, sites)
+
+
 FITTED = {
     "sums": StandardScaler(),
     "axes": make_pipeline(StandardScaler(), PCA(2)),

@@ -236,3 +236,28 @@ def test_two_of_many_files_with_one_name(paths, monkeypatch):
     monkeypatch.setattr(_regions, "GROUP", 4)
     with pytest.raises(ValueError, match=r"two nodes of the same name: \['node 0'\]"):
         grouped([*paths, paths[0]]).fit()
+
+
+@pytest.mark.parametrize("content", [b"no summary", b"\x02" * 300])
+def test_one_of_many_files_that_is_no_summary_is_named(
+    paths, content, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(_regions, "GROUP", 4)
+    (tmp_path / "odd").write_bytes(content)
+    with pytest.raises(ValueError, match="odd: it"):
+        grouped([*paths, tmp_path / "odd"]).fit()
+
+
+def test_one_of_many_files_with_other_numbers_than_it_may_have_is_named(
+    paths, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(_regions, "GROUP", 4)
+    message = Summary.load(paths[0]).message
+    arrays = dict(message.arrays)
+    (name,) = (name for name in arrays if name.endswith("moments.means"))
+    arrays[name] = np.full_like(arrays[name], np.nan)
+    settings = {**message.settings, "name": "odd"}
+    odd = type(message)("join", settings, arrays)
+    (tmp_path / "odd").write_bytes(odd.to_bytes())
+    with pytest.raises(ValueError, match="odd: .*means has .* not finite"):
+        grouped([*paths, tmp_path / "odd"]).fit()

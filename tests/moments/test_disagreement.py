@@ -18,6 +18,7 @@ from sklearn.svm import LinearSVC
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.federation import NodesDisagreeWarning, SameRowsWarning
 from skgems.gems import Moments
+from skgems.moments._disagreement import node_fits
 
 NAMES = ["lyon", "paris", "nice", "brest"]
 
@@ -138,6 +139,32 @@ def test_a_node_of_another_rule_is_named_and_has_a_large_loss():
     P = agg.predict_proba(X)[np.arange(len(y)), y]
     losses_of_rows = [-np.log(P[nodes == k]).mean() for k in range(4)]
     np.testing.assert_allclose(losses, losses_of_rows, rtol=0.25)
+
+
+def test_nodes_are_judged_together_as_each_is_alone():
+    """Also where they have other classes, and need another number of steps."""
+    X, y = labelled_rows(600)
+    nodes = np.arange(len(y)) // 3 % 4
+    has_two_classes = (nodes == 2) & (y == 0)
+    X, y, nodes = X[~has_two_classes], y[~has_two_classes], nodes[~has_two_classes]
+    agg, _ = fit_with_warnings(X, y, nodes, moments=Moments(n_components=3))
+    likelihood = agg.likelihood_
+    W = -2.0 * likelihood.from_rows(np.vstack([agg.coef_.T, agg.intercept_]))
+    together = likelihood.node_fits(W, np.bincount(nodes))
+    assert together.disagrees.any()
+    for k in range(4):
+        starts = likelihood.starts[k : k + 2]
+        alone = node_fits(
+            likelihood.apart,
+            starts=starts,
+            W=W,
+            seen=likelihood.seen,
+            own_losses=likelihood.own_losses[[k]],
+            n_rows=np.array([np.sum(nodes == k)]),
+        )
+        assert alone.losses[0] == together.losses[k]
+        assert alone.disagrees[0] == together.disagrees[k]
+        np.testing.assert_allclose(alone.among_own[0], together.among_own[k], 1e-12)
 
 
 def test_summaries_give_the_same_losses_and_warning():

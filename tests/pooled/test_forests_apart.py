@@ -10,6 +10,7 @@ import pytest
 from helpers.forests import (
     KINDS,
     NAMES,
+    TREES,
     channel_of,
     forest,
     grown,
@@ -30,6 +31,7 @@ from skgems.federation import (
     TooFewNodesError,
     reply_to,
 )
+from skgems.federation._derived import check_is_derived
 from skgems.messages import sealed
 from skgems.pooled._terms import PooledTerms
 
@@ -307,6 +309,21 @@ def test_an_agreement_says_what_is_grown_and_how_often_nodes_are_asked():
     assert again.settings == agreement.settings
 
 
+def test_a_node_draws_the_same_rows_with_a_ledger_and_without_one():
+    """Of two samples of the same rows a server would learn more than of one."""
+    pooled = forest(n_estimators=2)
+    requests = honest_requests("bootstrap")
+    first_level = next(r for r in requests if r.task == "grow")
+    *_, with_ledger = ask_under(agreement_on(pooled), [requests[0], first_level])
+    is_own = nodes_of(len(Y)) == "lyon"
+    without_ledger = reply_to(
+        first_level, None, X[is_own], Y[is_own], name="lyon", min_rows=1
+    )
+    np.testing.assert_array_equal(
+        with_ledger.content["counts"], without_ledger.content["counts"]
+    )
+
+
 def test_an_honest_server_gets_its_replies_under_an_agreement():
     requests = honest_requests("agreed")
     replies = ask_under(agreement_on(), requests)
@@ -334,6 +351,26 @@ def test_a_server_that_asks_otherwise_gets_no_reply(kind, match):
     first = honest_requests("agreed")[:1]
     with pytest.raises(NotAgreedError, match=match):
         ask_under(agreement_on(), first + requests)
+
+
+@pytest.mark.parametrize("kind", ["forest", "boosting"])
+def test_no_tree_grows_from_rows_before_the_agreed_front(kind):
+    requests = []
+
+    def note(name, request):
+        if name == "lyon":
+            requests.append(request)
+        return False
+
+    grown_over(TREES[kind], fails=note)
+    growing = next(r for r in requests if r.task in ("grow", "boost"))
+    without_front = growing.with_fields(front=None)
+    with pytest.raises(NotAgreedError, match="before the agreed front.*send the front"):
+        ask_under(agreement_on(TREES[kind]), [requests[0], without_front])
+    # Where several methods are tried, some may have no front, but trees do.
+    with pytest.raises(NotAgreedError, match="has no front, but all trees grow"):
+        check_is_derived(without_front, agreement_on(TREES[kind]))
+    assert len(ask_under(agreement_on(TREES[kind]), [requests[0], growing])) == 2
 
 
 def test_leaves_that_are_as_deep_as_agreed_are_not_asked_about():
