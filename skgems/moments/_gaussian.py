@@ -304,21 +304,19 @@ class GaussianLoss:
         moves = [contrasts.T @ batch.roots.matrices @ points for batch in batches]
         return np.concatenate(moves), covariance_of
 
-    def curvature(
+    def label_variances(
         self, W: np.ndarray, outputs: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """About the second derivatives of the loss, where a search is preconditioned.
+        """How uncertain labels are by a model, which the loss's curvature follows from.
 
-        Those in the weights of output k are about ``E[P_k (1 - P_k) x x^T]``, with x
-        extended by 1, and between outputs they are in proportion to the covariance of
-        the label, ``E[diag(P) - P P^T]``.
+        `outputs` is a mask, (n_classes,).
 
         Returns
         -------
-        matrix : ndarray of shape (n_features + 1, n_features + 1)
-            In the mean over `outputs`, a mask; where moments are diagonal, the
-            diagonals of each output, (n_features + 1, n_outputs).
+        variances : ndarray of shape (n_parts, n_outputs)
+            ``E[P_k (1 - P_k)]``, summed over the rows of each part.
         between : ndarray of shape (n_outputs, n_outputs)
+            The covariance of the label, ``E[diag(P) - P P^T]``, summed over all rows.
         """
         chosen = np.flatnonzero(outputs)
         n_outputs = len(chosen)
@@ -345,12 +343,25 @@ class GaussianLoss:
         variances *= self.weights[:, None]
         between = -probability_products
         between[np.diag_indices(n_outputs)] = variances.sum(axis=0)
-        return self._curvature_in_weights(variances), between
+        return variances, between
 
-    def _curvature_in_weights(self, variances: np.ndarray) -> np.ndarray:
-        """``sum_p v_p E[x x^T]``, x extended by 1, of summed variances v of the label.
+    def curvature_in_weights(self, variances: np.ndarray) -> np.ndarray:
+        """About the second derivatives of the loss, where a search is preconditioned.
 
-        These are (n_parts, n_outputs). E[x x^T] is ``m_p m_p^T + Sigma_p``.
+        Those in the weights of output k are about ``E[P_k (1 - P_k) x x^T]``, with x
+        extended by 1. They are taken for ``sum_p v_p E[x x^T]``, where ``E[x x^T]`` is
+        ``m_p m_p^T + Sigma_p``, and v are variances of the label.
+
+        Parameters
+        ----------
+        variances : ndarray of shape (n_parts, n_outputs)
+            As `label_variances` returns them, or some columns.
+
+        Returns
+        -------
+        matrix : ndarray of shape (n_features + 1, n_features + 1)
+            In the mean over the columns; where moments are diagonal, the diagonals of
+            each of them, (n_features + 1, n_outputs).
         """
         moments = self.moments
         by_class = np.zeros((self.n_classes, variances.shape[1]))
