@@ -47,7 +47,7 @@ _MOST_LOGITS = 2**24
 # own: they grow with the third power of the number of classes, and then the fourth.
 _MOST_WORK = 2e9
 # Numbers worked on at a time, so that they stay in the cache of a core.
-_BLOCK = 2**16
+_BLOCK = 2**17
 # Of the points, and of the k-means of variances: the loss must not depend on chance.
 _SEED = 0
 # What sums of exponentials, and rows of a group, are taken for at least where they are
@@ -80,6 +80,18 @@ class GaussianLoss:
     moments: ClassMoments
     n_classes: int
     class_weight: np.ndarray | None = None  # (n_classes,), of a row; None: 1
+    most_points: int = _POINTS  # that an expectation is taken over
+
+    def coarser(self) -> "GaussianLoss":
+        """A similar loss, which takes a fraction of the time.
+
+        All parts of a class have its covariance, and there are few points.
+        """
+        return replace(
+            self,
+            moments=replace(self.moments, part_squares=None),
+            most_points=_FEWEST_POINTS,
+        )
 
     @cached_property
     def weights(self) -> np.ndarray:
@@ -96,7 +108,8 @@ class GaussianLoss:
         fewest = max(_FEWEST_POINTS, 2 ** int(np.ceil(np.log2(2 * self.n_classes))))
         # Where parts have variances of their own there are several covariances a class,
         # and the points are moved by each.
-        usual = _POINTS if self.moments.part_squares is None else _POINTS // 2
+        has_spreads = self.moments.part_squares is not None
+        usual = self.most_points // 2 if has_spreads else self.most_points
         most = max(usual, fewest)
         return int(2 ** np.floor(np.log2(np.clip(affordable, fewest, most))))
 
@@ -200,6 +213,11 @@ class GaussianLoss:
             ]
         return _PartCovariances(covariances=covariances, of_part=of_part)
 
+    @cached_property
+    def _used_covariances(self) -> tuple[np.ndarray, np.ndarray]:
+        """Indices of the covariances that parts have, and the place of each part's."""
+        return np.unique(self._part_covariances.of_part, return_inverse=True)
+
     def value_and_gradient(
         self,
         W: np.ndarray,
@@ -225,19 +243,21 @@ class GaussianLoss:
         n_outputs = len(chosen)
         logits = means @ V + W[-1, chosen]
         points = _points(n_outputs - 1, self.n_points)
-        contrasts = helmert(n_outputs)  # H, orthonormal, (n_outputs - 1, n_outputs)
+        contrasts = _contrasts(n_outputs)
         contrast_rows = contrasts @ V.T  # (n_outputs - 1, n_features)
-        used, covariance_of = np.unique(
-            self._part_covariances.of_part[chosen_parts], return_inverse=True
-        )
+        if parts is None:
+            used, covariance_of = self._used_covariances
+        else:
+            used, covariance_of = np.unique(
+                self._part_covariances.of_part[parts], return_inverse=True
+            )
         total = 0.0
         residuals = np.empty_like(logits)
         contrast_gradient = np.zeros_like(contrast_rows)  # sum_g D_g H V^T Sigma_g
         for batch in self._root_batches(used, contrast_rows, len(points.T)):
             index_in_batch = covariance_of - batch.start
-            batch_parts = np.flatnonzero(
-                (index_in_batch >= 0) & (index_in_batch < len(batch.products))
-            )
+            is_in_batch = (index_in_batch >= 0) & (index_in_batch < len(batch.products))
+            batch_parts = np.flatnonzero(is_in_batch)
             expected = expectation(
                 logits[batch_parts],
                 counts[batch_parts],
@@ -294,12 +314,10 @@ class GaussianLoss:
         Second comes the index of the covariance of each part, (n_parts,). `outputs` is
         a mask, (n_classes,).
         """
-        contrasts = helmert(np.count_nonzero(outputs))
+        contrasts = _contrasts(np.count_nonzero(outputs))
         contrast_rows = contrasts @ W[:-1, np.flatnonzero(outputs)].T
         points = _points(len(contrast_rows), n_points or self.n_points)
-        used, covariance_of = np.unique(
-            self._part_covariances.of_part, return_inverse=True
-        )
+        used, covariance_of = self._used_covariances
         batches = self._root_batches(used, contrast_rows, len(points.T))
         moves = [contrasts.T @ batch.roots.matrices @ points for batch in batches]
         return np.concatenate(moves), covariance_of
@@ -364,9 +382,8 @@ class GaussianLoss:
             each of them, (n_features + 1, n_outputs).
         """
         moments = self.moments
-        by_class = np.zeros((self.n_classes, variances.shape[1]))
-        np.add.at(by_class, moments.columns, variances)
-        extended_means = np.column_stack([moments.means, np.ones(len(variances))])
+        by_class = self._sums_by_class(variances)
+        extended_means = self._extended_means
         if moments.is_diagonal:
             matrix = (extended_means**2).T @ variances
             matrix[:-1] += self._weighted_covariance(by_class)
@@ -376,11 +393,35 @@ class GaussianLoss:
         matrix[:-1, :-1] += self._weighted_covariance(by_class.mean(axis=1))
         return matrix
 
+    def curvature_by_output(self, variances: np.ndarray) -> np.ndarray:
+        """The same for each output, (n_outputs, n_features + 1, n_features + 1).
+
+        Moments are matrices.
+        """
+        extended_means = self._extended_means
+        weights = np.maximum(variances, 0.0).T[:, None, :]
+        matrices = (extended_means.T * weights) @ extended_means
+        covariances = self._weighted_covariance(self._sums_by_class(variances))
+        matrices[:, :-1, :-1] += np.moveaxis(covariances, -1, 0)
+        return matrices
+
+    @cached_property
+    def _extended_means(self) -> np.ndarray:
+        """Means of parts, and a column of ones."""
+        means = self.moments.means
+        return np.column_stack([means, np.ones(len(means))])
+
+    def _sums_by_class(self, of_parts: np.ndarray) -> np.ndarray:
+        """Sums over the parts of each class, (n_classes, n_outputs)."""
+        by_class = np.zeros((self.n_classes, of_parts.shape[1]))
+        np.add.at(by_class, self.moments.columns, of_parts)
+        return by_class
+
     def _weighted_covariance(self, class_weights: np.ndarray) -> np.ndarray:
         """Sum of the covariances of classes, each with a weight.
 
-        The weights are (n_classes,); or, where variances are all there is, (n_classes,
-        n_outputs), and so is the sum (n_features, n_outputs).
+        The weights are (n_classes,), or (n_classes, n_outputs): then the last axis of
+        the sum is that of outputs.
         """
         moments = self.moments
         covariances = self._class_covariances
@@ -397,10 +438,20 @@ class GaussianLoss:
         if covariances.of_own_variances:
             # D Sigma D of the scalings D of several: Sigma times sum w d d^T.
             weights = _scatter_weights(covariances.of_own_variances, class_weights)
-            scalings = [scaled.scaling for scaled in covariances.of_own_variances]
-            rows = np.sqrt(np.maximum(weights, 0.0))[:, None] * scalings
-            total += shared.matrix.scatter * (rows.T @ rows)
+            scalings = np.stack(
+                [scaled.scaling for scaled in covariances.of_own_variances]
+            )
+            by_output = weights.reshape(len(weights), -1).T[:, :, None]
+            rows = np.sqrt(np.maximum(by_output, 0.0)) * scalings
+            scaled = np.moveaxis(shared.matrix.scatter * (rows.mT @ rows), 0, -1)
+            total += scaled.reshape(total.shape)
         return total
+
+
+@cache
+def _contrasts(n_outputs: int) -> np.ndarray:
+    """H, whose rows are orthonormal and sum to zero, (n_outputs - 1, n_outputs)."""
+    return helmert(n_outputs)
 
 
 @cache

@@ -226,8 +226,8 @@ class Coordinates:
             self._roots = _OwnRoots(
                 np.stack(
                     [
-                        matrices.matrix(loss.curvature_in_weights(column), curvature)
-                        for column in variances.T[:, :, None]
+                        matrices.matrix(of_output, curvature)
+                        for of_output in loss.curvature_by_output(variances)
                     ]
                 )
             )

@@ -66,14 +66,15 @@ _SHARE_OF_EQUAL = 0.1
 _LEAST_DENOMINATOR = 1e-300
 # Parts of the way that are added until rounding leaves a point in all spaces.
 _EXTRA_PARTS = (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-6, 1e-3)
-# Multipliers are settled where no space is missed by more, in squared radii.
-_SETTLED = 1e-6
+# Multipliers are settled where no space is missed by more, in squared radii. Far below
+# this the last steps of minimizations decide, and not the multipliers.
+_SETTLED = 1e-4
 # Most updates of the multipliers: some seven are usual. What is still missed after the
 # last one is repaired.
 _MAX_UPDATES = 40
 # First strength of the penalty, in the loss of one row: a far stronger one makes the
 # minimization ill conditioned, a far weaker one takes more updates.
-_FIRST_STRENGTH = 0.1
+_FIRST_STRENGTH = 0.3
 # Factor on the strength after an update that brought little.
 _STRENGTHENING = 10.0
 # An update brought little if more than this part of what spaces were missed by before
