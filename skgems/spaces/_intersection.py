@@ -66,9 +66,11 @@ _SHARE_OF_EQUAL = 0.1
 _LEAST_DENOMINATOR = 1e-300
 # Parts of the way that are added until rounding leaves a point in all spaces.
 _EXTRA_PARTS = (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-6, 1e-3)
-# Multipliers are settled where no space is missed by more, in squared radii. Far below
-# this the last steps of minimizations decide, and not the multipliers.
-_SETTLED = 1e-4
+# Multipliers are settled where no space is missed by more, in squared radii.
+_SETTLED = 1e-6
+# Where no space is missed by more, an update that brings little is the last: what is
+# still missed is what minimizations leave, which end a little before their minima.
+_NEARLY_SETTLED = 1e-4
 # Most updates of the multipliers: some seven are usual. What is still missed after the
 # last one is repaired.
 _MAX_UPDATES = 40
@@ -564,9 +566,10 @@ def likeliest(
         # Outside of a space, or inside of one that has a multiplier.
         violation = np.abs(np.maximum(excess, -multipliers / strength)).max()
         multipliers = np.maximum(0.0, multipliers + strength * excess)
-        if violation < _SETTLED:
+        is_slow = violation > _SLOW_PROGRESS * last_violation
+        if violation < _SETTLED or (is_slow and violation < _NEARLY_SETTLED):
             break
-        if violation > _SLOW_PROGRESS * last_violation:
+        if is_slow:
             strength *= _STRENGTHENING
         last_violation = violation
     point = repair(problem, spaces, step=point - problem.base, inner_step=bounds.step)
