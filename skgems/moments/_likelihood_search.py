@@ -6,17 +6,14 @@ begins, and in units such that its first step, which L-BFGS makes of length 1, i
 one to where the loss would be least if its curvature were that of the coordinates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 
-if TYPE_CHECKING:
-    from ._likelihood import Likelihood
+from ._gaussian import GaussianLoss
 
 # Takes a model and returns a value and its gradient.
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
@@ -40,6 +37,41 @@ _MOST_IN_MATRICES = 2**19
 # How often the discriminant analysis, where the search starts, is made less sure: by up
 # to a factor of 2^10.
 _MOST_HALVINGS = 10
+
+
+class Penalized(Protocol):
+    """What the search has to know of a likelihood."""
+
+    @property
+    def loss(self) -> GaussianLoss:
+        """The loss of Gaussian rows."""
+
+    @property
+    def n_rows(self) -> float:
+        """Number of rows, which the curvature grows with."""
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Mask of the classes with rows, (n_classes,)."""
+
+    @property
+    def moving(self) -> np.ndarray:
+        """Mask of the features that have weights, (n_features,)."""
+
+    @property
+    def lever(self) -> np.ndarray | None:
+        """What an intercept is of the weights, (n_features,); None: it is fitted."""
+
+    @property
+    def scales(self) -> np.ndarray:
+        """Deviations of the features, (n_features,)."""
+
+    @property
+    def penalties(self) -> np.ndarray:
+        """Penalty on the square of a weight of each feature, (n_features,)."""
+
+    def penalty(self, W: np.ndarray) -> tuple[float, np.ndarray]:
+        """The penalty of a model, in nats, and its gradient."""
 
 
 class Point(NamedTuple):
@@ -69,7 +101,7 @@ def as_sure_as_likely(W: np.ndarray, loss: Loss) -> Point:
 
 
 def lowest(
-    likelihood: Likelihood,
+    likelihood: Penalized,
     start: Point,
     loss: Loss,
     *,
@@ -82,7 +114,7 @@ def lowest(
 
     Parameters
     ----------
-    likelihood : Likelihood
+    likelihood : Penalized
         Whose curvature the coordinates are made of.
     start : Point
     loss : callable
@@ -130,11 +162,11 @@ class _Steps:
 
     def __init__(
         self,
-        likelihood: Likelihood,
+        likelihood: Penalized,
         start: Point,
         loss: Loss,
         *,
-        coordinates: Coordinates,
+        coordinates: "Coordinates",
         least: float,
     ) -> None:
         self._likelihood = likelihood
@@ -198,14 +230,14 @@ class Coordinates:
     """
 
     def __init__(
-        self, likelihood: Likelihood, W: np.ndarray, *, curvature: np.ndarray | float
+        self, likelihood: Penalized, W: np.ndarray, *, curvature: np.ndarray | float
     ) -> None:
         """Coordinates by second derivatives at W, and those of an extra loss.
 
         The latter are a matrix, (n_features + 1, n_features + 1); or, where moments are
         diagonal, diagonals of each of all classes, or of one for all.
         """
-        self.shape = likelihood.slope.shape
+        self.shape = W.shape
         self._lever = likelihood.lever
         # Weights that are not of constants, the intercept where it is fitted, and the
         # classes with rows.
@@ -263,7 +295,7 @@ class _Matrices:
     """Second derivatives of a loss as those of a likelihood with its penalty."""
 
     def __init__(
-        self, likelihood: Likelihood, *, lever: np.ndarray | None, moving: np.ndarray
+        self, likelihood: Penalized, *, lever: np.ndarray | None, moving: np.ndarray
     ) -> None:
         self._lever = lever
         self._moving = moving
