@@ -214,9 +214,9 @@ class GaussianLoss:
         return _PartCovariances(covariances=covariances, of_part=of_part)
 
     @cached_property
-    def _used_covariances(self) -> tuple[np.ndarray, np.ndarray]:
-        """Indices of the covariances that parts have, and the place of each part's."""
-        return np.unique(self._part_covariances.of_part, return_inverse=True)
+    def _used_covariances(self) -> "_UsedCovariances":
+        """Those of all parts."""
+        return self._part_covariances.used_by(slice(None))
 
     def value_and_gradient(
         self,
@@ -246,16 +246,14 @@ class GaussianLoss:
         contrasts = _contrasts(n_outputs)
         contrast_rows = contrasts @ V.T  # (n_outputs - 1, n_features)
         if parts is None:
-            used, covariance_of = self._used_covariances
+            used = self._used_covariances
         else:
-            used, covariance_of = np.unique(
-                self._part_covariances.of_part[parts], return_inverse=True
-            )
+            used = self._part_covariances.used_by(parts)
         total = 0.0
         residuals = np.empty_like(logits)
         contrast_gradient = np.zeros_like(contrast_rows)  # sum_g D_g H V^T Sigma_g
         for batch in self._root_batches(used, contrast_rows, len(points.T)):
-            index_in_batch = covariance_of - batch.start
+            index_in_batch = used.of_part - batch.start
             is_in_batch = (index_in_batch >= 0) & (index_in_batch < len(batch.products))
             batch_parts = np.flatnonzero(is_in_batch)
             expected = expectation(
@@ -270,9 +268,10 @@ class GaussianLoss:
             slopes = batch.roots.slopes_in_covariances(
                 contrasts @ (expected.move_slopes @ points.T)
             )
-            contrast_gradient += np.tensordot(
-                slopes, batch.products, axes=((0, 1), (0, 1))
-            )
+            n_rows = slopes.shape[0] * slopes.shape[1]
+            contrast_gradient += slopes.reshape(
+                n_rows, n_outputs - 1
+            ).T @ batch.products.reshape(n_rows, len(V))
         gradient = np.zeros_like(W)
         gradient[:-1, chosen] = (
             means.T @ residuals + 2.0 * contrast_gradient.T @ contrasts
@@ -281,18 +280,14 @@ class GaussianLoss:
         return float(total), gradient
 
     def _root_batches(
-        self, used: np.ndarray, contrast_rows: np.ndarray, n_points: int
+        self, used: "_UsedCovariances", contrast_rows: np.ndarray, n_points: int
     ) -> Iterator["_RootBatch"]:
-        """Roots of the covariances with the indices `used`, some at a time."""
+        """Roots of covariances, some at a time."""
         n_contrasts = len(contrast_rows)
         size = max(1, _BLOCK // max(n_contrasts * n_points, 1))
-        for start in range(0, len(used), size):
-            covariances = [
-                self._part_covariances.covariances[g]
-                for g in used[start : start + size]
-            ]
-            scalings = np.stack([covariance.scaling for covariance in covariances])
-            scalings = scalings[:, None]
+        for start in range(0, len(used.covariances), size):
+            covariances = used.covariances[start : start + size]
+            scalings = used.scalings[start : start + size, None]
             row_products = (
                 scalings * contrast_rows
             )  # (n_batch, n_contrasts, n_features)
@@ -317,10 +312,10 @@ class GaussianLoss:
         contrasts = _contrasts(np.count_nonzero(outputs))
         contrast_rows = contrasts @ W[:-1, np.flatnonzero(outputs)].T
         points = _points(len(contrast_rows), n_points or self.n_points)
-        used, covariance_of = self._used_covariances
+        used = self._used_covariances
         batches = self._root_batches(used, contrast_rows, len(points.T))
         moves = [contrasts.T @ batch.roots.matrices @ points for batch in batches]
-        return np.concatenate(moves), covariance_of
+        return np.concatenate(moves), used.of_part
 
     def label_variances(
         self, W: np.ndarray, outputs: np.ndarray
@@ -578,6 +573,24 @@ class _PartCovariances:
     """Covariances that parts have."""
 
     covariances: list[_Covariance]
+    of_part: np.ndarray  # (n_parts,), the index of each part's covariance
+
+    def used_by(self, parts: np.ndarray | slice) -> "_UsedCovariances":
+        used, of_part = np.unique(self.of_part[parts], return_inverse=True)
+        covariances = [self.covariances[g] for g in used]
+        return _UsedCovariances(
+            covariances=covariances,
+            scalings=np.stack([covariance.scaling for covariance in covariances]),
+            of_part=of_part,
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _UsedCovariances:
+    """Covariances that some parts have, without those that none of them has."""
+
+    covariances: list[_Covariance]
+    scalings: np.ndarray  # (n_covariances, n_features)
     of_part: np.ndarray  # (n_parts,), the index of each part's covariance
 
 
