@@ -287,17 +287,15 @@ class GaussianLoss:
         size = max(1, _BLOCK // max(n_contrasts * n_points, 1))
         for start in range(0, len(used.covariances), size):
             covariances = used.covariances[start : start + size]
-            scalings = used.scalings[start : start + size, None]
-            row_products = (
-                scalings * contrast_rows
-            )  # (n_batch, n_contrasts, n_features)
+            scalings = used.scalings[start : start + size]
+            # (n_batch, n_contrasts, n_features)
+            row_products = np.empty((len(covariances), *contrast_rows.shape))
             # Those of one matrix are next to each other, and multiplied at once.
             stop = 0
             for matrix, same in groupby(covariances, attrgetter("matrix")):
                 run = slice(stop, stop + len(list(same)))
-                row_products[run] = matrix.times(row_products[run])
+                row_products[run] = matrix.scaled_products(contrast_rows, scalings[run])
                 stop = run.stop
-            row_products *= scalings
             roots = _Roots(row_products @ contrast_rows.T)
             yield _RootBatch(start=start, products=row_products, roots=roots)
 
@@ -498,34 +496,59 @@ class _Matrix:
         correlations *= ratio(1.0, deviations)[:, None]
         return deviations, correlations.astype(np.float32)
 
-    def times(self, rows: np.ndarray) -> np.ndarray:
-        """Rows, (..., n_features), times the covariance.
+    def scaled_products(self, rows: np.ndarray, scalings: np.ndarray) -> np.ndarray:
+        """Rows times ``D Sigma D``, for the scalings D of several covariances.
 
-        A few rows times a large matrix take less time than it times a few columns.
+        They are (n_rows, n_features) and (n_scalings, n_features), and the products are
+        (n_scalings, n_rows, n_features).
         """
+        scalings = scalings[:, None]
         if self.scatter.ndim == 1:
-            return rows / self.size * self.scatter
-        # One large product: numpy would make as many small ones of a stack.
+            return rows * (scalings**2 * (self.scatter / self.size))
+        if len(self.scatter) >= _WIDE:
+            return self._products_in_float32(rows, scalings)
         varying, scatter = self._varying
-        row_products = np.zeros((rows.size // rows.shape[-1], rows.shape[-1]))
-        stacked_rows = rows.reshape(row_products.shape)[:, varying]
-        if len(self.scatter) < _WIDE:
-            row_products[:, varying] = stacked_rows / self.size @ scatter
-        else:
-            row_products[:, varying] = self._times_in_float32(stacked_rows)
-        return row_products.reshape(rows.shape)
+        scalings = scalings[..., varying]
+        scaled_rows = scalings * (rows[:, varying] / self.size)
+        products_of_varying = _stack_times(scaled_rows, scatter)
+        products_of_varying *= scalings
+        return self._filled_up(products_of_varying, varying)
 
-    def _times_in_float32(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of the features that vary times their covariance.
+    def _products_in_float32(
+        self, rows: np.ndarray, scalings: np.ndarray
+    ) -> np.ndarray:
+        """The same with fewer digits, which takes half of the time.
 
-        Within the range of float32, whatever the units of features and weights are.
+        It is within the range of float32, whatever the units of features and weights.
         """
+        varying, _ = self._varying
         deviations, correlations = self._correlations
-        scaled_rows = rows * deviations
-        largest = max(np.abs(scaled_rows).max(initial=0.0), _TINY)
-        scaled_rows /= largest
-        scaled_products = scaled_rows.astype(np.float32) @ correlations
-        return scaled_products * (largest * deviations)
+        in_deviations = rows[:, varying] * deviations
+        largest = max(np.abs(in_deviations).max(initial=0.0), _TINY)
+        scalings = scalings[..., varying].astype(np.float32)
+        scaled_rows = scalings * (in_deviations / largest).astype(np.float32)
+        scaled_products = _stack_times(scaled_rows, correlations)
+        scaled_products *= scalings
+        return self._filled_up(scaled_products * (largest * deviations), varying)
+
+    def _filled_up(
+        self, products_of_varying: np.ndarray, varying: np.ndarray | slice
+    ) -> np.ndarray:
+        """With 0 for features that do not vary."""
+        if isinstance(varying, slice):
+            return products_of_varying
+        shape = (*products_of_varying.shape[:-1], len(self.scatter))
+        all_products = np.zeros(shape)
+        all_products[..., varying] = products_of_varying
+        return all_products
+
+
+def _stack_times(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """A stack of rows times a matrix.
+
+    It is one large product: numpy would make as many small ones.
+    """
+    return (rows.reshape(-1, rows.shape[-1]) @ matrix).reshape(rows.shape)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
