@@ -24,7 +24,8 @@ from ..local import cached_call
 from ..moments import ClassMoments, Likelihood, NodeLoss, Span, cross_validated_C
 from ..pooled import PooledForm, common_form
 from ..progress import say
-from ..spaces import GoodEnoughSpace, diagonal, intersect, likeliest, mean_matrix
+from ..spaces import GoodEnoughSpace, intersect, likeliest
+from ._bounded_search import BoundedSearch
 from ._further import OF_MODELS, SHARES, Rounds, SumOfLosses, refinement_plan
 from ._penalties import Penalty, agreed_penalty
 from ._problem import LinearProblem
@@ -404,7 +405,7 @@ class LikelihoodStage(LinearStage):
         start = merge.factor * merge.W
         scales = self._scales_of(start, losses)
         spaces = _scaled_spaces(of_nodes.spaces, scales)
-        search = _BoundedSearch(likelihood=likelihood, spaces=spaces)
+        search = BoundedSearch(likelihood=likelihood, spaces=spaces)
         intersection = likeliest(
             spaces, minimize=search.minimize, start=start, n_rows=likelihood.n_rows
         )
@@ -427,41 +428,6 @@ class LikelihoodStage(LinearStage):
         sizes = [loss.moments.logit_size(W) for loss in losses]
         # A constant model has no size.
         return np.array([size if size > 0 else 1.0 for size in sizes])
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _BoundedSearch:
-    """The search for the likeliest model that is pushed back into spaces."""
-
-    likelihood: Likelihood
-    spaces: Sequence[GoodEnoughSpace]
-
-    def minimize(self, start: np.ndarray, extra, forces: Sequence[float]) -> np.ndarray:
-        """Minimize the likelihood's loss and ``extra(W)``, of models on rows.
-
-        ``extra`` returns a value and its gradient. ``forces`` say how strongly each
-        space pushes: its second derivatives precondition the search.
-        """
-        moments = self.likelihood.loss.moments
-
-        def extra_on_centred_rows(W: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = extra(self.likelihood.to_rows(W))
-            # Intercepts on rows less the origin o are b + o @ w.
-            gradient[:-1] -= np.outer(moments.origin, gradient[-1])
-            return value, gradient
-
-        second_derivatives = diagonal if moments.is_diagonal else mean_matrix
-        curvature = sum(
-            2.0 * force * second_derivatives(space.metric, moments.origin)
-            for space, force in zip(self.spaces, forces, strict=True)
-            if force > 0
-        )
-        W = self.likelihood.minimize(
-            self.likelihood.from_rows(start),
-            extra_on_centred_rows,
-            curvature=curvature,
-        )
-        return self.likelihood.to_rows(W)
 
 
 def _merge_of_sums(

@@ -63,10 +63,10 @@ class _PartWithGeometry(Part):
         return None
 
     def _with_objects(self) -> Self:
-        return self.set_params(
-            geometry=as_geometry(self.geometry, self.geometries),
-            construction=as_construction(self.construction),
-        )
+        # Without `set_params`, which would first find all parameters within them.
+        self.geometry = as_geometry(self.geometry, self.geometries)
+        self.construction = as_construction(self.construction)
+        return self
 
 
 class Spaces(_PartWithGeometry):
@@ -136,9 +136,8 @@ class Spaces(_PartWithGeometry):
         self.on_empty = on_empty
 
     def _with_objects(self) -> Self:
-        return (
-            super()._with_objects().set_params(criterion=as_criterion(self.criterion))
-        )
+        self.criterion = as_criterion(self.criterion)
+        return super()._with_objects()
 
 
 class Moments(Part):

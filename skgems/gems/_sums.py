@@ -300,22 +300,10 @@ class Sums:
         return [loss.of_classes(self.class_weight) for loss in self.losses]
 
     def likelihood(self, losses: Sequence[NodeLoss], digest: str) -> Likelihood:
-        """The likelihood of these losses; corrections are cached by their digest."""
-        uncorrected = Likelihood.uncorrected(
-            losses,
-            n_classes=len(self.classes),
-            C=self.penalty.C,
-            scaled=self.scaled,
-            merged=self.merged,
-            class_weight=self.class_weight,
-            span=self.span,
-            zero_row=self.penalty.zero_row,
+        """The likelihood of these losses, which is cached by their digest."""
+        return cached_call(
+            _likelihood, sums=Hashed(content=(self, losses), digest=digest)
         )
-        slope, own_losses = cached_call(
-            _correction,
-            likelihood=Hashed(content=(uncorrected, losses), digest=digest),
-        )
-        return replace(uncorrected, slope=slope, own_losses=own_losses)
 
     def digest(self, losses: Sequence[NodeLoss]) -> str:
         """A hash of all that the likelihood of these losses follows from."""
@@ -328,6 +316,7 @@ class Sums:
             self.scaled,
             self.penalty.C,
             self.penalty.zero_row,
+            self.span,
         )
 
 
@@ -342,11 +331,23 @@ class Hashed:
         return str, (self.digest,)
 
 
-def _correction(likelihood: Hashed) -> tuple[np.ndarray, np.ndarray]:
-    """The slope of nodes' gradients, and the losses of the nodes' own models."""
-    uncorrected, losses = likelihood.content
-    corrected = uncorrected.with_share(losses, None)
-    return corrected.slope, corrected.own_losses
+def _likelihood(sums: Hashed) -> Likelihood:
+    """The likelihood of sums, with the slope of nodes' gradients.
+
+    Covariances that are found at its first evaluation stay with it.
+    """
+    of_sums, losses = sums.content
+    uncorrected = Likelihood.uncorrected(
+        losses,
+        n_classes=len(of_sums.classes),
+        C=of_sums.penalty.C,
+        scaled=of_sums.scaled,
+        merged=of_sums.merged,
+        class_weight=of_sums.class_weight,
+        span=of_sums.span,
+        zero_row=of_sums.penalty.zero_row,
+    )
+    return uncorrected.with_share(losses, None)
 
 
 def agree_on_class_weight(

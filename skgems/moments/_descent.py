@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ._likelihood import Coordinates, Likelihood
+from ._likelihood import Likelihood
+from ._likelihood_search import Coordinates
 
 # Steps that are remembered: L-BFGS usually has 5 to 20. Each is two arrays of the size
 # of the model.

@@ -47,7 +47,7 @@ _MOST_LOGITS = 2**24
 # own: they grow with the third power of the number of classes, and then the fourth.
 _MOST_WORK = 2e9
 # Numbers worked on at a time, so that they stay in the cache of a core.
-_BLOCK = 2**16
+_BLOCK = 2**17
 # Of the points, and of the k-means of variances: the loss must not depend on chance.
 _SEED = 0
 # What sums of exponentials, and rows of a group, are taken for at least where they are
@@ -80,6 +80,18 @@ class GaussianLoss:
     moments: ClassMoments
     n_classes: int
     class_weight: np.ndarray | None = None  # (n_classes,), of a row; None: 1
+    most_points: int = _POINTS  # that an expectation is taken over
+
+    def coarser(self) -> "GaussianLoss":
+        """A similar loss, which takes a fraction of the time.
+
+        All parts of a class have its covariance, and there are few points.
+        """
+        return replace(
+            self,
+            moments=replace(self.moments, part_squares=None),
+            most_points=_FEWEST_POINTS,
+        )
 
     @cached_property
     def weights(self) -> np.ndarray:
@@ -96,7 +108,8 @@ class GaussianLoss:
         fewest = max(_FEWEST_POINTS, 2 ** int(np.ceil(np.log2(2 * self.n_classes))))
         # Where parts have variances of their own there are several covariances a class,
         # and the points are moved by each.
-        usual = _POINTS if self.moments.part_squares is None else _POINTS // 2
+        has_spreads = self.moments.part_squares is not None
+        usual = self.most_points // 2 if has_spreads else self.most_points
         most = max(usual, fewest)
         return int(2 ** np.floor(np.log2(np.clip(affordable, fewest, most))))
 
@@ -200,6 +213,11 @@ class GaussianLoss:
             ]
         return _PartCovariances(covariances=covariances, of_part=of_part)
 
+    @cached_property
+    def _used_covariances(self) -> "_UsedCovariances":
+        """Those of all parts."""
+        return self._part_covariances.used_by(slice(None))
+
     def value_and_gradient(
         self,
         W: np.ndarray,
@@ -225,19 +243,19 @@ class GaussianLoss:
         n_outputs = len(chosen)
         logits = means @ V + W[-1, chosen]
         points = _points(n_outputs - 1, self.n_points)
-        contrasts = helmert(n_outputs)  # H, orthonormal, (n_outputs - 1, n_outputs)
+        contrasts = _contrasts(n_outputs)
         contrast_rows = contrasts @ V.T  # (n_outputs - 1, n_features)
-        used, covariance_of = np.unique(
-            self._part_covariances.of_part[chosen_parts], return_inverse=True
-        )
+        if parts is None:
+            used = self._used_covariances
+        else:
+            used = self._part_covariances.used_by(parts)
         total = 0.0
         residuals = np.empty_like(logits)
         contrast_gradient = np.zeros_like(contrast_rows)  # sum_g D_g H V^T Sigma_g
         for batch in self._root_batches(used, contrast_rows, len(points.T)):
-            index_in_batch = covariance_of - batch.start
-            batch_parts = np.flatnonzero(
-                (index_in_batch >= 0) & (index_in_batch < len(batch.products))
-            )
+            index_in_batch = used.of_part - batch.start
+            is_in_batch = (index_in_batch >= 0) & (index_in_batch < len(batch.products))
+            batch_parts = np.flatnonzero(is_in_batch)
             expected = expectation(
                 logits[batch_parts],
                 counts[batch_parts],
@@ -250,9 +268,10 @@ class GaussianLoss:
             slopes = batch.roots.slopes_in_covariances(
                 contrasts @ (expected.move_slopes @ points.T)
             )
-            contrast_gradient += np.tensordot(
-                slopes, batch.products, axes=((0, 1), (0, 1))
-            )
+            n_rows = slopes.shape[0] * slopes.shape[1]
+            contrast_gradient += slopes.reshape(
+                n_rows, n_outputs - 1
+            ).T @ batch.products.reshape(n_rows, len(V))
         gradient = np.zeros_like(W)
         gradient[:-1, chosen] = (
             means.T @ residuals + 2.0 * contrast_gradient.T @ contrasts
@@ -261,28 +280,22 @@ class GaussianLoss:
         return float(total), gradient
 
     def _root_batches(
-        self, used: np.ndarray, contrast_rows: np.ndarray, n_points: int
+        self, used: "_UsedCovariances", contrast_rows: np.ndarray, n_points: int
     ) -> Iterator["_RootBatch"]:
-        """Roots of the covariances with the indices `used`, some at a time."""
+        """Roots of covariances, some at a time."""
         n_contrasts = len(contrast_rows)
         size = max(1, _BLOCK // max(n_contrasts * n_points, 1))
-        for start in range(0, len(used), size):
-            covariances = [
-                self._part_covariances.covariances[g]
-                for g in used[start : start + size]
-            ]
-            scalings = np.stack([covariance.scaling for covariance in covariances])
-            scalings = scalings[:, None]
-            row_products = (
-                scalings * contrast_rows
-            )  # (n_batch, n_contrasts, n_features)
+        for start in range(0, len(used.covariances), size):
+            covariances = used.covariances[start : start + size]
+            scalings = used.scalings[start : start + size]
+            # (n_batch, n_contrasts, n_features)
+            row_products = np.empty((len(covariances), *contrast_rows.shape))
             # Those of one matrix are next to each other, and multiplied at once.
             stop = 0
             for matrix, same in groupby(covariances, attrgetter("matrix")):
                 run = slice(stop, stop + len(list(same)))
-                row_products[run] = matrix.times(row_products[run])
+                row_products[run] = matrix.scaled_products(contrast_rows, scalings[run])
                 stop = run.stop
-            row_products *= scalings
             roots = _Roots(row_products @ contrast_rows.T)
             yield _RootBatch(start=start, products=row_products, roots=roots)
 
@@ -294,31 +307,27 @@ class GaussianLoss:
         Second comes the index of the covariance of each part, (n_parts,). `outputs` is
         a mask, (n_classes,).
         """
-        contrasts = helmert(np.count_nonzero(outputs))
+        contrasts = _contrasts(np.count_nonzero(outputs))
         contrast_rows = contrasts @ W[:-1, np.flatnonzero(outputs)].T
         points = _points(len(contrast_rows), n_points or self.n_points)
-        used, covariance_of = np.unique(
-            self._part_covariances.of_part, return_inverse=True
-        )
+        used = self._used_covariances
         batches = self._root_batches(used, contrast_rows, len(points.T))
         moves = [contrasts.T @ batch.roots.matrices @ points for batch in batches]
-        return np.concatenate(moves), covariance_of
+        return np.concatenate(moves), used.of_part
 
-    def curvature(
+    def label_variances(
         self, W: np.ndarray, outputs: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """About the second derivatives of the loss, where a search is preconditioned.
+        """How uncertain labels are by a model, which the loss's curvature follows from.
 
-        Those in the weights of output k are about ``E[P_k (1 - P_k) x x^T]``, with x
-        extended by 1, and between outputs they are in proportion to the covariance of
-        the label, ``E[diag(P) - P P^T]``.
+        `outputs` is a mask, (n_classes,).
 
         Returns
         -------
-        matrix : ndarray of shape (n_features + 1, n_features + 1)
-            In the mean over `outputs`, a mask; where moments are diagonal, the
-            diagonals of each output, (n_features + 1, n_outputs).
+        variances : ndarray of shape (n_parts, n_outputs)
+            ``E[P_k (1 - P_k)]``, summed over the rows of each part.
         between : ndarray of shape (n_outputs, n_outputs)
+            The covariance of the label, ``E[diag(P) - P P^T]``, summed over all rows.
         """
         chosen = np.flatnonzero(outputs)
         n_outputs = len(chosen)
@@ -345,17 +354,29 @@ class GaussianLoss:
         variances *= self.weights[:, None]
         between = -probability_products
         between[np.diag_indices(n_outputs)] = variances.sum(axis=0)
-        return self._curvature_in_weights(variances), between
+        return variances, between
 
-    def _curvature_in_weights(self, variances: np.ndarray) -> np.ndarray:
-        """``sum_p v_p E[x x^T]``, x extended by 1, of summed variances v of the label.
+    def curvature_in_weights(self, variances: np.ndarray) -> np.ndarray:
+        """About the second derivatives of the loss, where a search is preconditioned.
 
-        These are (n_parts, n_outputs). E[x x^T] is ``m_p m_p^T + Sigma_p``.
+        Those in the weights of output k are about ``E[P_k (1 - P_k) x x^T]``, with x
+        extended by 1. They are taken for ``sum_p v_p E[x x^T]``, where ``E[x x^T]`` is
+        ``m_p m_p^T + Sigma_p``, and v are variances of the label.
+
+        Parameters
+        ----------
+        variances : ndarray of shape (n_parts, n_outputs)
+            As `label_variances` returns them, or some columns.
+
+        Returns
+        -------
+        matrix : ndarray of shape (n_features + 1, n_features + 1)
+            In the mean over the columns; where moments are diagonal, the diagonals of
+            each of them, (n_features + 1, n_outputs).
         """
         moments = self.moments
-        by_class = np.zeros((self.n_classes, variances.shape[1]))
-        np.add.at(by_class, moments.columns, variances)
-        extended_means = np.column_stack([moments.means, np.ones(len(variances))])
+        by_class = self._sums_by_class(variances)
+        extended_means = self._extended_means
         if moments.is_diagonal:
             matrix = (extended_means**2).T @ variances
             matrix[:-1] += self._weighted_covariance(by_class)
@@ -365,11 +386,35 @@ class GaussianLoss:
         matrix[:-1, :-1] += self._weighted_covariance(by_class.mean(axis=1))
         return matrix
 
+    def curvature_by_output(self, variances: np.ndarray) -> np.ndarray:
+        """The same for each output, (n_outputs, n_features + 1, n_features + 1).
+
+        Moments are matrices.
+        """
+        extended_means = self._extended_means
+        weights = np.maximum(variances, 0.0).T[:, None, :]
+        matrices = (extended_means.T * weights) @ extended_means
+        covariances = self._weighted_covariance(self._sums_by_class(variances))
+        matrices[:, :-1, :-1] += np.moveaxis(covariances, -1, 0)
+        return matrices
+
+    @cached_property
+    def _extended_means(self) -> np.ndarray:
+        """Means of parts, and a column of ones."""
+        means = self.moments.means
+        return np.column_stack([means, np.ones(len(means))])
+
+    def _sums_by_class(self, of_parts: np.ndarray) -> np.ndarray:
+        """Sums over the parts of each class, (n_classes, n_outputs)."""
+        by_class = np.zeros((self.n_classes, of_parts.shape[1]))
+        np.add.at(by_class, self.moments.columns, of_parts)
+        return by_class
+
     def _weighted_covariance(self, class_weights: np.ndarray) -> np.ndarray:
         """Sum of the covariances of classes, each with a weight.
 
-        The weights are (n_classes,); or, where variances are all there is, (n_classes,
-        n_outputs), and so is the sum (n_features, n_outputs).
+        The weights are (n_classes,), or (n_classes, n_outputs): then the last axis of
+        the sum is that of outputs.
         """
         moments = self.moments
         covariances = self._class_covariances
@@ -386,10 +431,20 @@ class GaussianLoss:
         if covariances.of_own_variances:
             # D Sigma D of the scalings D of several: Sigma times sum w d d^T.
             weights = _scatter_weights(covariances.of_own_variances, class_weights)
-            scalings = [scaled.scaling for scaled in covariances.of_own_variances]
-            rows = np.sqrt(np.maximum(weights, 0.0))[:, None] * scalings
-            total += shared.matrix.scatter * (rows.T @ rows)
+            scalings = np.stack(
+                [scaled.scaling for scaled in covariances.of_own_variances]
+            )
+            by_output = weights.reshape(len(weights), -1).T[:, :, None]
+            rows = np.sqrt(np.maximum(by_output, 0.0)) * scalings
+            scaled = np.moveaxis(shared.matrix.scatter * (rows.mT @ rows), 0, -1)
+            total += scaled.reshape(total.shape)
         return total
+
+
+@cache
+def _contrasts(n_outputs: int) -> np.ndarray:
+    """H, whose rows are orthonormal and sum to zero, (n_outputs - 1, n_outputs)."""
+    return helmert(n_outputs)
 
 
 @cache
@@ -441,34 +496,59 @@ class _Matrix:
         correlations *= ratio(1.0, deviations)[:, None]
         return deviations, correlations.astype(np.float32)
 
-    def times(self, rows: np.ndarray) -> np.ndarray:
-        """Rows, (..., n_features), times the covariance.
+    def scaled_products(self, rows: np.ndarray, scalings: np.ndarray) -> np.ndarray:
+        """Rows times ``D Sigma D``, for the scalings D of several covariances.
 
-        A few rows times a large matrix take less time than it times a few columns.
+        They are (n_rows, n_features) and (n_scalings, n_features), and the products are
+        (n_scalings, n_rows, n_features).
         """
+        scalings = scalings[:, None]
         if self.scatter.ndim == 1:
-            return rows / self.size * self.scatter
-        # One large product: numpy would make as many small ones of a stack.
+            return rows * (scalings**2 * (self.scatter / self.size))
+        if len(self.scatter) >= _WIDE:
+            return self._products_in_float32(rows, scalings)
         varying, scatter = self._varying
-        row_products = np.zeros((rows.size // rows.shape[-1], rows.shape[-1]))
-        stacked_rows = rows.reshape(row_products.shape)[:, varying]
-        if len(self.scatter) < _WIDE:
-            row_products[:, varying] = stacked_rows / self.size @ scatter
-        else:
-            row_products[:, varying] = self._times_in_float32(stacked_rows)
-        return row_products.reshape(rows.shape)
+        scalings = scalings[..., varying]
+        scaled_rows = scalings * (rows[:, varying] / self.size)
+        products_of_varying = _stack_times(scaled_rows, scatter)
+        products_of_varying *= scalings
+        return self._filled_up(products_of_varying, varying)
 
-    def _times_in_float32(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of the features that vary times their covariance.
+    def _products_in_float32(
+        self, rows: np.ndarray, scalings: np.ndarray
+    ) -> np.ndarray:
+        """The same with fewer digits, which takes half of the time.
 
-        Within the range of float32, whatever the units of features and weights are.
+        It is within the range of float32, whatever the units of features and weights.
         """
+        varying, _ = self._varying
         deviations, correlations = self._correlations
-        scaled_rows = rows * deviations
-        largest = max(np.abs(scaled_rows).max(initial=0.0), _TINY)
-        scaled_rows /= largest
-        scaled_products = scaled_rows.astype(np.float32) @ correlations
-        return scaled_products * (largest * deviations)
+        in_deviations = rows[:, varying] * deviations
+        largest = max(np.abs(in_deviations).max(initial=0.0), _TINY)
+        scalings = scalings[..., varying].astype(np.float32)
+        scaled_rows = scalings * (in_deviations / largest).astype(np.float32)
+        scaled_products = _stack_times(scaled_rows, correlations)
+        scaled_products *= scalings
+        return self._filled_up(scaled_products * (largest * deviations), varying)
+
+    def _filled_up(
+        self, products_of_varying: np.ndarray, varying: np.ndarray | slice
+    ) -> np.ndarray:
+        """With 0 for features that do not vary."""
+        if isinstance(varying, slice):
+            return products_of_varying
+        shape = (*products_of_varying.shape[:-1], len(self.scatter))
+        all_products = np.zeros(shape)
+        all_products[..., varying] = products_of_varying
+        return all_products
+
+
+def _stack_times(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """A stack of rows times a matrix.
+
+    It is one large product: numpy would make as many small ones.
+    """
+    return (rows.reshape(-1, rows.shape[-1]) @ matrix).reshape(rows.shape)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -516,6 +596,24 @@ class _PartCovariances:
     """Covariances that parts have."""
 
     covariances: list[_Covariance]
+    of_part: np.ndarray  # (n_parts,), the index of each part's covariance
+
+    def used_by(self, parts: np.ndarray | slice) -> "_UsedCovariances":
+        used, of_part = np.unique(self.of_part[parts], return_inverse=True)
+        covariances = [self.covariances[g] for g in used]
+        return _UsedCovariances(
+            covariances=covariances,
+            scalings=np.stack([covariance.scaling for covariance in covariances]),
+            of_part=of_part,
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _UsedCovariances:
+    """Covariances that some parts have, without those that none of them has."""
+
+    covariances: list[_Covariance]
+    scalings: np.ndarray  # (n_covariances, n_features)
     of_part: np.ndarray  # (n_parts,), the index of each part's covariance
 
 

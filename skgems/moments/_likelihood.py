@@ -17,44 +17,26 @@ out what is chance in g_i (see `share_of_gradient`). Models here are W of the sh
 all rows; losses are in nats.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import OptimizeResult, minimize
 
 from ._class_moments import ClassMoments, merge_moments
 from ._disagreement import NodeFits, equal_nodes, node_fits
 from ._fewer import fewer_parts
 from ._gaussian import GaussianLoss
+from ._likelihood_search import Loss, as_sure_as_likely, lowest, point_at
 from ._node_loss import NodeLoss, share_of_gradient
 from ._part_sums import products
 from ._rows import about_origin, ratio
 from ._span import Span
 from ._temperature import factor_by_steps
 
-# Takes a model and returns a value and its gradient.
-Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
-# Ridge of the matrices that the search is preconditioned by, and of the covariance of
-# the discriminant analysis, relative to their diagonals: they are singular where
-# features depend on each other.
+# Ridge of the covariance of the discriminant analysis, relative to its diagonal: it is
+# singular where features depend on each other.
 _RIDGE = 1e-3
-# Least curvature a row, relative to the variances of features: where classes are
-# decided at the start, the loss is flat there, but not everywhere.
-_LEAST_CURVATURE = 1e-5
-# The search begins anew with other coordinates after so many steps: soon, since what
-# is steep where it starts is not where it ends.
-_FIRST_STEPS = 15
-_STEPS = 40  # each later time
-# Steps that L-BFGS remembers: it usually has 5 to 20.
-_REMEMBERED_STEPS = 20
-# How often the discriminant analysis, where the search starts, is made less sure: by up
-# to a factor of 2^10.
-_MOST_HALVINGS = 10
-# Least curvature between outputs, relative to the mean: none where classes are decided.
-_LEAST_BETWEEN = 0.05
 # Parts that the loss is taken over, whose number its time grows with.
 _MOST_PARTS = 512
 # The same where moments have variances alone. What lies between merged parts is a
@@ -272,8 +254,13 @@ class Likelihood:
     def penalty(self, W: np.ndarray) -> tuple[float, np.ndarray]:
         """The ridge penalty, ``sum_j lambda_j |w_j|^2`` in nats, and its gradient."""
         gradient = np.zeros_like(W)
-        gradient[:-1] = 2.0 * self._penalties[:, None] * W[:-1]
-        return float(np.sum(self._penalties @ W[:-1] ** 2)), gradient
+        gradient[:-1] = 2.0 * self.penalties[:, None] * W[:-1]
+        return float(np.sum(self.penalties @ W[:-1] ** 2)), gradient
+
+    @cached_property
+    def coarser(self) -> "Likelihood":
+        """The same of a similar loss that takes a fraction of the time."""
+        return replace(self, loss=self.loss.coarser())
 
     @property
     def n_rows(self) -> float:
@@ -318,7 +305,7 @@ class Likelihood:
         return varying if self.lever is None else varying | (self.lever != 0)
 
     @cached_property
-    def _penalties(self) -> np.ndarray:
+    def penalties(self) -> np.ndarray:
         """lambda, (n_features,): 1 / (2 C), in units of variances where scaled."""
         # Two columns (-w/2, w/2) have half the squares of the one weight w.
         strength = (1.0 if self.loss.n_classes == 2 else 0.5) / self.C
@@ -378,64 +365,26 @@ class Likelihood:
                 gradient = gradient + extra_gradient
             return value / self.n_rows, gradient / self.n_rows
 
-        W = start
-        if W is None:
+        if start is None:
             analysis = self.with_zero_row(self.discriminant_analysis())
-            W = _as_sure_as_likely(analysis, loss_a_row)
-        n_steps = _FIRST_STEPS
-        while max_iter > 0:
-            coordinates = Coordinates(self, W, curvature=curvature)
-            try:
-                search = self._search(
-                    W,
-                    loss_a_row,
-                    coordinates=coordinates,
-                    tol=tol,
-                    max_iter=min(n_steps, max_iter),
-                    least=least,
-                )
-            except _FoundBelowError as error:
-                W = error.W
-                break
-            W = coordinates.weights(search.x)
-            # It converged; or rounding leaves no step down, and would leave none again.
-            if search.status == 0 or search.nit == 0:
-                break
-            max_iter -= n_steps
-            n_steps = _STEPS
+            point = as_sure_as_likely(analysis, loss_a_row)
+        else:
+            point = point_at(self._without_constant_part(start), loss_a_row)
+        W = lowest(
+            self,
+            point,
+            loss_a_row,
+            curvature=curvature,
+            tol=tol,
+            max_iter=max_iter,
+            least=least,
+        )
         return self.never_unseen(W)
 
-    def _search(
-        self,
-        W: np.ndarray,
-        loss_a_row: Loss,
-        *,
-        coordinates: "Coordinates",
-        tol: float,
-        max_iter: int,
-        least: float,
-    ) -> OptimizeResult:
-        """Some steps from W down the loss; _FoundBelowError where it is low enough."""
-
-        def loss_at(z: np.ndarray) -> tuple[float, np.ndarray]:
-            W = coordinates.weights(z)
-            value, gradient = loss_a_row(W)
-            if value - self.penalty(W)[0] / self.n_rows < least:
-                raise _FoundBelowError(W)
-            return value, coordinates.gradient(gradient)
-
-        return minimize(
-            loss_at,
-            coordinates.place(W),
-            jac=True,
-            method="L-BFGS-B",
-            options={
-                "maxiter": max_iter,
-                "maxcor": _REMEMBERED_STEPS,
-                "ftol": tol,
-                "gtol": 0.0,
-            },
-        )
+    def _without_constant_part(self, W: np.ndarray) -> np.ndarray:
+        """A model with 0 where the search goes nowhere."""
+        W = np.where(self.seen, W, 0.0)
+        return self.with_zero_row(self._without_constants(W))
 
     def descended(
         self, start: np.ndarray | None = None, *, tol: float = 1e-7
@@ -515,150 +464,3 @@ class Likelihood:
         W[-1, columns] = np.log(class_sizes / self.n_rows)
         W[-1, columns] -= 0.5 * np.einsum("ij,ij->j", means, weights)
         return W
-
-
-def _as_sure_as_likely(W: np.ndarray, loss: Loss) -> np.ndarray:
-    """A model halved: Gaussians of one covariance are surer than the rows let them."""
-    value = loss(W)[0]
-    for _ in range(_MOST_HALVINGS):
-        halved_value = loss(W / 2.0)[0]
-        if halved_value >= value:
-            break
-        W = W / 2.0
-        value = halved_value
-    # Where rows are fewer than features it can be worse than no model.
-    no_model = np.zeros_like(W)
-    return W if value <= loss(no_model)[0] else no_model
-
-
-class _FoundBelowError(Exception):
-    """A model W was met whose loss is below `least`: the search may end."""
-
-    def __init__(self, W: np.ndarray) -> None:
-        super().__init__()
-        self.W = W
-
-
-class Coordinates:
-    """Coordinates z in which the likelihood is about as steep in every direction.
-
-    R R^T are the second derivatives in the weights of an output. B is the root of those
-    between outputs, relative to their mean. A model and the gradient in z are
-
-        W = R^-T z B^-1,    z = R^T W B,    g_z = R^-1 g_W B^-1.
-
-    Features without weights and classes without rows have no coordinate; where the
-    intercept is not fitted but ``lever @ w``, it has none either.
-    """
-
-    def __init__(
-        self, likelihood: Likelihood, W: np.ndarray, *, curvature: np.ndarray | float
-    ) -> None:
-        """Coordinates by second derivatives at W, and those of an extra loss.
-
-        The latter are of the shape that ``GaussianLoss.curvature`` has: a matrix, or
-        diagonals of each of all classes, or of one for all.
-        """
-        self.shape = likelihood.slope.shape
-        self._is_diagonal = likelihood.loss.moments.is_diagonal
-        self._lever = likelihood.lever
-        # Weights that are not of constants, the intercept where it is fitted, and the
-        # classes with rows.
-        self.moving = np.append(likelihood.moving, self._lever is None)
-        self.outputs = np.flatnonzero(likelihood.seen)
-        matrix, between = likelihood.loss.curvature(W, likelihood.seen)
-        variances = np.append(likelihood.scales**2, 1.0)
-        penalties = 2.0 * np.append(likelihood._penalties, 0.0)
-        # Where a class is decided the loss is flat here, but not everywhere.
-        least = _LEAST_CURVATURE * likelihood.n_rows * variances
-        if self._is_diagonal:
-            ridged = (1.0 + _RIDGE) * (matrix + least[:, None]) + penalties[:, None]
-            if np.ndim(curvature):
-                columns = self.outputs if curvature.shape[1] > 1 else [0]
-                ridged = ridged + curvature[:, columns]
-            # (n_moving, n_outputs), as outputs have second derivatives of their own.
-            self.root = np.sqrt(self._with_lever(ridged)[self.moving])
-            self.between = np.eye(len(self.outputs))
-            self.apart = self.between
-        else:
-            ridged = (1.0 + _RIDGE) * (matrix.diagonal() + least) + penalties
-            matrix[np.diag_indices_from(matrix)] = ridged
-            matrix += curvature
-            matrix = self._with_lever(matrix)
-            if not self.moving.all():
-                matrix = matrix[np.ix_(self.moving, self.moving)]
-            # R, (n_moving, n_moving)
-            self.root = cholesky(matrix, lower=True, check_finite=False)
-            # B and its inverse, (n_outputs, n_outputs)
-            self.between, self.apart = _roots_between(between)
-
-    def _with_lever(self, matrix: np.ndarray) -> np.ndarray:
-        """Second derivatives in weights and intercept, as these move together.
-
-        With b = l^T w those in w are ``M_ww + l M_bw + M_wb l^T + M_bb l l^T``. Of
-        diagonals the two in the middle are 0.
-        """
-        if self._lever is None:
-            return matrix
-        lever = self._lever
-        combined = matrix.copy()
-        if self._is_diagonal:
-            combined[:-1] += lever[:, None] ** 2 * matrix[-1]
-            return combined
-        crossed = np.outer(lever, matrix[-1, :-1])
-        squared = matrix[-1, -1] * np.outer(lever, lever)
-        combined[:-1, :-1] += crossed + crossed.T + squared
-        return combined
-
-    def _solve(self, columns: np.ndarray, *, transposed: bool) -> np.ndarray:
-        """``R^-1 columns``, or transposed ``R^-T columns``, (n_moving, n_outputs)."""
-        if self._is_diagonal:
-            return columns / self.root
-        return solve_triangular(
-            self.root,
-            columns,
-            lower=True,
-            trans=int(transposed),
-            check_finite=False,
-        )
-
-    def weights(self, z: np.ndarray) -> np.ndarray:
-        """The model at z, (n_moving * n_outputs,)."""
-        W = np.zeros(self.shape)
-        columns = z.reshape(-1, len(self.outputs)) @ self.apart
-        W[np.ix_(self.moving, self.outputs)] = self._solve(columns, transposed=True)
-        if self._lever is not None:
-            W[-1] = self._lever @ W[:-1]
-        return W
-
-    def gradient(self, gradient: np.ndarray) -> np.ndarray:
-        """A gradient in the weights, as one in z."""
-        if self._lever is not None:
-            gradient = gradient.copy()
-            gradient[:-1] += np.outer(self._lever, gradient[-1])
-        columns = gradient[np.ix_(self.moving, self.outputs)]
-        return (self._solve(columns, transposed=False) @ self.apart).ravel()
-
-    def place(self, W: np.ndarray) -> np.ndarray:
-        """The z of a model."""
-        columns = W[np.ix_(self.moving, self.outputs)]
-        if self._is_diagonal:
-            scaled = self.root * columns
-        else:
-            scaled = self.root.T @ columns
-        return (scaled @ self.between).ravel()
-
-
-def _roots_between(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Root of the curvature between outputs, relative to its mean; its inverse.
-
-    It is (n_outputs, n_outputs). The least eigenvalue, the first one, is 0, of what all
-    outputs have in common: that is as steep as the mean instead.
-    """
-    eigenvalues, vectors = np.linalg.eigh(covariance)
-    mean = eigenvalues[1:].mean() if len(eigenvalues) > 1 else 0.0
-    if mean <= 0:
-        return np.eye(len(eigenvalues)), np.eye(len(eigenvalues))
-    roots = np.sqrt(np.maximum(eigenvalues / mean, _LEAST_BETWEEN))
-    roots[0] = 1.0
-    return (vectors * roots) @ vectors.T, (vectors / roots) @ vectors.T

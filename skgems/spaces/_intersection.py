@@ -68,12 +68,15 @@ _LEAST_DENOMINATOR = 1e-300
 _EXTRA_PARTS = (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-6, 1e-3)
 # Multipliers are settled where no space is missed by more, in squared radii.
 _SETTLED = 1e-6
+# Where no space is missed by more, an update that brings little is the last: what is
+# still missed is what minimizations leave, which end a little before their minima.
+_NEARLY_SETTLED = 1e-4
 # Most updates of the multipliers: some seven are usual. What is still missed after the
 # last one is repaired.
 _MAX_UPDATES = 40
 # First strength of the penalty, in the loss of one row: a far stronger one makes the
 # minimization ill conditioned, a far weaker one takes more updates.
-_FIRST_STRENGTH = 0.1
+_FIRST_STRENGTH = 0.3
 # Factor on the strength after an update that brought little.
 _STRENGTHENING = 10.0
 # An update brought little if more than this part of what spaces were missed by before
@@ -563,9 +566,10 @@ def likeliest(
         # Outside of a space, or inside of one that has a multiplier.
         violation = np.abs(np.maximum(excess, -multipliers / strength)).max()
         multipliers = np.maximum(0.0, multipliers + strength * excess)
-        if violation < _SETTLED:
+        is_slow = violation > _SLOW_PROGRESS * last_violation
+        if violation < _SETTLED or (is_slow and violation < _NEARLY_SETTLED):
             break
-        if violation > _SLOW_PROGRESS * last_violation:
+        if is_slow:
             strength *= _STRENGTHENING
         last_violation = violation
     point = repair(problem, spaces, step=point - problem.base, inner_step=bounds.step)

@@ -19,6 +19,7 @@ from skgems import GEMSLogisticAggregator
 from skgems.channels import inspect
 from skgems.federation import RowsExposedWarning, VariancesOnlyWarning
 from skgems.gems import Rounds
+from skgems.local import clear_cache
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 D, N_CLASSES, N_NODES = 300, 3, 3
@@ -64,6 +65,23 @@ def test_the_aggregate_is_as_good_as_the_pooled_model():
     assert log_loss(labels, variances.predict_proba(test)) > loss[1] + 0.5
     assert agg.likelihood_.loss.moments.n_features < 150
     assert agg.coef_.shape == (N_CLASSES, D)
+
+
+def test_a_likelihood_that_is_kept_is_not_taken_for_one_of_other_directions():
+    # With other signs of features, moments in the span of rows are the same.
+    X, y, nodes = rows()
+    signs = np.where(np.arange(D) % 2, -1.0, 1.0)
+    weights = []
+    for flips in (np.ones(D), signs):
+        agg = GEMSLogisticAggregator(random_state=0)
+        agg.fit(X * flips, y, nodes=nodes)
+        logits = (X * flips) @ agg.coef_.T
+        weights.append(agg.coef_)
+        assert np.abs(logits).max() > 1.0
+    clear_cache()
+    cold = GEMSLogisticAggregator(random_state=0).fit(X * signs, y, nodes=nodes)
+    np.testing.assert_array_equal(weights[1], cold.coef_)
+    assert not np.array_equal(weights[0], weights[1])
 
 
 @pytest.mark.parametrize("form", [np.asarray, csr_matrix])

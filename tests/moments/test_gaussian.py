@@ -310,13 +310,18 @@ def test_a_single_class_has_no_loss(kind):
     np.testing.assert_allclose(gradient, 0.0, atol=1e-9)
 
 
+def curvature_in_weights(loss, W):
+    variances, _ = loss.label_variances(W, np.ones(W.shape[1], dtype=bool))
+    return loss.curvature_in_weights(variances)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_curvature_is_the_second_derivative_within_a_factor_of_two(kind):
     """It only preconditions the search, so it need not be exact."""
     moments = moments_of_rows(kind, n_parts=2)
     loss = GaussianLoss(moments, 4)
     W = drawn_model(moments, size=0.3)
-    matrix = loss.curvature(W, np.ones(4, dtype=bool))[0]
+    matrix = curvature_in_weights(loss, W)
     size = moments.n_features + 1
     # One matrix, the mean over outputs; or for variances the diagonal for each output.
     assert matrix.shape == ((size, 4) if kind == "diagonal" else (size, size))
@@ -341,7 +346,7 @@ def test_the_curvature_between_outputs_is_the_second_derivative_of_intercepts(ki
     moments = moments_of_rows(kind, n_parts=3)
     loss = GaussianLoss(moments, 4)
     W = drawn_model(moments)
-    between = loss.curvature(W, np.ones(4, dtype=bool))[1]
+    between = loss.label_variances(W, np.ones(4, dtype=bool))[1]
     expected = np.empty((4, 4))
     for j in range(4):
         move = np.zeros_like(W)
@@ -361,7 +366,7 @@ def test_the_curvature_between_outputs_is_the_second_derivative_of_intercepts(ki
 def test_the_curvature_is_finite_where_all_probabilities_are_0_or_1(kind):
     moments = moments_of_rows(kind)
     W = 1e3 * drawn_model(moments)
-    matrix = GaussianLoss(moments, 4).curvature(W, np.ones(4, dtype=bool))[0]
+    matrix = curvature_in_weights(GaussianLoss(moments, 4), W)
     assert np.isfinite(matrix).all()
 
 
@@ -386,10 +391,9 @@ def test_with_very_many_classes_each_has_the_covariance_of_all_rows(monkeypatch,
     np.testing.assert_allclose(
         gradient, expected_gradient, atol=1e-10 * np.abs(expected_gradient).max()
     )
-    all_outputs = np.ones(4, dtype=bool)
     np.testing.assert_allclose(
-        loss.curvature(W, all_outputs)[0],
-        GaussianLoss(of_all, 4).curvature(W, all_outputs)[0],
+        curvature_in_weights(loss, W),
+        curvature_in_weights(GaussianLoss(of_all, 4), W),
         rtol=1e-10,
         atol=1e-8,
     )

@@ -10,7 +10,8 @@ import pytest
 from helpers.node_losses import labelled_rows
 
 from skgems.moments import Likelihood, NodeLoss, class_moments
-from skgems.moments._likelihood import Coordinates, _as_sure_as_likely
+from skgems.moments import _likelihood_search as search
+from skgems.moments._likelihood_search import Coordinates, as_sure_as_likely
 
 
 def likelihood_of_variances():
@@ -86,44 +87,102 @@ def test_a_search_can_end_where_the_loss_is_low_enough():
     )
 
 
-@pytest.mark.parametrize("kind", ["class", "diagonal"])
-def test_coordinates_of_the_search_stand_for_the_same_models(kind):
+def test_no_model_is_evaluated_twice():
+    likelihood = likelihood_of_variances()
+    models = []
+
+    def recorded(W):
+        models.append(W.tobytes())
+        return 0.0, np.zeros_like(W)
+
+    likelihood.minimize(None, recorded, tol=1e-10)
+    assert len(models) > search._FIRST_STEPS  # so that it began anew
+    assert len(set(models)) == len(models)
+
+
+@pytest.mark.parametrize("zero_row", [None, np.ones(3)], ids=["intercept", "lever"])
+@pytest.mark.parametrize(
+    ("kind", "most_in_matrices"),
+    [("class", 2**19), ("class", 0), ("diagonal", 0)],
+    ids=["own", "shared", "diagonal"],
+)
+def test_gradients_in_coordinates_are_those_of_their_models(
+    monkeypatch, kind, most_in_matrices, zero_row
+):
+    monkeypatch.setattr(search, "_MOST_IN_MATRICES", most_in_matrices)
     X, y = labelled_rows(300)
-    X[:, 1] = 7.0  # a constant feature has no weight to search for
+    X[:, 1] = 1.0  # constant, and 0 of the rows less the one without logits
     likelihood = Likelihood.of(
-        [NodeLoss(moments=class_moments(X, y, kind=kind), columns=np.arange(3))], 4
+        [NodeLoss(moments=class_moments(X, y, kind=kind), columns=np.arange(3))],
+        4,  # there are no rows of one class
+        zero_row=zero_row,
     )
     rng = np.random.default_rng(0)
-    W = rng.standard_normal((4, 4)) * likelihood.seen
-    W[1] = 0.0
-    coordinates = Coordinates(likelihood, W, curvature=0.0)
-    z = coordinates.place(W)
-    gradient = rng.standard_normal(W.shape)
-    np.testing.assert_allclose(coordinates.weights(z), W, atol=1e-9)
-    other_z = rng.standard_normal(z.shape)
-    other_W = coordinates.weights(other_z)
-    assert np.vdot(other_W, gradient) == pytest.approx(
-        other_z @ coordinates.gradient(gradient), rel=1e-9
+    coordinates = Coordinates(likelihood, np.zeros((4, 4)), curvature=0.0)
+    n_weights = 2 if zero_row is not None else 3
+    z = rng.standard_normal(3 * n_weights)
+    gradient = rng.standard_normal((4, 4))
+    W = coordinates.weights(z)
+    assert np.vdot(W, gradient) == pytest.approx(
+        z @ coordinates.gradient(gradient), rel=1e-9
     )
+    assert not W[1].any() and not W[:, 3].any() and W[0, :3].all()
+    np.testing.assert_allclose(likelihood.with_zero_row(W), W)
+    # Coordinates leave nothing out: a model of zeros has no other coordinates.
+    basis = np.stack([coordinates.weights(unit).ravel() for unit in np.eye(len(z))])
+    assert np.linalg.matrix_rank(basis) == len(z)
 
 
-def test_coordinates_make_the_loss_as_steep_for_all_outputs():
+def confused_classes():
     """Two of the classes are confused with each other, and two are not."""
     rng = np.random.default_rng(0)
     n = 4000
     y = rng.integers(4, size=n)
     X = rng.standard_normal((n, 6)) + np.array([[0.0], [0.6], [9.0], [18.0]])[y]
-    likelihood = Likelihood.of(
+    return Likelihood.of(
         [NodeLoss(moments=class_moments(X, y), columns=np.arange(4))], 4
     )
+
+
+def test_coordinates_make_the_loss_as_steep_for_all_outputs():
+    likelihood = confused_classes()
     W = likelihood.minimize()
     coordinates = Coordinates(likelihood, W, curvature=0.0)
-    assert coordinates.between[0, 0] > 2 * coordinates.between[3, 3]
-    np.testing.assert_allclose(
-        coordinates.between @ coordinates.apart, np.eye(4), atol=1e-12
-    )
+    rng = np.random.default_rng(0)
+    directions = rng.standard_normal((20, 7, 4))
+    directions[np.arange(20), :, np.arange(20) % 4] *= 1e9  # of one output each
+    curvatures = []
+    for direction in directions / 1e9:
+        z = direction.ravel() / np.linalg.norm(direction)
+        step = 1e-4 * coordinates.weights(z) / np.linalg.norm(coordinates.weights(z))
+        gradients = [likelihood.value_and_gradient(W + s * step)[1] for s in (-1, 1)]
+        length = 1e-4 / np.linalg.norm(coordinates.weights(z))
+        slope = coordinates.gradient(gradients[1] - gradients[0]) / (2 * length)
+        curvatures.append(z @ slope)
+    assert 0.3 < min(curvatures) <= max(curvatures) < 1.5
+
+
+def test_shared_coordinates_make_the_loss_less_steep_between_confused_outputs():
+    likelihood = confused_classes()
+    W = likelihood.minimize()
+    variances, between = likelihood.loss.label_variances(W, likelihood.seen)
+    apart = search._inverse_root_between(between)
+    assert apart[0, 0] < apart[3, 3] / 2
     # A term that all outputs have in common keeps its size.
-    np.testing.assert_allclose(coordinates.between @ np.ones(4), np.ones(4), rtol=1e-9)
+    np.testing.assert_allclose(apart @ np.ones(4), np.ones(4), rtol=1e-9)
+    np.testing.assert_allclose(variances.sum(axis=0), between.diagonal())
+
+
+def test_curvatures_by_output_have_the_mean_of_all():
+    likelihood = confused_classes()
+    loss = likelihood.loss
+    W = likelihood.minimize()
+    variances, _ = loss.label_variances(W, likelihood.seen)
+    of_outputs = loss.curvature_by_output(variances)
+    mean = loss.curvature_in_weights(variances)
+    np.testing.assert_allclose(of_outputs.mean(axis=0), mean, rtol=1e-9, atol=1e-9)
+    of_second = loss.curvature_in_weights(variances[:, [1]])
+    np.testing.assert_allclose(of_outputs[1], of_second, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("C", [0.001, 10.0])
@@ -139,6 +198,7 @@ def test_the_search_starts_no_worse_than_from_weights_of_zero(C):
         [NodeLoss(moments=moments, columns=np.arange(8), W=no_model)], 8, C=C
     )
     loss = likelihood.value_and_gradient
-    start = _as_sure_as_likely(likelihood.discriminant_analysis(), loss)
-    assert loss(start)[0] <= loss(no_model)[0]
+    start = as_sure_as_likely(likelihood.discriminant_analysis(), loss)
+    assert start.value == loss(start.W)[0]
+    assert start.value <= loss(no_model)[0]
     assert loss(likelihood.minimize())[0] < loss(no_model)[0]

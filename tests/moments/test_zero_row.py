@@ -126,7 +126,7 @@ def test_searches_end_nearer_to_the_minimum_under_a_weak_penalty(
         tolerances.append(options["ftol"])
         return minimize(*args, options=options, **keywords)
 
-    name = "skgems.moments._likelihood.minimize"
+    name = "skgems.moments._likelihood_search.minimize"
     monkeypatch.setattr(name, minimize_and_note_tolerance)
     X, y = labelled_rows()
     likelihood = likelihood_of(X, y, kind="class", zero_row=None, C=C)
