@@ -97,13 +97,13 @@ def print_table(
     """
     print(f"\n{title}: test accuracy in percent; MB from a node; seconds")
     for line_of_heads in zip(*columns, strict=True):
-        print(" " * 24 + "".join(f"{head[:9]:>10}" for head in line_of_heads))
+        print(" " * 24 + "".join(f"{head[:11]:>12}" for head in line_of_heads))
     accuracies = {}
     for method in methods:
         line = f"{method:24}"
         for heads, keys_of in columns.items():
             mean = mean_of(records, keys_of(method), "accuracy")
-            line += f"{'-':>10}" if mean is None else f"{100 * mean:10.1f}"
+            line += f"{'-':>12}" if mean is None else f"{100 * mean:12.1f}"
             if mean is not None:
                 accuracies[method, heads] = mean
         keys = [key for keys_of in columns.values() for key in keys_of(method)]

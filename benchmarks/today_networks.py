@@ -49,6 +49,7 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
+from skgems.gems import HiddenLayers
 
 DIGITS = "digits"
 DEFAULT_PARTITIONS = ("homogeneous", "Dirichlet 0.2")
@@ -145,9 +146,9 @@ def run_weighted_vote(cell: Cell) -> Outcome:
     return Outcome(vote, n_bytes_of_network(cell.networks[0]))
 
 
-def run_pfnm(cell: Cell) -> Outcome:
+def run_pfnm(cell: Cell, make: Callable = PFNMAggregator) -> Outcome:
     """PFNM of networks and counts of classes."""
-    aggregator = PFNMAggregator(cell.networks, random_state=cell.seed)
+    aggregator = make(cell.networks, random_state=cell.seed)
     aggregator.fit(n_class_samples=cell.counts)
     return Outcome(aggregator, n_bytes_of_network(cell.networks[0]))
 
@@ -159,6 +160,19 @@ def run_with_rows(cell: Cell, make: Callable) -> Outcome:
     n_bytes = sum(message["bytes_received"] for message in aggregator.history_)
     return Outcome(
         aggregator, n_bytes / cell.n_nodes + n_bytes_of_network(cell.networks[0])
+    )
+
+
+def run_small_pfnm(cell: Cell) -> Outcome:
+    """PFNM that keeps as many units as a node has, as the programs do."""
+    return run_pfnm(cell, partial(PFNMAggregator, max_units=cell.n_units))
+
+
+def run_small_gems(cell: Cell) -> Outcome:
+    """GEMS that keeps as many units as a node has."""
+    hidden_layers = HiddenLayers(max_units=cell.n_units)
+    return run_with_rows(
+        cell, partial(GEMSMLPAggregator, hidden_layers=hidden_layers, n_common_units=0)
     )
 
 
@@ -200,11 +214,20 @@ METHODS: dict[str, Callable[[Cell], Outcome]] = {
     "OT-fusion, README": partial(run_otfusion, flags=OF_ACTIVATIONS),
     "OT-fusion, activations": partial(run_otfusion, flags=OF_ACTIVATIONS + SKIP_LAST),
     "OT-fusion, weights": partial(run_otfusion, flags=OF_WEIGHTS + SKIP_LAST),
+    "PFNM, a node's size": run_small_pfnm,
+    "GEMS, a node's size": run_small_gems,
     "PFNM": run_pfnm,
     "PFNM and moments": partial(run_with_rows, make=PFNM_WITH_MOMENTS),
     "GEMS": partial(run_with_rows, make=GEMSMLPAggregator),
 }
-OURS = ("averaging, aligned", "PFNM", "PFNM and moments", "GEMS")
+OURS = (
+    "averaging, aligned",
+    "PFNM, a node's size",
+    "GEMS, a node's size",
+    "PFNM",
+    "PFNM and moments",
+    "GEMS",
+)
 PROGRAM_OF = {
     method: program
     for method in METHODS
