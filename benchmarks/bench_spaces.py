@@ -21,6 +21,7 @@ import sys
 from time import perf_counter
 
 import numpy as np
+from _quick import parse_with_quick
 from scipy import sparse
 from scipy.special import softmax
 
@@ -205,7 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5, help="runs of each kind")
     parser.add_argument("--large", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parse_with_quick(parser, quick={"runs": 1})
     if arguments.large:
         peak_of_large_node()
         return
@@ -216,6 +217,8 @@ def main() -> None:
     time_intersections("gram", 5, "< 1 s", arguments.runs)
     time_intersections("weighted gram", 5, "", 2)
     time_intersections("diagonal", 100, "< 1 s", 2)
+    if arguments.quick:
+        return
     # A process of its own: the peak counts all that ever was in memory.
     subprocess.run([sys.executable, __file__, "--large"], check=True)
 
