@@ -388,8 +388,8 @@ def parse_options() -> Namespace:
     return parse_with_quick(
         parser,
         quick={
-            "data_sets": ["digits", "wine", "breast_cancer", "noisy"],
-            "max_rows": 600,
+            "data_sets": ["digits", "wine", "breast_cancer", "iris", "noisy"],
+            "max_rows": 1500,
             "seeds": [0],
             "groups": ["dir0.5", "alike"],
             "changes": ["next class"],

@@ -424,7 +424,7 @@ def main() -> None:
             federation = FEDERATIONS[name]()
             print(f"{name}: {len(federation.y)} rows of {len(federation.sites)} sites")
             print_scores(name, cross_validate(federation, n_repeats=options.repeats))
-            if name == "heart":
+            if name == "heart" and not options.quick:
                 print_newcomers(federation)
 
 

@@ -28,7 +28,7 @@ def import_seconds(module: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=11, help="pairs of runs")
-    runs = parse_with_quick(parser, quick={"runs": 3}).runs
+    runs = parse_with_quick(parser, quick={"runs": 2}).runs
     times = [[import_seconds(module) for module in MODULES] for _ in range(runs + 1)]
     columns = list(zip(*times[1:], strict=True))
     base = median(columns[0])

@@ -20,7 +20,7 @@ import argparse
 import resource
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import process_time
 
 import numpy as np
@@ -83,6 +83,9 @@ SPEED_DEPTH = 10
 SPEED_TREES = 100
 SPEED_NODES = 5
 SPEED_ROUNDS = 100  # of boosted trees of depth 4
+
+# Defaults of options with --quick.
+QUICK = {"sets": ["digits"], "partitions": ["dir0.1-5"], "rows": 20_000}
 
 
 def forest(seed: int, *, depth: int = DEPTH) -> RandomForestClassifier:
@@ -281,7 +284,7 @@ def measure_trees(
 
 
 def run_missing(
-    options: Namespace, measure_cell: Callable, partitions: tuple[str, ...]
+    options: Namespace, measure_cell: Callable, partitions: Sequence[str]
 ) -> list[dict]:
     """Run and record the cells that are missing; returns the records asked for."""
     file = JsonLines(options.records)
@@ -428,11 +431,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_options(parser)
     parser.set_defaults(sets=None, seeds=[0])
+    parser.add_argument("--partitions", nargs="+", default=list(PARTITIONS))
     parser.add_argument("--depths", action="store_true", help="by depth and min_rows")
     parser.add_argument("--drawn", action="store_true", help="by number and depth")
     parser.add_argument("--speed", action="store_true", help="time many rows alone")
     parser.add_argument("--rows", type=int, default=SPEED_ROWS, help="of --speed")
-    options = parse_with_quick(parser, quick={"sets": ["digits"], "rows": 20_000})
+    options = parse_with_quick(parser, quick=QUICK)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if options.speed:
@@ -445,7 +449,7 @@ def main() -> None:
             print_drawn(run_missing(options, measure_drawn, (PARTITION_OF_DRAWN,)))
         else:
             options.sets = options.sets or SETS
-            print_accuracies(run_missing(options, measure, PARTITIONS))
+            print_accuracies(run_missing(options, measure, options.partitions))
 
 
 if __name__ == "__main__":
