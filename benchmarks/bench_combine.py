@@ -227,7 +227,7 @@ def measure_all_rows(data_set: str, seed: int, options: Namespace) -> dict[str, 
 
 def cells_of(options: Namespace) -> list[Cell]:
     """The cells asked for."""
-    kinds = list(KINDS) if options.members else [None]
+    kinds = options.kinds if options.members else [None]
     partitions = [PARTITION_OF_MEMBERS] if options.members else options.partitions
     return [
         Cell(data_set, seed, partition, kind)
@@ -461,10 +461,16 @@ def main() -> None:
     add_options(parser)
     parser.add_argument("--budget", default="fast", choices=["fast", "thorough"])
     parser.add_argument("--members", action="store_true")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--partitions", nargs="+", default=list(PARTITIONS))
     options = parse_with_quick(
         parser,
-        quick={"sets": ["digits"], "seeds": [0], "partitions": ["dir0.1-5"]},
+        quick={
+            "sets": ["digits"],
+            "seeds": [0],
+            "partitions": ["dir0.1-5"],
+            "kinds": ["forests"],
+        },
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
