@@ -255,8 +255,7 @@ def main() -> None:
     parser.add_argument("--many", action="store_true", help="only many nodes")
     parser.add_argument("--many-of", type=int, help="one line of --many, bare")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--rows", type=int, default=1000, help="of a node")
-    options = parse_with_quick(parser, quick={"repeats": 1, "rows": 200})
+    options = parse_with_quick(parser, quick={"repeats": 1})
     if options.large:
         print_large()
         return
@@ -266,16 +265,15 @@ def main() -> None:
     if options.many:
         print_many()
         return
-    print(f"5 nodes x 50 neurons, 784 inputs, {options.rows} rows a node")
-    layers, layers_alike = (
-        make_nodes(5, n_neurons=50, n_inputs=784, n_rows=options.rows, noise=noise)
-        for noise in (None, 0.1)
-    )
+    print("5 nodes x 50 neurons, 784 inputs, 1000 rows a node")
+    layers = make_nodes(5, n_neurons=50, n_inputs=784, n_rows=1000)
+    layers_alike = make_nodes(5, n_neurons=50, n_inputs=784, n_rows=1000, noise=0.1)
     print_spaces(layers, options.repeats)
     print_merging(layers, "merging")
     print_merging(layers_alike, "alike")
     print_fit(layers)
-    print_fit(layers_alike)
+    if not options.quick:
+        print_fit(layers_alike)
 
 
 if __name__ == "__main__":
