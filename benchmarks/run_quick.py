@@ -97,7 +97,7 @@ def print_claims(claims: list[Claim], outcomes: dict[str, Outcome]) -> int:
     print(
         "and seeds, so it is held to the last column, often a direction or a ratio.\n"
     )
-    print(line.format("claim", "page", "says", "found", "", "bound"))
+    print(line.format("claim", "page", "says", "found", "verdict", "bound"))
     counts: dict[str, int] = {}
     for claim in claims:
         outcome = outcomes.get(claim.script)
