@@ -43,6 +43,8 @@ from skgems.steps import Backbone
 
 # Nodes of two digits each.
 K = 5
+# With --quick.
+QUICK_TEST_ROWS = 2000
 
 
 class Block(nn.Module):
@@ -241,12 +243,14 @@ def main() -> None:
     parser.add_argument("--embed", help="write the features of all rows, and stop")
     options = parse_with_quick(
         parser,
-        quick={"max_rows": 4000, "public": 1500, "epochs": 2, "seeds": 1},
+        quick={"max_rows": 2000, "public": 1000, "epochs": 2, "seeds": 1},
         needs={"data": DATA_VARIABLE},
     )
     simplefilter("ignore")
     train = load_mnist(options.data)
     test = load_mnist(options.data, test=True)
+    if options.quick:
+        test = tuple(part[:QUICK_TEST_ROWS] for part in test)
     if options.embed:
         rows = deal_rows(train, test, options, seed=0)
         trained = fit_whole_net(rows.public, options.epochs, seed=0)
