@@ -96,6 +96,8 @@ OF_SUMMARIES = {
 }
 LOCALS = "local models (mean)"
 POOLED = "pooled logistic"
+# With --quick.
+QUICK_LINES = ["averaged weights", "LDA from sums", "likelihood, auto"]
 LINES = (LOCALS, *OF_MODELS, *OF_SUMS, *OF_SUMMARIES, POOLED)
 
 
@@ -303,7 +305,7 @@ def main() -> None:
     parser.add_argument("--step", help="in this process")
     options = parse_with_quick(
         parser,
-        quick={"n_units": [500], "max_rows": 5000},
+        quick={"n_units": [500], "max_rows": 5000, "lines": QUICK_LINES},
         needs={"data": DATA_VARIABLE},
     )
     warnings.simplefilter("ignore")
