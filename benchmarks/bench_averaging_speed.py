@@ -15,6 +15,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 import numpy as np
+from _quick import parse_with_quick
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
@@ -95,7 +96,7 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--parameters", type=int, default=1_000_000)
-    options = parser.parse_args()
+    options = parse_with_quick(parser, quick={"nodes": 20, "parameters": 200_000})
     n_nodes = options.nodes
     size = options.parameters
     print(f"{n_nodes} nodes of {size} parameters")

@@ -23,6 +23,7 @@ from warnings import simplefilter
 import numpy as np
 import torch
 from _protocol import DATA_VARIABLE, LABEL_GROUPS, fit_seeded, load_mnist, split
+from _quick import note_figure, parse_with_quick
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
@@ -42,6 +43,8 @@ from skgems.steps import Backbone
 
 # Nodes of two digits each.
 K = 5
+# With --quick.
+QUICK_TEST_ROWS = 2000
 
 
 class Block(nn.Module):
@@ -238,10 +241,16 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--embed", help="write the features of all rows, and stop")
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser,
+        quick={"max_rows": 2000, "public": 1000, "epochs": 2, "seeds": 1},
+        needs={"data": DATA_VARIABLE},
+    )
     simplefilter("ignore")
     train = load_mnist(options.data)
     test = load_mnist(options.data, test=True)
+    if options.quick:
+        test = tuple(part[:QUICK_TEST_ROWS] for part in test)
     if options.embed:
         rows = deal_rows(train, test, options, seed=0)
         trained = fit_whole_net(rows.public, options.epochs, seed=0)
@@ -257,6 +266,7 @@ def main() -> None:
         print(f"seed {seed}: {perf_counter() - start:.0f} s", flush=True)
     for (title, way), accuracies in accuracies_of.items():
         mean = np.mean(accuracies)
+        note_figure(f"{title}, {way}", mean)
         print(f"{title:20} {way:28} {mean:.3f} ± {np.std(accuracies):.3f}")
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+from _quick import note_figure, parse_with_quick
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator
@@ -80,6 +81,7 @@ def measure(n_rows: int, size: int, n_components: int) -> None:
         f"{accuracy:8.3f}",
         flush=True,
     )
+    note_figure(f"GB, {n_rows} rows, {n_components} clusters", memory)
 
 
 def main() -> None:
@@ -89,7 +91,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100_000, help="rows of a chunk")
     parser.add_argument("--components", nargs="+", type=int, default=[1, 16])
     parser.add_argument("--one", action="store_true", help="in this process")
-    options = parser.parse_args()
+    options = parse_with_quick(parser, quick={"rows": [500_000], "components": [1]})
     if options.one:
         measure(options.rows[0], options.size, options.components[0])
         return

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 from _federations import KEEL, assign_nodes, log_loss
+from _quick import note_figure, parse_with_quick
 from _raw_rows import (
     PARTITIONS,
     SETS,
@@ -226,7 +227,7 @@ def measure_all_rows(data_set: str, seed: int, options: Namespace) -> dict[str, 
 
 def cells_of(options: Namespace) -> list[Cell]:
     """The cells asked for."""
-    kinds = list(KINDS) if options.members else [None]
+    kinds = options.kinds if options.members else [None]
     partitions = [PARTITION_OF_MEMBERS] if options.members else options.partitions
     return [
         Cell(data_set, seed, partition, kind)
@@ -418,6 +419,7 @@ def print_lag(title: str, runs: list[dict], lags: list[float]) -> None:
         by_cell.setdefault(cell, []).append(lag)
     means = {name: float(np.mean(lags)) for name, lags in by_set.items()}
     means_of_cells = {cell: float(np.mean(lags)) for cell, lags in by_cell.items()}
+    note_figure(title, np.mean(list(means.values())))
     worst_set = max(means, key=lambda name: means[name])
     worst_cell = max(means_of_cells, key=lambda cell: means_of_cells[cell])
     print(
@@ -437,6 +439,8 @@ def print_ensembles(records: list[dict]) -> None:
         for way in ("vote", "vote by classes", "stack"):
             accuracies = [run["candidates"][way]["accuracy"] for run in runs]
             percent[way] = round(100 * np.mean(accuracies), 1)
+        for way, accuracy in percent.items():
+            note_figure(f"{data_set} {kind}, {way}", accuracy)
         print(data_set, kind, percent)
 
 
@@ -447,6 +451,7 @@ def print_tables(records: list[dict], options: Namespace) -> None:
     print_lags(records, all_rows)
     print_ensembles(records)
     seconds = [record["seconds"] for record in records]
+    note_figure("seconds of combine", np.mean(seconds))
     print(f"{np.mean(seconds):.0f} s on average, {max(seconds):.0f} at most")
 
 
@@ -456,8 +461,17 @@ def main() -> None:
     add_options(parser)
     parser.add_argument("--budget", default="fast", choices=["fast", "thorough"])
     parser.add_argument("--members", action="store_true")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--partitions", nargs="+", default=list(PARTITIONS))
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser,
+        quick={
+            "sets": ["digits"],
+            "seeds": [0],
+            "partitions": ["dir0.1-5"],
+            "kinds": ["forests"],
+        },
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         print_tables(run_missing(options), options)

@@ -15,13 +15,15 @@ the standard error over paired test rows.
 
 from __future__ import annotations
 
+import os
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from _protocol import LABEL_GROUPS, load_mnist
+from _protocol import DATA_VARIABLE, LABEL_GROUPS, load_mnist
+from _quick import note_figure, parse_with_quick
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
@@ -176,12 +178,16 @@ def predictions(
 def main() -> None:
     """Print the table."""
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", default=None)
+    parser.add_argument("--data", default=os.environ.get(DATA_VARIABLE))
     parser.add_argument("--n-rows", type=int, default=15_000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--cells", type=int, nargs="+", default=range(len(CELLS)))
     parser.add_argument("--common", type=int, nargs="*", default=[])
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser,
+        quick={"n_rows": 3000, "seeds": [0], "cells": [0]},
+        needs={"data": DATA_VARIABLE},
+    )
     warnings.simplefilter("ignore", ConvergenceWarning)
     for cell in [CELLS[i] for i in options.cells]:
         is_right: dict[str, list] = {}
@@ -193,6 +199,7 @@ def main() -> None:
         for name, right in is_right.items():
             by_seed = " ".join(f"{np.mean(one):.4f}" for one in right)
             print(f"    {name:20}{np.mean(right):.4f}   ({by_seed})")
+            note_figure(f"{cell.name}, {name}", np.mean(right))
         best = max(SIMPLE, key=lambda name: np.mean(is_right[name]))
         # Over rows of the mean over seeds, whose test rows are the same.
         gains = np.mean(is_right["default"], axis=0) - np.mean(is_right[best], axis=0)

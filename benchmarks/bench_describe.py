@@ -7,12 +7,14 @@ The true quartiles are those of all rows at one place. It prints the table of th
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
+
 import numpy as np
+from _quick import note_figure, parse_with_quick
 
 from skgems import describe
 
 SHARES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75}
-N_REPETITIONS = 20
 # Numbers of nodes, and rows of each.
 SIZES = [(1, 100), (1, 1000), (10, 100), (10, 1000), (100, 50)]
 COLUMNS = {
@@ -41,14 +43,20 @@ def largest_error(rng: np.random.Generator, draw, n_nodes: int, n_rows: int) -> 
 
 
 def main() -> None:
+    """Print the table."""
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repetitions", type=int, default=20)
+    options = parse_with_quick(parser, quick={"repetitions": 4})
     print(f"{'nodes x rows':14}", *(f"{name:>10}" for name in COLUMNS))
     for n_nodes, n_rows in SIZES:
         cells = []
-        for draw in COLUMNS.values():
+        for name, draw in COLUMNS.items():
             rng = np.random.default_rng(0)
             errors = [
-                largest_error(rng, draw, n_nodes, n_rows) for _ in range(N_REPETITIONS)
+                largest_error(rng, draw, n_nodes, n_rows)
+                for _ in range(options.repetitions)
             ]
+            note_figure(f"{n_nodes} x {n_rows}, {name}", np.mean(errors))
             cells.append(f"{np.mean(errors):10.3f}")
         print(f"{f'{n_nodes} x {n_rows}':14}", *cells)
 

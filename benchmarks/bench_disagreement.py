@@ -35,6 +35,7 @@ from _federations import (
     load_data_set,
     split_rows,
 )
+from _quick import note_figure, parse_with_quick
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_classification, make_moons
 
@@ -358,6 +359,16 @@ def print_table(counts_of: dict[str, Counts], changes: list[str]) -> None:
         print(f"{line}{counts.n_others_named:14d}{counts.n_with_many_rows:11d}")
 
 
+def note_figures(counts_of: dict[str, Counts]) -> None:
+    """Sums over all groups, and how often liars are named among alike nodes."""
+    counts = counts_of.values()
+    note_figure("honest nodes named", sum(c.n_false_alarms for c in counts))
+    note_figure("others named", sum(c.n_others_named for c in counts))
+    for group, of_group in counts_of.items():
+        for change, named in of_group.liar_named.items():
+            note_figure(f"share named, {group}, {change}", np.mean(named))
+
+
 def parse_options() -> Namespace:
     """Options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -374,7 +385,16 @@ def parse_options() -> Namespace:
     parser.add_argument("--groups", nargs="*", choices=GROUPS, default=[*GROUPS])
     parser.add_argument("--verbose", action="store_true")
     parser.set_defaults(data=None)
-    return parser.parse_args()
+    return parse_with_quick(
+        parser,
+        quick={
+            "data_sets": ["digits", "wine", "breast_cancer", "iris", "noisy"],
+            "max_rows": 1500,
+            "seeds": [0],
+            "groups": ["dir0.5", "alike"],
+            "changes": ["next class"],
+        },
+    )
 
 
 def main() -> None:
@@ -390,6 +410,7 @@ def main() -> None:
             continue
         count_lies(cell, counts, options)
     print_table(counts_of, options.changes)
+    note_figures(counts_of)
 
 
 if __name__ == "__main__":

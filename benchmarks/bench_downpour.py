@@ -14,6 +14,7 @@ from collections import defaultdict
 from warnings import filterwarnings
 
 import numpy as np
+from _quick import note_figure, parse_with_quick
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
@@ -113,7 +114,9 @@ def main() -> None:
     parser.add_argument("--max-rows", type=int, default=6000)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--messages", type=int, nargs="+", default=MESSAGES)
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser, quick={"data": None, "seeds": 1, "messages": [1, 5]}
+    )
     filterwarnings("ignore")
     for partition in ("alike", "Dirichlet 0.5"):
         table: Table = defaultdict(lambda: defaultdict(list))
@@ -126,6 +129,8 @@ def main() -> None:
         for name, by_messages in table.items():
             cells = [f"{np.mean(runs):8.3f}" for runs in by_messages.values()]
             print(f"{name:34}" + "".join(cells))
+            for n, runs in by_messages.items():
+                note_figure(f"{partition}, {name}, {n} messages", np.mean(runs))
 
 
 if __name__ == "__main__":

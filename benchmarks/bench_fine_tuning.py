@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 from _protocol import add_arguments, load_mnist
+from _quick import parse_with_quick
 from sklearn.base import ClassifierMixin
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
@@ -332,7 +333,9 @@ def main() -> None:
     parser.add_argument(
         "--sets", nargs="*", default=["digits", "wine", "cancer", "mnist"]
     )
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser, quick={"sets": ["digits"], "rows": [8, 100], "draws": 5}
+    )
     if options.n_common_units < 0:
         options.n_common_units = "auto"
     warnings.simplefilter("ignore", ConvergenceWarning)

@@ -32,6 +32,7 @@ from time import process_time
 import joblib
 import numpy as np
 from _protocol import DATA_VARIABLE, LABEL_GROUPS, load_mnist, split
+from _quick import note_figure, parse_with_quick
 from bench_many_nodes import peak_memory
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
@@ -95,6 +96,8 @@ OF_SUMMARIES = {
 }
 LOCALS = "local models (mean)"
 POOLED = "pooled logistic"
+# With --quick.
+QUICK_LINES = ["averaged weights", "LDA from sums", "likelihood, auto"]
 LINES = (LOCALS, *OF_MODELS, *OF_SUMS, *OF_SUMMARIES, POOLED)
 
 
@@ -286,6 +289,8 @@ def print_table(options: Namespace) -> None:
             for name, digits in COLUMNS.items()
         )
         print(f"{line:22}" + "".join(f"{cell:>13}" for cell in cells), flush=True)
+        for name, figure in figures.items():
+            note_figure(f"{line.strip()}, {name}", figure)
 
 
 def main() -> None:
@@ -298,7 +303,11 @@ def main() -> None:
     parser.add_argument("--selection", action="store_true", help="not on test rows")
     parser.add_argument("--folder", type=Path, help="to keep what nodes made")
     parser.add_argument("--step", help="in this process")
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser,
+        quick={"n_units": [500], "max_rows": 5000, "lines": QUICK_LINES},
+        needs={"data": DATA_VARIABLE},
+    )
     warnings.simplefilter("ignore")
     if options.step:
         do_step(options)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from time import perf_counter, process_time
 
 import numpy as np
+from _quick import parse_with_quick
 
 from skgems import GEMSMLPAggregator
 from skgems.gems import HiddenLayers
@@ -254,7 +255,7 @@ def main() -> None:
     parser.add_argument("--many", action="store_true", help="only many nodes")
     parser.add_argument("--many-of", type=int, help="one line of --many, bare")
     parser.add_argument("--repeats", type=int, default=5)
-    options = parser.parse_args()
+    options = parse_with_quick(parser, quick={"repeats": 1})
     if options.large:
         print_large()
         return
@@ -271,7 +272,8 @@ def main() -> None:
     print_merging(layers, "merging")
     print_merging(layers_alike, "alike")
     print_fit(layers)
-    print_fit(layers_alike)
+    if not options.quick:
+        print_fit(layers_alike)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from _federations import PARTITIONS, assign_nodes, fit_one_a_node
+from _quick import note_figure, parse_with_quick
 from sklearn.base import ClassifierMixin, clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -226,7 +227,14 @@ def main() -> None:
         choices=PARTITIONS,
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[10, 11])
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser,
+        quick={
+            "kinds": ["rare", "log-normal", "wide"],
+            "partitions": ["disjoint-2"],
+            "seeds": [10],
+        },
+    )
     warnings.simplefilter("ignore")
     print(
         LINE.format(
@@ -245,6 +253,9 @@ def main() -> None:
                 for method in of_seeds[0]
             }
             for method, mean in means.items():
+                case = f"{kind_name}, {partition}, {method}"
+                note_figure(f"{case}, accuracy", mean.accuracy)
+                note_figure(f"{case}, balanced", mean.balanced_accuracy)
                 print_line(
                     kind_name, partition, method, means=mean, pooled=means["pooled"]
                 )

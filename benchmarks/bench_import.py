@@ -13,6 +13,8 @@ import subprocess
 import sys
 from statistics import median
 
+from _quick import note_figure, parse_with_quick
+
 MODULES = ["sklearn.linear_model", "skgems"]
 CODE = "from time import perf_counter as t; start = t(); import {}; print(t() - start)"
 
@@ -26,10 +28,11 @@ def import_seconds(module: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=11, help="pairs of runs")
-    runs = parser.parse_args().runs
+    runs = parse_with_quick(parser, quick={"runs": 2}).runs
     times = [[import_seconds(module) for module in MODULES] for _ in range(runs + 1)]
     columns = list(zip(*times[1:], strict=True))
     base = median(columns[0])
+    note_figure("times an import of sklearn", median(columns[1]) / base)
     print(f"{'import':<24}{'median s':>10}{'min s':>10}{'ratio':>8}")
     for module, seconds in zip(MODULES, columns, strict=True):
         print(

@@ -17,6 +17,7 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
+from _quick import note_figure, parse_with_quick
 from sklearn.datasets import load_digits
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
@@ -163,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--aggregators", nargs="+", default=list(AGGREGATORS))
-    options = parser.parse_args()
+    options = parse_with_quick(parser, quick={"seeds": [0]})
     for aggregator in options.aggregators:
         for partition in PARTITIONS:
             for lie in LIES:
@@ -173,6 +174,9 @@ def main() -> None:
                 ]
                 accuracy = np.mean([verdict.accuracy for verdict in verdicts])
                 n_named = sum(verdict.liar_named for verdict in verdicts)
+                case = f"{aggregator}, {partition}, {lie}"
+                note_figure(f"{case}, accuracy", accuracy)
+                note_figure(f"{case}, share named", n_named / len(verdicts))
                 n_others = sum(verdict.n_others_named for verdict in verdicts)
                 print(
                     f"{aggregator:10}{partition:18}{lie:26}{accuracy:7.3f}"

@@ -15,7 +15,14 @@ from argparse import ArgumentParser
 from time import process_time
 
 import numpy as np
-from _protocol import LABEL_GROUPS, add_arguments, load_mnist, split
+from _protocol import (
+    DATA_VARIABLE,
+    LABEL_GROUPS,
+    add_arguments,
+    load_mnist,
+    split,
+)
+from _quick import parse_with_quick
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
@@ -48,7 +55,9 @@ def seconds(function, *args) -> float:
 def main() -> None:
     """Print the seconds and their ratio."""
     parser = add_arguments(ArgumentParser(description=__doc__.splitlines()[0]))
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser, quick={"trials": 1}, needs={"data": DATA_VARIABLE}
+    )
     X, y = load_mnist(options.data)
     local = split(0)[0]
     X = X[local].astype(np.float32)

@@ -19,6 +19,7 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
+from _quick import note_figure, parse_with_quick
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator, ModelAveragingAggregator
@@ -96,6 +97,8 @@ def measure(method: str, n_nodes: int, n_features: int) -> None:
     seconds = process_time() - start
     memory = peak_memory() - memory_before
     accuracy = aggregator.score(X, y)
+    note_figure(f"{method}, {n_nodes} nodes, seconds", seconds)
+    note_figure(f"{method}, {n_nodes} nodes, GB", memory)
     print(f"{method:24}{n_nodes:7d}{seconds:10.1f} s{memory:9.2f} GB{accuracy:9.3f}")
 
 
@@ -106,7 +109,10 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS])
     parser.add_argument("--features", type=int, default=N_FEATURES)
     parser.add_argument("--one", action="store_true", help="in this process")
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser,
+        quick={"nodes": [10, 100], "methods": ["averaging", "diagonal"]},
+    )
     if options.one:
         measure(options.methods[0], options.nodes[0], options.features)
         return

@@ -19,6 +19,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 import numpy as np
+from _quick import note_figure, parse_with_quick
 from bench_many_nodes import (
     N_FEATURES,
     N_ROWS,
@@ -72,6 +73,7 @@ def write(
                 summary.save(path)
     seconds = perf_counter() - start
     size = sum(path.stat().st_size for path in folder.iterdir()) / n_nodes
+    note_figure("kB of a file", size / 1e3)
     print(f"{n_nodes} summaries of {size / 1e3:.0f} kB in {seconds:.0f} s", flush=True)
 
 
@@ -85,6 +87,8 @@ def measure(folder: Path, n_nodes: int, moments: str, *, n_features: int) -> Non
     seconds = process_time() - start
     memory = peak_memory() - memory_before
     accuracy = np.mean(aggregator.predict(X) == y)
+    note_figure(f"{n_nodes} nodes, accuracy", accuracy)
+    note_figure(f"{n_nodes} nodes, GB", memory)
     print(
         f"{moments:12}{n_nodes:7d}{seconds:10.1f} s{memory:9.2f} GB{accuracy:9.3f}",
         flush=True,
@@ -100,7 +104,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=N_ROWS)
     parser.add_argument("--folder", type=Path, help="of the summaries, to be kept")
     parser.add_argument("--one", action="store_true", help="in this process")
-    options = parser.parse_args()
+    options = parse_with_quick(parser, quick={"nodes": [10, 100]})
     if options.one:
         measure(
             options.folder,

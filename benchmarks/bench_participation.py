@@ -12,6 +12,7 @@ import argparse
 import warnings
 
 import numpy as np
+from _quick import note_figure, parse_with_quick
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -37,7 +38,9 @@ def main() -> None:
     parser.add_argument("--shares", nargs="+", type=float, default=[1.0, 0.5, 0.2, 0.1])
     parser.add_argument("--messages", nargs="+", type=int, default=[2, 4, 8, 16, 32])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser, quick={"shares": [1.0, 0.2], "messages": [2, 4, 8], "seeds": [0]}
+    )
     X, y = load_digits(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     pooled = LogisticRegression(tol=1e-8, max_iter=5000).fit(X, y)
@@ -64,6 +67,8 @@ def main() -> None:
                 row[i] += 1e3 * (objective(agg, X, y) - least) / len(options.seeds)
     for share, row in table.items():
         print(f"{share:<16}" + "".join(f"{excess:9.2f}" for excess in row))
+        for n_rounds, excess in zip(options.messages, row, strict=True):
+            note_figure(f"share {share}, {n_rounds} messages", excess)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 from _networks import RATE, node_networks, train
-from _protocol import add_arguments, load_mnist, split
+from _protocol import DATA_VARIABLE, add_arguments, load_mnist, split
+from _quick import note_figure, parse_with_quick
 
 from skgems import GEMSLogisticAggregator, PFNMAggregator
 
@@ -24,6 +25,8 @@ N_EPOCHS = 2
 # Of the one hidden layer, and of the nodes.
 HIDDEN = (100,)
 N_NODES = 10
+# With --quick, of all nodes and for validation and selection.
+QUICK_ROWS = 6000
 
 Rows = tuple[np.ndarray, np.ndarray]  # features and labels
 
@@ -45,7 +48,7 @@ class Round(NamedTuple):
 
 def train_on_all(trial: int, train_rows: Rows, test: Rows, cache: str | None) -> Pooled:
     """Accuracy of one network for all rows, and of one that is trained longer."""
-    local = split(trial)[0]
+    local = split(trial, len(train_rows[1]))[0]
     X = train_rows[0][local]
     y = train_rows[1][local]
     (network,), _, _ = node_networks("", 1, HIDDEN, trial, train_rows, cache_dir=cache)
@@ -99,9 +102,13 @@ def match_in_rounds(
 def main() -> None:
     """Print the means."""
     parser = add_arguments(ArgumentParser(description=__doc__))
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser, quick={"trials": 1}, needs={"data": DATA_VARIABLE}
+    )
     train_rows = load_mnist(options.data)
     test = load_mnist(options.data, test=True)
+    if options.quick:
+        train_rows = tuple(part[:QUICK_ROWS] for part in train_rows)
     trials = range(options.trials)
     pooled = [train_on_all(t, train_rows, test, options.cache) for t in trials]
     once, longer = np.mean(pooled, axis=0)
@@ -110,7 +117,11 @@ def main() -> None:
         flush=True,
     )
     rounds = [match_in_rounds(t, train_rows, test, options.cache) for t in trials]
+    note_figure("all rows", once)
     first, last = (Round._make(means) for means in np.mean(rounds, axis=0))
+    note_figure("one round", first.accuracy)
+    note_figure("one round, last layer", first.accuracy_with_moments)
+    note_figure("five rounds", last.accuracy)
     print(
         f"Dirichlet 0.2, J=10: one round {first.accuracy:.4f} ({first.n_units:.0f} "
         f"units; with a last layer of moments {first.accuracy_with_moments:.4f}), "

@@ -17,7 +17,8 @@ from time import process_time
 
 import numpy as np
 from _networks import node_networks
-from _protocol import add_arguments, load_mnist
+from _protocol import DATA_VARIABLE, add_arguments, load_mnist
+from _quick import note_figure, parse_with_quick
 from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln
 
@@ -145,7 +146,9 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="*", default=[10, 25])
     parser.add_argument("--large", type=int, nargs="*", default=[])
     parser.add_argument("--width", type=int, default=100)
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser, quick={"nodes": [10]}, needs={"data": DATA_VARIABLE}
+    )
     train_rows = load_mnist(options.data)
     print(
         f"{'nodes x units':14} {'plain':>8} {'ours':>8} {'ratio':>6} {'float64':>8} "
@@ -159,6 +162,7 @@ def main() -> None:
         double = [V.astype(np.float64) for V in groups]
         _, longer = best_of(lambda g=double, s=sigma, m=gamma0: match(g, s, m), 1)
         least = Floor().of(lambda g=groups, s=sigma, m=gamma0: match(g, s, m))
+        note_figure(f"seconds, {J} nodes", fast)
         (value, n_atoms), slow = best_of(
             lambda g=groups, s=sigma, m=gamma0: plain(g, s, m), 1
         )

@@ -16,6 +16,7 @@ from time import perf_counter
 from unittest import mock
 
 import numpy as np
+from _quick import parse_with_quick
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
@@ -101,7 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--units", type=int, default=50, help="of each hidden layer")
     parser.add_argument("--runs", type=int, default=7, help="fits of each kind")
-    options = parser.parse_args()
+    options = parse_with_quick(parser, quick={"runs": 3})
     print(f"{'plan':16} {'fit s':>8} {'messages':>9} {'by bytes':>9}")
     for name, aggregate, rows in cases((options.units,)):
         runs = [

@@ -57,6 +57,7 @@ from _federations import (
     soft_vote,
     split_rows,
 )
+from _quick import note_figure, parse_with_quick
 from _records import ANY, Key, Records
 from scipy.sparse import issparse
 from sklearn.base import ClassifierMixin, clone
@@ -149,6 +150,7 @@ METHODS |= {
 # models each are 32 of its rounds.
 METHODS |= {f"messages_{n}": partial(fit_gems, n_rounds=n) for n in (3, 5, 8)}
 METHODS |= {f"fedavg_{n}": partial(average_in_rounds, n_rounds=n) for n in (8, 32)}
+ONE_MESSAGE = "likelihood_auto"
 # What nodes of a kind are compared with; it depends on the kind, not on the partition.
 POOLED_KIND = "pooled_kind"
 # The same for every partition.
@@ -454,6 +456,11 @@ def print_tables(records: Records, cells: list[Cell], options: Namespace) -> Non
         gaps = gaps_below(records, cells, method=method)
         if gaps and method != "pooled":
             table[method] = gaps
+    for method, gaps in table.items():
+        points = [gap.points for gap in gaps]
+        note_figure(f"{method}, mean points", np.mean(points))
+        note_figure(f"{method}, worst points", np.max(points))
+        note_figure(f"{method}, mean nats", np.nanmean([gap.nats for gap in gaps]))
     simpler = {name: gaps_below(records, cells, method=name) for name in SIMPLER}
     n_cells = len({(cell.data_set, cell.partition) for cell in cells})
     seeds = ", ".join(map(str, options.seeds))
@@ -506,7 +513,16 @@ def parse_options(arguments: list[str] | None = None) -> Namespace:
         help=f"of node, all if none is named; on {', '.join(SETS_OF_KINDS)} and --data",
     )
     parser.add_argument("--verbose", action="store_true")
-    options = parser.parse_args(arguments)
+    options = parse_with_quick(
+        parser,
+        arguments,
+        quick={
+            "data_sets": ["digits", "wine", "breast_cancer", "iris"],
+            "partitions": ["disjoint-2", "dir0.1-5", "homog-5"],
+            "methods": ["averaging", "soft_vote", "lda", ONE_MESSAGE, "messages_5"],
+            "seeds": [0],
+        },
+    )
     # Tables need the pooled model; other kinds are compared with logistic nodes.
     options.methods = list(dict.fromkeys(["pooled", *options.methods]))
     options.kinds = list(dict.fromkeys(["logistic", *(options.kinds or KINDS)]))

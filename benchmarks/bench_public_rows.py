@@ -26,6 +26,7 @@ from _federations import (
     load_data_set,
     split_rows,
 )
+from _quick import note_figure, parse_with_quick
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -102,7 +103,14 @@ def main() -> None:
     parser.add_argument("--data-sets", nargs="+", choices=SETS, default=[*SETS])
     parser.add_argument("--rows", nargs="+", type=int, default=[20, 100, 1000])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser,
+        quick={
+            "data_sets": ["digits", "breast_cancer"],
+            "rows": [20, 100],
+            "seeds": [0],
+        },
+    )
     warnings.simplefilter("ignore", ConvergenceWarning)
     print(f"{'':26}{'rows':>6}{'untuned':>9}{'tuned':>9}{'alone':>9}{'behind':>8}")
     points_behind: dict[int, list[float]] = {n: [] for n in options.rows}
@@ -121,6 +129,7 @@ def main() -> None:
                 )
     for n, points in points_behind.items():
         if points:
+            note_figure(f"{n} rows, worst points behind", max(points))
             print(f"{n} rows: behind {np.mean(points):.2f}, at worst {max(points):.2f}")
 
 

@@ -11,9 +11,11 @@ nothing is remembered. One thread if OMP_NUM_THREADS=1.
 from __future__ import annotations
 
 import warnings
+from argparse import ArgumentParser
 from time import process_time
 
 import numpy as np
+from _quick import parse_with_quick
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
@@ -35,6 +37,7 @@ def seconds_of_fit(aggregator, X, y, nodes) -> float:
 
 def main() -> None:
     """Print the seconds of each epsilon, and the fits that a fold takes."""
+    parse_with_quick(ArgumentParser(description=__doc__.splitlines()[0]), quick={})
     warnings.simplefilter("ignore")
     X, y = load_digits(return_X_y=True)
     X = X / 16

@@ -18,12 +18,15 @@ against the rest), in percent, on the lesions of one fold of five.
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import pandas
+from _quick import note_figure, parse_with_quick
 from _records import JsonLines
 from sklearn.base import ClassifierMixin
 from sklearn.compose import ColumnTransformer
@@ -45,6 +48,8 @@ from skgems import (
     combine,
 )
 
+PIXELS_VARIABLE = "SKGEMS_SKIN_PIXELS"
+METADATA_VARIABLE = "SKGEMS_SKIN_METADATA"
 SOURCES = "sources"
 OF_THEIR_OWN = "classes of their own"
 # Classes that all nodes share in the paper's partition: nevi and vascular lesions.
@@ -217,6 +222,8 @@ def print_table(records: list[dict]) -> None:
             columns = [f"{name:36}"]
             for score in ("accuracy", "balanced", "auc"):
                 values = [run[name][score] for run in runs]
+                if None not in values:
+                    note_figure(f"{partition}, {name}, {score}", np.mean(values))
                 known = None not in values
                 columns.append(f"{np.mean(values):6.1f}" if known else "     -")
             if "chosen" in runs[0][name]:
@@ -227,12 +234,21 @@ def print_table(records: list[dict]) -> None:
 def main() -> None:
     """Run what is missing and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pixels", required=True)
-    parser.add_argument("--metadata", required=True)
+    parser.add_argument("--pixels", default=os.environ.get(PIXELS_VARIABLE))
+    parser.add_argument("--metadata", default=os.environ.get(METADATA_VARIABLE))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--partitions", nargs="+", default=[SOURCES, OF_THEIR_OWN])
     parser.add_argument("--records")
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser,
+        quick={"seeds": [0], "partitions": [SOURCES]},
+        needs={"pixels": PIXELS_VARIABLE, "metadata": METADATA_VARIABLE},
+    )
+    if options.pixels is None or options.metadata is None:
+        sys.exit(
+            f"Give --pixels and --metadata, or set {PIXELS_VARIABLE} and "
+            f"{METADATA_VARIABLE}."
+        )
     file = JsonLines(options.records)
     records = file.read()
     table = load_table(options)

@@ -17,6 +17,7 @@ from itertools import product
 
 import numpy as np
 from _protocol import load_mnist
+from _quick import note_figure, parse_with_quick
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -98,7 +99,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=sets[:-1], choices=sets)
     parser.add_argument("--data", help="npz of MNIST's rows")
     parser.add_argument("--n-seeds", type=int, default=2)
-    options = parser.parse_args()
+    options = parse_with_quick(parser, quick={"sets": ["wine"], "n_seeds": 1})
     warnings.simplefilter("ignore")
     counts = defaultdict(lambda: defaultdict(int))
     for name in options.sets:
@@ -116,6 +117,14 @@ def main() -> None:
                 counts[shape][f"{start} warned"] += warned
                 counts[shape][f"{start} warned, good"] += warned and good
                 counts[shape][f"{start} good"] += good
+    silent_of_wide = sum(
+        count["two"] - count["two warned"]
+        for shape, count in counts.items()
+        if min(shape) >= 12
+    )
+    note_figure("silent of two starts, 12 units or more", silent_of_wide)
+    good_warned = sum(count["one warned, good"] for count in counts.values())
+    note_figure("good averages of one start, warned", good_warned)
     print(f"{'hidden units':14}{'two starts':>12}{'silent':>8}", end="")
     print(f"{'one start':>12}{'warned':>8}{'of good averages':>18}")
     for shape, count in counts.items():

@@ -37,6 +37,7 @@ from _federations import (
     soft_vote,
     split_rows,
 )
+from _quick import note_figure, parse_with_quick
 from sklearn.base import ClassifierMixin
 
 from skgems import GEMSLogisticAggregator
@@ -155,13 +156,14 @@ class Figures:
         for setting in settings:
             self.settings[setting].append(measure_setting(federation, split, setting))
 
-    def print_lines(self) -> None:
+    def print_lines(self, partition: str) -> None:
         """Means of the seeds, in points below the pooled model."""
         pooled = np.mean(self.pooled)
         kilobytes = np.mean(self.space_bytes) / 1000
         print(f"  pooled {pooled:.1f}, a space {kilobytes:.0f} kB more")
         for name, percents in self.baselines.items():
             points = pooled - np.mean(percents)
+            note_figure(f"{partition}, {name}, points", points)
             print(f"  {name:40s} {'':9s} {points:6.1f} points")
         for setting, figures in self.settings.items():
             mean_bytes, percent = np.mean(figures, axis=0)
@@ -169,6 +171,8 @@ class Figures:
                 f"{setting.moments:9s}{setting.n_components:3d} clusters  "
                 f"{setting.dtype}, rank {setting.rank}"
             )
+            note_figure(f"{partition}, {title}, kB", mean_bytes / 1000)
+            note_figure(f"{partition}, {title}, points", pooled - percent)
             print(
                 f"  {title:40s} {mean_bytes / 1000:7.1f} kB "
                 f"{pooled - percent:6.1f} points",
@@ -196,7 +200,7 @@ def print_table(
     print(
         f"\n{data_set}, {partition}, {len(split.y)} rows, {split.X.shape[1]} features"
     )
-    figures.print_lines()
+    figures.print_lines(partition)
 
 
 def parse_options() -> Namespace:
@@ -209,7 +213,7 @@ def parse_options() -> Namespace:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--max-rows", type=int, default=5000)
     parser.add_argument("--all", action="store_true")
-    options = parser.parse_args()
+    options = parse_with_quick(parser, quick={"data_sets": ["digits"], "seeds": [0]})
     if options.data_sets is None:
         options.data_sets = ["digits"]
         options.data_sets += [] if options.tabular is None else list(TABULAR)
@@ -222,7 +226,7 @@ def main() -> None:
     options = parse_options()
     warnings.simplefilter("ignore")
     for data_set in options.data_sets:
-        all_settings = data_set == "digits" or options.all
+        all_settings = options.all or (data_set == "digits" and not options.quick)
         settings = ALL_SETTINGS if all_settings else CHOSEN_SETTINGS
         for partition in options.partitions:
             print_table(data_set, partition, settings, options)

@@ -20,11 +20,12 @@ import argparse
 import resource
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import process_time
 
 import numpy as np
 from _federations import Split, assign_nodes
+from _quick import note_figure, parse_with_quick
 from _raw_rows import add_options, split_raw_rows
 from _records import JsonLines
 from sklearn.base import ClassifierMixin
@@ -82,6 +83,9 @@ SPEED_DEPTH = 10
 SPEED_TREES = 100
 SPEED_NODES = 5
 SPEED_ROUNDS = 100  # of boosted trees of depth 4
+
+# Defaults of options with --quick.
+QUICK = {"sets": ["digits"], "partitions": ["dir0.1-5"], "rows": 20_000}
 
 
 def forest(seed: int, *, depth: int = DEPTH) -> RandomForestClassifier:
@@ -280,7 +284,7 @@ def measure_trees(
 
 
 def run_missing(
-    options: Namespace, measure_cell: Callable, partitions: tuple[str, ...]
+    options: Namespace, measure_cell: Callable, partitions: Sequence[str]
 ) -> list[dict]:
     """Run and record the cells that are missing; returns the records asked for."""
     file = JsonLines(options.records)
@@ -328,11 +332,13 @@ def print_accuracies(records: list[dict]) -> None:
         print(f"{data_set:16}{partition:>12}" + "".join(f"{m:16.1f}" for m in means))
     means = [100 * mean_of(records, "accuracy", name=name) for name in names]
     print(f"{'mean':28}" + "".join(f"{mean:16.1f}" for mean in means))
-    for name in names:
+    for name, mean in zip(names, means, strict=True):
+        note_figure(f"{name}, accuracy", mean)
         line = f"{name}: {mean_of(records, 'seconds', name=name):.1f} processor seconds"
         of_name = [record for record in records if record["name"] == name]
         # What `combine` returns is not always made from sums in this way.
         if all("messages" in record for record in of_name):
+            note_figure(f"{name}, bytes", mean_of(records, "bytes", name=name))
             line += (
                 f", {mean_of(records, 'messages', name=name):.0f} messages, a node: "
                 f"{mean_of(records, 'bytes', name=name) / 1e3:.0f} kB sent (at most "
@@ -365,12 +371,12 @@ def print_drawn(records: list[dict]) -> None:
         print(f"{name}: {accuracy:.1f}, at most {most / 1e3:.0f} kB")
 
 
-def time_many_rows() -> None:
+def time_many_rows(n_rows: int) -> None:
     """Processor seconds and memory of a fit at nodes in this process, and beside it."""
     X, y = make_classification(
-        SPEED_ROWS, n_features=20, n_informative=10, n_classes=5, random_state=0
+        n_rows, n_features=20, n_informative=10, n_classes=5, random_state=0
     )
-    nodes = np.arange(SPEED_ROWS) % SPEED_NODES
+    nodes = np.arange(n_rows) % SPEED_NODES
     unfitted = RandomForestClassifier(
         SPEED_TREES, max_depth=SPEED_DEPTH, random_state=0
     )
@@ -385,11 +391,13 @@ def time_many_rows() -> None:
         else:
             model.fit(X, y)
         seconds = process_time() - start
+        note_figure(f"{name}, seconds", seconds)
         # The most memory so far: scikit-learn's fit comes first, and needs less.
         megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
         line = f"{name}: {seconds:.0f} processor seconds, {megabytes:.0f} MB at most"
         if isinstance(model, PooledAggregator):
             cost = costs(model)
+            note_figure("messages of a forest", cost["messages"])
             line += (
                 f", {cost['messages']} messages, {cost['bytes'] / 1e6:.1f} MB from a "
                 f"node, {cost['bytes_sent'] / 1e6:.1f} MB to it"
@@ -409,6 +417,7 @@ def time_boosting(X: np.ndarray, y: np.ndarray, nodes: np.ndarray) -> None:
     start = process_time()
     PooledAggregator(pooled=unfitted).fit(X, y, nodes=nodes)
     seconds = process_time() - start
+    note_figure("times boosting at one place", seconds / seconds_at_one_place)
     print(
         f"HistGradientBoostingClassifier: {seconds_at_one_place:.1f} processor seconds"
         f"\nboosting from histograms: {seconds:.1f} processor seconds, "
@@ -422,14 +431,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_options(parser)
     parser.set_defaults(sets=None, seeds=[0])
+    parser.add_argument("--partitions", nargs="+", default=list(PARTITIONS))
     parser.add_argument("--depths", action="store_true", help="by depth and min_rows")
     parser.add_argument("--drawn", action="store_true", help="by number and depth")
     parser.add_argument("--speed", action="store_true", help="time many rows alone")
-    options = parser.parse_args()
+    parser.add_argument("--rows", type=int, default=SPEED_ROWS, help="of --speed")
+    options = parse_with_quick(parser, quick=QUICK)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if options.speed:
-            time_many_rows()
+            time_many_rows(options.rows)
         elif options.depths:
             options.sets = options.sets or SETS_BY_DEPTH
             print_depths(run_missing(options, measure_depths, (PARTITION_BY_DEPTH,)))
@@ -438,7 +449,7 @@ def main() -> None:
             print_drawn(run_missing(options, measure_drawn, (PARTITION_OF_DRAWN,)))
         else:
             options.sets = options.sets or SETS
-            print_accuracies(run_missing(options, measure, PARTITIONS))
+            print_accuracies(run_missing(options, measure, options.partitions))
 
 
 if __name__ == "__main__":

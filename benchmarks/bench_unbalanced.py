@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from _federations import assign_nodes, log_loss, split_rows
+from _quick import note_figure, parse_with_quick
 from _records import JsonLines
 from sklearn.base import ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -125,6 +126,7 @@ def print_table(records: list[dict]) -> None:
                 np.mean([run[way][score] for run in runs])
                 for score in ("roc_auc", "log_loss", "accuracy")
             )
+            note_figure(f"{name}, {way}, area", area)
             columns.append(f"{area:.4f} {loss:.4f} {100 * accuracy:.2f}")
         print(" | ".join(columns))
     for scoring in SCORES:
@@ -146,7 +148,11 @@ def main() -> None:
     parser.add_argument("--partitions", nargs="+", default=list(PARTITIONS))
     parser.add_argument("--budget", default="fast", choices=["fast", "thorough"])
     parser.add_argument("--records")
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser,
+        quick={"seeds": [0], "partitions": ["dir0.1-5"]},
+        needs={"unbalanced": UNBALANCED_VARIABLE},
+    )
     if options.unbalanced is None:
         sys.exit(f"Give --unbalanced or set {UNBALANCED_VARIABLE}.")
     with warnings.catch_warnings():

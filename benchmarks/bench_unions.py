@@ -33,6 +33,7 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from _quick import note_figure, parse_with_quick
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
@@ -419,6 +420,8 @@ def print_units(n_trials: int) -> None:
         means = np.mean(tables, axis=0)  # (bounds, kinds of member, 2)
         for row, max_units in zip(means, (10, 20, 40), strict=True):
             cells = [f"{accuracy:15.3f} ({n_met:4.1f})" for accuracy, n_met in row]
+            for title, (accuracy, _) in zip(titles, row, strict=True):
+                note_figure(f"{partition}, {max_units} units, {title}", accuracy)
             print(f"{partition:16}{max_units:5}" + "".join(cells), flush=True)
 
 
@@ -428,7 +431,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=5)
     tables = {"spaces": print_spaces, "units": print_units}
     parser.add_argument("--tables", nargs="+", choices=tables, default=list(tables))
-    options = parser.parse_args()
+    options = parse_with_quick(parser, quick={"trials": 1, "tables": ["units"]})
     warnings.simplefilter("ignore", ConvergenceWarning)
     for name in options.tables:
         tables[name](options.trials)

@@ -15,6 +15,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 import numpy as np
+from _quick import note_figure, parse_with_quick
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -82,6 +83,8 @@ def print_attacks(n_rows: int) -> None:
             for bound in BOUNDS:
                 guesses = attack.under_agreement(rows, summary, min_rows=bound)
                 cells.append(cell_of(rows, guesses))
+                share = np.mean(features_found(rows, guesses) == rows.n_features)
+                note_figure(f"{sort}, {attack.name}, min_rows={bound}", share)
             print(
                 f"{name_of(attack):28} {'+'.join(attack.tasks):12} {sort:11}",
                 *(f"{cell:>11}" for cell in cells),
@@ -177,6 +180,9 @@ def print_gradients() -> None:
         withheld, n_found = found_by_gradients(
             X, y, clf, n_thresholds=n_thresholds, n_models=n_models, min_rows=bound
         )
+        about = f"{n_models} a message, min_rows={bound}"
+        note_figure(f"% kept back, {about}", 100 * withheld)
+        note_figure(f"found, {about}", n_found[-1])
         print(
             f"{n_models} a message, min_rows={bound:<2}: "
             f"{withheld:4.0%} kept, {n_found}",
@@ -239,6 +245,7 @@ def print_price() -> None:
                         X, y, nodes, C=C, min_rows=bound
                     )
                     score = agg.score(X_test, y_test)
+                    note_figure(f"{name}, {part}, C={C:g}, min_rows={bound}", score)
                     cells.append(f"min_rows={bound} {score:.3f} ({withheld:.0%})")
                 print(f"{name:7} {part:13} C={C:<5g}", *cells, flush=True)
 
@@ -248,7 +255,9 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
     parser.add_argument("--rows", type=int, default=200, help="of the node attacked")
-    arguments = parser.parse_args()
+    arguments = parse_with_quick(
+        parser, quick={"tables": ["gradients", "price"], "rows": 100}
+    )
     for category in (ConvergenceWarning, RowsExposedWarning, ClassesLeftOutWarning):
         warnings.simplefilter("ignore", category)
     if "attacks" in arguments.tables:

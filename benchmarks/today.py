@@ -42,6 +42,7 @@ from _federations import (
     soft_vote,
     split_rows,
 )
+from _quick import note_figure, parse_with_quick
 from _records import ANY, Key, Records
 from _today import (
     Buckets,
@@ -531,6 +532,7 @@ def print_methods(means_of: dict[str, MeansOfCells]) -> None:
             continue
         table = np.array(list(means.values()))  # (n_cells, 4)
         points, loss, n_bytes, seconds = table.mean(axis=0)
+        note_figure(f"{method}, points", points)
         lead_on_ours = {
             cell: means_of[OURS][cell].points - mean.points
             for cell, mean in means.items()
@@ -602,7 +604,16 @@ def parse_options(arguments: list[str] | None = None) -> Namespace:
     parser.add_argument("--methods", nargs="+", choices=METHODS)
     parser.add_argument("--seeds", type=int, default=3, help="how many, from 0")
     parser.add_argument("--verbose", action="store_true")
-    options = parser.parse_args(arguments)
+    options = parse_with_quick(
+        parser,
+        arguments,
+        quick={
+            "data_sets": ["digits", "wine"],
+            "features": ["raw"],
+            "partitions": ["disjoint-2", "homog-5"],
+            "seeds": 1,
+        },
+    )
     if options.methods is None:
         options.methods = [name for name in METHODS if name not in OF_RAW_COLUMNS]
     # All is compared with these two.

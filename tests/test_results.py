@@ -83,7 +83,8 @@ def test_every_program_parses_its_arguments(name, capsys):
     assert (options.quick, options.trials, options.data) == (True, 1, "mnist.npz")
     assert options.out == Path("somewhere")
     assert program.parse([]).trials == program.trials
-    assert program.parse(["--quick", "--trials", "4"]).trials == 4
+    with_trials = ["--quick", "--data", "mnist.npz", "--trials", "4"]
+    assert program.parse(with_trials).trials == 4
     with pytest.raises(SystemExit):
         program.parse(["--help"])
     assert program.title in " ".join(capsys.readouterr().out.split())

@@ -28,8 +28,11 @@ sys.path.insert(0, str(HERE.parent))
 import _baselines as baselines  # noqa: E402
 import _networks as networks  # noqa: E402, F401
 import _protocol as protocol  # noqa: E402
+from _quick import note_figure, parse_with_quick  # noqa: E402
 
 RESULTS = HERE / "results"
+# Tables of quick settings never take the place of those that are committed.
+QUICK_RESULTS = HERE.parents[1] / "build" / "quick" / "papers"
 MNIST = "mnist"
 CIFAR = "cifar10"
 CLASSES = np.arange(10)
@@ -176,15 +179,18 @@ class Program:
         parser = protocol.add_arguments(ArgumentParser(description=self.title))
         parser.set_defaults(trials=self.trials)
         parser.add_argument("--out", type=Path, default=RESULTS)
-        parser.add_argument("--quick", action="store_true", help="a minute or two")
         parser.add_argument("--of", default=MNIST, help="what the rows are of")
         parser.add_argument("--verbose", action="store_true", help="tell each figure")
         parser.add_argument("--epochs", type=int, help="at most, where nets converge")
         if self.add_options is not None:
             self.add_options(parser)
-        if parser.parse_known_args(argv)[0].quick:
-            parser.set_defaults(**{"trials": 1, "epochs": QUICK_EPOCHS} | self.quick)
-        return parser.parse_args(argv)
+        quick = {"trials": 1, "epochs": QUICK_EPOCHS, "out": QUICK_RESULTS}
+        return parse_with_quick(
+            parser,
+            argv,
+            quick=quick | self.quick,
+            needs={"data": protocol.DATA_VARIABLE},
+        )
 
     def main(self, argv: list[str] | None = None) -> list[Line]:
         """Run the trials; write the table and its picture; return the lines."""
@@ -213,6 +219,10 @@ class Program:
             lines = program._lines(values_of, options.quick)
             write(lines, options.out / f"{program.name}.csv")
             draw(lines, program, options.out / f"{program.name}.png")
+        for line in lines:
+            at = "" if line.x is None else f" at {line.x:g}"
+            about = f"{program.name}, {line.setting}{at}, {line.method}"
+            note_figure(f"{about}, {line.measure}", line.mean)
         return lines
 
     def _lines(self, values_of: dict[tuple, list[float]], quick: bool) -> list[Line]:
