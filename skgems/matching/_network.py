@@ -28,6 +28,7 @@ from ._layer import (
     match_layer,
     scaled,
 )
+from ._sums import Units
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -326,7 +327,7 @@ def _match_linked(
     precisions = np.hstack([np.ones((len(networks), 1)), links.share]) * sigma**-2.0
     match_with = partial(
         match_layer,
-        groups,
+        Units.of(groups, links.n_shared),
         precisions.astype(groups[0].dtype),
         n_shared=links.n_shared,
         prior_precision=sigma0**-2.0,

@@ -17,7 +17,7 @@ from skgems.matching._layer import (
 )
 
 
-def match_with(groups, gamma0, sigma=None, max_units=None):
+def match_with(groups, gamma0, sigma=None, max_units=None, least_share=0.0):
     n_numbers = groups[0].shape[1]
     sigma = auto_sigma(groups) if sigma is None else sigma
     return match_layer(
@@ -27,6 +27,7 @@ def match_with(groups, gamma0, sigma=None, max_units=None):
         prior_precision=sigma**-2.0,
         gamma0=gamma0,
         max_units=max_units,
+        least_share=least_share,
         random_state=0,
     )
 
@@ -58,13 +59,13 @@ def neurons(noise, scale=1.0, n_groups=8, width=10, n_numbers=40):
 def test_what_atoms_explain():
     V = np.array([[3.0, 4.0], [0.0, 1.0]])
     copies = match_with([V, V[::-1]], 1.0, sigma=0.1)
-    assert explained_share([V, V[::-1]], copies) == pytest.approx(1)
+    assert explained_share([V, V[::-1]], copies.assignments) == pytest.approx(1)
     # Two neurons at a right angle in one atom: half of their squares is left.
     pair = [np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])]
     forced = match_with(pair, 1.0, sigma=1.0, max_units=1)
     assert len(forced.atoms) == 1
-    assert explained_share(pair, forced) == pytest.approx(0.5)
-    assert explained_share([0 * V], match_with([0 * V], 1.0)) == 1
+    assert explained_share(pair, forced.assignments) == pytest.approx(0.5)
+    assert explained_share([0 * V], [np.array([0, 1])]) == 1
 
 
 def test_sigma_is_a_tenth_of_the_median_norm():
@@ -84,13 +85,31 @@ def test_the_mass_grows_until_the_atoms_explain_the_neurons():
     gamma0, match = matched(groups)
     chosen = masses().index(gamma0)
     assert 0 < chosen < len(PRICES) - 1
-    assert explained_share(groups, match) >= 2 / 3
+    assert explained_share(groups, match.assignments) >= 2 / 3
     before = match_with(groups, np.exp(-50 * PRICES[chosen - 1]))
-    assert explained_share(groups, before) < 2 / 3
+    assert explained_share(groups, before.assignments) < 2 / 3
     # With a cap that binds, a larger mass would not open atoms.
     capped, match = matched(groups, max_units=10)
     assert capped == masses()[0]
     assert len(match.atoms) == 10
+
+
+def test_a_search_that_explains_too_little_ends_after_the_first_sweep():
+    groups = neurons(noise=1.2)
+    gamma0 = np.exp(-50 * PRICES[0])
+    match = match_with(groups, gamma0)
+    share = explained_share(groups, match.assignments)
+    assert match.n_iter > 1
+    short = match_with(groups, gamma0, least_share=0.99)
+    assert short.n_iter == 1 and not short.converged
+    np.testing.assert_array_equal(short.objective, match.objective[:2])
+    # One that explains enough, and one whose cap forbids more, goes on.
+    for settings in ({"least_share": share - 0.1}, {"max_units": 11}):
+        whole = match_with(groups, gamma0, **{"least_share": 0.99} | settings)
+        assert whole.n_iter > 1
+    # A group without neurons, and no neuron at all.
+    assert len(match_with([groups[0], groups[0][:0]], 1.0, least_share=0.99).atoms)
+    assert not len(match_with([groups[0][:0]], 1.0, sigma=1.0, least_share=0.99).atoms)
 
 
 def test_a_large_or_tiny_sigma_has_a_mass_too():

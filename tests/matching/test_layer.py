@@ -16,8 +16,9 @@ from skgems.matching._layer import (
     canonical_order,
     evidence_gains,
     first_evidence,
-    squares,
+    neuron_factors,
 )
+from skgems.matching._sums import PairSums, Units, squares
 
 
 def problem(seed, n_groups=3, n_neurons=4, n_numbers=5, n_shared=3, noise=0.3):
@@ -103,13 +104,15 @@ def test_no_group_has_a_better_assignment(seed, gamma0):
     ("seed", "gamma0"),
     [(0, 0.1), (1, 1.0), (2, 20.0), (3, 0.1), (4, 1.0), (5, 20.0), (0, 20.0)],
 )
-def test_every_step_is_the_best_of_all_assignments(seed, gamma0):
+@pytest.mark.parametrize("by_pairs", [False, True])
+def test_every_step_is_the_best_of_all_assignments(seed, gamma0, by_pairs, monkeypatch):
+    if by_pairs:  # from the first step that has atoms
+        monkeypatch.setattr(Units, "pairs_have_paid", lambda self, group, n: n > 0)
     groups, precisions = problem(seed, n_neurons=3, noise=1.0)
     model = {"n_shared": 3, "s0": 0.7, "gamma0": gamma0}
     matcher = _Matcher(
-        groups=groups,
+        units=Units.of(groups, 3),
         precisions=precisions,
-        n_shared=3,
         prior_precision=0.7,
         gamma0=gamma0,
     )
@@ -123,6 +126,7 @@ def test_every_step_is_the_best_of_all_assignments(seed, gamma0):
         best = best_by_hand(placed, precisions, assignments, group, **model)
         assert value == pytest.approx(best)
         assert matcher.objective() == pytest.approx(value)
+    assert isinstance(matcher.sums, PairSums) == by_pairs
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -149,13 +153,17 @@ def test_gains_are_those_of_the_formula():
     linear = rng.standard_normal((5, 6))
     p = rng.uniform(0, 2, 4)
     q = rng.uniform(0.5, 2, (5, 4))
+    of_neuron, of_atom = rng.standard_normal(4), rng.standard_normal(5)
     gains = evidence_gains(
-        V,
+        linear[:, :3] @ V[:, :3].T,
         p,
-        linear=linear,
+        factors=neuron_factors(
+            V, p, n_shared=3, neuron_squares=squares(V, 3), neuron_terms=of_neuron
+        ),
+        atoms=linear[:, 3:],
         atom_precision=q,
-        n_shared=3,
-        linear_squares=squares(linear, 3),
+        atom_squares=squares(linear, 3),
+        atom_terms=of_atom,
     )
     p_all = spread(p, 3)
     for i in range(5):
@@ -163,8 +171,9 @@ def test_gains_are_those_of_the_formula():
         for j in range(4):
             after = (linear[i] + p_all * V[j]) ** 2 / (q_all + p_all)
             expected = np.sum(after) - np.sum(linear[i] ** 2 / q_all)
-            assert gains[j, i] == pytest.approx(expected)
-    first = first_evidence(V, p, prior_precision=0.5, n_shared=3)
+            expected += of_neuron[j] + of_atom[i]
+            assert gains[i, j] == pytest.approx(expected)
+    first = first_evidence(squares(V, 3), p, prior_precision=0.5)
     np.testing.assert_allclose(first, np.sum((p_all * V) ** 2 / (0.5 + p_all), axis=1))
 
 
@@ -273,7 +282,12 @@ def alike(noise, share, n_groups=8):
 def test_the_search_goes_on_from_the_better_start(noise, share):
     groups, precisions, settings = alike(noise, share)
     search = _Search(
-        _Matcher(groups=groups, precisions=precisions, **settings),
+        _Matcher(
+            units=Units.of(groups, settings["n_shared"]),
+            precisions=precisions,
+            prior_precision=settings["prior_precision"],
+            gamma0=settings["gamma0"],
+        ),
         order=canonical_order(groups),
         rng=np.random.RandomState(0),
     )
