@@ -13,7 +13,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.neural_network import MLPClassifier
 
 from skgems.datasets import partition_dirichlet, partition_homogeneous
-from skgems.networks import Layers, to_mlp_classifier
+from skgems.networks import Layers, read_network, to_mlp_classifier
 
 # Concentration of the Dirichlet partition; None is the homogeneous one.
 PARTITIONS = {"homogeneous": None, "Dirichlet 0.5": 0.5, "Dirichlet 0.2": 0.2}
@@ -208,3 +208,17 @@ def ensemble_accuracies(
         float(np.mean(p.mean(axis=0).argmax(axis=1) == y)),
         float(np.mean(weighted.argmax(axis=1) == y)),
     )
+
+
+def average_accuracy(estimators: list, X: np.ndarray, y: np.ndarray) -> float:
+    """Accuracy of the plain average of weights, unit by unit."""
+    read = [read_network(estimator) for estimator in estimators]
+    # A node of one class has a constant model, which has no units.
+    read = [network for network in read if not network.is_linear]
+    Z = X
+    for i in range(read[0].n_hidden_layers):
+        W = np.mean([network.coefs[i] for network in read], axis=0)
+        b = np.mean([network.intercepts[i] for network in read], axis=0)
+        Z = np.maximum(Z @ W + b, 0)
+    W = np.mean([network.aligned(np.arange(10)).last for network in read], axis=0)
+    return float(np.mean(np.argmax(Z @ W[:-1] + W[-1], axis=1) == y))

@@ -41,9 +41,9 @@ TEXTS_ON_FEATURES = {
 # What is said further of a program on such data.
 FURTHER_TEXTS = {
     "gems2019_table5_cifar10": (
-        "GEMS sees the 5,000 validation rows only, as in the paper. The averaged models "
-        "have seen the 50,000 training rows, and are ahead of it for this reason: GEMS "
-        "on training rows is ahead of them."
+        "GEMS sees the 5,000 validation rows only, as in the paper. The averaged "
+        "models have seen the 50,000 training rows, and are ahead of it for this "
+        "reason: GEMS on training rows is ahead of them."
     ),
 }
 # As many columns fit on the page. More are thinned out; the CSV has all.

@@ -251,10 +251,12 @@ def test_equal_models_give_that_model_back(listed, kind):
         aggregate.predict(dataset.X_test), local.predict(dataset.X_test)
     )
     # Up to the common scale of the logits, which is fitted on the rows.
-    scores = np.ravel(aggregate.decision_function(dataset.X_test))
+    scores = aggregate.decision_function(dataset.X_test)
     local_scores = scores_of(local, dataset.X_test)
-    if local_scores.ndim == 2:  # the aggregate's are centered in each row
+    if local_scores.ndim == 2:  # what is common to a row's classes means nothing
+        scores = scores - scores.mean(axis=1, keepdims=True)
         local_scores = local_scores - local_scores.mean(axis=1, keepdims=True)
+    scores = np.ravel(scores)
     local_scores = np.ravel(local_scores)
     scale = (scores @ local_scores) / (local_scores @ local_scores)
     assert scale > 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from _common import CLASSES, Cell, Trial, networks
+from _common import Cell, Trial, networks
 from sklearn.neural_network import MLPClassifier
 
 from skgems import (
@@ -17,7 +17,6 @@ from skgems import (
     PFNMAggregator,
 )
 from skgems.averaging import Downpour
-from skgems.networks import read_network
 from skgems.pfnm import Matching
 
 # The paper's names of partitions, and those of `_networks.py`.
@@ -111,20 +110,6 @@ def downpour_sgd(local: Nodes) -> ModelAveragingAggregator:
     return aggregator.fit(local.X, local.y, nodes=local.nodes)
 
 
-def average_accuracy(estimators: list, X: np.ndarray, y: np.ndarray) -> float:
-    """Accuracy of the plain average of weights, unit by unit."""
-    read = [read_network(estimator) for estimator in estimators]
-    # A node of one class has a constant model, which has no units.
-    read = [network for network in read if not network.is_linear]
-    Z = X
-    for i in range(read[0].n_hidden_layers):
-        W = np.mean([network.coefs[i] for network in read], axis=0)
-        b = np.mean([network.intercepts[i] for network in read], axis=0)
-        Z = np.maximum(Z @ W + b, 0)
-    W = np.mean([network.aligned(CLASSES).last for network in read], axis=0)
-    return float(np.mean(np.argmax(Z @ W[:-1] + W[-1], axis=1) == y))
-
-
 def distilled(
     local: Nodes, *, n_units: int, n_rows: int | None, epochs: int
 ) -> DistillationAggregator:
@@ -156,7 +141,7 @@ def rivals(
     yield "local (mean)", local_mean
     yield "uniform ensemble", uniform
     yield "weighted ensemble", weighted
-    yield "averaged", average_accuracy(local.estimators, X, y)
+    yield "averaged", networks.average_accuracy(local.estimators, X, y)
     if n_student_units:
         student = distilled(
             local,

@@ -9,9 +9,9 @@ rows are the first 1,000 validation rows.
 "GEMS" is made in one pass and without public rows, of merged units alone. "GEMS, common
 units" is the default, with random units beside the merged ones. GEMS is compared with
 linear discriminant analysis on the merged units, which is computed from sums. It is
-also compared with eight messages about the last layer, and with rounds in which the nodes
-train the whole network. Co-learning is these rounds without the rows that are drawn
-from other nodes' clusters.
+also compared with eight messages about the last layer, and with rounds in which the
+nodes train the whole network. Co-learning is these rounds without the rows that are
+drawn from other nodes' clusters.
 
 "GEMS as in the paper" is tuned in its last layer, at a rate of 0.01, as in the authors'
 published code. With 0.001, which the paper's appendix names for local training, it has

@@ -8,7 +8,8 @@ each as :func:`match_layer` does it. Outputs are classes, which need no match.
 
 An outgoing weight counts by a *share*, of its class or of the atom that it leads to:
 :math:`s_{jc}` says which part of what is known of class c node j has. The merged weight
-is the mean of nodes' weights by these shares.
+is the mean of nodes' weights by these shares. Incoming weights are means by what each
+unit adds to the outputs.
 """
 
 from collections.abc import Sequence
@@ -29,6 +30,9 @@ from ._layer import (
     scaled,
 )
 from ._sums import Units
+
+# What a unit counts at least, as a share of the unit that adds most to the outputs.
+LEAST_OUTPUT = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -216,6 +220,7 @@ def _match_layers(
             links,
             layer=layer,
             settings=settings[layer],
+            class_share=class_share,
             earlier=earlier,
             rng=rng,
         )
@@ -309,6 +314,7 @@ def _match_linked(
     *,
     layer: int,
     settings: _LayerSettings,
+    class_share: np.ndarray,
     earlier: _Earlier | None,
     rng: np.random.RandomState,
 ) -> _MatchedLayer:
@@ -340,14 +346,63 @@ def _match_linked(
     )
     if settings.gamma0 == "auto":
         gamma0, match = match_at_auto_gamma0(
-            match_with, groups, sigma=sigma, max_units=settings.max_units
+            match_with,
+            groups,
+            sigma=sigma,
+            n_sharing=nodes_per_class(class_share),
+            max_units=settings.max_units,
         )
     else:
         gamma0 = settings.gamma0
         match = match_with(gamma0=gamma0)
+    if links.n_below and links.n_above:
+        match = _with_weighted_means(match, groups, links=links, sigma=sigma)
     return _MatchedLayer(
         match=match, share=share, sigma=sigma, sigma0=sigma0, gamma0=gamma0
     )
+
+
+def nodes_per_class(class_share: np.ndarray) -> float:
+    """How many nodes share a class, mean over classes; one counts by its share.
+
+    Equal shares of n nodes come to n, and the share of one node that has all to 1.
+    """
+    total = class_share.sum(axis=0)
+    is_known = total > 0
+    if not is_known.any():
+        return 1.0
+    squared = np.sum(class_share[:, is_known] ** 2, axis=0)
+    return float(np.mean(total[is_known] ** 2 / squared))
+
+
+def _with_weighted_means(
+    match: LayerMatch, groups: Sequence[np.ndarray], *, links: _Links, sigma: float
+) -> LayerMatch:
+    """The match with atoms whose incoming weights are weighted means of their units'.
+
+    A unit counts by the norm of its outgoing weights times its node's shares: what it
+    adds to the outputs. One that adds next to nothing would only blur the others. The
+    weights in an atom sum to the number of its units, so that its precision stays.
+    """
+    n_shared = links.n_shared
+    outputs = [
+        np.linalg.norm(V[:, n_shared:] * share, axis=1)
+        for V, share in zip(groups, links.share, strict=True)
+    ]
+    largest = max(np.max(output, initial=0.0) for output in outputs)
+    if largest == 0:
+        return match
+    # Where all units of an atom add nothing, they count alike.
+    outputs = [output + LEAST_OUTPUT * largest for output in outputs]
+    total = np.zeros(len(match.atoms))
+    for atoms, output in zip(match.assignments, outputs, strict=True):
+        total[atoms] += output
+    factor = match.popularity / _where_positive(total, otherwise=1.0)
+    linear = match.atoms.linear.copy()
+    for V, atoms, output in zip(groups, match.assignments, outputs, strict=True):
+        excess = (output * factor[atoms] - 1) * sigma**-2.0
+        linear[atoms, :n_shared] += excess[:, None] * V[:, :n_shared]
+    return replace(match, atoms=replace(match.atoms, linear=linear))
 
 
 def _summed_biases(networks: Sequence[Layers], class_share: np.ndarray) -> np.ndarray:

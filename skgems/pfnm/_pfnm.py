@@ -51,8 +51,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     gamma0 : "auto", float or sequence of floats, default="auto"
         Mass of the beta process. Increase it to open new atoms more readily. If it is
         too large for `sigma`, no units are matched, as ``n_units_`` shows. "auto"
-        depends on the weights alone. It starts small and grows, up to 1, as long as
-        matched units share less than two thirds of their squared norm.
+        depends on the weights and on the shares of classes. It starts small and grows,
+        up to 1, as long as matched units have too little in common.
     max_units : int, None or sequence of these, default=None
         Largest number of units in a hidden layer. It must be at least as large as that
         of any node. None sets no limit. Set it to limit the size of the merged network.

@@ -10,6 +10,12 @@ from ..gems import activation_of
 from ..matching import NetworkMatch, merged_layers, widen_classes
 from ..networks import Coordinates, Layers, Network
 
+# Which outgoing weight counts as zero: from the mean over the classes of a node, so far
+# on the way to the largest. A softmax subtracts the logarithm of a sum of exponentials,
+# which lies between these too. At the mean, units of nodes that know few classes speak
+# against their other classes too loudly; at the largest, nobody speaks for a class.
+TOWARDS_LARGEST = 0.2
+
 
 def activations_of(nodes: Sequence[Node]) -> tuple[str, ...]:
     """Activations of the hidden layers, or an error; none if all are constant."""
@@ -49,9 +55,9 @@ def aligned_networks(
 ) -> list[Network]:
     """Networks of one dtype with outputs of ``classes`` and ``depth`` hidden layers.
 
-    A softmax says nothing of what is common to classes. So, with ``center``, outgoing
-    weights are centered over the classes that a network has seen; after training that
-    began at ``start``, (n_in + 1, n_classes), their change since then is.
+    A softmax says nothing of what is common to classes. So, with ``center``, that is
+    taken from the outgoing weights to the classes that a network has seen; after
+    training that began at ``start``, (n_in + 1, n_classes), the mean change since then.
     """
     aligned = [
         network.with_empty_layers(depth).aligned(classes) for network in networks
@@ -66,13 +72,23 @@ def aligned_networks(
 
 def _centred(network: Network, start: np.ndarray | None) -> Network:
     last = network.last
-    changes = last
+    seen = network.seen
     # A constant model has other last weights: there is nothing to compare with.
     if start is not None and len(last) == len(start):
         changes = last - start
-    seen = network.seen
-    last[:, seen] -= changes[:, seen].mean(axis=1, keepdims=True)
+        last[:, seen] -= changes[:, seen].mean(axis=1, keepdims=True)
+    else:
+        last[:, seen] -= common_part(last[:, seen])
     return network.with_last(last)
+
+
+def common_part(W: np.ndarray) -> np.ndarray:
+    """What outgoing weights, (n_in, n_classes), have in common, (n_in, 1).
+
+    It moves with the weights: taken from them, it leaves nothing that depends on it.
+    """
+    mean = W.mean(axis=1, keepdims=True)
+    return mean + TOWARDS_LARGEST * (W.max(axis=1, keepdims=True) - mean)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -175,7 +191,7 @@ class Stream:
         return replace(self, class_rows=class_rows, match=match)
 
     def centered(self) -> "Stream":
-        """The same with outgoing weights and biases centered over known classes.
+        """The same without what outgoing weights and biases of classes have in common.
 
         A network alone comes back as it is, number by number, and so is not centered.
         Beside others, of other rows for each class, what a softmax says nothing of
@@ -184,13 +200,13 @@ class Stream:
         match = self.match
         is_known = match.class_share > 0
         bias = match.bias.copy()
-        bias[is_known] -= bias[is_known].mean()
+        bias[is_known] -= common_part(bias[is_known][None, :])[0]
         layers = list(match.layers)
         if layers:
             atoms = layers[-1].atoms
             linear = atoms.linear.copy()
             outgoing = linear[:, atoms.n_shared :]
-            outgoing[:, is_known] -= outgoing[:, is_known].mean(axis=1, keepdims=True)
+            outgoing[:, is_known] -= common_part(outgoing[:, is_known])
             atoms = replace(atoms, linear=linear)
             layers[-1] = replace(layers[-1], atoms=atoms)
         return replace(self, match=replace(match, bias=bias, layers=layers))

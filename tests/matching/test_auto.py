@@ -10,6 +10,7 @@ import pytest
 
 from skgems.matching import match_layer
 from skgems.matching._layer import (
+    EXPLAINED,
     PRICES,
     auto_sigma,
     explained_share,
@@ -32,11 +33,12 @@ def match_with(groups, gamma0, sigma=None, max_units=None, least_share=0.0):
     )
 
 
-def matched(groups, max_units=None):
+def matched(groups, max_units=None, n_sharing=None):
     return match_at_auto_gamma0(
         partial(match_with, groups, max_units=max_units),
         groups,
         sigma=auto_sigma(groups),
+        n_sharing=n_sharing or len(groups),
         max_units=max_units,
     )
 
@@ -85,9 +87,11 @@ def test_the_mass_grows_until_the_atoms_explain_the_neurons():
     gamma0, match = matched(groups)
     chosen = masses().index(gamma0)
     assert 0 < chosen < len(PRICES) - 1
-    assert explained_share(groups, match.assignments) >= 2 / 3
+    # Eight groups: an eighth is explained where nothing is alike.
+    least = 1 / 8 + 7 / 8 * EXPLAINED
+    assert explained_share(groups, match.assignments) >= least
     before = match_with(groups, np.exp(-50 * PRICES[chosen - 1]))
-    assert explained_share(groups, before.assignments) < 2 / 3
+    assert explained_share(groups, before.assignments) < least
     # With a cap that binds, a larger mass would not open atoms.
     capped, match = matched(groups, max_units=10)
     assert capped == masses()[0]
@@ -112,11 +116,23 @@ def test_a_search_that_explains_too_little_ends_after_the_first_sweep():
     assert not len(match_with([groups[0][:0]], 1.0, sigma=1.0, least_share=0.99).atoms)
 
 
+def test_where_few_nodes_share_a_class_atoms_explain_more():
+    groups = neurons(noise=1.2)
+    many, few = (matched(groups, n_sharing=n_sharing) for n_sharing in (8, 1.2))
+    assert explained_share(groups, many[1].assignments) < explained_share(
+        groups, few[1].assignments
+    )
+    assert len(many[1].atoms) < len(few[1].atoms)
+
+
 def test_a_large_or_tiny_sigma_has_a_mass_too():
     groups = neurons(noise=0.05)
     for sigma in (1e-9, 1e9):
         gamma0, match = match_at_auto_gamma0(
-            partial(match_with, groups, sigma=sigma), groups, sigma=sigma
+            partial(match_with, groups, sigma=sigma),
+            groups,
+            sigma=sigma,
+            n_sharing=len(groups),
         )
         assert 0 < gamma0 <= 1
         assert len(match.atoms) == 10

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Matching networks again after they were trained from the merged one."""
+"""Means of matched units, and matching again what was trained from a merged network."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from skgems.matching import match_again, match_networks, merged_layers
+from skgems.matching._network import nodes_per_class
 from skgems.networks import Layers
 
 SETTINGS = {"gamma0": [1.0, 1.0], "max_units": [None, None], "random_state": 0}
@@ -87,3 +88,50 @@ def test_changes_are_averaged_and_a_strange_unit_stays_alone():
     assert len(strange.layers[0].atoms) == n_units + 1
     atoms_of_first, *atoms_of_others = strange.layers[0].assignments
     assert all(atoms_of_first[0] not in atoms for atoms in atoms_of_others)
+
+
+def one_unit(incoming, outgoing):
+    """A network of one hidden unit, without biases."""
+    coefs = [np.array(incoming)[:, None], np.array(outgoing)[None, :]]
+    return Layers(coefs, [np.zeros(1), np.zeros(len(outgoing))], ("relu",))
+
+
+def merged_unit(outgoing, share=((0.5, 0.5), (0.5, 0.5))):
+    """Incoming weights of the one unit made from units at (1, 0) and (0, 1)."""
+    match = match_networks(
+        [one_unit(v, u) for v, u in zip(np.eye(2), outgoing, strict=True)],
+        np.array(share),
+        sigma=[1.0],
+        sigma0=[1.0],
+        gamma0=[1.0],
+        max_units=[1],
+        random_state=0,
+    )
+    # Two units and a prior that is as sure as one.
+    assert match.layers[0].atoms.precision[0, 0] == pytest.approx(3)
+    return merged_layers(match).coefs[0][:, 0]
+
+
+def test_a_unit_counts_by_what_it_adds_to_the_outputs():
+    weights = merged_unit([[3.0, -3.0], [1.0, -1.0]])
+    np.testing.assert_allclose(weights, [0.75, 0.25], atol=1e-3)
+    # The second unit leads to a class of which its node has a tenth of the rows.
+    weights = merged_unit([[0.0, 2.0], [0.0, 2.0]], share=[[0.5, 0.9], [0.5, 0.1]])
+    np.testing.assert_allclose(weights, [0.9, 0.1], atol=1e-3)
+
+
+def test_units_that_add_nothing_count_alike():
+    np.testing.assert_allclose(merged_unit(np.zeros((2, 2))), [0.5, 0.5])
+    # Beside one that adds something, they count next to nothing.
+    weights = merged_unit([[0.0, 0.0], [1.0, -1.0]])
+    np.testing.assert_allclose(weights, [0, 1], atol=2e-3)
+
+
+def test_how_many_nodes_share_a_class():
+    assert nodes_per_class(np.full((5, 3), 1 / 5)) == pytest.approx(5)
+    assert nodes_per_class(np.eye(4)) == pytest.approx(1)
+    # Two of three nodes know the first class, one the second, none the third.
+    share = np.array([[0.5, 0, 0], [0.5, 1, 0], [0, 0, 0]])
+    assert nodes_per_class(share) == pytest.approx((2 + 1) / 2)
+    assert nodes_per_class(10 * share) == pytest.approx((2 + 1) / 2)
+    assert nodes_per_class(np.zeros((3, 2))) == 1

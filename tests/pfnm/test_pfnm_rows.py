@@ -15,6 +15,7 @@ from sklearn.neural_network import MLPClassifier
 from skgems import PFNMAggregator
 from skgems.networks import Layers, to_mlp_classifier
 from skgems.pfnm import Matching
+from skgems.pfnm._stream import common_part
 from skgems.tuning import fine_tune_network
 
 
@@ -51,7 +52,7 @@ def merged_biases(counts=None, *, seen=((0, 1, 2), (0, 1, 2)), **parameters):
     centred_biases = np.zeros((2, 3))
     for k, classes in enumerate(seen):
         bias = np.array([3.0, -1.0, 4.0])[: len(classes)] * (k + 1)
-        centred_biases[k, classes] = bias - bias.mean()
+        centred_biases[k, classes] = bias - common_part(bias[None, :])[0]
         coefs = [np.eye(2), np.eye(2, len(classes))]
         models.append(network(coefs, [np.zeros(2), bias], classes=classes))
     aggregate = PFNMAggregator(models, random_state=0, **parameters)
@@ -79,7 +80,8 @@ def test_rows_of_a_class_that_a_network_does_not_know_do_not_count():
 
 def test_an_updates_own_counts_weigh_its_networks():
     models = [random_network(seed) for seed in (0, 1)]
-    bias = [model.intercepts_[-1] - model.intercepts_[-1].mean() for model in models]
+    bias = np.stack([model.intercepts_[-1] for model in models])
+    bias -= common_part(bias)
     aggregate = PFNMAggregator([("a", models[0])]).fit()
     aggregate.update(
         [("a", models[0]), ("b", models[1])],
@@ -103,7 +105,7 @@ def test_in_simulation_the_rows_that_trained_are_counted():
     trained = counts - np.floor(0.1 * counts)
     share = trained / trained.sum(axis=0)
     bias = np.array([model.intercepts_[-1] for model in aggregate.estimators_])
-    expected = (share * (bias - bias.mean(axis=1, keepdims=True))).sum(axis=0)
+    expected = (share * (bias - common_part(bias))).sum(axis=0)
     # All logits were made more or less sure alike.
     merged = aggregate.intercepts_[-1]
     factor = merged @ expected / (expected @ expected)
@@ -141,6 +143,18 @@ def test_what_is_common_to_the_classes_of_one_new_network_does_not_matter():
         aggregate = PFNMAggregator([("a", a)], sigma=1.0, random_state=0).fit()
         after.append(aggregate.update([("b", new)]).predict_proba(X))
     np.testing.assert_allclose(after[0], after[1])
+
+
+def test_the_common_part_lies_between_the_mean_and_the_largest():
+    W = np.random.RandomState(0).normal(size=(6, 4))
+    common = common_part(W)
+    assert common.shape == (6, 1)
+    assert np.all(common > W.mean(axis=1, keepdims=True))
+    assert np.all(common < W.max(axis=1, keepdims=True))
+    shift = np.arange(6.0)[:, None]
+    np.testing.assert_allclose(common_part(W + shift), common + shift)
+    # One class has nothing beside what is common.
+    np.testing.assert_array_equal(common_part(W[:, :1]), W[:, :1])
 
 
 def test_a_single_network_comes_back_number_by_number():
