@@ -85,7 +85,7 @@ SPEED_NODES = 5
 SPEED_ROUNDS = 100  # of boosted trees of depth 4
 
 # Defaults of options with --quick.
-QUICK = {"sets": ["digits"], "partitions": ["dir0.1-5"], "rows": 20_000}
+QUICK = {"sets": ["digits"], "partitions": ["dir0.1-5"], "rows": 50_000}
 
 
 def forest(seed: int, *, depth: int = DEPTH) -> RandomForestClassifier:
