@@ -355,7 +355,8 @@ def _match_linked(
     else:
         gamma0 = settings.gamma0
         match = match_with(gamma0=gamma0)
-    if links.n_below and links.n_above:
+    # After training from a merged network, what counts is how far each unit moved.
+    if earlier is None and links.n_below and links.n_above:
         match = _with_weighted_means(match, groups, links=links, sigma=sigma)
     return _MatchedLayer(
         match=match, share=share, sigma=sigma, sigma0=sigma0, gamma0=gamma0

@@ -90,6 +90,23 @@ def test_changes_are_averaged_and_a_strange_unit_stays_alone():
     assert all(atoms_of_first[0] not in atoms for atoms in atoms_of_others)
 
 
+def test_changes_count_alike_whatever_units_add_to_the_outputs():
+    match, rng = first_match("bottom_up")
+    merged = merged_layers(match)
+    coefs = merged.coefs
+    changes = 0.05 * rng.standard_normal((N_NODES, *coefs[1].shape))
+    coefs_of_nodes = [
+        (coefs[0], coefs[1] + change, factor * coefs[2])
+        for change, factor in zip(changes, (0.98, 1.0, 1.02), strict=True)
+    ]
+    again = matched_again(
+        match, coefs_of_nodes, [tuple(merged.intercepts)] * N_NODES, "bottom_up"
+    )
+    np.testing.assert_allclose(
+        merged_layers(again).coefs[1], coefs[1] + changes.mean(axis=0), atol=1e-10
+    )
+
+
 def one_unit(incoming, outgoing):
     """A network of one hidden unit, without biases."""
     coefs = [np.array(incoming)[:, None], np.array(outgoing)[None, :]]
