@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from _federations import TABULAR, add_data_options, load_data_set
+from _quick import note_figure, parse_with_quick
 from sklearn.dummy import DummyClassifier
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.metrics import log_loss
@@ -128,7 +129,8 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
     parser.add_argument("--seeds", type=int, default=3)
-    options = parser.parse_args()
+    quick = {"sets": ["digits"], "models": ["cosines"], "seeds": 1}
+    options = parse_with_quick(parser, quick=quick)
     warnings.simplefilter("ignore")
     print(
         f"{'set':16}{'model':10}{'way':16}{COLUMNS[0]:>9}{COLUMNS[1]:>10}{COLUMNS[2]:>10}"
@@ -139,6 +141,7 @@ def main() -> None:
             continue
         for model in options.models:
             for name, (C, accuracy, loss) in measure_lines(data_set, model, options):
+                note_figure(f"{data_set}, {model}, {name}", accuracy)
                 print(
                     f"{data_set:16}{model:10}{name:16}{C:9.3g}{accuracy:10.3f}"
                     f"{loss:10.3f}",

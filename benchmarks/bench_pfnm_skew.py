@@ -21,7 +21,8 @@ from _networks import (
     ensemble_accuracies,
     node_networks,
 )
-from _protocol import add_arguments, load_mnist, split
+from _protocol import DATA_VARIABLE, add_arguments, load_mnist, split
+from _quick import note_figure, parse_with_quick
 
 from skgems import GEMSLogisticAggregator, PFNMAggregator
 from skgems.pfnm import Matching
@@ -75,7 +76,11 @@ def main() -> None:
     parser.add_argument(
         "--selection", action="store_true", help="score on selection rows, not on test"
     )
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser,
+        quick={"partitions": ["Dirichlet 0.2"], "trials": 1},
+        needs={"data": DATA_VARIABLE},
+    )
     train_rows = load_mnist(options.data)
     test = load_mnist(options.data, test=True)
     for name in options.partitions:
@@ -109,6 +114,7 @@ def main() -> None:
         for model, pairs in results.items():
             accuracy, n_units = np.mean(pairs, axis=0)
             deviation = np.std(pairs, axis=0)[0]
+            note_figure(f"{name}, {model}", accuracy)
             print(f"  {model:24}{accuracy:.3f} ({deviation:.3f}) {n_units:6.0f} units")
 
 

@@ -22,6 +22,7 @@ import _protocol as protocol
 import joblib
 import numpy as np
 import torch
+from _quick import parse_with_quick
 from skorch.callbacks import Callback
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
@@ -270,7 +271,11 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5, choices=EPSILON_CLUSTERS)
     parser.add_argument("--kinds", nargs="*", default=["softmax", "hidden"])
     parser.add_argument("--only", nargs="*", help="settings, by name")
-    options = parser.parse_args()
+    options = parse_with_quick(
+        parser,
+        quick={"kinds": ["softmax"], "trials": 1},
+        needs={"data": protocol.DATA_VARIABLE},
+    )
     warnings.simplefilter("ignore")
     data = protocol.load_mnist(options.data)
     K = options.nodes
@@ -298,6 +303,7 @@ def main() -> None:
                 figures.append((accuracy(layers, rows), accuracy(tuned, rows)))
             untuned, after = np.mean(figures, axis=0)
             spread = np.std(figures, axis=0)[1]
+            note_figure(f"{kind}, {name}, tuned", after)
             print(f"{kind:9}{name:48}{untuned:8.3f}{after:8.3f}{spread:8.3f}")
             sys.stdout.flush()
 
