@@ -22,7 +22,7 @@ import _protocol as protocol
 import joblib
 import numpy as np
 import torch
-from _quick import parse_with_quick
+from _quick import note_figure, parse_with_quick
 from skorch.callbacks import Callback
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
