@@ -14,7 +14,12 @@ from sklearn.utils import check_random_state
 
 from ..base import BaseAggregator, layer_attributes
 from ..federation import Federation, Run, ask_counts, warn_of_many_rows
-from ..gems import GEMSLogisticAggregator, LastLayer, calibration_plan
+from ..gems import (
+    GEMSLogisticAggregator,
+    LastLayer,
+    calibration_plan,
+    tuned_network,
+)
 from ..matching import NetworkMatch
 from ..networks import Coordinates, Layers, LayersBelow, Network, union_of_classes
 from ..progress import say
@@ -87,7 +92,10 @@ class MatchingFit:
         elif federation.can_reply:
             layers = _calibrated(layers, federation=federation, run=run)
         fine_tuning = self._tuned_on_public_rows(
-            layers, federation=federation, coordinates=stream.coordinates
+            layers,
+            last_layer=last_layer,
+            federation=federation,
+            coordinates=stream.coordinates,
         )
         if fine_tuning is not None:
             layers = fine_tuning.layers
@@ -228,6 +236,7 @@ class MatchingFit:
         self,
         layers: Layers,
         *,
+        last_layer: GEMSLogisticAggregator | None,
         federation: Federation,
         coordinates: Coordinates | None,
     ) -> FineTunedNetwork | None:
@@ -238,9 +247,10 @@ class MatchingFit:
             federation.X[rows],
             federation.y[rows],
             layers=layers,
-            last_layer=None,
+            last_layer=last_layer,
             coordinates=coordinates,
-            hidden=True,
+            # As GEMSMLPAggregator has it, and as in the papers.
+            hidden=last_layer is None or last_layer.fine_tuning != "plain",
         )
 
     def tuned(
@@ -253,7 +263,17 @@ class MatchingFit:
         coordinates: Coordinates | None,
         hidden: bool,
     ) -> FineTunedNetwork:
-        """Layers tuned on public rows; ``last_layer`` decides nothing here."""
+        """Layers tuned on public rows, as a fitted last layer says if there is one."""
+        if last_layer is not None:
+            return tuned_network(
+                X,
+                y,
+                layers=layers,
+                last_layer=last_layer,
+                coordinates=coordinates,
+                hidden=hidden,
+                random_state=self.random_state,
+            )
         return fine_tune_network(
             X,
             y,

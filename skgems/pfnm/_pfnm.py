@@ -142,7 +142,9 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         The fitted clone of `last_layer`, on the outputs of the layers below. It is None
         after `update`.
     fine_tuning_ : FineTunedNetwork or None
-        How public rows were used. Its ``strength`` is infinite if they changed nothing.
+        How public rows were used. Its ``strength`` is infinite if no penalty let them
+        change a layer. Its ``last_layer`` tells how they tuned the last layer beside
+        its moments; it is None without `last_layer`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from helpers.estimators import federated, fit_once
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
+from sklearn.utils import check_random_state
 
 from skgems import GEMSLogisticAggregator, PFNMAggregator
 from skgems.gems import Moments, Rounds
@@ -20,6 +23,7 @@ from skgems.moments import (
     merge_moments,
 )
 from skgems.networks import LayersBelow
+from skgems.tuning import tune_likelihood
 
 
 def networks(simulated, hidden=(8,)):
@@ -125,9 +129,46 @@ def test_rounds_come_before_and_public_rows_after():
     assert agg.fine_tuning_ is not None
     before = agg.coefs_[-1].copy()
     tuned = agg.fine_tune(simulated.X_test[::4], simulated.y_test[::4])
-    changed = np.isfinite(tuned.fine_tuning_.strength)
+    beside_moments = tuned.fine_tuning_.last_layer
+    changed = np.isfinite(tuned.fine_tuning_.strength) or (
+        beside_moments is not None and beside_moments.strength > 0
+    )
     assert np.array_equal(tuned.coefs_[-1], before) != changed
     np.testing.assert_array_equal(tuned.last_layer_.coef_.T, tuned.coefs_[-1])
+
+
+def test_public_rows_tune_it_beside_its_moments():
+    simulated = federated("disjoint")
+    X, y = simulated.X_test, simulated.y_test
+    agg = aggregate(simulated, networks(simulated))
+    units = LayersBelow.of(agg._layers).outputs(X).astype(np.float64)
+    expected = tune_likelihood(
+        agg.last_layer_.likelihood_,
+        units,
+        y,
+        agg._layers.last,
+        random_state=check_random_state(agg.random_state),
+    )
+    tuned = deepcopy(agg).fine_tune(X, y, layers="last")
+    assert tuned.fine_tuning_.last_layer.strength == expected.strength > 0
+    np.testing.assert_allclose(tuned.coefs_[-1], expected.W[:-1])
+    # Over units that have changed nothing is known in moments.
+    tuned = deepcopy(agg).fine_tune(X, y)
+    if not np.array_equal(tuned.coefs_[0], agg.coefs_[0]):
+        assert tuned.last_layer_.likelihood_ is None
+    assert agg.last_layer_.likelihood_ is not None
+
+
+def test_plain_tuning_is_that_of_the_last_layer():
+    simulated = federated("disjoint")
+    X, y = simulated.X_test, simulated.y_test
+    plain = GEMSLogisticAggregator(fine_tuning="plain")
+    agg = aggregate(simulated, networks(simulated), last_layer=plain)
+    before = [W.copy() for W in agg.coefs_]
+    agg.fine_tune(X, y, layers="last")
+    np.testing.assert_array_equal(agg.coefs_[0], before[0])
+    assert not np.array_equal(agg.coefs_[-1], before[-1])
+    assert agg.fine_tuning_.strengths.tolist() == [0.0]
 
 
 def test_it_needs_rows_and_may_be_searched():
