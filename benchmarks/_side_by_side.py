@@ -2,12 +2,13 @@
 """Methods side by side: each measured once a cell, and a table of means over seeds.
 
 A cell is a data set that is split once and dealt to nodes once. `today_networks.py` and
-`today_trees.py` print such tables.
+`today_trees.py` print such tables; `today.py` has tables of its own.
 """
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+import warnings
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import process_time
@@ -38,6 +39,17 @@ def add_options(parser: ArgumentParser, methods: Iterable[str]) -> None:
     parser.add_argument("--methods", nargs="+", choices=methods)
     parser.add_argument("--seeds", type=int, default=3, help="how many, from 0")
     parser.add_argument("--verbose", action="store_true")
+
+
+def run_and_print(
+    options: Namespace, run_cells: Callable, print_tables: Callable
+) -> None:
+    """Run what is missing in the records and print the tables."""
+    warnings.simplefilter("ignore", UserWarning)
+    records = Records(options.records)
+    places = run_cells(records, options)
+    print_tables(records, places, options)
+    records.exit_if_failed()
 
 
 def measure(make: Callable[[], Outcome], split: Split) -> dict:

@@ -13,7 +13,6 @@ does not depend on the partition and is run on the first one only. The table of
 from __future__ import annotations
 
 import argparse
-import warnings
 from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -44,6 +43,7 @@ from _federations import (
 )
 from _quick import note_figure, parse_with_quick
 from _records import ANY, Key, Records
+from _side_by_side import run_and_print
 from _today import (
     Buckets,
     Head,
@@ -626,12 +626,7 @@ def parse_options(arguments: list[str] | None = None) -> Namespace:
 
 def main() -> None:
     """Run what is missing and print the tables."""
-    options = parse_options()
-    warnings.simplefilter("ignore", UserWarning)
-    records = Records(options.records)
-    places = run_cells(records, options)
-    print_tables(records, places, options)
-    records.exit_if_failed()
+    run_and_print(parse_options(), run_cells, print_tables)
 
 
 if __name__ == "__main__":

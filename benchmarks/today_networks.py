@@ -13,7 +13,6 @@ table of `benchmarks/README.md`, "Published programs, on equal splits", is made 
 from __future__ import annotations
 
 import argparse
-import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from _side_by_side import (
     measure_missing,
     print_defeats,
     print_table,
+    run_and_print,
 )
 from sklearn.neural_network import MLPClassifier
 
@@ -371,12 +371,7 @@ def parse_options(arguments: list[str] | None = None) -> Namespace:
 
 def main() -> None:
     """Run what is missing and print the tables."""
-    options = parse_options()
-    warnings.simplefilter("ignore", UserWarning)
-    records = Records(options.records)
-    places = run_cells(records, options)
-    print_tables(records, places, options)
-    records.exit_if_failed()
+    run_and_print(parse_options(), run_cells, print_tables)
 
 
 if __name__ == "__main__":

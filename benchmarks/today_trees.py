@@ -12,7 +12,6 @@ splits", is made by it.
 from __future__ import annotations
 
 import argparse
-import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from _side_by_side import (
     measure_missing,
     print_defeats,
     print_table,
+    run_and_print,
 )
 from bench_trees import DEPTH, N_TREES, SHALLOW, boosting, costs, drawn_trees, forest
 from sklearn.ensemble import RandomForestClassifier
@@ -246,13 +246,8 @@ def parse_options(arguments: list[str] | None = None) -> Namespace:
 
 
 def main() -> None:
-    """Run what is missing and print the table."""
-    options = parse_options()
-    warnings.simplefilter("ignore", UserWarning)
-    records = Records(options.records)
-    places = run_cells(records, options)
-    print_tables(records, places, options)
-    records.exit_if_failed()
+    """Run what is missing and print the tables."""
+    run_and_print(parse_options(), run_cells, print_tables)
 
 
 if __name__ == "__main__":

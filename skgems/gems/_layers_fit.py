@@ -180,32 +180,10 @@ def tuned_network(
     layer. If hidden layers change, these are moments of other units: it loses them.
     """
     rng = check_random_state(random_state)
-    fine_tuned = _tuned_layers(
-        X,
-        y,
-        layers=layers,
-        last_layer=last_layer,
-        coordinates=coordinates,
-        hidden=hidden,
-        rng=rng,
-    )
-    if not _have_equal_units(fine_tuned.layers, layers):
-        last_layer.likelihood_ = None
-    return fine_tuned
-
-
-def _tuned_layers(
-    X: Rows,
-    y: np.ndarray,
-    *,
-    layers: Layers,
-    last_layer: GEMSLogisticAggregator,
-    coordinates: Coordinates | None,
-    hidden: bool,
-    rng: np.random.RandomState,
-) -> FineTunedNetwork:
-    if last_layer.fine_tuning != "plain":
-        return fine_tune_network(
+    if last_layer.fine_tuning == "plain":
+        fine_tuned = _plainly_tuned(X, y, layers, hidden=hidden, rng=rng)
+    else:
+        fine_tuned = fine_tune_network(
             X,
             y,
             layers,
@@ -214,6 +192,20 @@ def _tuned_layers(
             likelihood=last_layer.likelihood_,
             random_state=rng,
         )
+    if not _have_equal_units(fine_tuned.layers, layers):
+        last_layer.likelihood_ = None
+    return fine_tuned
+
+
+def _plainly_tuned(
+    X: Rows,
+    y: np.ndarray,
+    layers: Layers,
+    *,
+    hidden: bool,
+    rng: np.random.RandomState,
+) -> FineTunedNetwork:
+    """All layers, or the last one alone, after some epochs of Adam."""
     if hidden:
         return train_plainly(X, y, layers, random_state=rng)
     fine_tuned = train_plainly(
