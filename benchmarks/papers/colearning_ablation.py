@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from _common import CLASSES, Cell, Program, Trial, protocol
+from _common import CIFAR, CLASSES, MNIST, Cell, Program, Trial, protocol
 from sklearn.neural_network import MLPClassifier
 
 from skgems import EnsembleAggregator, ModelAveragingAggregator
@@ -31,6 +31,8 @@ from skgems.tuning import learning_rates, mean_parameters
 
 # Alike nodes, as in the paper.
 N_NODES = 5
+# First rates, by the data; features of CIFAR-10 are larger than pixels.
+LEARNING_RATES = {MNIST: 0.1, CIFAR: 0.03}
 LENGTHS = "epochs of the first round: {}"
 
 
@@ -101,6 +103,8 @@ def co_learning(
 def measure_cells(trial: Trial) -> Iterator[Cell]:
     """The cells of one trial."""
     options = trial.options
+    if options.learning_rate is None:
+        options.learning_rate = LEARNING_RATES.get(options.of, LEARNING_RATES[MNIST])
     X, y = trial.train
     local, _, selection = protocol.split(trial.number, len(X))
     X_test, y_test = (X[selection], y[selection]) if options.select else trial.test
@@ -165,7 +169,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.set_defaults(epochs=12)
     parser.add_argument("--units", type=int, default=100)
     parser.add_argument("--local-epochs", type=int, nargs="*", default=[1, 2])
-    parser.add_argument("--learning-rate", type=float, default=0.1)
+    parser.add_argument("--learning-rate", type=float, help="first rate of a round")
     parser.add_argument("--epsilon", type=float, default=0.1)
     parser.add_argument("--select", action="store_true", help="judge by selection rows")
 

@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass
 
 from ..messages import (
+    NO_MESSAGE,
     Agreement,
     Message,
     as_agreement,
@@ -235,9 +236,7 @@ def load_message(
     public_key: bytes | str | os.PathLike | None = None,
 ) -> Message:
     """Read an untrusted file, and check its signature if a key is given."""
-    content = read_bytes(path, look=check_start)
-    with naming(path):
-        message = Message.from_bytes(content)
+    message = _message_in(read_bytes(path, look=check_start), path)
     if public_key is not None:
         with naming(path):
             check_signed(message, public_key)
@@ -261,8 +260,13 @@ def name_and_digest(path: str | os.PathLike) -> tuple[str, str]:
 def _read_hashed(path: str | os.PathLike) -> tuple[Message, bytes]:
     """The message in a file, and the digest of its bytes."""
     content = read_bytes(path, look=check_start)
-    with naming(path):
-        return Message.from_bytes(content), hashlib.sha256(content).digest()
+    return _message_in(content, path), hashlib.sha256(content).digest()
+
+
+def _message_in(content: bytes, path: str | os.PathLike) -> Message:
+    """The message in the bytes of a file; errors name the file in their place."""
+    with naming(path, instead_of=f"{NO_MESSAGE}: "):
+        return Message.from_bytes(content)
 
 
 def is_path(member: object) -> bool:

@@ -71,7 +71,7 @@ from ._limits import (
     MOST_ROWS,
     Limits,
 )
-from ._message import Message, check_version
+from ._message import NO_MESSAGE, Message, check_version
 from ._packing import (
     check_start,
     naming,

@@ -16,7 +16,7 @@ from ._packing import naming, pack, unpack, write_bytes
 VERSION = 3
 _KINDS = "biuf"  # of arrays that are sent: truth values, integers and floats
 _AS_THEY_ARE = (str, int, bool)  # values that JSON gives back
-_NO_MESSAGE = "These bytes are not a message of skgems"
+NO_MESSAGE = "These bytes are not a message of skgems"
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,10 +164,10 @@ class Message:
         ValueError
             If the bytes are not those of a message.
         """
-        with naming(_NO_MESSAGE):
+        with naming(NO_MESSAGE):
             header, arrays = unpack(data)
         check_version(header.get("version"))
-        with naming(_NO_MESSAGE):
+        with naming(NO_MESSAGE):
             others = set(header) - {"version", "task", "settings", "envelope"}
             if others:
                 raise ValueError(

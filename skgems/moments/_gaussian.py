@@ -548,6 +548,8 @@ def _stack_times(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 
     It is one large product: numpy would make as many small ones.
     """
+    if not rows.size:
+        return rows  # without features nothing tells how many rows there are
     return (rows.reshape(-1, rows.shape[-1]) @ matrix).reshape(rows.shape)
 
 

@@ -274,7 +274,7 @@ def test_further_messages_fit_the_last_layer_of_networks():
         ]
         agg = GEMSMLPAggregator(
             clfs,
-            last_layer=GEMSLogisticAggregator(n_rounds=Rounds(30, tol=1e-9)),
+            last_layer=GEMSLogisticAggregator(C=1.0, n_rounds=Rounds(30, tol=1e-9)),
             random_state=0,
         ).fit(X, y, nodes=nodes)
     objectives = history_of(agg, "objective")
