@@ -56,8 +56,9 @@ def aligned_networks(
     """Networks of one dtype with outputs of ``classes`` and ``depth`` hidden layers.
 
     A softmax says nothing of what is common to classes. So, with ``center``, that is
-    taken from the outgoing weights to the classes that a network has seen; after
-    training that began at ``start``, (n_in + 1, n_classes), the mean change since then.
+    taken from the outgoing weights to the classes that a network has seen. After
+    training that began at ``start``, (n_in + 1, n_classes), the mean change since then
+    is taken from them.
     """
     aligned = [
         network.with_empty_layers(depth).aligned(classes) for network in networks
