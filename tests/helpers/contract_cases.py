@@ -72,13 +72,17 @@ RELU = clone(NETWORK).set_params(activation="relu")
 # Newton steps to the minimum: a search stops where rounding hides what it gains.
 STUDENT = LogisticRegression(C=10.0, solver="newton-cholesky", tol=1e-10)
 CONSENSUS = {"intersection": "consensus"}
-FEW_UNITS = {"hidden_layers": HiddenLayers(epsilon=0.1, max_units=12)}
+# The penalty that is chosen for so few rows is weak: rounding moves the model farther.
+FEW_UNITS = {
+    "hidden_layers": HiddenLayers(epsilon=0.1, max_units=12),
+    "last_layer": GEMSLogisticAggregator(C=1.0),
+}
 
 
 def on_few_units(**parameters):
     """The same, with further parameters of hidden layers."""
     few_units = clone(FEW_UNITS["hidden_layers"])
-    return {"hidden_layers": few_units.set_params(**parameters)}
+    return FEW_UNITS | {"hidden_layers": few_units.set_params(**parameters)}
 
 
 IN_ROUNDS = {"n_rounds": 2, "local_epochs": 2}
