@@ -169,18 +169,19 @@ def tuned_network(
     y: np.ndarray,
     *,
     layers: Layers,
-    last_layer: GEMSLogisticAggregator,
+    last_layer: GEMSLogisticAggregator | None,
     coordinates: Coordinates | None,
     hidden: bool,
     random_state: object,
 ) -> FineTunedNetwork:
     """Layers after fine-tuning on public rows; hidden ones, too, if ``hidden``.
 
-    The fitted aggregator of the last layer says how, and what moments say of that
-    layer. If hidden layers change, these are moments of other units: it loses them.
+    The fitted aggregator of the last layer, if there is one, says how, and what moments
+    say of that layer. If hidden layers change, these are moments of other units: it
+    loses them.
     """
     rng = check_random_state(random_state)
-    if last_layer.fine_tuning == "plain":
+    if last_layer is not None and last_layer.fine_tuning == "plain":
         fine_tuned = _plainly_tuned(X, y, layers, hidden=hidden, rng=rng)
     else:
         fine_tuned = fine_tune_network(
@@ -189,10 +190,10 @@ def tuned_network(
             layers,
             hidden=hidden,
             coordinates=coordinates,
-            likelihood=last_layer.likelihood_,
+            likelihood=None if last_layer is None else last_layer.likelihood_,
             random_state=rng,
         )
-    if not _have_equal_units(fine_tuned.layers, layers):
+    if last_layer is not None and not _have_equal_units(fine_tuned.layers, layers):
         last_layer.likelihood_ = None
     return fine_tuned
 

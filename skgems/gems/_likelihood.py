@@ -308,7 +308,7 @@ class LikelihoodStage(LinearStage):
             # Moments of node k were divided by its rows and multiplied by its weight.
             n_rows = sum(loss.moments.n_rows for loss in losses)
             merged = merged.weighted(n_rows / self.node_weight.sum())
-        if self._chooses_C(has_layers) and not merged.is_diagonal:
+        if self._chooses_C(merged, has_layers=has_layers):
             chosen_C = cross_validated_C(merged, len(classes), scaled=scaled)
             penalty = replace(penalty, C=chosen_C)
         return Sums(
@@ -322,8 +322,10 @@ class LikelihoodStage(LinearStage):
             penalty=penalty,
         )
 
-    def _chooses_C(self, has_layers: bool) -> bool:
+    def _chooses_C(self, merged: ClassMoments, *, has_layers: bool) -> bool:
         """Whether the strength of the penalty is chosen by sums, not by nodes."""
+        if merged.is_diagonal:  # variances alone say too little
+            return False
         # A network's penalty is of all its layers, no guide to that of the last.
         return self.C == "auto" or (self.C == "members" and has_layers)
 

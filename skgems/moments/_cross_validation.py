@@ -32,11 +32,10 @@ from scipy import linalg
 from ._class_moments import ClassMoments, deviations
 from ._rows import ratio
 
-# Strengths that are tried, as multiples of the mean eigenvalue of the scatter. Rounding
-# hides what a weaker penalty would do; a stronger one leaves nothing of the weights.
-_WEAKEST = 1e-8
-_STRONGEST = 10.0
-_STEPS_A_DECADE = 4
+# Strengths that are tried, as multiples of the mean eigenvalue of the scatter.
+_WEAKEST = 1e-8  # rounding hides what a weaker penalty would do
+_STRONGEST = 10.0  # a stronger one leaves nothing of the weights
+_STEPS_A_DECADE = 4  # a factor of 1.8, which a model hardly shows
 # A mean square that is larger by such a share is the same.
 _SAME = 1e-4
 # How often each effective parameter counts.
@@ -64,7 +63,7 @@ class _LeastSquares:
         class_deviations = deviations(by_class.means, moments.mean())
         products = by_class.counts * class_deviations.T
         if scaled:
-            scales = _inverse_deviations(total.covariance.diagonal())
+            scales = ratio(1.0, np.sqrt(total.covariance.diagonal()))
             scatter *= scales[:, None] * scales
             products = scales[:, None] * products
         eigenvalues, directions = linalg.eigh(scatter, overwrite_a=True, driver="evd")
@@ -89,19 +88,13 @@ class _LeastSquares:
 
     def best_strength(self) -> float:
         """The strongest penalty whose mean square is no larger than any other's."""
-        # Steps that a model hardly shows, from the strongest on: rounding mostly leaves
-        # the same one.
+        # From the strongest on: rounding mostly leaves the same one.
         n_steps = round(np.log10(_STRONGEST / _WEAKEST) * _STEPS_A_DECADE)
         steps = np.logspace(np.log10(_STRONGEST), np.log10(_WEAKEST), n_steps + 1)
         strengths = steps * self.eigenvalues.mean()
         squares = np.array([self.mean_square(strength) for strength in strengths])
         is_least = squares <= (1.0 + _SAME) * squares.min()
         return strengths[np.argmax(is_least)]
-
-
-def _inverse_deviations(variances: np.ndarray) -> np.ndarray:
-    """1 / sqrt(v), and 0 of constant features."""
-    return ratio(1.0, np.sqrt(variances), 0.0)
 
 
 def cross_validated_C(moments: ClassMoments, n_classes: int, *, scaled: bool) -> float:

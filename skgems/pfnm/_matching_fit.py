@@ -23,7 +23,7 @@ from ..gems import (
 from ..matching import NetworkMatch
 from ..networks import Coordinates, Layers, LayersBelow, Network, union_of_classes
 from ..progress import say
-from ..tuning import FineTunedNetwork, fine_tune_network
+from ..tuning import FineTunedNetwork
 from ._earlier_steps import EarlierSteps
 from ._matcher import Matcher
 from ._rounds import SEEDS_BELOW, MatchingRounds, check_rounds
@@ -243,7 +243,7 @@ class MatchingFit:
         if not federation.has_public_rows:
             return None
         rows = federation.public_rows
-        return self.tuned(
+        return tuned_network(
             federation.X[rows],
             federation.y[rows],
             layers=layers,
@@ -251,36 +251,7 @@ class MatchingFit:
             coordinates=coordinates,
             # As GEMSMLPAggregator has it, and as in the papers.
             hidden=last_layer is None or last_layer.fine_tuning != "plain",
-        )
-
-    def tuned(
-        self,
-        X: np.ndarray,
-        y: np.ndarray,
-        *,
-        layers: Layers,
-        last_layer: GEMSLogisticAggregator | None,
-        coordinates: Coordinates | None,
-        hidden: bool,
-    ) -> FineTunedNetwork:
-        """Layers tuned on public rows, as a fitted last layer says if there is one."""
-        if last_layer is not None:
-            return tuned_network(
-                X,
-                y,
-                layers=layers,
-                last_layer=last_layer,
-                coordinates=coordinates,
-                hidden=hidden,
-                random_state=self.random_state,
-            )
-        return fine_tune_network(
-            X,
-            y,
-            layers=layers,
-            hidden=hidden,
-            coordinates=coordinates,
-            random_state=check_random_state(self.random_state),
+            random_state=self.random_state,
         )
 
     # ---- a further step of the stream ------------------------------------------------

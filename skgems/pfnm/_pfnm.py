@@ -1,6 +1,5 @@
 """Probabilistic federated neural matching: one network of matched hidden units."""
 
-from collections.abc import Callable
 from numbers import Integral, Real
 
 import numpy as np
@@ -15,7 +14,7 @@ from ..federation import (
     federated_fit,
     read_federation,
 )
-from ..gems import GEMSLogisticAggregator
+from ..gems import GEMSLogisticAggregator, tuned_network
 from ._earlier_steps import EarlierSteps
 from ._matching_fit import MatchingFit
 from ._parameters import Matching
@@ -368,10 +367,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
                 "use skgems.Exchange."
             )
 
-    @property
-    def _tuned(self) -> Callable:
-        """Tunes layers on public rows, for `fine_tune`."""
-        return MatchingFit.of(self).tuned
+    def _tuned(self, X: np.ndarray, y: np.ndarray, **network: object) -> object:
+        return tuned_network(X, y, random_state=self.random_state, **network)
 
     def _logits(self, X: np.ndarray) -> np.ndarray:
         return self._layers.logits(X)
