@@ -38,7 +38,8 @@ class Terms:
     allows_missing : bool
         Whether rows may lack values behind the front.
     bounded_tasks : tuple of str
-        Tasks whose requests :meth:`check_request` bounds.
+        Tasks whose requests :meth:`check_request` bounds. Other tasks with the bound
+        "terms" are refused.
     front : Front or None
         The transformers that all nodes put before everything else.
 
@@ -114,10 +115,14 @@ class Terms:
     def check_request(self, request: Message) -> None:
         """Raise ValueError for a later request that an honest server would not make.
 
-        It is called for tasks whose requests depend on replies of other nodes, which a
-        node cannot derive. What such a request may be is bounded here by what is
-        agreed.
+        It is called for the tasks in `bounded_tasks`, whose requests depend on replies
+        of other nodes, which a node cannot derive. What such a request may be is
+        bounded here by what is agreed. The default accepts none.
         """
+        raise ValueError(
+            f"{self.method} lists {request.task!r} among its bounded_tasks, but does "
+            "not say which requests it makes. Override check_request."
+        )
 
     def seed(self) -> int | None:
         """Return the seed of all requests, which a later fit repeats, or None."""

@@ -91,6 +91,14 @@ class TreesTerms(Terms):
             )
         return terms_type(classifier=classifier)
 
+    def _check_front(self, request: Message) -> None:
+        """Raise ValueError for a request about rows that are not behind a front."""
+        if request.content.get("front") is None:  # also where some methods have none
+            raise ValueError(
+                f"the request ({request.task!r}) has no front, but all trees grow from "
+                "bins behind one. The server has to send the agreed front with it."
+            )
+
     def _check_trees(self, content: Mapping, *, n_trees: int) -> None:
         """Raise ValueError for more, or deeper, trees than agreed."""
         if content["n_trees"] != n_trees:
@@ -146,14 +154,15 @@ class ForestTerms(TreesTerms):
     def check_request(self, request: Message) -> None:
         if request.task not in self.bounded_tasks:
             raise ValueError(f"forests do not ask for {request.task!r}.")
+        self._check_front(request)
         contents = [request.content]
         if request.task == "grow_halves":
             contents = list(asked_halves(request.content).values())
         for content in contents:
             self._check_trees(content, n_trees=number_of_trees(self.classifier))
-            self._check_asked(content, front=request.content.get("front"))
+            self._check_asked(content, front=request.content["front"])
 
-    def _check_asked(self, content: Mapping, *, front: Mapping | None) -> None:
+    def _check_asked(self, content: Mapping, *, front: Mapping) -> None:
         """Raise ValueError for another bootstrap, or more features, than agreed."""
         if content["bootstrap"] != self.bootstrap:
             raise ValueError(
@@ -162,7 +171,7 @@ class ForestTerms(TreesTerms):
             )
         n_asked = content["features"].shape[1]
         max_features = self.classifier.max_features
-        n_features = _number_of_features(content, front)
+        n_features = _number_of_features(front)
         most = number_of_features(max_features, n_features)
         if n_asked > most:
             raise ValueError(
@@ -233,18 +242,13 @@ class BoostingTerms(TreesTerms):
     def check_request(self, request: Message) -> None:
         if request.task != "boost":
             raise ValueError(f"boosting does not ask for {request.task!r}.")
+        self._check_front(request)
         outputs = n_outputs(len(request.content["classes"]))
         self._check_trees(request.content, n_trees=self.classifier.max_iter * outputs)
 
 
-def _number_of_features(content: Mapping, front: Mapping | None) -> int:
-    """How many features the rows have that a request is about, or fewer.
-
-    They are those that come out of the front. A request without a front says only which
-    features it asks about; the node has at least these.
-    """
-    if front is None:
-        return int(content["features"].max(initial=0)) + 1
+def _number_of_features(front: Mapping) -> int:
+    """Return how many features come out of the front of a request."""
     fitted_front = front_of_content(front)
     n_features = None
     columns = fitted_front.columns
