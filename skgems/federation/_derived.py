@@ -146,6 +146,15 @@ def _check_by_terms(request: Message, agreed: Agreement) -> None:
     """Raise NotAgreedError for a request that the terms of no agreed method accept."""
     reason = f"no agreed method asks for {request.task!r}."
     for terms in _agreed_terms(agreed, request.task):
+        # Where several methods are tried, some have no front, and an agreement does not
+        # ask for one.
+        if terms.asks_behind_front and request.content.get("front") is None:
+            reason = (
+                f"the request ({request.task!r}) has no front, but {terms.method} asks "
+                "about rows behind one only. The server has to send the agreed front "
+                "with it."
+            )
+            continue
         try:
             terms.check_request(request)
             return

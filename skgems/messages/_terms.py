@@ -40,6 +40,9 @@ class Terms:
     bounded_tasks : tuple of str
         Tasks whose requests :meth:`check_request` bounds. Other tasks with the bound
         "terms" are refused.
+    asks_behind_front : bool
+        Whether the requests that :meth:`check_request` bounds are about rows behind the
+        front only, as those for histograms, whose bins are the front's.
     front : Front or None
         The transformers that all nodes put before everything else.
 
@@ -59,6 +62,7 @@ class Terms:
     takes_files: ClassVar[bool] = True
     allows_missing: ClassVar[bool] = False
     bounded_tasks: ClassVar[tuple[str, ...]] = ()
+    asks_behind_front: ClassVar[bool] = False
 
     front: "Front | None" = None
 

@@ -41,6 +41,7 @@ class TreesTerms(Terms):
     method: ClassVar[str] = "PooledAggregator"
     takes_files: ClassVar[bool] = False
     allows_missing: ClassVar[bool] = True
+    asks_behind_front: ClassVar[bool] = True
     # Parameters that decide what nodes are asked.
     agreed_names: ClassVar[tuple[str, ...]] = ()
 
@@ -90,14 +91,6 @@ class TreesTerms(Terms):
                 "on one."
             )
         return terms_type(classifier=classifier)
-
-    def _check_front(self, request: Message) -> None:
-        """Raise ValueError for a request about rows that are not behind a front."""
-        if request.content.get("front") is None:  # also where some methods have none
-            raise ValueError(
-                f"the request ({request.task!r}) has no front, but all trees grow from "
-                "bins behind one. The server has to send the agreed front with it."
-            )
 
     def _check_trees(self, content: Mapping, *, n_trees: int) -> None:
         """Raise ValueError for more, or deeper, trees than agreed."""
@@ -154,15 +147,14 @@ class ForestTerms(TreesTerms):
     def check_request(self, request: Message) -> None:
         if request.task not in self.bounded_tasks:
             raise ValueError(f"forests do not ask for {request.task!r}.")
-        self._check_front(request)
         contents = [request.content]
         if request.task == "grow_halves":
             contents = list(asked_halves(request.content).values())
         for content in contents:
             self._check_trees(content, n_trees=number_of_trees(self.classifier))
-            self._check_asked(content, front=request.content["front"])
+            self._check_asked(content, front=request.content.get("front"))
 
-    def _check_asked(self, content: Mapping, *, front: Mapping) -> None:
+    def _check_asked(self, content: Mapping, *, front: Mapping | None) -> None:
         """Raise ValueError for another bootstrap, or more features, than agreed."""
         if content["bootstrap"] != self.bootstrap:
             raise ValueError(
@@ -171,7 +163,7 @@ class ForestTerms(TreesTerms):
             )
         n_asked = content["features"].shape[1]
         max_features = self.classifier.max_features
-        n_features = _number_of_features(front)
+        n_features = _number_of_features(content, front)
         most = number_of_features(max_features, n_features)
         if n_asked > most:
             raise ValueError(
@@ -242,13 +234,18 @@ class BoostingTerms(TreesTerms):
     def check_request(self, request: Message) -> None:
         if request.task != "boost":
             raise ValueError(f"boosting does not ask for {request.task!r}.")
-        self._check_front(request)
         outputs = n_outputs(len(request.content["classes"]))
         self._check_trees(request.content, n_trees=self.classifier.max_iter * outputs)
 
 
-def _number_of_features(front: Mapping) -> int:
-    """Return how many features come out of the front of a request."""
+def _number_of_features(content: Mapping, front: Mapping | None) -> int:
+    """How many features the rows have that a request is about, or fewer.
+
+    They are those that come out of the front. A request without a front says only which
+    features it asks about; the node has at least these.
+    """
+    if front is None:
+        return int(content["features"].max(initial=0)) + 1
     fitted_front = front_of_content(front)
     n_features = None
     columns = fitted_front.columns
