@@ -16,6 +16,8 @@ from skgems.averaging import Downpour, Schedule
 from skgems.federation import Message, Nodes, answer, reply_to
 from skgems.local import Member
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 X, Y = load_digits(return_X_y=True)
 X = X[:400] / 16
 Y = Y[:400]
