@@ -116,6 +116,7 @@ class AveragingFit:
                 shares=shares,
                 sizes=sizes,
                 align=bool(self.align),
+                X=federation.X,
             )
         sizes.warn()
         return {
@@ -136,17 +137,22 @@ class AveragingFit:
         varying = [_with_layout(node) for node in varying]
         _check_one_layout(varying)
         template, start = self._start_of_rounds(
-            varying, classes=classes, shares=shares_of_varying, sizes=sizes
+            varying,
+            classes=classes,
+            shares=shares_of_varying,
+            sizes=sizes,
+            X=federation.X,
         )
         # From here on every node has all outputs, and trains them.
         node_weight = self.node_weight
         is_by_class = isinstance(node_weight, str) and node_weight == "class_counts"
+        shares = shares if is_by_class else shares.for_all_outputs()
         weights = parameter_weights(
             start,
-            output_axes=template.class_axes(),
+            output_axes=template.class_axes() if shares.differ_by_class else {},
             columns=template.description.classes,
             classes=classes,
-            shares=shares if is_by_class else shares.for_all_outputs(),
+            shares=shares,
         )
         weights_by_name = dict(zip(federation.names, weights, strict=True))
         if run.members:
@@ -165,6 +171,7 @@ class AveragingFit:
         classes: np.ndarray,
         shares: Shares,
         sizes: ModelSizes,
+        X: np.ndarray | None,
     ) -> tuple[LocalModel, Parameters]:
         """A model of the layout that all nodes train, and the average of theirs."""
         if nodes[0].model.has_module:
@@ -172,7 +179,7 @@ class AveragingFit:
                 raise ValueError(
                     "align must be None when skorch nets are trained in rounds."
                 )
-            if problem := why_not_alike(nodes):
+            if problem := why_not_alike(nodes, X):
                 raise problem
             template = average_nets(nodes, classes=classes, shares=shares, sizes=sizes)
             return template, template.parameters()

@@ -24,6 +24,7 @@ from ..networks import (
     output_parameters,
     to_module,
     unwrap,
+    why_forwards_differ,
 )
 from ._classifiers import Description, Rows, indices_of
 from ._model import LocalModel
@@ -147,6 +148,16 @@ class SkorchModel(LocalModel):
         state = self.classifier.module_.state_dict().items()
         return {path: tuple(tensor.shape) for path, tensor in state}
 
+    def why_forward_differs(
+        self, other: "SkorchModel", X: Rows | None = None
+    ) -> str | None:
+        """Say what another net does otherwise with the same weights; None if nothing.
+
+        ``X`` are rows for modules that no made-up rows fit.
+        """
+        X = None if X is None else as_input(self.classifier, X)
+        return why_forwards_differ(self.classifier, other.classifier, X)
+
     def check_finite(self, path: str = "") -> None:
         """See `LocalModel.check_finite`; of buffers NaN, and infinite statistics."""
         module = self.classifier.module_
@@ -239,7 +250,8 @@ class SkorchModel(LocalModel):
 
     def _class_axes(self) -> dict[int, int]:
         # The weights and biases of the module that have one row an output.
-        output_ids = {id(parameter) for parameter in output_parameters(self.classifier)}
+        parameters = output_parameters(self.classifier, name=self.name)
+        output_ids = {id(parameter) for parameter in parameters}
         state = self.classifier.module_.state_dict(keep_vars=True).values()
         return {i: 0 for i, tensor in enumerate(state) if id(tensor) in output_ids}
 

@@ -15,6 +15,7 @@ network without hidden layers. `to_logistic_regression`, `to_mlp_classifier` and
 """
 
 from ._inputs import takes_documents, takes_missing_values
+from ._nets import evaluated, fingerprint, layer_tensors
 from ._network import (
     ACTIVATIONS,
     Coordinates,
@@ -42,6 +43,7 @@ from ._read import (
     output_link,
     output_parameters,
     read_network,
+    why_forwards_differ,
 )
 from ._sklearn import label_array, to_logistic_regression, to_mlp_classifier, to_module
 from ._wrappers import final_step, unwrap

@@ -1,10 +1,12 @@
 """The module of a skorch net, and the labels of its outputs."""
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 
@@ -42,3 +44,25 @@ def labels_of(
 def module_of(net: object) -> "nn.Module":
     # torch.compile keeps the module that it compiled in _orig_mod.
     return getattr(net.module_, "_orig_mod", net.module_)
+
+
+def evaluated(module: "nn.Module") -> AbstractContextManager[None]:
+    """Have a module in evaluation mode for a while, and then as it was."""
+    from . import _runs
+
+    return _runs.evaluated(module)
+
+
+def fingerprint(module: "nn.Module", last: "nn.Module | None") -> str:
+    """Return hexadecimal digits of what enters the last layer, of made-up rows."""
+    from . import _runs
+
+    return _runs.fingerprint(module, last)
+
+
+def layer_tensors(layer: "nn.Linear") -> "tuple[torch.Tensor, torch.Tensor | None]":
+    """Return weight and bias as the next forward uses them, without their history."""
+    from ._torch import layer_tensor
+
+    weight = layer_tensor(layer, "weight").detach()
+    return weight, None if layer.bias is None else layer.bias.detach()

@@ -9,9 +9,12 @@ import torch
 from skorch import NeuralNetBinaryClassifier
 from torch import fx, nn
 from torch.nn import functional
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from ._nets import labels_of, module_of
-from ._network import Network, as_weights, expand_binary
+from ._network import Layers, Network, as_weights, expand_binary
+from ._runs import TOLERANCE, difference, hook_of, normal_rows, run
 from ._sklearn import network_of
 from ._trace import describe, first_output, is_in_place, needed_nodes, trace
 
@@ -161,6 +164,7 @@ def read_module(module: nn.Module, *, name: str) -> Chain:
         raise _no_chain_error(module, name)
     chain = chain.finish()
     if chain.coef.ndim == 2:
+        _check_by_running(chain, module, name=name)
         return chain
     if not chain.coefs:
         raise TypeError(
@@ -173,6 +177,67 @@ def read_module(module: nn.Module, *, name: str) -> Chain:
         "last layer must be a Linear layer, at most followed by Softmax, LogSoftmax or "
         "Sigmoid."
     )
+
+
+# Rows that a reading is checked on: enough to have every unit fire at some of them.
+_N_CHECKED = 16
+
+# What ends a module, as tensors have it.
+_ENDS = {
+    None: lambda logits: logits,
+    "softmax": lambda logits: logits.softmax(-1),
+    "log_softmax": lambda logits: logits.log_softmax(-1),
+    "logistic": torch.sigmoid,
+    "log_logistic": functional.logsigmoid,
+}
+
+
+def _check_by_running(chain: Chain, module: nn.Module, *, name: str) -> None:
+    """Raise TypeError where the module gives other outputs than what was read of it."""
+    first_coef = chain.coefs[0] if chain.coefs else chain.coef
+    rows = normal_rows(_N_CHECKED, (len(first_coef),))
+    layers = Layers(
+        (*chain.coefs, chain.coef),
+        (*chain.intercepts, np.broadcast_to(chain.shift, chain.coef.shape[1:])),
+        chain.activation,
+    )
+    logits = torch.as_tensor(layers.logits(rows.numpy()))
+    expected = _ENDS[chain.link](logits)
+    kind = type(module).__name__
+    try:
+        output = run(module, (rows,))
+    except Exception as exc:
+        raise TypeError(
+            f"Node {name!r}: {kind} was read as a chain of layers, but cannot be run on "
+            f"rows of {len(first_coef)} features ({type(exc).__name__}: {exc!s:.200}). "
+            "EnsembleAggregator and ModelAveragingAggregator run a module as it is."
+        ) from exc
+    deviation = difference(output, expected)
+    if deviation <= TOLERANCE:
+        return
+    raise TypeError(
+        f"Node {name!r}: {kind} was read as a chain of layers, but run on rows it gives "
+        f"outputs that differ from these layers by {deviation:.2g} of their size: "
+        f"{_cause_of_difference(module, rows, expected=expected)}. Remove it; or give "
+        "the net to EnsembleAggregator or ModelAveragingAggregator, which run a module "
+        "as it is."
+    )
+
+
+def _cause_of_difference(
+    module: nn.Module, rows: torch.Tensor, *, expected: torch.Tensor
+) -> str:
+    """Say in words what a module does that its layers do not show."""
+    hook = hook_of(module)
+    if hook is not None:
+        return hook
+    output = run(module, (rows,))
+    of_rows_twice = run(module, (torch.cat([rows, rows]),))
+    if difference(of_rows_twice[len(rows) :], output) > TOLERANCE:
+        return "its outputs are random, as those of a dropout that is always on"
+    if difference(run(module, (rows,), dtype=torch.float64), expected) <= TOLERANCE:
+        return "its forward computes in a dtype of fewer digits"
+    return "its forward has a branch, or another step that a trace does not show"
 
 
 def _no_chain_error(module: nn.Module, name: str) -> TypeError:
@@ -303,9 +368,8 @@ def _apply_module(layer: nn.Module, chain: Chain, *, path: str, name: str) -> Ch
         chain.check_open()
 
     def parameter(attribute: str) -> np.ndarray:
-        return _numpy(
-            getattr(layer, attribute), name=name, array_name=f"{path}.{attribute}"
-        )
+        array = layer_tensor(layer, attribute)
+        return _numpy(array, name=name, array_name=f"{path}.{attribute}")
 
     if isinstance(layer, nn.Linear):
         weight = parameter("weight").T
@@ -318,6 +382,22 @@ def _apply_module(layer: nn.Module, chain: Chain, *, path: str, name: str) -> Ch
             return chain
         return chain.scale(parameter("weight")).move(parameter("bias"))
     return _apply(_module_kind(layer), (chain,), kwargs=_dims_of(layer), name=name)
+
+
+def layer_tensor(layer: nn.Module, attribute: str) -> torch.Tensor:
+    """Return a weight or bias as the next forward uses it, without writing it.
+
+    Hooks of `torch.nn.utils.weight_norm` and ``spectral_norm`` compute it anew before
+    each forward: the attribute is that of the last one, of older weights maybe.
+    """
+    for hook in layer._forward_pre_hooks.values():
+        if getattr(hook, "name", None) != attribute:
+            continue
+        if isinstance(hook, WeightNorm):
+            return hook.compute_weight(layer)
+        if isinstance(hook, SpectralNorm):
+            return hook.compute_weight(layer, do_power_iteration=False)
+    return getattr(layer, attribute)
 
 
 def _module_kind(layer: nn.Module) -> str | None:

@@ -548,12 +548,21 @@ def _check_takes_features(
 
     A net of dense layers is let pass: it can be one of what comes out of the front.
     """
+    # The parts of a digest are of weights, of other numbers, and of what comes out.
+    parts = digest.split("-")
+    parts_of_front = [other.split("-") for other in digests_of_front]
+    if parts[:2] in [other[:2] for other in parts_of_front]:
+        raise ValueError(
+            f"Node {name!r}: the layers of its net below the last have the weights of "
+            f"the front's, but give other outputs, {digest} and not "
+            f"{' or '.join(digests_of_front)}: its forward has another activation, "
+            "attribute, branch, dtype or hook. Give all nodes the same module; or let "
+            "EnsembleAggregator stack the nets."
+        )
     try:
         read_network(net, name=name)
     except TypeError:
-        # The first half of a digest is of the weights.
-        weights = [other.split("-")[0] for other in digests_of_front]
-        if digest.split("-")[0] in weights:
+        if parts[0] in [other[0] for other in parts_of_front]:
             raise ValueError(
                 f"Node {name!r}: the layers of its net below the last are not those of "
                 f"the front, {digest} and not {' or '.join(digests_of_front)} (weights "
