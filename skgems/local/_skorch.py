@@ -19,9 +19,12 @@ from ..networks import (
     count_outputs,
     final_step,
     is_skorch,
+    keeps_nonlinearity,
+    net_probabilities,
     output_labels,
     output_link,
     output_parameters,
+    sets_probabilities,
     to_module,
     unwrap,
     why_forwards_differ,
@@ -126,6 +129,24 @@ class SkorchModel(LocalModel):
             "its own way."
         )
 
+    def lost_setting(self, *, merged: bool) -> str | None:
+        """See `LocalModel.lost_setting`: a threshold, or a function of outputs."""
+        net = self.classifier
+        threshold = getattr(net, "threshold", None)
+        if threshold not in (None, 0.5):
+            return (
+                f"threshold={threshold} of its net is not kept, as an aggregate "
+                "predicts the most probable class. Compare predict_proba(X)[:, 1] of "
+                "the aggregate with the threshold."
+            )
+        if merged and not keeps_nonlinearity(net) and self.is_chain:
+            return (
+                "predict_nonlinearity of its net is not kept where its layers are "
+                "merged or averaged, as it is neither a softmax nor a sigmoid of "
+                "logits with a temperature. EnsembleAggregator keeps it."
+            )
+        return None
+
     @property
     def dtype(self) -> np.dtype:
         return float_dtype(self.classifier)
@@ -176,15 +197,23 @@ class SkorchModel(LocalModel):
                 )
 
     def _probabilities(self, X: Rows) -> np.ndarray:
-        X = as_input(self.classifier, X)
+        net = self.classifier
+        X = as_input(net, X)
+        # Else what the module returns is read: a loss that skorch does not know, or a
+        # softmax at the end of the module, make its own predict_proba something else.
+        settings = {} if sets_probabilities(net) else {"predict_nonlinearity": None}
         # An iterator over rows draws a seed, whether or not it shuffles.
-        with kept_generators(self.classifier):
-            proba = np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
-        return proba.reshape(len(proba), -1)
+        with kept_generators(net), lent_settings(net, settings):
+            outputs = np.asarray(self.estimator.predict_proba(X))
+        return net_probabilities(net, outputs, name=self.name)
 
     def _predictions(self, X: Rows) -> np.ndarray:
-        with kept_generators(self.classifier):
-            columns = self.estimator.predict(as_input(self.classifier, X))
+        net = self.classifier
+        if isinstance(net, NeuralNetBinaryClassifier):
+            columns = self._probabilities(X)[:, 1] > net.threshold
+        else:
+            with kept_generators(net):
+                columns = self.estimator.predict(as_input(net, X))
         return self.description.classes[np.asarray(columns, dtype=np.intp).ravel()]
 
     def _copy(self) -> NeuralNet:

@@ -37,12 +37,15 @@ from ._read import (
     is_constant,
     is_fitted,
     is_skorch,
+    keeps_nonlinearity,
     last_layer,
     module_of,
+    net_probabilities,
     output_labels,
     output_link,
     output_parameters,
     read_network,
+    sets_probabilities,
     why_forwards_differ,
 )
 from ._sklearn import label_array, to_logistic_regression, to_mlp_classifier, to_module

@@ -42,6 +42,31 @@ def output_link(net: object, *, name: str = "estimator") -> str:
     return read_module(module_of(net), name=name).link or "identity"
 
 
+def net_probabilities(
+    net: object, outputs: np.ndarray, *, name: str = "estimator"
+) -> np.ndarray:
+    """Return probabilities (n_rows, n_classes) of what the module of a net returned."""
+    from ._probabilities import as_probabilities
+
+    return as_probabilities(net, outputs, name=name)
+
+
+def sets_probabilities(net: object) -> bool:
+    """Report whether the user says what makes probabilities of a net's outputs."""
+    from . import _probabilities
+
+    return _probabilities.sets_probabilities(net)
+
+
+def keeps_nonlinearity(net: object) -> bool:
+    """Report whether layers can have the predict_nonlinearity of a net in them."""
+    from ._probabilities import line_of_nonlinearity
+
+    if not callable(getattr(net, "predict_nonlinearity", None)):
+        return True
+    return line_of_nonlinearity(net, count_outputs(net)) is not None
+
+
 def count_outputs(net: object, *, name: str = "estimator") -> int:
     """Return how many outputs the module of a skorch net has for each row.
 

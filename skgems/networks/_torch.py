@@ -14,6 +14,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 
 from ._nets import labels_of, module_of
 from ._network import Layers, Network, as_weights, expand_binary
+from ._probabilities import criterion_of, line_of_nonlinearity
 from ._runs import TOLERANCE, difference, hook_of, normal_rows, run
 from ._sklearn import network_of
 from ._trace import describe, first_output, is_in_place, needed_nodes, trace
@@ -566,8 +567,13 @@ def read_skorch(net: object, *, name: str) -> Network:
     double = any(p.dtype == torch.float64 for p in module.parameters())
     dtype = np.float64 if double else np.float32
     coef = chain.coef
-    intercept = chain.shift
+    intercept = np.broadcast_to(chain.shift, coef.shape[1:])
     n_outputs = coef.shape[1]
+    line = None if chain.link else line_of_nonlinearity(net, n_outputs)
+    if line is not None:
+        factor, offset = line
+        coef = factor * coef
+        intercept = factor * intercept + offset
     if isinstance(net, NeuralNetBinaryClassifier):
         if n_outputs != 1:
             raise ValueError(
@@ -587,6 +593,8 @@ def read_skorch(net: object, *, name: str) -> Network:
     # Under CrossEntropyLoss skorch applies a second softmax in predict_proba, which
     # changes no label and makes all classes nearly alike: the module's own counts.
     link = chain.link.removeprefix("log_") if chain.link else _link(net)
+    if line is not None:
+        link = "logistic" if n_outputs == 1 else "softmax"
     return network_of(
         net,
         coefs=[
@@ -612,7 +620,7 @@ def _link(net: object) -> str:
     """What predict_proba of skorch does with the logits, see `Network.output`."""
     if getattr(net, "predict_nonlinearity", "auto") != "auto":
         return "identity"
-    criterion = getattr(net.criterion_, "_orig_mod", net.criterion_)
+    criterion = criterion_of(net)
     if isinstance(criterion, torch.nn.CrossEntropyLoss):
         return "softmax"
     binary = isinstance(criterion, torch.nn.BCEWithLogitsLoss)
