@@ -4,7 +4,7 @@ Nodes are asked how much they weigh. Then their models are averaged as they are;
 average is where rounds of training start, and the shared model is where they end.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -159,7 +159,10 @@ class AveragingFit:
             _let_constant_models_train(federation, run, varying[0])
         sizes.compare()  # those that rounds start from
         plan = self._plan_of_rounds(
-            start, weights=weights_by_name, classes=classes.tolist()
+            start,
+            weights=weights_by_name,
+            classes=classes.tolist(),
+            buffers=template.buffers(),
         )
         parameters, rounds = run(sizes.noting_replies(plan))
         return template.with_parameters(parameters), rounds
@@ -190,7 +193,12 @@ class AveragingFit:
         return template, template.parameters_of(network)
 
     def _plan_of_rounds(
-        self, start: Parameters, *, weights: Weights, classes: list
+        self,
+        start: Parameters,
+        *,
+        weights: Weights,
+        classes: list,
+        buffers: Collection[int],
     ) -> Generator:
         """Plan of the last shared model, and of a dict for each round."""
         if self.server is not None:
@@ -202,6 +210,7 @@ class AveragingFit:
                 self.rng,
                 n_rounds=self.n_rounds,
                 rate=self.learning_rate,
+                buffers=buffers,
             )
         rounds = CoLearning(
             n_rounds=self.n_rounds,

@@ -328,6 +328,10 @@ class LocalModel:
         self.check_trainable()
         return self._class_axes()
 
+    def buffers(self) -> frozenset[int]:
+        """Return indices of `parameters` that hold statistics, not learnt weights."""
+        return frozenset()
+
     def targets(self, classes: np.ndarray) -> np.ndarray:
         """What its trainer takes for each class: the label, or the output's number."""
         return classes

@@ -284,6 +284,16 @@ class SkorchModel(LocalModel):
         state = self.classifier.module_.state_dict(keep_vars=True).values()
         return {i: 0 for i, tensor in enumerate(state) if id(tensor) in output_ids}
 
+    def buffers(self) -> frozenset[int]:
+        # Counters, of integers, go on by what each node adds to them.
+        module = self.classifier.module_
+        learnt = {path for path, _ in module.named_parameters(remove_duplicate=False)}
+        return frozenset(
+            i
+            for i, (path, tensor) in enumerate(module.state_dict().items())
+            if path not in learnt and tensor.is_floating_point()
+        )
+
     def targets(self, classes: np.ndarray) -> np.ndarray:
         # The loss of a net takes the numbers of output columns.
         own_classes = self.description.classes.tolist()
