@@ -13,10 +13,23 @@ if TYPE_CHECKING:
 def labels_of(
     net: object, *, n_outputs: int, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Labels of the output columns, and which the net was fitted on: all if unknown."""
+    """Return labels of the output columns, and which of these the net was fitted on.
+
+    A net that was not fitted in this process, but has its weights from a file, knows
+    neither. With `classes` it counts as fitted on all of them.
+    """
     classes = getattr(net, "classes", None)
+    fitted_on = getattr(net, "classes_inferred_", None)
     if classes is None or not len(classes):
         labels = np.arange(n_outputs)
+        if fitted_on is None:
+            raise ValueError(
+                f"Node {name!r}: the net does not know which classes it has seen, as "
+                "it was initialized and not fitted; load_params and load_state_dict "
+                "load weights alone. Set the label of each output, "
+                "net.set_params(classes=[...]). If it has seen only some of them, set "
+                "net.classes_inferred_ to the numbers of their outputs, too."
+            )
     else:
         labels = np.array(classes)
         if labels.ndim != 1 or len(set(labels.tolist())) != n_outputs != 0:
@@ -24,7 +37,6 @@ def labels_of(
                 f"Node {name!r}: the net has {n_outputs} outputs, but its classes are "
                 f"{labels.tolist()}. Give it one label per output."
             )
-    fitted_on = getattr(net, "classes_inferred_", None)
     if fitted_on is None:
         return labels, np.ones(n_outputs, dtype=bool)
     fitted_on = np.asarray(fitted_on).tolist()

@@ -327,8 +327,8 @@ def _check_kind(estimator: object, name: str) -> None:
     if _TORCH_MODULE in _class_paths(estimator):
         raise TypeError(
             f"Node {name!r}: {kind} is a bare torch module, which does not know its "
-            "classes. Wrap it in skorch: NeuralNetClassifier(module, ...), and if it "
-            "is trained already, call its initialize()."
+            "classes. Wrap it in skorch: NeuralNetClassifier(module, ...). If it is "
+            "trained already, give that classes=[...], and call its initialize()."
         )
     if isinstance(estimator, Pipeline) and not estimator.steps:
         raise TypeError(

@@ -67,8 +67,10 @@ def built(end=nn.Identity, *, middle=nn.GELU, criterion=Focal, n_outputs=C, **op
         layers = nn.Linear(D, 8), middle(), nn.Linear(8, n_outputs)
         for layer in layers[::2]:
             nn.init.normal_(layer.weight)
-        net = make_net(nn.Sequential(*layers, end()), criterion=criterion, **options)
-        net.initialize()
+        module = nn.Sequential(*layers, end())
+        net = make_net(
+            module, criterion=criterion, classes=range(n_outputs), **options
+        ).initialize()
     with torch.no_grad():
         logits = nn.Sequential(*layers)(torch.as_tensor(X)).double().numpy()
     return net, logits

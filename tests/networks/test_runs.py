@@ -52,7 +52,7 @@ def initialized(module, **parameters):
     """A net with the same first weights each time."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        net = make_net(module, **parameters)
+        net = make_net(module, classes=range(C), **parameters)
         if not isinstance(module, nn.Module):
             return net.initialize()
         for parameter in module.parameters():
@@ -135,7 +135,7 @@ def test_weights_that_a_hook_computes_are_read_as_the_next_forward_has_them(norm
     def build(seed):
         torch.manual_seed(seed)
         layers = norm(nn.Linear(D, 8)), nn.ReLU(), norm(nn.Linear(8, C))
-        return make_net(nn.Sequential(*layers)).initialize()
+        return make_net(nn.Sequential(*layers), classes=range(C)).initialize()
 
     with torch.random.fork_rng():
         net = build(seed=0)
