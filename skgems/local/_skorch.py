@@ -20,10 +20,12 @@ from ..networks import (
     final_step,
     is_skorch,
     keeps_nonlinearity,
+    module_of,
     net_probabilities,
     output_labels,
     output_link,
     output_parameters,
+    row_dtype,
     sets_probabilities,
     to_module,
     unwrap,
@@ -69,6 +71,12 @@ def kept_generators(
         yield
 
 
+def device_here(net: NeuralNet) -> str:
+    """Return the net's device, and the processor for a GPU that this machine lacks."""
+    is_missing = str(net.device).startswith("cuda") and not torch.cuda.is_available()
+    return "cpu" if is_missing else net.device
+
+
 def float_dtype(net: NeuralNet) -> np.dtype:
     """float64 if any parameter of the module is double, else float32."""
     is_double = any(p.dtype == torch.float64 for p in net.module_.parameters())
@@ -76,15 +84,18 @@ def float_dtype(net: NeuralNet) -> np.dtype:
 
 
 def as_input(net: NeuralNet, X: Rows) -> np.ndarray:
-    """Rows as the module takes them: dense, and in the dtype of its parameters."""
-    X = X.toarray() if hasattr(X, "toarray") else X
-    return np.ascontiguousarray(X, dtype=float_dtype(net))
+    """Rows as the module takes them: dense, and in its dtype, or as integers of ids."""
+    X = X.toarray() if hasattr(X, "toarray") else np.asarray(X)
+    return np.ascontiguousarray(X, dtype=row_dtype(module_of(net), X))
 
 
 def as_targets(net: NeuralNet, columns: ArrayLike) -> np.ndarray:
     """Output columns of rows in the dtype that the loss takes."""
     is_binary = isinstance(net, NeuralNetBinaryClassifier)
-    return np.asarray(columns).astype(float_dtype(net) if is_binary else np.int64)
+    if not is_binary:
+        return np.asarray(columns).astype(np.int64)
+    dtype = row_dtype(module_of(net), np.zeros((0, 1)))
+    return np.asarray(columns).astype(dtype)
 
 
 def _unpickled(
@@ -201,7 +212,9 @@ class SkorchModel(LocalModel):
         X = as_input(net, X)
         # Else what the module returns is read: a loss that skorch does not know, or a
         # softmax at the end of the module, make its own predict_proba something else.
-        settings = {} if sets_probabilities(net) else {"predict_nonlinearity": None}
+        settings = {"device": device_here(net)}
+        if not sets_probabilities(net):
+            settings["predict_nonlinearity"] = None
         # An iterator over rows draws a seed, whether or not it shuffles.
         with kept_generators(net), lent_settings(net, settings):
             outputs = np.asarray(self.estimator.predict_proba(X))
@@ -212,7 +225,8 @@ class SkorchModel(LocalModel):
         if isinstance(net, NeuralNetBinaryClassifier):
             columns = self._probabilities(X)[:, 1] > net.threshold
         else:
-            with kept_generators(net):
+            settings = {"device": device_here(net)}
+            with kept_generators(net), lent_settings(net, settings):
                 columns = self.estimator.predict(as_input(net, X))
         return self.description.classes[np.asarray(columns, dtype=np.intp).ravel()]
 
@@ -223,6 +237,7 @@ class SkorchModel(LocalModel):
         attributes = dict(vars(self.classifier))
         attributes.pop("optimizer_", None)
         attributes["history_"] = None
+        attributes["device"] = device_here(self.classifier)
         vars(net).update(deepcopy(attributes))
         net.initialize_optimizer()
         net.initialize_history()

@@ -78,3 +78,16 @@ def layer_tensors(layer: "nn.Linear") -> "tuple[torch.Tensor, torch.Tensor | Non
 
     weight = layer_tensor(layer, "weight").detach()
     return weight, None if layer.bias is None else layer.bias.detach()
+
+
+def row_dtype(module: "nn.Module", rows: np.ndarray) -> np.dtype:
+    """Return the dtype in which a module takes rows: of its numbers, or of ids."""
+    from . import _runs
+
+    if _runs.takes_ids(module, rows):
+        return np.dtype(np.int64)
+    names = {str(p.dtype) for p in module.parameters() if p.is_floating_point()}
+    for name in ("float64", "float32", "float16"):
+        if f"torch.{name}" in names:
+            return np.dtype(name)
+    return np.dtype(np.float32)

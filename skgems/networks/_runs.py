@@ -240,6 +240,25 @@ def _entering(
     return torch.cat([features.reshape(-1) for features in entered])
 
 
+def takes_ids(module: nn.Module, rows: np.ndarray) -> bool:
+    """Report whether a module takes such rows as integers only, as ids of tokens are.
+
+    Aggregators validate all rows as floats. Where an embedding does not take them so,
+    whole numbers are ids.
+    """
+    kinds = (nn.Embedding, nn.EmbeddingBag)
+    if not len(rows) or not any(isinstance(part, kinds) for part in module.modules()):
+        return False
+    row = torch.as_tensor(rows[:1])
+    if row.is_floating_point() and not torch.equal(row, row.round()):
+        return False
+    try:
+        run(module, (row.double(),))
+    except Exception:
+        return True
+    return False
+
+
 # ---- rows that a module takes --------------------------------------------------------
 
 

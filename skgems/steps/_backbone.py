@@ -29,6 +29,7 @@ from ..networks import (
     last_layer,
     layer_tensors,
     module_of,
+    row_dtype,
     unwrap,
 )
 
@@ -182,12 +183,14 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         module, last = _module_and_last_layer(self.net_)
         parameter = next(module.parameters(), torch.zeros(0))
+        dtype = row_dtype(module, X)
         batches = []
         link = None
         with _noting_calls(module, last) as calls_of_last:
             for start in range(0, len(X), _BATCH):
                 calls_of_last.clear()
-                rows = torch.as_tensor(X[start : start + _BATCH]).to(parameter)
+                rows = torch.as_tensor(X[start : start + _BATCH].astype(dtype))
+                rows = rows.to(parameter.device)
                 output = _output_of(module, rows)
                 if last is None:
                     features = output
