@@ -91,3 +91,10 @@ def row_dtype(module: "nn.Module", rows: np.ndarray) -> np.dtype:
         if f"torch.{name}" in names:
             return np.dtype(name)
     return np.dtype(np.float32)
+
+
+def row_width(module: "nn.Module") -> int | None:
+    """Return the number of columns of the only flat rows that a module takes."""
+    from . import _runs
+
+    return _runs.row_width(module)

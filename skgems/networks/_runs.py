@@ -293,6 +293,28 @@ def made_up_rows(
     return other_rows
 
 
+def row_width(module: nn.Module) -> int | None:
+    """Return the number of columns of the only flat rows that a module takes.
+
+    None where it takes none, or rows of several widths, as texts are.
+    """
+    if _names_of_inputs(module):
+        return None
+    tensors = tensors_of(module)
+    widths = set()
+    for form in _forms(module, without=None):
+        rows = form()
+        if rows.ndim != 2:
+            continue
+        try:
+            output = run(module, (rows,), tensors=tensors)
+        except Exception:
+            continue
+        if len(output) == len(rows):
+            widths.add(rows.shape[1])
+    return widths.pop() if len(widths) == 1 else None
+
+
 def _names_of_inputs(module: nn.Module) -> list[str]:
     """Return the names of inputs where a forward needs several, else none."""
     try:

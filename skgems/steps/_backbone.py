@@ -30,6 +30,7 @@ from ..networks import (
     layer_tensors,
     module_of,
     row_dtype,
+    row_width,
     unwrap,
 )
 
@@ -240,6 +241,28 @@ def head_of(
     vars(net_of_head)["module_"] = torch.nn.Sequential(*layers)
     net_of_head.is_head_ = True  # of features whose units say nothing
     return net_of_head
+
+
+def fit_without_rows(backbones: list[Backbone]) -> bool:
+    """Fit backbones to a row that is made up, and report whether that was possible.
+
+    They learn nothing but the number of columns, which is that of the only rows that
+    the modules take.
+    """
+    widths = set()
+    for backbone in backbones:
+        net = backbone.net
+        if isinstance(net, str):
+            net = _net_of_process(net)
+        if net is None:
+            return False
+        module, _ = _module_and_last_layer(net)
+        widths.add(row_width(module))
+    if len(widths) != 1 or None in widths:
+        return False
+    for backbone in backbones:
+        backbone.fit(np.ones((1, *widths)))
+    return True
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 
 import joblib
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -29,7 +29,7 @@ from ._at_nodes import (
     TextsVisitor,
     no_values_in_errors,
 )
-from ._backbone import Backbone, head_of
+from ._backbone import Backbone, fit_without_rows, head_of
 from ._branches import check_has_columns
 from ._columns import REMEDIES, TEXTS, Columns, ColumnsError, Table, as_rows
 from ._columns_of import has_columns_of, with_columns_listed
@@ -86,6 +86,17 @@ class Front:
             dtype="float64",
         )
         return cls(transformer, columns=columns)
+
+    def without_rows(self) -> "Front | None":
+        """Return the fitted front of backbones, which learn nothing of rows.
+
+        None where it has other steps, or where nets take rows of several widths.
+        """
+        transformer = clone(self.transformer)
+        backbones = backbones_of(transformer)
+        if isinstance(transformer, Pipeline) or not backbones:
+            return None
+        return Front.of(transformer) if fit_without_rows(backbones) else None
 
     @classmethod
     def of_pipelines(
