@@ -151,7 +151,8 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     """
 
     _takes = Takes(networks=False)
-    _allows = Allows(more_dimensions=True)  # images for convolutions
+    # Images for convolutions, and dicts of inputs for modules that have several.
+    _allows = Allows(more_dimensions=True, named_inputs=True)
     _parts = {"schedule": Schedule}
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,

@@ -15,6 +15,7 @@ from torch import nn
 
 from ..networks import (
     Layers,
+    NamedRows,
     check_finite,
     count_outputs,
     final_step,
@@ -83,10 +84,18 @@ def float_dtype(net: NeuralNet) -> np.dtype:
     return np.dtype(np.float64 if is_double else np.float32)
 
 
-def as_input(net: NeuralNet, X: Rows) -> np.ndarray:
+def as_input(net: NeuralNet, X: Rows | NamedRows) -> np.ndarray | dict[str, np.ndarray]:
     """Rows as the module takes them: dense, and in its dtype, or as integers of ids."""
+    module = module_of(net)
+    if isinstance(X, NamedRows):
+        is_id = {name: array.dtype.kind in "iu" for name, array in X.arrays.items()}
+        dtype = row_dtype(module, np.zeros((0, 1)))
+        return {
+            name: array.astype(np.int64 if is_id[name] else dtype)
+            for name, array in X.arrays.items()
+        }
     X = X.toarray() if hasattr(X, "toarray") else np.asarray(X)
-    return np.ascontiguousarray(X, dtype=row_dtype(module_of(net), X))
+    return np.ascontiguousarray(X, dtype=row_dtype(module, X))
 
 
 def as_targets(net: NeuralNet, columns: ArrayLike) -> np.ndarray:
@@ -104,6 +113,19 @@ def _unpickled(
     net = object.__new__(net_type)
     vars(net).update(attributes)
     return model_type(net, name)
+
+
+def _detached_tensors(module: nn.Module) -> dict[int, torch.Tensor]:
+    """Return copies, by id, of tensors that know what they were computed from.
+
+    deepcopy refuses such tensors. Hooks that compute weights leave them as attributes.
+    """
+    return {
+        id(tensor): tensor.detach().clone()
+        for part in module.modules()
+        for tensor in vars(part).values()
+        if isinstance(tensor, torch.Tensor) and not tensor.is_leaf
+    }
 
 
 class SkorchModel(LocalModel):
@@ -238,7 +260,7 @@ class SkorchModel(LocalModel):
         attributes.pop("optimizer_", None)
         attributes["history_"] = None
         attributes["device"] = device_here(self.classifier)
-        vars(net).update(deepcopy(attributes))
+        vars(net).update(deepcopy(attributes, _detached_tensors(self.classifier.module_)))
         net.initialize_optimizer()
         net.initialize_history()
         return net

@@ -15,6 +15,7 @@ network without hidden layers. `to_logistic_regression`, `to_mlp_classifier` and
 """
 
 from ._inputs import takes_documents, takes_missing_values
+from ._named_rows import NamedRows
 from ._nets import evaluated, fingerprint, layer_tensors, row_dtype, row_width
 from ._network import (
     ACTIVATIONS,

@@ -86,13 +86,32 @@ def _in_columns(output: torch.Tensor) -> torch.Tensor:
     return output.reshape(len(output), -1).double()
 
 
+# A prime, so that rows of a weight, which repeat these numbers, are not alike.
+_N_RANDOM_NUMBERS = 10_007
+
+
+def _random_like(parameter: torch.Tensor) -> torch.Tensor:
+    """Return numbers of the size that first weights have, mostly positive in vectors."""
+    numbers = np.random.RandomState(1).standard_normal(_N_RANDOM_NUMBERS)
+    values = np.resize(numbers, parameter.shape)
+    if parameter.ndim > 1:
+        values = values / np.sqrt(max(parameter[0].numel(), 1))
+    else:
+        values = 0.5 + 0.25 * values
+    return torch.as_tensor(values).to(parameter.dtype)
+
+
 class _Trial:
     """Changes of single rows of a parameter, and what they do to the outputs."""
 
     def __init__(self, module: nn.Module, rows: Rows) -> None:
         self.module = module
         self.rows = rows
+        # Which weights are whose does not depend on their values: random ones instead
+        # of the module's, of which units may be dead or outputs saturated.
         self.tensors = tensors_of(module)
+        for name, parameter in module.named_parameters():
+            self.tensors[name] = _random_like(parameter)
         self.before = self._outputs(self.tensors)  # (n_rows, n_outputs)
         self.n_outputs = self.before.shape[1]
 

@@ -1,7 +1,7 @@
 """Find the classifier inside its wrappers and read it; describe outputs of a net."""
 
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -117,7 +117,7 @@ def output_parameters(net: object, *, name: str = "estimator") -> "list[nn.Param
 
 
 def why_forwards_differ(
-    net: object, other: object, X: np.ndarray | None = None
+    net: object, other: object, X: "np.ndarray | Mapping | None" = None
 ) -> str | None:
     """Say in words how two nets of the same weights differ; None where they do not.
 
@@ -129,7 +129,11 @@ def why_forwards_differ(
     from ._runs import TOLERANCE, forward_difference, hook_of
 
     modules = module_of(net), module_of(other)
-    rows = None if X is None else torch.as_tensor(X)
+    rows = None
+    if isinstance(X, Mapping):
+        rows = {input_name: torch.as_tensor(array) for input_name, array in X.items()}
+    elif X is not None:
+        rows = (torch.as_tensor(X),)
     deviation = forward_difference(*modules, rows)
     if deviation is None or deviation <= TOLERANCE:
         return None

@@ -166,7 +166,7 @@ def hook_of(module: nn.Module) -> str | None:
 
 
 def forward_difference(
-    module: nn.Module, other: nn.Module, rows: torch.Tensor | None = None
+    module: nn.Module, other: nn.Module, rows: Rows | None = None
 ) -> float | None:
     """Return how much outputs of two modules with the same weights differ.
 
@@ -177,7 +177,7 @@ def forward_difference(
     if made_up is None:
         if rows is None:
             return None
-        made_up = (rows,)
+        made_up = rows
     tensors = tensors_of(module)
     expected = run(module, made_up, tensors=tensors)
     try:
@@ -194,7 +194,8 @@ def fingerprint(module: nn.Module, last: nn.Module | None) -> str:
     float64 that is a part of 1e-4; a module that computes in float32 by itself has
     two decimals. Where no made-up rows fit, all digits are 0.
     """
-    rows = made_up_rows(module, without=last)
+    # Searched for anew: other parties do not know what was found for other modules.
+    rows = _search_rows(module, without=last)
     if rows is None:
         return "0" * _N_DIGITS
     try:
@@ -268,18 +269,47 @@ def normal_rows(n_rows: int, shape: tuple[int, ...]) -> torch.Tensor:
     return torch.as_tensor(values)
 
 
-def made_up_rows(
-    module: nn.Module, *, without: nn.Module | None = None
-) -> Rows | None:
+def made_up_rows(module: nn.Module) -> Rows | None:
     """Return rows of the first form that a module takes; None if it takes none.
 
-    Forms that give one output for each row come before all others. A layer, its last,
-    may be left out when forms are looked for.
+    Forms that give one output for each row come before all others.
     """
+    if any(map(nn.parameter.is_lazy, module.parameters())):
+        return None
+    shapes = tuple((name, p.shape) for name, p in module.named_parameters())
+    structure = (type(module), repr(module), shapes)
+    rows = _rows_by_structure.get(structure)
+    if rows is not None and _takes(module, rows):
+        return rows
+    rows = _search_rows(module)
+    if rows is not None:
+        if len(_rows_by_structure) >= _MOST_STRUCTURES:
+            _rows_by_structure.clear()
+        _rows_by_structure[structure] = rows
+    return rows
+
+
+# Rows that were found for modules of a class, layers and shapes: a search runs a module
+# with several inputs hundreds of times. Few kinds of modules are in use at a time.
+_rows_by_structure: dict[tuple, Rows] = {}
+_MOST_STRUCTURES = 64
+
+
+def _takes(module: nn.Module, rows: Rows) -> bool:
+    try:
+        run(module, rows)
+    except Exception:
+        return False
+    return True
+
+
+def _search_rows(
+    module: nn.Module, *, without: nn.Module | None = None
+) -> Rows | None:
     names = _names_of_inputs(module)
     forms = list(_forms(module, without=without))
     tensors = tensors_of(module)
-    other_rows = None
+    other_rows: Rows | None = None
     for chosen in islice(product(forms, repeat=max(len(names), 1)), _MOST_FORMS):
         arrays = [form() for form in chosen]
         rows = dict(zip(names, arrays, strict=True)) if names else tuple(arrays)
@@ -302,7 +332,7 @@ def row_width(module: nn.Module) -> int | None:
         return None
     tensors = tensors_of(module)
     widths = set()
-    for form in _forms(module, without=None):
+    for form in _forms(module):
         rows = form()
         if rows.ndim != 2:
             continue
@@ -331,7 +361,7 @@ def _names_of_inputs(module: nn.Module) -> list[str]:
 
 
 def _forms(
-    module: nn.Module, *, without: nn.Module | None
+    module: nn.Module, *, without: nn.Module | None = None
 ) -> Iterator[Callable[[], torch.Tensor]]:
     """Yield functions that make rows, of forms that the layers suggest first."""
     embeddings = [
