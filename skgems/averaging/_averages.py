@@ -256,9 +256,7 @@ def has_counters(nodes: list[Node]) -> bool:
 _N_COMPARED = 16
 
 
-def why_not_alike(
-    nodes: list[Node], X: np.ndarray | None = None
-) -> Exception | None:
+def why_not_alike(nodes: list[Node], X: np.ndarray | None = None) -> Exception | None:
     """The error of nodes whose parameters do not correspond; None where they do.
 
     Modules with equal parameters may still compute other things from them. ``X``: see

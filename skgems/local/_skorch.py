@@ -260,14 +260,16 @@ class SkorchModel(LocalModel):
         attributes.pop("optimizer_", None)
         attributes["history_"] = None
         attributes["device"] = device_here(self.classifier)
-        vars(net).update(deepcopy(attributes, _detached_tensors(self.classifier.module_)))
+        vars(net).update(
+            deepcopy(attributes, _detached_tensors(self.classifier.module_))
+        )
         net.initialize_optimizer()
         net.initialize_history()
         return net
 
     def _read(self) -> list[np.ndarray]:
         state = self.classifier.module_.state_dict().values()
-        return [tensor.detach().cpu().numpy().copy() for tensor in state]
+        return [_as_array(tensor) for tensor in state]
 
     def _write(self, parameters: Sequence[np.ndarray]) -> None:
         state = self.classifier.module_.state_dict()
@@ -393,6 +395,12 @@ class SkorchModel(LocalModel):
         if [a.shape for a in current] != [b.shape for b in expected]:
             return []
         return linear_layers if all(map(np.allclose, current, expected)) else []
+
+
+def _as_array(tensor: torch.Tensor) -> np.ndarray:
+    """Return a copy on the processor; of bfloat16, which NumPy lacks, in float32."""
+    tensor = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+    return tensor.detach().cpu().numpy().copy()
 
 
 def _fill(linear_layers: Sequence[nn.Linear], layers: Layers) -> None:

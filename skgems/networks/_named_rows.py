@@ -25,7 +25,9 @@ class NamedRows:
         arrays = {name: np.asarray(array) for name, array in X.items()}
         if not arrays:
             raise ValueError("X is a dict without arrays. Give one for each input.")
-        n_rows = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+        n_rows = {
+            name: len(array) if array.ndim else 0 for name, array in arrays.items()
+        }
         if len(set(n_rows.values())) > 1 or not min(n_rows.values()):
             raise ValueError(
                 f"X is a dict of arrays with different numbers of rows, {n_rows}. Give "

@@ -76,8 +76,9 @@ def layer_tensors(layer: "nn.Linear") -> "tuple[torch.Tensor, torch.Tensor | Non
     """Return weight and bias as the next forward uses them, without their history."""
     from ._torch import layer_tensor
 
-    weight = layer_tensor(layer, "weight").detach()
-    return weight, None if layer.bias is None else layer.bias.detach()
+    with evaluated(layer):
+        weight = layer_tensor(layer, "weight").detach()
+        return weight, None if layer.bias is None else layer.bias.detach()
 
 
 def row_dtype(module: "nn.Module", rows: np.ndarray) -> np.dtype:

@@ -184,5 +184,3 @@ def _is_alone(moved: torch.Tensor, c: int) -> bool:
     of_others = moved.abs()
     of_others[:, c] = 0
     return of_this > 0 and float(of_others.max()) <= _ROUNDING * of_this
-
-

@@ -36,6 +36,9 @@ _LENGTHS = (5, 8, 16, 32, 64, 128)  # of texts in tokens, and of signals
 # Of several inputs: how many forms are tried, as each input may have any.
 _MOST_FORMS = 2000
 
+# Of flat rows, when all widths are tried that a module may take: more would be large
+# images, which take seconds.
+_MOST_COLUMNS = 10_000
 # Of a fingerprint: digits, and random projections of features that these are of.
 _N_DIGITS = 16
 _N_PROJECTIONS = 8
@@ -303,9 +306,7 @@ def _takes(module: nn.Module, rows: Rows) -> bool:
     return True
 
 
-def _search_rows(
-    module: nn.Module, *, without: nn.Module | None = None
-) -> Rows | None:
+def _search_rows(module: nn.Module, *, without: nn.Module | None = None) -> Rows | None:
     names = _names_of_inputs(module)
     forms = list(_forms(module, without=without))
     tensors = tensors_of(module)
@@ -334,7 +335,7 @@ def row_width(module: nn.Module) -> int | None:
     widths = set()
     for form in _forms(module):
         rows = form()
-        if rows.ndim != 2:
+        if rows.ndim != 2 or rows.shape[1] > _MOST_COLUMNS:
             continue
         try:
             output = run(module, (rows,), tensors=tensors)

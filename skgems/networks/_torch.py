@@ -15,7 +15,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 from ._nets import labels_of, module_of
 from ._network import Layers, Network, as_weights, expand_binary
 from ._probabilities import criterion_of, line_of_nonlinearity
-from ._runs import TOLERANCE, difference, hook_of, normal_rows, run
+from ._runs import TOLERANCE, difference, evaluated, hook_of, normal_rows, run
 from ._sklearn import network_of
 from ._trace import describe, first_output, is_in_place, needed_nodes, trace
 
@@ -160,7 +160,10 @@ def read_module(module: nn.Module, *, name: str) -> Chain:
     output = first_output(graph)
     if not isinstance(output, fx.Node):
         raise _no_chain_error(module, name)
-    chain = _evaluate_graph(graph, output=output, root=root, name=name)
+    # In evaluation mode: a weight of spectral_norm changes when it is looked at while
+    # training.
+    with evaluated(module):
+        chain = _evaluate_graph(graph, output=output, root=root, name=name)
     if not isinstance(chain, Chain):
         raise _no_chain_error(module, name)
     chain = chain.finish()

@@ -47,7 +47,6 @@ for _function in _IN_PLACE:
     setattr(_Rows, f"__{_function.__name__}__", _traced_in_place(_function))
 
 
-
 class _Tracer(fx.Tracer):
     """Traces what its own thread calls; modules that others run meanwhile just run."""
 

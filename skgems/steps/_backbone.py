@@ -316,8 +316,10 @@ def _digest(module: "nn.Module", last: "nn.Linear | None") -> str:
 
     weights = sha256()
     buffers = sha256()
+    # With what its weights may be computed from.
+    parts_of_last = set() if last is None else set(last.modules())
     for path, part in module.named_modules():
-        if part is last or isinstance(part, torch.nn.Identity):
+        if part in parts_of_last or isinstance(part, torch.nn.Identity):
             continue
         if next(part.children(), None) is None:
             weights.update(f"{path} {part!r}".encode())
@@ -370,7 +372,14 @@ def _output_of(module: "nn.Module", rows: "torch.Tensor") -> "torch.Tensor":
             f"{type(module).__name__} cannot take rows of shape "
             f"{tuple(rows.shape[1:])}: {error!s:.200}"
         ) from error
-    return output[0] if isinstance(output, tuple) else output
+    if isinstance(output, tuple) and output:
+        output = output[0]
+    if not hasattr(output, "numel"):
+        raise ValueError(
+            f"{type(module).__name__} returns {type(output).__name__}. Have its "
+            "forward return a tensor, or a tuple that begins with one."
+        )
+    return output
 
 
 def _are_close(output: "torch.Tensor", expected: "torch.Tensor") -> bool:

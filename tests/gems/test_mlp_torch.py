@@ -608,9 +608,7 @@ def test_class_weights_of_a_loss_are_known():
     weights = torch.tensor([1.0, 2.0, 3.0])
     weighted = net_of(nn.Linear(4, 3), range(3), criterion__weight=weights)
     assert class_weight_of(weighted) == [[0, 0.5], [1, 1.0], [2, 1.5]]
-    equal_weights = net_of(
-        nn.Linear(4, 3), range(3), criterion__weight=torch.ones(3)
-    )
+    equal_weights = net_of(nn.Linear(4, 3), range(3), criterion__weight=torch.ones(3))
     assert class_weight_of(equal_weights) is None
     assert class_weight_of(net_of(nn.Linear(4, 3), range(3))) is None
     dataset = federated("homogeneous")

@@ -168,8 +168,10 @@ def test_rows_of_unseen_classes_are_not_averaged(kind):
                 parameter.fill_(k)
     module = ModelAveragingAggregator(nets).fit().to_module()
     for name, parameter in module.named_parameters():
-        by_class = parameter.detach().flatten(1).mean(1) if parameter.ndim > 1 else (
-            parameter.detach()
+        by_class = (
+            parameter.detach().flatten(1).mean(1)
+            if parameter.ndim > 1
+            else (parameter.detach())
         )
         expected = [0, 0, 1, 1] if name in names else [0.5] * len(by_class)
         assert by_class.tolist() == expected

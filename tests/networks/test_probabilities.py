@@ -45,7 +45,6 @@ class OwnLoss(nn.Module):
         return nn.functional.nll_loss(output, target)
 
 
-
 LOSSES = {
     "cross-entropy": nn.CrossEntropyLoss,
     "focal": Focal,

@@ -151,6 +151,19 @@ def test_weights_that_a_hook_computes_are_read_as_the_next_forward_has_them(norm
     )
 
 
+@pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning")
+def test_nets_with_hooks_that_compute_weights_are_averaged_right_after_a_fit():
+    # The attribute `weight` then knows what it was computed from, which no copy does.
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        last = nn.utils.weight_norm(nn.Linear(8, C))
+        net = make_net(nn.Sequential(nn.Linear(D, 8), nn.GELU(), last)).fit(X, Y)
+    average = ModelAveragingAggregator([net, net]).fit()
+    np.testing.assert_allclose(
+        average.predict_proba(X), net.predict_proba(X), atol=1e-6
+    )
+
+
 # Two nets with the same weights, the second of which computes something else.
 OTHER_FORWARDS = {
     "activation": (lambda: initialized(Net(F.gelu)), lambda: initialized(Net(F.silu))),
