@@ -25,9 +25,9 @@ class Downpour(Part):
     It is the parameter `server` of :class:`~skgems.ModelAveragingAggregator`. In each
     round every node pulls the shared model, trains it on some of its rows, and pushes
     the change. With SGD the change is the sum of the gradients times the learning rate.
-    Buffers of torch modules, such as the statistics of batch normalization, are averaged.
     The server takes a step by the mean of these changes. With `staleness` a node may
-    have pulled the model of an earlier round.
+    have pulled the model of an earlier round. Statistics of batch normalization, and
+    other buffers of modules, are averaged.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ def fingerprint(module: "nn.Module", last: "nn.Module | None") -> str:
 
 def layer_tensors(layer: "nn.Linear") -> "tuple[torch.Tensor, torch.Tensor | None]":
     """Return weight and bias as the next forward uses them, without their history."""
-    from ._torch import layer_tensor
+    from ._runs import layer_tensor
 
     with evaluated(layer):
         weight = layer_tensor(layer, "weight").detach()

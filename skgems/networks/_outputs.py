@@ -91,7 +91,7 @@ _N_RANDOM_NUMBERS = 10_007
 
 
 def _random_like(parameter: torch.Tensor) -> torch.Tensor:
-    """Return numbers of the size that first weights have, mostly positive in vectors."""
+    """Return numbers of the size of first weights, which are above 0 in vectors."""
     numbers = np.random.RandomState(1).standard_normal(_N_RANDOM_NUMBERS)
     values = np.resize(numbers, parameter.shape)
     if parameter.ndim > 1:

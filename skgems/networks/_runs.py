@@ -150,6 +150,22 @@ def difference(output: torch.Tensor, expected: torch.Tensor) -> float:
     return float((output - expected).abs().max()) / scale if scale else 0.0
 
 
+def layer_tensor(layer: nn.Module, attribute: str) -> torch.Tensor:
+    """Return a weight or bias as the next forward uses it, without writing it.
+
+    Hooks of `torch.nn.utils.weight_norm` and ``spectral_norm`` compute it anew before
+    each forward: the attribute is that of the last one, of older weights maybe.
+    """
+    for hook in layer._forward_pre_hooks.values():
+        if getattr(hook, "name", None) != attribute:
+            continue
+        if isinstance(hook, WeightNorm):
+            return hook.compute_weight(layer)
+        if isinstance(hook, SpectralNorm):
+            return hook.compute_weight(layer, do_power_iteration=False)
+    return getattr(layer, attribute)
+
+
 # ---- what modules do to such rows ----------------------------------------------------
 
 

@@ -9,13 +9,19 @@ import torch
 from skorch import NeuralNetBinaryClassifier
 from torch import fx, nn
 from torch.nn import functional
-from torch.nn.utils.spectral_norm import SpectralNorm
-from torch.nn.utils.weight_norm import WeightNorm
 
 from ._nets import labels_of, module_of
 from ._network import Layers, Network, as_weights, expand_binary
 from ._probabilities import criterion_of, line_of_nonlinearity
-from ._runs import TOLERANCE, difference, evaluated, hook_of, normal_rows, run
+from ._runs import (
+    TOLERANCE,
+    difference,
+    evaluated,
+    hook_of,
+    layer_tensor,
+    normal_rows,
+    run,
+)
 from ._sklearn import network_of
 from ._trace import describe, first_output, is_in_place, needed_nodes, trace
 
@@ -212,16 +218,18 @@ def _check_by_running(chain: Chain, module: nn.Module, *, name: str) -> None:
         output = run(module, (rows,))
     except Exception as exc:
         raise TypeError(
-            f"Node {name!r}: {kind} was read as a chain of layers, but cannot be run on "
-            f"rows of {len(first_coef)} features ({type(exc).__name__}: {exc!s:.200}). "
-            "EnsembleAggregator and ModelAveragingAggregator run a module as it is."
-        ) from exc
+            f"Node {name!r}: {kind} was read as a chain of layers, but cannot be run "
+            f"on rows of {len(first_coef)} features ({type(exc).__name__}: "
+            f"{exc!s:.200}). EnsembleAggregator and ModelAveragingAggregator run a "
+            "module as it is."
+        ) from None
     deviation = difference(output, expected)
     if deviation <= TOLERANCE:
         return
     raise TypeError(
-        f"Node {name!r}: {kind} was read as a chain of layers, but run on rows it gives "
-        f"outputs that differ from these layers by {deviation:.2g} of their size: "
+        f"Node {name!r}: {kind} was read as a chain of layers, but run on rows it "
+        f"gives outputs that differ from these layers by {deviation:.2g} of their "
+        "size: "
         f"{_cause_of_difference(module, rows, expected=expected)}. Remove it; or give "
         "the net to EnsembleAggregator or ModelAveragingAggregator, which run a module "
         "as it is."
@@ -386,22 +394,6 @@ def _apply_module(layer: nn.Module, chain: Chain, *, path: str, name: str) -> Ch
             return chain
         return chain.scale(parameter("weight")).move(parameter("bias"))
     return _apply(_module_kind(layer), (chain,), kwargs=_dims_of(layer), name=name)
-
-
-def layer_tensor(layer: nn.Module, attribute: str) -> torch.Tensor:
-    """Return a weight or bias as the next forward uses it, without writing it.
-
-    Hooks of `torch.nn.utils.weight_norm` and ``spectral_norm`` compute it anew before
-    each forward: the attribute is that of the last one, of older weights maybe.
-    """
-    for hook in layer._forward_pre_hooks.values():
-        if getattr(hook, "name", None) != attribute:
-            continue
-        if isinstance(hook, WeightNorm):
-            return hook.compute_weight(layer)
-        if isinstance(hook, SpectralNorm):
-            return hook.compute_weight(layer, do_power_iteration=False)
-    return getattr(layer, attribute)
 
 
 def _module_kind(layer: nn.Module) -> str | None:

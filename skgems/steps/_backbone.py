@@ -72,9 +72,9 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     Attributes
     ----------
     digest_ : str
-        Digest that the parties compare. It has three parts: of the weights and kinds of
-        layers, of other numbers, such as the statistics of batch normalization, and of
-        what the layers make of a few made-up rows.
+        Digest that the parties compare. Its first part is of the weights and kinds of
+        layers, and its second of other numbers, such as the statistics of batch
+        normalization. Its third part is of what the layers make of made-up rows.
     net_ : skorch classifier or torch.nn.Module
         The network.
     n_features_in_ : int

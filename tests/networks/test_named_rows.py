@@ -11,7 +11,6 @@ pytest.importorskip("skorch")
 
 from helpers.nets import make_net  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
 
 from skgems import (  # noqa: E402
     DistillationAggregator,
@@ -20,6 +19,8 @@ from skgems import (  # noqa: E402
     ModelAveragingAggregator,
 )
 from skgems.steps import Backbone  # noqa: E402
+
+F = nn.functional
 
 C = 3  # classes
 RNG = np.random.RandomState(0)

@@ -11,11 +11,12 @@ pytest.importorskip("skorch")
 
 from helpers.nets import make_net  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
 
 from skgems import EnsembleAggregator, ModelAveragingAggregator  # noqa: E402
 from skgems.networks import output_parameters  # noqa: E402
 from skgems.steps import Backbone  # noqa: E402
+
+F = nn.functional
 
 D = 6  # features
 C = 4  # classes, and units of the hidden layers, so that shapes do not tell them apart

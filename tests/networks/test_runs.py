@@ -14,7 +14,6 @@ pytest.importorskip("skorch")
 from helpers.nets import make_net  # noqa: E402
 from scipy.special import softmax  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
 
 from skgems import (  # noqa: E402
     GEMSLogisticAggregator,
@@ -23,6 +22,8 @@ from skgems import (  # noqa: E402
 )
 from skgems.networks import read_network  # noqa: E402
 from skgems.steps import Backbone  # noqa: E402
+
+F = nn.functional
 
 D = 6  # features
 C = 3  # classes
@@ -190,7 +191,8 @@ every_other_forward = pytest.mark.parametrize("kind", OTHER_FORWARDS)
 @every_other_forward
 @pytest.mark.parametrize("n_rounds", [0, 1])
 def test_nets_with_equal_weights_and_other_forwards_are_not_averaged(kind, n_rounds):
-    members = [(name, build()) for name, build in zip("ab", OTHER_FORWARDS[kind])]
+    builds = zip("ab", OTHER_FORWARDS[kind], strict=True)
+    members = [(name, build()) for name, build in builds]
     agg = ModelAveragingAggregator(members, n_rounds=n_rounds, random_state=0)
     words = "hook" if kind == "hook" else "outputs differ by|was replaced"
     with pytest.raises(
