@@ -273,35 +273,42 @@ def why_not_alike(nodes: list[Node], X: np.ndarray | None = None) -> Exception |
             "be averaged only with modules of its own kind."
         )
     first, *rest = nets
+    errors = (_why_modules_differ(first, node, X) for node in rest)
+    return next((error for error in errors if error is not None), None)
+
+
+def _why_modules_differ(
+    first: Node, node: Node, X: np.ndarray | None
+) -> ValueError | None:
+    """Return the error of a node with another module than the first; None if equal."""
     first_shapes = first.model.module_shapes()
+    shapes = node.model.module_shapes()
+    if shapes != first_shapes:
+        only_first = dict(sorted(first_shapes.items() - shapes.items()))
+        only_here = dict(sorted(shapes.items() - first_shapes.items()))
+        return ValueError(
+            f"The modules of nodes {first.name!r} and {node.name!r} have "
+            f"parameters of different names or shapes: {only_first} and "
+            f"{only_here}. Only equal modules can be averaged; "
+            "PFNMAggregator and GEMSMLPAggregator merge layers of other widths."
+        )
     first_labels = first.model.description.classes
-    for node in rest:
-        shapes = node.model.module_shapes()
-        if shapes != first_shapes:
-            only_first = dict(sorted(first_shapes.items() - shapes.items()))
-            only_here = dict(sorted(shapes.items() - first_shapes.items()))
-            return ValueError(
-                f"The modules of nodes {first.name!r} and {node.name!r} have "
-                f"parameters of different names or shapes: {only_first} and "
-                f"{only_here}. Only equal modules can be averaged; "
-                "PFNMAggregator and GEMSMLPAggregator merge layers of other widths."
-            )
-        labels = node.model.description.classes
-        if not np.array_equal(labels, first_labels):
-            return ValueError(
-                f"The outputs of nodes {first.name!r} and {node.name!r} stand for "
-                f"different labels: {first_labels.tolist()} and {labels.tolist()}. "
-                "Give all nets the same classes."
-            )
-        reason = first.model.why_forward_differs(node.model, X)
-        if reason is not None:
-            return ValueError(
-                f"The modules of nodes {first.name!r} and {node.name!r} give different "
-                f"outputs with equal weights. At node {node.name!r}, {reason}. Their "
-                "average would mean nothing. Give all nodes one module, or use "
-                "EnsembleAggregator."
-            )
-    return None
+    labels = node.model.description.classes
+    if not np.array_equal(labels, first_labels):
+        return ValueError(
+            f"The outputs of nodes {first.name!r} and {node.name!r} stand for "
+            f"different labels: {first_labels.tolist()} and {labels.tolist()}. "
+            "Give all nets the same classes."
+        )
+    reason = first.model.why_forward_differs(node.model, X)
+    if reason is None:
+        return None
+    return ValueError(
+        f"The modules of nodes {first.name!r} and {node.name!r} give different "
+        f"outputs with equal weights. At node {node.name!r}, {reason}. Their "
+        "average would mean nothing. Give all nodes one module, or use "
+        "EnsembleAggregator."
+    )
 
 
 def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
-from itertools import chain, islice, product
+from itertools import islice, product
 
 import numpy as np
 import torch
@@ -39,7 +39,8 @@ _MOST_FORMS = 2000
 # Of flat rows, when all widths are tried that a module may take: more would be large
 # images, which take seconds.
 _MOST_COLUMNS = 10_000
-# Of a fingerprint: digits, and random projections of features that these are of.
+# Of a fingerprint: hexadecimal digits, enough that two are never equal by chance, and
+# random projections of features, of which one alone could miss a change.
 _N_DIGITS = 16
 _N_PROJECTIONS = 8
 
@@ -381,26 +382,28 @@ def _forms(
     module: nn.Module, *, without: nn.Module | None = None
 ) -> Iterator[Callable[[], torch.Tensor]]:
     """Yield functions that make rows, of forms that the layers suggest first."""
-    embeddings = [
-        part.num_embeddings
-        for part in module.modules()
-        if isinstance(part, (nn.Embedding, nn.EmbeddingBag))
-    ]
-    shapes: dict[tuple[int, ...], None] = {}  # in order, each once
     parts = [part for part in module.modules() if part is not without]
+    kinds = (nn.Embedding, nn.EmbeddingBag)
+    n_ids = min((p.num_embeddings for p in parts if isinstance(p, kinds)), default=0)
+    if n_ids:
+        yield from (_maker_of_ids(n_ids, (length,)) for length in _LENGTHS)
+    shapes: dict[tuple[int, ...], None] = {}  # in order, each once
     for part in parts:
         shapes |= dict.fromkeys(_shapes_of_layer(part))
-    for parameter in chain.from_iterable(p.parameters(recurse=False) for p in parts):
-        if not nn.parameter.is_lazy(parameter) and parameter.ndim > 1:
-            shapes[(parameter.shape[-1],)] = None
-            shapes[(parameter.shape[0],)] = None
+    for part in parts:
+        shapes |= dict.fromkeys(_shapes_of_parameters(part))
     shapes |= dict.fromkeys((side**2,) for side in _SIDES)
-    for length in _LENGTHS if embeddings else ():
-        yield _maker_of_ids(min(embeddings), (length,))
-    for shape in shapes:
-        yield _maker_of_numbers(shape)
-    if embeddings:
-        yield _maker_of_ids(min(embeddings), ())
+    yield from map(_maker_of_numbers, shapes)
+    if n_ids:
+        yield _maker_of_ids(n_ids, ())
+
+
+def _shapes_of_parameters(layer: nn.Module) -> Iterator[tuple[int, ...]]:
+    """Yield shapes of a row for a layer that multiplies it by its own matrices."""
+    for parameter in layer.parameters(recurse=False):
+        if not nn.parameter.is_lazy(parameter) and parameter.ndim > 1:
+            yield (parameter.shape[-1],)
+            yield (parameter.shape[0],)
 
 
 def _maker_of_ids(n_ids: int, shape: tuple[int, ...]) -> Callable[[], torch.Tensor]:

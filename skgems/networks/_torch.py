@@ -561,14 +561,8 @@ def read_skorch(net: object, *, name: str) -> Network:
     chain = read_module(module, name=name)
     double = any(p.dtype == torch.float64 for p in module.parameters())
     dtype = np.float64 if double else np.float32
-    coef = chain.coef
-    intercept = np.broadcast_to(chain.shift, coef.shape[1:])
+    coef, intercept, link = _last_layer_and_link(net, chain)
     n_outputs = coef.shape[1]
-    line = None if chain.link else line_of_nonlinearity(net, n_outputs)
-    if line is not None:
-        factor, offset = line
-        coef = factor * coef
-        intercept = factor * intercept + offset
     if isinstance(net, NeuralNetBinaryClassifier):
         if n_outputs != 1:
             raise ValueError(
@@ -585,11 +579,6 @@ def read_skorch(net: object, *, name: str) -> Network:
         )
     else:
         classes, seen = labels_of(net, n_outputs=n_outputs, name=name)
-    # Under CrossEntropyLoss skorch applies a second softmax in predict_proba, which
-    # changes no label and makes all classes nearly alike: the module's own counts.
-    link = chain.link.removeprefix("log_") if chain.link else _link(net)
-    if line is not None:
-        link = "logistic" if n_outputs == 1 else "softmax"
     return network_of(
         net,
         coefs=[
@@ -609,6 +598,27 @@ def read_skorch(net: object, *, name: str) -> Network:
         seen=seen,
         activation=chain.activation,
     )
+
+
+def _last_layer_and_link(
+    net: object, chain: Chain
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return weights and biases of the last layer, and what outputs go through.
+
+    A temperature that the user has set is in the weights.
+    """
+    coef = chain.coef
+    intercept = np.broadcast_to(chain.shift, coef.shape[1:])
+    if chain.link:
+        # Under CrossEntropyLoss skorch applies a second softmax in predict_proba, which
+        # changes no label and makes all classes nearly alike: the module's own counts.
+        return coef, intercept, chain.link.removeprefix("log_")
+    line = line_of_nonlinearity(net, coef.shape[1])
+    if line is None:
+        return coef, intercept, _link(net)
+    factor, offset = line
+    link = "logistic" if coef.shape[1] == 1 else "softmax"
+    return factor * coef, factor * intercept + offset, link
 
 
 def _link(net: object) -> str:
