@@ -18,6 +18,7 @@ from ..base import (
     noted_warnings,
 )
 from ..choice import (
+    CLASS_SHARES,
     Candidate,
     Choice,
     check_scoring,
@@ -53,6 +54,7 @@ from ._candidates import (
     Preparations,
     candidates,
     candidates_of_rows,
+    class_shares_of,
     preparations_of_front,
     roles_over_nodes,
     trees_over_channel,
@@ -80,7 +82,8 @@ def combine(
     the other, and the other way round. Of the candidates whose score is within one
     standard error of the best score, the one with the smallest log-loss is then fitted
     to all rows. The score is the accuracy, unless one class has most of the rows (see
-    `scoring`).
+    `scoring`). A candidate whose log-loss is larger than that of the class shares is
+    not chosen; if all are worse, the aggregate predicts the class shares for every row.
 
     Parameters
     ----------
@@ -232,8 +235,20 @@ def _combine_rows(
         budget=budget,
         random_state=seed,
     )
-    choice = choose(tried, X, y, owners, members=members, scoring=scoring)
-    best = next(candidate for candidate in tried if candidate.name == choice.name)
+    linear = next((c for c in tried if not c.of_members), None)
+    choice = choose(
+        tried,
+        X,
+        y,
+        owners,
+        members=members,
+        scoring=scoring,
+        can_take_shares=linear is not None,
+    )
+    if choice.name == CLASS_SHARES:
+        best = class_shares_of(linear)
+    else:
+        best = next(candidate for candidate in tried if candidate.name == choice.name)
     return _fitted(best.whole, choice, X, y, nodes)
 
 
@@ -286,7 +301,11 @@ def _combine_over_channel(
         return of_sums + trees_over_channel(before, random_state=seed)
 
     aggregator, choice, history = choose_over(
-        channel, tried, drop_identifiers=front is None, scoring=scoring
+        channel,
+        tried,
+        shares=class_shares_of(tried(0)[0]),
+        drop_identifiers=front is None,
+        scoring=scoring,
     )
     fitted = _fitted(aggregator, choice)
     fitted.history_ = [*history, *fitted.history_]

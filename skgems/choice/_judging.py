@@ -40,6 +40,7 @@ from ._scoring import (
     ACCURACY,
     LOG_LOSS,
     ROC_AUC,
+    ClassShares,
     Comparison,
     Predicted,
     by_counts,
@@ -78,12 +79,14 @@ class _HeldOutHalf:
         nodes: np.ndarray,  # (n_rows,), names of the rows' nodes
         *,
         held_out: np.ndarray,  # (n_rows,) of bool
+        n_rows: int,  # of both halves
         members: list[tuple[str, BaseEstimator]] | None,
     ) -> None:
         self.y = y
         self.nodes = nodes
         self.held_out = held_out
         self.rows = np.flatnonzero(held_out)
+        self.n_rows = n_rows
         self.members = members
         self._rows_and_bytes: dict[tuple, tuple] = {(): (X, 0)}
 
@@ -93,6 +96,8 @@ class _HeldOutHalf:
         The other is how many bytes nodes sent for it.
         """
         X, n_bytes_of_steps = self._behind(candidate.steps)
+        if candidate.rows_per_column:  # rows may be documents, which have no columns
+            candidate.check_has_rows(n_rows=self.n_rows, n_columns=X.shape[1])
         aggregator = clone(candidate.aggregator)
         if candidate.of_members:
             aggregator.set_params(estimators=self.members)
@@ -143,10 +148,13 @@ def choose(
     *,
     members: list[tuple[str, BaseEstimator]] | None = None,
     scoring: str | Callable = ACCURACY,
+    can_take_shares: bool = False,
 ) -> Choice:
     """Judge candidates by the rows of nodes; later candidates are larger models.
 
-    ``owners`` has the indices of each node's rows, by the node's name.
+    ``owners`` has the indices of each node's rows, by the node's name. Where all
+    candidates have a larger log-loss than the class shares, these are taken if
+    ``can_take_shares``: then the name of the choice is `CLASS_SHARES`.
     """
     nodes = np.full(len(y), PUBLIC_NAME, dtype=object)
     for name, rows in owners.items():
@@ -172,7 +180,14 @@ def choose(
             # these: clones learn from the other half, as candidates do.
             with trials.making_of_members():
                 refitted = _refitted(members, X, y, owners, learning=~held_out)
-        judges = _HeldOutHalf(X, y, nodes, held_out=held_out, members=refitted)
+        judges = _HeldOutHalf(
+            X,
+            y,
+            nodes,
+            held_out=held_out,
+            n_rows=sum(n_judging.values()),
+            members=refitted,
+        )
         description = f"candidates, half {half + 1} of 2"
         for k, candidate in tracked(enumerate(tried), description, len(tried)):
             if k in trials.able:
@@ -199,8 +214,28 @@ def choose(
                     n_rows=int(np.sum(half_of_row == 0)),
                 )
     trials.check_able()
+    shares = ClassShares.of(_counts_of_halves(y, half_of_row))
+    # Whoever names another score, such as the area under the ROC curve, may not need
+    # probabilities.
+    if scores.scoring in (ACCURACY, LOG_LOSS):
+        trials.leave_out_below(shares, may_be_all=can_take_shares)
+        if not trials.able:
+            return trials.choice_of_shares(
+                shares, scoring=scores.scoring, n_judging=n_judging
+            )
     comparison = scores.compare(trials.able, trials.log_losses())
-    return trials.choice(comparison, n_judging=n_judging)
+    return trials.choice(comparison, n_judging=n_judging, shares=shares)
+
+
+def _counts_of_halves(y: np.ndarray, half_of_row: np.ndarray) -> np.ndarray:
+    """How many rows of each class are in either half: (2, n_classes)."""
+    labels, codes = np.unique(y, return_inverse=True)
+    return np.stack(
+        [
+            np.bincount(codes[half_of_row == half], minlength=len(labels))
+            for half in (0, 1)
+        ]
+    )
 
 
 class _Scores:

@@ -31,6 +31,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import get_scorer
 
 from ..compat import safe_indexing
+from ..tasks import losses_of_rows
 
 AUTO = "auto"
 ACCURACY = "accuracy"
@@ -197,6 +198,31 @@ def score_and_replicates(
             replicate = np.nan
         scores.append(float(replicate))
     return np.array(scores)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassShares:
+    """Scores of the class shares of one half on the rows of the other, both ways."""
+
+    accuracy: float
+    log_loss: float
+
+    @classmethod
+    def of(cls, counts: np.ndarray) -> "ClassShares":
+        """Scores by the rows of each class in each half, ``counts`` (2, n_classes)."""
+        n_right = 0
+        loss = 0.0
+        for learning, judging in ((0, 1), (1, 0)):
+            with np.errstate(divide="ignore"):  # a class may be in one half only
+                logits = np.log(counts[learning] / max(counts[learning].sum(), 1))
+            n_classes = counts.shape[1]
+            loss_of_class = losses_of_rows(
+                np.broadcast_to(logits, (n_classes, n_classes)), np.arange(n_classes)
+            )
+            loss += float(counts[judging] @ loss_of_class)
+            n_right += int(counts[judging][logits.argmax()])
+        n_rows = max(counts.sum(), 1)
+        return cls(accuracy=float(n_right / n_rows), log_loss=float(loss / n_rows))
 
 
 # ---- which candidate is taken --------------------------------------------------------

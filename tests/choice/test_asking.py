@@ -278,6 +278,29 @@ def test_rows_of_wrong_labels_that_models_are_sure_of_are_accepted():
     assert choice.n_rows == len(Y)
 
 
+@pytest.mark.usefixtures("no_powers")
+def test_nodes_whose_rows_say_nothing_get_the_class_shares():
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(np.repeat(["ant", "bee"], [120, 60]))
+    names = np.array(["bern", "oslo"])[np.arange(180) % 2]
+    nodes = JudgingNodes(rng.normal(size=(180, 3)), labels, names)
+    agg = combine_small(nodes)
+    assert agg.choice_.name == "class shares"
+    proba = agg.predict_proba(rng.normal(size=(2, 3)))
+    np.testing.assert_allclose(proba, [[2 / 3, 1 / 3]] * 2, atol=1e-3)
+    assert agg.history_[-1]["task"] == "join"
+
+
+@pytest.mark.usefixtures("no_powers")
+def test_quadratic_discriminants_over_a_channel_need_two_rows_a_column():
+    wide = np.random.default_rng(0).normal(size=(len(Y), 90)) + 0.3 * X[:, :1]
+    agg = combine_small(JudgingNodes(wide, keep_state=False))
+    errors = agg.choice_.to_frame().error
+    is_quadratic = errors.index.str.startswith("QDA")
+    assert errors[is_quadratic].str.contains("rows of 90 columns").all()
+    assert not errors[~is_quadratic].any()
+
+
 # ---- gaps, texts and identifiers ---------------------------------------------------
 
 
