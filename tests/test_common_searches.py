@@ -21,6 +21,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
 from sklearn.model_selection import (
     GridSearchCV,
+    GroupKFold,
     KFold,
     ParameterGrid,
     StratifiedKFold,
@@ -28,9 +29,9 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from skgems import GEMSLogisticAggregator, PFNMAggregator
+from skgems import EnsembleAggregator, GEMSLogisticAggregator, PFNMAggregator
 from skgems.base import BaseAggregator
 
 
@@ -398,3 +399,57 @@ def test_masks_that_do_not_fit_the_rows_are_errors(listed, mask, message):
     aggregate = listed.make(dataset.named(listed.local))
     with pytest.raises(ValueError, match=message):
         aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes, held_out=mask(dataset))
+
+
+def every_two_rows(dataset):
+    """A patient for every two rows of a node that have the same label."""
+    order = np.lexsort((dataset.y, dataset.nodes))
+    patient = np.empty(len(order), dtype=int)
+    patient[order] = np.arange(len(order)) // 2
+    return patient
+
+
+@pytest.mark.parametrize("aggregator", [GEMSLogisticAggregator, EnsembleAggregator])
+def test_folds_of_patients_are_routed(aggregator):
+    dataset = federated("overlapping")
+    patient = every_two_rows(dataset)
+    rows = {"nodes": dataset.nodes, "groups": patient}
+    cv = GroupKFold(3)
+    if aggregator is EnsembleAggregator:
+        aggregate = aggregator(combine="auto", random_state=0)
+    else:
+        aggregate = aggregator(random_state=0)
+    with config_context(enable_metadata_routing=True):
+        with pytest.raises(UnsetMetadataPassedError, match="groups"):
+            GridSearchCV(
+                clone(aggregate).set_fit_request(nodes=True), {"n_jobs": [1]}, cv=cv
+            ).fit(dataset.X, dataset.y, **rows)
+        requesting = clone(aggregate).set_fit_request(nodes=True, groups=True)
+        routed = GridSearchCV(requesting, {"n_jobs": [1]}, cv=cv, error_score="raise")
+        routed.fit(dataset.X, dataset.y, **rows)
+    by_hand = []
+    for train, test in cv.split(dataset.X, dataset.y, patient):
+        fold = clone(aggregate).fit(
+            dataset.X[train],
+            dataset.y[train],
+            nodes=dataset.nodes[train],
+            groups=patient[train],
+        )
+        by_hand.append(fold.score(dataset.X[test], dataset.y[test]))
+    np.testing.assert_allclose(
+        routed.cv_results_["mean_test_score"], [np.mean(by_hand)]
+    )
+    # Without routing, groups divide the rows only here.
+    plain = GridSearchCV(clone(aggregate), {"n_jobs": [1]}, cv=cv, error_score="raise")
+    plain.fit(dataset.X, dataset.y, groups=patient, nodes=dataset.nodes)
+    assert plain.n_splits_ == 3
+
+
+@every_estimator
+def test_groups_are_as_many_as_rows(listed):
+    dataset = federated("overlapping")
+    aggregate = listed.make(dataset.named(listed.local))
+    if not has_fit_parameter(aggregate, "groups"):
+        pytest.skip("its fit divides no rows")
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes, groups=[0, 1])

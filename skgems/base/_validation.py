@@ -15,6 +15,7 @@ from scipy.sparse import sparray, spmatrix
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..datasets import as_groups
 from ..steps import Columns, ColumnsError, are_documents, as_rows, check_no_times
 from ._labels import encode_labels
 
@@ -126,11 +127,13 @@ def _validated_features(aggregator: BaseEstimator) -> Features:
     )
 
 
-def validated_public_rows(aggregator: BaseEstimator, X, y) -> tuple[Rows, np.ndarray]:
-    """Rows for a fitted aggregator, and the indices of their classes."""
+def validated_public_rows(
+    aggregator: BaseEstimator, X, y, groups=None
+) -> tuple[Rows, np.ndarray, np.ndarray | None]:
+    """Rows for a fitted aggregator, the indices of their classes, and their groups."""
     check_is_fitted(aggregator)
     X, y = aggregator._validate_with_labels(X, y, reset=False)
-    return X, encode_labels(y, aggregator.classes_)
+    return X, encode_labels(y, aggregator.classes_), as_groups(groups, X)
 
 
 def _in_order_of_rows(X: Rows) -> Rows:

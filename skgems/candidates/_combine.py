@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import PowerTransformer
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import has_fit_parameter
 
 from ..base import (
     BaseAggregator,
@@ -29,11 +30,13 @@ from ..choice import (
 from ..ensembles import EnsembleAggregator
 from ..federation import (
     Summary,
+    as_groups,
     check_labels,
     is_path,
     owners_of,
     seen_classes_of,
     warn_of_identifiers,
+    warn_of_repeated_identifiers,
 )
 from ..gems import GEMSLogisticAggregator
 from ..networks import final_step, takes_documents
@@ -46,6 +49,7 @@ from ..steps import (
     as_rows,
     auto_front,
     check_numbers_or_texts,
+    repeated_identifiers,
 )
 from ._candidates import (
     FAST,
@@ -67,6 +71,7 @@ def combine(
     y=None,
     nodes=None,
     *,
+    groups=None,
     front=None,
     budget="fast",
     scoring="auto",
@@ -105,6 +110,11 @@ default=None
         Index or name of the node that owns each row. Use -1 or "public" for public
         rows, which belong to no node and judge no candidate. None means that all rows
         belong to one node.
+    groups : array-like of shape (n_samples,), default=None
+        Group of each row, for example the patient. Give it if several rows are of one
+        patient: all of them are then in the same half, so that no candidate is judged
+        by a patient whom it knows. None means that each row stands alone. Over a
+        channel, each node gives its own groups to :func:`~skgems.federation.reply_to`.
     front : transformer, default=None
         Transformers that stand before all candidates which are fitted to rows. None
         scales the columns; it also imputes missing values and encodes texts where
@@ -154,7 +164,8 @@ default=None
     -----
     IdentifierWarning
         If columns are left out because they identify rows, as the number of a patient
-        does.
+        does. Also if a column seems to say which rows belong together, as the number
+        of a patient with several visits does, and `groups` is None.
 
     Examples
     --------
@@ -170,6 +181,11 @@ default=None
             f"budget must be 'small', 'fast' or 'thorough', got {budget!r}."
         )
     check_scoring(scoring, over_channel=X is None and is_channel(estimators))
+    if groups is not None and X is None:
+        raise ValueError(
+            "groups describes the rows of X, which is missing. Over a channel, each "
+            "node gives the groups of its own rows: reply_to(..., groups=patients)."
+        )
     with showing(verbose), noted_warnings() as warning_texts:
         if X is None and not is_channel(estimators):
             aggregator = _combine_without_rows(
@@ -183,6 +199,7 @@ default=None
                     y,
                     nodes,
                     estimators,
+                    groups=groups,
                     front=front,
                     budget=budget,
                     scoring=scoring,
@@ -208,6 +225,7 @@ def _combine_rows(
     nodes,
     estimators,
     *,
+    groups,
     front: BaseEstimator | None,
     budget: str,
     scoring: str | Callable,
@@ -217,11 +235,14 @@ def _combine_rows(
     check_no_label_missing(y, nodes)
     X = as_documents(X) if are_documents(X) else as_rows(X)
     y = np.asarray(y)
+    groups = as_groups(groups, X)
     if nodes is None:
         nodes = np.zeros(len(y), dtype=int)
     owners = owners_of(nodes, X)
     members = None if estimators is None else _members_of(estimators, owners, y)
     columns = None
+    if groups is None and not are_documents(X):
+        _warn_of_repeated_identifiers(X, owners)
     if front is None and not are_documents(X):
         check_numbers_or_texts(X)
         columns = _columns_without_identifiers(X, owners)
@@ -241,6 +262,7 @@ def _combine_rows(
         X,
         y,
         owners,
+        groups=groups,
         members=members,
         scoring=scoring,
         can_take_shares=linear is not None,
@@ -249,7 +271,17 @@ def _combine_rows(
         best = class_shares_of(linear)
     else:
         best = next(candidate for candidate in tried if candidate.name == choice.name)
-    return _fitted(best.whole, choice, X, y, nodes)
+    return _fitted(best.whole, choice, X, y, nodes, groups=groups)
+
+
+def _warn_of_repeated_identifiers(X, owners: Mapping[str, np.ndarray]) -> None:
+    """Warn of columns that seem to say which rows belong together."""
+    nodes = np.full(X.shape[0], -1)
+    for k, rows in enumerate(owners.values()):
+        nodes[rows] = k
+    labels = Columns.of(X).labels
+    repeated = repeated_identifiers(X, nodes)
+    warn_of_repeated_identifiers([labels[place] for place in repeated])
 
 
 def _columns_without_identifiers(X, owners: Mapping[str, np.ndarray]) -> Columns:
@@ -266,10 +298,18 @@ def _columns_without_identifiers(X, owners: Mapping[str, np.ndarray]) -> Columns
     return columns.without_identifiers(roles)
 
 
-def _fitted(aggregator: BaseAggregator, choice: Choice, *rows) -> BaseAggregator:
+def _fitted(
+    aggregator: BaseAggregator,
+    choice: Choice,
+    *rows,
+    groups: np.ndarray | None = None,
+) -> BaseAggregator:
     """The aggregator after its fit; warnings of other packages are doubts, too."""
+    # Only fits that divide rows have groups.
+    is_divided = groups is not None and has_fit_parameter(aggregator, "groups")
+    row_data = {"groups": groups} if is_divided else {}
     with as_own_warnings():
-        aggregator.fit(*rows)
+        aggregator.fit(*rows, **row_data)
         if choice.factor != 1.0:
             aggregator._temper(choice.factor)
     aggregator.choice_ = choice

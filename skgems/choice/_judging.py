@@ -146,20 +146,21 @@ def choose(
     y: np.ndarray,
     owners: Mapping[str, np.ndarray],
     *,
+    groups: np.ndarray | None = None,
     members: list[tuple[str, BaseEstimator]] | None = None,
     scoring: str | Callable = ACCURACY,
     can_take_shares: bool = False,
 ) -> Choice:
     """Judge candidates by the rows of nodes; later candidates are larger models.
 
-    ``owners`` has the indices of each node's rows, by the node's name. Where all
+    ``owners`` has the indices of each node's rows, by the node's name. Rows of one of
+    the ``groups``, numbers (n_rows,), are in the same half. Where all
     candidates have a larger log-loss than the class shares, these are taken if
     ``can_take_shares``: then the name of the choice is `CLASS_SHARES`.
     """
-    nodes = np.full(len(y), PUBLIC_NAME, dtype=object)
-    for name, rows in owners.items():
-        nodes[rows] = name
-    half_of_row = halves_of(owners, y)  # -1 where a row neither learns nor judges
+    nodes = _names_of_owners(owners, n_rows=len(y))
+    # -1 where a row neither learns nor judges.
+    half_of_row = halves_of(owners, y, groups)
     n_judging = {
         name: int(np.sum(half_of_row[rows] >= 0)) for name, rows in owners.items()
     }
@@ -169,6 +170,7 @@ def choose(
         resolved(scoring, class_sizes),
         X,
         y,
+        groups=groups,
         half_of_row=half_of_row,
         n_tried=len(tried),
     )
@@ -227,6 +229,14 @@ def choose(
     return trials.choice(comparison, n_judging=n_judging, shares=shares)
 
 
+def _names_of_owners(owners: Mapping[str, np.ndarray], *, n_rows: int) -> np.ndarray:
+    """The name of each row's node, or that of public rows: (n_rows,)."""
+    nodes = np.full(n_rows, PUBLIC_NAME, dtype=object)
+    for name, rows in owners.items():
+        nodes[rows] = name
+    return nodes
+
+
 def _counts_of_halves(y: np.ndarray, half_of_row: np.ndarray) -> np.ndarray:
     """How many rows of each class are in either half: (2, n_classes)."""
     labels, codes = np.unique(y, return_inverse=True)
@@ -247,6 +257,7 @@ class _Scores:
         X,  # all rows, of any form
         y: np.ndarray,  # (n_rows,)
         *,
+        groups: np.ndarray | None,  # (n_rows,)
         half_of_row: np.ndarray,  # (n_rows,), -1 where a row does not judge
         n_tried: int,
     ) -> None:
@@ -256,6 +267,7 @@ class _Scores:
             self.scorer = get_scorer(scoring)
         self.X = X
         self.y = y
+        self.groups = groups
         self.half_of_row = half_of_row
         self.is_right = np.zeros((n_tried, len(y)))
         self.losses = np.zeros((n_tried, len(LOGIT_FACTORS)))  # summed over rows
@@ -296,7 +308,8 @@ class _Scores:
         y = self.y[rows]
         if self.scorer is not None:
             X = safe_indexing(self.X, rows)
-            return score_and_replicates(self.scorer, predicted, X, y)
+            groups = None if self.groups is None else self.groups[rows]
+            return score_and_replicates(self.scorer, predicted, X, y, groups=groups)
         codes = indices_of(y, predicted.classes_)
         if self.scoring == LOG_LOSS:
             return losses_of_rows(predicted.logits, codes)

@@ -31,6 +31,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import get_scorer
 
 from ..compat import safe_indexing
+from ..federation import parts_of_groups
 from ..tasks import losses_of_rows
 
 AUTO = "auto"
@@ -175,23 +176,33 @@ class Predicted(ClassifierMixin, BaseEstimator):
 
 
 def score_and_replicates(
-    scorer: Callable, predicted: Predicted, X, y: np.ndarray
+    scorer: Callable,
+    predicted: Predicted,
+    X,
+    y: np.ndarray,
+    *,
+    groups: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The score of rows, and after it those without each group of these: (1 + g,).
+    """The score of rows, and after it those without each part of these: (1 + g,).
 
-    ``X`` are the rows as they were given; groups are even in every class. Scores
-    without a group are NaN where the scorer cannot do without it.
+    ``X`` are the rows as they were given; parts are even in every class, and rows of
+    one of the ``groups``, (n_rows,), are in the same part. Scores without a part are
+    NaN where the scorer cannot do without it.
     """
     score = float(scorer(predicted, X, y))
     if not np.isfinite(score):
         raise ValueError(f"its score is {score}")
-    order = np.random.RandomState(0).permutation(len(y))
-    order = order[np.argsort(y[order], kind="stable")]
-    group = np.empty(len(y), dtype=int)
-    group[order] = np.arange(len(y)) % _N_GROUPS
+    rng = np.random.RandomState(0)
+    if groups is not None:
+        part = parts_of_groups(groups, y, n_parts=_N_GROUPS, rng=rng)
+    else:
+        order = rng.permutation(len(y))
+        order = order[np.argsort(y[order], kind="stable")]
+        part = np.empty(len(y), dtype=int)
+        part[order] = np.arange(len(y)) % _N_GROUPS
     scores = [score]
     for k in range(_N_GROUPS):
-        rows = np.flatnonzero(group != k)
+        rows = np.flatnonzero(part != k)
         try:
             replicate = scorer(predicted.of_rows(rows), safe_indexing(X, rows), y[rows])
         except (ValueError, ArithmeticError):  # a class may be gone

@@ -159,7 +159,9 @@ def test_class_shares_are_taken_where_no_candidate_is_better():
 
 def trials_of_two(log_losses, n_right):
     """Two candidates of 100 rows: "steady" and "bold", with these scores."""
-    trials = Trials([Candidate(name, PooledAggregator()) for name in ("steady", "bold")])
+    trials = Trials(
+        [Candidate(name, PooledAggregator()) for name in ("steady", "bold")]
+    )
     for k, (loss, right) in enumerate(zip(log_losses, n_right, strict=True)):
         losses = np.full(len(LOGIT_FACTORS), 100.0 * loss)
         trials.enter(k, n_right=right, losses=losses, n_rows=100)
@@ -281,7 +283,12 @@ def test_no_candidate_is_left_behind_by_few_rows_or_other_scores(n_rows, scoring
 
 def test_candidates_that_are_nearly_as_good_are_fitted_to_both_halves():
     scores = _Scores(
-        "accuracy", None, np.zeros(800), half_of_row=np.arange(800) % 2, n_tried=3
+        "accuracy",
+        None,
+        np.zeros(800),
+        groups=None,
+        half_of_row=np.arange(800) % 2,
+        n_tried=3,
     )
     of_half = np.arange(0, 800, 2)
     scores.is_right[:, of_half] = 1.0
