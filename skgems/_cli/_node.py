@@ -176,19 +176,30 @@ def _rows(
     marks = _marks(table, args.held_out) if args.held_out else None
     groups = groups_of(table, args.group) if args.group else None
     if names is not None:
-        return _as_fitted(table, list(names)), y, marks, groups
+        X = _as_fitted(table, list(names))
+    elif takes_tables:
+        X = _columns_as_written(table, behind_front=behind_front)
+    else:
+        X = _features(table, has_model=model is not None)
+    return X, y, marks, groups
+
+
+def _columns_as_written(table: Table, *, behind_front: bool) -> "DataFrame":
+    """Columns for a front, or to be described; says which they are."""
     columns = listed(map(repr, table.frame.columns))
-    if takes_tables:
-        purpose = "go through the front" if behind_front else "are described"
-        print(f"Columns that {purpose}: {columns}.")
-        warn_of_texts(table)
-        return table.frame, y, marks, groups
+    purpose = "go through the front" if behind_front else "are described"
+    print(f"Columns that {purpose}: {columns}.")
+    warn_of_texts(table)
+    return table.frame
+
+
+def _features(table: Table, *, has_model: bool) -> "DataFrame | np.ndarray":
+    """Columns of numbers; says which they are."""
+    columns = listed(map(repr, table.frame.columns))
     print(f"Features, in this order: {columns}.")
     features = _numbers(table)
-    if model is None:
-        # By their names the server sees whether all nodes have the same columns.
-        return features, y, marks, groups
-    return features.to_numpy(), y, marks, groups
+    # Without a model the server sees by names whether all nodes have the same columns.
+    return features.to_numpy() if has_model else features
 
 
 def _warn_of_front(

@@ -184,7 +184,7 @@ default=None
     if groups is not None and X is None:
         raise ValueError(
             "groups describes the rows of X, which is missing. Over a channel, each "
-            "node gives the groups of its own rows: reply_to(..., groups=patients)."
+            "node gives the groups of its own rows to reply_to, as groups=."
         )
     with showing(verbose), noted_warnings() as warning_texts:
         if X is None and not is_channel(estimators):
@@ -241,11 +241,10 @@ def _combine_rows(
     owners = owners_of(nodes, X)
     members = None if estimators is None else _members_of(estimators, owners, y)
     columns = None
-    if groups is None and not are_documents(X):
-        _warn_of_repeated_identifiers(X, owners)
-    if front is None and not are_documents(X):
-        check_numbers_or_texts(X)
-        columns = _columns_without_identifiers(X, owners)
+    if not are_documents(X):
+        if groups is None:
+            _warn_of_repeated_identifiers(X, owners)
+        columns = _columns_to_prepare(X, owners, front)
     tried = candidates(
         X,
         names=list(owners),
@@ -256,7 +255,7 @@ def _combine_rows(
         budget=budget,
         random_state=seed,
     )
-    linear = next((c for c in tried if not c.of_members), None)
+    of_rows = [candidate for candidate in tried if not candidate.of_members]
     choice = choose(
         tried,
         X,
@@ -265,10 +264,10 @@ def _combine_rows(
         groups=groups,
         members=members,
         scoring=scoring,
-        can_take_shares=linear is not None,
+        can_take_shares=len(of_rows) > 0,
     )
     if choice.name == CLASS_SHARES:
-        best = class_shares_of(linear)
+        best = class_shares_of(of_rows[0])  # the first is linear
     else:
         best = next(candidate for candidate in tried if candidate.name == choice.name)
     return _fitted(best.whole, choice, X, y, nodes, groups=groups)
@@ -284,8 +283,16 @@ def _warn_of_repeated_identifiers(X, owners: Mapping[str, np.ndarray]) -> None:
     warn_of_repeated_identifiers([labels[place] for place in repeated])
 
 
-def _columns_without_identifiers(X, owners: Mapping[str, np.ndarray]) -> Columns:
-    """Columns of rows, without those that identify rows, of which it warns."""
+def _columns_to_prepare(
+    X, owners: Mapping[str, np.ndarray], front: BaseEstimator | None
+) -> Columns | None:
+    """Columns without those that identify rows, of which it warns; None with a front.
+
+    A front says itself which columns it uses.
+    """
+    if front is not None:
+        return None
+    check_numbers_or_texts(X)
     columns = Columns.of(X)
     roles = roles_over_nodes(X, owners)
     if set(roles) == {IDENTIFIES}:

@@ -216,7 +216,24 @@ def choose(
                     n_rows=int(np.sum(half_of_row == 0)),
                 )
     trials.check_able()
-    shares = ClassShares.of(_counts_of_halves(y, half_of_row))
+    return _choice_by(
+        scores,
+        trials,
+        n_judging=n_judging,
+        shares=ClassShares.of(_counts_of_halves(y, half_of_row)),
+        can_take_shares=can_take_shares,
+    )
+
+
+def _choice_by(
+    scores: "_Scores",
+    trials: Trials,
+    *,
+    n_judging: Mapping[str, int],
+    shares: ClassShares,
+    can_take_shares: bool,
+) -> Choice:
+    """The choice when all candidates are entered."""
     # Whoever names another score, such as the area under the ROC curve, may not need
     # probabilities.
     if scores.scoring in (ACCURACY, LOG_LOSS):

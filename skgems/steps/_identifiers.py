@@ -170,25 +170,41 @@ def repeated_identifiers(
     is_table = len(X.shape) == 2 and not issparse(X)
     if not is_table or X.shape[0] < _FEWEST_REPEATED:
         return []
-    columns = [X.iloc[:, k] for k in range(X.shape[1])] if hasattr(X, "iloc") else X.T
-    codes = [_codes_of_values(np.asarray(column)) for column in columns]
+    codes = _codes_of_columns(X)
+    group_by_place = _groups_by_place(codes, nodes)
+    most_groups_first = sorted(group_by_place, key=lambda k: -group_by_place[k].max())
+    return sorted(
+        place
+        for place in most_groups_first[:_MOST_COMPARED]
+        if _are_even(group_by_place[place])
+        or _agrees_with_another(group_by_place[place], place=place, codes=codes)
+    )
+
+
+def _codes_of_columns(X: "pandas.DataFrame | np.ndarray") -> list[np.ndarray | None]:
+    """A number for each value of each column; None for measurements."""
+    columns = X.T
+    if hasattr(X, "iloc"):
+        columns = [X.iloc[:, place] for place in range(X.shape[1])]
+    return [_codes_of_values(np.asarray(column)) for column in columns]
+
+
+def _groups_by_place(
+    codes: Sequence[np.ndarray | None], nodes: np.ndarray | None
+) -> dict[int, np.ndarray]:
+    """The group of each row by the columns at some places, if they may be of groups."""
     node_codes = 0
     if nodes is not None:
         node_codes = np.unique(nodes, return_inverse=True)[1]
     group_by_place = {}
     for place, values in enumerate(codes):
-        if values is not None:
-            pairs = values + (values.max() + 1) * node_codes
-            group = np.unique(pairs, return_inverse=True)[1]
-            if _may_repeat(group):
-                group_by_place[place] = group
-    most_values_first = sorted(group_by_place, key=lambda k: -group_by_place[k].max())
-    return sorted(
-        place
-        for place in most_values_first[:_MOST_COMPARED]
-        if _are_even(group_by_place[place])
-        or _agrees_with_another(group_by_place[place], place=place, codes=codes)
-    )
+        if values is None:
+            continue
+        pairs = values + (values.max() + 1) * node_codes
+        group = np.unique(pairs, return_inverse=True)[1]
+        if _may_repeat(group):
+            group_by_place[place] = group
+    return group_by_place
 
 
 def _codes_of_values(column: np.ndarray) -> np.ndarray | None:
