@@ -53,9 +53,11 @@ _FEWEST_IN_ORDER = 7  # where they rise or fall
 # it is rather a category. On average a value has between so many rows.
 _FEWEST_REPEATED = 20
 _ROWS_OF_REPEATED = (1.2, 50.0)
-# Numbers of rows of a value vary so much less than by chance, as the variance over the
-# mean, where each patient has as many visits; by chance it is 1.
-_EVEN = 0.2
+# The numbers of rows that values have vary so little, as the variance over the mean,
+# where each patient has as many visits. Of values that occur by chance, two times on
+# average, it is 0.6, and more of others. Values that mostly occur once are as even.
+_EVEN = 0.1
+_ROWS_OF_EVEN = 2.0  # on average, at least
 # Chance that rows with the same value agree in another column, as patients in their
 # sex, though these have nothing to do with each other.
 _CHANCE_OF_AGREEMENT = 1e-6
@@ -226,7 +228,8 @@ def _may_repeat(group: np.ndarray) -> bool:
 def _are_even(group: np.ndarray) -> bool:
     """Whether groups have about as many rows each, far more so than by chance."""
     sizes = np.bincount(group)
-    return float(sizes.var()) < _EVEN * float(sizes.mean())
+    mean = float(sizes.mean())
+    return mean >= _ROWS_OF_EVEN and float(sizes.var()) < _EVEN * mean
 
 
 def _agrees_with_another(
