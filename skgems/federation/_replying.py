@@ -525,7 +525,13 @@ def _answered_of_columns(
     """What the columns are, before any front and without labels."""
     held_out = as_mask(node.held_out, node.X)
     min_rows = node.min_rows_under(agreed)
-    member = column_member(node.name, node.X, held_out=held_out, min_rows=min_rows)
+    member = column_member(
+        node.name,
+        node.X,
+        held_out=held_out,
+        groups=as_groups(node.groups, node.X),
+        min_rows=min_rows,
+    )
     reply = answer(request, member)
     front = opened_front(request.content["front"])
     warn_of_exposed_columns(node.name, reply, front)

@@ -189,14 +189,16 @@ class SummarizingMixin:
                 "Pass X and y; or pass space=False to summarize, if the server needs "
                 "no spaces (epsilon='auto' and intersection='likelihood')."
             )
-        n_drawn = 0
-        least = 1
-        for request in requests:  # one, or none
-            n_components = request.content.get("n_components", 1)
-            n_drawn = SAMPLE_ROWS * n_components
-            least = max(min_rows, request.content.get("min_cluster_size", 1))
+        if not requests:  # nothing is summed, so that no row is drawn
+            return chunked_member_of(self, estimator, chunks, name=name)
+        (request,) = requests
         return chunked_member_of(
-            self, estimator, chunks, name=name, n_drawn=n_drawn, least=least
+            self,
+            estimator,
+            chunks,
+            name=name,
+            n_drawn=SAMPLE_ROWS * request.content.get("n_components", 1),
+            least=max(min_rows, request.content.get("min_cluster_size", 1)),
         )
 
 

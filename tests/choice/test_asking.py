@@ -30,7 +30,12 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, PowerTransformer, StandardScaler
+from sklearn.preprocessing import (
+    Normalizer,
+    OneHotEncoder,
+    PowerTransformer,
+    StandardScaler,
+)
 
 from skgems import PooledAggregator, answer, combine
 from skgems.channels import Folder
@@ -299,6 +304,26 @@ def test_quadratic_discriminants_over_a_channel_need_two_rows_a_column():
     is_quadratic = errors.index.str.startswith("QDA")
     assert errors[is_quadratic].str.contains("rows of 90 columns").all()
     assert not errors[~is_quadratic].any()
+
+
+def test_only_steps_that_look_at_rows_are_fitted_by_nodes():
+    """Candidates that begin alike share these, and each has its further steps later."""
+    lda = PooledAggregator(pooled="LinearDiscriminantAnalysis")
+    scaler = StandardScaler()
+    features = RandomFeatures(5, random_state=0)
+    candidates = [
+        Candidate("scaled", lda, (scaler,)),
+        Candidate("features", lda, (scaler, features)),
+        Candidate("no rows", lda, (Normalizer(), features)),
+    ]
+    nodes = JudgingNodes(keep_state=False)
+    choose_over(nodes.channel, lambda n_rows: candidates)
+    tree = nodes.first_request("front").content["front"]["tree"]
+    branches = [branch["steps"] for _, branch in tree["steps"]]
+    assert [[name for name, _ in steps] for steps in branches] == [
+        ["standardscaler"],
+        ["normalizer"],
+    ]
 
 
 # ---- gaps, texts and identifiers ---------------------------------------------------
