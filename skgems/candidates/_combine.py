@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import PowerTransformer
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import has_fit_parameter
 
 from ..base import (
     BaseAggregator,
@@ -25,6 +25,7 @@ from ..choice import (
     check_scoring,
     choose,
     choose_over,
+    fit_rows,
     n_bytes_received,
 )
 from ..ensembles import EnsembleAggregator
@@ -270,7 +271,9 @@ def _combine_rows(
         best = class_shares_of(of_rows[0])  # the first is linear
     else:
         best = next(candidate for candidate in tried if candidate.name == choice.name)
-    return _fitted(best.whole, choice, X, y, nodes, groups=groups)
+    aggregator = best.whole
+    fit = partial(fit_rows, aggregator, X, y, nodes=nodes, groups=groups)
+    return _fitted(aggregator, choice, fit)
 
 
 def _warn_of_repeated_identifiers(X, owners: Mapping[str, np.ndarray]) -> None:
@@ -306,17 +309,11 @@ def _columns_to_prepare(
 
 
 def _fitted(
-    aggregator: BaseAggregator,
-    choice: Choice,
-    *rows,
-    groups: np.ndarray | None = None,
+    aggregator: BaseAggregator, choice: Choice, fit: Callable[[], object]
 ) -> BaseAggregator:
     """The aggregator after its fit; warnings of other packages are doubts, too."""
-    # Only fits that divide rows have groups.
-    is_divided = groups is not None and has_fit_parameter(aggregator, "groups")
-    row_data = {"groups": groups} if is_divided else {}
     with as_own_warnings():
-        aggregator.fit(*rows, **row_data)
+        fit()
         if choice.factor != 1.0:
             aggregator._temper(choice.factor)
     aggregator.choice_ = choice
@@ -354,7 +351,7 @@ def _combine_over_channel(
         drop_identifiers=front is None,
         scoring=scoring,
     )
-    fitted = _fitted(aggregator, choice)
+    fitted = _fitted(aggregator, choice, aggregator.fit)
     fitted.history_ = [*history, *fitted.history_]
     return fitted
 

@@ -24,8 +24,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.metrics import get_scorer
+from sklearn.utils.validation import has_fit_parameter
 
-from ..base import PUBLIC_NAME, warn_user
+from ..base import PUBLIC_NAME, BaseAggregator, warn_user
 from ..compat import safe_indexing
 from ..federation import halves_of
 from ..local import fit_local, indices_of, keeps_learning, net_seed, to_logits
@@ -48,6 +49,7 @@ from ._scoring import (
     by_row_losses,
     by_rows,
     name_of,
+    paired_errors,
     resolved,
     row_areas,
     score_and_replicates,
@@ -80,6 +82,7 @@ class _HeldOutHalf:
         *,
         held_out: np.ndarray,  # (n_rows,) of bool
         n_rows: int,  # of both halves
+        groups: np.ndarray | None = None,  # (n_rows,)
         members: list[tuple[str, BaseEstimator]] | None,
     ) -> None:
         self.y = y
@@ -87,6 +90,7 @@ class _HeldOutHalf:
         self.held_out = held_out
         self.rows = np.flatnonzero(held_out)
         self.n_rows = n_rows
+        self.groups = groups
         self.members = members
         self._rows_and_bytes: dict[tuple, tuple] = {(): (X, 0)}
 
@@ -101,7 +105,14 @@ class _HeldOutHalf:
         aggregator = clone(candidate.aggregator)
         if candidate.of_members:
             aggregator.set_params(estimators=self.members)
-        aggregator.fit(X, self.y, nodes=self.nodes, held_out=self.held_out)
+        fit_rows(
+            aggregator,
+            X,
+            self.y,
+            nodes=self.nodes,
+            held_out=self.held_out,
+            groups=self.groups,
+        )
         X_judging = safe_indexing(X, self.rows)
         if candidate.is_tempered:
             # The factor is one on these, and probabilities of 0 and 1 hide them.
@@ -130,6 +141,22 @@ class _HeldOutHalf:
             n_bytes += n_bytes_received(front)
             self._rows_and_bytes[steps] = (front.transform(X), n_bytes)
         return self._rows_and_bytes[steps]
+
+
+def fit_rows(
+    aggregator: BaseAggregator,
+    X,
+    y: np.ndarray,
+    *,
+    nodes: np.ndarray,
+    held_out: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+) -> None:
+    """Fit an aggregator to rows in this process, with groups if its fit has any use."""
+    if groups is not None and has_fit_parameter(aggregator, "groups"):
+        aggregator.fit(X, y, nodes=nodes, held_out=held_out, groups=groups)
+    else:
+        aggregator.fit(X, y, nodes=nodes, held_out=held_out)
 
 
 def _has_float32_digits(X) -> bool:
@@ -188,6 +215,7 @@ def choose(
             nodes,
             held_out=held_out,
             n_rows=sum(n_judging.values()),
+            groups=groups,
             members=refitted,
         )
         description = f"candidates, half {half + 1} of 2"
@@ -340,27 +368,36 @@ class _Scores:
         both are equally good, that comes in less than one case of ten thousand.
         """
         rows = np.flatnonzero(self.half_of_row == 0)
-        if not able or self.scoring != ACCURACY or len(rows) < _FEWEST_TO_LEAVE_BEHIND:
+        groups = None if self.groups is None else self.groups[rows]
+        n_independent = len(rows) if groups is None else len(np.unique(groups))
+        if not able or self.scoring != ACCURACY:
+            return []
+        if n_independent < _FEWEST_TO_LEAVE_BEHIND:
             return []
         is_right = self.is_right[able][:, rows]
         best = is_right.sum(axis=1).argmax()
         differences = is_right[best] - is_right
-        errors = differences.std(axis=1) / np.sqrt(len(rows))
+        errors = paired_errors(is_right, best, groups=groups)
         is_behind = differences.mean(axis=1) > _ERRORS_BEHIND * errors
         return [k for k, behind in zip(able, is_behind, strict=True) if behind]
 
     def compare(self, able: list[int], log_losses: list[float]) -> Comparison:
         """The comparison of the candidates that could be made."""
+        # Scores of rows of the first half come before those of the second.
+        rows = [np.flatnonzero(self.half_of_row == half) for half in (0, 1)]
+        groups = None if self.groups is None else self.groups[np.concatenate(rows)]
         if self.scoring == ACCURACY:
-            is_right = self.is_right[able]
-            n_rows = int(np.sum(self.half_of_row >= 0))
-            return by_counts(is_right @ is_right.T, n_rows, log_losses)
+            is_right = self.is_right[able][:, np.concatenate(rows)]
+            if groups is None:
+                counts = is_right @ is_right.T
+                return by_counts(counts, is_right.shape[1], log_losses)
+            return by_rows(is_right, log_losses, scoring=ACCURACY, groups=groups)
         scores = np.array([self._scores[k] for k in able])
         if self.scorer is not None:
             return by_groups(scores, log_losses, scoring=name_of(self.scoring))
         if self.scoring == LOG_LOSS:
-            return by_row_losses(scores)
-        return by_rows(scores, log_losses, scoring=self.scoring)
+            return by_row_losses(scores, groups=groups)
+        return by_rows(scores, log_losses, scoring=self.scoring, groups=groups)
 
 
 def _two_or_more_columns(scores: np.ndarray) -> np.ndarray:

@@ -13,6 +13,9 @@ is estimated by
 - scores without one group of the rows after the other (`by_groups`), a jackknife, for
   scorers of scikit-learn, of which nothing is known.
 
+Rows of one group, such as the visits of a patient, are not independent, and errors are
+those of sums over groups. Over a channel nodes tell counts of rows, of whatever groups.
+
 By log-losses a candidate is taken within a fixed share of the smallest loss: a few rows
 of which a model is sure, and wrong, make most of a standard error, within which there
 are models that are clearly worse. Over a channel nodes tell sums of losses, which have
@@ -267,12 +270,19 @@ def by_counts(
 
 
 def by_rows(
-    row_scores: np.ndarray, log_losses: list[float], *, scoring: str
+    row_scores: np.ndarray,
+    log_losses: list[float],
+    *,
+    scoring: str,
+    groups: np.ndarray | None = None,
 ) -> Comparison:
-    """Compare by means of one number a row, ``row_scores`` (n_able, n_rows)."""
+    """Compare by means of one number a row, ``row_scores`` (n_able, n_rows).
+
+    Rows of one of the ``groups``, (n_rows,), may be alike.
+    """
     scores = row_scores.mean(axis=1)
     best = _best(scores, log_losses)
-    errors = _paired_errors(row_scores, best)
+    errors = paired_errors(row_scores, best, groups=groups)
     return Comparison(
         scoring=scoring,
         scores=scores,
@@ -281,11 +291,13 @@ def by_rows(
     )
 
 
-def by_row_losses(row_losses: np.ndarray) -> Comparison:
+def by_row_losses(
+    row_losses: np.ndarray, *, groups: np.ndarray | None = None
+) -> Comparison:
     """Compare by log-losses of each row, ``row_losses`` (n_able, n_rows)."""
     comparison = within_share(row_losses.mean(axis=1))
     best = int(comparison.scores.argmin())
-    return replace(comparison, errors=_paired_errors(row_losses, best))
+    return replace(comparison, errors=paired_errors(row_losses, best, groups=groups))
 
 
 def within_share(log_losses: ArrayLike) -> Comparison:
@@ -297,9 +309,20 @@ def within_share(log_losses: ArrayLike) -> Comparison:
     )
 
 
-def _paired_errors(row_scores: np.ndarray, best: int) -> np.ndarray:
-    """Standard errors of mean differences to the best candidate: (n_able,)."""
-    return np.std(row_scores[best] - row_scores, axis=1) / np.sqrt(row_scores.shape[1])
+def paired_errors(
+    row_scores: np.ndarray, best: int, *, groups: np.ndarray | None = None
+) -> np.ndarray:
+    """Standard errors of mean differences to the best candidate: (n_able,).
+
+    Rows of one of the ``groups``, (n_rows,), are not independent: their sums are.
+    """
+    differences = row_scores[best] - row_scores
+    n_rows = row_scores.shape[1]
+    if groups is None:
+        return np.std(differences, axis=1) / np.sqrt(n_rows)
+    deviations = differences - differences.mean(axis=1, keepdims=True)
+    sums = np.stack([np.bincount(groups, of_candidate) for of_candidate in deviations])
+    return np.sqrt(np.sum(sums**2, axis=1)) / n_rows
 
 
 def by_groups(

@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.judging_nodes import JudgingNodes
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
 
 from skgems import EnsembleAggregator, PooledAggregator, combine
 from skgems.choice import Candidate, choose, choose_over
+from skgems.choice._scoring import paired_errors
 from skgems.federation import (
     IdentifierWarning,
     halves_of,
@@ -166,3 +168,34 @@ def test_a_node_is_warned_of_repeated_identifiers():
     with pytest.warns(IdentifierWarning, match=r"Node 'bern': The columns \[1\]"):
         rows = np.c_[X[:160, 0], PATIENT[:160]]
         reply_to(request, None, rows, Y[:160], name="bern", min_rows=1)
+
+
+# ---- errors --------------------------------------------------------------------------
+
+
+def test_errors_are_those_of_patients():
+    """Four visits that say the same are as one: the error is twice that of rows."""
+    labels = (Y == "ill").astype(float)
+    is_right = np.stack([np.ones(320), labels])
+    of_rows = paired_errors(is_right, 0)
+    of_patients = paired_errors(is_right, 0, groups=PATIENT)
+    assert of_patients[0] == 0.0
+    assert of_patients[1] == pytest.approx(2.0 * of_rows[1])
+    apart = paired_errors(is_right, 0, groups=np.arange(320))
+    np.testing.assert_allclose(apart, of_rows)
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "log_loss", "roc_auc"])
+def test_the_table_has_errors_of_patients(scoring):
+    linear = PooledAggregator(pooled="LinearDiscriminantAnalysis")
+    tried = [
+        Candidate("both", linear),
+        Candidate("one", linear, (ColumnTransformer([("first", "passthrough", [0])]),)),
+    ]
+    signal = X + (Y == "ill")[:, None]
+    tables = [
+        choose(tried, signal, Y, OWNERS, groups=groups, scoring=scoring).to_frame()
+        for groups in (PATIENT, np.arange(320))
+    ]
+    of_patients, of_rows = (table.standard_error.max() for table in tables)
+    assert of_patients > 1.3 * of_rows > 0
