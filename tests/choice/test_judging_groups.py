@@ -10,7 +10,12 @@ from helpers.judging_nodes import JudgingNodes
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
 
-from skgems import EnsembleAggregator, PooledAggregator, combine
+from skgems import (
+    EnsembleAggregator,
+    GEMSLogisticAggregator,
+    PooledAggregator,
+    combine,
+)
 from skgems.choice import Candidate, choose, choose_over
 from skgems.choice._scoring import paired_errors
 from skgems.federation import (
@@ -121,13 +126,21 @@ def means(n_rows=0):
     return [Candidate("means", PooledAggregator(pooled="LinearDiscriminantAnalysis"))]
 
 
+def linear_of(names):
+    """A candidate whose sums are of clusters, which have rows of several patients."""
+    alone = [(name, None) for name in names]
+    linear = GEMSLogisticAggregator(alone, validation_fraction=0.0, random_state=0)
+    return [Candidate("linear", linear)]
+
+
 def test_nodes_judge_by_the_same_patients_as_one_process():
     nodes = nodes_with(PATIENT, keep_state=False)
-    _, choice, _ = choose_over(nodes.channel, means)
-    here = choose(means(), X, Y, OWNERS, groups=PATIENT)
+    _, choice, _ = choose_over(nodes.channel, lambda n_rows: linear_of(["all"]))
+    here = choose(linear_of(OWNERS), X, Y, OWNERS, groups=PATIENT)
     assert choice.table[0]["accuracy"] == here.table[0]["accuracy"]
-    without = choose(means(), X, Y, OWNERS)
-    assert choice.table[0]["log_loss"] != without.table[0]["log_loss"]
+    assert choice.table[0]["log_loss"] == pytest.approx(here.table[0]["log_loss"])
+    without = choose(linear_of(OWNERS), X, Y, OWNERS)
+    assert choice.table[0]["log_loss"] != pytest.approx(without.table[0]["log_loss"])
 
 
 def test_names_of_patients_stay_at_their_node():
