@@ -45,13 +45,21 @@ class DistillationRows:
         y: ArrayLike | None,
         nodes: ArrayLike | None,
         held_out: ArrayLike | None,
+        groups: ArrayLike | None,
     ) -> Self:
         """Read what ``fit`` of the aggregator is given; fits members in simulation."""
         without_labels = y is None and nodes is None
         if without_labels and _has_fitted_members(aggregator):
             federation, X = _read_rows_without_labels(aggregator, X)
         else:
-            federation = read_federation(aggregator, X, y, nodes, held_out)
+            federation = read_federation(
+                aggregator,
+                X,
+                y,
+                nodes,
+                held_out,
+                groups=groups,
+            )
             X = federation.X
         is_teaching = np.full(X.shape[0], not federation.has_public_rows)
         is_teaching[federation.public_rows] = True

@@ -253,6 +253,22 @@ def sentences_on_identifiers(labels: Sequence, roles: Sequence[str]) -> list[str
     return sentences
 
 
+def warn_of_repeated_identifiers(labels: Sequence, *, at: str = "") -> None:
+    """Warn of columns with these names that seem to say which rows belong together.
+
+    ``at`` is the node whose rows these are, if only one is meant.
+    """
+    if labels:
+        warn_user(
+            f"{at}The columns {list(labels)[:_MOST_LISTED]} seem to say which rows "
+            "belong together, as the number of a patient with several visits does. "
+            "Then models are judged by patients whom they know, and look too good. "
+            "Pass such a column as groups= (--group), and leave it out of X. Columns "
+            "that describe rows may stay as they are.",
+            IdentifierWarning,
+        )
+
+
 def warn_of_encoded_identifiers(kind: str, labels: Sequence) -> None:
     """Warn of columns that an encoder of this class encodes; they identify rows."""
     warn_user(

@@ -40,6 +40,7 @@ class LinearMethodMixin(SummarizingMixin):
         name,
         chunks=None,
         held_out=None,
+        groups=None,
         min_rows=MIN_ROWS,
         classes=None,
         space="auto",
@@ -56,7 +57,7 @@ class LinearMethodMixin(SummarizingMixin):
 
         Parameters
         ----------
-        estimator, X, y, name, held_out, min_rows
+        estimator, X, y, name, held_out, groups, min_rows
             The node's classifier, its rows and labels, its name, and which rows only
             score. Classes of fewer than ``min_rows`` rows are left out. All are as for
             :func:`~skgems.federation.reply_to`.
@@ -125,7 +126,13 @@ class LinearMethodMixin(SummarizingMixin):
             raise ValueError(f"rank must be a number of at least 1, got {rank!r}.")
         return self._summarize(
             estimator,
-            rows={"X": X, "y": y, "chunks": chunks, "held_out": held_out},
+            rows={
+                "X": X,
+                "y": y,
+                "chunks": chunks,
+                "held_out": held_out,
+                "groups": groups,
+            },
             name=name,
             min_rows=min_rows,
             digits={"dtype": dtype, "rank": None if rank is None else int(rank)},

@@ -356,6 +356,9 @@ def moments(
                 n_components=n_components,
                 min_cluster_size=min_rows,
                 random_state=seed_of_rows(class_sizes),
+                groups=(
+                    None if member.groups is None else member.groups[member.learning]
+                ),
             )
         sums = class_moments(
             X,
