@@ -486,7 +486,9 @@ class _Matcher:
         n_atoms = len(atoms)
         gains = self._gains(group, atoms=atoms, products=products)
         n_new = int(min(n_neurons, max(self.max_units - n_atoms, 0)))
-        if n_new == n_neurons and not self.ordered_prior:
+        if n_new == n_neurons:
+            if self.ordered_prior:
+                return _columns_at_rising_price(gains)
             return _columns_that_beat_new_atoms(gains)
         price = -2.0 * self.ordered_prior * np.log1p(np.arange(n_new))
         table = np.hstack([gains.T, np.broadcast_to(price, (n_neurons, n_new))])
@@ -650,6 +652,38 @@ def _columns_that_beat_new_atoms(gains: np.ndarray) -> np.ndarray:
     atom, neuron = linear_sum_assignment(worth, maximize=True)
     beats_new = worth[atom, neuron] > 0
     columns[neurons[neuron[beats_new]]] = atoms[atom[beats_new]]
+    return columns
+
+
+def _columns_at_rising_price(gains: np.ndarray) -> np.ndarray:
+    """Return the best assignment where the i-th new atom costs 2 log(i).
+
+    ``gains`` is (n_atoms, n_neurons). Neurons that no atom suits stay out of the table
+    of costs: many equal rows take the search of an assignment very long.
+    """
+    n_atoms, n_neurons = gains.shape
+    columns = _columns_that_beat_new_atoms(gains)
+    # What is free is not bought less often than what has a price.
+    most_new = np.count_nonzero(columns >= n_atoms)
+    if most_new == 0:
+        return columns
+    # A neuron that gains less than this at an atom gains more at one more new atom.
+    can_match = gains > -2.0 * np.log1p(most_new)
+    atoms = np.flatnonzero(can_match.any(axis=1))
+    neurons = np.flatnonzero(can_match.any(axis=0))
+    # The others take the first new atoms.
+    n_taken = n_neurons - len(neurons)
+    prices = 2.0 * np.log1p(np.arange(n_taken, most_new))
+    table = np.hstack(
+        [
+            gains[np.ix_(atoms, neurons)].T,
+            np.broadcast_to(-prices, (len(neurons), len(prices))),
+        ]
+    )
+    chosen = linear_sum_assignment(table, maximize=True)[1]
+    is_match = chosen < len(atoms)
+    columns = n_atoms + np.arange(n_neurons)
+    columns[neurons[is_match]] = atoms[chosen[is_match]]
     return columns
 
 
