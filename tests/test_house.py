@@ -214,7 +214,7 @@ PUBLIC = {
     "skgems.choice": ["Choice"],
     "skgems.gems": ["Candidates", "HiddenLayers", "Moments", "Rounds", "Spaces"],
     "skgems.averaging": ["Downpour", "Schedule", "StartedApartWarning"],
-    "skgems.pfnm": ["Matching"],
+    "skgems.pfnm": ["Matching", "PoorMatchWarning"],
     "skgems.pooled": ["Description"],
     "skgems.steps": ["Backbone", "ColumnsOf", "NotPooledError", "RandomFeatures"],
     "skgems.spaces": [
