@@ -15,6 +15,7 @@ from ..federation import (
     warn_of_variances,
 )
 from ..local import Member, closed_form
+from ..messages import Message
 from ..moments import moments_kind
 from ..progress import shown
 from ._further import Rounds
@@ -143,11 +144,14 @@ class LinearMethodMixin(SummarizingMixin):
             )
         return merged_summary(self, summaries, name)
 
-    def _warn_of(self, member: Member) -> None:
+    def _warn_of(self, member: Member, reply: Message) -> None:
         estimator = member.model.estimator
         if self.intersection != "likelihood" or "kind" in closed_form(estimator):
             return
-        warn_of_tails([member])
+        for answer in reply.content["answers"].values():
+            kurtosis = answer["reply"].get("kurtosis")
+            if kurtosis is not None:
+                warn_of_tails({member.name: kurtosis}, members=[member])
         if Moments.of(self.moments).kind == "auto":
             n_features = member.X.shape[1]
             n_rows = member.row_counts()[1]["moments"].sum()

@@ -186,6 +186,13 @@ class Member:
             self, X=self.X[:0], y=self.y[:0], judging=_all_rows(), weights=None
         )
 
+    def sampled_rows(self, *, of_model: bool) -> tuple[Rows, np.ndarray]:
+        """Rows that learn, or some of them, and their labels.
+
+        With ``of_model`` they are of classes that its own model knows.
+        """
+        return self.rows("learning")
+
     def rows(self, role: str) -> tuple[Rows, np.ndarray]:
         """Rows that have a role of `ROLES`, or are "learning", and their labels."""
         indices = getattr(self, role)
