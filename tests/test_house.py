@@ -246,7 +246,7 @@ PUBLIC = {
         *("LedgerDamagedError", "LedgerOlderError", "RowsAskedAgainWarning"),
         *("ClassWeightWarning", "ClassesLeftOutWarning", "HeavyTailsWarning"),
         *("NodesDisagreeWarning", "RowsExposedWarning", "SameRowsWarning"),
-        "ManyRowsWarning",
+        *("ManyRowsWarning", "SharedCovarianceWarning"),
         *("IdentifierWarning", "VariancesOnlyWarning", "UnseenClassesWarning"),
         *("InterceptWarning", "PenaltyWarning"),
     ],

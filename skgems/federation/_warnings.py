@@ -45,9 +45,9 @@ class NodesDisagreeWarning(UserWarning):
     The cause may be labels with another coding, or features in another order, with
     another sign or in other units. Aggregators of likelihood compare the loss of each
     node, which is in ``node_scores_``. They name no node where another one has more
-    than half of all rows, since the aggregate is what that one makes it. Pooled classifiers compare class means. Averages
-    name nodes whose parameters are far larger than those of all others. See
-    :ref:`poisoning`.
+    than half of all rows, since the aggregate is what that one makes it. Pooled
+    classifiers compare class means. Averages name nodes whose parameters are far larger
+    than those of all others. See :ref:`poisoning`.
     """
 
 
@@ -108,6 +108,16 @@ class VariancesOnlyWarning(UserWarning):
 
     If they are correlated, the aggregate may be far from the pooled model. Reduce the
     features at all nodes alike, or set ``moments="shared"``.
+    """
+
+
+class SharedCovarianceWarning(UserWarning):
+    """Classes share one covariance, since they or the features are too many.
+
+    Where classes differ in how their features vary together, the log-loss may be higher
+    than with covariances of their own. With very many classes ``n_rounds=5`` corrects
+    most of this. With many features set ``moments="class"`` if messages may be large,
+    or ``moments="shared"`` if one covariance is what you want.
     """
 
 
@@ -240,6 +250,35 @@ def warn_of_variances(n_features: int) -> None:
         f"moments='shared' ({n_megabytes:.0f} MB per node), or moments='diagonal' if "
         "variances are what you want.",
         VariancesOnlyWarning,
+    )
+
+
+def warn_of_shared_matrices(n_features: int, n_classes: int) -> None:
+    """Warn that nodes of so many features send one covariance for all classes."""
+    n_megabytes = _MEGABYTES_A_SQUARED_FEATURE * n_features**2
+    warn_user(
+        f"Covariances of {n_classes} classes of a node in {n_features} features have "
+        "too many numbers for moments='auto', so the classes of a node share one "
+        "covariance, scaled to the variances of each class. Where classes differ in "
+        "how their features vary together, the log-loss may be higher. Have all nodes "
+        "reduce their features in the same way, or set moments='class' "
+        f"({n_classes * n_megabytes:.0f} MB per node), or moments='shared' if one "
+        "covariance is what you want.",
+        SharedCovarianceWarning,
+    )
+
+
+def warn_of_many_classes(n_classes: int, *, n_messages: int) -> None:
+    """Warn that so many classes share one covariance, unless messages mend it."""
+    if n_messages >= _MENDS_TAILS:
+        return
+    warn_user(
+        f"With {n_classes} classes, covariances of their own would take too long, so "
+        "all classes share one covariance. The log-loss may be far higher than with "
+        f"some classes fewer. Set n_rounds={_MENDS_TAILS}: gradients of the rows "
+        "correct most of it. This needs the rows or a channel, such as "
+        "skgems.Exchange, since files hold one message.",
+        SharedCovarianceWarning,
     )
 
 

@@ -19,9 +19,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..base import warn_user
-from ..federation import NodesDisagreeWarning, SameRowsWarning, warn_of_variances
+from ..federation import (
+    NodesDisagreeWarning,
+    SameRowsWarning,
+    warn_of_many_classes,
+    warn_of_shared_matrices,
+    warn_of_variances,
+)
 from ..local import cached_call
-from ..moments import ClassMoments, Likelihood, NodeLoss, Span, cross_validated_C
+from ..moments import (
+    ClassMoments,
+    Likelihood,
+    NodeLoss,
+    Span,
+    cross_validated_C,
+    moments_kind,
+)
 from ..pooled import PooledForm, common_form
 from ..progress import say
 from ..spaces import GoodEnoughSpace, intersect, likeliest
@@ -161,6 +174,10 @@ class LikelihoodStage(LinearStage):
         problem = weighted.problem
         if self.moments_settings["kind"] == "auto" and sums.merged.is_diagonal:
             warn_of_variances(sums.merged.n_features)
+        elif self.moments_settings["kind"] == "auto":
+            _warn_of_shared_matrices(sums)
+        if weighted.likelihood.loss.shares_one_covariance:
+            warn_of_many_classes(len(problem.classes), n_messages=self.rounds.n)
         likelihood, W = _searched(weighted)
         # What further messages find is far from Gaussian where rows are few, so nodes
         # of another rule are found by the model of one message.
@@ -446,6 +463,19 @@ class LikelihoodStage(LinearStage):
         return np.array([size if size > 0 else 1.0 for size in sizes])
 
 
+def _warn_of_shared_matrices(sums: Sums) -> None:
+    """Warn of nodes whose classes have too many numbers for matrices of their own."""
+    n_features = sums.merged.n_features
+    n_classes_of_nodes = [
+        len(np.unique(loss.moments.columns))
+        for loss in sums.losses
+        if loss.moments.n_rows >= n_features  # others send roots
+    ]
+    n_classes = max(n_classes_of_nodes, default=1)
+    if moments_kind("auto", n_features, n_classes) == "shared":
+        warn_of_shared_matrices(n_features, n_classes)
+
+
 def _merge_of_sums(
     W: np.ndarray, *, form: PooledForm, likelihood: Likelihood
 ) -> LinearMerge:
@@ -572,9 +602,10 @@ def node_losses(
             "The aggregate fits the rows of some nodes badly: "
             f"{fits.disagrees.sum()} of {len(shares)}. Node "
             f"{problem.names[largest]!r} has {100 * shares[largest]:.0f} % of all "
-            "rows, so the aggregate follows this node, and nothing shows whether it or the other nodes are wrong. Check at "
-            "all nodes that labels have the same codes, that features have the same "
-            "order and units, and that the numbers of rows are right.",
+            "rows, so the aggregate follows this node, and nothing shows whether it or "
+            "the other nodes are wrong. Check at all nodes that labels have the same "
+            "codes, that features have the same order and units, and that the numbers "
+            "of rows are right.",
             NodesDisagreeWarning,
         )
     elif fits.disagrees.any():

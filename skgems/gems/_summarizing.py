@@ -11,6 +11,7 @@ from ..federation import (
     Run,
     SummarizingMixin,
     Summary,
+    warn_of_shared_matrices,
     warn_of_tails,
     warn_of_variances,
 )
@@ -106,6 +107,8 @@ class LinearMethodMixin(SummarizingMixin):
             If rows lie so far out that moments do not describe them.
         VariancesOnlyWarning
             If matrices would be too large and only variances are sent.
+        SharedCovarianceWarning
+            If the classes of the node share one covariance for the same reason.
 
         Examples
         --------
@@ -158,6 +161,10 @@ class LinearMethodMixin(SummarizingMixin):
             # Whether it is "diagonal" does not depend on the number of classes.
             if moments_kind("auto", n_features, 1, n_rows) == "diagonal":
                 warn_of_variances(n_features)
+                return
+            n_classes = len(member.class_sizes())
+            if moments_kind("auto", n_features, n_classes, n_rows) == "shared":
+                warn_of_shared_matrices(n_features, n_classes)
 
     def _check_one_message(self) -> None:
         if Rounds.of(self.n_rounds).n > 1:
