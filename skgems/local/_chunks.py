@@ -26,6 +26,7 @@ from ..moments import (
 )
 from . import _moments, _samples
 from ._classifiers import Rows, at_node, indices_of
+from ._constants import warn_of_lost_features
 from ._member import Member
 from ._seeds import seed_of_rows
 from ._tails import CombinationTails
@@ -369,6 +370,7 @@ def moments_of_chunks(
     )
     if n_components == 1:
         sums = replace(sums, part_squares=None)
+    warn_of_lost_features(member, sums)
     reply = _moments.reply_of_sums(member, classes=classes, sums=sums, penalty=penalty)
     if tails is not None:
         reply |= _moments.reply_of_tails(member, tails)

@@ -32,6 +32,7 @@ from ..moments import (
 from ..networks import LayersBelow, final_step, linear_logits, output_labels
 from ._classifiers import Rows, at_node, indices_of
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
+from ._constants import warn_of_lost_features
 from ._layer_numbers import LayerMoments, layer_moments
 from ._member import Member
 from ._penalties import IN_PLACE_OF, penalty_of, speaking_classifier
@@ -286,6 +287,8 @@ def moments(
             min_cluster_size=min_cluster_size,
             weights=row_weights,
         )
+    if hidden is None:
+        warn_of_lost_features(member, sums)
     gradient = OwnGradient(
         member,
         classes=classes,
