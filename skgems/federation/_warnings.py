@@ -19,6 +19,7 @@ _MENDS_TAILS = 5
 # the pooled model in one message, 5 to 17 in five, and 0.3 at most in twelve
 # (benchmarks/bench_hard_rows.py --kinds "far rows").
 _MENDS_OUTLIERS = 12
+# A kurtosis: of one Gaussian row in 1,000 that is 1,000 times too large it is some 500.
 _FAR_OUT = 256
 # Features that a warning of tails names: as many as each node (`heaviest_features`).
 _MOST_FEATURES_NAMED = 3

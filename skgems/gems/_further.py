@@ -45,7 +45,7 @@ _TOL = 1e-6
 # probabilities then differ by 5e-5 from the pooled model's after eleven messages, and
 # with _TOL by 2e-3 after eight.
 _TOL_OF_MANY_MESSAGES = 1e-9
-_FEW_MESSAGES = 5
+_FEW_MESSAGES = 5  # that the guide asks for where one is not enough
 # A candidate is taken that is better by more standard errors of paired rows.
 _SURE = 2.0
 

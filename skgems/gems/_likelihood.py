@@ -50,6 +50,7 @@ from ._sums import (
     Sums,
     agree_on_class_weight,
     first_of,
+    heavy_nodes,
     merge_as_matrices,
     merge_unless_all_have_roots,
 )
@@ -346,11 +347,7 @@ class LikelihoodStage(LinearStage):
             agreed_class_weight=class_weight,
             span=span,
             penalty=penalty,
-            kurtosis_of_nodes={
-                node.name: node.kurtosis
-                for node in node_sums
-                if node.kurtosis is not None
-            },
+            kurtosis_of_nodes=heavy_nodes(node_sums),
         )
 
     def _chooses_C(self, merged: ClassMoments, *, has_layers: bool) -> bool:

@@ -243,6 +243,11 @@ def _penalty_in(
     )
 
 
+def heavy_nodes(node_sums: Sequence[NodeSums]) -> dict[str, int]:
+    """Return the kurtosis of the nodes whose rows lie far outside of their class."""
+    return {node.name: node.kurtosis for node in node_sums if node.kurtosis is not None}
+
+
 def merge_unless_all_have_roots(
     moments: Iterator[ClassMoments], n_classes: int
 ) -> tuple[ClassMoments | None, list[ClassMoments]]:

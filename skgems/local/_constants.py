@@ -36,12 +36,10 @@ def warn_of_lost_features(member: Member, sums: ClassMoments) -> None:
     n_values = 1 + is_next_value.sum(axis=0)
     lost = constant[n_values > _MOST_ROUNDED_VALUES].tolist()
     if lost:
-        n_others = len(lost) - _MOST_NAMED
-        others = f" and {n_others} others" if n_others > 0 else ""
         warn_user(
-            f"Node {member.name!r}: the features {lost[:_MOST_NAMED]}{others} have no "
-            "effect. They vary, but sums take them for constants, as their values are "
-            "about 1e15 times farther from 0 than from each other, or differ by less "
+            f"Node {member.name!r}: these features have no effect ({len(lost)} in "
+            f"all): {lost[:_MOST_NAMED]}. They vary, but sums take them "
+            "for constants, as their values are about 1e15 times farther from 0 than from each other, or differ by less "
             "than 1e-145. Have all nodes subtract one agreed number from such a "
             "feature, or multiply it by one, before anything else."
         )

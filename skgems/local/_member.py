@@ -187,7 +187,7 @@ class Member:
         )
 
     def sampled_rows(self, *, of_model: bool) -> tuple[Rows, np.ndarray]:
-        """Rows that learn, or some of them, and their labels.
+        """Return rows that learn, or some of them, and their labels.
 
         With ``of_model`` they are of classes that its own model knows.
         """

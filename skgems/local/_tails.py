@@ -209,7 +209,7 @@ def _some_rows(member: Member, classes: np.ndarray | None) -> tuple[Rows, np.nda
 def _central_powers(
     columns: np.ndarray, y: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean squares and fourth powers of columns, less the mean of each row's class."""
+    """Return mean squares and fourth powers of columns, less means of rows' classes."""
     squares = np.empty(columns.shape)
     for label in np.unique(y):
         of_class = columns[y == label]

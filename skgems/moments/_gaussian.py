@@ -115,7 +115,7 @@ class GaussianLoss:
 
     @property
     def shares_one_covariance(self) -> bool:
-        """Whether classes are too many for covariances, or variances, of their own."""
+        """Report whether classes are too many for covariances of their own."""
         work = self.n_classes**3 * (self.n_points + 4 * self.n_classes)
         return work > _MOST_WORK
 

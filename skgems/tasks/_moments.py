@@ -144,7 +144,7 @@ def moments_fit(content: Mapping, place: Place) -> None:
 
 
 def _check_kurtosis(kurtosis: int, class_moments: ClassMoments, place: Place) -> None:
-    """Of n rows it is n at most, and has no digits, which could be a message."""
+    """Raise ValueError for digits, which could be a message, or more than the rows."""
     place.deny(kurtosis & (kurtosis - 1) != 0, "kurtosis", "is not a power of two")
     is_too_large = kurtosis > 2 * class_moments.group_counts.sum()
     place.deny(is_too_large, "kurtosis", "is larger than these rows allow")

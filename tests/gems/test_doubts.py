@@ -148,7 +148,7 @@ def test_too_large_a_feature_is_named_with_its_node(kind, model, parameters, sca
             )
 
 
-@pytest.mark.filterwarnings("ignore:Node .* have no effect")
+@pytest.mark.filterwarnings("ignore:Node .*have no effect")
 @pytest.mark.parametrize("exponent", [-30, -200])
 def test_tiny_features_are_fitted_or_constant(exponent):
     X, y, nodes = rows()

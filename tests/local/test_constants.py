@@ -48,7 +48,9 @@ def test_features_that_sums_cannot_hold_are_named_by_each_node(aggregator, chang
     texts = texts_of_fit(aggregator, X, y)
     assert len(texts) == 2
     for name, text in zip("ab", sorted(texts), strict=True):
-        assert text.startswith(f"Node '{name}': the features [1] have no effect.")
+        assert text.startswith(
+            f"Node '{name}': these features have no effect (1 in all): [1]."
+        )
 
 
 @pytest.mark.parametrize("aggregator", [POOLED, LIKELIEST])
@@ -71,10 +73,10 @@ def test_sparse_rows_and_chunks_name_them_too():
     X, y = rows()
     X[:, 2] *= 1e-180
     agg = LIKELIEST
-    with pytest.warns(UserWarning, match=r"'lyon': the features \[2\] have no effect"):
+    with pytest.warns(UserWarning, match=r"'lyon': .* no effect \(1 in all\): \[2\]"):
         agg.summarize(None, csr_matrix(X), y, name="lyon")
     chunks = [
         (X[start : start + 70], y[start : start + 70]) for start in range(0, 300, 70)
     ]
-    with pytest.warns(UserWarning, match=r"'lyon': the features \[2\] have no effect"):
+    with pytest.warns(UserWarning, match=r"'lyon': .* no effect \(1 in all\): \[2\]"):
         agg.summarize(None, name="lyon", chunks=lambda: iter(chunks))

@@ -210,7 +210,7 @@ def test_units_may_be_as_large_or_small_as_scikit_learn_takes_them(kind, size):
 @pytest.mark.parametrize(
     "varies, smoothing", [("too little", 1e-9), ("not", 1e-9), ("not in a class", 0.0)]
 )
-@pytest.mark.filterwarnings("ignore:Node .* have no effect")
+@pytest.mark.filterwarnings("ignore:Node .*have no effect")
 def test_naive_bayes_without_variances_is_an_error(varies, smoothing):
     X, y = rows()
     if varies == "not in a class":
