@@ -38,8 +38,8 @@ def warn_of_lost_features(member: Member, sums: ClassMoments) -> None:
     if lost:
         warn_user(
             f"Node {member.name!r}: these features have no effect ({len(lost)} in "
-            f"all): {lost[:_MOST_NAMED]}. They vary, but sums take them "
-            "for constants, as their values are about 1e15 times farther from 0 than from each other, or differ by less "
-            "than 1e-145. Have all nodes subtract one agreed number from such a "
-            "feature, or multiply it by one, before anything else."
+            f"all): {lost[:_MOST_NAMED]}. They vary, but sums take them for constants, "
+            "as their values are about 1e15 times farther from 0 than from each other, "
+            "or differ by less than 1e-145. Have all nodes subtract one agreed number "
+            "from such a feature, or multiply it by one, before anything else."
         )
