@@ -1,5 +1,6 @@
 """One fitted aggregator of what the nodes have, chosen by rows that did not make it."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -27,6 +28,7 @@ from ..choice import (
 )
 from ..ensembles import EnsembleAggregator
 from ..federation import (
+    RowsExposedWarning,
     Summary,
     check_labels,
     is_path,
@@ -254,6 +256,10 @@ def _columns_without_identifiers(X, owners: Mapping[str, np.ndarray]) -> Columns
 def _fitted(aggregator: BaseAggregator, choice: Choice, *rows) -> BaseAggregator:
     """The aggregator after its fit; warnings of other packages are doubts, too."""
     with as_own_warnings():
+        # The fronts of candidates are ours, and their rows have judged them. They stay
+        # doubts; nodes that are apart warn by themselves.
+        warnings.simplefilter("ignore", RowsExposedWarning)
+        warnings.filterwarnings("ignore", "PowerTransformer finds no likeliest power")
         aggregator.fit(*rows)
         if choice.factor != 1.0:
             aggregator._temper(choice.factor)
