@@ -79,8 +79,8 @@ def combine(
     nodes, quadratic discriminant analysis, forests and boosted trees. If estimators are
     given, their votes, stacks and merged networks are candidates, too. The rows of each
     node are split into two halves. Each candidate is fitted to one half and judged on
-    the other, and the other way round. Of the candidates whose score is within one
-    standard error of the best score, the one with the smallest log-loss is then fitted
+    the other, and the other way round. Among the candidates whose score is within
+    one standard error of the best score, the one with the smallest log-loss is fitted
     to all rows. The score is the accuracy, unless one class has most of the rows (see
     `scoring`).
 
