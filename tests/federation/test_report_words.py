@@ -166,11 +166,11 @@ def proof_of(**attributes) -> str:
 
 def test_a_proof_says_in_radii_how_far_the_model_is_from_the_centre_of_spaces():
     spaces = "good-enough space of every node"
-    distance = "every node's model: at most 0.5 times that distance"
-    assert (
-        proof_of(found=True)
-        == f"Proven: the model is in the {spaces}. It is within the allowed distance of {distance}."
+    distance = (
+        "It is within the allowed distance of every node's model: at most 0.5 times "
+        "that distance."
     )
+    assert proof_of(found=True) == f"Proven: the model is in the {spaces}. {distance}"
     assert proof_of(empty=True) == (
         f"Proven: no model is in the {spaces}. Every model is at least 2 times the "
         "allowed distance away from some node's model."
@@ -190,7 +190,10 @@ def test_a_proof_says_that_an_exact_aggregate_is_the_pooled_classifier():
 
 def test_a_proof_about_a_network_is_about_its_last_layer():
     spaces = "good-enough space of every node (of its last layer)"
-    distance = "every node's model: at most 0.5 times that distance"
+    distance = (
+        "It is within the allowed distance of every node's model: at most 0.5 times "
+        "that distance."
+    )
     inside = SimpleNamespace(found=True, empty=False, max_distance=0.25)
     of_network = words._proof(SimpleNamespace(intersection_=inside))
     assert (
