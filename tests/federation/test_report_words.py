@@ -196,10 +196,7 @@ def test_a_proof_about_a_network_is_about_its_last_layer():
     )
     inside = SimpleNamespace(found=True, empty=False, max_distance=0.25)
     of_network = words._proof(SimpleNamespace(intersection_=inside))
-    assert (
-        of_network
-        == f"Proven: the model is in the {spaces}. It is within the allowed distance of {distance}."
-    )
+    assert of_network == f"Proven: the model is in the {spaces}. {distance}"
 
 
 def measured_columns(**scores) -> dict:
