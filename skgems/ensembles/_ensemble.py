@@ -45,9 +45,9 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         back moments of the log-odds on their rows, without held-out rows. Choose "auto"
         if you have rows and do not know which is better. Then clones of the classifiers
         are fitted to one half of the rows of each node. Votes and a stack of them are
-        judged on the other half; then the halves change places. Of those that are as
-        accurate as the best, within one standard error, the one with the smallest
-        log-loss is taken.
+        judged on the other half; then the halves change places. If
+        their accuracies differ by less than one standard error, the one with the
+        smallest log-loss is taken.
     voting : {"soft", "hard"}, default="soft"
         Whether a vote averages probabilities or counts predictions. Ties between
         predictions are broken at random. In a soft vote a classifier without

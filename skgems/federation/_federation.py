@@ -220,7 +220,13 @@ class Federation:
             if node.record is None and node.can_reply
         ]
         run = Run(
-            InProcess(members, n_jobs=n_jobs, recalls=recalls, memory=memory),
+            InProcess(
+                members,
+                n_jobs=n_jobs,
+                recalls=recalls,
+                memory=memory,
+                has_front=self.front is not None,
+            ),
             names=self.names,
             records=sent if records is None else records | sent,
             judges=judges,

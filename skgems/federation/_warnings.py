@@ -1,6 +1,6 @@
 """Warnings of what nodes sent that one model cannot, or should not, be made of."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -376,6 +376,55 @@ def warn_of_exposed(name: str, reply: Message) -> None:
                 "the features), or a larger min_cluster_size of moments.",
                 RowsExposedWarning,
             )
+
+
+def warning_of_exposed_in_process(
+    replies: Iterable[tuple[str, Message | Exception]], *, n_replies: int
+) -> Iterator[tuple[str, Message | Exception]]:
+    """Hand on replies of this process, and warn of covariances that would show rows.
+
+    Replies to "front" and to "moments" have covariances. There is one warning for all
+    nodes, before the last reply is handed on. No reply is kept.
+    """
+    n_rows_by_node: dict[str, dict] = {}
+    n_columns = 0
+    for n_taken, (name, reply) in enumerate(replies, start=1):
+        if isinstance(reply, Message):
+            n_rows_by_group, n_columns_of_node = _exposed_groups(reply)
+            if n_rows_by_group:
+                n_rows_by_node[name] = n_rows_by_group
+                n_columns = max(n_columns, n_columns_of_node)
+        if n_taken == n_replies and n_rows_by_node:
+            _warn_of_exposed_in_process(n_rows_by_node, n_columns)
+        yield name, reply
+        del reply  # before the next one comes
+
+
+def _warn_of_exposed_in_process(
+    n_rows_by_node: Mapping[str, dict], n_columns: int
+) -> None:
+    first, n_rows_by_group = next(iter(n_rows_by_node.items()))
+    warn_user(
+        f"Nodes {list(n_rows_by_node)[:_MOST_LISTED]} have fewer rows, or fewer rows "
+        f"of a class, than the {n_columns} columns of which covariances are needed: "
+        f"node {first!r} has {n_rows_by_group}. Nothing leaves this process, but if "
+        "the nodes were apart, single rows could be recognized in what they send. "
+        "Before you separate them, use fewer columns, or a method that needs no "
+        "covariances.",
+        RowsExposedWarning,
+    )
+
+
+def _exposed_groups(reply: Message) -> tuple[dict, int]:
+    """Numbers of rows of groups with fewer rows than columns, and how many columns."""
+    if reply.task == "moments":
+        sums = reply.content["moments"]
+        return exposed_classes(sums, reply.content["labels"]), len(sums["origin"])
+    if reply.task == "front":
+        for part in reply.content["parts"].values():
+            if "triangle" in part and part["n_rows"] <= len(part["mean"]):
+                return {"all": int(part["n_rows"])}, len(part["mean"])
+    return {}, 0
 
 
 def exposed_classes(sums: Mapping[str, np.ndarray], labels: list) -> dict:

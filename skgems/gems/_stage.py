@@ -281,22 +281,22 @@ def _distance_line(intersection: Intersection) -> str:
     if intersection.empty:
         return (
             "The good-enough spaces do not intersect: every model is at least "
-            f"{least:.4g} times the radius away from the center of one of them. The "
-            f"model that was found is at most {farthest:.4g} times the radius away "
-            "from each."
+            f"{least:.4g} times the allowed distance away from some node's model. The "
+            f"model that was found is at most {farthest:.4g} times the allowed "
+            "distance away from each of them."
         )
     if farthest < _ALMOST_TOUCHING:
         return (
             "It cannot be decided whether the good-enough spaces intersect, since they "
-            f"almost touch: every model is at least {least:.4g} times the radius away "
-            "from the center of one of them. The model that was found is at most "
-            f"{farthest:.4g} times the radius away from each."
+            f"almost touch: every model is at least {least:.4g} times the allowed "
+            "distance away from some node's model. The model that was found is at most "
+            f"{farthest:.4g} times the allowed distance away from each of them."
         )
     return (
         "It cannot be decided whether the good-enough spaces intersect, since rounding "
-        f"is too coarse: every model is at least {least:.4g} times the radius away "
-        "from the center of one of them. The model that was found is at most "
-        f"{farthest:.4g} times the radius away from each."
+        f"is too coarse: every model is at least {least:.4g} times the allowed "
+        "distance away from some node's model. The model that was found is at most "
+        f"{farthest:.4g} times the allowed distance away from each of them."
     )
 
 

@@ -267,7 +267,11 @@ def _check_origin(class_moments: ClassMoments, place: Place, rounding: float) ->
     squares = _squares(class_moments) + about_mean
     noise = _ROUNDING_OF_SQUARES * class_moments.n_rows * np.square(origin)
     if np.any(np.square(mean) > squares * (1.0 + rounding) + noise):
-        raise place.at("means").wrong("are further from the origin than counts allow")
+        raise place.at("means").wrong(
+            "are further from the origin than counts and squares of the same rows "
+            "allow. If the rows came in chunks, chunks() gave other rows in the second "
+            "pass; it must give the same rows in each pass"
+        )
 
 
 # ---- fields ------------------------------------------------------------------------

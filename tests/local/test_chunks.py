@@ -596,6 +596,13 @@ def test_chunks_must_be_the_same_each_time():
             summarize(lambda passes=passes: next(passes))
 
 
+def test_rows_far_from_those_of_the_first_pass_are_said_to_be_others():
+    X, y = rows()
+    passes = iter([[(X, y)], [(X + 1e3, y)]])
+    with pytest.raises(ValueError, match=r"chunks\(\) gave other rows in the second"):
+        summarize(lambda: next(passes))
+
+
 def test_chunks_are_refused_beside_rows():
     X, y = rows()
     for beside_chunks in ({"X": X}, {"y": y}, {"held_out": y == "a"}, {"X": X, "y": y}):

@@ -383,7 +383,7 @@ def test_a_slope_need_not_sum_to_zero_over_the_outputs():
 
 # ---- the origin --------------------------------------------------------------------
 
-TOO_FAR_FROM_ORIGIN = "means are further from the origin than counts allow"
+TOO_FAR_FROM_ORIGIN = "means are further from the origin than counts and squares"
 
 
 def test_the_origin_is_among_the_rows():
