@@ -1,5 +1,6 @@
 """One fitted aggregator of what the nodes have, chosen by rows that did not make it."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -30,6 +31,7 @@ from ..choice import (
 )
 from ..ensembles import EnsembleAggregator
 from ..federation import (
+    RowsExposedWarning,
     Summary,
     as_groups,
     check_labels,
@@ -85,8 +87,8 @@ def combine(
     nodes, quadratic discriminant analysis, forests and boosted trees. If estimators are
     given, their votes, stacks and merged networks are candidates, too. The rows of each
     node are split into two halves. Each candidate is fitted to one half and judged on
-    the other, and the other way round. Of the candidates whose score is within one
-    standard error of the best score, the one with the smallest log-loss is then fitted
+    the other, and the other way round. Among the candidates whose score is within
+    one standard error of the best score, the one with the smallest log-loss is fitted
     to all rows. The score is the accuracy, unless one class has most of the rows (see
     `scoring`). A candidate whose log-loss is larger than that of the class shares is
     not chosen; if all are worse, the aggregate predicts the class shares for every row.
@@ -313,6 +315,10 @@ def _fitted(
 ) -> BaseAggregator:
     """The aggregator after its fit; warnings of other packages are doubts, too."""
     with as_own_warnings():
+        # The fronts of candidates are ours, and their rows have judged them. They stay
+        # doubts; nodes that are apart warn by themselves.
+        warnings.simplefilter("ignore", RowsExposedWarning)
+        warnings.filterwarnings("ignore", "PowerTransformer finds no likeliest power")
         fit()
         if choice.factor != 1.0:
             aggregator._temper(choice.factor)

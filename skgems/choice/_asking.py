@@ -11,6 +11,7 @@ from uuid import uuid4
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PowerTransformer
 
 from ..base import BaseAggregator, noted_warnings
 from ..federation import (
@@ -106,6 +107,7 @@ class _Fronts:
         self.whole = Front.of_pipelines(
             [make_pipeline(*start) for start in self.starts],
             drop_identifiers=drop_identifiers,
+            unasked=(PowerTransformer,),  # which rows judge, candidate by candidate
         )
 
     def plan(self) -> Generator:

@@ -63,8 +63,8 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         Weight of each node for each class in the ensemble.
     agreement_ : float
         Share of rows whose most probable class is the same for the student and the
-        ensemble. It is computed on held-out rows, or on the rows that the student was
-        fitted to if none are held out.
+        ensemble. If classes tie, any of them counts. It is computed on held-out rows,
+        or on the rows that the student was fitted to if none are held out.
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str

@@ -128,6 +128,13 @@ class Federation:
         return all(node.can_reply for node in self.nodes)
 
     @property
+    def can_be_asked(self) -> bool:
+        """Whether every node can be asked again, here or over a channel."""
+        if self.joined is not None:
+            return True
+        return all(node.can_reply and node.record is None for node in self.nodes)
+
+    @property
     def names(self) -> list[str]:
         """Names of the nodes, in their order."""
         return [node.name for node in self.nodes]
@@ -213,7 +220,13 @@ class Federation:
             if node.record is None and node.can_reply
         ]
         run = Run(
-            InProcess(members, n_jobs=n_jobs, recalls=recalls, memory=memory),
+            InProcess(
+                members,
+                n_jobs=n_jobs,
+                recalls=recalls,
+                memory=memory,
+                has_front=self.front is not None,
+            ),
             names=self.names,
             records=sent if records is None else records | sent,
             judges=judges,

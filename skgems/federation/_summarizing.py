@@ -20,8 +20,11 @@ from ._warnings import warn_of_exposed
 class SummarizingMixin:
     """Mixin of aggregators that need only one message, or one file, from each node."""
 
-    def _warn_of(self, member: Member) -> None:
-        """Warn where sums leave out what a model of the node's rows depends on."""
+    def _warn_of(self, member: Member, reply: Message) -> None:
+        """Warn where sums leave out what a model of the node's rows depends on.
+
+        ``reply`` is the summary that is sent.
+        """
 
     def _check_one_message(self) -> None:
         """Raise ValueError if the method asks nodes more than once."""
@@ -123,7 +126,6 @@ class SummarizingMixin:
                 min_rows=min_rows,
                 options=options,
             )
-        self._warn_of(member)
         member = without_small_classes(member, min_rows)
         warn_of_unseen_classes(member)
         request = self._agreed_terms.first_message(member, **options)
@@ -138,6 +140,7 @@ class SummarizingMixin:
             rank=digits["rank"],
         )
         reply = Message.of("join", **content)
+        self._warn_of(member, reply)
         warn_of_exposed(name, reply)
         return Summary(reply)
 

@@ -176,7 +176,11 @@ class LinearFit:
         merge = run(stage.plan(problem))
         is_of_sums = merge.form is not None and merge.form.is_exact
         if merge.form is not None and len(problem.classes) > 1 and not is_of_sums:
-            warn_of_tails(run.members, n_messages=self.rounds.n)
+            warn_of_tails(
+                merge.kurtosis_of_nodes,
+                members=run.members,
+                n_messages=self.rounds.n,
+            )
         X, y = public
         _, attributes = self.outcome(
             stage=stage,

@@ -398,6 +398,8 @@ default="auto"
             If rows lie so far out that moments do not describe them.
         VariancesOnlyWarning
             If matrices would be too large and only variances are sent.
+        SharedCovarianceWarning
+            If classes share one covariance, since they or the features are too many.
         PenaltyWarning, InterceptWarning
             If the nodes' classifiers differ in the penalty or the intercept that the
             aggregate takes over.

@@ -196,6 +196,13 @@ class Member:
             groups=None,
         )
 
+    def sampled_rows(self, *, of_model: bool) -> tuple[Rows, np.ndarray]:
+        """Return rows that learn, or some of them, and their labels.
+
+        With ``of_model`` they are of classes that its own model knows.
+        """
+        return self.rows("learning")
+
     def rows(self, role: str) -> tuple[Rows, np.ndarray]:
         """Rows that have a role of `ROLES`, or are "learning", and their labels."""
         indices = getattr(self, role)

@@ -125,6 +125,7 @@ def test_a_small_budget_tries_no_features():
     assert not any("features" in entry["name"] for entry in choice.table)
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 @pytest.mark.usefixtures("no_powers")
 def test_logits_of_features_are_multiplied_where_they_are_too_sure(monkeypatch):
     # A forest is better on rings.
