@@ -290,6 +290,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
             PooledAggregator.summarize,
         ),
         "epsilon": (LINEAR,),
+        "held_out": (reply_to, LINEAR.summarize),
         "intersection": (LINEAR,),
         "keep_replies": (LINEAR, PooledAggregator),
         "min_rows": (reply_to, LINEAR.summarize),

@@ -35,7 +35,7 @@ from ..messages import (
 )
 from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
 from ._derived import allows_missing
-from ._federation import Federation, Node
+from ._federation import Federation, Node, PublicRows
 from ._fronts import fit_front, front_plan, owners_of
 from ._joining import federated_fit
 from ._keep_replies import KeepRepliesMixin

@@ -23,20 +23,25 @@ class Fingerprint:
     come in, since the same rows may be read from another file the next time.
     """
 
-    rows: str  # with the mask of rows that only score
+    rows: str  # with the mask of rows that only score, and weights of rows
     labels: str | None  # None where a message needs none, as those of fronts
     classifier: str
     n_rows: int
 
     @classmethod
     def of(
-        cls, estimator: object, X: object, y: object, held_out: object
+        cls,
+        estimator: object,
+        X: object,
+        y: object,
+        held_out: object,
+        weights: np.ndarray | None = None,
     ) -> "Fingerprint":
         """The digests of what users give for a node."""
         n_rows, arrays = _arrays_of(X)
         mask = [] if held_out is None else [np.asarray(held_out, dtype=bool)]
         return cls(
-            rows=_digest_of([*arrays, *mask]),
+            rows=_digest_of([*arrays, *mask, *([] if weights is None else [weights])]),
             labels=None if y is None else _digest_of([np.asarray(y)]),
             classifier=_digest_of_classifier(estimator),
             n_rows=n_rows,

@@ -27,6 +27,7 @@ class GivenRows:
     y: np.ndarray  # (n_rows,), labels
     features: Features
     held_out: np.ndarray | None  # (n_rows,), bool: rows that only score; None: none
+    weights: np.ndarray | None = None  # (n_rows,), how much each counts; None: once
     # (n_rows,), int: index of the node that owns each row, -1 for public rows. None:
     # nobody said, and a row is of each node whose classifier has seen its label.
     owners: np.ndarray | None = None
@@ -41,6 +42,7 @@ class GivenRows:
             X=self.X[chosen],
             y=self.y[chosen],
             held_out=None if self.held_out is None else self.held_out[chosen],
+            weights=None if self.weights is None else self.weights[chosen],
             owners=None if self.owners is None else self.owners[chosen],
         )
 
@@ -89,6 +91,7 @@ def read_rows(
     *,
     nodes: ArrayLike | None,
     held_out: ArrayLike | None,
+    weights: np.ndarray | None,
     front: Front | None,
 ) -> GivenRows | None:
     """Rows behind the front, validated, whose owners are not read yet."""
@@ -103,7 +106,13 @@ def read_rows(
         X = through_front(front, X, nodes)
     (X, y), features = validated_for_fit(aggregator, X, y)
     check_classification_targets(y)
-    return GivenRows(X=X, y=y, features=features, held_out=_nodes.as_mask(held_out, X))
+    return GivenRows(
+        X=X,
+        y=y,
+        features=features,
+        held_out=_nodes.as_mask(held_out, X),
+        weights=weights,
+    )
 
 
 def with_owners(

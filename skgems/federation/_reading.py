@@ -43,6 +43,7 @@ from ._rows import check_is_behind_front, warn_of_another_front
 from ._run import Run
 from ._simulation import Simulation, simulate
 from ._summary import Summary
+from ._weights import weighted_rows
 
 # Pairs of labels that a warning lists before it says how many others there are.
 _MOST_LISTED = 5
@@ -55,6 +56,7 @@ def read_federation(
     nodes: ArrayLike | None = None,
     held_out: ArrayLike | None = None,
     *,
+    sample_weight: ArrayLike | None = None,
     simulation: Simulation | None = None,
 ) -> Federation:
     """Validate the input of ``fit`` of an aggregator, which is not changed.
@@ -68,6 +70,9 @@ def read_federation(
     X, y, nodes, held_out : array-like, default=None
         Rows, labels, the node that owns each row, and held-out rows, as ``fit`` of an
         aggregator takes them.
+    sample_weight : array-like, default=None
+        How much each row counts in the sums over the rows of a node. Rows of weight
+        zero are left out. Pass it on if the aggregator is made of such sums only.
     simulation : Simulation, default=None
         How nodes are simulated if their classifiers are not fitted. If None, this
         follows the parameters of the aggregator.
@@ -94,6 +99,8 @@ def read_federation(
     >>> federation.classes.tolist(), federation.seen.tolist()
     (['a', 'b', 'c'], [[True, True, False], [False, True, True]])
     """
+    given = weighted_rows(X, y, sample_weight, nodes=nodes, held_out=held_out)
+    X, y, nodes, held_out = given.X, given.y, given.nodes, given.held_out
     members, joined = _members_for(aggregator, X, nodes)
     is_simulated = not split_by_state(members.names, members.classifiers)
     if y is not None:
@@ -102,7 +109,15 @@ def read_federation(
     front, front_history = front_for(
         aggregator, X, nodes, held_out=held_out, joined=joined
     )
-    rows = read_rows(aggregator, X, y, nodes=nodes, held_out=held_out, front=front)
+    rows = read_rows(
+        aggregator,
+        X,
+        y,
+        nodes=nodes,
+        held_out=held_out,
+        weights=given.weights,
+        front=front,
+    )
     if is_simulated:
         members, rows = _simulated(
             members,
@@ -130,6 +145,7 @@ def read_federation(
         features=models.features,
         X=None if rows is None else rows.X,
         y=None if rows is None else codes,
+        weights=None if rows is None else rows.weights,
         public_rows=assignment.public_rows,
         rows_are_shared=assignment.rows_are_shared,
         spare_rows=assignment.spare_rows,
@@ -193,6 +209,7 @@ def _simulated(
         classifiers=members.classifiers,
         nodes=nodes,
         held_out=rows.held_out,
+        weights=rows.weights,
         simulation=simulation,
     )
     members = Members(
@@ -390,7 +407,12 @@ def _read_nodes(
         rows_of_node = assignment.rows_of_nodes[k]
         if summary is None:
             roles = _roles_of_member(models, rows, rows_of_node, k=k)
-            row_counts = _row_counts(codes, roles, classes=models.classes)
+            row_counts = _row_counts(
+                codes,
+                roles,
+                classes=models.classes,
+                weights=None if rows is None else rows.weights,
+            )
             node = models.node(k, roles, row_counts=row_counts)
             n_rows = len(roles.training)
         else:
@@ -427,8 +449,17 @@ def _roles_of_member(
     )
 
 
-def _row_counts(codes: np.ndarray, roles: Roles, *, classes: np.ndarray) -> dict:
-    """The labels of a node's rows, and the number of rows with each, by role."""
+def _row_counts(
+    codes: np.ndarray,
+    roles: Roles,
+    *,
+    classes: np.ndarray,
+    weights: np.ndarray | None,
+) -> dict:
+    """The labels of a node's rows, and the number of rows with each, by role.
+
+    Where rows have weights, there are those of the rows in moments, too.
+    """
     codes_of_roles = {
         "judging": codes[roles.judging],
         "moments": codes[roles.moments],
@@ -441,6 +472,12 @@ def _row_counts(codes: np.ndarray, roles: Roles, *, classes: np.ndarray) -> dict
         )
         for role, codes_of_role in codes_of_roles.items()
     }
+    if weights is not None:
+        counts["weights"] = np.bincount(
+            np.searchsorted(present, codes_of_roles["moments"]),
+            weights[roles.moments],
+            minlength=len(present),
+        )
     return {"labels": classes[present].tolist(), **counts}
 
 

@@ -52,6 +52,7 @@ from ._rows import (
     warn_of_another_front,
 )
 from ._warnings import ClassesLeftOutWarning, warn_of_exposed, warn_of_exposed_columns
+from ._weights import check_takes_weights, weighted_rows
 
 # Statistics of fewer rows of a class are nearly the rows: the default of ``min_rows``.
 MIN_ROWS = 10
@@ -98,6 +99,7 @@ def reply_to(
     *,
     name,
     held_out=None,
+    sample_weight=None,
     min_rows=MIN_ROWS,
     agreement=None,
     radii=False,
@@ -131,6 +133,11 @@ def reply_to(
         True for held-out rows, which are used only to score models. They must be the
         same for each request. If None, all rows are used for both. Set it if the local
         classifier was not fitted on some rows and scores should be unbiased.
+    sample_weight : array-like of shape (n_samples,), default=None
+        How much each row counts in sums: a row of weight 2 counts as two equal rows,
+        and one of weight 0 as none. They must be the same for each request. Bounds such
+        as ``min_rows`` count rows, whatever they weigh. The reply tells the sum of the
+        weights of each class. If None, each row counts once.
     min_rows : int, default=10
         Smallest number of rows of a class. Classes with fewer rows are left out, except
         for what the classifier itself knows about them. No cluster has fewer rows, and
@@ -244,12 +251,16 @@ def reply_to(
     check_request(request)
     if state is None:
         _check_needs_no_ledger(agreement, again=again)
+    given = weighted_rows(X, y, sample_weight, held_out=held_out, name=name)
+    if given.weights is not None:
+        check_takes_weights(request, name=name)
     node = _Node(
         name=name,
         estimator=estimator,
-        X=X,
-        y=y,
-        held_out=held_out,
+        X=given.X,
+        y=given.y,
+        held_out=given.held_out,
+        weights=given.weights,
         min_rows=min_rows,
         tells_radii=radii or agreement is not None,
         limits=Limits() if limits is None else limits,
@@ -373,6 +384,7 @@ class _Node:
     X: object
     y: object
     held_out: object
+    weights: np.ndarray | None  # (n_rows,), all above zero
     min_rows: int
     tells_radii: bool
     limits: Limits
@@ -381,7 +393,9 @@ class _Node:
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        return Fingerprint.of(self.estimator, self.X, self.y, self.held_out)
+        return Fingerprint.of(
+            self.estimator, self.X, self.y, self.held_out, self.weights
+        )
 
     @property
     def n_values(self) -> int:
@@ -568,12 +582,21 @@ def _member_behind_front(request: Message, node: _Node) -> Member:
             front.rest_of(node.estimator, name=node.name),
             X,
             node.y,
-            node.held_out,
+            held_out=node.held_out,
+            weights=node.weights,
         )
         if estimator is not None:
             check_is_behind_front(node.name, estimator, X)
     rows = AnyRowsWithMissing() if allows_missing(request) else AnyRows()
-    return member_of(rows, estimator, X, node.y, name=node.name, held_out=node.held_out)
+    return member_of(
+        rows,
+        estimator,
+        X,
+        node.y,
+        name=node.name,
+        held_out=node.held_out,
+        sample_weight=node.weights,
+    )
 
 
 def _warn_of_small_bound(request: Message, *, name: str, min_rows: int) -> None:

@@ -75,12 +75,14 @@ def simulate(
     classifiers: list[BaseEstimator],
     nodes: ArrayLike | None,
     held_out: np.ndarray | None,
+    weights: np.ndarray | None,
     simulation: Simulation,
 ) -> SimulatedNodes:
     """Train a clone at each node, on rows that are there or dealt to it.
 
     One classifier alone is that of all nodes that ``nodes`` names. ``held_out`` is a
     mask of rows, (n_rows,), or None: then a fraction of each node's rows is drawn.
+    ``weights`` of rows, (n_rows,), are handed to the ``fit`` of the clones.
     """
     rng = check_random_state(simulation.random_state)
     if nodes is None:
@@ -116,7 +118,9 @@ def simulate(
         )
     return SimulatedNodes(
         names=names,
-        classifiers=_train(trainings, X, y, names=names, simulation=simulation),
+        classifiers=_train(
+            trainings, X, y, weights=weights, names=names, simulation=simulation
+        ),
         owners=owners,
         not_trained_on=not_trained_on,
     )
@@ -127,6 +131,7 @@ def _train(
     X: Rows,
     y: np.ndarray,
     *,
+    weights: np.ndarray | None,
     names: Sequence[str],
     simulation: Simulation,
 ) -> list[BaseEstimator]:
@@ -139,6 +144,7 @@ def _train(
             trainings[k].classifier,
             safe_indexing(X, trainings[k].rows),
             y[trainings[k].rows],
+            weights=None if weights is None else weights[trainings[k].rows],
             name=names[k],
             fit=fit,
             classes=classes,
@@ -154,6 +160,7 @@ def _train_at_node(
     X: Rows,
     y: np.ndarray,
     *,
+    weights: np.ndarray | None,
     name: str,
     fit: Callable,
     classes: np.ndarray,
@@ -161,5 +168,7 @@ def _train_at_node(
 ) -> LocalModel:
     """A clone that was trained on a node's rows, as a worker can send it back."""
     with at_node(name, f"{type(classifier).__name__} cannot be fitted to its rows"):
-        trained = fit(classifier, X, y, classes=classes, seed=seed)
+        # Without weights the call is that which caches in folders know.
+        options = {} if weights is None else {"weights": weights}
+        trained = fit(classifier, X, y, classes=classes, seed=seed, **options)
         return local_model(trained, name=name)

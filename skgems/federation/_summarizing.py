@@ -15,6 +15,7 @@ from ._replying import MIN_ROWS, without_small_classes
 from ._rows import check_node, chunked_member_of, member_of
 from ._summary import Summary
 from ._warnings import warn_of_exposed
+from ._weights import check_takes_weights
 
 
 class SummarizingMixin:
@@ -36,6 +37,7 @@ class SummarizingMixin:
         name,
         chunks=None,
         held_out=None,
+        sample_weight=None,
         min_rows=MIN_ROWS,
     ) -> Summary:
         """Make the summary that the node sends.
@@ -54,11 +56,14 @@ class SummarizingMixin:
         name : str
             Name of the node.
         chunks : callable, default=None
-            It replaces X, y and ``held_out`` if the rows do not fit into memory:
-            ``chunks()`` returns an iterator over pairs ``(X, y)``, or over triples
-            ``(X, y, held_out)``.
+            It replaces the arrays of rows if these do not fit into memory: ``chunks()``
+            returns an iterator over ``(X, y)``, ``(X, y, held_out)`` or ``(X, y,
+            held_out, sample_weight)``.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             True for held-out rows, which are used only to score models.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each row counts in the sums, as for
+            :func:`~skgems.federation.reply_to`.
         min_rows : int, default=10
             Classes with fewer rows are left out, as for
             :func:`~skgems.federation.reply_to`.
@@ -75,7 +80,13 @@ class SummarizingMixin:
             not fit the classifier, or the method asks nodes more than once. If a chunk
             is wrong, the text has its number, counted from 0.
         """
-        rows = {"X": X, "y": y, "chunks": chunks, "held_out": held_out}
+        rows = {
+            "X": X,
+            "y": y,
+            "chunks": chunks,
+            "held_out": held_out,
+            "sample_weight": sample_weight,
+        }
         return self._summarize(estimator, rows, name, min_rows)
 
     def _summarize(
@@ -93,7 +104,8 @@ class SummarizingMixin:
         Parameters
         ----------
         rows : mapping
-            What the node gave for "X", "y", "held_out" and "chunks"; None for others.
+            What the node gave for "X", "y", "held_out", "sample_weight" and "chunks";
+            None for others.
         digits : mapping, default=None
             The "dtype" and "rank" that moments are rounded to. None: all digits.
         **options : object
@@ -116,6 +128,8 @@ class SummarizingMixin:
         member = without_small_classes(member, min_rows)
         warn_of_unseen_classes(member)
         request = self._agreed_terms.first_message(member, **options)
+        if member.weights_by_label() is not None:
+            check_takes_weights(request, name=name)
         if digits is None:
             digits = {"dtype": "float64", "rank": None}
         content = TASKS["join"].answer(
@@ -146,6 +160,7 @@ class SummarizingMixin:
             rows["y"],
             name=name,
             held_out=rows["held_out"],
+            sample_weight=rows["sample_weight"],
         )
 
     def _chunked_member(
@@ -190,9 +205,12 @@ class SummarizingMixin:
 
 def _check_chunks_stand_alone(rows: Mapping[str, object], *, name: str) -> None:
     """Raise ValueError where a node gives rows beside its chunks."""
-    names = [key for key in ("X", "y", "held_out") if rows[key] is not None]
+    names = [
+        key for key in ("X", "y", "held_out", "sample_weight") if rows[key] is not None
+    ]
     if names:
         raise ValueError(
-            f"Node {name!r}: with chunks=, X, y and held_out come from chunks(), but "
-            f"{names} were passed too. Leave these out, or leave chunks out."
+            f"Node {name!r}: with chunks=, X, y, held_out and sample_weight come from "
+            f"chunks(), but {names} were passed too. Leave these out, or leave chunks "
+            "out."
         )

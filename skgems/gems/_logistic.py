@@ -338,7 +338,7 @@ default="auto"
 
     @federated_fit
     def fit(
-        self, X=None, y=None, nodes=None, held_out=None
+        self, X=None, y=None, nodes=None, held_out=None, sample_weight=None
     ) -> "GEMSLogisticAggregator":
         """Merge the nodes' models by the statistics of their rows.
 
@@ -362,6 +362,12 @@ default="auto"
             True for rows that only judge and calibrate; the other rows make the
             moments. With None all rows do both. Give it to get scores that are not
             optimistic.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each row counts in the sums: a row of weight 2 counts as two equal
+            rows, and one of weight 0 as none (:ref:`weights`). With None each row
+            counts once. Good-enough spaces are no sums: weights need
+            ``epsilon="auto"`` and ``intersection="likelihood"``. Simulated classifiers
+            are trained with the weights.
 
         Returns
         -------
@@ -400,8 +406,13 @@ default="auto"
             If `epsilon` is given and no model was found that is good enough for all
             nodes.
         """
-        federation = read_federation(self._in_groups(nodes), X, y, nodes, held_out)
-        LinearFit.of(self).check(federation)
+        linear_fit = LinearFit.of(self)
+        if sample_weight is not None:
+            linear_fit.check_takes_weights()
+        federation = read_federation(
+            self._in_groups(nodes), X, y, nodes, held_out, sample_weight=sample_weight
+        )
+        linear_fit.check(federation)
         return self._fit_read(federation)
 
     def good_enough_spaces(self, X=None, y=None, nodes=None, held_out=None) -> list:

@@ -8,6 +8,7 @@ from ..federation import (
     MIN_ROWS,
     Federation,
     KeptReplies,
+    PublicRows,
     Run,
     SummarizingMixin,
     Summary,
@@ -40,6 +41,7 @@ class LinearMethodMixin(SummarizingMixin):
         name,
         chunks=None,
         held_out=None,
+        sample_weight=None,
         min_rows=MIN_ROWS,
         classes=None,
         space="auto",
@@ -56,15 +58,16 @@ class LinearMethodMixin(SummarizingMixin):
 
         Parameters
         ----------
-        estimator, X, y, name, held_out, min_rows
-            The node's classifier, its rows and labels, its name, and which rows only
-            score. Classes of fewer than ``min_rows`` rows are left out. All are as for
-            :func:`~skgems.federation.reply_to`.
+        estimator, X, y, name, held_out, sample_weight, min_rows
+            The node's classifier, its rows and labels, its name, which rows only score,
+            and how much each row counts in sums. Classes of fewer than ``min_rows``
+            rows are left out. All are as for :func:`~skgems.federation.reply_to`.
         chunks : callable, default=None
-            Gives the rows in parts, in place of X, y and ``held_out``. Use it if the
-            rows do not fit into memory (:ref:`many_rows`). It is called twice, and
-            returns an iterator over the same ``(X, y)`` or ``(X, y, held_out)`` each
-            time.
+            Gives the rows in parts, in place of X, y, ``held_out`` and
+            ``sample_weight``. Use it if the rows do not fit into memory
+            (:ref:`many_rows`). It is called twice, and returns an iterator over the
+            same ``(X, y)``, ``(X, y, held_out)`` or ``(X, y, held_out, sample_weight)``
+            each time.
         classes : array-like, default=None
             The classes of all nodes. Give them if they are known, since less is sent
             then. They are needed for ``spaces=Spaces(criterion="log_loss")``, which
@@ -125,7 +128,13 @@ class LinearMethodMixin(SummarizingMixin):
             raise ValueError(f"rank must be a number of at least 1, got {rank!r}.")
         return self._summarize(
             estimator,
-            rows={"X": X, "y": y, "chunks": chunks, "held_out": held_out},
+            rows={
+                "X": X,
+                "y": y,
+                "chunks": chunks,
+                "held_out": held_out,
+                "sample_weight": sample_weight,
+            },
             name=name,
             min_rows=min_rows,
             digits={"dtype": dtype, "rank": None if rank is None else int(rank)},
@@ -177,7 +186,7 @@ class LinearMethodMixin(SummarizingMixin):
         federation: Federation,
         run: Run,
         *,
-        public: tuple,
+        public: PublicRows,
         kept: KeptReplies | None,
     ) -> dict:
         return LinearFit.of(self).attributes(federation, run, public=public, kept=kept)

@@ -5,6 +5,7 @@ logits and the centers of clusters are found by these. The second pass adds up t
 moments of all rows, each in the cluster whose center is nearest.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -37,12 +38,16 @@ Tally = dict[object, tuple[int, int]]
 class ChunkedMember(Member):
     """A member whose rows come in chunks; ``X`` and ``y`` are a few that were drawn."""
 
-    # Each call begins a pass over all rows: chunks of rows, labels, and a mask of rows
-    # that are held out or None.
+    # Each call begins a pass over all rows: chunks of rows, labels, a mask of rows that
+    # are held out or None, and weights of rows or None.
     read: Callable[[], Iterator[tuple]] = field(default=None, repr=False)
     tally: Tally = field(default_factory=dict)
     # Label: rows that were drawn of its class. Empty: none were to be drawn.
     drawn: dict[object, Rows] = field(default_factory=dict, repr=False)
+    # Label: weights of the rows that were drawn, and of all rows that learn. Empty:
+    # rows have no weights.
+    drawn_weights: dict[object, np.ndarray] = field(default_factory=dict, repr=False)
+    total_weights: dict[object, float] = field(default_factory=dict, repr=False)
 
     @classmethod
     def read_once(
@@ -69,8 +74,13 @@ class ChunkedMember(Member):
             classes are drawn to fit the factor on the model's logits.
         """
         member = cls.of(name, estimator, None, None, read=read)
+        total_weights: dict[object, float] = {}
+        tally: Tally = {}
         if not n_drawn:
-            return replace(member, tally=_count_rows(read()))
+            for _, y, held_out, weights in read():
+                _add_to_tally(tally, y, held_out)
+                _add_weights(total_weights, y, held_out, weights)
+            return replace(member, tally=tally, total_weights=total_weights)
         factor_sample = _EvenSample(
             labels=set() if estimator is None else set(member.own_linear()[1]),
             n_rows=_moments.TEMPERATURE_ROWS,
@@ -78,25 +88,42 @@ class ChunkedMember(Member):
         )
         # One for each class: rows of one change nothing that is drawn of another.
         class_samples: dict[object, _EvenSample] = {}
-        tally: Tally = {}
-        for X, y, held_out in read():
+        for X, y, held_out, weights in read():
             _add_to_tally(tally, y, held_out)
+            _add_weights(total_weights, y, held_out, weights)
+            if weights is None:
+                weights = np.ones(len(y))
             if held_out is not None:
-                X, y = X[~held_out], y[~held_out]
+                X, y, weights = X[~held_out], y[~held_out], weights[~held_out]
             labels, codes = np.unique(y, return_inverse=True)
-            factor_sample.add(X, y, labels=labels.tolist(), codes=codes)
+            factor_sample.add(
+                X, y, weights=weights, labels=labels.tolist(), codes=codes
+            )
             for c, label in enumerate(labels.tolist()):
                 if label not in class_samples:
                     class_samples[label] = _EvenSample(labels={label}, n_rows=n_drawn)
                 rows = np.flatnonzero(codes == c)
-                class_samples[label].add_of_class(X[rows], y[rows], label)
-            del X, y, held_out  # before the next chunk is in memory
+                class_samples[label].add_of_class(
+                    X[rows], y[rows], weights=weights[rows], label=label
+                )
+            del X, y, held_out, weights  # before the next chunk is in memory
         class_rows = {label: sample.rows() for label, sample in class_samples.items()}
         X = factor_sample.rows()
         if X is None and class_rows:  # no row has a class of the model
             X = next(iter(class_rows.values()))[:0]
-        return replace(
+        member = replace(
             member, X=X, y=factor_sample.labels_of_rows(), tally=tally, drawn=class_rows
+        )
+        if not total_weights:
+            return member
+        return replace(
+            member,
+            weights=factor_sample.weights_of_rows(),
+            drawn_weights={
+                label: sample.weights_of_rows()
+                for label, sample in class_samples.items()
+            },
+            total_weights=total_weights,
         )
 
     def _sent_labels(self) -> list:
@@ -139,11 +166,19 @@ class ChunkedMember(Member):
         }
         return labels, counts_by_role
 
-    def learning_rows(self) -> Iterator[tuple[Rows, np.ndarray]]:
-        """Rows that learn and labels, chunk by chunk; ValueError if they changed."""
+    def weights_by_label(self) -> np.ndarray | None:
+        """See `Member.weights_by_label`."""
+        if not self.total_weights:
+            return None
+        return np.array(
+            [self.total_weights.get(label, 0.0) for label in self._sent_labels()]
+        )
+
+    def learning_rows(self) -> Iterator[tuple[Rows, np.ndarray, np.ndarray | None]]:
+        """Rows that learn, labels and weights, by chunk; ValueError if they changed."""
         sent_labels = self._sent_labels()
         tally: Tally = {}
-        for X, y, held_out in self.read():
+        for X, y, held_out, weights in self.read():
             _add_to_tally(tally, y, held_out)
             if set(tally) - set(self.tally):  # a class that was not there before
                 break
@@ -152,9 +187,11 @@ class ChunkedMember(Member):
                 learns &= np.isin(y, sent_labels)
             if not learns.all():
                 X, y = X[learns], y[learns]
+                weights = None if weights is None else weights[learns]
             if len(y):
-                yield X, y
-            del X, y, held_out, learns  # before the next chunk is in memory
+                yield X, y, weights
+            # Before the next chunk is in memory.
+            del X, y, held_out, weights, learns
         if tally != self.tally:
             raise ValueError(
                 f"Node {self.name!r}: chunks() gave other rows in the second pass: the "
@@ -162,13 +199,6 @@ class ChunkedMember(Member):
                 f"{_n_rows_by_label(self.tally)}. It must give the same rows in each "
                 "pass."
             )
-
-
-def _count_rows(chunks: Iterable[tuple]) -> Tally:
-    tally: Tally = {}
-    for _, y, held_out in chunks:
-        _add_to_tally(tally, y, held_out)
-    return tally
 
 
 def _add_to_tally(tally: Tally, y: np.ndarray, held_out: np.ndarray | None) -> None:
@@ -186,6 +216,23 @@ def _add_to_tally(tally: Tally, y: np.ndarray, held_out: np.ndarray | None) -> N
         )
 
 
+def _add_weights(
+    total_weights: dict[object, float],
+    y: np.ndarray,
+    held_out: np.ndarray | None,
+    weights: np.ndarray | None,
+) -> None:
+    """Add the weights of the rows of a chunk that learn, if it has any, by label."""
+    if weights is None:
+        return
+    if held_out is not None:
+        y, weights = y[~held_out], weights[~held_out]
+    labels, codes = np.unique(y, return_inverse=True)
+    sums = np.bincount(codes, weights, minlength=len(labels))
+    for label, weight in zip(labels.tolist(), sums.tolist(), strict=True):
+        total_weights[label] = total_weights.get(label, 0.0) + weight
+
+
 def _n_rows_by_label(tally: Tally) -> dict:
     return {label: sum(counts) for label, counts in sorted(tally.items())}
 
@@ -196,12 +243,18 @@ class _RankedRows:
 
     X: Rows
     y: np.ndarray
+    weights: np.ndarray  # (n_rows,)
     ranks: np.ndarray  # (n_rows,), how many rows of its class came before each
 
     def every(self, step: int) -> "_RankedRows":
         """Every ``step``-th row of each class."""
         rows = self.ranks % step == 0
-        return _RankedRows(X=self.X[rows], y=self.y[rows], ranks=self.ranks[rows])
+        return _RankedRows(
+            X=self.X[rows],
+            y=self.y[rows],
+            weights=self.weights[rows],
+            ranks=self.ranks[rows],
+        )
 
 
 class _EvenSample:
@@ -229,23 +282,36 @@ class _EvenSample:
         self.class_sizes: dict = {}  # label: rows that have come
         self.chunks: list[_RankedRows] = []
 
-    def add(self, X: Rows, y: np.ndarray, *, labels: list, codes: np.ndarray) -> None:
+    def add(
+        self,
+        X: Rows,
+        y: np.ndarray,
+        *,
+        weights: np.ndarray,
+        labels: list,
+        codes: np.ndarray,
+    ) -> None:
         """Take from the rows of a chunk, whose labels ``y`` are ``labels[codes]``."""
         is_sampled = np.array([label in self.labels for label in labels], dtype=bool)
         sizes_before = [self.class_sizes.get(label, 0) for label in labels]
         sizes_before = np.array(sizes_before, dtype=int)
         ranks = sizes_before[codes] + _moments.ranks(codes)
         rows = np.flatnonzero(is_sampled[codes] & (ranks % self.step == 0))
-        self.chunks.append(_RankedRows(X=X[rows], y=y[rows], ranks=ranks[rows]))
+        self.chunks.append(
+            _RankedRows(X=X[rows], y=y[rows], weights=weights[rows], ranks=ranks[rows])
+        )
         sizes = sizes_before + np.bincount(codes, minlength=len(labels))
         for label, size in zip(labels, sizes.tolist(), strict=True):
             if label in self.labels:
                 self.class_sizes[label] = size
         self._thin_out()
 
-    def add_of_class(self, X: Rows, y: np.ndarray, label: object) -> None:
+    def add_of_class(
+        self, X: Rows, y: np.ndarray, *, weights: np.ndarray, label: object
+    ) -> None:
         """Take from rows of a chunk that are all of one class."""
-        self.add(X, y, labels=[label], codes=np.zeros(len(y), dtype=int))
+        codes = np.zeros(len(y), dtype=int)
+        self.add(X, y, weights=weights, labels=[label], codes=codes)
 
     def _thin_out(self) -> None:
         """Keep every other row of each class until there are ``n_rows`` at most."""
@@ -266,6 +332,11 @@ class _EvenSample:
         if not self.chunks:
             return np.zeros(0)
         return np.concatenate([chunk.y for chunk in self.chunks])
+
+    def weights_of_rows(self) -> np.ndarray:
+        if not self.chunks:
+            return np.zeros(0)
+        return np.concatenate([chunk.weights for chunk in self.chunks])
 
 
 def stacked(chunks: Iterable[Rows]) -> Rows:
@@ -317,6 +388,9 @@ def moments_of_chunks(
         is_large=is_large,
         centers=_find_centres(
             class_rows,
+            weights_by_class={
+                c: member.drawn_weights.get(classes[c].item()) for c in class_rows
+            },
             n_clusters=np.clip(sizes // min_rows, 1, n_components),
             seed=seed_of_rows(sizes),
         ),
@@ -334,12 +408,14 @@ def moments_of_chunks(
         model=model,
         class_weight=class_weight,
     )
-    gradient.fit_factor(member.X, member.y)
+    gradient.fit_factor(member.X, member.y, member.weights)
     with at_node(member.name, "its rows cannot be summed"):
-        sums, part_numbers = _sum_parts(member, parts, kind=kind, gradient=gradient)
+        sums, n_rows_of_parts = _sum_parts(member, parts, kind=kind, gradient=gradient)
+        part_numbers = np.array(list(n_rows_of_parts))
         sums = sums.merged_parts(
             _merge_small_clusters(
                 sums,
+                sizes=np.array(list(n_rows_of_parts.values()), dtype=float),
                 cluster_numbers=part_numbers % n_components,
                 centers=parts.centers,
                 min_rows=min_rows,
@@ -380,8 +456,13 @@ def _with_all_rows(member: ChunkedMember) -> Member:
     return Member(
         name=member.name,
         model=member.model,
-        X=stacked(X for X, _ in chunks),
-        y=np.concatenate([y for _, y in chunks]),
+        X=stacked(X for X, _, _ in chunks),
+        y=np.concatenate([y for _, y, _ in chunks]),
+        weights=(
+            np.concatenate([weights for _, _, weights in chunks])
+            if member.total_weights
+            else None
+        ),
         left_out=member.left_out,
         min_rows=member.min_rows,
     )
@@ -433,18 +514,20 @@ def _sum_parts(
     *,
     kind: str,
     gradient: "_moments.OwnGradient",
-) -> tuple[ClassMoments, np.ndarray]:
+) -> tuple[ClassMoments, dict[int, int]]:
     """Sums of all rows that learn, which are added to the gradient on the way.
 
     Returns
     -------
     sums : ClassMoments
-    part_numbers : ndarray of shape (n_parts,)
-        The number of each part of the sums, as `_Parts` has them; sorted.
+    n_rows_of_parts : dict
+        How many rows each part of the sums has, by its number, as `_Parts` has them;
+        sorted.
     """
     sums = None
     part_numbers = np.zeros(0, dtype=np.intp)
-    for X, y in member.learning_rows():
+    n_rows_of_parts: Counter[int] = Counter()
+    for X, y, weights in member.learning_rows():
         codes = indices_of(y, parts.classes)
         numbers = parts.numbers(X, codes)
         sums_of_chunk = class_moments(
@@ -452,16 +535,22 @@ def _sum_parts(
             parts.columns(codes),
             kind=kind,
             parts=None if parts.are_classes else numbers,
+            weights=weights,
         )
         sums = sums_of_chunk if sums is None else merge_moments([sums, sums_of_chunk])
         # Parts of one number, of this chunk and of those before it, become one.
-        part_numbers = np.append(part_numbers, np.unique(numbers))
+        present, n_rows_of_chunk = np.unique(numbers, return_counts=True)
+        part_numbers = np.append(part_numbers, present)
         order = np.argsort(part_numbers)
         sums = sums.some_parts(order).merged_parts(part_numbers[order])
         part_numbers = np.unique(part_numbers)
-        gradient.add(X, codes)
-        del X, y, codes, numbers, sums_of_chunk  # before the next chunk is in memory
-    return sums, part_numbers
+        n_rows_of_parts.update(
+            dict(zip(present.tolist(), n_rows_of_chunk.tolist(), strict=True))
+        )
+        gradient.add(X, codes, weights)
+        # Before the next chunk is in memory.
+        del X, y, weights, codes, numbers, sums_of_chunk
+    return sums, dict(sorted(n_rows_of_parts.items()))
 
 
 def _without_small_classes(
@@ -489,7 +578,11 @@ def _without_small_classes(
 
 
 def _find_centres(
-    class_rows: Mapping[int, Rows], *, n_clusters: np.ndarray, seed: int
+    class_rows: Mapping[int, Rows],
+    *,
+    weights_by_class: Mapping[int, np.ndarray | None],
+    n_clusters: np.ndarray,
+    seed: int,
 ) -> dict[int, Centers]:
     """Centers of the clusters of each class that is divided, by its index.
 
@@ -497,6 +590,8 @@ def _find_centres(
     ----------
     class_rows : mapping from int to rows
         Rows that were drawn of each class, by its index.
+    weights_by_class : mapping from int to ndarray, or None
+        The weights of these rows; None where rows have none.
     n_clusters : ndarray of shape (n_classes,)
         The most clusters of each class; classes of one are not divided.
     seed : int
@@ -506,11 +601,22 @@ def _find_centres(
     if n_clusters[indices].max() == 1:
         return {}
     codes = np.repeat(indices, [rows.shape[0] for rows in class_rows.values()])
-    inverse = inverse_deviations(stacked(class_rows.values()), codes)
+    weights = list(weights_by_class.values())
+    inverse = inverse_deviations(
+        stacked(class_rows.values()),
+        codes,
+        None if weights[0] is None else np.concatenate(weights),
+    )
     # All classes begin at one seed: none depends on how many others there are.
     kmeans_seed = check_random_state(seed).randint(2**31 - 1)
     return {
-        c: Centers(rows, n_clusters=n_clusters[c], inverse=inverse, seed=kmeans_seed)
+        c: Centers(
+            rows,
+            n_clusters=n_clusters[c],
+            inverse=inverse,
+            seed=kmeans_seed,
+            weights=weights_by_class[c],
+        )
         for c, rows in class_rows.items()
         if n_clusters[c] > 1
     }
@@ -519,6 +625,7 @@ def _find_centres(
 def _merge_small_clusters(
     sums: ClassMoments,
     *,
+    sizes: np.ndarray,
     cluster_numbers: np.ndarray,
     centers: Mapping[int, Centers],
     min_rows: int,
@@ -526,8 +633,9 @@ def _merge_small_clusters(
     """For each part of the sums the part that it becomes one with.
 
     A cluster of fewer than ``min_rows`` rows joins the nearest one of its class, the
-    smallest first. ``cluster_numbers`` (n_parts,) say which cluster of its class a part
-    is. Other parts stay as they are.
+    smallest first. ``sizes`` (n_parts,) are their rows, whatever these weigh, and
+    ``cluster_numbers`` (n_parts,) say which cluster of its class a part is. Other parts
+    stay as they are.
     """
     merged_into = np.arange(len(cluster_numbers))
     for c, centres_of_class in centers.items():
@@ -535,16 +643,16 @@ def _merge_small_clusters(
         if not len(parts):
             continue
         positions = centres_of_class.centers[cluster_numbers[parts]]
-        sizes = sums.counts[parts]  # infinite where a cluster has joined another
-        while np.isfinite(sizes).sum() > 1:
-            smallest = int(np.argmin(sizes))
-            n_rows = sizes[smallest]
+        class_sizes = sizes[parts]  # infinite where a cluster has joined another
+        while np.isfinite(class_sizes).sum() > 1:
+            smallest = int(np.argmin(class_sizes))
+            n_rows = class_sizes[smallest]
             if n_rows >= min_rows:
                 break
-            sizes[smallest] = np.inf
+            class_sizes[smallest] = np.inf
             distances = ((positions - positions[smallest]) ** 2).sum(axis=1)
-            distances[np.isinf(sizes)] = np.inf
+            distances[np.isinf(class_sizes)] = np.inf
             nearest = int(np.argmin(distances))
-            sizes[nearest] += n_rows
+            class_sizes[nearest] += n_rows
             merged_into[merged_into == parts[smallest]] = parts[nearest]
     return merged_into

@@ -11,6 +11,7 @@ from ..federation import (
     Federation,
     KeepRepliesMixin,
     KeptReplies,
+    PublicRows,
     ReportMixin,
     Run,
     federated_fit,
@@ -172,7 +173,9 @@ class PooledAggregator(
         self.random_state = random_state
 
     @federated_fit
-    def fit(self, X=None, y=None, nodes=None, held_out=None) -> "PooledAggregator":
+    def fit(
+        self, X=None, y=None, nodes=None, held_out=None, sample_weight=None
+    ) -> "PooledAggregator":
         """Add up the sums that the nodes send, and make the classifier from them.
 
         Parameters
@@ -188,6 +191,10 @@ class PooledAggregator(
             every node that has seen its label.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that are in no sum. None means that all rows are in the sums.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each row counts in the sums: a row of weight 2 counts as two equal
+            rows, and one of weight 0 as none (:ref:`weights`). With None each row
+            counts once. Trees are grown from counts of rows, and take no weights.
 
         Returns
         -------
@@ -214,8 +221,13 @@ class PooledAggregator(
         ManyRowsWarning
             If one node has nearly all rows.
         """
-        PooledFit.of(self)  # what cannot be made is an error before anything is done
-        federation = read_federation(self, X, y, nodes, held_out)
+        # What cannot be made is an error before anything is done.
+        pooled_fit = PooledFit.of(self)
+        if sample_weight is not None:
+            pooled_fit.check_takes_weights()
+        federation = read_federation(
+            self, X, y, nodes, held_out, sample_weight=sample_weight
+        )
         return self._fit_read(federation)
 
     def to_estimator(self) -> ClassifierMixin:
@@ -261,7 +273,7 @@ class PooledAggregator(
         federation: Federation,
         run: Run,
         *,
-        public: tuple,
+        public: PublicRows,
         kept: KeptReplies | None,
     ) -> dict[str, object]:
         return PooledFit.of(self).attributes(federation, run, public=public)

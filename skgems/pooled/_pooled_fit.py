@@ -10,7 +10,14 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from ..base import Allows, BaseAggregator, Takes, is_channel, warn_user
-from ..federation import Federation, Run, answer, read_members, warn_of_many_rows
+from ..federation import (
+    Federation,
+    PublicRows,
+    Run,
+    answer,
+    read_members,
+    warn_of_many_rows,
+)
 from ..local import Member, has_steps
 from ..networks import Network, final_step
 from ..steps import Front
@@ -70,6 +77,9 @@ class PooledFit:
             return TreesFit.of(classifier, aggregator.random_state)
         return cls(classifier=classifier)
 
+    def check_takes_weights(self) -> None:
+        """Raise ValueError if rows cannot have weights; here all sums have them."""
+
     def front_with_bins(self, front: Front | None) -> Front | None:
         """The front as it is: sums need no bins."""
         return front
@@ -93,11 +103,11 @@ class PooledFit:
         )
 
     def attributes(
-        self, federation: Federation, run: Run, *, public: tuple
+        self, federation: Federation, run: Run, *, public: PublicRows
     ) -> dict[str, object]:
         """What the fit finds: ask for sums, and make the classifier of them.
 
-        ``public`` are public rows and their labels.
+        ``public`` are public rows.
         """
         public_contents = self._contents_of_public_rows(public, federation)
         pooled_sums = run(self.sums_plan(federation, public_contents))
@@ -105,7 +115,10 @@ class PooledFit:
             node_means = pooled_sums.node_means
             # The server is the last node, where it has public rows.
             names = [*federation.names, _SERVER][: node_means.n_nodes]
-            warn_of_disagreement(names, node_means)
+            # How sure means are depends on the rows, whatever these weigh.
+            rows_by_weight = [*federation.rows_by_weight, public.rows_by_weight]
+            factors = np.array(rows_by_weight[: node_means.n_nodes])
+            warn_of_disagreement(names, node_means.with_counts_times(factors))
             warn_of_many_rows(federation.names, federation.rows_in_moments)
         sums, columns = pooled_sums.of_classes_with_rows(federation.classes)
         if len(columns) < len(federation.classes):
@@ -131,14 +144,14 @@ class PooledFit:
         }
 
     def _contents_of_public_rows(
-        self, public: tuple, federation: Federation
+        self, public: PublicRows, federation: Federation
     ) -> list[Mapping]:
         """What a node of the public rows would reply; nothing where there are none."""
-        X, y = public
-        if not len(y):
+        if not len(public.y):
             return []
         request = self.terms.request(federation.classes)
-        return [answer(request, Member.of(_SERVER, None, X, y)).content]
+        server = Member.of(_SERVER, None, public.X, public.y, weights=public.weights)
+        return [answer(request, server).content]
 
 
 def _classifiers_of_nodes(aggregator: BaseAggregator) -> dict[str, ClassifierMixin]:

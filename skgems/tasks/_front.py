@@ -126,6 +126,7 @@ def front(member: Member, *, front: Mapping) -> dict:
 FRONT = Task(
     name="front",
     asks="the statistics that the agreed transformers are fitted to",
+    takes_weights=True,  # steps are fitted to rows, whatever these weigh
     reveals="Statistics of columns over all rows of the node. The smallest and the "
     "largest value of a column are values of single rows; they are sent only if that "
     "is agreed.",

@@ -112,6 +112,7 @@ JOIN = Task(
     reveals=MODEL_REVEALS,
     without="nothing",
     alone=True,
+    takes_weights=True,
     request=FIELDS_OF_REQUEST,
     request_rule=check_requests_within,
     reply={
