@@ -54,7 +54,7 @@ from ._ledger_store import (
     LedgerError,
     LedgerOlderError,
 )
-from ._members import read_members
+from ._members import members_here, read_members
 from ._nodes import (
     as_mask,
     check_feature_names,

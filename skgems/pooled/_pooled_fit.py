@@ -15,11 +15,11 @@ from ..federation import (
     PublicRows,
     Run,
     answer,
-    read_members,
+    members_here,
     warn_of_many_rows,
 )
 from ..local import Member, has_steps
-from ..networks import Network, final_step
+from ..networks import final_step
 from ..steps import Front
 from ._classifiers import CLASSIFIERS, KINDS, fit_to_sums
 from ._disagreement import warn_of_disagreement
@@ -162,11 +162,10 @@ def _classifiers_of_nodes(aggregator: BaseAggregator) -> dict[str, ClassifierMix
     is_list = isinstance(estimators, list | tuple)
     if not (is_list or is_classifier(estimators)):
         return {}
-    names, members, _ = read_members(aggregator, estimators)
     return {
         name: _checked_classifier(member, place=f"node {name!r}")
-        for name, member in zip(names, members, strict=True)
-        if not isinstance(member, Network | None)
+        for name, member in members_here(estimators).items()
+        if member is not None
     }
 
 
