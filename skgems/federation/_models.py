@@ -77,7 +77,9 @@ def read_models(
         members.names, networks, None if rows is None else rows.features
     )
     classes = union_of_classes(networks, names=members.names)
-    seen = [np.isin(classes, network.classes[network.seen]) for network in networks]
+    # As Python's numbers: of whole numbers with and without a sign numpy makes floats.
+    seen_labels = [set(network.classes[network.seen].tolist()) for network in networks]
+    seen = [[label in known for label in classes.tolist()] for known in seen_labels]
     if rows is not None:
         classes = _as_wide_as(rows.y, classes)
     return Models(

@@ -293,7 +293,8 @@ def _raise_of_label_types(name: str, label_types: Iterable[type]) -> NoReturn:
     raise TypeError(
         f"Node {name!r}: labels are of the types "
         f"{sorted(kind.__name__ for kind in label_types)}; a summary can hold texts, "
-        "integers, floats or truth values, all of one type."
+        "integers, floats or truth values, all of one type. Write others, such as "
+        "dates, as texts at all nodes alike: y.astype(str)."
     )
 
 

@@ -31,6 +31,7 @@ class Simulation:
     validation_fraction: float = 0.0
     common_seed: int | None = None  # with which all clones begin; None: each its own
     fit: Callable = fit_local  # or another that is called as this one
+    trains: bool = True  # False: nodes need no classifiers, and have rows alone
     memory: Memory | str | None = None  # where fits are cached
     n_jobs: int | None = None
 
@@ -44,6 +45,7 @@ class Simulation:
             random_state=parameters.get("random_state"),
             validation_fraction=parameters.get("validation_fraction", 0.0),
             memory=parameters.get("memory"),
+            trains=aggregator._takes.learnt,
             n_jobs=parameters.get("n_jobs"),
         )
 
@@ -53,7 +55,7 @@ class SimulatedNodes:
     """Nodes that a simulation has trained, and the rows they were trained on."""
 
     names: list[str]
-    classifiers: list[BaseEstimator]  # trained clones
+    classifiers: list[BaseEstimator | None]  # trained clones; None: rows alone
     owners: np.ndarray  # (n_rows,), int: index of each row's node, -1 of public rows
     not_trained_on: np.ndarray  # (n_rows,), bool: rows that their node held out
 
@@ -95,6 +97,13 @@ def simulate(
     n_rows_of_nodes = np.bincount(owners[owners >= 0], minlength=len(names))
     if not n_rows_of_nodes.all():
         _nodes.raise_without_rows(names[np.argmin(n_rows_of_nodes)])
+    if not simulation.trains:
+        return SimulatedNodes(
+            names=names,
+            classifiers=[None] * len(names),
+            owners=owners,
+            not_trained_on=np.zeros(X.shape[0], dtype=bool),
+        )
     not_trained_on = np.zeros(X.shape[0], dtype=bool)
     trainings: dict[int, _Training] = {}  # by index of the node
     # What is drawn is drawn in the order of the nodes' first rows, which is the same

@@ -25,6 +25,7 @@ from ..moments import (
     merge_moments,
     moments_kind,
 )
+from ..networks import as_labels
 from . import _moments
 from ._classifiers import Rows, at_node, indices_of
 from ._member import Member
@@ -144,7 +145,7 @@ class ChunkedMember(Member):
         small_classes = self._small_classes(min_rows)
         if not small_classes:
             return self
-        member = replace(self, left_out=np.array(sorted(small_classes)))
+        member = replace(self, left_out=as_labels(sorted(small_classes)))
         _, counts_by_role = member.row_counts()
         for role, counts in counts_by_role.items():
             if not counts.sum():
@@ -443,7 +444,7 @@ def _classes_and_sizes(member: ChunkedMember) -> tuple[np.ndarray, np.ndarray]:
     labels, counts_by_role = member.row_counts()
     counts = counts_by_role["moments"].tolist()
     size_of_label = dict(zip(labels, counts, strict=True))
-    classes = np.array([label for label in labels if size_of_label[label]])
+    classes = as_labels([label for label in labels if size_of_label[label]])
     if member.left_out is not None:
         classes = np.union1d(classes, member.left_out)
     sizes = [size_of_label.get(label, 0) for label in classes.tolist()]

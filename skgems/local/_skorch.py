@@ -190,7 +190,7 @@ class SkorchModel(LocalModel):
 
     def _read(self) -> list[np.ndarray]:
         state = self.classifier.module_.state_dict().values()
-        return [tensor.detach().cpu().numpy().copy() for tensor in state]
+        return [_as_array(tensor) for tensor in state]
 
     def _write(self, parameters: Sequence[np.ndarray]) -> None:
         state = self.classifier.module_.state_dict()
@@ -382,3 +382,10 @@ def _name_outputs(net: NeuralNet, classes: np.ndarray) -> np.ndarray:
             f"{np.asarray(output_names).tolist()}, do not hold the labels {missing}."
         )
     return columns
+
+
+def _as_array(tensor: torch.Tensor) -> np.ndarray:
+    """Return a copy of a tensor; one of bfloat16, which numpy has not, in float32."""
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()
+    return tensor.detach().cpu().numpy().copy()

@@ -22,6 +22,7 @@ from ._network import (
     LayersBelow,
     Network,
     activate,
+    as_labels,
     as_two_logits,
     check_finite,
     common_dtype,

@@ -22,6 +22,7 @@ from ._decisions import PooledDecisionsMixin
 from ._pooled_fit import NAMES, PooledFit, classifier_named
 from ._summarizing import PooledSummariesMixin
 from ._terms import PooledTerms
+from ._weights import weights_if
 
 
 class PooledAggregator(
@@ -48,9 +49,9 @@ class PooledAggregator(
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
         What the nodes have. Each entry is None, a fitted classifier, or a summary or
-        its path; or give a channel in place of the list. Fitted classifiers only
-        decide what `pooled=None` stands for. Unfitted ones are trained on the rows of
-        their nodes (simulation). With None in place of the list no node has a
+        its path; or give a channel in place of the list. Classifiers only decide what
+        `pooled=None` stands for, so that unfitted ones are not trained. One unfitted
+        classifier stands for all nodes. With None in place of the list no node has a
         classifier, and `nodes` names the nodes.
     pooled : classifier or str, default=None
         The classifier to make, unfitted, or the name of its class: RidgeClassifier,
@@ -172,6 +173,7 @@ class PooledAggregator(
         self.verbose = verbose
         self.random_state = random_state
 
+    @weights_if(lambda aggregator: aggregator._takes_weights)
     @federated_fit
     def fit(
         self, X=None, y=None, nodes=None, held_out=None, sample_weight=None
@@ -254,6 +256,13 @@ class PooledAggregator(
     @property
     def _agreed_front(self) -> Front | None:
         return PooledFit.of(self).front_with_bins(super()._agreed_front)
+
+    @property
+    def _takes_weights(self) -> bool:
+        try:
+            return PooledFit.of(self).takes_weights
+        except ValueError:  # asked for before fit says what is wrong
+            return PooledFit.takes_weights
 
     @property
     def _allows(self) -> Allows:

@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin, clone, is_classifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from ..base import Allows, BaseAggregator, Takes, is_channel, warn_user
+from ..base import Allows, BaseAggregator, Takes, warn_user
 from ..federation import (
     Federation,
     PublicRows,
@@ -38,8 +38,14 @@ NAMES = frozenset({*CLASSIFIERS, *TREES})
 def classifier_named(name: str) -> ClassifierMixin:
     """The unfitted classifier that a name stands for.
 
-    Boosted trees have the parameters that they need to be grown at nodes.
+    Boosted trees have the parameters that they need to be grown at nodes. Raises
+    ValueError for other names, since tags are asked for before they are validated.
     """
+    if name not in NAMES:
+        raise ValueError(
+            f"pooled={name!r:.40} is not the name of a classifier that can be made of "
+            f"sums or histograms; these are {sorted(NAMES)}."
+        )
     if name in CLASSIFIERS:
         return CLASSIFIERS[name]()
     if TREES[name] is HistGradientBoostingClassifier:
@@ -57,6 +63,7 @@ class PooledFit:
     takes: ClassVar[Takes] = Takes(networks=False, learnt=False, rows_alone=True)
     allows: ClassVar[Allows] = Allows()
     asks_again: ClassVar[str] = ""  # why nodes are asked more than once, if so
+    takes_weights: ClassVar[bool] = True  # whether rows may have weights
 
     classifier: ClassifierMixin  # what is made of the sums, not fitted
 
@@ -157,16 +164,21 @@ class PooledFit:
 def _classifiers_of_nodes(aggregator: BaseAggregator) -> dict[str, ClassifierMixin]:
     """By name of the node; none where nodes are elsewhere, or have none."""
     estimators = aggregator.estimators
-    if estimators is None or is_channel(estimators):
-        return {}
     is_list = isinstance(estimators, list | tuple)
-    if not (is_list or is_classifier(estimators)):
+    # A path, a channel, a class, or what `read_members` will refuse.
+    if not is_list and not _is_classifier(estimators):
         return {}
     return {
         name: _checked_classifier(member, place=f"node {name!r}")
         for name, member in members_here(estimators).items()
         if member is not None
     }
+
+
+def _is_classifier(estimator: object) -> bool:
+    """Report whether this is a classifier; False for whatever has no tags."""
+    has_tags = hasattr(estimator, "__sklearn_tags__")
+    return has_tags and not isinstance(estimator, type) and is_classifier(estimator)
 
 
 def _common_classifier(

@@ -57,6 +57,7 @@ class TreesFit:
     takes: ClassVar[Takes] = Takes(networks=False, learnt=False, rows_alone=True)
     # The PowerTransformer takes no sparse rows.
     allows: ClassVar[Allows] = Allows(missing_values=True, sparse=False)
+    takes_weights: ClassVar[bool] = False  # histograms count rows
     asks_again: ClassVar[str] = "trees ask all nodes again for each of their levels"
     # Of a total of histograms to which nothing was added.
     type_of_zeros: ClassVar[type] = np.int64
