@@ -125,6 +125,7 @@ def front(member: Member, *, front: Mapping) -> dict:
 
 FRONT = Task(
     name="front",
+    bound="fields",
     asks="the statistics that the agreed transformers are fitted to",
     takes_weights=True,  # steps are fitted to rows, whatever these weigh
     reveals="Statistics of columns over all rows of the node. The smallest and the "
