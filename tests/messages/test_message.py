@@ -138,9 +138,6 @@ def test_arrays_are_read_only_and_the_users_are_not():
         (np.array([None]), "dtype object"),
         ([np.zeros(1), np.array(["a"])], "'it' of a message"),
         (object(), "'it' cannot be sent in a message 'task': it has a value of"),
-            object(),
-            "'it' cannot be sent in a message 'task': it has a value of the type",
-        ),
         (float("nan"), "'it' cannot be sent"),
     ],
 )
