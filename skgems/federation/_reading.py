@@ -205,6 +205,7 @@ def _simulated(
     simulated = simulate(
         rows.X,
         rows.y,
+        table=rows.table,
         names=members.names,
         classifiers=members.classifiers,
         nodes=nodes,

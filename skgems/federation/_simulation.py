@@ -18,8 +18,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from ..base import BaseAggregator, seeded_clone
 from ..compat import safe_indexing
 from ..local import LocalModel, at_node, cached, fit_local, local_model, net_seed
+from ..networks import chooses_columns
 from . import _nodes
-from ._nodes import Rows
+from ._nodes import Rows, RowsLike
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +74,7 @@ def simulate(
     X: Rows,
     y: np.ndarray,
     *,
+    table: RowsLike | None,
     names: list[str],
     classifiers: list[BaseEstimator],
     nodes: ArrayLike | None,
@@ -82,7 +84,8 @@ def simulate(
 ) -> SimulatedNodes:
     """Train a clone at each node, on rows that are there or dealt to it.
 
-    One classifier alone is that of all nodes that ``nodes`` names. ``held_out`` is a
+    One classifier alone is that of all nodes that ``nodes`` names. ``table`` has the
+    same rows with the names of their columns, if these have some. ``held_out`` is a
     mask of rows, (n_rows,), or None: then a fraction of each node's rows is drawn.
     ``weights`` of rows, (n_rows,), are handed to the ``fit`` of the clones.
     """
@@ -128,7 +131,13 @@ def simulate(
     return SimulatedNodes(
         names=names,
         classifiers=_train(
-            trainings, X, y, weights=weights, names=names, simulation=simulation
+            trainings,
+            X,
+            y,
+            table=table,
+            weights=weights,
+            names=names,
+            simulation=simulation,
         ),
         owners=owners,
         not_trained_on=not_trained_on,
@@ -140,6 +149,7 @@ def _train(
     X: Rows,
     y: np.ndarray,
     *,
+    table: RowsLike | None,
     weights: np.ndarray | None,
     names: Sequence[str],
     simulation: Simulation,
@@ -151,7 +161,9 @@ def _train(
     trained = Parallel(n_jobs=simulation.n_jobs)(
         train_at_node(
             trainings[k].classifier,
-            safe_indexing(X, trainings[k].rows),
+            safe_indexing(
+                _rows_for(trainings[k].classifier, X, table), trainings[k].rows
+            ),
             y[trainings[k].rows],
             weights=None if weights is None else weights[trainings[k].rows],
             name=names[k],
@@ -162,6 +174,11 @@ def _train(
         for k in sorted(trainings)
     )
     return [model.estimator for model in trained]
+
+
+def _rows_for(classifier: BaseEstimator, X: Rows, table: RowsLike | None) -> RowsLike:
+    """The rows as a classifier takes them: with names, if it has columns by name."""
+    return table if table is not None and chooses_columns(classifier) else X
 
 
 def _train_at_node(

@@ -14,7 +14,7 @@ network without hidden layers. `to_logistic_regression`, `to_mlp_classifier` and
 (0, ['a', 'b', 'c'])
 """
 
-from ._inputs import takes_documents, takes_missing_values
+from ._inputs import chooses_columns, takes_documents, takes_missing_values
 from ._network import (
     ACTIVATIONS,
     Coordinates,
