@@ -47,7 +47,7 @@ level: --set pooled=RandomForestClassifier pooled__max_depth=8"""
 # What all parties set alike, by command: nothing that a node decides by itself.
 ALIKE = {
     "start": ("method", "nodes", "set", "front"),
-    "answer": ("label", "drop", "held-out"),
+    "answer": ("label", "drop", "held-out", "weights"),
     "combine": ("label", "drop"),
     "survey": ("drop",),
 }
@@ -161,6 +161,14 @@ def _add_answer(commands) -> None:
         help=(
             "column with true or false: whether a row is held out and only scores "
             "models; give the same rows each time"
+        ),
+    )
+    add(
+        "--weights",
+        metavar="COLUMN",
+        help=(
+            "column with the weight of each row in sums: 2 counts as two rows, 0 as "
+            "none; give the same weights each time"
         ),
     )
     _add_drop(parser, "columns that are not features")
