@@ -57,7 +57,8 @@ def encode_labels(
     """
     if {y.dtype.kind, classes.dtype.kind} == {"i", "u"} and y.min(initial=0) >= 0:
         # Compared as they are, both would become floats of fewer digits.
-        y, classes = y.astype(np.uint64), classes.astype(np.uint64)
+        y = y.astype(np.uint64)
+        classes = classes.astype(np.uint64)
     unknown = np.setdiff1d(y, classes)
     if len(unknown):
         advice = advice_on_nets or _advice_on_numbers(np.unique(y), classes)

@@ -100,7 +100,10 @@ def read_federation(
     (['a', 'b', 'c'], [[True, True, False], [False, True, True]])
     """
     given = weighted_rows(X, y, sample_weight, nodes=nodes, held_out=held_out)
-    X, y, nodes, held_out = given.X, given.y, given.nodes, given.held_out
+    X = given.X
+    y = given.y
+    nodes = given.nodes
+    held_out = given.held_out
     members, joined = _members_for(aggregator, X, nodes)
     is_simulated = not split_by_state(members.names, members.classifiers)
     if y is not None:

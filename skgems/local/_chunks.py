@@ -77,54 +77,35 @@ class ChunkedMember(Member):
         member = cls.of(name, estimator, None, None, read=read)
         total_weights: dict[object, float] = {}
         tally: Tally = {}
-        if not n_drawn:
-            for _, y, held_out, weights in read():
-                _add_to_tally(tally, y, held_out)
-                _add_weights(total_weights, y, held_out, weights)
-            return replace(member, tally=tally, total_weights=total_weights)
         factor_sample = _EvenSample(
             labels=set() if estimator is None else set(member.own_linear()[1]),
             n_rows=_moments.TEMPERATURE_ROWS,
             min_class_size=least,
         )
-        # One for each class: rows of one change nothing that is drawn of another.
-        class_samples: dict[object, _EvenSample] = {}
+        class_samples = _ClassSamples(n_rows=n_drawn)
         for X, y, held_out, weights in read():
             _add_to_tally(tally, y, held_out)
             _add_weights(total_weights, y, held_out, weights)
-            if weights is None:
-                weights = np.ones(len(y))
-            if held_out is not None:
-                X, y, weights = X[~held_out], y[~held_out], weights[~held_out]
-            labels, codes = np.unique(y, return_inverse=True)
-            factor_sample.add(
-                X, y, weights=weights, labels=labels.tolist(), codes=codes
-            )
-            for c, label in enumerate(labels.tolist()):
-                if label not in class_samples:
-                    class_samples[label] = _EvenSample(labels={label}, n_rows=n_drawn)
-                rows = np.flatnonzero(codes == c)
-                class_samples[label].add_of_class(
-                    X[rows], y[rows], weights=weights[rows], label=label
-                )
+            if n_drawn:
+                rows = _RowsThatLearn.of(X, y, held_out, weights)
+                factor_sample.add(rows)
+                class_samples.add(rows)
+                del rows
             del X, y, held_out, weights  # before the next chunk is in memory
-        class_rows = {label: sample.rows() for label, sample in class_samples.items()}
+        member = replace(member, tally=tally, total_weights=total_weights)
+        if not n_drawn:
+            return member
+        drawn = class_samples.rows()
         X = factor_sample.rows()
-        if X is None and class_rows:  # no row has a class of the model
-            X = next(iter(class_rows.values()))[:0]
-        member = replace(
-            member, X=X, y=factor_sample.labels_of_rows(), tally=tally, drawn=class_rows
-        )
+        if X is None and drawn:  # no row has a class of the model
+            X = next(iter(drawn.values()))[:0]
+        member = replace(member, X=X, y=factor_sample.labels_of_rows(), drawn=drawn)
         if not total_weights:
             return member
         return replace(
             member,
             weights=factor_sample.weights_of_rows(),
-            drawn_weights={
-                label: sample.weights_of_rows()
-                for label, sample in class_samples.items()
-            },
-            total_weights=total_weights,
+            drawn_weights=class_samples.weights(),
         )
 
     def _sent_labels(self) -> list:
@@ -239,6 +220,46 @@ def _n_rows_by_label(tally: Tally) -> dict:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class _RowsThatLearn:
+    """The rows of one chunk that are not held out."""
+
+    X: Rows
+    y: np.ndarray
+    weights: np.ndarray  # (n_rows,), 1 where rows have none
+    labels: list  # sorted, each once
+    codes: np.ndarray  # (n_rows,), the index of the label of each row
+
+    @classmethod
+    def of(
+        cls,
+        X: Rows,
+        y: np.ndarray,
+        held_out: np.ndarray | None,
+        weights: np.ndarray | None,
+    ) -> "_RowsThatLearn":
+        """Those of a chunk with a mask of held-out rows and weights, or None."""
+        if weights is None:
+            weights = np.ones(len(y))
+        if held_out is not None:
+            X = X[~held_out]
+            y = y[~held_out]
+            weights = weights[~held_out]
+        labels, codes = np.unique(y, return_inverse=True)
+        return cls(X=X, y=y, weights=weights, labels=labels.tolist(), codes=codes)
+
+    def of_class(self, c: int) -> "_RowsThatLearn":
+        """Those of one class, by the index of its label."""
+        rows = np.flatnonzero(self.codes == c)
+        return _RowsThatLearn(
+            X=self.X[rows],
+            y=self.y[rows],
+            weights=self.weights[rows],
+            labels=[self.labels[c]],
+            codes=np.zeros(len(rows), dtype=int),
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _RankedRows:
     """Rows of one chunk that are in a sample."""
 
@@ -283,36 +304,28 @@ class _EvenSample:
         self.class_sizes: dict = {}  # label: rows that have come
         self.chunks: list[_RankedRows] = []
 
-    def add(
-        self,
-        X: Rows,
-        y: np.ndarray,
-        *,
-        weights: np.ndarray,
-        labels: list,
-        codes: np.ndarray,
-    ) -> None:
-        """Take from the rows of a chunk, whose labels ``y`` are ``labels[codes]``."""
+    def add(self, rows: _RowsThatLearn) -> None:
+        """Take from the rows of a chunk."""
+        labels = rows.labels
+        codes = rows.codes
         is_sampled = np.array([label in self.labels for label in labels], dtype=bool)
         sizes_before = [self.class_sizes.get(label, 0) for label in labels]
         sizes_before = np.array(sizes_before, dtype=int)
         ranks = sizes_before[codes] + _moments.ranks(codes)
-        rows = np.flatnonzero(is_sampled[codes] & (ranks % self.step == 0))
+        chosen = np.flatnonzero(is_sampled[codes] & (ranks % self.step == 0))
         self.chunks.append(
-            _RankedRows(X=X[rows], y=y[rows], weights=weights[rows], ranks=ranks[rows])
+            _RankedRows(
+                X=rows.X[chosen],
+                y=rows.y[chosen],
+                weights=rows.weights[chosen],
+                ranks=ranks[chosen],
+            )
         )
         sizes = sizes_before + np.bincount(codes, minlength=len(labels))
         for label, size in zip(labels, sizes.tolist(), strict=True):
             if label in self.labels:
                 self.class_sizes[label] = size
         self._thin_out()
-
-    def add_of_class(
-        self, X: Rows, y: np.ndarray, *, weights: np.ndarray, label: object
-    ) -> None:
-        """Take from rows of a chunk that are all of one class."""
-        codes = np.zeros(len(y), dtype=int)
-        self.add(X, y, weights=weights, labels=[label], codes=codes)
 
     def _thin_out(self) -> None:
         """Keep every other row of each class until there are ``n_rows`` at most."""
@@ -338,6 +351,31 @@ class _EvenSample:
         if not self.chunks:
             return np.zeros(0)
         return np.concatenate([chunk.weights for chunk in self.chunks])
+
+
+class _ClassSamples:
+    """A sample of each class: rows of one change nothing that is drawn of another."""
+
+    def __init__(self, *, n_rows: int) -> None:
+        self.n_rows = n_rows  # of each class, at most
+        self.samples: dict[object, _EvenSample] = {}
+
+    def add(self, rows: _RowsThatLearn) -> None:
+        """Take from the rows of a chunk."""
+        for c, label in enumerate(rows.labels):
+            if label not in self.samples:
+                self.samples[label] = _EvenSample(labels={label}, n_rows=self.n_rows)
+            self.samples[label].add(rows.of_class(c))
+
+    def rows(self) -> dict[object, Rows]:
+        """The rows of each class, by its label."""
+        return {label: sample.rows() for label, sample in self.samples.items()}
+
+    def weights(self) -> dict[object, np.ndarray]:
+        """The weights of these rows."""
+        return {
+            label: sample.weights_of_rows() for label, sample in self.samples.items()
+        }
 
 
 def stacked(chunks: Iterable[Rows]) -> Rows:
