@@ -160,7 +160,8 @@ def test_exchanges(case, tmp_path):
                 X[of_node],
                 y[of_node],
                 name=name,
-                radii=True,
+                agreement=tmp_path / "agreement.json",
+                state=tmp_path / f"ledger-{name}",
             )
     assert_good(fitted)
 
@@ -189,6 +190,8 @@ def test_the_shell(case, tmp_path, monkeypatch, capsys):
                 continue
             options = [] if local is None else ["--model", f"{name}.joblib"]
             options += ["--rows", f"{name}.csv", "--label", "grade", "--name", name]
-            assert main(["answer", str(path), *options, "--radii", "--yes"]) == 0
+            options += ["--agreement", "study/agreement.json"]
+            options += ["--state", f"ledger-{name}"]
+            assert main(["answer", str(path), *options, "--yes"]) == 0
     model = joblib.load("model.joblib")
     assert model.score(X, y) > 0.6

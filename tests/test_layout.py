@@ -83,6 +83,10 @@ TESTED_ELSEWHERE = {
         "gems/test_logistic_errors.py",
         "classifiers that do not go together",
     ),
+    "federation/_pickling.py": (
+        "federation/test_workers.py",
+        "workers of other processes",
+    ),
     "federation/_plans.py": ("federation/test_channel.py", "plans run over channels"),
     "federation/_record.py": (
         "federation/test_update_forget.py",

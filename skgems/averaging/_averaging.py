@@ -127,8 +127,9 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     they are averaged over all nodes, unless `node_weight` is "class_counts".
 
     Skorch nets of any torch module are averaged parameter by parameter, buffers
-    included. Buffers of integers, which are counters, are taken from the node with the
-    most rows.
+    included. With equal weights the modules must give equal outputs, which is checked
+    on made-up rows, or on rows of the fit if these do not fit. Buffers of integers,
+    which are counters, are taken from the node with the most rows.
 
     References
     ----------
@@ -151,7 +152,8 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     """
 
     _takes = Takes(networks=False)
-    _allows = Allows(more_dimensions=True)  # images for convolutions
+    # Images for convolutions, and dicts of inputs for modules that have several.
+    _allows = Allows(more_dimensions=True, named_inputs=True)
     _parts = {"schedule": Schedule}
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
@@ -208,8 +210,8 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
             Rows of the nodes. They may have more dimensions, as images do, if the
-            modules take these. Fitted models without rounds need no rows, unless the
-            weights of the nodes count rows.
+            modules take these, or be a dict of arrays, one per input. Fitted models
+            without rounds need no rows, unless the weights of the nodes count rows.
         y : array-like of shape (n_samples,), default=None
             Labels of the rows.
         nodes : array-like of shape (n_samples,), default=None

@@ -49,6 +49,7 @@ class Allows:
     more_dimensions: bool = False  # as images have
     missing_values: bool = False
     sparse: bool = True
+    named_inputs: bool = False  # a dict of arrays, which enter a module by name
 
 
 class BaseAggregator(ClassifierMixin, MemberParametersMixin):

@@ -5,7 +5,7 @@ An ``aggregator`` is a BaseAggregator here, which imports this module.
 
 import copy
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Number
 from typing import TYPE_CHECKING, NoReturn
@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 from scipy.sparse import sparray, spmatrix
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
+from ..networks import NamedRows
 from ..steps import Columns, ColumnsError, are_documents, as_rows, check_no_times
 from ._labels import encode_labels
 
@@ -76,6 +82,8 @@ def as_numbers(
             "begin with an equal one may stay as they are. EnsembleAggregator lets "
             "pipelines vote that begin with any vectorizer."
         )
+    if isinstance(X, Mapping):
+        return _as_named_rows(aggregator, X, y, reset=reset)
     check_no_times(X)
     try:
         with warnings.catch_warnings():
@@ -100,6 +108,27 @@ def as_numbers(
         if reset and "contains NaN" in str(error) and hasattr(aggregator, "front"):
             error.args = (f"{error}\n{_ADVICE_ON_GAPS}",)
         raise
+
+
+def _as_named_rows(
+    aggregator: BaseEstimator, X: Mapping, y: object, *, reset: bool
+) -> NamedRows | tuple[NamedRows, np.ndarray]:
+    """Rows of a dict of arrays, and labels if there are any."""
+    if not aggregator._allows.named_inputs or getattr(aggregator, "front", None):
+        raise TypeError(
+            f"X is a dict of arrays, which {type(aggregator).__name__} cannot take to "
+            "rows of numbers. EnsembleAggregator and ModelAveragingAggregator, without "
+            "a front, give a dict of inputs to nets of skorch."
+        )
+    rows = NamedRows.of(X)
+    if reset:
+        vars(aggregator).pop("n_features_in_", None)
+        vars(aggregator).pop("feature_names_in_", None)
+    if isinstance(y, str) and y == "no_validation":
+        return rows
+    y = column_or_1d(y)
+    check_consistent_length(rows, y)
+    return rows, y
 
 
 def validated_for_fit(

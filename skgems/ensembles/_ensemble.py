@@ -173,10 +173,10 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features), \
 default=None
             Rows of the nodes. They may have more dimensions, as images do, if the
-            classifiers take these. A vote of fitted classifiers needs no rows, unless
-            the weights count rows. Documents (a list, an array or a Series with one
-            text or dict per row) and tables with texts go to the classifiers as they
-            are given.
+            classifiers take these, or be a dict of arrays, one per input of the modules
+            of skorch nets. A vote of fitted classifiers needs no rows, unless the
+            weights count rows. Documents (a list, an array or a Series with one text or
+            dict per row) and tables with texts go to the classifiers as they are given.
         y : array-like of shape (n_samples,), default=None
             Labels of the rows.
         nodes : array-like of shape (n_samples,), default=None

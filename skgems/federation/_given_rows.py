@@ -85,7 +85,10 @@ def front_for(
     if front.columns is not None:
         return front, []
     if X is None:
-        raise_front_not_fitted()
+        without_rows = front.without_rows() if isinstance(front, Front) else None
+        if without_rows is None:
+            raise_front_not_fitted()
+        return without_rows, []
     mask = _nodes.as_mask(held_out, X)
     advanced, history = fit_front(
         front, X, nodes, held_out=mask, n_jobs=aggregator.n_jobs

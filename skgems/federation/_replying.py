@@ -35,6 +35,7 @@ from ..messages import (
     tells_radii,
 )
 from ..steps import Front, holding
+from ._acceptance import check_accepted
 from ._derived import allows_missing, check_is_derived
 from ._fingerprint import Fingerprint
 from ._front_states import check_fronts_are_due, check_states, unchecked_fronts
@@ -112,8 +113,10 @@ def reply_to(
     """Answer a request at a node, in whatever way the request came.
 
     This function is the node's whole side of a channel: nothing leaves the node but
-    what it returns. Without ``state`` it keeps no record of its answers. A server may
-    then ask again and again, and learns more about the rows from each reply.
+    what it returns. Without ``state`` it keeps no record of its answers, and answers
+    only what a linear or pooled method asks once. What may be asked again needs
+    ``state``. What trusts the server needs ``agreement`` as well: hidden layers of the
+    server's, training, and growing trees.
 
     Parameters
     ----------
@@ -155,8 +158,8 @@ def reply_to(
     state : str, os.PathLike or mutable mapping of str to bytes, default=None
         The node's ledger: a folder on a local disk, which is created if it does not
         exist. Use one ledger for all exchanges of the node, since it also notices that
-        the same rows are asked about again. If None, answers are not counted. See
-        Notes.
+        the same rows are asked about again. If None, answers are not counted, and
+        requests that may be asked again are refused. See Notes.
     again : bool, default=False
         Whether the owner of the node accepts an exchange about the same rows as an
         earlier one, with other terms or another classifier, or about nearly the same
@@ -185,8 +188,8 @@ def reply_to(
     Raises
     ------
     NotAgreedError
-        If the request is not covered by the agreement; it is a ValueError. No row was
-        used.
+        If the request is not covered by the agreement, or needs ``state`` or
+        ``agreement``, and none is given; it is a ValueError. No row was used.
     LimitError
         If the request would cost more than ``limits`` allow; it is a NotAgreedError.
     RowsAskedAgainError
@@ -308,6 +311,7 @@ def _check_needs_no_ledger(agreement: object, *, again: bool) -> None:
 def _reply_without_ledger(request: Message, node: "_Node") -> Message:
     """The reply of a node that does not count what it has answered."""
     _warn_of_small_bound(request, name=node.name, min_rows=node.min_rows)
+    check_accepted(request, has_ledger=False, by_person=False)
     check_is_derived(request, None)
     node.check_cost(request)
     node.check_consent(request)
@@ -334,10 +338,13 @@ def _reply_with_ledger(
             fingerprint=lambda: node.fingerprint,
             min_rows=node.min_rows_under(agreed),
             again=again,
+            by_person=accepted is not None,
         )
         kept_reply = ledger.kept_reply(request)
         if kept_reply is not None:
             return node.released(node.addressed(kept_reply, request))
+        by_person = accepted is not None or ledger.is_accepted_by_person
+        check_accepted(request, has_ledger=True, by_person=by_person)
         return _counted_reply(request, node, ledger=ledger, agreed=agreed)
 
 

@@ -21,6 +21,7 @@ from ..local import LocalModel, at_node, cached, fit_local, local_model, net_see
 from ..networks import chooses_columns
 from . import _nodes
 from ._nodes import Rows, RowsLike
+from ._pickling import told_if_not_pickled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,21 +159,22 @@ def _train(
     classes = np.unique(y)
     fit = cached(simulation.fit, simulation.memory)
     train_at_node = delayed(_train_at_node)
-    trained = Parallel(n_jobs=simulation.n_jobs)(
-        train_at_node(
-            trainings[k].classifier,
-            safe_indexing(
-                _rows_for(trainings[k].classifier, X, table), trainings[k].rows
-            ),
-            y[trainings[k].rows],
-            weights=None if weights is None else weights[trainings[k].rows],
-            name=names[k],
-            fit=fit,
-            classes=classes,
-            seed=trainings[k].seed,
+    with told_if_not_pickled(simulation.n_jobs):
+        trained = Parallel(n_jobs=simulation.n_jobs)(
+            train_at_node(
+                trainings[k].classifier,
+                safe_indexing(
+                    _rows_for(trainings[k].classifier, X, table), trainings[k].rows
+                ),
+                y[trainings[k].rows],
+                weights=None if weights is None else weights[trainings[k].rows],
+                name=names[k],
+                fit=fit,
+                classes=classes,
+                seed=trainings[k].seed,
+            )
+            for k in sorted(trainings)
         )
-        for k in sorted(trainings)
-    )
     return [model.estimator for model in trained]
 
 

@@ -126,6 +126,7 @@ def front(member: Member, *, front: Mapping) -> dict:
 FRONT = Task(
     name="front",
     bound="fields",
+    accepted_by="anybody",
     asks="the statistics that the agreed transformers are fitted to",
     takes_weights=True,  # steps are fitted to rows, whatever these weigh
     reveals="Statistics of columns over all rows of the node. The smallest and the "

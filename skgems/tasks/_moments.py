@@ -362,6 +362,7 @@ def moments_of_member(member: Member, **request: object) -> Mapping:
 MOMENTS = Task(
     name="moments",
     bound="derived",
+    accepted_by="anybody",
     filled_in=("model", "hidden", "share"),
     asks="counts, means and second moments of the features of the node's rows",
     reveals="The fewer rows statistics are made from, the more they reveal about each "

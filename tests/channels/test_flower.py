@@ -49,6 +49,8 @@ from flwr.app import (  # noqa: E402
 from flwr.app import Message as Letter  # noqa: E402
 from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):

@@ -48,10 +48,13 @@ from skgems.messages import says
 from skgems.moments import LOGIT_FACTORS
 from skgems.steps import Front, RandomFeatures
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skgems.federation.RowsExposedWarning",
-    "ignore:Variables are collinear:UserWarning",
-)
+pytestmark = [
+    pytest.mark.usefixtures("accepting_nodes"),
+    pytest.mark.filterwarnings(
+        "ignore::skgems.federation.RowsExposedWarning",
+        "ignore:Variables are collinear:UserWarning",
+    ),
+]
 NAMES = ["bern", "oslo"]
 # Most wines are of both; the first twelve are of a third node.
 WITH_SMALL_NODE = np.where(np.arange(len(Y)) < 12, "cork", NODES)

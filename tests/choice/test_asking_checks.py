@@ -26,10 +26,13 @@ from skgems.moments import LOGIT_FACTORS
 from skgems.steps import Front
 from skgems.tasks._judge import judge
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skgems.federation.RowsExposedWarning",
-    "ignore:Variables are collinear:UserWarning",
-)
+pytestmark = [
+    pytest.mark.usefixtures("accepting_nodes"),
+    pytest.mark.filterwarnings(
+        "ignore::skgems.federation.RowsExposedWarning",
+        "ignore:Variables are collinear:UserWarning",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

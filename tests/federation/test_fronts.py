@@ -41,6 +41,8 @@ from skgems.federation import Agreement, Message, Nodes, reply_to
 from skgems.pfnm import Matching
 from skgems.steps import RandomFeatures, front_of_text
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 
 def table_with_gaps(n_rows=400):
     """Four columns of numbers, one of words, with gaps; and labels of three classes."""

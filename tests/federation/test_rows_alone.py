@@ -41,6 +41,8 @@ from skgems.gems import Moments, Rounds
 from skgems.messages import asks
 from skgems.steps import RandomFeatures
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 
 def rows(seed=0):
     """400 rows of four features, about one center for each of three classes."""

@@ -48,6 +48,8 @@ from skgems.spaces import Ellipsoid
 from skgems.steps import Columns, DocumentFront, RandomFeatures, front_size
 from skgems.steps._statistics import STATISTICS
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 N_ROWS, N_COLUMNS, N_CLASSES = 90, 4, 3
 X, Y = costly.separated_rows(N_ROWS, N_COLUMNS, N_CLASSES, rng=np.random.default_rng(0))
 NET = costly.network(X, Y, n_units=5)

@@ -487,7 +487,10 @@ def net_that_ends(end, widths=(64, 8, 3), seed=0):
             parts += [nn.Linear(*shape), nn.ReLU()]
         parts = parts[:-1] + ([getattr(nn, link)(dim=-1)] if link else [])
         return make_net(
-            nn.Sequential(*parts), criterion=getattr(nn, criterion), batch_size=16
+            nn.Sequential(*parts),
+            criterion=getattr(nn, criterion),
+            batch_size=16,
+            classes=range(widths[-1]),
         ).initialize()
 
 

@@ -27,6 +27,8 @@ from skgems.federation import (
 )
 from skgems.messages import TERMS, sealed
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 NAMES = ["lyon", "paris", "rome"]
 
 

@@ -72,9 +72,18 @@ def test_it_goes_over_a_channel():
         (StandardScaler(), ALL), (OneHotEncoder(), [])
     )
 
+    ledgers = {"lyon": {}, "rome": {}}
+
     def ask(requests):
         return {
-            name: reply_to(request, None, X[name == NODES], Y[name == NODES], name=name)
+            name: reply_to(
+                request,
+                None,
+                X[name == NODES],
+                Y[name == NODES],
+                name=name,
+                state=ledgers[name],
+            )
             for name, request in requests.items()
         }
 
