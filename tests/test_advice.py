@@ -292,6 +292,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         ),
         "epsilon": (LINEAR,),
         "groups": (combine, reply_to, LINEAR.summarize, PooledAggregator.summarize),
+        "held_out": (reply_to, LINEAR.summarize),
         "intersection": (LINEAR,),
         "keep_replies": (LINEAR, PooledAggregator),
         "min_rows": (reply_to, LINEAR.summarize),

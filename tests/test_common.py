@@ -179,10 +179,12 @@ def test_one_model_knows_what_all_nodes_know(listed, kind):
         aggregate.classes_[proba.argmax(axis=1)][rows],
         aggregate.predict(dataset.X_test)[rows],
     )
-    best_of_one_node = max(
+    scores_of_nodes = [
         np.mean(dataset.y_test == local.predict(dataset.X_test))
         for local in aggregate.estimators_
-    )
+        if hasattr(local, "predict")  # PooledAggregator trains no classifiers
+    ]
+    best_of_one_node = max(scores_of_nodes, default=1 / len(aggregate.classes_))
     score = aggregate.score(dataset.X_test, dataset.y_test)
     if kind == "binary":  # each node knows both classes, and is good by itself
         assert score > best_of_one_node - 0.05

@@ -135,6 +135,10 @@ TESTED_ELSEWHERE = {
     "messages/_tasks.py": ("tasks/test_tasks.py", "the table of all tasks"),
     "messages/_words.py": ("channels/test_inspecting.py", "inspect shows the words"),
     "moments/_class_sums.py": ("pooled/test_pooled.py", "classifiers of such sums"),
+    "messages/_row_counts.py": (
+        "federation/test_weights.py",
+        "rows that are counted beside weights",
+    ),
     "moments/_effective_rows.py": (
         "federation/test_models_judged.py",
         "it protects rows from models that are judged",

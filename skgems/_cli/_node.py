@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import joblib
 import numpy as np
@@ -43,17 +43,18 @@ def answer_command(args: argparse.Namespace) -> int:
     check_consent(place, args)
     model = None if args.model is None else _model(args.model, args.trust)
     request = load_message(args.request)
-    X, y, held_out, groups = _rows(request, model, args)
+    rows = _rows(request, model, args)
     try:
         answer(
             args.request,
             model,
-            X,
-            y,
+            rows.X,
+            rows.y,
             name=args.name,
             to=place,
-            held_out=held_out,
-            groups=groups,
+            held_out=rows.held_out,
+            groups=rows.groups,
+            sample_weight=rows.weights,
             min_rows=args.min_rows,
             agreement=args.agreement,
             radii=args.radii,
@@ -69,7 +70,7 @@ def answer_command(args: argparse.Namespace) -> int:
     except ColumnsError as exc:
         raise ValueError(f"{args.rows}: node {args.name!r}: {exc}") from None
     if request.task == "front":
-        _warn_of_front(request, X, args)
+        _warn_of_front(request, rows.X, args)
     if place.resolve().parent.name == "replies":
         print(
             f"Written to {place}. If the server shares this folder, it reads the file "
@@ -157,14 +158,25 @@ def _model(path: str, trusted: list[str]) -> BaseEstimator:
 # ---- rows ------------------------------------------------------------------------
 
 
+class _Rows(NamedTuple):
+    """What a node's table says of each row."""
+
+    X: "DataFrame | np.ndarray"  # as the request needs them
+    y: np.ndarray
+    held_out: np.ndarray | None  # (n_rows,), bool
+    groups: np.ndarray | None  # (n_rows,)
+    weights: np.ndarray | None  # (n_rows,)
+
+
 def _rows(
     request: Message, model: BaseEstimator | None, args: argparse.Namespace
-) -> tuple:
-    """Rows as the request needs them, labels, which are held out, and their groups."""
+) -> _Rows:
+    """The rows of the table; features, and the columns that options name."""
     behind_front = "front" in request.content
     takes_tables = behind_front or request.task == "survey"
     names = None if takes_tables else getattr(model, "feature_names_in_", None)
-    roles = [role for role in (args.label, args.held_out, args.group) if role]
+    options = (args.label, args.held_out, args.group, args.weights)
+    roles = [role for role in options if role]
     table = read_table(
         args.rows,
         dialect_of(args, args.name),
@@ -175,13 +187,14 @@ def _rows(
     y = labels_of([table], args.label, getattr(model, "classes_", None))[0]
     marks = _marks(table, args.held_out) if args.held_out else None
     groups = groups_of(table, args.group) if args.group else None
+    weights = _weights(table, args.weights) if args.weights else None
     if names is not None:
         X = _as_fitted(table, list(names))
     elif takes_tables:
         X = _columns_as_written(table, behind_front=behind_front)
     else:
         X = _features(table, has_model=model is not None)
-    return X, y, marks, groups
+    return _Rows(X=X, y=y, held_out=marks, groups=groups, weights=weights)
 
 
 def _columns_as_written(table: Table, *, behind_front: bool) -> "DataFrame":
@@ -362,6 +375,20 @@ def _truth(text: str) -> bool:
 
 
 _KINDS: Mapping[type, Callable] = {int: _whole, float: float, bool: _truth}
+
+
+def _weights(table: Table, column: str) -> np.ndarray:
+    """The weights of rows, as the table writes numbers."""
+    weights = []
+    for row, text in enumerate(table.as_written[column.strip()]):
+        try:
+            weights.append(float(text.strip().replace(table.decimal, ".")))
+        except ValueError:
+            raise ValueError(
+                f"{table.path}: column {column!r} has {text!r} in {table.place(row)}, "
+                "which is no weight. Give each row a number; 0 leaves a row out."
+            ) from None
+    return np.array(weights)
 
 
 def _marks(table: Table, column: str) -> np.ndarray:

@@ -47,7 +47,7 @@ level: --set pooled=RandomForestClassifier pooled__max_depth=8"""
 # What all parties set alike, by command: nothing that a node decides by itself.
 ALIKE = {
     "start": ("method", "nodes", "set", "front"),
-    "answer": ("label", "drop", "held-out", "group"),
+    "answer": ("label", "drop", "held-out", "group", "weights"),
     "combine": ("label", "drop", "group"),
     "survey": ("drop",),
 }
@@ -169,6 +169,14 @@ def _add_answer(commands) -> None:
         help=(
             "column that says which rows belong together, such as the patient: they "
             "stay together when rows are divided; it is no feature and is not sent"
+        ),
+    )
+    add(
+        "--weights",
+        metavar="COLUMN",
+        help=(
+            "column with the weight of each row in sums: 2 counts as two rows, 0 as "
+            "none; give the same weights each time"
         ),
     )
     _add_drop(parser, "columns that are not features")

@@ -55,6 +55,10 @@ def encode_labels(
     ``advice_on_nets`` ends that error where a node has a net whose classes are the
     numbers of its outputs; it begins with a space.
     """
+    if {y.dtype.kind, classes.dtype.kind} == {"i", "u"} and y.min(initial=0) >= 0:
+        # Compared as they are, both would become floats of fewer digits.
+        y = y.astype(np.uint64)
+        classes = classes.astype(np.uint64)
     unknown = np.setdiff1d(y, classes)
     if len(unknown):
         advice = advice_on_nets or _advice_on_numbers(np.unique(y), classes)

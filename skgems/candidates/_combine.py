@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import PowerTransformer
 from sklearn.utils import check_random_state
@@ -42,7 +42,7 @@ from ..federation import (
     warn_of_repeated_identifiers,
 )
 from ..gems import GEMSLogisticAggregator
-from ..networks import final_step, takes_documents
+from ..networks import final_step, is_fitted, takes_documents
 from ..progress import showing
 from ..steps import (
     IDENTIFIES,
@@ -97,8 +97,9 @@ def combine(
     ----------
     estimators : list of classifiers or of (name, classifier) tuples, or None
         What the nodes have: one fitted classifier of any kind per node, summaries or
-        their paths, or a channel to the nodes. Leave it None if the nodes have rows
-        but no classifiers.
+        their paths, or a channel to the nodes. One unfitted classifier, in place of the
+        list, is trained at each node. Leave it None if the nodes have rows but no
+        classifiers.
     X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features), \
 default=None
         Rows of the nodes. A DataFrame may contain texts and missing values. X may also
@@ -432,6 +433,10 @@ def _members_of(
 ) -> list[tuple[str, BaseEstimator]]:
     """Names and classifiers of nodes that have rows; ValueError for others."""
     members = list(zip(*named_members(estimators), strict=True))
+    is_one = not isinstance(estimators, list | tuple)
+    if is_one and not _is_sent(estimators) and not is_fitted(estimators):
+        # One unfitted classifier stands for all nodes, as in the aggregators.
+        members = [(name, clone(estimators)) for name in owners]
     for name, member in members:
         if _is_sent(member):
             raise ValueError(

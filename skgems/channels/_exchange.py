@@ -118,6 +118,8 @@ class Exchange:
         min_rows=MIN_ROWS,
     ) -> None:
         self.waiting_for: dict[str, Path] = {}
+        if aggregator is not None:
+            aggregator._validate_params()
         _check_seed(aggregator)
         state = None if aggregator is None else as_json(aggregator)
         place = Path(folder) / STATE

@@ -22,6 +22,7 @@ from ..messages import (
     pairs_in,
     requests_in,
     rows_in_words,
+    rows_of_classes,
 )
 from ._folder import AGREEMENT
 
@@ -222,8 +223,9 @@ def _counted(part: Message) -> str:
         labels = content["rows"]["labels"]
         counts = content["rows"]["moments"]
     elif part.task == "moments":  # one count for each mean; a class may have several
-        sums = content["moments"]
-        counts = np.bincount(sums["columns"], sums["counts"], minlength=len(labels))
+        counts = rows_of_classes(content)
+    elif part.task == "class_sums":
+        counts = content.get("n_rows", counts)
     if counts is not None and labels is not None:
         by_class = labels_and_counts(labels, counts)
         return f"{rows_in_words(np.sum(counts))}, by class: {by_class}."
@@ -250,7 +252,7 @@ def _revealed(part: Message) -> str:
     if part.task != "moments" or "moments" not in content:
         return ""
     sums = content["moments"]
-    exposed = exposed_classes(sums, content["labels"])
+    exposed = exposed_classes(content)
     n_features = len(sums["origin"])
     if exposed:
         words = (
@@ -259,7 +261,7 @@ def _revealed(part: Message) -> str:
             "single rows can be recognized, and rows of whole numbers recovered."
         )
     else:
-        counts = np.bincount(sums["columns"], sums["counts"])
+        counts = rows_of_classes(content)
         fewest = rows_in_words(np.min(counts, where=counts > 0, initial=np.inf))
         words = (
             "The fewer rows a class has, the more is revealed about each of them; the "

@@ -35,7 +35,7 @@ from ..messages import (
 )
 from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
 from ._derived import allows_missing
-from ._federation import Federation, Node
+from ._federation import Federation, Node, PublicRows
 from ._fronts import fit_front, front_plan, owners_of
 from ._given_rows import as_groups
 from ._joining import federated_fit
@@ -55,7 +55,7 @@ from ._ledger_store import (
     LedgerError,
     LedgerOlderError,
 )
-from ._members import read_members
+from ._members import members_here, read_members
 from ._nodes import (
     as_mask,
     check_feature_names,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 from joblib import Memory
@@ -42,7 +43,8 @@ class Node:
         it are then used only to score models.
     row_counts : dict
         The "labels" of its rows, and the number of rows with each label for each of the
-        three uses.
+        three uses. If rows have weights, "weights" has their sum over the rows with
+        each label that moments are computed from.
     """
 
     name: str
@@ -71,6 +73,26 @@ class Node:
         return int(np.sum(self.row_counts["moments"]))
 
 
+class PublicRows(NamedTuple):
+    """Rows that belong to no node, their labels, and how much each counts."""
+
+    X: Rows
+    y: np.ndarray  # (n_rows,)
+    weights: np.ndarray | None  # (n_rows,); None: each counts once
+
+    @property
+    def rows_by_weight(self) -> float:
+        """The number of rows over their weight."""
+        has_weights = self.weights is not None and len(self.weights)
+        return len(self.weights) / self.weights.sum() if has_weights else 1.0
+
+    def of_labels(self, classes: np.ndarray) -> "PublicRows":
+        """Return those whose label is one of some classes."""
+        rows = np.flatnonzero(np.isin(self.y, classes))
+        weights = None if self.weights is None else self.weights[rows]
+        return PublicRows(X=self.X[rows], y=self.y[rows], weights=weights)
+
+
 _no_rows = partial(np.empty, 0, dtype=np.intp)
 
 
@@ -93,6 +115,8 @@ class Federation:
     groups : ndarray of shape (n_samples,), int, or None
         The group of each row, such as the patient, whose rows are not divided when rows
         are. None if no groups were given.
+    weights : ndarray of shape (n_samples,) or None
+        How much each row counts in sums. None if each counts once.
     public_rows : ndarray of int
         Indices of rows that belong to no node; they fine-tune a model.
     spare_rows : ndarray of int
@@ -115,6 +139,7 @@ class Federation:
     X: Rows | None = field(default=None, repr=False)
     y: np.ndarray | None = field(default=None, repr=False)
     groups: np.ndarray | None = field(default=None, repr=False)
+    weights: np.ndarray | None = field(default=None, repr=False)
     public_rows: np.ndarray = field(default_factory=_no_rows, repr=False)
     rows_are_shared: bool = False
     spare_rows: np.ndarray = field(default_factory=_no_rows, repr=False)
@@ -151,6 +176,21 @@ class Federation:
     def rows_in_moments(self) -> np.ndarray:
         """Number of rows in the moments of each node, shape (n_nodes,)."""
         return np.array([node.n_in_moments for node in self.nodes])
+
+    @property
+    def rows_by_weight(self) -> np.ndarray:
+        """Rows in the moments of each node over their weight, shape (n_nodes,).
+
+        Sums of weights times this are numbers of rows, as errors of means need them.
+        """
+        return np.array(
+            [
+                node.n_in_moments / node.row_counts["weights"].sum()
+                if "weights" in node.row_counts
+                else 1.0
+                for node in self.nodes
+            ]
+        )
 
     @property
     def seen(self) -> np.ndarray:
@@ -196,6 +236,16 @@ class Federation:
         if self.X is None:
             return np.zeros((0, self.features.n_features_in or 0)), self.classes[:0]
         return safe_indexing(self.X, rows), self.classes[self.y[rows]]
+
+    @property
+    def public(self) -> PublicRows:
+        """The rows that belong to no node, with their labels."""
+        X, y = self.labeled(self.public_rows)
+        return PublicRows(X=X, y=y, weights=self.weights_of(self.public_rows))
+
+    def weights_of(self, rows: np.ndarray) -> np.ndarray | None:
+        """Return how much some rows count, or None if each row counts once."""
+        return None if self.weights is None else self.weights[rows]
 
     def run(
         self,
@@ -255,11 +305,12 @@ class Federation:
         rows = np.unique(
             np.concatenate([node.judging_rows, node.moment_rows, node.training_rows])
         )
-        weights = None
+        weights = self.weights_of(rows)
         if self.rows_are_shared:
             # A row that m nodes share counts 1 / m at each. Held-out rows are counted
-            # by no node where others judge; their weight stays 1.
-            weights = 1.0 / np.maximum(self._n_judges[rows], 1)
+            # by no node where others judge; their weight stays as it is.
+            shares = 1.0 / np.maximum(self._n_judges[rows], 1)
+            weights = shares if weights is None else weights * shares
         return Member(
             name=node.name,
             model=node.model,

@@ -25,7 +25,8 @@ class Fingerprint:
     come in, since the same rows may be read from another file the next time.
     """
 
-    rows: str  # with the mask of rows that only score, and the groups
+    # With the mask of rows that only score, the groups and the weights of rows.
+    rows: str
     labels: str | None  # None where a message needs none, as those of fronts
     classifier: str
     n_rows: int
@@ -41,6 +42,7 @@ class Fingerprint:
         held_out: object,
         *,
         groups: object = None,
+        weights: np.ndarray | None = None,
     ) -> "Fingerprint":
         """The digests of what users give for a node.
 
@@ -54,7 +56,7 @@ class Fingerprint:
         if group_of_row is not None:
             arrays.append(group_of_row)
         return cls(
-            rows=_digest_of(arrays),
+            rows=_digest_of(arrays if weights is None else [*arrays, weights]),
             labels=None if y is None else _digest_of([np.asarray(y)]),
             classifier=_digest_of_classifier(estimator),
             n_rows=n_rows,

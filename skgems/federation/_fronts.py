@@ -24,6 +24,7 @@ from ..steps import (
     Front,
     NotPooledError,
     agreed_roles,
+    without_polars,
 )
 from ._channel import InProcess
 from ._nodes import Rows, RowsLike, node_codes, node_names_of
@@ -298,7 +299,7 @@ def through_front(front: Front, X: RowsLike, nodes: ArrayLike | None = None) -> 
     public_rows = np.setdiff1d(np.arange(X.shape[0]), np.concatenate(rows_of_owners))
     groups = [rows for rows in [*rows_of_owners, public_rows] if len(rows)]
     if len(groups) == 1:
-        return front.transform(X)
-    parts = [front.transform(safe_indexing(X, rows)) for rows in groups]
+        return without_polars(front.transform(X))
+    parts = [without_polars(front.transform(safe_indexing(X, rows))) for rows in groups]
     in_order_of_X = np.argsort(np.concatenate(groups))
     return stacked(parts)[in_order_of_X]

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..base import BaseAggregator, Features, validated_for_fit
+from ..compat import safe_indexing
 from ..datasets import as_groups
 from ..steps import DocumentFront, Front, as_rows, front_of_content
 from . import _nodes
@@ -27,9 +28,13 @@ class GivenRows:
     X: Rows
     y: np.ndarray  # (n_rows,), labels
     features: Features
+    # The rows as they were given, if their columns have names: classifiers that choose
+    # columns by these are trained on them. None where there are no names, or a front.
+    table: RowsLike | None
     held_out: np.ndarray | None  # (n_rows,), bool: rows that only score; None: none
     # (n_rows,), int: group of each row, whose rows stay together; None: nobody said.
     groups: np.ndarray | None = None
+    weights: np.ndarray | None = None  # (n_rows,), how much each counts; None: once
     # (n_rows,), int: index of the node that owns each row, -1 for public rows. None:
     # nobody said, and a row is of each node whose classifier has seen its label.
     owners: np.ndarray | None = None
@@ -43,8 +48,14 @@ class GivenRows:
             self,
             X=self.X[chosen],
             y=self.y[chosen],
+            table=(
+                None
+                if self.table is None
+                else safe_indexing(self.table, np.flatnonzero(chosen))
+            ),
             held_out=None if self.held_out is None else self.held_out[chosen],
             groups=None if self.groups is None else self.groups[chosen],
+            weights=None if self.weights is None else self.weights[chosen],
             owners=None if self.owners is None else self.owners[chosen],
         )
 
@@ -97,6 +108,7 @@ def read_rows(
     nodes: ArrayLike | None,
     held_out: ArrayLike | None,
     groups: ArrayLike | None,
+    weights: np.ndarray | None,
     front: Front | None,
 ) -> GivenRows | None:
     """Rows behind the front, validated, whose owners are not read yet."""
@@ -108,6 +120,7 @@ def read_rows(
                 "missing. Give fit X as well, or none of them."
             )
         return None
+    table = X if front is None and hasattr(X, "columns") else None
     if front is not None:
         X = through_front(front, X, nodes)
     (X, y), features = validated_for_fit(aggregator, X, y)
@@ -116,8 +129,10 @@ def read_rows(
         X=X,
         y=y,
         features=features,
+        table=table,
         held_out=_nodes.as_mask(held_out, X),
         groups=as_groups(groups, X),
+        weights=weights,
     )
 
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from ._federation import Federation
+from ._federation import Federation, PublicRows
 from ._run import Run
 from ._summary import Summary
 from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
@@ -53,13 +53,13 @@ class KeepRepliesMixin(UpdateForgetMixin):
         federation: Federation,
         run: Run,
         *,
-        public: tuple,
+        public: PublicRows,
         kept: KeptReplies | None,
     ) -> dict[str, object]:
         """What the fit finds: its attributes, beside those of the federation.
 
-        ``public`` are public rows and their labels; ``kept`` has what nodes replied
-        before, and the seed of the requests then.
+        ``public`` are public rows; ``kept`` has what nodes replied before, and the seed
+        of the requests then.
         """
         raise NotImplementedError
 
@@ -68,7 +68,7 @@ class KeepRepliesMixin(UpdateForgetMixin):
         federation: Federation,
         *,
         run: Run,
-        public: tuple,
+        public: PublicRows,
         kept: KeptReplies | None,
         features: Mapping | None = None,
     ) -> None:
@@ -85,7 +85,7 @@ class KeepRepliesMixin(UpdateForgetMixin):
 
     def _fit_read(self, federation: Federation) -> Self:
         """Fit to the nodes that were read, and keep their replies if that is asked."""
-        public_rows = federation.labeled(federation.public_rows)
+        public_rows = federation.public
         kept_replies = None
         records = None
         if self.keep_replies:

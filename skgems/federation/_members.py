@@ -56,6 +56,19 @@ def read_members(
     )
 
 
+def members_here(estimators: object) -> dict[str, object]:
+    """Return the entries that are neither summaries nor paths, by name or place.
+
+    No file is read. So this may be asked before an aggregator knows its own settings,
+    with which those of summaries are compared.
+    """
+    return {
+        str(place) if name is None else name: member
+        for place, (name, member) in enumerate(_pairs_in(estimators))
+        if not (isinstance(member, Summary) or is_path(member))
+    }
+
+
 def _check_is_no_tuple_of_paths(estimators: object) -> None:
     """Raise TypeError for ("lyon", "lyon.safetensors"), which may mean two things."""
     if isinstance(estimators, tuple) and estimators and all(map(is_path, estimators)):

@@ -78,7 +78,7 @@ def read_models(
         members.names, networks, None if rows is None else rows.features
     )
     classes = union_of_classes(networks, names=members.names)
-    seen = [np.isin(classes, network.classes[network.seen]) for network in networks]
+    seen = [_has_seen(network, classes) for network in networks]
     if rows is not None:
         classes = _as_wide_as(rows.y, classes)
     return Models(
@@ -106,6 +106,16 @@ def _warn_of_lost_settings(models: list[LocalModel], *, voting: str | None) -> N
 def _read(model: LocalModel, *, as_network: bool) -> Network | Description:
     """A classifier as plain arrays, or only its classes, which any classifier has."""
     return model.network if as_network else model.description
+
+
+def _has_seen(network: Network | Description, classes: np.ndarray) -> np.ndarray:
+    """Return which classes a node has seen, (n_classes,).
+
+    Labels are compared as Python has them: of whole numbers with and without a sign
+    numpy would make floats, which have fewer digits.
+    """
+    seen_labels = set(network.classes[network.seen].tolist())
+    return np.array([label in seen_labels for label in classes.tolist()])
 
 
 def _as_wide_as(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -90,7 +90,10 @@ def _shares_without_rows(
     """Equal shares (n_nodes,), or those that were given, if they are usable."""
     if isinstance(node_weight, str):
         return np.ones(n_nodes)
-    shared = np.asarray(node_weight, dtype=np.float64)
+    try:
+        shared = np.asarray(node_weight, dtype=np.float64)
+    except (TypeError, ValueError):  # whatever they are, they are no numbers
+        shared = np.zeros(0)
     if shared.shape != (n_nodes,) or not np.all((shared > 0) & (shared < np.inf)):
         raise ValueError(
             f"node_weight must hold one positive number per node ({n_nodes}), got "

@@ -43,6 +43,7 @@ from ._rows import check_is_behind_front, warn_of_another_front
 from ._run import Run
 from ._simulation import Simulation, simulate
 from ._summary import Summary
+from ._weights import weighted_rows
 
 # Pairs of labels that a warning lists before it says how many others there are.
 _MOST_LISTED = 5
@@ -56,6 +57,7 @@ def read_federation(
     held_out: ArrayLike | None = None,
     *,
     groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     simulation: Simulation | None = None,
 ) -> Federation:
     """Validate the input of ``fit`` of an aggregator, which is not changed.
@@ -71,6 +73,9 @@ def read_federation(
         aggregator takes them.
     groups : array-like, default=None
         The group of each row, as ``fit`` of an aggregator takes it.
+    sample_weight : array-like, default=None
+        How much each row counts in the sums over the rows of a node. Rows of weight
+        zero are left out. Pass it on if the aggregator is made of such sums only.
     simulation : Simulation, default=None
         How nodes are simulated if their classifiers are not fitted. If None, this
         follows the parameters of the aggregator.
@@ -97,6 +102,13 @@ def read_federation(
     >>> federation.classes.tolist(), federation.seen.tolist()
     (['a', 'b', 'c'], [[True, True, False], [False, True, True]])
     """
+    given = weighted_rows(
+        X, y, sample_weight, nodes=nodes, held_out=held_out, groups=groups
+    )
+    X = given.X
+    y = given.y
+    nodes = given.nodes
+    held_out = given.held_out
     members, joined = _members_for(aggregator, X, nodes)
     is_simulated = not split_by_state(members.names, members.classifiers)
     if y is not None:
@@ -111,7 +123,8 @@ def read_federation(
         y,
         nodes=nodes,
         held_out=held_out,
-        groups=groups,
+        groups=given.groups,
+        weights=given.weights,
         front=front,
     )
     if is_simulated:
@@ -142,6 +155,7 @@ def read_federation(
         X=None if rows is None else rows.X,
         y=None if rows is None else codes,
         groups=None if rows is None else rows.groups,
+        weights=None if rows is None else rows.weights,
         public_rows=assignment.public_rows,
         rows_are_shared=assignment.rows_are_shared,
         spare_rows=assignment.spare_rows,
@@ -201,11 +215,13 @@ def _simulated(
     simulated = simulate(
         rows.X,
         rows.y,
+        table=rows.table,
         names=members.names,
         classifiers=members.classifiers,
         nodes=nodes,
         held_out=rows.held_out,
         groups=rows.groups,
+        weights=rows.weights,
         simulation=simulation,
     )
     members = Members(
@@ -403,7 +419,12 @@ def _read_nodes(
         rows_of_node = assignment.rows_of_nodes[k]
         if summary is None:
             roles = _roles_of_member(models, rows, rows_of_node, k=k)
-            row_counts = _row_counts(codes, roles, classes=models.classes)
+            row_counts = _row_counts(
+                codes,
+                roles,
+                classes=models.classes,
+                weights=None if rows is None else rows.weights,
+            )
             node = models.node(k, roles, row_counts=row_counts)
             n_rows = len(roles.training)
         else:
@@ -440,8 +461,17 @@ def _roles_of_member(
     )
 
 
-def _row_counts(codes: np.ndarray, roles: Roles, *, classes: np.ndarray) -> dict:
-    """The labels of a node's rows, and the number of rows with each, by role."""
+def _row_counts(
+    codes: np.ndarray,
+    roles: Roles,
+    *,
+    classes: np.ndarray,
+    weights: np.ndarray | None,
+) -> dict:
+    """The labels of a node's rows, and the number of rows with each, by role.
+
+    Where rows have weights, there are those of the rows in moments, too.
+    """
     codes_of_roles = {
         "judging": codes[roles.judging],
         "moments": codes[roles.moments],
@@ -454,6 +484,12 @@ def _row_counts(codes: np.ndarray, roles: Roles, *, classes: np.ndarray) -> dict
         )
         for role, codes_of_role in codes_of_roles.items()
     }
+    if weights is not None:
+        counts["weights"] = np.bincount(
+            np.searchsorted(present, codes_of_roles["moments"]),
+            weights[roles.moments],
+            minlength=len(present),
+        )
     return {"labels": classes[present].tolist(), **counts}
 
 

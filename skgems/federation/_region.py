@@ -28,12 +28,18 @@ def region_summary(
     """
     labels = federation.classes.tolist()
     counts = {role: np.zeros(len(labels), np.int64) for role in ROLES}
+    weights = np.zeros(len(labels))
     for node in federation.nodes:
         columns = indices_of(node.row_counts["labels"], labels)
         # Nodes may have rows of classes that no classifier has seen.
         is_class = columns >= 0
         for role in ROLES:
             np.add.at(counts[role], columns[is_class], node.row_counts[role][is_class])
+        # Rows that a node gave no weights count once.
+        weights_of_node = node.row_counts.get("weights", node.row_counts["moments"])
+        np.add.at(weights, columns[is_class], weights_of_node[is_class])
+    if any("weights" in node.row_counts for node in federation.nodes):
+        counts["weights"] = weights
     has_training_rows = counts["training"] > 0
     # Sums of all nodes are of no fewer rows than those of each. All rows of nodes that
     # are here count.

@@ -59,6 +59,7 @@ from ._warnings import (
     warn_of_exposed_columns,
     warn_of_repeated_identifiers,
 )
+from ._weights import check_takes_weights, weighted_rows
 
 # Statistics of fewer rows of a class are nearly the rows: the default of ``min_rows``.
 MIN_ROWS = 10
@@ -106,6 +107,7 @@ def reply_to(
     name,
     held_out=None,
     groups=None,
+    sample_weight=None,
     min_rows=MIN_ROWS,
     agreement=None,
     radii=False,
@@ -146,6 +148,11 @@ def reply_to(
         patient: they are then in the same half when :func:`~skgems.combine` judges
         candidates. The groups stay at the node, and must be the same for each request
         of an exchange. If None, each row stands alone.
+    sample_weight : array-like of shape (n_samples,), default=None
+        How much each row counts in sums: a row of weight 2 counts as two equal rows,
+        and one of weight 0 as none. They must be the same for each request. Bounds such
+        as ``min_rows`` count rows, whatever they weigh. The reply tells the sum of the
+        weights of each class. If None, each row counts once.
     min_rows : int, default=10
         Smallest number of rows of a class. Classes with fewer rows are left out, except
         for what the classifier itself knows about them. No cluster has fewer rows, and
@@ -261,13 +268,19 @@ def reply_to(
     check_request(request)
     if state is None:
         _check_needs_no_ledger(agreement, again=again)
+    given = weighted_rows(
+        X, y, sample_weight, held_out=held_out, groups=groups, name=name
+    )
+    if given.weights is not None:
+        check_takes_weights(request, name=name)
     node = _Node(
         name=name,
         estimator=estimator,
-        X=X,
-        y=y,
-        held_out=held_out,
-        groups=groups,
+        X=given.X,
+        y=given.y,
+        held_out=given.held_out,
+        groups=given.groups,
+        weights=given.weights,
         min_rows=min_rows,
         tells_radii=radii or agreement is not None,
         limits=Limits() if limits is None else limits,
@@ -400,6 +413,7 @@ class _Node:
     y: object
     held_out: object
     groups: object
+    weights: np.ndarray | None  # (n_rows,), all above zero
     min_rows: int
     tells_radii: bool
     limits: Limits
@@ -409,7 +423,12 @@ class _Node:
     @cached_property
     def fingerprint(self) -> Fingerprint:
         return Fingerprint.of(
-            self.estimator, self.X, self.y, self.held_out, groups=self.groups
+            self.estimator,
+            self.X,
+            self.y,
+            self.held_out,
+            groups=self.groups,
+            weights=self.weights,
         )
 
     @property
@@ -615,7 +634,8 @@ def _member_behind_front(request: Message, node: _Node) -> Member:
             front.rest_of(node.estimator, name=node.name),
             X,
             node.y,
-            node.held_out,
+            held_out=node.held_out,
+            weights=node.weights,
         )
         if estimator is not None:
             check_is_behind_front(node.name, estimator, X)
@@ -628,6 +648,7 @@ def _member_behind_front(request: Message, node: _Node) -> Member:
         name=node.name,
         held_out=node.held_out,
         groups=node.groups,
+        sample_weight=node.weights,
     )
 
 

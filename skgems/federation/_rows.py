@@ -41,6 +41,7 @@ from ..steps import ColumnsError, as_rows
 from . import _nodes
 from ._labels import check_labels_of
 from ._nodes import Rows, RowsLike
+from ._weights import WeightedRows, weighted_rows
 
 # Types of labels that JSON, and so a message, can hold.
 _LABEL_TYPES = frozenset({str, int, float, bool})
@@ -74,16 +75,22 @@ def member_of(
     name: str,
     held_out: ArrayLike | None = None,
     groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> Member:
     """A node's fitted classifier and rows, validated; ``held_out`` rows only score.
 
     Rows of one of the ``groups``, (n_rows,), stay together when rows are divided.
     """
     check_node(aggregator, estimator, name)
+    given = weighted_rows(
+        X, y, sample_weight, held_out=held_out, groups=groups, name=name
+    )
     front = aggregator._agreed_front
     if front is not None:
         estimator = front.rest_of(estimator, name=name)
-    checked = _checked_rows(aggregator, estimator, X, y, name=name, held_out=held_out)
+    checked = _checked_rows(
+        aggregator, estimator, given.X, given.y, name=name, held_out=given.held_out
+    )
     if front is not None and estimator is not None:
         warn_of_another_front(local_model(estimator, name=name), checked.X, checked.y)
     if estimator is None:
@@ -98,7 +105,8 @@ def member_of(
         judging=_slice_if_all(roles.judging, n_rows),
         moments=_slice_if_all(roles.moments, n_rows),
         training=_slice_if_all(roles.training, n_rows),
-        groups=as_groups(groups, checked.X),
+        groups=as_groups(given.groups, checked.X),
+        weights=given.weights,
     )
     check_labels_of(member)
     return member
@@ -141,7 +149,9 @@ def fitted_at_node(
     estimator: object,
     X: Rows,
     y: ArrayLike,
+    *,
     held_out: ArrayLike | None = None,
+    weights: np.ndarray | None = None,
 ) -> object:
     """The classifier, or a clone fitted to the rows that are not held out."""
     if estimator is None or is_fitted(estimator):
@@ -153,11 +163,14 @@ def fitted_at_node(
         learning = ~_nodes.as_mask(held_out, X)
         X = X[learning]
         y = y[learning]
+        weights = None if weights is None else weights[learning]
     with at_node(name, f"{type(estimator).__name__} cannot be fitted to its rows"):
         unfitted = clone(estimator)
         # The same seed at each call, so that a request asked again gets the same reply.
         seed = net_seed(unfitted, check_random_state(0))
-        return fit_local(unfitted, X, y, classes=np.unique(y), seed=seed)
+        return fit_local(
+            unfitted, X, y, classes=np.unique(y), seed=seed, weights=weights
+        )
 
 
 def check_is_behind_front(name: str, estimator: object, X: Rows) -> None:
@@ -293,7 +306,8 @@ def _raise_of_label_types(name: str, label_types: Iterable[type]) -> NoReturn:
     raise TypeError(
         f"Node {name!r}: labels are of the types "
         f"{sorted(kind.__name__ for kind in label_types)}; a summary can hold texts, "
-        "integers, floats or truth values, all of one type."
+        "integers, floats or truth values, all of one type. Write others, such as "
+        "dates, as texts at all nodes alike: y.astype(str)."
     )
 
 
@@ -352,10 +366,11 @@ class _ChunkReader:
     chunks: Callable[[], Iterable]
     name: str
     label_type: type | None = None  # that of the first chunk, once it was read
+    has_weights: bool | None = None  # whether that one has weights of rows
     layout: tuple | None = None  # its shape without rows, dtype, "sparse" or "dense"
 
     def __call__(self) -> Iterator[tuple]:
-        """X, y and mask, or None, of each chunk that has rows."""
+        """X, y, mask and weights, or None, of each chunk that has rows."""
         chunks = iter(self.chunks())
         for number in count():
             try:
@@ -369,28 +384,41 @@ class _ChunkReader:
                 f"Node {self.name!r}, chunk {number}",
                 instead_of=f"Node {self.name!r}: ",
             ):
-                checked = self._checked(chunk)
+                given = self._weighted(chunk)
+                checked = None if given is None else self._checked(given)
             # Memory holds one chunk at a time: each is let go before the next comes.
             del chunk
             if checked is not None:
-                yield checked.X, checked.y, checked.held_out
-            del checked
+                yield checked.X, checked.y, checked.held_out, given.weights
+            del given, checked
 
-    def _checked(self, chunk: tuple) -> _CheckedRows | None:
-        """The rows of a chunk; None where it has none."""
-        X, y, held_out = _parts_of(chunk)
+    def _weighted(self, chunk: tuple) -> WeightedRows | None:
+        """The rows of a chunk that weigh something; None where it has none."""
+        X, y, held_out, sample_weight = _parts_of(chunk)
         if num_samples(X) == 0 and len(y) == 0:
             return None
+        if self.has_weights is None:
+            self.has_weights = sample_weight is not None
+        if self.has_weights != (sample_weight is not None):
+            raise ValueError(
+                "some chunks have weights of rows, and others have none. Give all "
+                "chunks weights, or none of them."
+            )
+        if sample_weight is not None and not np.any(sample_weight):
+            return None
+        return weighted_rows(X, y, sample_weight, held_out=held_out, name=self.name)
+
+    def _checked(self, given: WeightedRows) -> _CheckedRows:
         with warnings.catch_warnings():
             # There may be few rows in a chunk.
             warnings.filterwarnings("ignore", "The number of unique classes")
             checked = _checked_rows(
                 self.aggregator,
                 self.estimator,
-                X,
-                y,
+                given.X,
+                given.y,
                 name=self.name,
-                held_out=held_out,
+                held_out=given.held_out,
             )
         self._check_is_like_first(checked)
         return checked
@@ -412,13 +440,17 @@ class _ChunkReader:
             )
 
 
-def _parts_of(chunk: tuple) -> tuple[RowsLike, ArrayLike, ArrayLike | None]:
-    """X, y and mask of a chunk, as a node's function gave it; the mask may be None."""
-    if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
+def _parts_of(
+    chunk: tuple,
+) -> tuple[RowsLike, ArrayLike, ArrayLike | None, ArrayLike | None]:
+    """X, y, mask and weights of a chunk, as a node gave it; these two may be None."""
+    if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3, 4):
         raise TypeError(
-            "a chunk must be a pair (X, y), or (X, y, held_out), got "
+            "a chunk must be a pair (X, y), or (X, y, held_out), or (X, y, held_out, "
+            f"sample_weight) with held_out=None if no row is; got "
             f"{type(chunk).__name__}."
         )
     X, y = chunk[:2]
-    held_out = chunk[2] if len(chunk) == 3 else None
-    return X, y, held_out
+    held_out = chunk[2] if len(chunk) > 2 else None
+    sample_weight = chunk[3] if len(chunk) > 3 else None
+    return X, y, held_out, sample_weight

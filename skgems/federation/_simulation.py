@@ -18,8 +18,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from ..base import BaseAggregator, seeded_clone
 from ..compat import safe_indexing
 from ..local import LocalModel, at_node, cached, fit_local, local_model, net_seed
+from ..networks import chooses_columns
 from . import _nodes
-from ._nodes import Rows
+from ._nodes import Rows, RowsLike
 from ._pickling import told_if_not_pickled
 
 
@@ -32,6 +33,7 @@ class Simulation:
     validation_fraction: float = 0.0
     common_seed: int | None = None  # with which all clones begin; None: each its own
     fit: Callable = fit_local  # or another that is called as this one
+    trains: bool = True  # False: nodes need no classifiers, and have rows alone
     memory: Memory | str | None = None  # where fits are cached
     n_jobs: int | None = None
 
@@ -45,6 +47,7 @@ class Simulation:
             random_state=parameters.get("random_state"),
             validation_fraction=parameters.get("validation_fraction", 0.0),
             memory=parameters.get("memory"),
+            trains=aggregator._takes.learnt,
             n_jobs=parameters.get("n_jobs"),
         )
 
@@ -54,7 +57,7 @@ class SimulatedNodes:
     """Nodes that a simulation has trained, and the rows they were trained on."""
 
     names: list[str]
-    classifiers: list[BaseEstimator]  # trained clones
+    classifiers: list[BaseEstimator | None]  # trained clones; None: rows alone
     owners: np.ndarray  # (n_rows,), int: index of each row's node, -1 of public rows
     not_trained_on: np.ndarray  # (n_rows,), bool: rows that their node held out
 
@@ -72,18 +75,22 @@ def simulate(
     X: Rows,
     y: np.ndarray,
     *,
+    table: RowsLike | None,
     names: list[str],
     classifiers: list[BaseEstimator],
     nodes: ArrayLike | None,
     held_out: np.ndarray | None,
     groups: np.ndarray | None,
+    weights: np.ndarray | None,
     simulation: Simulation,
 ) -> SimulatedNodes:
     """Train a clone at each node, on rows that are there or dealt to it.
 
-    One classifier alone is that of all nodes that ``nodes`` names. ``held_out`` is a
+    One classifier alone is that of all nodes that ``nodes`` names. ``table`` has the
+    same rows with the names of their columns, if these have some. ``held_out`` is a
     mask of rows, (n_rows,), or None: then a fraction of each node's rows is drawn. Rows
-    of one of the ``groups``, (n_rows,), stay together.
+    of one of the ``groups``, (n_rows,), stay together. ``weights`` of rows, (n_rows,),
+    are handed to the ``fit`` of the clones.
     """
     rng = check_random_state(simulation.random_state)
     if nodes is None:
@@ -96,6 +103,13 @@ def simulate(
     n_rows_of_nodes = np.bincount(owners[owners >= 0], minlength=len(names))
     if not n_rows_of_nodes.all():
         _nodes.raise_without_rows(names[np.argmin(n_rows_of_nodes)])
+    if not simulation.trains:
+        return SimulatedNodes(
+            names=names,
+            classifiers=[None] * len(names),
+            owners=owners,
+            not_trained_on=np.zeros(X.shape[0], dtype=bool),
+        )
     not_trained_on = np.zeros(X.shape[0], dtype=bool)
     trainings: dict[int, _Training] = {}  # by index of the node
     # What is drawn is drawn in the order of the nodes' first rows, which is the same
@@ -124,7 +138,15 @@ def simulate(
         )
     return SimulatedNodes(
         names=names,
-        classifiers=_train(trainings, X, y, names=names, simulation=simulation),
+        classifiers=_train(
+            trainings,
+            X,
+            y,
+            table=table,
+            weights=weights,
+            names=names,
+            simulation=simulation,
+        ),
         owners=owners,
         not_trained_on=not_trained_on,
     )
@@ -135,6 +157,8 @@ def _train(
     X: Rows,
     y: np.ndarray,
     *,
+    table: RowsLike | None,
+    weights: np.ndarray | None,
     names: Sequence[str],
     simulation: Simulation,
 ) -> list[BaseEstimator]:
@@ -146,8 +170,11 @@ def _train(
         trained = Parallel(n_jobs=simulation.n_jobs)(
             train_at_node(
                 trainings[k].classifier,
-                safe_indexing(X, trainings[k].rows),
+                safe_indexing(
+                    _rows_for(trainings[k].classifier, X, table), trainings[k].rows
+                ),
                 y[trainings[k].rows],
+                weights=None if weights is None else weights[trainings[k].rows],
                 name=names[k],
                 fit=fit,
                 classes=classes,
@@ -158,11 +185,17 @@ def _train(
     return [model.estimator for model in trained]
 
 
+def _rows_for(classifier: BaseEstimator, X: Rows, table: RowsLike | None) -> RowsLike:
+    """The rows as a classifier takes them: with names, if it has columns by name."""
+    return table if table is not None and chooses_columns(classifier) else X
+
+
 def _train_at_node(
     classifier: BaseEstimator,
     X: Rows,
     y: np.ndarray,
     *,
+    weights: np.ndarray | None,
     name: str,
     fit: Callable,
     classes: np.ndarray,
@@ -170,5 +203,7 @@ def _train_at_node(
 ) -> LocalModel:
     """A clone that was trained on a node's rows, as a worker can send it back."""
     with at_node(name, f"{type(classifier).__name__} cannot be fitted to its rows"):
-        trained = fit(classifier, X, y, classes=classes, seed=seed)
+        # Without weights the call is that which caches in folders know.
+        options = {} if weights is None else {"weights": weights}
+        trained = fit(classifier, X, y, classes=classes, seed=seed, **options)
         return local_model(trained, name=name)

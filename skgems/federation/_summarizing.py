@@ -15,6 +15,7 @@ from ._replying import MIN_ROWS, without_small_classes
 from ._rows import check_node, chunked_member_of, member_of
 from ._summary import Summary
 from ._warnings import warn_of_exposed
+from ._weights import check_takes_weights
 
 
 class SummarizingMixin:
@@ -40,6 +41,7 @@ class SummarizingMixin:
         chunks=None,
         held_out=None,
         groups=None,
+        sample_weight=None,
         min_rows=MIN_ROWS,
     ) -> Summary:
         """Make the summary that the node sends.
@@ -58,14 +60,17 @@ class SummarizingMixin:
         name : str
             Name of the node.
         chunks : callable, default=None
-            It replaces X, y and ``held_out`` if the rows do not fit into memory:
-            ``chunks()`` returns an iterator over pairs ``(X, y)``, or over triples
-            ``(X, y, held_out)``.
+            It replaces the arrays of rows if these do not fit into memory: ``chunks()``
+            returns an iterator over ``(X, y)``, ``(X, y, held_out)`` or ``(X, y,
+            held_out, sample_weight)``.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             True for held-out rows, which are used only to score models.
         groups : array-like of shape (n_samples,), default=None
             Group of each row, for example the patient. A cluster of rows then has rows
             of at least ``min_rows`` groups. The groups are not sent.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each row counts in the sums, as for
+            :func:`~skgems.federation.reply_to`.
         min_rows : int, default=10
             Classes with fewer rows are left out, as for
             :func:`~skgems.federation.reply_to`.
@@ -88,6 +93,7 @@ class SummarizingMixin:
             "chunks": chunks,
             "held_out": held_out,
             "groups": groups,
+            "sample_weight": sample_weight,
         }
         return self._summarize(estimator, rows, name, min_rows)
 
@@ -106,8 +112,8 @@ class SummarizingMixin:
         Parameters
         ----------
         rows : mapping
-            What the node gave for "X", "y", "held_out", "groups" and "chunks"; None
-            for others.
+            What the node gave for "X", "y", "held_out", "groups", "sample_weight" and
+            "chunks"; None for others.
         digits : mapping, default=None
             The "dtype" and "rank" that moments are rounded to. None: all digits.
         **options : object
@@ -129,6 +135,8 @@ class SummarizingMixin:
         member = without_small_classes(member, min_rows)
         warn_of_unseen_classes(member)
         request = self._agreed_terms.first_message(member, **options)
+        if member.weights_by_label() is not None:
+            check_takes_weights(request, name=name)
         if digits is None:
             digits = {"dtype": "float64", "rank": None}
         content = TASKS["join"].answer(
@@ -161,6 +169,7 @@ class SummarizingMixin:
             name=name,
             held_out=rows["held_out"],
             groups=rows["groups"],
+            sample_weight=rows["sample_weight"],
         )
 
     def _chunked_member(
@@ -207,11 +216,14 @@ class SummarizingMixin:
 
 def _check_chunks_stand_alone(rows: Mapping[str, object], *, name: str) -> None:
     """Raise ValueError where a node gives rows beside its chunks."""
-    names = [key for key in ("X", "y", "held_out") if rows[key] is not None]
+    names = [
+        key for key in ("X", "y", "held_out", "sample_weight") if rows[key] is not None
+    ]
     if names:
         raise ValueError(
-            f"Node {name!r}: with chunks=, X, y and held_out come from chunks(), but "
-            f"{names} were passed too. Leave these out, or leave chunks out."
+            f"Node {name!r}: with chunks=, X, y, held_out and sample_weight come from "
+            f"chunks(), but {names} were passed too. Leave these out, or leave chunks "
+            "out."
         )
     if rows["groups"] is not None:
         raise ValueError(

@@ -13,7 +13,7 @@ from ..local import Description
 from ..messages import Message
 from ..networks import Network
 from ..progress import shown
-from ._federation import Federation
+from ._federation import Federation, PublicRows
 from ._members import read_members
 from ._nodes import check_feature_names
 from ._reading import read_federation
@@ -27,7 +27,7 @@ class KeptReplies:
 
     seed: int | None  # of the requests
     records: dict[str, Record] = field(repr=False)  # by name of the node
-    public: tuple = field(repr=False)  # public rows, and their labels
+    public: PublicRows = field(repr=False)
 
     def without(self, names: Iterable[str]) -> "KeptReplies":
         """The same without the records of some nodes."""
@@ -98,7 +98,16 @@ class UpdateForgetMixin:
     @fit_context(prefer_skip_nested_validation=False)
     @keeps_warnings
     @shown
-    def update(self, estimators, X=None, y=None, nodes=None, held_out=None) -> Self:
+    def update(
+        self,
+        estimators,
+        X=None,
+        y=None,
+        nodes=None,
+        held_out=None,
+        *,
+        sample_weight=None,
+    ) -> Self:
         """Add nodes, or replace nodes of the same name, without asking any other node.
 
         The model is the same, to the bit, as that of a fit on all nodes with the new
@@ -119,6 +128,8 @@ class UpdateForgetMixin:
             node, or if no two of them know the same class.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             True for held-out rows, as for ``fit``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each row counts in sums, as for ``fit``.
 
         Returns
         -------
@@ -140,6 +151,7 @@ class UpdateForgetMixin:
             y,
             nodes,
             held_out,
+            sample_weight=sample_weight,
         )
         self._check_can_keep(federation)
         if federation.has_public_rows:
@@ -309,12 +321,11 @@ class UpdateForgetMixin:
         run = self._run(federation, kept.records)
         if coming is not None:
             run = run.with_nodes_of(self._run(coming))
-        X, y = kept.public
-        is_class = np.isin(y, federation.classes)  # others may be of a forgotten node
         self._fit_federation(
             federation,
             run=run,
-            public=(X[is_class], y[is_class]),
+            # Other rows may be of classes of a forgotten node.
+            public=kept.public.of_labels(federation.classes),
             kept=kept,
             features=self._features_of_fit(),
         )

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..base import warn_user
 from ..local import Member, heaviest_features
-from ..messages import Message
+from ..messages import Message, rows_of_groups
 from ..steps import IDENTIFIES, IN_ORDER, Front
 
 # Messages that mend heavy tails. Accuracy below the pooled model in one message and in
@@ -365,7 +365,7 @@ def warn_of_exposed(name: str, reply: Message) -> None:
         sums = answer["reply"].get("moments")
         if sums is None:
             continue
-        n_rows_by_label = exposed_classes(sums, answer["reply"]["labels"])
+        n_rows_by_label = exposed_classes(answer["reply"])
         if n_rows_by_label:
             warn_user(
                 f"Node {name!r} sends covariances of classes that have fewer rows than "
@@ -419,7 +419,7 @@ def _exposed_groups(reply: Message) -> tuple[dict, int]:
     """Numbers of rows of groups with fewer rows than columns, and how many columns."""
     if reply.task == "moments":
         sums = reply.content["moments"]
-        return exposed_classes(sums, reply.content["labels"]), len(sums["origin"])
+        return exposed_classes(reply.content), len(sums["origin"])
     if reply.task == "front":
         for part in reply.content["parts"].values():
             if "triangle" in part and part["n_rows"] <= len(part["mean"]):
@@ -427,19 +427,22 @@ def _exposed_groups(reply: Message) -> tuple[dict, int]:
     return {}, 0
 
 
-def exposed_classes(sums: Mapping[str, np.ndarray], labels: list) -> dict:
+def exposed_classes(content: Mapping) -> dict:
     """Return the number of rows of classes with fewer rows than features.
 
     Covariances of these show single rows. "all" stands for classes that have one
-    covariance together. ``sums`` are moments, and ``labels`` those of their classes.
+    covariance together. ``content`` is that of a reply to a request for moments.
     """
+    sums = content["moments"]
     varies = _features_that_vary(sums)
     if varies is None:
         return {}
+    n_rows = rows_of_groups(content)
     # A group of n rows about their mean spans n - 1 directions at most.
-    is_exposed = sums["group_counts"] <= varies.sum(axis=1)
-    labels_of_groups = [[*labels, "all"][group] for group in sums["groups"][is_exposed]]
-    counts = sums["group_counts"][is_exposed].astype(int).tolist()
+    is_exposed = n_rows <= varies.sum(axis=1)
+    labels = [*content["labels"], "all"]
+    labels_of_groups = [labels[group] for group in sums["groups"][is_exposed]]
+    counts = n_rows[is_exposed].astype(int).tolist()
     return dict(zip(labels_of_groups, counts, strict=True))
 
 

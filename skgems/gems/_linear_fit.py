@@ -18,6 +18,7 @@ from ..base import (
 from ..federation import (
     Federation,
     KeptReplies,
+    PublicRows,
     Run,
     Summary,
     raise_without_classifier,
@@ -104,6 +105,16 @@ class LinearFit:
             tries_factors=self.intersection != "likelihood",
         )
 
+    def check_takes_weights(self) -> None:
+        """Raise ValueError where the aggregate is made of more than sums over rows."""
+        if self.needs_spaces:
+            raise ValueError(
+                "sample_weight counts in sums over rows, which good-enough spaces are "
+                f"not made of, and epsilon={self.epsilon!r} with "
+                f"intersection={self.intersection!r} needs spaces. Set epsilon='auto' "
+                "and intersection='likelihood', or leave sample_weight out."
+            )
+
     def check(self, federation: Federation) -> None:
         """Raise, or warn, where nodes are not such as the spaces need."""
         geometry = self.spaces.geometry
@@ -116,6 +127,13 @@ class LinearFit:
             )
         if self.needs_spaces:
             self.check_has_spaces(federation)
+        public_weights = federation.weights_of(federation.public_rows)
+        if public_weights is not None and np.any(public_weights != 1.0):
+            raise ValueError(
+                "sample_weight has other weights than 1 for public rows, which "
+                "fine-tune the aggregate one by one. Give public rows the weight 1, or "
+                "0 to leave them out."
+            )
 
     def check_has_spaces(self, federation: Federation) -> None:
         """Raise for nodes that have no classifier, or sent no space."""
@@ -163,13 +181,12 @@ class LinearFit:
         federation: Federation,
         run: Run,
         *,
-        public: tuple,
+        public: PublicRows,
         kept: KeptReplies | None,
     ) -> dict:
         """What the fit finds, as the server sees it: ask, merge, score.
 
-        ``public`` are public rows and their labels; ``kept`` has what nodes replied
-        before.
+        ``public`` are public rows; ``kept`` has what nodes replied before.
         """
         problem = self.problem(federation, federation.classes)
         stage = self.stage(problem, kept, federation)
@@ -181,13 +198,12 @@ class LinearFit:
                 members=run.members,
                 n_messages=self.rounds.n,
             )
-        X, y = public
         _, attributes = self.outcome(
             stage=stage,
             merge=merge,
             problem=problem,
             run=run,
-            public=(X, np.searchsorted(problem.classes, y)),
+            public=(public.X, np.searchsorted(problem.classes, public.y)),
             public_groups=federation.public_groups,
         )
         if merge.likelihood is not None and not federation.rows_are_shared:

@@ -345,6 +345,7 @@ default="auto"
         held_out=None,
         *,
         groups=None,
+        sample_weight=None,
     ) -> "GEMSLogisticAggregator":
         """Merge the nodes' models by the statistics of their rows.
 
@@ -373,6 +374,12 @@ default="auto"
             if rows are dealt to simulated nodes, held out by `validation_fraction`, or
             dealt to folds of public rows. A cluster of rows has rows of at least ten
             groups. None means that each row stands alone.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each row counts in the sums: a row of weight 2 counts as two equal
+            rows, and one of weight 0 as none (:ref:`weights`). With None each row
+            counts once. Good-enough spaces are no sums: weights need
+            ``epsilon="auto"`` and ``intersection="likelihood"``. Simulated classifiers
+            are trained with the weights.
 
         Returns
         -------
@@ -413,6 +420,9 @@ default="auto"
             If `epsilon` is given and no model was found that is good enough for all
             nodes.
         """
+        linear_fit = LinearFit.of(self)
+        if sample_weight is not None:
+            linear_fit.check_takes_weights()
         federation = read_federation(
             self._in_groups(nodes),
             X,
@@ -420,8 +430,9 @@ default="auto"
             nodes,
             held_out,
             groups=groups,
+            sample_weight=sample_weight,
         )
-        LinearFit.of(self).check(federation)
+        linear_fit.check(federation)
         return self._fit_read(federation)
 
     def good_enough_spaces(self, X=None, y=None, nodes=None, held_out=None) -> list:

@@ -8,6 +8,7 @@ from ..federation import (
     MIN_ROWS,
     Federation,
     KeptReplies,
+    PublicRows,
     Run,
     SummarizingMixin,
     Summary,
@@ -43,6 +44,7 @@ class LinearMethodMixin(SummarizingMixin):
         chunks=None,
         held_out=None,
         groups=None,
+        sample_weight=None,
         min_rows=MIN_ROWS,
         classes=None,
         space="auto",
@@ -59,15 +61,16 @@ class LinearMethodMixin(SummarizingMixin):
 
         Parameters
         ----------
-        estimator, X, y, name, held_out, groups, min_rows
-            The node's classifier, its rows and labels, its name, and which rows only
-            score. Classes of fewer than ``min_rows`` rows are left out. All are as for
-            :func:`~skgems.federation.reply_to`.
+        estimator, X, y, name, held_out, groups, sample_weight, min_rows
+            The node's classifier, its rows and labels, its name, which rows only score,
+            and how much each row counts in sums. Classes of fewer than ``min_rows``
+            rows are left out. All are as for :func:`~skgems.federation.reply_to`.
         chunks : callable, default=None
-            Gives the rows in parts, in place of X, y and ``held_out``. Use it if the
-            rows do not fit into memory (:ref:`many_rows`). It is called twice, and
-            returns an iterator over the same ``(X, y)`` or ``(X, y, held_out)`` each
-            time.
+            Gives the rows in parts, in place of X, y, ``held_out`` and
+            ``sample_weight``. Use it if the rows do not fit into memory
+            (:ref:`many_rows`). It is called twice, and returns an iterator over the
+            same ``(X, y)``, ``(X, y, held_out)`` or ``(X, y, held_out, sample_weight)``
+            each time.
         classes : array-like, default=None
             The classes of all nodes. Give them if they are known, since less is sent
             then. They are needed for ``spaces=Spaces(criterion="log_loss")``, which
@@ -136,6 +139,7 @@ class LinearMethodMixin(SummarizingMixin):
                 "chunks": chunks,
                 "held_out": held_out,
                 "groups": groups,
+                "sample_weight": sample_weight,
             },
             name=name,
             min_rows=min_rows,
@@ -195,7 +199,7 @@ class LinearMethodMixin(SummarizingMixin):
         federation: Federation,
         run: Run,
         *,
-        public: tuple,
+        public: PublicRows,
         kept: KeptReplies | None,
     ) -> dict:
         return LinearFit.of(self).attributes(federation, run, public=public, kept=kept)

@@ -5,6 +5,7 @@ logits and the centers of clusters are found by these. The second pass adds up t
 moments of all rows, each in the cluster whose center is nearest.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -24,6 +25,7 @@ from ..moments import (
     merge_moments,
     moments_kind,
 )
+from ..networks import as_labels
 from . import _moments, _samples
 from ._classifiers import Rows, at_node, indices_of
 from ._constants import warn_of_lost_features
@@ -39,12 +41,16 @@ Tally = dict[object, tuple[int, int]]
 class ChunkedMember(Member):
     """A member whose rows come in chunks; ``X`` and ``y`` are a few that were drawn."""
 
-    # Each call begins a pass over all rows: chunks of rows, labels, and a mask of rows
-    # that are held out or None.
+    # Each call begins a pass over all rows: chunks of rows, labels, a mask of rows that
+    # are held out or None, and weights of rows or None.
     read: Callable[[], Iterator[tuple]] = field(default=None, repr=False)
     tally: Tally = field(default_factory=dict)
     # Label: rows that were drawn of its class. Empty: none were to be drawn.
     drawn: dict[object, Rows] = field(default_factory=dict, repr=False)
+    # Label: weights of the rows that were drawn, and of all rows that learn. Empty:
+    # rows have no weights.
+    drawn_weights: dict[object, np.ndarray] = field(default_factory=dict, repr=False)
+    total_weights: dict[object, float] = field(default_factory=dict, repr=False)
 
     @classmethod
     def read_once(
@@ -71,34 +77,37 @@ class ChunkedMember(Member):
             classes are drawn to fit the factor on the model's logits.
         """
         member = cls.of(name, estimator, None, None, read=read)
-        if not n_drawn:
-            return replace(member, tally=_count_rows(read()))
+        total_weights: dict[object, float] = {}
+        tally: Tally = {}
         factor_sample = _EvenSample(
             labels=set() if estimator is None else set(member.own_linear()[1]),
             n_rows=_moments.TEMPERATURE_ROWS,
             min_class_size=least,
         )
-        # One for each class: rows of one change nothing that is drawn of another.
-        class_samples: dict[object, _EvenSample] = {}
-        tally: Tally = {}
-        for X, y, held_out in read():
+        class_samples = _ClassSamples(n_rows=n_drawn)
+        for X, y, held_out, weights in read():
             _add_to_tally(tally, y, held_out)
-            if held_out is not None:
-                X, y = X[~held_out], y[~held_out]
-            labels, codes = np.unique(y, return_inverse=True)
-            factor_sample.add(X, y, labels=labels.tolist(), codes=codes)
-            for c, label in enumerate(labels.tolist()):
-                if label not in class_samples:
-                    class_samples[label] = _EvenSample(labels={label}, n_rows=n_drawn)
-                rows = np.flatnonzero(codes == c)
-                class_samples[label].add_of_class(X[rows], y[rows], label)
-            del X, y, held_out  # before the next chunk is in memory
-        class_rows = {label: sample.rows() for label, sample in class_samples.items()}
+            _add_weights(total_weights, y, held_out, weights)
+            if n_drawn:
+                rows = _RowsThatLearn.of(X, y, held_out, weights)
+                factor_sample.add(rows)
+                class_samples.add(rows)
+                del rows
+            del X, y, held_out, weights  # before the next chunk is in memory
+        member = replace(member, tally=tally, total_weights=total_weights)
+        if not n_drawn:
+            return member
+        drawn = class_samples.rows()
         X = factor_sample.rows()
-        if X is None and class_rows:  # no row has a class of the model
-            X = next(iter(class_rows.values()))[:0]
+        if X is None and drawn:  # no row has a class of the model
+            X = next(iter(drawn.values()))[:0]
+        member = replace(member, X=X, y=factor_sample.labels_of_rows(), drawn=drawn)
+        if not total_weights:
+            return member
         return replace(
-            member, X=X, y=factor_sample.labels_of_rows(), tally=tally, drawn=class_rows
+            member,
+            weights=factor_sample.weights_of_rows(),
+            drawn_weights=class_samples.weights(),
         )
 
     def _sent_labels(self) -> list:
@@ -119,7 +128,7 @@ class ChunkedMember(Member):
         small_classes = self._small_classes(min_rows)
         if not small_classes:
             return self
-        member = replace(self, left_out=np.array(sorted(small_classes)))
+        member = replace(self, left_out=as_labels(sorted(small_classes)))
         _, counts_by_role = member.row_counts()
         for role, counts in counts_by_role.items():
             if not counts.sum():
@@ -149,11 +158,19 @@ class ChunkedMember(Member):
         sizes = [rows.shape[0] for rows in self.drawn.values()]
         return stacked(self.drawn.values()), np.repeat(labels, sizes)
 
-    def learning_rows(self) -> Iterator[tuple[Rows, np.ndarray]]:
-        """Rows that learn and labels, chunk by chunk; ValueError if they changed."""
+    def weights_by_label(self) -> np.ndarray | None:
+        """See `Member.weights_by_label`."""
+        if not self.total_weights:
+            return None
+        return np.array(
+            [self.total_weights.get(label, 0.0) for label in self._sent_labels()]
+        )
+
+    def learning_rows(self) -> Iterator[tuple[Rows, np.ndarray, np.ndarray | None]]:
+        """Rows that learn, labels and weights, by chunk; ValueError if they changed."""
         sent_labels = self._sent_labels()
         tally: Tally = {}
-        for X, y, held_out in self.read():
+        for X, y, held_out, weights in self.read():
             _add_to_tally(tally, y, held_out)
             if set(tally) - set(self.tally):  # a class that was not there before
                 break
@@ -162,9 +179,11 @@ class ChunkedMember(Member):
                 learns &= np.isin(y, sent_labels)
             if not learns.all():
                 X, y = X[learns], y[learns]
+                weights = None if weights is None else weights[learns]
             if len(y):
-                yield X, y
-            del X, y, held_out, learns  # before the next chunk is in memory
+                yield X, y, weights
+            # Before the next chunk is in memory.
+            del X, y, held_out, weights, learns
         if tally != self.tally:
             raise ValueError(
                 f"Node {self.name!r}: chunks() gave other rows in the second pass: the "
@@ -172,13 +191,6 @@ class ChunkedMember(Member):
                 f"{_n_rows_by_label(self.tally)}. It must give the same rows in each "
                 "pass."
             )
-
-
-def _count_rows(chunks: Iterable[tuple]) -> Tally:
-    tally: Tally = {}
-    for _, y, held_out in chunks:
-        _add_to_tally(tally, y, held_out)
-    return tally
 
 
 def _add_to_tally(tally: Tally, y: np.ndarray, held_out: np.ndarray | None) -> None:
@@ -196,8 +208,65 @@ def _add_to_tally(tally: Tally, y: np.ndarray, held_out: np.ndarray | None) -> N
         )
 
 
+def _add_weights(
+    total_weights: dict[object, float],
+    y: np.ndarray,
+    held_out: np.ndarray | None,
+    weights: np.ndarray | None,
+) -> None:
+    """Add the weights of the rows of a chunk that learn, if it has any, by label."""
+    if weights is None:
+        return
+    if held_out is not None:
+        y, weights = y[~held_out], weights[~held_out]
+    labels, codes = np.unique(y, return_inverse=True)
+    sums = np.bincount(codes, weights, minlength=len(labels))
+    for label, weight in zip(labels.tolist(), sums.tolist(), strict=True):
+        total_weights[label] = total_weights.get(label, 0.0) + weight
+
+
 def _n_rows_by_label(tally: Tally) -> dict:
     return {label: sum(counts) for label, counts in sorted(tally.items())}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _RowsThatLearn:
+    """The rows of one chunk that are not held out."""
+
+    X: Rows
+    y: np.ndarray
+    weights: np.ndarray  # (n_rows,), 1 where rows have none
+    labels: list  # sorted, each once
+    codes: np.ndarray  # (n_rows,), the index of the label of each row
+
+    @classmethod
+    def of(
+        cls,
+        X: Rows,
+        y: np.ndarray,
+        held_out: np.ndarray | None,
+        weights: np.ndarray | None,
+    ) -> "_RowsThatLearn":
+        """Those of a chunk with a mask of held-out rows and weights, or None."""
+        if weights is None:
+            weights = np.ones(len(y))
+        if held_out is not None:
+            X = X[~held_out]
+            y = y[~held_out]
+            weights = weights[~held_out]
+        labels, codes = np.unique(y, return_inverse=True)
+        return cls(X=X, y=y, weights=weights, labels=labels.tolist(), codes=codes)
+
+    def of_class(self, c: int) -> "_RowsThatLearn":
+        """Those of one class, by the index of its label."""
+        rows = np.flatnonzero(self.codes == c)
+        return _RowsThatLearn(
+            X=self.X[rows],
+            y=self.y[rows],
+            weights=self.weights[rows],
+            labels=[self.labels[c]],
+            codes=np.zeros(len(rows), dtype=int),
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -206,12 +275,18 @@ class _RankedRows:
 
     X: Rows
     y: np.ndarray
+    weights: np.ndarray  # (n_rows,)
     ranks: np.ndarray  # (n_rows,), how many rows of its class came before each
 
     def every(self, step: int) -> "_RankedRows":
         """Every ``step``-th row of each class."""
         rows = self.ranks % step == 0
-        return _RankedRows(X=self.X[rows], y=self.y[rows], ranks=self.ranks[rows])
+        return _RankedRows(
+            X=self.X[rows],
+            y=self.y[rows],
+            weights=self.weights[rows],
+            ranks=self.ranks[rows],
+        )
 
 
 class _EvenSample:
@@ -239,23 +314,28 @@ class _EvenSample:
         self.class_sizes: dict = {}  # label: rows that have come
         self.chunks: list[_RankedRows] = []
 
-    def add(self, X: Rows, y: np.ndarray, *, labels: list, codes: np.ndarray) -> None:
-        """Take from the rows of a chunk, whose labels ``y`` are ``labels[codes]``."""
+    def add(self, rows: _RowsThatLearn) -> None:
+        """Take from the rows of a chunk."""
+        labels = rows.labels
+        codes = rows.codes
         is_sampled = np.array([label in self.labels for label in labels], dtype=bool)
         sizes_before = [self.class_sizes.get(label, 0) for label in labels]
         sizes_before = np.array(sizes_before, dtype=int)
         ranks = sizes_before[codes] + _samples.ranks(codes)
-        rows = np.flatnonzero(is_sampled[codes] & (ranks % self.step == 0))
-        self.chunks.append(_RankedRows(X=X[rows], y=y[rows], ranks=ranks[rows]))
+        chosen = np.flatnonzero(is_sampled[codes] & (ranks % self.step == 0))
+        self.chunks.append(
+            _RankedRows(
+                X=rows.X[chosen],
+                y=rows.y[chosen],
+                weights=rows.weights[chosen],
+                ranks=ranks[chosen],
+            )
+        )
         sizes = sizes_before + np.bincount(codes, minlength=len(labels))
         for label, size in zip(labels, sizes.tolist(), strict=True):
             if label in self.labels:
                 self.class_sizes[label] = size
         self._thin_out()
-
-    def add_of_class(self, X: Rows, y: np.ndarray, label: object) -> None:
-        """Take from rows of a chunk that are all of one class."""
-        self.add(X, y, labels=[label], codes=np.zeros(len(y), dtype=int))
 
     def _thin_out(self) -> None:
         """Keep every other row of each class until there are ``n_rows`` at most."""
@@ -276,6 +356,36 @@ class _EvenSample:
         if not self.chunks:
             return np.zeros(0)
         return np.concatenate([chunk.y for chunk in self.chunks])
+
+    def weights_of_rows(self) -> np.ndarray:
+        if not self.chunks:
+            return np.zeros(0)
+        return np.concatenate([chunk.weights for chunk in self.chunks])
+
+
+class _ClassSamples:
+    """A sample of each class: rows of one change nothing that is drawn of another."""
+
+    def __init__(self, *, n_rows: int) -> None:
+        self.n_rows = n_rows  # of each class, at most
+        self.samples: dict[object, _EvenSample] = {}
+
+    def add(self, rows: _RowsThatLearn) -> None:
+        """Take from the rows of a chunk."""
+        for c, label in enumerate(rows.labels):
+            if label not in self.samples:
+                self.samples[label] = _EvenSample(labels={label}, n_rows=self.n_rows)
+            self.samples[label].add(rows.of_class(c))
+
+    def rows(self) -> dict[object, Rows]:
+        """The rows of each class, by its label."""
+        return {label: sample.rows() for label, sample in self.samples.items()}
+
+    def weights(self) -> dict[object, np.ndarray]:
+        """The weights of these rows."""
+        return {
+            label: sample.weights_of_rows() for label, sample in self.samples.items()
+        }
 
 
 def stacked(chunks: Iterable[Rows]) -> Rows:
@@ -327,6 +437,9 @@ def moments_of_chunks(
         is_large=is_large,
         centers=_find_centres(
             class_rows,
+            weights_by_class={
+                c: member.drawn_weights.get(classes[c].item()) for c in class_rows
+            },
             n_clusters=np.clip(sizes // min_rows, 1, n_components),
             seed=seed_of_rows(sizes),
         ),
@@ -344,17 +457,19 @@ def moments_of_chunks(
         model=model,
         class_weight=class_weight,
     )
-    gradient.fit_factor(member.X, member.y)
+    gradient.fit_factor(member.X, member.y, member.weights)
     tails = None
     if model == "own":
         tails = CombinationTails(list(class_rows.items()), len(classes))
     with at_node(member.name, "its rows cannot be summed"):
-        sums, part_numbers = _sum_parts(
+        sums, n_rows_of_parts = _sum_parts(
             member, parts, kind=kind, gradient=gradient, tails=tails
         )
+        part_numbers = np.array(list(n_rows_of_parts))
         sums = sums.merged_parts(
             _merge_small_clusters(
                 sums,
+                sizes=np.array(list(n_rows_of_parts.values()), dtype=float),
                 cluster_numbers=part_numbers % n_components,
                 centers=parts.centers,
                 min_rows=min_rows,
@@ -385,7 +500,7 @@ def _classes_and_sizes(member: ChunkedMember) -> tuple[np.ndarray, np.ndarray]:
     labels, counts_by_role = member.row_counts()
     counts = counts_by_role["moments"].tolist()
     size_of_label = dict(zip(labels, counts, strict=True))
-    classes = np.array([label for label in labels if size_of_label[label]])
+    classes = as_labels([label for label in labels if size_of_label[label]])
     if member.left_out is not None:
         classes = np.union1d(classes, member.left_out)
     sizes = [size_of_label.get(label, 0) for label in classes.tolist()]
@@ -398,8 +513,13 @@ def _with_all_rows(member: ChunkedMember) -> Member:
     return Member(
         name=member.name,
         model=member.model,
-        X=stacked(X for X, _ in chunks),
-        y=np.concatenate([y for _, y in chunks]),
+        X=stacked(X for X, _, _ in chunks),
+        y=np.concatenate([y for _, y, _ in chunks]),
+        weights=(
+            np.concatenate([weights for _, _, weights in chunks])
+            if member.total_weights
+            else None
+        ),
         left_out=member.left_out,
         min_rows=member.min_rows,
     )
@@ -452,18 +572,20 @@ def _sum_parts(
     kind: str,
     gradient: "_moments.OwnGradient",
     tails: CombinationTails | None,
-) -> tuple[ClassMoments, np.ndarray]:
+) -> tuple[ClassMoments, dict[int, int]]:
     """Sums of all rows that learn; these are added to gradient and tails on the way.
 
     Returns
     -------
     sums : ClassMoments
-    part_numbers : ndarray of shape (n_parts,)
-        The number of each part of the sums, as `_Parts` has them; sorted.
+    n_rows_of_parts : dict
+        How many rows each part of the sums has, by its number, as `_Parts` has them;
+        sorted.
     """
     sums = None
     part_numbers = np.zeros(0, dtype=np.intp)
-    for X, y in member.learning_rows():
+    n_rows_of_parts: Counter[int] = Counter()
+    for X, y, weights in member.learning_rows():
         codes = indices_of(y, parts.classes)
         numbers = parts.numbers(X, codes)
         sums_of_chunk = class_moments(
@@ -471,18 +593,24 @@ def _sum_parts(
             parts.columns(codes),
             kind=kind,
             parts=None if parts.are_classes else numbers,
+            weights=weights,
         )
         sums = sums_of_chunk if sums is None else merge_moments([sums, sums_of_chunk])
         # Parts of one number, of this chunk and of those before it, become one.
-        part_numbers = np.append(part_numbers, np.unique(numbers))
+        present, n_rows_of_chunk = np.unique(numbers, return_counts=True)
+        part_numbers = np.append(part_numbers, present)
         order = np.argsort(part_numbers)
         sums = sums.some_parts(order).merged_parts(part_numbers[order])
         part_numbers = np.unique(part_numbers)
-        gradient.add(X, codes)
+        n_rows_of_parts.update(
+            dict(zip(present.tolist(), n_rows_of_chunk.tolist(), strict=True))
+        )
+        gradient.add(X, codes, weights)
         if tails is not None:
             tails.add(X, codes)
-        del X, y, codes, numbers, sums_of_chunk  # before the next chunk is in memory
-    return sums, part_numbers
+        # Before the next chunk is in memory.
+        del X, y, weights, codes, numbers, sums_of_chunk
+    return sums, dict(sorted(n_rows_of_parts.items()))
 
 
 def _without_small_classes(
@@ -510,7 +638,11 @@ def _without_small_classes(
 
 
 def _find_centres(
-    class_rows: Mapping[int, Rows], *, n_clusters: np.ndarray, seed: int
+    class_rows: Mapping[int, Rows],
+    *,
+    weights_by_class: Mapping[int, np.ndarray | None],
+    n_clusters: np.ndarray,
+    seed: int,
 ) -> dict[int, Centers]:
     """Centers of the clusters of each class that is divided, by its index.
 
@@ -518,6 +650,8 @@ def _find_centres(
     ----------
     class_rows : mapping from int to rows
         Rows that were drawn of each class, by its index.
+    weights_by_class : mapping from int to ndarray, or None
+        The weights of these rows; None where rows have none.
     n_clusters : ndarray of shape (n_classes,)
         The most clusters of each class; classes of one are not divided.
     seed : int
@@ -527,11 +661,22 @@ def _find_centres(
     if n_clusters[indices].max() == 1:
         return {}
     codes = np.repeat(indices, [rows.shape[0] for rows in class_rows.values()])
-    inverse = inverse_deviations(stacked(class_rows.values()), codes)
+    weights = list(weights_by_class.values())
+    inverse = inverse_deviations(
+        stacked(class_rows.values()),
+        codes,
+        None if weights[0] is None else np.concatenate(weights),
+    )
     # All classes begin at one seed: none depends on how many others there are.
     kmeans_seed = check_random_state(seed).randint(2**31 - 1)
     return {
-        c: Centers(rows, n_clusters=n_clusters[c], inverse=inverse, seed=kmeans_seed)
+        c: Centers(
+            rows,
+            n_clusters=n_clusters[c],
+            inverse=inverse,
+            seed=kmeans_seed,
+            weights=weights_by_class[c],
+        )
         for c, rows in class_rows.items()
         if n_clusters[c] > 1
     }
@@ -540,6 +685,7 @@ def _find_centres(
 def _merge_small_clusters(
     sums: ClassMoments,
     *,
+    sizes: np.ndarray,
     cluster_numbers: np.ndarray,
     centers: Mapping[int, Centers],
     min_rows: int,
@@ -547,8 +693,9 @@ def _merge_small_clusters(
     """For each part of the sums the part that it becomes one with.
 
     A cluster of fewer than ``min_rows`` rows joins the nearest one of its class, the
-    smallest first. ``cluster_numbers`` (n_parts,) say which cluster of its class a part
-    is. Other parts stay as they are.
+    smallest first. ``sizes`` (n_parts,) are their rows, whatever these weigh, and
+    ``cluster_numbers`` (n_parts,) say which cluster of its class a part is. Other parts
+    stay as they are.
     """
     merged_into = np.arange(len(cluster_numbers))
     for c, centres_of_class in centers.items():
@@ -556,16 +703,16 @@ def _merge_small_clusters(
         if not len(parts):
             continue
         positions = centres_of_class.centers[cluster_numbers[parts]]
-        sizes = sums.counts[parts]  # infinite where a cluster has joined another
-        while np.isfinite(sizes).sum() > 1:
-            smallest = int(np.argmin(sizes))
-            n_rows = sizes[smallest]
+        class_sizes = sizes[parts]  # infinite where a cluster has joined another
+        while np.isfinite(class_sizes).sum() > 1:
+            smallest = int(np.argmin(class_sizes))
+            n_rows = class_sizes[smallest]
             if n_rows >= min_rows:
                 break
-            sizes[smallest] = np.inf
+            class_sizes[smallest] = np.inf
             distances = ((positions - positions[smallest]) ** 2).sum(axis=1)
-            distances[np.isinf(sizes)] = np.inf
+            distances[np.isinf(class_sizes)] = np.inf
             nearest = int(np.argmin(distances))
-            sizes[nearest] += n_rows
+            class_sizes[nearest] += n_rows
             merged_into[merged_into == parts[smallest]] = parts[nearest]
     return merged_into

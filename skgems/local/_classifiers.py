@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from sklearn.exceptions import NotFittedError
 
 from ..compat import ovr_decision_function
-from ..networks import final_step, is_skorch
+from ..networks import as_labels, final_step, is_skorch
 
 Rows = np.ndarray | csr_matrix  # (n_rows, n_features), or images in an array
 
@@ -134,8 +134,8 @@ def as_it_was_fitted(estimator: object, X: Rows) -> Iterator:
 
 def indices_of(labels: ArrayLike, classes: ArrayLike) -> np.ndarray:
     """Index of each label among the classes, -1 where it is none of them."""
-    index_of_class = {c: k for k, c in enumerate(np.asarray(classes).tolist())}
-    distinct, codes = np.unique(np.asarray(labels), return_inverse=True)
+    index_of_class = {c: k for k, c in enumerate(as_labels(classes).tolist())}
+    distinct, codes = np.unique(as_labels(labels), return_inverse=True)
     # Looked up once for each label that occurs, not for each row.
     indices = [index_of_class.get(label, -1) for label in distinct.tolist()]
     return np.array(indices, dtype=int)[codes.ravel()]

@@ -34,7 +34,8 @@ class Member:
     judging: np.ndarray | slice = field(default_factory=_all_rows, repr=False)
     moments: np.ndarray | slice = field(default_factory=_all_rows, repr=False)
     training: np.ndarray | slice = field(default_factory=_all_rows, repr=False)
-    # (n_rows,), for how much each row counts where nodes share rows. None: once.
+    # (n_rows,), how much each row counts in sums: the weights that a user gave, and
+    # less where nodes share rows. None: once.
     weights: np.ndarray | None = field(default=None, repr=False)
     # (n_rows,), a number for the group of each row, such as the patient, whose rows are
     # not divided when rows are. None: each row is alone. No message tells of groups.
@@ -75,6 +76,9 @@ class Member:
 
     @cached_property
     def _rows_digest(self) -> str:
+        # Without weights the digest has no place for them: what is drawn by it, as for
+        # trees, is then the same as ever.
+        weights = () if self.weights is None else (self.weights,)
         return digest(
             self.X,
             self.y,
@@ -85,6 +89,7 @@ class Member:
             self.left_out,
             self.min_rows,
             self.layer_numbers_left,
+            *weights,
         )
 
     @property
@@ -184,6 +189,27 @@ class Member:
             for role in ROLES
         }
         return labels.tolist(), counts_by_role
+
+    def row_weights(self, role: str) -> np.ndarray | None:
+        """How much each row of a role, or of those "learning", counts; None: once."""
+        return None if self.weights is None else self.weights[getattr(self, role)]
+
+    def weights_by_label(self) -> np.ndarray | None:
+        """The weight of the rows that are summed, of each label in `row_counts`."""
+        if self.weights is None:
+            return None
+        labels, codes = np.unique(self.y, return_inverse=True)
+        rows = self.moments
+        return np.bincount(codes[rows], self.weights[rows], minlength=len(labels))
+
+    def n_rows_if_weighted(self, labels: list) -> np.ndarray | None:
+        """The number of rows of each label that sums are of; None without weights."""
+        if self.weights_by_label() is None:
+            return None
+        labels_of_rows, counts_by_role = self.row_counts()
+        counts = counts_by_role["moments"].tolist()
+        n_rows = dict(zip(labels_of_rows, counts, strict=True))
+        return np.array([n_rows.get(label, 0) for label in labels])
 
     def without_rows(self) -> "Member":
         """The same classifier, and no row that could judge a model."""

@@ -96,7 +96,9 @@ def sum_over_rows(
     count = float(rows.weights.sum())
     if protects_rows:
         # The difference of two models would say whether a single row is right.
-        right = np.round(sums.right / member.min_rows) * member.min_rows
+        # Weights would as well, so that steps are of so many of the heaviest rows.
+        step = member.min_rows * rows.weights.max(initial=0.0) or 1.0
+        right = np.round(sums.right / step) * step
         sums.right = np.minimum(right, count)
     _make_steep_models_nan(sums, member, X=rows.X, count=count)
     content: dict[str, object] = {"count": count}
@@ -204,7 +206,7 @@ def _make_steep_models_nan(
     sums: _ModelSums, member: Member, *, X: Rows, count: float
 ) -> None:
     """Make sums NaN of models whose logits on the node's rows are too large."""
-    sizes = np.sqrt(sums.squares / max(count, 1.0))  # (n_models,), of logits
+    sizes = np.sqrt(sums.squares / (count or 1.0))  # (n_models,), of logits
     factors = np.abs(sums.factors)
     steepest = _STEEPEST
     # The node's own model takes time. It is asked only if it matters.

@@ -128,13 +128,19 @@ class OwnGradient:
         # (n_sums, n_features + 1, n_outputs), one for each class or for all of them.
         self.gradients = np.zeros((n_sums, len(origin) + 1, len(known_classes)))
 
-    def fit_factor(self, X: Rows, y: np.ndarray) -> None:
+    def fit_factor(
+        self, X: Rows, y: np.ndarray, row_weights: np.ndarray | None = None
+    ) -> None:
         """Fit the factor to some rows and their labels, before rows are added."""
         codes = indices_of(y, self.classes)
         rows = np.flatnonzero((codes >= 0) & self.has_gradient[codes])
         if len(rows):
             logits = linear_logits(X[rows], self.W).astype(np.float64)
-            self.factor = _fit_factor(logits, self.outputs[codes[rows]])
+            self.factor = _fit_factor(
+                logits,
+                self.outputs[codes[rows]],
+                None if row_weights is None else row_weights[rows],
+            )
 
     def add(
         self, X: Rows, codes: np.ndarray, row_weights: np.ndarray | None = None
@@ -153,7 +159,7 @@ class OwnGradient:
         logits = linear_logits(X, self.W).astype(np.float64)
         outputs = self.outputs[codes]
         if self.factor is None:
-            self.factor = _fit_factor(logits, outputs)
+            self.factor = _fit_factor(logits, outputs, row_weights)
         _, residuals = log_losses(self.factor * logits, outputs)
         if row_weights is not None:
             residuals *= row_weights[:, None]
@@ -196,11 +202,17 @@ class OwnGradient:
         return self.gradients
 
 
-def _fit_factor(logits: np.ndarray, outputs: np.ndarray) -> float:
+def _fit_factor(
+    logits: np.ndarray, outputs: np.ndarray, row_weights: np.ndarray | None
+) -> float:
     """The factor on logits (n_rows, n_outputs) that makes rows' outputs most likely."""
     # One that is next to the best will do.
     rows = spread(outputs, TEMPERATURE_ROWS)
-    return fit_inverse_temperature(logits[rows], outputs[rows])
+    return fit_inverse_temperature(
+        logits[rows],
+        outputs[rows],
+        weights=None if row_weights is None else row_weights[rows],
+    )
 
 
 def _gradient_about(origin: np.ndarray, X: Rows, residuals: np.ndarray) -> np.ndarray:
@@ -237,9 +249,7 @@ def moments(
     would take more numbers than ``share`` of those that the rows hold.
     """
     X, y = member.rows("learning")
-    row_weights = None
-    if member.weights is not None:
-        row_weights = member.weights[member.learning]
+    row_weights = member.row_weights("learning")
     # Classes that were left out are still in the reply, without rows.
     classes = (
         np.unique(y) if member.left_out is None else np.union1d(y, member.left_out)
@@ -276,6 +286,7 @@ def moments(
                 groups=(
                     None if member.groups is None else member.groups[member.learning]
                 ),
+                weights=row_weights,
             )
         sums = class_moments(
             X,
@@ -356,6 +367,9 @@ def reply_of_sums(
     if "kind" in form and len(np.unique(sums.columns)) < len(classes):
         form = {"reason": "a class with too few rows to be in sums (min_rows)"}
     reply = {"labels": classes.tolist(), "moments": sums.as_arrays(rank=n_factors)}
+    n_rows = member.n_rows_if_weighted(classes.tolist())
+    if n_rows is not None:
+        reply["n_rows"] = n_rows
     penalty_of_estimator = penalty_of(estimator) if penalty else None
     if penalty_of_estimator is not None:
         reply["penalty"] = penalty_of_estimator

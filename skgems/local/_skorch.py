@@ -478,3 +478,10 @@ def _name_outputs(net: NeuralNet, classes: np.ndarray) -> np.ndarray:
             f"{np.asarray(output_names).tolist()}, do not hold the labels {missing}."
         )
     return columns
+
+
+def _as_array(tensor: torch.Tensor) -> np.ndarray:
+    """Return a copy of a tensor; one of bfloat16, which numpy has not, in float32."""
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()
+    return tensor.detach().cpu().numpy().copy()

@@ -80,6 +80,7 @@ from ._packing import (
     remove_partial_files,
     write_bytes,
 )
+from ._row_counts import rows_of_classes, rows_of_groups
 from ._signing import (
     SignatureError,
     check_signed,

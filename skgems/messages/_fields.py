@@ -287,12 +287,19 @@ class Labels(Field):
             place.deny(n_wanted != n_labels, f"are {n_labels}, not {n_wanted}")
 
 
+def _fit_in_64_bits(labels: list[int]) -> bool:
+    """Report whether an array of numpy, with a sign or without, holds whole numbers."""
+    least = min(labels)
+    limit = 2**64 if least >= 0 else 2**63
+    return least >= -(2**63) and max(labels) < limit
+
+
 def _check_are_of_one_kind(labels: list, place: Place) -> None:
     """Raise ValueError unless labels are all texts, or numbers, which can be sent."""
     kinds = {type(label) for label in labels}
     if labels and (len(kinds) != 1 or not kinds <= set(LABELS)):
         raise place.wrong("has labels that are not all texts, or all numbers")
-    if kinds == {int} and any(not -(2**63) <= label < 2**63 for label in labels):
+    if kinds == {int} and not _fit_in_64_bits(labels):
         raise place.wrong("has numbers of more than 64 bits")
     if kinds == {float} and not all(map(isfinite, labels)):
         raise place.wrong("has numbers that are not finite")

@@ -263,4 +263,8 @@ def _number(value: object) -> int | float | bool:
     """A number of numpy as one of Python."""
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+    raise TypeError(
+        f"it has a value of the type {type(value).__name__}. Labels can be texts, "
+        "whole numbers of 64 bits, other numbers, or truth values. Write them as texts "
+        "at all nodes alike: y.astype(str)."
+    )

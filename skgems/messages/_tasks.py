@@ -97,6 +97,8 @@ class Task:
     allows_missing: bool = False
     # Whether a node whose rows come in chunks can answer it.
     takes_chunks: bool = False
+    # Whether a node whose rows have weights can answer it: what it sums is weighted.
+    takes_weights: bool = False
     # Fields of a reply that a user's labels or parameters of a classifier can make
     # wrong; all others are computed by this library of what was validated. None: all.
     of_user: tuple[str, ...] | None = None

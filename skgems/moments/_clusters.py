@@ -47,15 +47,17 @@ def cluster_classes(
     y: np.ndarray,
     n_components: int,
     min_cluster_size: int,
-    random_state: int | RandomState | None = None,
     *,
+    random_state: int | RandomState | None = None,
     groups: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """Cluster of each row, (n_rows,), by k-means within classes.
 
     Numbers of clusters ascend with the class. A class has at most `n_components`, and
     no more than its rows allow; rows of clusters that are too small go to the nearest
-    others. Rows of one of the ``groups``, (n_rows,), count as one row.
+    others. Rows of one of the ``groups``, (n_rows,), count as one row. Sizes of classes
+    and clusters count rows, whatever ``weights`` they have in the means, (n_rows,).
     """
     rng = check_random_state(random_state)
     classes, class_sizes = np.unique(y, return_counts=True)
@@ -72,13 +74,17 @@ def cluster_classes(
         for rows, n in zip(rows_by_class, n_clusters, strict=True)
     ]
     sampled_rows = np.concatenate(samples)
-    inverse = inverse_deviations(X[sampled_rows], y[sampled_rows])
+    inverse = inverse_deviations(
+        X[sampled_rows], y[sampled_rows], _some(weights, sampled_rows)
+    )
     seed = rng.randint(2**31 - 1)
     clusters = np.empty(len(y), dtype=np.intp)
     n_earlier = 0  # clusters of the classes before
     for rows, n, sample in zip(rows_by_class, n_clusters, samples, strict=True):
         if n > 1:
-            centers = Centers(X[sample], n, inverse, seed)
+            centers = Centers(
+                X[sample], n, inverse, seed, weights=_some(weights, sample)
+            )
             labels = _large_clusters(
                 centers.distances(X, rows),
                 min_cluster_size,
@@ -91,9 +97,17 @@ def cluster_classes(
     return clusters
 
 
-def inverse_deviations(X: Rows, y: np.ndarray) -> np.ndarray:
+def _some(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
+    """Return the weights of some rows, indices, where rows have weights."""
+    return None if weights is None else weights[rows]
+
+
+def inverse_deviations(
+    X: Rows, y: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
     """One over the deviations of features within classes; 0 of constants."""
-    return ratio(1.0, np.sqrt(class_moments(X, y, kind="diagonal").within()))
+    sums = class_moments(X, y, kind="diagonal", weights=weights)
+    return ratio(1.0, np.sqrt(sums.within()))
 
 
 def _sample(rows: np.ndarray, most: int, rng: RandomState) -> np.ndarray:
@@ -158,15 +172,26 @@ class Centers:
     """Centers of the clusters of a class, found by some of its rows."""
 
     def __init__(
-        self, sample: Rows, n_clusters: int, inverse: np.ndarray, seed: int
+        self,
+        sample: Rows,
+        n_clusters: int,
+        inverse: np.ndarray,
+        seed: int,
+        weights: np.ndarray | None = None,
     ) -> None:
         """At most so many, in units of the deviations within classes."""
         scaled = _scaled_sample(sample, inverse)
+        if weights is None:
+            weights = np.ones(sample.shape[0])
         labels = k_means(
-            scaled.rows, n_clusters, max_iter=_MAX_ITERATIONS, random_state=seed
+            scaled.rows,
+            n_clusters,
+            weights=weights,
+            max_iter=_MAX_ITERATIONS,
+            random_state=seed,
         )
-        sizes = np.bincount(labels)
-        means = indicator(labels, len(sizes), 1.0 / sizes[labels])
+        sizes = np.bincount(labels, weights)
+        means = indicator(labels, len(sizes), weights / sizes[labels])
         # (n_clusters, n_features), less zero
         self.centers = safe_sparse_dot(means, scaled.rows, dense_output=True)
         self.zero = scaled.zero

@@ -60,6 +60,10 @@ class NodeMeans:
     def n_nodes(self) -> int:
         return len(self.starts) - 1
 
+    def with_counts_times(self, factors: np.ndarray) -> "NodeMeans":
+        """The same with the counts of each node times a factor, (n_nodes,)."""
+        return replace(self, counts=self.counts * factors[self._nodes])
+
     def standardized(self) -> "NodeMeans":
         """The same of features of unit variance, without those that do not vary."""
         covariance = self.covariance

@@ -152,19 +152,27 @@ def factor_by_steps(loss_at: Callable[[float], float], *, size: float) -> float:
     return float(np.exp(search.x) / size)
 
 
-def fit_inverse_temperature(logits: np.ndarray, y: np.ndarray) -> float:
-    """The factor on logits that makes labels `y`, columns of them, most likely."""
+def fit_inverse_temperature(
+    logits: np.ndarray, y: np.ndarray, *, weights: np.ndarray | None = None
+) -> float:
+    """The factor on logits that makes labels `y`, columns of them, most likely.
+
+    Each row counts once, or with its weight, (n_rows,).
+    """
     logits = np.asarray(logits, dtype=np.float64)
+    if weights is None:
+        weights = np.ones(len(y))
+    total_weight = float(weights.sum())
     largest = np.abs(logits).max(initial=0.0)
     logits = logits - logits.mean(axis=1, keepdims=True)
-    size = np.sqrt(np.mean(logits**2))
+    size = np.sqrt(weights @ np.mean(logits**2, axis=1) / total_weight)
     # Logits that differ by the rounding of their means alone are those of a constant
     # model, which no factor makes better.
     if size <= np.finfo(np.float64).eps * largest or logits.shape[1] < 2:
         return 1.0
     # From the largest, so that no exponential is above 1.
     logits = logits - logits.max(axis=1, keepdims=True)
-    mean_of_labels = logits[np.arange(len(y)), y].mean()
+    mean_of_labels = weights @ logits[np.arange(len(y)), y] / total_weight
 
     def losses_at(factors: np.ndarray) -> np.ndarray:
         losses = -mean_of_labels * factors
@@ -172,7 +180,7 @@ def fit_inverse_temperature(logits: np.ndarray, y: np.ndarray) -> float:
         for block in row_blocks(logits, row_bytes, block_bytes()):
             scaled = np.multiply.outer(factors, logits[block])
             totals = np.exp(scaled, out=scaled).sum(axis=2)
-            losses += np.log(totals).sum(axis=1) / len(y)
+            losses += np.log(totals) @ weights[block] / total_weight
         return losses
 
-    return factor_by_grids(losses_at, size=size, n_rows=y.shape[0])
+    return factor_by_grids(losses_at, size=size, n_rows=total_weight)

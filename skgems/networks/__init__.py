@@ -14,7 +14,7 @@ network without hidden layers. `to_logistic_regression`, `to_mlp_classifier` and
 (0, ['a', 'b', 'c'])
 """
 
-from ._inputs import takes_documents, takes_missing_values
+from ._inputs import chooses_columns, takes_documents, takes_missing_values
 from ._named_rows import NamedRows
 from ._nets import evaluated, fingerprint, layer_tensors, row_dtype, row_width
 from ._network import (
@@ -24,6 +24,7 @@ from ._network import (
     LayersBelow,
     Network,
     activate,
+    as_labels,
     as_two_logits,
     check_finite,
     common_dtype,

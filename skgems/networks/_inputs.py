@@ -1,5 +1,7 @@
 """What rows a classifier or a step takes: documents, or rows with missing values."""
 
+import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
@@ -56,3 +58,26 @@ def _steps_beside(parallel: ColumnTransformer | FeatureUnion) -> list:
     if isinstance(parallel, FeatureUnion):
         return [step for _, step in parallel.transformer_list]
     return [*(step for _, step, _ in parallel.transformers), parallel.remainder]
+
+
+def chooses_columns(estimator: BaseEstimator) -> bool:
+    """Report whether an estimator has a ColumnTransformer that needs a table.
+
+    It does if it takes columns by their names, or by a function of the table.
+    """
+    parts = [estimator, *estimator.get_params(deep=True).values()]
+    return any(
+        _needs_table(columns)
+        for part in parts
+        if isinstance(part, ColumnTransformer)
+        for _, _, columns in part.transformers
+    )
+
+
+def _needs_table(columns: object) -> bool:
+    """Report whether columns are chosen by name, in any of scikit-learn's ways."""
+    if callable(columns) or isinstance(columns, str):
+        return True
+    if isinstance(columns, slice):
+        return isinstance(columns.start, str) or isinstance(columns.stop, str)
+    return any(isinstance(column, str) for column in np.ravel(columns).tolist())

@@ -388,7 +388,7 @@ class Network(Layers):
         feature_names_in: np.ndarray | None = None,
     ) -> "Network":
         """What stands for the classifier of a node that has none, but rows."""
-        classes = np.unique(labels)
+        classes = np.unique(as_labels(labels))
         n_features = X.shape[1]
         dtype = np.result_type(X.dtype, np.float32)
         return cls(
@@ -471,7 +471,7 @@ class Network(Layers):
             intercepts=content["intercepts"],
             activation=content["activation"],
             output=content["output"],
-            classes=np.asarray(content["labels"]),
+            classes=as_labels(content["labels"]),
             seen=content["seen"],
             n_features_in=content["n_features"],
             feature_names_in=None if names is None else np.array(names, dtype=object),
@@ -480,7 +480,7 @@ class Network(Layers):
 
     def aligned(self, classes: ArrayLike) -> "Network":
         """The same for other labels; outputs that it lacks are zero and not seen."""
-        classes = np.asarray(classes)
+        classes = as_labels(classes)
         column_of = {label: c for c, label in enumerate(classes.tolist())}
         columns = np.array(
             [column_of.get(label, -1) for label in self.classes.tolist()]
@@ -523,6 +523,17 @@ def check_finite(array: ArrayLike | csr_matrix, *, name: str, array_name: str) -
         )
 
 
+def as_labels(labels: ArrayLike) -> np.ndarray:
+    """Return an array of labels, in which whole numbers above 2**63 are no floats."""
+    if isinstance(labels, np.ndarray):
+        return labels
+    labels = list(labels)
+    are_whole_numbers = {type(label) for label in labels} == {int}
+    if are_whole_numbers and min(labels) >= 0 and max(labels) >= 2**63:
+        return np.array(labels, dtype=np.uint64)
+    return np.asarray(labels)
+
+
 def union_of_classes(
     networks: Sequence[Network], *, names: Sequence[str] | None = None
 ) -> np.ndarray:
@@ -546,7 +557,23 @@ def union_of_classes(
             f"node {first_node[other]!r} has {other!r} ({type(other).__name__}). Use "
             "labels of one type at all nodes."
         ) from None
+    kinds = {classes.dtype.kind for classes in seen_classes}
+    if kinds == {"i", "u"}:  # of which numpy would make floats of fewer digits
+        return _as_whole_numbers(first_node)
     return np.unique(np.concatenate(seen_classes))
+
+
+def _as_whole_numbers(first_node: Mapping[int, str]) -> np.ndarray:
+    """Sorted labels, each with the first node that has it; ValueError if too large."""
+    least = min(first_node)
+    largest = max(first_node)
+    if least < 0 and largest >= 2**63:
+        raise ValueError(
+            f"The classes of the nodes are whole numbers that no one type holds: node "
+            f"{first_node[least]!r} has {least}, node {first_node[largest]!r} has "
+            f"{largest}. Write the labels as texts at all nodes: y.astype(str)."
+        )
+    return np.array(sorted(first_node), dtype=np.uint64 if least >= 0 else np.int64)
 
 
 def common_dtype(networks: Sequence[Network]) -> np.dtype:

@@ -27,21 +27,22 @@ def check_can_boost(classifier: HistGradientBoostingClassifier) -> None:
     """Raise ValueError for parameters without a meaning, saying what to set."""
     classifier._validate_params()  # raises for values that scikit-learn does not take
     max_depth = classifier.max_depth
+    reasons = []
     if max_depth is None or max_depth > _DEEPEST:
-        raise ValueError(
-            f"pooled=HistGradientBoostingClassifier: max_depth is {max_depth}, but "
-            "trees grow by one level per message, so it must be from 1 to "
-            f"{_DEEPEST}. Set max_depth=4, for example."
+        reasons.append(
+            f"max_depth is {max_depth}, but trees grow by one level per message, so it "
+            f"must be from 1 to {_DEEPEST}. Set max_depth=4, for example."
         )
     for name, allowed in _UNUSED.items():
         value = getattr(classifier, name, allowed[0])
         # Values may be arrays, which have no truth value.
         if not any(np.array_equal(value, other) for other in allowed):
-            raise ValueError(
-                f"pooled=HistGradientBoostingClassifier: {name}={value!r} has no "
-                "meaning for trees that grow from sums over nodes. Set "
-                f"{name}={allowed[0]!r}."
+            reasons.append(
+                f"{name}={value!r} has no meaning for trees that grow from sums over "
+                f"nodes. Set {name}={allowed[0]!r}."
             )
+    if reasons:
+        raise ValueError(f"pooled=HistGradientBoostingClassifier: {' '.join(reasons)}")
 
 
 def boosting_rules(classifier: HistGradientBoostingClassifier) -> BoostingRules:

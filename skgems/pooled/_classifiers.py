@@ -154,7 +154,8 @@ def _lda_attributes(
     if counts.sum() <= len(counts):
         raise ValueError(
             f"There must be more samples than classes; there are {len(counts)} classes "
-            f"and {counts.sum():g} samples. Give more rows."
+            f"and {counts.sum():g} samples. Give more rows; or larger weights, if they "
+            "have sample_weight."
         )
     n_components = _n_components(classifier, moments, n_classes=len(counts))
     further: dict[str, object] = {
@@ -285,7 +286,8 @@ def _make_quadratic(
     if (counts <= 1).any():
         raise ValueError(
             f"y has only 1 sample in class {classes[counts <= 1][0]}, covariance is "
-            "ill defined. Give more rows of the class, or leave it out."
+            "ill defined. Give more rows of the class, or larger weights if they have "
+            "sample_weight; or leave it out."
         )
     n_lost = _n_lost(classifier)
     scatter_by_class = dict(zip(moments.groups.tolist(), moments.scatter, strict=True))

@@ -1,6 +1,6 @@
 """Trees and forests of scikit-learn: how theirs grow, and theirs made of ours."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,42 +49,52 @@ def check_can_grow(classifier: ClassifierMixin) -> None:
     """Raise ValueError for parameters without a meaning here, saying what to set."""
     kind = type(classifier).__name__
     classifier._validate_params()  # raises for values that scikit-learn does not take
+    reasons = [*_reasons_of_values(classifier), *_reasons_of_class_weights(classifier)]
+    if is_totally_random(classifier) and classifier.min_impurity_decrease:
+        reasons.append(
+            "min_impurity_decrease has no meaning with max_features=1 and "
+            "bootstrap=False, where splits are drawn and not chosen. Set "
+            "min_impurity_decrease=0.0."
+        )
+    if reasons:
+        raise ValueError(f"pooled={kind}: {' '.join(reasons)}")
+
+
+def _reasons_of_values(classifier: ClassifierMixin) -> Iterator[str]:
+    """Yield why values of parameters have no meaning here, and what to set."""
     max_depth = classifier.max_depth
     if max_depth is None or max_depth > _DEEPEST:
-        raise ValueError(
-            f"pooled={kind}: max_depth is {max_depth}, but trees grow by one level per "
-            f"message, so it must be from 1 to {_DEEPEST}. Set max_depth=10, for "
-            "example."
+        yield (
+            f"max_depth is {max_depth}, but trees grow by one level per message, so it "
+            f"must be from 1 to {_DEEPEST}. Set max_depth=10, for example."
         )
     for name, needed in _UNUSED.items():
         value = getattr(classifier, name, needed)
         if not np.array_equal(value, needed):
-            raise ValueError(
-                f"pooled={kind}: {name}={value!r} has no meaning for trees that grow "
-                f"from histograms. Set {name}={needed!r}."
+            yield (
+                f"{name}={value!r} has no meaning for trees that grow from histograms. "
+                f"Set {name}={needed!r}."
             )
     for name in _COUNTS_OF_ROWS:
         value = getattr(classifier, name)
         if not isinstance(value, int | np.integer):
-            raise ValueError(
-                f"pooled={kind}: {name}={value!r} is a share of the rows, of which "
-                "nobody knows the number when it is agreed. Give a number of rows."
+            yield (
+                f"{name}={value!r} is a share of the rows, of which nobody knows the "
+                "number when it is agreed. Give a number of rows."
             )
+
+
+def _reasons_of_class_weights(classifier: ClassifierMixin) -> Iterator[str]:
+    """Yield why class weights cannot be used here, and what to set."""
     if isinstance(classifier.class_weight, list):
-        raise ValueError(
-            f"pooled={kind}: class_weight is a list, which is for labels of several "
-            "columns. Set class_weight to one dict."
+        yield (
+            "class_weight is a list, which is for labels of several columns. Set "
+            "class_weight to one dict."
         )
-    if classifier.class_weight == "balanced_subsample":
-        raise ValueError(
-            f"pooled={kind}: class_weight='balanced_subsample' would need the classes "
-            "of each tree's rows. Set class_weight='balanced'."
-        )
-    if is_totally_random(classifier) and classifier.min_impurity_decrease:
-        raise ValueError(
-            f"pooled={kind}: min_impurity_decrease has no meaning with max_features=1 "
-            "and bootstrap=False, where splits are drawn and not chosen. Set "
-            "min_impurity_decrease=0.0."
+    elif classifier.class_weight == "balanced_subsample":
+        yield (
+            "class_weight='balanced_subsample' would need the classes of each tree's "
+            "rows. Set class_weight='balanced'."
         )
 
 

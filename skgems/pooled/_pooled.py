@@ -11,6 +11,7 @@ from ..federation import (
     Federation,
     KeepRepliesMixin,
     KeptReplies,
+    PublicRows,
     ReportMixin,
     Run,
     federated_fit,
@@ -21,6 +22,7 @@ from ._decisions import PooledDecisionsMixin
 from ._pooled_fit import NAMES, PooledFit, classifier_named
 from ._summarizing import PooledSummariesMixin
 from ._terms import PooledTerms
+from ._weights import weights_if
 
 
 class PooledAggregator(
@@ -47,9 +49,9 @@ class PooledAggregator(
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
         What the nodes have. Each entry is None, a fitted classifier, or a summary or
-        its path; or give a channel in place of the list. Fitted classifiers only
-        decide what `pooled=None` stands for. Unfitted ones are trained on the rows of
-        their nodes (simulation). With None in place of the list no node has a
+        its path; or give a channel in place of the list. Classifiers only decide what
+        `pooled=None` stands for, so that unfitted ones are not trained. One unfitted
+        classifier stands for all nodes. With None in place of the list no node has a
         classifier, and `nodes` names the nodes.
     pooled : classifier or str, default=None
         The classifier to make, unfitted, or the name of its class: RidgeClassifier,
@@ -171,8 +173,11 @@ class PooledAggregator(
         self.verbose = verbose
         self.random_state = random_state
 
+    @weights_if(lambda aggregator: aggregator._takes_weights)
     @federated_fit
-    def fit(self, X=None, y=None, nodes=None, held_out=None) -> "PooledAggregator":
+    def fit(
+        self, X=None, y=None, nodes=None, held_out=None, sample_weight=None
+    ) -> "PooledAggregator":
         """Add up the sums that the nodes send, and make the classifier from them.
 
         Parameters
@@ -188,6 +193,10 @@ class PooledAggregator(
             every node that has seen its label.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that are in no sum. None means that all rows are in the sums.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each row counts in the sums: a row of weight 2 counts as two equal
+            rows, and one of weight 0 as none (:ref:`weights`). With None each row
+            counts once. Trees are grown from counts of rows, and take no weights.
 
         Returns
         -------
@@ -214,8 +223,13 @@ class PooledAggregator(
         ManyRowsWarning
             If one node has nearly all rows.
         """
-        PooledFit.of(self)  # what cannot be made is an error before anything is done
-        federation = read_federation(self, X, y, nodes, held_out)
+        # What cannot be made is an error before anything is done.
+        pooled_fit = PooledFit.of(self)
+        if sample_weight is not None:
+            pooled_fit.check_takes_weights()
+        federation = read_federation(
+            self, X, y, nodes, held_out, sample_weight=sample_weight
+        )
         return self._fit_read(federation)
 
     def to_estimator(self) -> ClassifierMixin:
@@ -244,6 +258,13 @@ class PooledAggregator(
         return PooledFit.of(self).front_with_bins(super()._agreed_front)
 
     @property
+    def _takes_weights(self) -> bool:
+        try:
+            return PooledFit.of(self).takes_weights
+        except ValueError:  # asked for before fit says what is wrong
+            return PooledFit.takes_weights
+
+    @property
     def _allows(self) -> Allows:
         try:
             return PooledFit.of(self).allows
@@ -261,7 +282,7 @@ class PooledAggregator(
         federation: Federation,
         run: Run,
         *,
-        public: tuple,
+        public: PublicRows,
         kept: KeptReplies | None,
     ) -> dict[str, object]:
         return PooledFit.of(self).attributes(federation, run, public=public)

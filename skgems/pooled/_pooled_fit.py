@@ -9,10 +9,17 @@ from sklearn.base import ClassifierMixin, clone, is_classifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from ..base import Allows, BaseAggregator, Takes, is_channel, warn_user
-from ..federation import Federation, Run, answer, read_members, warn_of_many_rows
+from ..base import Allows, BaseAggregator, Takes, warn_user
+from ..federation import (
+    Federation,
+    PublicRows,
+    Run,
+    answer,
+    members_here,
+    warn_of_many_rows,
+)
 from ..local import Member, has_steps
-from ..networks import Network, final_step
+from ..networks import final_step
 from ..steps import Front
 from ._classifiers import CLASSIFIERS, KINDS, fit_to_sums
 from ._disagreement import warn_of_disagreement
@@ -31,8 +38,14 @@ NAMES = frozenset({*CLASSIFIERS, *TREES})
 def classifier_named(name: str) -> ClassifierMixin:
     """The unfitted classifier that a name stands for.
 
-    Boosted trees have the parameters that they need to be grown at nodes.
+    Boosted trees have the parameters that they need to be grown at nodes. Raises
+    ValueError for other names, since tags are asked for before they are validated.
     """
+    if name not in NAMES:
+        raise ValueError(
+            f"pooled={name!r:.40} is not the name of a classifier that can be made of "
+            f"sums or histograms; these are {sorted(NAMES)}."
+        )
     if name in CLASSIFIERS:
         return CLASSIFIERS[name]()
     if TREES[name] is HistGradientBoostingClassifier:
@@ -50,6 +63,7 @@ class PooledFit:
     takes: ClassVar[Takes] = Takes(networks=False, learnt=False, rows_alone=True)
     allows: ClassVar[Allows] = Allows()
     asks_again: ClassVar[str] = ""  # why nodes are asked more than once, if so
+    takes_weights: ClassVar[bool] = True  # whether rows may have weights
 
     classifier: ClassifierMixin  # what is made of the sums, not fitted
 
@@ -69,6 +83,9 @@ class PooledFit:
         if type(classifier) in TREES.values():
             return TreesFit.of(classifier, aggregator.random_state)
         return cls(classifier=classifier)
+
+    def check_takes_weights(self) -> None:
+        """Raise ValueError if rows cannot have weights; here all sums have them."""
 
     def front_with_bins(self, front: Front | None) -> Front | None:
         """The front as it is: sums need no bins."""
@@ -93,11 +110,11 @@ class PooledFit:
         )
 
     def attributes(
-        self, federation: Federation, run: Run, *, public: tuple
+        self, federation: Federation, run: Run, *, public: PublicRows
     ) -> dict[str, object]:
         """What the fit finds: ask for sums, and make the classifier of them.
 
-        ``public`` are public rows and their labels.
+        ``public`` are public rows.
         """
         public_contents = self._contents_of_public_rows(public, federation)
         pooled_sums = run(self.sums_plan(federation, public_contents))
@@ -105,7 +122,10 @@ class PooledFit:
             node_means = pooled_sums.node_means
             # The server is the last node, where it has public rows.
             names = [*federation.names, _SERVER][: node_means.n_nodes]
-            warn_of_disagreement(names, node_means)
+            # How sure means are depends on the rows, whatever these weigh.
+            rows_by_weight = [*federation.rows_by_weight, public.rows_by_weight]
+            factors = np.array(rows_by_weight[: node_means.n_nodes])
+            warn_of_disagreement(names, node_means.with_counts_times(factors))
             warn_of_many_rows(federation.names, federation.rows_in_moments)
         sums, columns = pooled_sums.of_classes_with_rows(federation.classes)
         if len(columns) < len(federation.classes):
@@ -131,30 +151,34 @@ class PooledFit:
         }
 
     def _contents_of_public_rows(
-        self, public: tuple, federation: Federation
+        self, public: PublicRows, federation: Federation
     ) -> list[Mapping]:
         """What a node of the public rows would reply; nothing where there are none."""
-        X, y = public
-        if not len(y):
+        if not len(public.y):
             return []
         request = self.terms.request(federation.classes)
-        return [answer(request, Member.of(_SERVER, None, X, y)).content]
+        server = Member.of(_SERVER, None, public.X, public.y, weights=public.weights)
+        return [answer(request, server).content]
 
 
 def _classifiers_of_nodes(aggregator: BaseAggregator) -> dict[str, ClassifierMixin]:
     """By name of the node; none where nodes are elsewhere, or have none."""
     estimators = aggregator.estimators
-    if estimators is None or is_channel(estimators):
-        return {}
     is_list = isinstance(estimators, list | tuple)
-    if not (is_list or is_classifier(estimators)):
+    # A path, a channel, a class, or what `read_members` will refuse.
+    if not is_list and not _is_classifier(estimators):
         return {}
-    names, members, _ = read_members(aggregator, estimators)
     return {
         name: _checked_classifier(member, place=f"node {name!r}")
-        for name, member in zip(names, members, strict=True)
-        if not isinstance(member, Network | None)
+        for name, member in members_here(estimators).items()
+        if member is not None
     }
+
+
+def _is_classifier(estimator: object) -> bool:
+    """Report whether this is a classifier; False for whatever has no tags."""
+    has_tags = hasattr(estimator, "__sklearn_tags__")
+    return has_tags and not isinstance(estimator, type) and is_classifier(estimator)
 
 
 def _common_classifier(

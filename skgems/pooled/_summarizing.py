@@ -22,6 +22,7 @@ class PooledSummariesMixin(SummarizingMixin):
     def _summarize(
         self, estimator: object, *args: object, **options: object
     ) -> Summary:
+        self._validate_params()
         if estimator is not None and self.pooled is None:
             raise ValueError(
                 "pooled=None stands for the classifiers of the nodes in this process, "

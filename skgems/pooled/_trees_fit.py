@@ -12,7 +12,7 @@ from sklearn.preprocessing import PowerTransformer
 from sklearn.utils import check_random_state, compute_class_weight
 
 from ..base import Allows, Takes
-from ..federation import Federation, Run, answer, warn_of_many_rows
+from ..federation import Federation, PublicRows, Run, answer, warn_of_many_rows
 from ..local import Member, indices_of
 from ..messages import Message
 from ..networks import final_step
@@ -57,6 +57,7 @@ class TreesFit:
     takes: ClassVar[Takes] = Takes(networks=False, learnt=False, rows_alone=True)
     # The PowerTransformer takes no sparse rows.
     allows: ClassVar[Allows] = Allows(missing_values=True, sparse=False)
+    takes_weights: ClassVar[bool] = False  # histograms count rows
     asks_again: ClassVar[str] = "trees ask all nodes again for each of their levels"
     # Of a total of histograms to which nothing was added.
     type_of_zeros: ClassVar[type] = np.int64
@@ -75,6 +76,14 @@ class TreesFit:
             agreed_seed(classifier, random_state)  # which raises for a generator
             return RandomTreesFit(classifier=classifier, random_state=random_state)
         return ForestFit(classifier=classifier, random_state=random_state)
+
+    def check_takes_weights(self) -> None:
+        """Raise ValueError: histograms count rows."""
+        raise ValueError(
+            f"{type(self.classifier).__name__} is grown from histograms, which count "
+            "rows and cannot take sample_weight into account. Leave sample_weight out, "
+            "or set pooled= to a classifier that is a function of sums."
+        )
 
     def front_with_bins(self, front: "Front | DocumentFront | None") -> Front:
         """The front, with a PowerTransformer at its end, for which the bins are made.
@@ -104,19 +113,20 @@ class TreesFit:
         )
 
     def attributes(
-        self, federation: Federation, run: Run, *, public: tuple
+        self, federation: Federation, run: Run, *, public: PublicRows
     ) -> dict[str, object]:
         """What the fit finds: ask for histograms, level by level, and make the trees.
 
-        ``public`` are public rows and their labels.
+        ``public`` are public rows.
         """
         if federation.rows_are_shared:
             raise ValueError(
                 "Several nodes use the same rows, and trees would count each of them "
                 "several times. Set nodes= to the owner of each row."
             )
-        X, y = public
-        public_rows = Member.of(_SERVER, None, X, y) if len(y) else None
+        public_rows = None
+        if len(public.y):
+            public_rows = Member.of(_SERVER, None, public.X, public.y)
         fitted = run(self.plan(federation, public_rows))
         warn_of_many_rows(federation.names, federation.rows_in_moments)
         form = PooledForm(

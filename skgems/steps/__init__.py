@@ -31,6 +31,7 @@ from ._columns import (
     check_no_times,
     check_numbers_or_texts,
     numbers,
+    without_polars,
 )
 from ._columns_of import ColumnsOf
 from ._document_front import DocumentFront, front_of_content

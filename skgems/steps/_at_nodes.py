@@ -27,6 +27,7 @@ from ._columns import (
     labels_of,
     labels_of_infinite,
     with_nan,
+    without_polars,
 )
 from ._contradictions import NodeRows
 from ._fitting import Pending
@@ -234,7 +235,7 @@ def transformed(fitted: BaseEstimator, *, step: Step, table: Table) -> Table:
     if hasattr(table, "columns") and not hasattr(fitted, "feature_names_in_"):
         table = with_nan(table.to_numpy())
     with no_values_in_errors(step, table):
-        return fitted.transform(table)
+        return without_polars(fitted.transform(table))
 
 
 @contextmanager

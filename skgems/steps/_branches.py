@@ -30,7 +30,9 @@ class Branch:
 
     @property
     def is_dropped(self) -> bool:
-        return is_dropped(self.transformer)
+        """Whether nothing comes out; scikit-learn fits no step of an empty list."""
+        takes_columns = self.places is None or len(self.places) > 0
+        return is_dropped(self.transformer) or not takes_columns
 
     def columns_of(self, table: Table) -> Table:
         """The columns of a table that the branch takes."""
@@ -136,7 +138,9 @@ def assembled_columns(
     """
 
     def stand_for(name: str, step: Step) -> str | _Stand:
-        return step if isinstance(step, str) else _Stand(rows_out[name])
+        # A branch that takes no columns stays as it is, which fits nothing.
+        is_fixed = isinstance(step, str) or name not in rows_out
+        return step if is_fixed else _Stand(rows_out[name])
 
     params = transformer.get_params(deep=False)
     params["transformers"] = [

@@ -382,10 +382,24 @@ def _check_names(names: Sequence) -> None:
 # ---- rows of any form ----------------------------------------------------------------
 
 
+def without_polars(X: Any) -> Any:
+    """Return a table of polars as one of pandas, and everything else as it is.
+
+    Steps have such tables as output after ``set_config(transform_output="polars")``.
+    """
+    if not hasattr(X, "to_pandas"):
+        return X
+    try:
+        return X.to_pandas()
+    except ImportError:  # polars uses pyarrow for it, which may be missing
+        import pandas
+
+        return pandas.DataFrame({name: X[name].to_numpy() for name in X.columns})
+
+
 def as_rows(X: Any) -> Table:
     """What users give as rows: tables stay, all else becomes an array."""
-    if hasattr(X, "to_pandas"):
-        X = X.to_pandas()
+    X = without_polars(X)
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         _check_names(X.columns)
         return X

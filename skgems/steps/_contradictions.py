@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.preprocessing import PowerTransformer
 
-from ._columns import Table, numbers
+from ._columns import Table, numbers, without_polars
 from ._powers import POWERS
 from ._statistics import STATISTICS
 
@@ -69,7 +69,7 @@ def powers_differ(fitted: PowerTransformer, state: Mapping, rows: NodeRows) -> s
         if name.endswith("_"):
             setattr(plain, name, value)
     # Without the names of columns, on which the step was not fitted.
-    transformed = plain.transform(numbers(rows.table))
+    transformed = without_polars(plain.transform(numbers(rows.table)))
     node_sums = STATISTICS["columns"].tell(transformed, rows.min_rows)
     return _too_small_sums(state, node_sums, slack=_BETWEEN_POWERS)
 

@@ -129,7 +129,7 @@ class _SizeVisitor:
         tables: list[_Table | None] = []
         branches = _steps_and_widths(transformer, table=table, columns=columns)
         for k, (step, n_columns) in enumerate(branches):
-            if is_dropped(step):
+            if is_dropped(step) or not n_columns:  # as in `Branch`
                 continue
             n_stored = min(n_columns, table.n_stored)
             entering = _Table(n_columns=n_columns, n_stored=n_stored)

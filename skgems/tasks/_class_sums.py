@@ -20,7 +20,9 @@ from ..moments import LARGEST, MOST_CATEGORIES, ClassSums
 from ._shared import (
     CLASSES,
     MIN_ROWS,
-    described_counts,
+    ROWS_OF_CLASSES,
+    described_sizes,
+    rows_are_described,
     sums,
     sums_are_of_enough_rows,
     whole_numbers,
@@ -33,6 +35,7 @@ def class_sums_fit(content: Mapping, place: Place) -> None:
     counts = content["counts"]
     sums_of_classes = content["sums"]
     sums_are_of_enough_rows(content, counts, place)
+    rows_are_described(content, place)
     _check_number_of_columns(content, place, kind)
     if kind != "values" and np.any(
         sums_of_classes > counts[:, None] * (1.0 + ROUNDING)
@@ -42,7 +45,7 @@ def class_sums_fit(content: Mapping, place: Place) -> None:
         _check_one_category_a_row(content, place)
     if place.described is None:
         return
-    described = described_counts(place, "moments", content["labels"])
+    described = described_sizes(place, content["labels"])
     if np.any(np.abs(counts - described) > ROUNDING * described):
         raise place.at("counts").wrong("are not those of describe.rows")
 
@@ -74,24 +77,26 @@ def _check_one_category_a_row(content: Mapping, place: Place) -> None:
 
 def class_sums(member: Member, *, of: str, threshold: float | None = None) -> dict:
     """Reply with what `ClassSums.of` makes of the rows, and whether classes lack."""
-    row_weights = None
-    if member.weights is not None:
-        row_weights = member.weights[member.learning]
     with at_node(member.name, "its rows cannot be summed"):
         merged = ClassSums.merged(
             ClassSums.of(X, y, of=of, threshold=threshold, weights=row_weights)
-            for X, y in _learning_chunks(member)
+            for X, y, row_weights in _learning_chunks(member)
         )
     content = {name: field for name, field in vars(merged).items() if field is not None}
     content["left_out"] = member.left_out is not None
+    n_rows = member.n_rows_if_weighted(merged.labels)
+    if n_rows is not None:
+        content["n_rows"] = n_rows
     return content
 
 
-def _learning_chunks(member: Member) -> Iterable[tuple[Rows, np.ndarray]]:
-    """Rows that learn and their labels, in one chunk where all are in memory."""
+def _learning_chunks(
+    member: Member,
+) -> Iterable[tuple[Rows, np.ndarray, np.ndarray | None]]:
+    """Rows that learn, their labels and weights, in one chunk where all are here."""
     if isinstance(member, ChunkedMember):
         return member.learning_rows()
-    return [member.rows("learning")]
+    return [(*member.rows("learning"), member.row_weights("learning"))]
 
 
 CLASS_SUMS = Task(
@@ -105,6 +110,7 @@ CLASS_SUMS = Task(
     alone=True,
     is_in_summaries=True,
     takes_chunks=True,
+    takes_weights=True,
     reads="rows",
     request={
         "of": Text(("values", "above", "categories")),
@@ -113,6 +119,7 @@ CLASS_SUMS = Task(
     reply={
         "min_rows": MIN_ROWS,
         "labels": CLASSES,
+        "n_rows": ROWS_OF_CLASSES,
         "counts": Array(
             "l", low=0.0, high=float(MOST_ROWS), says="Number of rows of each class."
         ),

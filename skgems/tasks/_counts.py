@@ -39,6 +39,7 @@ COUNTS = Task(
     asks="the number of rows of each class that the node may train on",
     reveals="The number of rows of each class, and nothing about single rows.",
     alone=True,
+    takes_weights=True,
     request={},
     reply={
         "min_rows": MIN_ROWS,

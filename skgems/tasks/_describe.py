@@ -29,6 +29,7 @@ from ._shared import (
     MIN_ROWS,
     MODEL_REVEALS,
     come_together,
+    optional_array,
     whole_number,
     whole_numbers,
 )
@@ -103,6 +104,10 @@ def rows_are_some(rows: Mapping, place: Place) -> None:
         if rows[role].sum(dtype=np.float64) > MOST_ROWS:
             raise place.at(role).wrong(f"are more than {MOST_ROWS} rows")
         place.deny(not rows[role].any(), role, "are no rows at all")
+    if "weights" in rows:
+        has_weight = rows["weights"] > 0
+        if not np.array_equal(has_weight, rows["moments"] > 0):
+            raise place.at("weights").wrong("are not above 0 where there are rows")
 
 
 def classes_are_of_enough_rows(content: Mapping, place: Place) -> None:
@@ -155,16 +160,24 @@ _COUNTED = (
 ROWS = {
     "labels": Labels("l", ordered=True, says=_COUNTED, detail=_rows_in_words),
     **{role: whole_numbers("l", says=_COUNTED) for role in _ROLES},
+    "weights": optional_array(
+        "l",
+        high=float(MOST_ROWS),
+        says="Sum of the weights of the rows of each class that enter moments, if the "
+        "node has given its rows weights. With a bound min_rows of 1 it may be the "
+        "weight of a single row.",
+    ),
 }
 
 
 def describe(member: Member) -> dict:
     """The node's network, and the number of rows by role and class."""
     labels, counts_by_role = member.row_counts()
-    return {
-        "network": member.model.network.as_content(),
-        "rows": {"labels": labels, **counts_by_role},
-    }
+    rows = {"labels": labels, **counts_by_role}
+    weights = member.weights_by_label()
+    if weights is not None:
+        rows["weights"] = weights
+    return {"network": member.model.network.as_content(), "rows": rows}
 
 
 DESCRIBE = Task(
@@ -174,6 +187,7 @@ DESCRIBE = Task(
     asks="the node's model, and the number of rows of each class",
     reveals=MODEL_REVEALS,
     alone=True,
+    takes_weights=True,
     request={},
     reply={
         "min_rows": MIN_ROWS,

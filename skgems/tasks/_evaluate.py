@@ -148,9 +148,8 @@ def evaluate(
 
     def judging_rows(role: str) -> JudgingRows:
         X, codes, rows = rows_of_labels(member, role, labels)
-        weights = np.ones(len(rows))
-        if member.weights is not None:
-            weights = member.weights[getattr(member, role)][rows]
+        row_weights = member.row_weights(role)
+        weights = np.ones(len(rows)) if row_weights is None else row_weights[rows]
         if class_weights is not None:
             weights = weights * class_weights[codes]
         return JudgingRows(
@@ -203,6 +202,7 @@ EVALUATE = Task(
     often="once in each message after the first",
     most=25,
     without="nothing",
+    takes_weights=True,
     request={
         "W": model_weights("m? p c"),
         **LABELS_AND_OUTPUTS,

@@ -128,6 +128,7 @@ FRONT = Task(
     bound="fields",
     accepted_by="anybody",
     asks="the statistics that the agreed transformers are fitted to",
+    takes_weights=True,  # steps are fitted to rows, whatever these weigh
     reveals="Statistics of columns over all rows of the node. The smallest and the "
     "largest value of a column are values of single rows; they are sent only if that "
     "is agreed.",

@@ -114,6 +114,7 @@ JOIN = Task(
     reveals=MODEL_REVEALS,
     without="nothing",
     alone=True,
+    takes_weights=True,
     request=FIELDS_OF_REQUEST,
     request_rule=check_requests_within,
     reply={

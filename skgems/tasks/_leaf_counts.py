@@ -110,7 +110,7 @@ def answer_leaf_counts(
 def _learning_chunks(member: Member) -> Iterable[tuple[Rows, np.ndarray]]:
     """Rows that learn and their labels, in one chunk where all are in memory."""
     if isinstance(member, ChunkedMember):
-        return member.learning_rows()
+        return ((X, y) for X, y, _ in member.learning_rows())
     return [member.rows("learning")]
 
 

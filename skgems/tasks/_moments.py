@@ -29,6 +29,7 @@ from ..messages import (
     Text,
     Weights,
     check_definite,
+    rows_of_groups,
 )
 from ..moments import (
     CLUSTER_ROWS,
@@ -43,7 +44,10 @@ from ._shared import (
     GRADIENT,
     MIN_ROWS,
     MODEL,
-    described_counts,
+    ROWS_OF_CLASSES,
+    described_sizes,
+    has_weights,
+    rows_are_described,
     sums,
     sums_are_of_enough_rows,
     whole_number,
@@ -124,9 +128,10 @@ def moments_fit(content: Mapping, place: Place) -> None:
     """Moments are of the rows that a node has described, and of the kind asked for."""
     class_moments = ClassMoments.from_arrays(content["moments"])
     sums_are_of_enough_rows(content, class_moments.counts, place)
+    rows_are_described(content, place)
     _check_kind(class_moments, place, n_labels=len(content["labels"]))
     _check_scatter(class_moments, place)
-    _check_kurtosis(content.get("kurtosis", 1), class_moments, place)
+    _check_kurtosis(content, place)
     correction = _check_corrections(content, place)
     if place.described is None:
         return
@@ -143,10 +148,11 @@ def moments_fit(content: Mapping, place: Place) -> None:
         )
 
 
-def _check_kurtosis(kurtosis: int, class_moments: ClassMoments, place: Place) -> None:
+def _check_kurtosis(content: Mapping, place: Place) -> None:
     """Raise ValueError for digits, which could be a message, or more than the rows."""
+    kurtosis = content.get("kurtosis", 1)
     place.deny(kurtosis & (kurtosis - 1) != 0, "kurtosis", "is not a power of two")
-    is_too_large = kurtosis > 2 * class_moments.group_counts.sum()
+    is_too_large = kurtosis > 2 * rows_of_groups(content).sum()
     place.deny(is_too_large, "kurtosis", "is larger than these rows allow")
 
 
@@ -175,7 +181,7 @@ def _check_counts(content: Mapping, class_moments: ClassMoments, place: Place) -
     """Whether counts are all rows described; ValueError if they are not of these."""
     labels = content["labels"]
     counts = class_moments.class_counts(len(labels))
-    described = described_counts(place, "moments", labels)
+    described = described_sizes(place, labels)
     # A class of too few rows has no mean; of several nodes not all need have too few.
     fits = np.abs(counts - described) <= ROUNDING * described
     if {"slope", "slopes"} & set(content):
@@ -187,7 +193,8 @@ def _check_counts(content: Mapping, class_moments: ClassMoments, place: Place) -
     rounding = ROUNDING * described.sum()
     if not counts.sum() - rounding <= n_rows <= described.sum() + rounding:
         raise place.at("group_counts").wrong("are not those of describe.rows")
-    return bool(counts.sum() == described.sum())
+    # Rows of weights far below 1 say nothing of how far they are from their mean.
+    return bool(counts.sum() == described.sum()) and not has_weights(place)
 
 
 def _check_size_of_correction(
@@ -386,6 +393,7 @@ MOMENTS = Task(
     alone=True,
     is_in_summaries=True,
     takes_chunks=True,
+    takes_weights=True,
     of_user=("labels", "form", "class_weight", "penalty"),
     reads="classifier",
     request={
@@ -403,6 +411,7 @@ MOMENTS = Task(
     reply={
         "min_rows": MIN_ROWS,
         "labels": CLASSES,
+        "n_rows": ROWS_OF_CLASSES,
         "moments": Table(FIELDS_OF_SUMS, sums_fit, inline=True),
         "form": FORM,
         "scaled": Flag(says="Whether the model scales features."),

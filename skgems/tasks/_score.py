@@ -94,6 +94,7 @@ SCORE = Task(
     often="once, at the end",
     without="a line of the report",
     reports=True,
+    takes_weights=True,  # it counts rows, as an accuracy does
     request={
         "W": model_weights("p c"),
         **LABELS_AND_OUTPUTS,

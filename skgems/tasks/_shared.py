@@ -91,6 +91,26 @@ MIN_ROWS = bound_on_rows(
 )
 
 
+# Comes with sums of rows that have weights, which count these and not rows.
+ROWS_OF_CLASSES = whole_numbers(
+    "l",
+    default=ABSENT,
+    says="Number of rows of each class, if the rows have weights: the counts are then "
+    "sums of weights.",
+)
+
+
+def rows_are_described(content: Mapping, place: Place) -> None:
+    """Rows of weighted sums are those that the node has described as weighted."""
+    if "n_rows" not in content or place.described is None:
+        return
+    described = described_counts(place, "moments", content["labels"])
+    is_left_out = content["n_rows"] == 0
+    if not np.all(is_left_out | (content["n_rows"] == described)):
+        raise place.at("n_rows").wrong("are not those of describe.rows")
+    place.deny(not has_weights(place), "n_rows", "are there, but rows have no weights")
+
+
 def one_model(request: Mapping, place: Place) -> None:
     """A request is about the node's own model, or about one that it brings."""
     if (request.get("model") is None) == (request.get("W") is None):
@@ -105,13 +125,31 @@ def come_together(content: Mapping, name: str, other: str, place: Place) -> None
 
 
 def sums_are_of_enough_rows(content: Mapping, counts, place: Place) -> None:
-    """No sum is of fewer rows than the bound that a node says it answers under."""
-    smallest = float(np.min(counts))
+    """No sum is of fewer rows than the bound that a node says it answers under.
+
+    Where rows have weights, these are what counts tell; `classes_are_of_enough_rows`
+    looks at the rows that the node has described.
+    """
     min_rows = content["min_rows"]
+    # Rows that several nodes in one process share count for less, too.
+    if min_rows == 1 or has_weights(place):
+        return
+    smallest = float(np.min(counts))
     if smallest < min_rows * (1.0 - ROUNDING):
         raise place.at("min_rows").wrong(
             f"is {min_rows}, but there are sums of {smallest:g} rows"
         )
+
+
+def has_weights(place: Place) -> bool:
+    """Whether the node has described its rows as weighted."""
+    return place.described is not None and "weights" in place.described["rows"]
+
+
+def described_sizes(place: Place, labels: list) -> np.ndarray:
+    """What sums count, for some labels: the rows in moments, or their weight."""
+    role = "weights" if has_weights(place) else "moments"
+    return described_counts(place, role, labels)
 
 
 def described_counts(

@@ -19,9 +19,16 @@ from ..messages import (
     counting,
     listed,
     rows_in_words,
+    rows_of_groups,
 )
 from ..moments import LARGEST_FLOAT32, LARGEST_SQUARE, SMALLEST
-from ._shared import come_together, optional_array, sums, whole_numbers
+from ._shared import (
+    come_together,
+    has_weights,
+    optional_array,
+    sums,
+    whole_numbers,
+)
 
 # Matrices of features, of whatever digits.
 _MATRICES = ("triangles", "correlations", "factors")
@@ -38,7 +45,7 @@ _WITH_FEW_DIGITS = {"unit", "correlations", "factors", "spreads", "part_spreads"
 def _origin_in_words(content: Mapping, reply: Mapping) -> str:
     if not content["origin"].any():
         return "Here all its numbers are 0."
-    if content["group_counts"].sum() <= _FEW_ROWS:
+    if rows_of_groups({**reply, "moments": content}).sum() <= _FEW_ROWS:
         return f"With {_FEW_ROWS} rows or fewer, it may be one of them."
     return ""
 
@@ -47,10 +54,13 @@ def _means_in_words(content: Mapping, reply: Mapping) -> str:
     counts = content["counts"]
     columns = content["columns"]
     labels = reply.get("labels")
-    least = int(np.argmin(counts))
     n_classes = len(np.unique(columns))
-    label = columns[least] if labels is None else repr(labels[columns[least]])
     part = "cluster, of class" if len(counts) > n_classes else "class,"
+    if "n_rows" in reply:  # of clusters only the weights are told
+        counts = reply["n_rows"][columns]
+        part = "class,"
+    least = int(np.argmin(counts))
+    label = columns[least] if labels is None else repr(labels[columns[least]])
     words = (
         f"{len(content['origin'])} features, {counting(len(counts), 'mean')} in "
         f"{counting(n_classes, 'class', 'classes')}. The smallest {part} {label}, has "
@@ -70,7 +80,7 @@ def _means_in_words(content: Mapping, reply: Mapping) -> str:
 
 def _scatter_in_words(content: Mapping, reply: Mapping) -> str:
     groups = content["groups"]
-    sizes = content["group_counts"]
+    sizes = rows_of_groups({**reply, "moments": content})
     labels = reply.get("labels") or range(int(groups.max()) + 1)
     names = ["all classes" if k < 0 else repr(labels[k]) for k in groups]
     least = int(np.argmin(sizes))
@@ -131,7 +141,8 @@ def _check_classes_of_sums(content: Mapping, place: Place) -> None:
     counts = content["counts"]
     columns = content["columns"]
     groups = content["groups"]
-    if not len(counts) or counts.min() < 1.0 - ROUNDING:
+    least = SMALLEST if has_weights(place) else 1.0 - ROUNDING
+    if not len(counts) or counts.min() < least:
         raise place.at("counts").wrong("are not all of a row at least")
     if columns.max() >= n_labels or (np.diff(columns.astype(np.int64)) < 0).any():
         raise place.at("columns").wrong("are no classes, or not in their order")
@@ -149,7 +160,8 @@ def _check_roots(content: Mapping, place: Place) -> None:
     n_matrices = len(content["groups"])
     place_of_groups.deny(len(groups) and groups.max() >= n_matrices, "are of no matrix")
     n_roots = np.bincount(groups, minlength=n_matrices)
-    if np.any(n_roots > content["group_counts"] * (1.0 + ROUNDING)):
+    are_too_many = np.any(n_roots > content["group_counts"] * (1.0 + ROUNDING))
+    if are_too_many and not has_weights(place):
         raise place_of_groups.wrong("are more than the rows")
     if {"squares", "spreads"} & set(content):
         raise place.at("squares").wrong("are there, though roots have them")

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 from skgems import ModelAveragingAggregator
+from skgems.averaging import StartedApartWarning
 from skgems.federation import InProcess, Message, run
 from skgems.local import Member
 
@@ -109,3 +112,23 @@ def test_rounds_end_with_a_net_on_the_device_of_the_first(device):
     trained = aggregate.net_.module_.parameters()
     assert {parameter.device.type for parameter in trained} == {device}
     assert aggregate.score(X, y) > 0.5
+
+
+def test_nets_of_bfloat16_are_averaged():
+    # numpy has no such numbers, but all of them are numbers of float32.
+    nets = []
+    for seed in range(2):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            net = make_net(Dense).initialize()
+        net.classes = [0, 1, 2]
+        net.module_.to(torch.bfloat16)
+        nets.append(net)
+    with warnings.catch_warnings():
+        # They start apart, as they are two.
+        warnings.simplefilter("ignore", StartedApartWarning)
+        average = ModelAveragingAggregator(nets).fit()
+    weights = [net.module_.state_dict() for net in nets]
+    for name, averaged in average.to_module().state_dict().items():
+        mean = (weights[0][name].float() + weights[1][name].float()) / 2
+        torch.testing.assert_close(averaged, mean.to(torch.bfloat16))

@@ -140,7 +140,13 @@ def test_a_summary_needs_no_request_to_be_inspected(reply_of_lyon):
     "command, options",
     [
         (None, ["answer", "inspect", "combine", "start", "keys"]),
-        ("answer", ["--model", "--rows", "--label", "--held-out", "--trust", "--key"]),
+        (
+            "answer",
+            [
+                *("--model", "--rows", "--label", "--held-out", "--weights"),
+                *("--trust", "--key"),
+            ],
+        ),
         ("inspect", ["FILE", "--json"]),
         ("combine", ["FOLDER", "--out", "--leave-out", "--public-keys"]),
         ("start", ["FOLDER", "--method", "--nodes", "--set"]),

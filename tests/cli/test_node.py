@@ -74,6 +74,28 @@ def test_texts_of_a_table_are_the_labels_of_the_model(work, labels, texts):
         np.testing.assert_array_equal(summary.message.arrays[name], array, name)
 
 
+def test_a_column_has_the_weights_of_rows(work, capsys):
+    X, y = rows_of("lyon")
+    weights = np.arange(60) % 4 / 2
+    table = pandas.DataFrame(X, columns=FEATURES)
+    table["diagnosis"] = y
+    table["share"] = weights
+    table.to_csv("lyon.csv", index=False)
+    start_study("--set", "random_state=0")
+    assert answer_at_lyon("--weights", "share", "--to", "x.safetensors", "--yes") == 0
+    summary = Summary.load("x.safetensors")
+    np.testing.assert_allclose(
+        summary.row_counts["weights"], [weights[y == label].sum() for label in LABELS]
+    )
+    n_rows = [np.sum(weights[y == label] > 0) for label in LABELS]
+    np.testing.assert_array_equal(summary.row_counts["moments"], n_rows)
+    table["share"] = table["share"].astype(object)
+    table.loc[3, "share"] = "much"
+    table.to_csv("lyon.csv", index=False)
+    assert answer_at_lyon("--weights", "share", "--yes") == 1
+    assert "column 'share' has 'much' in line 5" in capsys.readouterr().err
+
+
 def test_limits_are_set_by_the_node(work, capsys):
     start_study("--set", "moments__n_components=300")
     assert answer_at_lyon("--yes") == 1

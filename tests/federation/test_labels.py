@@ -354,3 +354,72 @@ def test_rows_of_classes_that_a_shared_model_lacks_do_not_train_it():
     other = Message.of("train", **{**request.content, "classes": ["d", "e"]})
     with pytest.raises(ValueError, match="'lyon' has no rows of the classes that the"):
         reply_to(other, clf, X, y, name="lyon")
+
+
+# ---- types of labels -------------------------------------------------------------
+
+# The smallest numbers that only unsigned integers hold, which no float tells apart.
+LARGE = np.array([5, 2**63 + 1, 2**63 + 2], dtype=np.uint64)
+
+
+def rows_of_large_labels():
+    """Rows of three classes, of which each node has two; and the rows of each node."""
+    rng = np.random.RandomState(0)
+    codes = np.arange(120) % 3
+    X = rng.standard_normal((120, 3)) + 4 * np.eye(3)[codes]
+    owned = {"lyon": codes < 2, "paris": codes > 0, "rome": codes != 1}
+    return X, LARGE[codes], owned
+
+
+@pytest.mark.parametrize("kind", [GEMSLogisticAggregator, PooledAggregator])
+def test_labels_above_a_signed_integer_keep_all_digits(kind):
+    X, y, owned = rows_of_large_labels()
+
+    def ask(requests):
+        return {
+            name: reply_to(request, None, X[owned[name]], y[owned[name]], name=name)
+            for name, request in requests.items()
+        }
+
+    def chunks(rows):
+        return lambda: ((X[part], y[part]) for part in np.array_split(rows, 3))
+
+    ways = {
+        "rows": kind().fit(X, y, nodes=np.arange(120) % 2),
+        "summaries": kind(
+            [kind().summarize(None, X[r], y[r], name=n) for n, r in owned.items()]
+        ).fit(),
+        "chunks": kind(
+            [
+                kind().summarize(None, chunks=chunks(np.flatnonzero(r)), name=n)
+                for n, r in owned.items()
+            ]
+        ).fit(),
+        "channel": kind(Nodes(ask, list(owned))).fit(),
+    }
+    for way, aggregate in ways.items():
+        assert aggregate.classes_.tolist() == LARGE.tolist(), way
+        assert aggregate.score(X, y) > 0.9, way
+
+
+def test_whole_numbers_that_no_type_holds_together_are_named():
+    X, y, owned = rows_of_large_labels()
+    sent = [
+        PooledAggregator().summarize(None, X[:40], np.arange(40) % 2 - 5, name="oslo"),
+        PooledAggregator().summarize(None, X, y, name="lyon"),
+    ]
+    with pytest.raises(ValueError, match=r"node 'oslo' has -5, node 'lyon' has 92"):
+        PooledAggregator(sent).fit()
+
+
+@pytest.mark.parametrize("unit", ["D", "s"])
+def test_dates_are_refused_with_what_to_do(unit):
+    X, y, _ = rows_of_large_labels()
+    dates = np.array([0, 366, 731]).astype(f"datetime64[{unit}]")[np.arange(120) % 3]
+    for kind in (GEMSLogisticAggregator, PooledAggregator):
+        with pytest.raises(TypeError, match=r"as texts at all nodes alike: y.astype"):
+            kind([("lyon", None), ("rome", None)]).fit(
+                X, dates, nodes=np.where(np.arange(120) % 2, "lyon", "rome")
+            )
+        with pytest.raises(TypeError, match=r"Node 'lyon': .* y.astype\(str\)"):
+            kind().summarize(None, X, dates, name="lyon")

@@ -353,7 +353,7 @@ def _broken_texts(field: fields.Text, value) -> Iterator[tuple[str, str]]:
 
 
 def _broken_labels(field: fields.Labels, value) -> Iterator[tuple[str, list]]:
-    for odd in ([1, "a"], [1, True], [2**63], [None], ["\ud800"], ["a\0"]):
+    for odd in ([1, "a"], [1, True], [2**64], [-1, 2**63], [None], ["\ud800"], ["a\0"]):
         yield f"{odd}", odd
     if field.ordered:
         yield "none at all", []

@@ -121,6 +121,7 @@ def _plans_of_spaces() -> list[KindPlan]:
             aggregator=quick_gems(moments="class"),
             estimator=logistic,
         ),
+        KindPlan(name="weighted", aggregator=quick_gems(), estimator=logistic),
         KindPlan(
             name="shared, ellipsoid, log-loss",
             aggregator=quick_gems(
@@ -316,6 +317,9 @@ def _summary_of(
     member = None
     if plan.estimator is not None:
         member = fitted(plan.estimator, X[rows], y[rows])
+    sample_weight = None
+    if plan.name in ("weighted", "BernoulliNB"):
+        sample_weight = 0.5 + np.arange(rows.sum()) % 3
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RowsExposedWarning)
         return plan.aggregator.summarize(
@@ -324,6 +328,7 @@ def _summary_of(
             y[rows],
             name=name,
             held_out=np.arange(rows.sum()) % 4 == 0 if holds_out else None,
+            sample_weight=sample_weight,
             min_rows=1,
             **plan.options,
         )

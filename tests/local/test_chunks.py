@@ -546,7 +546,7 @@ def with_nan(X, y):
         (lambda X, y: (X, X[:, 0]), ValueError, "continuous"),
         (lambda X, y: (X, y.astype(object) == "a"), TypeError, r"\['bool', 'str'\]"),
         (lambda X, y: X, TypeError, r"pair \(X, y\), or \(X, y, held_out\).*ndarray"),
-        (lambda X, y: (X, y, y == "a", y), TypeError, "got tuple"),
+        (lambda X, y: (X, y, None, None, y), TypeError, "got tuple"),
         (lambda X, y: (X, y, np.ones(3)), ValueError, "inconsistent numbers"),
         (lambda X, y: (X, y, np.full(1000, 2)), ValueError, "held_out must be a mask"),
         (lambda X, y: (X.astype(np.float32), y), ValueError, "one dtype"),

@@ -55,13 +55,15 @@ def factor_and_gradient_by_hand(X, y, *, W, labels, counts=None):
     counts = counts[is_known]
     logits = X @ W[:-1] + W[-1]
 
-    size = np.sqrt(np.mean((logits - logits.mean(axis=1, keepdims=True)) ** 2))
+    squares = np.mean((logits - logits.mean(axis=1, keepdims=True)) ** 2, axis=1)
+    size = np.sqrt(np.average(squares, weights=counts))
 
     def loss(log_factor):
         # With the prior of one toss of a coin that keeps separable rows finite.
-        prior = np.exp(log_factor) * size / len(places) / 10
+        prior = np.exp(log_factor) * size / counts.sum() / 10
         proba = log_softmax(np.exp(log_factor) * logits, axis=1)
-        return prior - proba[np.arange(len(places)), places].mean()
+        of_labels = proba[np.arange(len(places)), places]
+        return prior - np.average(of_labels, weights=counts)
 
     factor = np.exp(minimize_scalar(loss, bounds=(-7, 7)).x)
 

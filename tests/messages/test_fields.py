@@ -260,7 +260,8 @@ def test_labels_are_of_one_kind():
         ([1, 1.0], " has labels that are not all texts, or all numbers"),
         ([1, True], " has labels that are not all texts, or all numbers"),
         ([None], " has labels that are not all texts, or all numbers"),
-        ([2**63], " has numbers of more than 64 bits"),
+        ([2**64], " has numbers of more than 64 bits"),
+        ([-1, 2**63], " has numbers of more than 64 bits"),
         ([-(2**63) - 1], " has numbers of more than 64 bits"),
         ([np.inf], " has numbers that are not finite"),
         ([np.nan], " has numbers that are not finite"),
@@ -269,6 +270,7 @@ def test_labels_are_of_one_kind():
     ):
         refuse(Labels(), value, match)
     take(Labels(), [2**63 - 1, -(2**63)])
+    take(Labels(), [0, 2**64 - 1])
 
 
 def test_labels_that_name_classes_are_in_order_and_each_once():

@@ -137,7 +137,7 @@ def test_arrays_are_read_only_and_the_users_are_not():
         (np.array(["a"]), "'it' of a message 'task' is an array of dtype <U1"),
         (np.array([None]), "dtype object"),
         ([np.zeros(1), np.array(["a"])], "'it' of a message"),
-        (object(), "'it' cannot be sent in a message 'task': object cannot be written"),
+        (object(), "'it' cannot be sent in a message 'task': it has a value of"),
         (float("nan"), "'it' cannot be sent"),
     ],
 )

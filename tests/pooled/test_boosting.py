@@ -11,7 +11,7 @@ import pytest
 from helpers.labels import assert_same_labels
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer, StandardScaler
@@ -315,6 +315,40 @@ def test_a_parameter_without_a_meaning_is_named_with_the_value_to_set(name):
     if isinstance(value, list):
         with pytest.raises(ValueError, match=match):
             boosted(boosting(**{name: np.array(value)}))
+
+
+@pytest.mark.parametrize(
+    "classifier, parameters",
+    [
+        (
+            HistGradientBoostingClassifier(),
+            ("max_depth", "early_stopping", "max_leaf_nodes"),
+        ),
+        (
+            RandomForestClassifier(oob_score=True, ccp_alpha=0.1, min_samples_leaf=0.1),
+            ("max_depth", "oob_score", "ccp_alpha", "min_samples_leaf"),
+        ),
+    ],
+    ids=["boosting", "forest"],
+)
+def test_all_parameters_without_a_meaning_are_named_at_once(classifier, parameters):
+    X, y = rows(3)
+    with pytest.raises(ValueError) as raised:
+        PooledAggregator(classifier).fit(X, y, nodes=np.arange(len(y)) % 2)
+    for name in parameters:
+        assert f"{name}=" in str(raised.value) or f"{name} is" in str(raised.value)
+
+
+def test_no_booster_is_trained_at_a_node(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("A node trains a classifier that nothing uses.")
+
+    monkeypatch.setattr("skgems.federation._simulation._train", refuse)
+    X, y = rows(3)
+    nodes = np.arange(len(y)) % 2
+    given = PooledAggregator(boosting(max_iter=2)).fit(X, y, nodes=nodes)
+    named = PooledAggregator(pooled=boosting(max_iter=2)).fit(X, y, nodes=nodes)
+    np.testing.assert_array_equal(given.predict_proba(X), named.predict_proba(X))
 
 
 @pytest.mark.parametrize("max_depth", [None, 7])
