@@ -259,7 +259,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "candidates": {
         "front": (combine,),
-        "groups": (reply_to,),
         "n_features": (HashingVectorizer, FeatureHasher),
     },
     "choice": {"min_rows": (reply_to,), "scoring": (combine,)},

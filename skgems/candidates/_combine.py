@@ -188,7 +188,7 @@ default=None
     if groups is not None and X is None:
         raise ValueError(
             "groups describes the rows of X, which is missing. Over a channel, each "
-            "node gives the groups of its own rows to reply_to, as groups=."
+            "node gives the groups of its own rows to reply_to."
         )
     with showing(verbose), noted_warnings() as warning_texts:
         if X is None and not is_channel(estimators):

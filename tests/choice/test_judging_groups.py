@@ -24,6 +24,7 @@ from skgems.federation import (
     reply_to,
 )
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
 # Two hospitals of 40 patients each, of four visits. A patient's values hardly change
 # from visit to visit, and say nothing about the label, which does not change at all.
 RNG = np.random.default_rng(0)
