@@ -280,6 +280,7 @@ class MatchingFit:
         return tuned_network(
             federation.X[rows],
             federation.y[rows],
+            groups=federation.public_groups,
             layers=layers,
             last_layer=last_layer,
             coordinates=coordinates,

@@ -235,7 +235,14 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
 
     @federated_fit
     def fit(
-        self, X=None, y=None, nodes=None, held_out=None, *, n_class_samples=None
+        self,
+        X=None,
+        y=None,
+        nodes=None,
+        held_out=None,
+        *,
+        groups=None,
+        n_class_samples=None,
     ) -> "PFNMAggregator":
         """Match the networks of the nodes, and merge them.
 
@@ -255,6 +262,10 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that calibrate the probabilities, and are neither counted nor trained
             on. None means that all rows do both.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, for example the patient. Rows of one group stay together
+            if rows are dealt to simulated nodes, held out by `validation_fraction`, or
+            dealt to folds of public rows. None means that each row stands alone.
         n_class_samples : array-like of shape (n_nodes, n_classes), default=None
             Number of rows of each class that each node was fitted on, with columns in
             the order of ``classes_``. None counts the rows of X. Without X, all nodes
@@ -279,7 +290,14 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             If the matched weights are kept, and the matched units have little in common
             with the units of the nodes.
         """
-        federation = read_federation(self, X, y, nodes, held_out)
+        federation = read_federation(
+            self,
+            X,
+            y,
+            nodes,
+            held_out,
+            groups=groups,
+        )
         matching_fit = MatchingFit.of(self)
         self._publish(
             **matching_fit.attributes(federation, n_class_samples=n_class_samples)
