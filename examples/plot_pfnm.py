@@ -11,6 +11,7 @@ network from them.
 """
 
 import sys
+import warnings
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -19,6 +20,7 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import PFNMAggregator
 from skgems.datasets import partition_dirichlet
+from skgems.pfnm import PoorMatchWarning
 from skgems.plotting import MatchingDisplay
 
 # %%
@@ -49,7 +51,9 @@ counts = np.array([np.bincount(y_train[nodes == k], minlength=10) for k in range
 # One network of matched units
 # ----------------------------
 # The aggregator needs no rows, only the number of rows per class and node. If a node
-# had more rows of a class, its outgoing weights to that class count more.
+# had more rows of a class, its outgoing weights to that class count more. With the rows
+# of the nodes, one more message makes a last layer for the matched units. A large sigma
+# matches units that have little in common, which a warning says.
 
 aggregate = PFNMAggregator(networks, random_state=0).fit(n_class_samples=counts)
 
@@ -86,6 +90,10 @@ print_line("averaged weights", accuracy, 40)
 accuracy = accuracy_score(y_test, predict_by_ensemble())
 print_line("ensemble", accuracy, 5 * 40)
 print_line("PFNM", aggregate.score(X_test, y_test), aggregate.n_units_[0])
+with_rows = PFNMAggregator(networks, random_state=0)
+with_rows.fit(X_train, y_train, nodes=nodes)
+print_line("PFNM with rows", with_rows.score(X_test, y_test), with_rows.n_units_[0])
+warnings.simplefilter("ignore", PoorMatchWarning)
 for sigma in (0.5, 2.0):
     variant = PFNMAggregator(networks, sigma=sigma, random_state=0)
     variant.fit(n_class_samples=counts)
