@@ -258,6 +258,8 @@ class LinearFit:
         self, aggregator: BaseAggregator, X: Rows, y: ArrayLike
     ) -> dict:
         """What a fitted aggregator publishes after fine-tuning on public rows."""
+        if self.fine_tuning != "plain":
+            aggregator._check_has_sums()
         X, y = validated_public_rows(aggregator, X, y)
         start = aggregator._factor * aggregator._weights()
         W, fine_tuned = self.tuned(start, aggregator._merge, X=X, y=y)
