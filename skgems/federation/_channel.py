@@ -15,6 +15,7 @@ from threadpoolctl import ThreadpoolController
 from ..local import Member, cached_call, digest, recall, remember
 from ..messages import TASKS, Agreement, Message, as_agreement
 from ..spaces import Registered
+from ._pickling import told_if_not_pickled
 from ._replying import MIN_ROWS, answer
 from ._warnings import warning_of_exposed_in_process
 
@@ -452,7 +453,8 @@ class InProcess(Channel):
             n_threads={pool["user_api"]: pool["num_threads"] for pool in pools},
         )
         workers = Parallel(self.n_jobs, prefer=prefer, return_as="generator")
-        return workers(delayed(_attempt)(job, asking_process) for job in jobs)
+        with told_if_not_pickled(self.n_jobs):
+            yield from workers(delayed(_attempt)(job, asking_process) for job in jobs)
 
     def _digest_of_reply(
         self, request: Message, *, member: Member, digests_of_arrays: dict[tuple, str]

@@ -99,7 +99,8 @@ def _check_answerable(front: Front, advanced: Advanced) -> None:
 def raise_front_not_fitted() -> NoReturn:
     raise ValueError(
         "The front is not fitted, and there are no rows to fit it on. Fit a "
-        "PooledTransformer to the summaries of the nodes, and pass it as front."
+        "PooledTransformer to the summaries of the nodes, and pass it as front. A "
+        "Backbone is fitted to a single row, as Backbone(net).fit(X[:1])."
     )
 
 

@@ -9,7 +9,7 @@ likeliest by the logits ``f * (x @ W[:-1] + W[-1])``.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -67,6 +67,8 @@ class LinearMerge:
     refinement: Refinement | None = None  # by further messages, if there were any
     # The likeliest model of one message, by which nodes of another rule are found.
     W_of_one_message: np.ndarray | None = None
+    # Of the nodes some of whose rows lie far outside of their class.
+    kurtosis_of_nodes: Mapping[str, int] = field(default_factory=dict)
     is_consensus: bool = False  # whether the point is the one that moves all least
 
     @property

@@ -15,7 +15,7 @@ from typing import Any
 
 import joblib
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -29,7 +29,7 @@ from ._at_nodes import (
     TextsVisitor,
     no_values_in_errors,
 )
-from ._backbone import Backbone, head_of
+from ._backbone import Backbone, fit_without_rows, head_of
 from ._branches import check_has_columns
 from ._columns import REMEDIES, TEXTS, Columns, ColumnsError, Table, as_rows
 from ._columns_of import has_columns_of, with_columns_listed
@@ -89,6 +89,17 @@ class Front:
             dtype="float64",
         )
         return cls(transformer, columns=columns)
+
+    def without_rows(self) -> "Front | None":
+        """Return the fitted front of backbones, which learn nothing of rows.
+
+        None where it has other steps, or where nets take rows of several widths.
+        """
+        transformer = clone(self.transformer)
+        backbones = backbones_of(transformer)
+        if isinstance(transformer, Pipeline) or not backbones:
+            return None
+        return Front.of(transformer) if fit_without_rows(backbones) else None
 
     @classmethod
     def of_pipelines(
@@ -560,12 +571,21 @@ def _check_takes_features(
 
     A net of dense layers is let pass: it can be one of what comes out of the front.
     """
+    # The parts of a digest are of weights, of other numbers, and of what comes out.
+    parts = digest.split("-")
+    parts_of_front = [other.split("-") for other in digests_of_front]
+    if parts[:2] in [other[:2] for other in parts_of_front]:
+        raise ValueError(
+            f"Node {name!r}: the layers of its net below the last have the weights of "
+            f"the front's, but give other outputs, {digest} and not "
+            f"{' or '.join(digests_of_front)}: its forward has another activation, "
+            "attribute, branch, dtype or hook. Give all nodes the same module; or let "
+            "EnsembleAggregator stack the nets."
+        )
     try:
         read_network(net, name=name)
     except TypeError:
-        # The first half of a digest is of the weights.
-        weights = [other.split("-")[0] for other in digests_of_front]
-        if digest.split("-")[0] in weights:
+        if parts[0] in [other[0] for other in parts_of_front]:
             raise ValueError(
                 f"Node {name!r}: the layers of its net below the last are not those of "
                 f"the front, {digest} and not {' or '.join(digests_of_front)} (weights "

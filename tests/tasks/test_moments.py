@@ -126,6 +126,19 @@ def test_honest_moments_are_taken(kind, dtype):
     check_moments(reply, moments_request(kind, model=None))
 
 
+@pytest.mark.parametrize(
+    ("kurtosis", "match"),
+    [
+        (8, None),
+        (64, None),
+        (33, "kurtosis is not a power of two"),
+        (128, "kurtosis is larger than these rows allow"),
+    ],
+)
+def test_the_kurtosis_is_a_power_of_two_that_so_many_rows_can_have(kurtosis, match):
+    check_moments(moments_reply("class") | {"kurtosis": kurtosis}, match=match)
+
+
 # ---- the kind of matrices ----------------------------------------------------------
 
 
