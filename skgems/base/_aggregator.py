@@ -4,7 +4,7 @@ import copy
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import softmax
@@ -74,6 +74,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     front = None  # transformers that all agree on; a parameter of most
     _factor = 1.0  # on decision values, which makes them logits
+    _has_sums = True  # whether what nodes sent is here, which a pickle leaves out
     _takes: Takes = Takes()  # what a fit takes from nodes; may be a property
     _allows: Allows = Allows()  # what rows may be like; may be a property
     # Aggregators that have terms, by name: those whose `estimators` may be a channel.
@@ -95,6 +96,41 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         }
         if cls._terms is not BaseAggregator._terms:
             BaseAggregator.methods[cls.__name__] = cls
+
+    def __getstate__(self) -> dict:
+        """Return what a pickle holds: not what nodes sent, unless that is kept."""
+        state = super().__getstate__()
+        if getattr(self, "keep_replies", False):
+            return state
+        return self._without_sums(state)
+
+    def _without_sums(self, state: dict) -> dict:
+        """Return a state in which no attribute holds what nodes sent."""
+        return state
+
+    def __copy__(self) -> Self:
+        """Return a copy in this process, which has all that the aggregate has."""
+        copied = type(self).__new__(type(self))
+        vars(copied).update(vars(self))
+        return copied
+
+    def __deepcopy__(self, memo: dict) -> Self:
+        """Return a deep copy in this process, with all that the aggregate has."""
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        vars(copied).update(copy.deepcopy(vars(self), memo))
+        return copied
+
+    def _check_has_sums(self) -> None:
+        """Raise ValueError if the aggregate was pickled without what nodes sent."""
+        if self._has_sums:
+            return
+        raise ValueError(
+            "This aggregate was read from a pickle, which leaves out what the nodes "
+            "sent, and fine-tuning needs their sums. Fine-tune before you pickle it, "
+            "or pass public rows to fit. With its parameter keep_replies a "
+            "GEMSLogisticAggregator keeps the sums in pickles, too."
+        )
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
@@ -215,6 +251,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
+        vars(self).pop("_has_sums", None)  # of one that was read from a pickle
         vars(self).update(attributes)
 
     def _exported(self, classifier: BaseEstimator) -> BaseEstimator:

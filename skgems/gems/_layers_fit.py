@@ -186,6 +186,8 @@ def tuned_network(
     if last_layer is not None and last_layer.fine_tuning == "plain":
         fine_tuned = _plainly_tuned(X, y, layers, hidden=hidden, rng=rng)
     else:
+        if last_layer is not None:
+            last_layer._check_has_sums()
         fine_tuned = fine_tune_network(
             X,
             y,

@@ -295,6 +295,8 @@ class LinearFit:
         groups: ArrayLike | None,
     ) -> dict:
         """What a fitted aggregator publishes after fine-tuning on public rows."""
+        if self.fine_tuning != "plain":
+            aggregator._check_has_sums()
         X, y, groups = validated_public_rows(aggregator, X, y, groups)
         start = aggregator._factor * aggregator._weights()
         W, fine_tuned = self.tuned(start, aggregator._merge, X=X, y=y, groups=groups)

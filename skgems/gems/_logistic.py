@@ -133,7 +133,7 @@ default="auto"
         Whether to keep what the nodes sent, so that :meth:`update` can add nodes and
         :meth:`forget` can remove them without asking the others again. It needs
         ``intersection="likelihood"`` and one message, and takes as much memory as the
-        messages.
+        messages. A pickle holds what the nodes sent only if this is True.
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep results that do not depend on `epsilon`, for searches over it.
         With None they are kept in the process, within a quarter of scikit-learn's
@@ -178,7 +178,8 @@ default="auto"
         The point in the intersection, whether it is in all spaces, and the proof if
         there is none. None without spaces.
     likelihood_ : Likelihood or None
-        What the nodes sent, as a loss. None unless ``intersection="likelihood"``.
+        What the nodes sent, as a loss. None unless ``intersection="likelihood"``, and
+        None after unpickling unless `keep_replies`; so is `spaces_`.
     C_ : float or None
         Inverse strength of the penalty of the aggregate, which `C` stands for. None if
         it has no such penalty: if it is a function of sums (``pooled_form_``), or with
@@ -493,6 +494,22 @@ default="auto"
         check_is_fitted(self)
         ask_scores(self, self.estimators)
         return self
+
+    def _without_sums(self, state: dict) -> dict:
+        if "_merge" not in state:  # not fitted
+            return state
+        intersection = state["intersection_"]
+        if intersection is not None and intersection.spaces:
+            intersection = intersection.without_spaces()
+        has_none = state["likelihood_"] is None and state["spaces_"] is None
+        return state | {
+            "_merge": None,
+            # A last layer loses its likelihood where hidden layers are tuned.
+            "_has_sums": has_none and state.get("_has_sums", True),
+            "likelihood_": None,
+            "spaces_": None,
+            "intersection_": intersection,
+        }
 
     @tuning_step
     def fine_tune(self, X, y, *, groups=None) -> "GEMSLogisticAggregator":

@@ -196,6 +196,17 @@ class Intersection:
         """
         return next(self._proved_conflicts(), None)
 
+    def without_spaces(self) -> "Intersection":
+        """Return the intersection without the spaces, which nodes have sent.
+
+        The conflicts are searched for before.
+        """
+        without = replace(self, spaces=[])
+        # Both are kept by the names of the properties, as functools does it.
+        vars(without)["conflicts"] = self.conflicts
+        vars(without)["worst_conflict"] = self.worst_conflict
+        return without
+
     @property
     def all_pairs_are_tried(self) -> bool:
         """Whether `conflicts` is about all pairs of spaces."""

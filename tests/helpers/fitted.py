@@ -4,27 +4,28 @@
 from __future__ import annotations
 
 import pickle
+from copy import deepcopy
 from functools import wraps
 
 import joblib
 
 
 def call_once(fit):
-    """Call a function once for equal arguments; each caller gets a copy.
+    """Call a function once for equal arguments; each caller gets a deep copy.
 
-    Where arguments or results cannot be pickled, as local classes, every caller's call
-    is made.
+    A pickle of an aggregate would lack what nodes sent. Where arguments cannot be
+    pickled, as local classes, every caller's call is made.
     """
-    pickles = {}  # of results, by the hash of the arguments
+    results = {}  # by the hash of the arguments
 
     @wraps(fit)
     def copy_of_fit(*args, **kwargs):
         try:
             key = joblib.hash((args, kwargs))
-            if key not in pickles:
-                pickles[key] = pickle.dumps(fit(*args, **kwargs))
         except (AttributeError, pickle.PicklingError):
             return fit(*args, **kwargs)
-        return pickle.loads(pickles[key])
+        if key not in results:
+            results[key] = fit(*args, **kwargs)
+        return deepcopy(results[key])
 
     return copy_of_fit
