@@ -11,9 +11,11 @@ from sklearn.utils import check_random_state
 
 from ..base import (
     BaseAggregator,
+    NodePairs,
     as_own_warnings,
     check_no_label_missing,
     is_channel,
+    is_named,
     named_members,
     noted_warnings,
 )
@@ -314,11 +316,11 @@ def _combine_without_rows(
         raise ValueError(
             "There is nothing to combine. Pass estimators, or X, y and nodes."
         )
-    pairs = list(zip(*named_members(estimators), strict=True))
+    pairs = _node_pairs(estimators)
     if any(_is_sent(member) for _, member in pairs):
         # Its fit refuses fitted classifiers beside summaries.
         linear = GEMSLogisticAggregator(
-            estimators, front=front, random_state=random_state
+            _any_names(estimators), front=front, random_state=random_state
         )
         return _with_only_choice(
             linear.fit(),
@@ -329,11 +331,11 @@ def _combine_without_rows(
     return _vote(pairs, random_state=random_state)
 
 
-def _vote(pairs: list[tuple[str, BaseEstimator]], *, random_state) -> BaseAggregator:
+def _vote(pairs: NodePairs, *, random_state) -> BaseAggregator:
     """The vote of those fitted estimators that know several classes."""
-    voters = [
+    voters = NodePairs(
         (name, member) for name, member in pairs if len(final_step(member).classes_) > 1
-    ]
+    )
     if not voters:
         raise ValueError(
             "Every estimator knows a single class only, so their vote says nothing. "
@@ -353,6 +355,16 @@ def _vote(pairs: list[tuple[str, BaseEstimator]], *, random_state) -> BaseAggreg
     )
 
 
+def _any_names(estimators: object) -> object:
+    """The same, where names in tuples may be any: nobody sets parameters by them."""
+    return NodePairs(estimators) if is_named(estimators) else estimators
+
+
+def _node_pairs(estimators: object) -> NodePairs:
+    """Pairs of a name, which is the place where there is none, and a member."""
+    return NodePairs(zip(*named_members(_any_names(estimators)), strict=True))
+
+
 def _is_sent(member) -> bool:
     """Whether it is a summary or the path of one, and no fitted estimator."""
     return isinstance(member, Summary) or is_path(member)
@@ -360,9 +372,9 @@ def _is_sent(member) -> bool:
 
 def _members_of(
     estimators, owners: Mapping[str, np.ndarray], y: np.ndarray
-) -> list[tuple[str, BaseEstimator]]:
+) -> NodePairs:
     """Names and classifiers of nodes that have rows; ValueError for others."""
-    members = list(zip(*named_members(estimators), strict=True))
+    members = _node_pairs(estimators)
     for name, member in members:
         if _is_sent(member):
             raise ValueError(

@@ -388,7 +388,10 @@ def _check_names(nodes: list) -> None:
     wrong = [n for n in nodes if not isinstance(n, str) or n in ("", PUBLIC_NAME)]
     is_repeated = not wrong and len(set(nodes)) < len(nodes)
     if type(nodes) is not list or not nodes or wrong or is_repeated:
-        raise ValueError(f"nodes must be a list of different names, got {nodes!r}.")
+        raise ValueError(
+            "nodes must be a list of different names, none of them empty or "
+            f"{PUBLIC_NAME!r}, which marks public rows; got {nodes!r}."
+        )
     for name in nodes:
         check_text(name, Place("nodes"))
 

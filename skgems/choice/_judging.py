@@ -21,11 +21,11 @@ and cannot be without loss:
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.metrics import get_scorer
 
-from ..base import PUBLIC_NAME, warn_user
+from ..base import PUBLIC_NAME, NodePairs, warn_user
 from ..compat import safe_indexing
 from ..federation import halves_of
 from ..local import fit_local, indices_of, keeps_learning, net_seed, to_logits
@@ -78,7 +78,7 @@ class _HeldOutHalf:
         nodes: np.ndarray,  # (n_rows,), names of the rows' nodes
         *,
         held_out: np.ndarray,  # (n_rows,) of bool
-        members: list[tuple[str, BaseEstimator]] | None,
+        members: NodePairs | None,
     ) -> None:
         self.y = y
         self.nodes = nodes
@@ -141,7 +141,7 @@ def choose(
     y: np.ndarray,
     owners: Mapping[str, np.ndarray],
     *,
-    members: list[tuple[str, BaseEstimator]] | None = None,
+    members: NodePairs | None = None,
     scoring: str | Callable = ACCURACY,
 ) -> Choice:
     """Judge candidates by the rows of nodes; later candidates are larger models.
@@ -306,15 +306,15 @@ def _two_or_more_columns(scores: np.ndarray) -> np.ndarray:
 
 
 def _refitted(
-    members: list[tuple[str, BaseEstimator]],
+    members: NodePairs,
     X,
     y: np.ndarray,
     owners: Mapping[str, np.ndarray],
     *,
     learning: np.ndarray,
-) -> list[tuple[str, BaseEstimator]]:
+) -> NodePairs:
     """Clones of the members, each fitted to the rows of its node that are learning."""
-    refitted = []
+    refitted = NodePairs()
     for name, member in members:
         rows = owners[name][learning[owners[name]]]
         classifier = clone(unwrap(member))

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from ..base import (
     BaseAggregator,
+    NodePairs,
     check_no_label_missing,
     encode_labels,
     is_channel,
@@ -170,7 +171,8 @@ def _default_members(
     default = aggregator._default_estimator()
     if default is not None or X is None or nodes is None:
         return default
-    return [(name, None) for name in _nodes.node_names_of(nodes, num_samples(X))]
+    names = _nodes.node_names_of(nodes, num_samples(X))
+    return NodePairs((name, None) for name in names)
 
 
 def _simulated(

@@ -19,7 +19,6 @@ from ..base import (
     BaseAggregator,
     Features,
     Takes,
-    named_members,
     split_by_state,
     validated_for_fit,
     warn_user,
@@ -186,10 +185,7 @@ def check_node(aggregator: BaseAggregator, estimator: object, name: str) -> None
     """Raise where a node has no name, an unfitted classifier, or none but needs one."""
     if not isinstance(name, str) or not name or name == PUBLIC_NAME:
         raise ValueError(f"name must be a text that names the node, got {name!r}.")
-    names, members = named_members(
-        [(name, estimator)], parameter_names=aggregator._get_param_names()
-    )
-    if not split_by_state(names, members):
+    if not split_by_state([name], [estimator]):
         raise ValueError(f"Node {name!r}: the classifier is not fitted; fit it first.")
     if estimator is None and not aggregator._takes.rows_alone:
         _nodes.raise_without_classifier(type(aggregator).__name__, name)
