@@ -36,6 +36,10 @@ class NodePairs(list):
     not, and here no parameter is found by them.
     """
 
+    # To scikit-learn's clone, a subclass of list is an object that it copies.
+    def __sklearn_clone__(self) -> "NodePairs":
+        return NodePairs((name, clone(member, safe=False)) for name, member in self)
+
 
 def _is_pair(member: object) -> bool:
     """Whether this is a (name, classifier) tuple."""

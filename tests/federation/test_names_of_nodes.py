@@ -109,6 +109,7 @@ def test_combine_takes_nodes_of_any_name(sample, classifiers):
         members, sample.X, sample.y, owners, budget="small", random_state=0
     )
     assert sorted(fitted.node_names_) == sorted(NAMES)
+    assert clone(fitted).estimators == fitted.estimators
     vote = combine(members)
     assert vote.node_names_ == NAMES
 
