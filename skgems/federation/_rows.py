@@ -1,6 +1,7 @@
 """A node's classifier and rows, checked: all rows at once, or chunk by chunk."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
@@ -316,7 +317,9 @@ def chunked_member_of(
         )
     if estimator is None and member.drawn:
         rows_of_one_class = next(iter(member.drawn.values()))
-        network = Network.of_rows(sorted(member.tally), rows_of_one_class)
+        network = Network.of_rows(
+            sorted(member.tally), rows_of_one_class, reader.feature_names_in
+        )
         member = replace(member, model=local_model(network, name=name))
     if not any(n_learning for n_learning, _ in member.tally.values()):
         _nodes.raise_all_held_out(name)
@@ -338,6 +341,8 @@ class _ChunkReader:
     name: str
     label_type: type | None = None  # that of the first chunk, once it was read
     layout: tuple | None = None  # its shape without rows, dtype, "sparse" or "dense"
+    feature_names_in: np.ndarray | None = None  # of the first chunk
+    columns: list | None = None  # the names of its columns, before the front
 
     def __call__(self) -> Iterator[tuple]:
         """X, y and mask, or None, of each chunk that has rows."""
@@ -366,6 +371,7 @@ class _ChunkReader:
         X, y, held_out = _parts_of(chunk)
         if num_samples(X) == 0 and len(y) == 0:
             return None
+        X = self._in_order_of_first(X)
         with warnings.catch_warnings():
             # There may be few rows in a chunk.
             warnings.filterwarnings("ignore", "The number of unique classes")
@@ -380,6 +386,29 @@ class _ChunkReader:
         self._check_is_like_first(checked)
         return checked
 
+    def _in_order_of_first(self, X: RowsLike) -> RowsLike:
+        """The rows with the columns of the first chunk, found by their names."""
+        columns = list(X.columns) if hasattr(X, "columns") else None
+        if self.layout is None:
+            self.columns = columns
+        if columns == self.columns:
+            return X
+        if columns is None or self.columns is None:
+            named = "names" if self.columns is None else "no names"
+            raise ValueError(
+                f"its columns have {named}, unlike those of the first chunk. Give all "
+                "chunks as data frames with the same columns, or all as arrays."
+            )
+        if Counter(columns) != Counter(self.columns):
+            missing = [name for name in self.columns if name not in columns]
+            others = [name for name in columns if name not in self.columns]
+            raise ColumnsError(
+                f"its columns are not those of the first chunk: {missing[:5]} are "
+                f"missing, and {others[:5]} are new. Give all chunks the same columns; "
+                "their order does not matter."
+            )
+        return X[self.columns]
+
     def _check_is_like_first(self, checked: _CheckedRows) -> None:
         X = checked.X
         form = "sparse" if sparse.issparse(X) else "dense"
@@ -390,6 +419,7 @@ class _ChunkReader:
             _raise_of_label_types(self.name, {checked.label_type, self.label_type})
         if self.layout is None:
             self.layout = layout
+            self.feature_names_in = checked.feature_names_in
         if layout != self.layout:
             raise ValueError(
                 "all chunks must have the same number of features, one dtype, and be "

@@ -7,6 +7,7 @@ moments of all rows, each in the cluster whose center is nearest.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from zlib import crc32
 
 import numpy as np
 from scipy import sparse
@@ -17,12 +18,14 @@ from ..moments import (
     SHARED,
     Centers,
     ClassMoments,
+    block_bytes,
     class_moments,
     inverse_deviations,
     large_classes,
     median_of_rows,
     merge_moments,
     moments_kind,
+    row_blocks,
 )
 from . import _moments
 from ._classifiers import Rows, at_node, indices_of
@@ -33,6 +36,54 @@ from ._seeds import seed_of_rows
 Tally = dict[object, tuple[int, int]]
 
 
+class _Pass:
+    """What one pass over the chunks has read: rows by class, and their checksums.
+
+    The checksums do not depend on how the rows are cut into chunks. They are no secret
+    and stay at the node, so that the fastest ones will do.
+    """
+
+    def __init__(self) -> None:
+        self.tally: Tally = {}
+        self._numbers: dict[object, int] = {}  # of labels, in the order they came in
+        self._sums = {"rows": 0, "columns": 0, "lengths": 0, "labels": 0, "held_out": 0}
+
+    @property
+    def checksums(self) -> tuple:
+        """Checksums of the rows, in their order, with their labels and roles."""
+        return *self._sums.values(), *self._numbers
+
+    def add(self, X: Rows, y: np.ndarray, held_out: np.ndarray | None) -> None:
+        """Count the rows of a chunk; ``held_out`` is a mask of them, None: none is."""
+        labels, codes = np.unique(y, return_inverse=True)
+        if held_out is None:
+            held_out = np.zeros(len(y), dtype=bool)
+        n_learning = np.bincount(codes[~held_out], minlength=len(labels)).tolist()
+        n_held_out = np.bincount(codes[held_out], minlength=len(labels)).tolist()
+        for c, label in enumerate(labels.tolist()):
+            n_learning_before, n_held_out_before = self.tally.get(label, (0, 0))
+            self.tally[label] = (
+                n_learning_before + n_learning[c],
+                n_held_out_before + n_held_out[c],
+            )
+        for label in y[np.sort(np.unique(codes, return_index=True)[1])].tolist():
+            self._numbers.setdefault(label, len(self._numbers))
+        numbers = np.array([self._numbers[label] for label in labels.tolist()])
+        self._check_in("labels", numbers[codes])
+        self._check_in("held_out", held_out)
+        if sparse.issparse(X):
+            self._check_in("rows", X.data)
+            self._check_in("columns", X.indices.astype(np.int64))
+            self._check_in("lengths", np.diff(X.indptr).astype(np.int64))
+            return
+        bytes_per_row = X[:1].nbytes
+        for rows in row_blocks(X, bytes_per_row, block_bytes()):
+            self._check_in("rows", np.ascontiguousarray(X[rows]))
+
+    def _check_in(self, name: str, values: np.ndarray) -> None:
+        self._sums[name] = crc32(np.ascontiguousarray(values).data, self._sums[name])
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChunkedMember(Member):
     """A member whose rows come in chunks; ``X`` and ``y`` are a few that were drawn."""
@@ -41,6 +92,8 @@ class ChunkedMember(Member):
     # that are held out or None.
     read: Callable[[], Iterator[tuple]] = field(default=None, repr=False)
     tally: Tally = field(default_factory=dict)
+    # Of the first pass, as `_Pass` has them.
+    checksums: tuple = ()
     # Label: rows that were drawn of its class. Empty: none were to be drawn.
     drawn: dict[object, Rows] = field(default_factory=dict, repr=False)
 
@@ -69,8 +122,13 @@ class ChunkedMember(Member):
             classes are drawn to fit the factor on the model's logits.
         """
         member = cls.of(name, estimator, None, None, read=read)
+        first_pass = _Pass()
         if not n_drawn:
-            return replace(member, tally=_count_rows(read()))
+            for chunk in read():
+                first_pass.add(*chunk)
+            return replace(
+                member, tally=first_pass.tally, checksums=first_pass.checksums
+            )
         factor_sample = _EvenSample(
             labels=set() if estimator is None else set(member.own_linear()[1]),
             n_rows=_moments.TEMPERATURE_ROWS,
@@ -78,9 +136,8 @@ class ChunkedMember(Member):
         )
         # One for each class: rows of one change nothing that is drawn of another.
         class_samples: dict[object, _EvenSample] = {}
-        tally: Tally = {}
         for X, y, held_out in read():
-            _add_to_tally(tally, y, held_out)
+            first_pass.add(X, y, held_out)
             if held_out is not None:
                 X, y = X[~held_out], y[~held_out]
             labels, codes = np.unique(y, return_inverse=True)
@@ -96,7 +153,12 @@ class ChunkedMember(Member):
         if X is None and class_rows:  # no row has a class of the model
             X = next(iter(class_rows.values()))[:0]
         return replace(
-            member, X=X, y=factor_sample.labels_of_rows(), tally=tally, drawn=class_rows
+            member,
+            X=X,
+            y=factor_sample.labels_of_rows(),
+            tally=first_pass.tally,
+            checksums=first_pass.checksums,
+            drawn=class_rows,
         )
 
     def _sent_labels(self) -> list:
@@ -142,10 +204,12 @@ class ChunkedMember(Member):
     def learning_rows(self) -> Iterator[tuple[Rows, np.ndarray]]:
         """Rows that learn and labels, chunk by chunk; ValueError if they changed."""
         sent_labels = self._sent_labels()
-        tally: Tally = {}
+        this_pass = _Pass()
         for X, y, held_out in self.read():
-            _add_to_tally(tally, y, held_out)
-            if set(tally) - set(self.tally):  # a class that was not there before
+            this_pass.add(X, y, held_out)
+            if set(this_pass.tally) - set(
+                self.tally
+            ):  # a class that was not there before
                 break
             learns = np.full(len(y), True) if held_out is None else ~held_out
             if self.left_out is not None:
@@ -155,35 +219,20 @@ class ChunkedMember(Member):
             if len(y):
                 yield X, y
             del X, y, held_out, learns  # before the next chunk is in memory
-        if tally != self.tally:
+        if this_pass.tally != self.tally:
             raise ValueError(
                 f"Node {self.name!r}: chunks() gave other rows in the second pass: the "
-                f"rows per class were {_n_rows_by_label(tally)} instead of "
+                f"rows per class were {_n_rows_by_label(this_pass.tally)} instead of "
                 f"{_n_rows_by_label(self.tally)}. It must give the same rows in each "
                 "pass."
             )
-
-
-def _count_rows(chunks: Iterable[tuple]) -> Tally:
-    tally: Tally = {}
-    for _, y, held_out in chunks:
-        _add_to_tally(tally, y, held_out)
-    return tally
-
-
-def _add_to_tally(tally: Tally, y: np.ndarray, held_out: np.ndarray | None) -> None:
-    """Count the rows of a chunk; ``held_out`` is a mask of them, None: none is."""
-    labels, codes = np.unique(y, return_inverse=True)
-    if held_out is None:
-        held_out = np.zeros(len(y), dtype=bool)
-    n_learning = np.bincount(codes[~held_out], minlength=len(labels)).tolist()
-    n_held_out = np.bincount(codes[held_out], minlength=len(labels)).tolist()
-    for c, label in enumerate(labels.tolist()):
-        n_learning_before, n_held_out_before = tally.get(label, (0, 0))
-        tally[label] = (
-            n_learning_before + n_learning[c],
-            n_held_out_before + n_held_out[c],
-        )
+        if this_pass.checksums != self.checksums:
+            raise ValueError(
+                f"Node {self.name!r}: chunks() gave other rows in the second pass, or "
+                "the same ones in another order, though as many of each class. It must "
+                "give the same rows in the same order in each pass: sort the files or "
+                "the query that it reads, and draw nothing at random."
+            )
 
 
 def _n_rows_by_label(tally: Tally) -> dict:
