@@ -17,7 +17,7 @@ from ..base import warn_user
 from ..channels import answer, inspect, reply_place
 from ..federation import ReplyDeclinedError, load_message, printable
 from ..messages import Limits, Message, listed
-from ..steps import Columns, ColumnsError, Front
+from ..steps import Columns, ColumnsError, Front, are_codes, code_as_text
 from ._dialects import dialect_of
 from ._files import UntrustedTypesError, load_skops, needed
 from ._tables import Table, is_text, read_table, warn_of_texts
@@ -168,6 +168,7 @@ def _rows(
         args.rows,
         dialect_of(args, args.name),
         as_written=roles,
+        as_text=args.as_text,
         drop=args.drop,
         only=None if names is None else [name.strip() for name in names],
     )
@@ -180,6 +181,8 @@ def _rows(
         purpose = "go through the front" if behind_front else "are described"
         print(f"Columns that {purpose}: {columns}.")
         warn_of_texts(table)
+        if behind_front:
+            _check_codes(table, request)
         return table.frame, y, marks
     print(f"Features, in this order: {columns}.")
     features = _numbers(table)
@@ -187,6 +190,29 @@ def _rows(
         # By their names the server sees whether all nodes have the same columns.
         return features, y, marks
     return features.to_numpy(), y, marks
+
+
+def _check_codes(table: Table, request: Message) -> None:
+    """ValueError for codes such as 007, which are read as 7 but are texts elsewhere."""
+    columns = request.content["front"].get("columns")
+    if columns is None:
+        return
+    agreed = Columns.from_content(columns)
+    for name, column in table.frame.items():
+        holds_texts = agreed.names is not None and agreed.has_text([name])
+        if not holds_texts or is_text(column) or not are_codes(column):
+            continue
+        cells = table.texts_of([name])[name]
+        for row, (cell, number) in enumerate(zip(cells, column, strict=True)):
+            if isinstance(cell, str) and cell != code_as_text(number):
+                raise ValueError(
+                    f"{table.path}: column {name!r} has {cell!r} in "
+                    f"{table.place(row)}, which is read as the number "
+                    f"{code_as_text(number)}, but other nodes have texts there. Read "
+                    f"it as texts with --as-text {name!r} in all answers. If the first "
+                    "request was answered without it, the server may have to start a "
+                    "new exchange."
+                )
 
 
 def _warn_of_front(

@@ -47,9 +47,9 @@ level: --set pooled=RandomForestClassifier pooled__max_depth=8"""
 # What all parties set alike, by command: nothing that a node decides by itself.
 ALIKE = {
     "start": ("method", "nodes", "set", "front"),
-    "answer": ("label", "drop", "held-out"),
-    "combine": ("label", "drop"),
-    "survey": ("drop",),
+    "answer": ("label", "drop", "as-text", "held-out"),
+    "combine": ("label", "drop", "as-text"),
+    "survey": ("drop", "as-text"),
 }
 # Beside these a configuration may say how tables are written, all or those of a node.
 OF_TABLES = (*DIALECT_KEYS, "tables")
@@ -164,6 +164,7 @@ def _add_answer(commands) -> None:
         ),
     )
     _add_drop(parser, "columns that are not features")
+    _add_as_text(parser)
     _add_dialect(parser)
     add(
         "--to",
@@ -335,6 +336,7 @@ def _add_combine(commands) -> None:
     )
     add("--label", metavar="COLUMN", help="for tables: the column to predict")
     _add_drop(parser, "for tables: columns that are not features")
+    _add_as_text(parser)
     _add_dialect(parser)
     _add_parameters(
         parser,
@@ -376,6 +378,7 @@ def _add_survey(commands) -> None:
     _add_rows(parser, _ROWS)
     add("--name", metavar="NODE", required=True, help="name of this node")
     _add_drop(parser, "columns about which nothing is told")
+    _add_as_text(parser)
     _add_dialect(parser)
     add(
         "--to",
@@ -437,6 +440,19 @@ def _add_rows(parser: argparse.ArgumentParser, help: str) -> None:
 
 def _add_drop(parser: argparse.ArgumentParser, help: str) -> None:
     parser.add_argument("--drop", metavar="COLUMN", nargs="+", default=[], help=help)
+
+
+def _add_as_text(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--as-text",
+        metavar="COLUMN",
+        nargs="+",
+        default=[],
+        help=(
+            "columns that hold codes: they are read as texts as they stand in the "
+            "table, also where all are numbers"
+        ),
+    )
 
 
 def _add_min_rows(parser: argparse.ArgumentParser, help: str) -> None:

@@ -116,6 +116,7 @@ from ._warnings import (
     warn_of_many_rows,
     warn_of_tails,
     warn_of_variances,
+    warn_of_written_numbers,
 )
 
 __all__ = [

@@ -29,7 +29,11 @@ from ._channel import InProcess
 from ._nodes import Rows, RowsLike, node_codes, node_names_of
 from ._rows import column_member
 from ._run import Run
-from ._warnings import warn_of_encoded_identifiers, warn_of_identifiers
+from ._warnings import (
+    warn_of_encoded_identifiers,
+    warn_of_identifiers,
+    warn_of_written_numbers,
+)
 
 
 def front_plan(front: Front) -> Generator:
@@ -163,7 +167,8 @@ def _warn_of_texts_at_few_nodes(
         if is_text and 2 * len(names) <= len(columns_of_nodes):
             warn_user(
                 f"The column {column!r} holds texts only at the nodes {names[:5]}, and "
-                "is encoded. Nodes where it holds numbers will refuse. Have all nodes "
+                "is encoded. Nodes where it holds numbers will refuse, unless these "
+                "are a few whole numbers, which are taken for codes. Have all nodes "
                 "write the column in the same way."
             )
 
@@ -280,6 +285,7 @@ def fit_front(
     ``held_out`` marks rows that only score, shape (n_samples,); fronts are not fitted
     to them, and a node that has no others takes no part.
     """
+    warn_of_written_numbers(X)
     X = Columns.of(X).of_rows(X)  # once for all nodes
     members = []
     for name, rows in owners_of(nodes, X).items():

@@ -51,7 +51,12 @@ from ._rows import (
     member_of,
     warn_of_another_front,
 )
-from ._warnings import ClassesLeftOutWarning, warn_of_exposed, warn_of_exposed_columns
+from ._warnings import (
+    ClassesLeftOutWarning,
+    warn_of_exposed,
+    warn_of_exposed_columns,
+    warn_of_written_numbers,
+)
 
 # Statistics of fewer rows of a class are nearly the rows: the default of ``min_rows``.
 MIN_ROWS = 10
@@ -257,6 +262,9 @@ def reply_to(
         private_key=private_key,
     )
     check_number_of_methods(request, node.shape)
+    if request.task in ("front", "survey") and not _knows_columns(request):
+        with at_another_party():
+            warn_of_written_numbers(X)
     if state is None:
         reply = _reply_without_ledger(request, node)
     else:
@@ -268,6 +276,11 @@ def reply_to(
             again=again,
         )
     return reply.to_bytes() if as_bytes else reply
+
+
+def _knows_columns(request: Message) -> bool:
+    """Whether a request follows one in which nodes told of their columns."""
+    return "columns" in request.content.get("front", {})
 
 
 def _check_is_for_node(request: Message, name: str) -> None:

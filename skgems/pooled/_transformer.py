@@ -24,6 +24,7 @@ from ..federation import (
     is_path,
     load_message,
     warn_of_exposed_columns,
+    warn_of_written_numbers,
 )
 from ..messages import Agreement, Message, write_bytes
 from ..progress import say, shown
@@ -305,6 +306,7 @@ default=None
         self._validate_params()
         request = Message.of("front", front=self._agreed_front.as_content())
         mask = None if held_out is None else as_mask(held_out, X)
+        warn_of_written_numbers(X)
         member = column_member(name, X, held_out=mask, min_rows=min_rows)
         reply = answer(request, member)
         warn_of_exposed_columns(name, reply, self._agreed_front)

@@ -27,9 +27,12 @@ from ._columns import TEXTS as TEXT_COLUMN
 from ._columns import (
     Columns,
     ColumnsError,
+    are_codes,
     as_rows,
     check_no_times,
     check_numbers_or_texts,
+    code_as_text,
+    labels_of_written_numbers,
     numbers,
 )
 from ._columns_of import ColumnsOf
