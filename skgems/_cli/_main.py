@@ -1,6 +1,7 @@
 """Read what was typed, run the command, and say what went wrong."""
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -9,6 +10,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import TextIO
 
 from ..federation import TooFewNodesError
 from ..messages import naming
@@ -21,7 +23,11 @@ from ._server import printable
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv``; None: as it was typed. See the exit codes."""
     failure = None
-    with warnings.catch_warnings(record=True) as caught, open(os.devnull, "w") as none:
+    _escape_what_cannot_be_shown(sys.stdout, sys.stderr)
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        open(os.devnull, "w", encoding="utf-8", errors="backslashreplace") as none,
+    ):
         warnings.simplefilter("default")
         try:
             args = _read(sys.argv[1:] if argv is None else argv)
@@ -38,6 +44,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if failure is not None:
         print(f"skgems: error: {_one_line(failure)}", file=sys.stderr)
     return code
+
+
+def _escape_what_cannot_be_shown(*streams: TextIO) -> None:
+    """Have streams write letters that their encoding lacks as escapes (``\\u0142``).
+
+    On Windows, output that goes to a file has an encoding of a few languages, and in a
+    C locale that of English. A name of a column must not end a command there.
+    """
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _one_line(failure: Exception) -> str:

@@ -55,7 +55,7 @@ ALIKE = {
 OF_TABLES = (*DIALECT_KEYS, "tables")
 _ROWS = (
     "the node's rows: .csv or .tsv with the names of columns in the first line, or "
-    ".parquet"
+    ".parquet (which needs the package pyarrow)"
 )
 
 Command = Callable[[argparse.Namespace], int]
