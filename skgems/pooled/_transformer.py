@@ -240,8 +240,8 @@ default=None
             return stop.value
         raise ValueError(
             "This transformer takes more than one message, or nodes have their columns "
-            "in different orders: files hold one message. Use a channel, such as "
-            "skgems.Exchange."
+            "in different orders, or texts where others have numbers: files hold one "
+            "message. Use a channel, such as skgems.Exchange."
         )
 
     def _summary_by_node(self, front: Front) -> dict[str, Message]:

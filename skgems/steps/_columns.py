@@ -107,6 +107,9 @@ class Columns:
     @classmethod
     def from_content(cls, content: Mapping) -> "Columns":
         """Inverse of `as_content`; ValueError where fields contradict each other."""
+        missing = [field for field in ("text", "dtype") if field not in content]
+        if missing:
+            raise ValueError(f"its columns lack the field {missing[0]!r}")
         names = content.get("names")
         names = None if names is None else tuple(names)
         text = tuple(map(bool, content["text"]))
@@ -289,7 +292,8 @@ def labels_of_written_numbers(X: Table) -> list:
     Columns that are surely of codes are not among them: few different whole numbers, or
     such as 007.
     """
-    if not hasattr(X, "columns") and (issparse(X) or X.dtype.kind != "O"):
+    is_table = hasattr(X, "columns") or (X.ndim == 2 and X.dtype.kind == "O")
+    if not is_table or issparse(X):
         return []
     return [
         label
