@@ -12,7 +12,7 @@ from ..federation import printable
 from ..pooled import PooledTransformer
 from ..steps import are_codes
 from ._dialects import dialect_of
-from ._files import needed, writer_of
+from ._files import composed, needed, writer_of
 from ._front import read_front
 from ._node import labels_of
 from ._server import print_report, summaries_of
@@ -83,11 +83,10 @@ def _rows_of_nodes(paths: list[Path], args) -> tuple:
     ]
     _check_same_columns(tables)
     tables = _with_same_types(tables)
-    for table in tables:
-        warn_of_texts(table)
+    warn_of_texts(tables)
     X = pandas.concat([table.frame for table in tables], ignore_index=True)
     y = np.concatenate(labels_of(tables, args.label))
-    nodes = [path.stem for path, table in zip(paths, tables, strict=True)]
+    nodes = [composed(path.stem) for path in paths]
     return X, y, np.repeat(nodes, [len(table.frame) for table in tables])
 
 
@@ -120,13 +119,11 @@ def _with_same_types(tables: Sequence[Table]) -> list[Table]:
             if is_text(column) or not column.notna().any():
                 continue
             if not are_codes(column):
-                cells = with_texts[0].frame[name].dropna()
                 raise ValueError(
                     f"{with_texts[0].path}: column {name!r} holds texts, "
-                    f"{cells.iloc[0]!r} in {with_texts[0].place(cells.index[0])}, but "
-                    f"numbers in {table.path}. Write the column in the same way in all "
-                    "tables, leave it out with --drop, or, if it holds codes, read it "
-                    "as texts with --as-text."
+                    f"{with_texts[0].first_text(name)}, but numbers in {table.path}. "
+                    "Write the column in the same way in all tables, leave it out with "
+                    "--drop, or, if it holds codes, read it as texts with --as-text."
                 )
             tables[k] = table.with_texts([name])
     return tables

@@ -23,7 +23,7 @@ def survey_command(args: argparse.Namespace) -> int:
         as_text=args.as_text,
         drop=args.drop,
     )
-    warn_of_texts(table)
+    warn_of_texts([table])
     summary = survey(table.frame, name=args.name, min_rows=args.min_rows)
     if not confirm(summary, args=args, place=place):
         print("Nothing was written.")

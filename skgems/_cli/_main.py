@@ -16,6 +16,7 @@ from ..federation import TooFewNodesError
 from ..messages import naming
 from ..progress import showing
 from ._dialects import DIALECT_KEYS, Dialect
+from ._files import composed
 from ._options import ALIKE, OF_TABLES, make_parser
 from ._server import printable
 
@@ -75,7 +76,9 @@ def _read(argv: Sequence[str]) -> argparse.Namespace:
     if config.config is None or command not in ALIKE:
         return parser.parse_args(argv)
     with naming(config.config):
-        shared = tomllib.loads(Path(config.config).read_text(encoding="utf-8"))
+        shared = tomllib.loads(
+            composed(Path(config.config).read_text(encoding="utf-8"))
+        )
         arguments = _typed_alike(command, typed, shared)
         dialects = {key: shared[key] for key in OF_TABLES if key in shared}
         _check_dialects(dialects)

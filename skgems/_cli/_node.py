@@ -19,7 +19,7 @@ from ..federation import ReplyDeclinedError, load_message, printable
 from ..messages import Limits, Message, listed
 from ..steps import Columns, ColumnsError, Front, are_codes, code_as_text
 from ._dialects import dialect_of
-from ._files import UntrustedTypesError, load_skops, needed
+from ._files import UntrustedTypesError, composed, load_skops, needed
 from ._tables import Table, is_text, read_table, warn_of_texts
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _rows(
         as_written=roles,
         as_text=args.as_text,
         drop=args.drop,
-        only=None if names is None else [name.strip() for name in names],
+        only=None if names is None else [composed(name.strip()) for name in names],
     )
     y = labels_of([table], args.label, getattr(model, "classes_", None))[0]
     marks = _marks(table, args.held_out) if args.held_out else None
@@ -180,7 +180,7 @@ def _rows(
     if takes_tables:
         purpose = "go through the front" if behind_front else "are described"
         print(f"Columns that {purpose}: {columns}.")
-        warn_of_texts(table)
+        warn_of_texts([table])
         if behind_front:
             _check_codes(table, request)
         return table.frame, y, marks
@@ -236,7 +236,7 @@ def _warn_of_front(
 
 def _as_fitted(table: Table, names: list[str]) -> "DataFrame":
     """Columns that the model knows, in its order and under its names."""
-    stripped = [name.strip() for name in names]
+    stripped = [composed(name.strip()) for name in names]
     missing = [name for name in stripped if name not in table.frame.columns]
     if missing:
         hints = [
@@ -264,11 +264,7 @@ def _numbers(table: Table) -> "DataFrame":
     if texts:
         first_odd_cell = table.odd_cells.get(texts[0])
         if first_odd_cell is None:
-            column = frame[texts[0]]
-            row = next(k for k, cell in enumerate(column) if isinstance(cell, str))
-            first_odd_cell = (
-                f"{column.iloc[row]!r} in {table.place(row)} is not a number"
-            )
+            first_odd_cell = f"{table.first_text(texts[0])} is not a number"
         raise ValueError(
             f"{table.path}: the columns {listed(map(repr, texts))} hold texts, but the "
             f"model takes numbers: {first_odd_cell}. If such a cell has no value, name "
@@ -331,7 +327,7 @@ def _check_no_gap(table: Table, label: str) -> None:
 def _as_classes(table: Table, label: str, classes: list) -> np.ndarray:
     """The labels of a table as the classes of a model have them."""
     read = _KINDS.get(type(classes[0]))
-    by_text = {str(label).strip(): label for label in classes}
+    by_text = {composed(str(label).strip()): label for label in classes}
     labels = []
     for row, text in enumerate(table.as_written[label]):
         text = text.strip()

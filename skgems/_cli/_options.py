@@ -8,6 +8,7 @@ from ..federation import MIN_ROWS
 from ._auto import auto_command
 from ._describe import describe_command, survey_command
 from ._dialects import DIALECT_KEYS
+from ._files import composed
 from ._node import answer_command
 from ._others import inspect_command, keys_command
 from ._server import METHOD_WORDS, combine_command, parameter, start_command
@@ -146,18 +147,21 @@ def _add_answer(commands) -> None:
     add(
         "--label",
         metavar="COLUMN",
+        type=composed,
         required=True,
         help="the column with the labels, which the classifier predicts",
     )
     add(
         "--name",
         metavar="NODE",
+        type=composed,
         required=True,
         help="name of this node, as the server knows it",
     )
     add(
         "--held-out",
         metavar="COLUMN",
+        type=composed,
         help=(
             "column with true or false: whether a row is held out and only scores "
             "models; give the same rows each time"
@@ -260,7 +264,14 @@ def _add_start(commands) -> None:
     add = parser.add_argument
     add("folder", metavar="FOLDER", help="a new folder, for requests and replies")
     add("--method", required=True, choices=sorted(METHOD_WORDS), help=_METHODS)
-    add("--nodes", metavar="NODE", nargs="+", required=True, help="names of the nodes")
+    add(
+        "--nodes",
+        metavar="NODE",
+        type=composed,
+        nargs="+",
+        required=True,
+        help="names of the nodes",
+    )
     add("--key", metavar="FILE", help="private key that signs the requests")
     _add_min_rows(
         parser,
@@ -311,6 +322,7 @@ def _add_combine(commands) -> None:
     add(
         "--leave-out",
         metavar="NODE",
+        type=composed,
         nargs="+",
         default=[],
         help="nodes to go on without",
@@ -334,7 +346,12 @@ def _add_combine(commands) -> None:
             "for each node (.csv, .tsv, .parquet)"
         ),
     )
-    add("--label", metavar="COLUMN", help="for tables: the column to predict")
+    add(
+        "--label",
+        metavar="COLUMN",
+        type=composed,
+        help="for tables: the column to predict",
+    )
     _add_drop(parser, "for tables: columns that are not features")
     _add_as_text(parser)
     _add_dialect(parser)
@@ -376,7 +393,9 @@ def _add_survey(commands) -> None:
     parser.set_defaults(request=None, key=None)  # of replies to a request
     add = parser.add_argument
     _add_rows(parser, _ROWS)
-    add("--name", metavar="NODE", required=True, help="name of this node")
+    add(
+        "--name", metavar="NODE", type=composed, required=True, help="name of this node"
+    )
     _add_drop(parser, "columns about which nothing is told")
     _add_as_text(parser)
     _add_dialect(parser)
@@ -439,13 +458,16 @@ def _add_rows(parser: argparse.ArgumentParser, help: str) -> None:
 
 
 def _add_drop(parser: argparse.ArgumentParser, help: str) -> None:
-    parser.add_argument("--drop", metavar="COLUMN", nargs="+", default=[], help=help)
+    parser.add_argument(
+        "--drop", metavar="COLUMN", type=composed, nargs="+", default=[], help=help
+    )
 
 
 def _add_as_text(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--as-text",
         metavar="COLUMN",
+        type=composed,
         nargs="+",
         default=[],
         help=(
@@ -488,6 +510,7 @@ def _add_dialect(parser: argparse.ArgumentParser) -> None:
     add(
         "--na",
         metavar="WORD",
+        type=composed,
         nargs="+",
         action="extend",
         help="texts that mark cells without a value, besides NA and similar ones",

@@ -11,10 +11,10 @@ import numpy as np
 
 from ..base import warn_user
 from ..federation import printable
-from ..messages import listed
+from ..messages import counting, listed
 from ..steps import code_as_text
 from ._dialects import Dialect, Layout, decoded, layout_of
-from ._files import needed
+from ._files import composed, needed
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -55,6 +55,18 @@ class Table:
     missing: frozenset[str]  # labels that are none
     # Reads columns again, by their names, as texts as they stand in the file.
     texts_of: Callable[[Sequence[str]], "DataFrame"]
+
+    def first_text(self, name: str) -> str:
+        """The first cell of a column that is a text and no number, and its place."""
+        texts = [
+            (row, cell)
+            for row, cell in enumerate(self.frame[name])
+            if isinstance(cell, str)
+        ]
+        number = _NUMBERS[self.decimal]
+        others = [(row, cell) for row, cell in texts if not number.fullmatch(cell)]
+        row, cell = (others or texts)[0]
+        return f"{cell!r} in {self.place(row)}"
 
     def with_texts(self, names: Sequence[str]) -> "Table":
         """The table in which some columns are texts as they stand in the file."""
@@ -133,6 +145,11 @@ def _read_parquet(
         ) from None
     if not len(frame):
         raise ValueError(f"{path}: there are no rows.")
+    frame = frame.rename(columns=lambda name: composed(str(name)))
+    for name in frame.columns[[is_text(column) for _, column in frame.items()]]:
+        frame[name] = frame[name].map(
+            lambda cell: composed(cell) if isinstance(cell, str) else cell
+        )
     check_columns(path, list(frame.columns), [*as_written, *as_text, *drop])
     texts = {column: _written(frame[column]) for column in as_written}
     features = [name for name in frame.columns if name not in as_written]
@@ -185,7 +202,7 @@ def _read_csv(
     only: Collection[str] | None,
 ) -> Table:
     text, notes = decoded(path, Path(path).read_bytes(), dialect.encoding)
-    layout = layout_of(path, text, dialect.sep)
+    layout = layout_of(path, composed(text), dialect.sep)
     names = [name.strip() for name in layout.header]
     as_written = [name.strip() for name in as_written]
     as_text = [name.strip() for name in as_text]
@@ -454,20 +471,38 @@ def is_text(column) -> bool:
     return any(isinstance(cell, str) for cell in column)
 
 
-def warn_of_texts(table: Table) -> None:
-    """Warn of columns that will be encoded, though they may not be meant as texts."""
-    for name, odd in table.odd_cells.items():
+def warn_of_texts(tables: Sequence[Table]) -> None:
+    """Warn of columns that will be encoded, though they may not be meant as texts.
+
+    There is one warning for each column, however many tables have it.
+    """
+    odd_cells: dict[str, list[tuple[str, str]]] = {}  # paths and cells, by column
+    for table in tables:
+        for name, odd in table.odd_cells.items():
+            odd_cells.setdefault(name, []).append((table.path, odd))
+    for name, cells in odd_cells.items():
+        path, odd = cells[0]
         warn_user(
-            f"{table.path}: column {name!r} is read as texts, since {odd}. If such a "
-            "cell has no value, name its text with --na. If the column holds codes, "
-            f"add --as-text {name!r}."
+            f"{path}: column {name!r} is read as texts, since {odd}. "
+            f"{_others_in_words(len(cells) - 1)}If such a cell has no value, name its "
+            f"text with --na. If the column holds codes, add --as-text {name!r}."
         )
-    if dates := _dates_in(table):
+    dates_by_path = {table.path: _dates_in(table) for table in tables}
+    with_dates = [(path, dates) for path, dates in dates_by_path.items() if dates]
+    if with_dates:
+        path, dates = with_dates[0]
         warn_user(
-            f"{table.path}: the columns {listed(map(repr, dates))} hold dates, which "
-            "are read as texts: each day is a category of its own. Write what matters "
-            "in them as numbers (an age, a month), or leave them out with --drop."
+            f"{path}: the columns {listed(map(repr, dates))} hold dates, which are "
+            "read as texts: each day is a category of its own. "
+            f"{_others_in_words(len(with_dates) - 1)}Write what matters in them as "
+            "numbers (an age, a month), or leave them out with --drop."
         )
+
+
+def _others_in_words(n_tables: int) -> str:
+    if not n_tables:
+        return ""
+    return f"So it is in {counting(n_tables, 'more table', 'more tables')}. "
 
 
 def _dates_in(table: Table) -> list[str]:

@@ -24,6 +24,7 @@ from ..steps import (
     Front,
     NotPooledError,
     agreed_roles,
+    names_alike,
 )
 from ._channel import InProcess
 from ._nodes import Rows, RowsLike, node_codes, node_names_of
@@ -207,6 +208,7 @@ def _places_of(
             raise ValueError(
                 f"Node {node!r} lacks the columns {missing[:10]}. Add them to the "
                 "node's rows, or leave them out at all nodes."
+                f"{names_alike(missing, columns.names)}"
             )
         return [columns.names.index(name) for name in names]
     if columns.n != n_columns:

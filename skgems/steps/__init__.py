@@ -33,6 +33,7 @@ from ._columns import (
     check_numbers_or_texts,
     code_as_text,
     labels_of_written_numbers,
+    names_alike,
     numbers,
 )
 from ._columns_of import ColumnsOf

@@ -7,6 +7,7 @@ taken, by what they hold and with what to do about it, and never tell a value.
 import datetime
 import re
 import sys
+import unicodedata
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -440,6 +441,20 @@ def _refuse(kind: str, labels: list | None) -> None:
         raise ColumnsError(
             f"Columns {labels[:5]} hold {kind}. {REMEDIES.get(kind, OTHER_REMEDY)}"
         )
+
+
+def names_alike(missing: Iterable, present: Iterable) -> str:
+    """A sentence on names that look like missing ones, but are coded otherwise; ""."""
+    by_form = {unicodedata.normalize("NFC", str(name)): name for name in present}
+    for name in missing:
+        other = by_form.get(unicodedata.normalize("NFC", str(name)))
+        if other is not None and other != name:
+            return (
+                f" The column {other!a} looks like {name!a}, but its letters are coded "
+                "otherwise. Give all nodes one code, as unicodedata.normalize('NFC', "
+                "name) does."
+            )
+    return ""
 
 
 def _check_names(names: Sequence) -> None:
