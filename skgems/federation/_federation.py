@@ -90,6 +90,9 @@ class Federation:
         The validated rows.
     y : ndarray of shape (n_samples,), int, or None
         Labels of the rows, as indices into ``classes``.
+    groups : ndarray of shape (n_samples,), int, or None
+        The group of each row, such as the patient, whose rows are not divided when rows
+        are. None if no groups were given.
     public_rows : ndarray of int
         Indices of rows that belong to no node; they fine-tune a model.
     spare_rows : ndarray of int
@@ -111,6 +114,7 @@ class Federation:
     features: Features = field(repr=False)
     X: Rows | None = field(default=None, repr=False)
     y: np.ndarray | None = field(default=None, repr=False)
+    groups: np.ndarray | None = field(default=None, repr=False)
     public_rows: np.ndarray = field(default_factory=_no_rows, repr=False)
     rows_are_shared: bool = False
     spare_rows: np.ndarray = field(default_factory=_no_rows, repr=False)
@@ -122,6 +126,13 @@ class Federation:
     def can_reply(self) -> bool:
         """Whether every node has rows here, or has sent the statistics of its rows."""
         return all(node.can_reply for node in self.nodes)
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether every node can be asked again, here or over a channel."""
+        if self.joined is not None:
+            return True
+        return all(node.can_reply and node.record is None for node in self.nodes)
 
     @property
     def names(self) -> list[str]:
@@ -161,6 +172,11 @@ class Federation:
     def has_public_rows(self) -> bool:
         """Whether there are rows that belong to no node."""
         return len(self.public_rows) > 0
+
+    @property
+    def public_groups(self) -> np.ndarray | None:
+        """The group of each public row, if groups were given."""
+        return None if self.groups is None else self.groups[self.public_rows]
 
     @cached_property
     def _n_judges(self) -> np.ndarray:
@@ -204,7 +220,13 @@ class Federation:
             if node.record is None and node.can_reply
         ]
         run = Run(
-            InProcess(members, n_jobs=n_jobs, recalls=recalls, memory=memory),
+            InProcess(
+                members,
+                n_jobs=n_jobs,
+                recalls=recalls,
+                memory=memory,
+                has_front=self.front is not None,
+            ),
             names=self.names,
             records=sent if records is None else records | sent,
             judges=judges,
@@ -248,6 +270,7 @@ class Federation:
             moments=_places(node.moment_rows, rows),
             training=_places(node.training_rows, rows),
             weights=weights,
+            groups=None if self.groups is None else self.groups[rows],
         )
 
     def attributes(self) -> dict:

@@ -3,12 +3,14 @@
 import hashlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
 
+from ..datasets import as_groups
 from ..local import digest, local_model
+from ._row_digests import RowDigests
 
 # Rows that are made float64 at a time, so that no array of float32 is copied whole: 16
 # MB for 128 features.
@@ -23,24 +25,46 @@ class Fingerprint:
     come in, since the same rows may be read from another file the next time.
     """
 
-    rows: str  # with the mask of rows that only score
+    rows: str  # with the mask of rows that only score, and the groups
     labels: str | None  # None where a message needs none, as those of fronts
     classifier: str
     n_rows: int
+    # What users gave, of which digests of single rows are made.
+    table: tuple[object, object, object] = field(repr=False, compare=False)
 
     @classmethod
     def of(
-        cls, estimator: object, X: object, y: object, held_out: object
+        cls,
+        estimator: object,
+        X: object,
+        y: object,
+        held_out: object,
+        *,
+        groups: object = None,
     ) -> "Fingerprint":
-        """The digests of what users give for a node."""
+        """The digests of what users give for a node.
+
+        Other ``groups`` of the same rows divide them into other halves, and sums of
+        these tell more of single rows.
+        """
         n_rows, arrays = _arrays_of(X)
-        mask = [] if held_out is None else [np.asarray(held_out, dtype=bool)]
+        if held_out is not None:
+            arrays.append(np.asarray(held_out, dtype=bool))
+        group_of_row = as_groups(groups, X)
+        if group_of_row is not None:
+            arrays.append(group_of_row)
         return cls(
-            rows=_digest_of([*arrays, *mask]),
+            rows=_digest_of(arrays),
             labels=None if y is None else _digest_of([np.asarray(y)]),
             classifier=_digest_of_classifier(estimator),
             n_rows=n_rows,
+            table=(X, y, held_out),
         )
+
+    def row_digests(self, key: bytes) -> RowDigests:
+        """Return the digests of single rows, made with a key of the node."""
+        X, y, held_out = self.table
+        return RowDigests.of(X, y, held_out, key=key)
 
     def has_rows_of(self, rows: str, labels: str | None) -> bool:
         """Whether these are digests of the same rows; labels only if both have some."""

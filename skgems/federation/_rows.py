@@ -25,7 +25,7 @@ from ..base import (
     warn_user,
 )
 from ..compat import num_samples
-from ..datasets import missing_labels
+from ..datasets import as_groups, missing_labels
 from ..local import (
     ChunkedMember,
     LocalModel,
@@ -73,8 +73,12 @@ def member_of(
     *,
     name: str,
     held_out: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
 ) -> Member:
-    """A node's fitted classifier and rows, validated; ``held_out`` rows only score."""
+    """A node's fitted classifier and rows, validated; ``held_out`` rows only score.
+
+    Rows of one of the ``groups``, (n_rows,), stay together when rows are divided.
+    """
     check_node(aggregator, estimator, name)
     front = aggregator._agreed_front
     if front is not None:
@@ -94,6 +98,7 @@ def member_of(
         judging=_slice_if_all(roles.judging, n_rows),
         moments=_slice_if_all(roles.moments, n_rows),
         training=_slice_if_all(roles.training, n_rows),
+        groups=as_groups(groups, checked.X),
     )
     check_labels_of(member)
     return member
@@ -105,12 +110,17 @@ def _slice_if_all(rows: np.ndarray, n_rows: int) -> np.ndarray | slice:
 
 
 def column_member(
-    name: str, X: RowsLike, *, held_out: np.ndarray | None = None, min_rows: int = 1
+    name: str,
+    X: RowsLike,
+    *,
+    held_out: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    min_rows: int = 1,
 ) -> Member:
     """A node's columns as they are, without classifier and labels, for a front.
 
     ``held_out`` marks rows that only score, shape (n_rows,): a front is not fitted to
-    them.
+    them. ``groups`` has a number for the group of each row, (n_rows,).
     """
     X = as_rows(X)
     learning = slice(None) if held_out is None else np.flatnonzero(~held_out)
@@ -121,6 +131,7 @@ def column_member(
         np.zeros(X.shape[0]),  # a member has labels, which no front looks at
         moments=learning,
         training=learning,
+        groups=groups,
         min_rows=min_rows,
     )
 

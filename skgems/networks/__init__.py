@@ -15,6 +15,8 @@ network without hidden layers. `to_logistic_regression`, `to_mlp_classifier` and
 """
 
 from ._inputs import takes_documents, takes_missing_values
+from ._named_rows import NamedRows
+from ._nets import evaluated, fingerprint, layer_tensors, row_dtype, row_width
 from ._network import (
     ACTIVATIONS,
     Coordinates,
@@ -36,12 +38,16 @@ from ._read import (
     is_constant,
     is_fitted,
     is_skorch,
+    keeps_nonlinearity,
     last_layer,
     module_of,
+    net_probabilities,
     output_labels,
     output_link,
     output_parameters,
     read_network,
+    sets_probabilities,
+    why_forwards_differ,
 )
 from ._sklearn import label_array, to_logistic_regression, to_mlp_classifier, to_module
 from ._wrappers import final_step, unwrap

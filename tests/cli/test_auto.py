@@ -164,3 +164,28 @@ def test_a_warning_of_many_tables_is_said_once(tmp_path, capsys):
     assert warned.count("column 'age' is read as texts") == 1
     assert "'<20' in line 42 is not a number" in warned
     assert "So it is in 4 more tables." in warned
+
+
+def test_rows_of_one_patient_stay_together(tmp_path):
+    frames = [make_table(seed) for seed in range(2)]
+    for name, frame in zip(["lyon", "nice"], frames, strict=True):
+        frame["patient"] = [f"{name}-{number // 3}" for number in range(90)]
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    options = ["--label", "kind", "--group", "patient"]
+    options += ["--set", "random_state=0", "budget=small"]
+    assert combine_folder(tmp_path, *options) == 0
+    frame = pandas.concat(frames, ignore_index=True)
+    X = frame.drop(columns=["kind", "patient"])
+    y = frame["kind"].to_numpy()
+    expected = combine(
+        X=X,
+        y=y,
+        nodes=np.repeat(["lyon", "nice"], 90),
+        groups=frame["patient"],
+        budget="small",
+        random_state=0,
+    )
+    model = joblib.load(tmp_path / "model.joblib")
+    np.testing.assert_allclose(
+        model.predict_proba(X), expected.predict_proba(X), atol=1e-9
+    )

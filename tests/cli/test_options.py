@@ -92,7 +92,7 @@ def test_a_typed_option_takes_the_place_of_the_whole_option_of_the_file(work, ca
     [
         (
             "yes = true",
-            "what all parties set in the same way: decimal,",
+            "what all parties set in the same way: as-text,",
         ),
         ("min-rows = 1", "'min-rows' cannot be set"),
         ('label = "--yes"', "label: the value '--yes' begins with a dash"),

@@ -32,6 +32,8 @@ from skgems.federation import (
     reply_to,
 )
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 CLASSES = np.array(["ill", "well"])
 
 

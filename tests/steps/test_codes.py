@@ -44,12 +44,16 @@ def joined(by_node):
 def over_channel(by_node):
     """The aggregate behind the front of any table, of nodes that are elsewhere."""
 
+    ledgers = {name: {} for name in by_node}
+
     def ask(requests):
         replies = {}
         for name, request in requests.items():
             X, y = by_node[name]
             try:
-                reply = reply_to(request.to_bytes(), None, X, y, name=name)
+                reply = reply_to(
+                    request.to_bytes(), None, X, y, name=name, state=ledgers[name]
+                )
                 replies[name] = Message.from_bytes(reply)
             except ValueError as error:
                 replies[name] = error
