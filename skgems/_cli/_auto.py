@@ -10,8 +10,9 @@ from sklearn.base import BaseEstimator
 from ..candidates import combine
 from ..federation import printable
 from ..pooled import PooledTransformer
+from ..steps import are_codes
 from ._dialects import dialect_of
-from ._files import needed, writer_of
+from ._files import composed, needed, writer_of
 from ._front import read_front
 from ._node import groups_of, labels_of
 from ._server import print_report, summaries_of
@@ -82,16 +83,17 @@ def _rows_of_nodes(paths: list[Path], args) -> tuple:
             str(path),
             dialect_of(args, path.stem),
             as_written=[args.label, *([args.group] if args.group else [])],
+            as_text=args.as_text,
             drop=args.drop,
         )
         for path in paths
     ]
-    _check_alike(tables)
-    for table in tables:
-        warn_of_texts(table)
+    _check_same_columns(tables)
+    tables = _with_same_types(tables)
+    warn_of_texts(tables)
     X = pandas.concat([table.frame for table in tables], ignore_index=True)
     y = np.concatenate(labels_of(tables, args.label))
-    nodes = [path.stem for path, table in zip(paths, tables, strict=True)]
+    nodes = [composed(path.stem) for path in paths]
     nodes = np.repeat(nodes, [len(table.frame) for table in tables])
     groups = None
     if args.group:
@@ -99,8 +101,8 @@ def _rows_of_nodes(paths: list[Path], args) -> tuple:
     return X, y, nodes, groups
 
 
-def _check_alike(tables: Sequence[Table]) -> None:
-    """ValueError unless all tables have the same columns, of the same kinds."""
+def _check_same_columns(tables: Sequence[Table]) -> None:
+    """ValueError unless all tables have the same columns."""
     first = tables[0]
     for table in tables[1:]:
         odd = sorted(set(table.frame.columns) ^ set(first.frame.columns))
@@ -110,20 +112,29 @@ def _check_alike(tables: Sequence[Table]) -> None:
                 "Give all tables the same columns, or leave out what is not a feature "
                 "with --drop."
             )
-    for name in first.frame.columns:
-        texts = []
-        numbers = []
-        for table in tables:
+
+
+def _with_same_types(tables: Sequence[Table]) -> list[Table]:
+    """Tables in which each column holds numbers in all, or texts in all.
+
+    Codes that are numbers in one table are texts where another one has a text among
+    them. ValueError for other numbers.
+    """
+    tables = list(tables)
+    for name in tables[0].frame.columns:
+        with_texts = [table for table in tables if is_text(table.frame[name])]
+        if not with_texts:
+            continue
+        for k, table in enumerate(tables):
             column = table.frame[name]
-            if is_text(column):
-                texts.append(table)
-            elif column.notna().any():
-                numbers.append(table)
-        if texts and numbers:
-            cells = texts[0].frame[name].dropna()
-            raise ValueError(
-                f"{texts[0].path}: column {name!r} holds texts, {cells.iloc[0]!r} in "
-                f"{texts[0].place(cells.index[0])}, but numbers in {numbers[0].path}. "
-                "Write the column in the same way in all tables, or leave it out with "
-                "--drop."
-            )
+            if is_text(column) or not column.notna().any():
+                continue
+            if not are_codes(column):
+                raise ValueError(
+                    f"{with_texts[0].path}: column {name!r} holds texts, "
+                    f"{with_texts[0].first_text(name)}, but numbers in {table.path}. "
+                    "Write the column in the same way in all tables, leave it out with "
+                    "--drop, or, if it holds codes, read it as texts with --as-text."
+                )
+            tables[k] = table.with_texts([name])
+    return tables

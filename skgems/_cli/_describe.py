@@ -17,9 +17,13 @@ def survey_command(args: argparse.Namespace) -> int:
     place = Path(args.to or f"survey-{args.name}.safetensors")
     check_consent(place, args)
     table = read_table(
-        args.rows, dialect_of(args, args.name), as_written=[], drop=args.drop
+        args.rows,
+        dialect_of(args, args.name),
+        as_written=[],
+        as_text=args.as_text,
+        drop=args.drop,
     )
-    warn_of_texts(table)
+    warn_of_texts([table])
     summary = survey(table.frame, name=args.name, min_rows=args.min_rows)
     if not confirm(summary, args=args, place=place):
         print("Nothing was written.")

@@ -268,6 +268,7 @@ def _check_separated(
     path: str, sep: str, header_line: int, header: list[str], rows: _Rows
 ) -> None:
     if len(header) == 1 and rows.size in (None, 1) and 1 in rows.sizes:
+        _check_no_comment(path, header_line, header)
         raise ValueError(
             f"{path}: {sep!r} does not occur in line {header_line}, which is "
             f"{header[0][:60]!r}. Name the character between columns with --sep, or "
@@ -311,11 +312,21 @@ def _guessed_separator(path: str, text: str) -> str:
             scores[sep] = (count / len(sizes), size)
     if not scores:
         first = text.strip().partition("\n")[0].strip()
+        _check_no_comment(path, 1, [first])
         raise ValueError(
             f"{path}: no separator of columns was found; the first line is "
             f"{first[:60]!r}. Name the character between columns with --sep."
         )
     return max(scores, key=scores.get)
+
+
+def _check_no_comment(path: str, line: int, header: list[str]) -> None:
+    """ValueError for a first line that is a comment, as of R or of instruments."""
+    if header[0].lstrip().startswith("#"):
+        raise ValueError(
+            f"{path}: line {line}, {header[0].strip()[:60]!r}, seems to be a comment. "
+            "Delete all lines that begin with '#' above the names of the columns."
+        )
 
 
 def _check_no_note(path: str, line: int, header: list[str], *, is_short: bool) -> None:
@@ -333,6 +344,8 @@ def _checked_header(
     path: str, line: int, header: list[str], rows: _Rows, *, sep: str
 ) -> list[str]:
     """The header, as long as the rows are; ValueError where it cannot be theirs."""
+    if rows.sizes.most_common(1)[0][0] != len(header):
+        _check_no_comment(path, line, header)
     is_short = rows.size is not None and rows.size > len(header)
     _check_no_note(path, line, header, is_short=is_short)
     if rows.odd_line is None:

@@ -6,6 +6,7 @@ from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
+from unicodedata import normalize
 
 import joblib
 from sklearn.base import BaseEstimator
@@ -15,6 +16,11 @@ from ..messages import write_bytes
 # A type of numbers, which skops asks about though reading it runs nothing: files have
 # it for each SimpleImputer.
 _HARMLESS = ("numpy.dtype",)
+
+
+def composed(text: str) -> str:
+    """A text in the normal form NFC, in which systems but macOS write letters."""
+    return normalize("NFC", text)
 
 
 def needed(module: str) -> ModuleType:

@@ -18,7 +18,7 @@ from ..steps import (
     front_of_text,
     scaled_numbers,
 )
-from ._files import load_skops
+from ._files import composed, load_skops
 
 # What a file may say of columns in a word, beside steps such as "SimpleImputer".
 _WORDS = {
@@ -55,7 +55,9 @@ def read_front(typed: str) -> TransformerMixin:
         return PooledTransformer.load(typed)
     with naming(typed):
         if kind == ".toml":
-            return front_of_table(tomllib.loads(Path(typed).read_text("utf-8")))
+            return front_of_table(
+                tomllib.loads(composed(Path(typed).read_text("utf-8")))
+            )
         front = clone(load_skops(typed, trusted=_TRUSTED))
         check_tree(getattr(front, "transformer", front))
         return front

@@ -1,6 +1,7 @@
 """Read what was typed, run the command, and say what went wrong."""
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -9,11 +10,13 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import TextIO
 
 from ..federation import TooFewNodesError
 from ..messages import naming
 from ..progress import showing
 from ._dialects import DIALECT_KEYS, Dialect
+from ._files import composed
 from ._options import ALIKE, OF_TABLES, make_parser
 from ._server import printable
 
@@ -21,7 +24,11 @@ from ._server import printable
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv``; None: as it was typed. See the exit codes."""
     failure = None
-    with warnings.catch_warnings(record=True) as caught, open(os.devnull, "w") as none:
+    _escape_what_cannot_be_shown(sys.stdout, sys.stderr)
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        open(os.devnull, "w", encoding="utf-8", errors="backslashreplace") as none,
+    ):
         warnings.simplefilter("default")
         try:
             args = _read(sys.argv[1:] if argv is None else argv)
@@ -38,6 +45,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if failure is not None:
         print(f"skgems: error: {_one_line(failure)}", file=sys.stderr)
     return code
+
+
+def _escape_what_cannot_be_shown(*streams: TextIO) -> None:
+    """Have streams write letters that their encoding lacks as escapes (``\\u0142``).
+
+    On Windows, output that goes to a file has an encoding of a few languages, and in a
+    C locale that of English. A name of a column must not end a command there.
+    """
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _one_line(failure: Exception) -> str:
@@ -58,7 +76,9 @@ def _read(argv: Sequence[str]) -> argparse.Namespace:
     if config.config is None or command not in ALIKE:
         return parser.parse_args(argv)
     with naming(config.config):
-        shared = tomllib.loads(Path(config.config).read_text(encoding="utf-8"))
+        shared = tomllib.loads(
+            composed(Path(config.config).read_text(encoding="utf-8"))
+        )
         arguments = _typed_alike(command, typed, shared)
         dialects = {key: shared[key] for key in OF_TABLES if key in shared}
         _check_dialects(dialects)

@@ -17,9 +17,9 @@ from ..base import warn_user
 from ..channels import answer, inspect, reply_place
 from ..federation import ReplyDeclinedError, load_message, printable
 from ..messages import Limits, Message, listed
-from ..steps import Columns, ColumnsError, Front
+from ..steps import Columns, ColumnsError, Front, are_codes, code_as_text
 from ._dialects import dialect_of
-from ._files import UntrustedTypesError, load_skops, needed
+from ._files import UntrustedTypesError, composed, load_skops, needed
 from ._tables import Table, is_text, read_table, warn_of_texts
 
 if TYPE_CHECKING:
@@ -181,8 +181,9 @@ def _rows(
         args.rows,
         dialect_of(args, args.name),
         as_written=roles,
+        as_text=args.as_text,
         drop=args.drop,
-        only=None if names is None else [name.strip() for name in names],
+        only=None if names is None else [composed(name.strip()) for name in names],
     )
     y = labels_of([table], args.label, getattr(model, "classes_", None))[0]
     marks = _marks(table, args.held_out) if args.held_out else None
@@ -192,6 +193,8 @@ def _rows(
         X = _as_fitted(table, list(names))
     elif takes_tables:
         X = _columns_as_written(table, behind_front=behind_front)
+        if behind_front:
+            _check_codes(table, request)
     else:
         X = _features(table, has_model=model is not None)
     return _Rows(X=X, y=y, held_out=marks, groups=groups, weights=weights)
@@ -202,7 +205,7 @@ def _columns_as_written(table: Table, *, behind_front: bool) -> "DataFrame":
     columns = listed(map(repr, table.frame.columns))
     purpose = "go through the front" if behind_front else "are described"
     print(f"Columns that {purpose}: {columns}.")
-    warn_of_texts(table)
+    warn_of_texts([table])
     return table.frame
 
 
@@ -213,6 +216,29 @@ def _features(table: Table, *, has_model: bool) -> "DataFrame | np.ndarray":
     features = _numbers(table)
     # Without a model the server sees by names whether all nodes have the same columns.
     return features.to_numpy() if has_model else features
+
+
+def _check_codes(table: Table, request: Message) -> None:
+    """ValueError for codes such as 007, which are read as 7 but are texts elsewhere."""
+    columns = request.content["front"].get("columns")
+    if columns is None:
+        return
+    agreed = Columns.from_content(columns)
+    for name, column in table.frame.items():
+        holds_texts = agreed.names is not None and agreed.has_text([name])
+        if not holds_texts or is_text(column) or not are_codes(column):
+            continue
+        cells = table.texts_of([name])[name]
+        for row, (cell, number) in enumerate(zip(cells, column, strict=True)):
+            if isinstance(cell, str) and cell != code_as_text(number):
+                raise ValueError(
+                    f"{table.path}: column {name!r} has {cell!r} in "
+                    f"{table.place(row)}, which is read as the number "
+                    f"{code_as_text(number)}, but other nodes have texts there. Read "
+                    f"it as texts with --as-text {name!r} in all answers. If the first "
+                    "request was answered without it, the server may have to start a "
+                    "new exchange."
+                )
 
 
 def _warn_of_front(
@@ -236,7 +262,7 @@ def _warn_of_front(
 
 def _as_fitted(table: Table, names: list[str]) -> "DataFrame":
     """Columns that the model knows, in its order and under its names."""
-    stripped = [name.strip() for name in names]
+    stripped = [composed(name.strip()) for name in names]
     missing = [name for name in stripped if name not in table.frame.columns]
     if missing:
         hints = [
@@ -264,11 +290,7 @@ def _numbers(table: Table) -> "DataFrame":
     if texts:
         first_odd_cell = table.odd_cells.get(texts[0])
         if first_odd_cell is None:
-            column = frame[texts[0]]
-            row = next(k for k, cell in enumerate(column) if isinstance(cell, str))
-            first_odd_cell = (
-                f"{column.iloc[row]!r} in {table.place(row)} is not a number"
-            )
+            first_odd_cell = f"{table.first_text(texts[0])} is not a number"
         raise ValueError(
             f"{table.path}: the columns {listed(map(repr, texts))} hold texts, but the "
             f"model takes numbers: {first_odd_cell}. If such a cell has no value, name "
@@ -345,7 +367,7 @@ def _check_no_gap(table: Table, label: str) -> None:
 def _as_classes(table: Table, label: str, classes: list) -> np.ndarray:
     """The labels of a table as the classes of a model have them."""
     read = _KINDS.get(type(classes[0]))
-    by_text = {str(label).strip(): label for label in classes}
+    by_text = {composed(str(label).strip()): label for label in classes}
     labels = []
     for row, text in enumerate(table.as_written[label]):
         text = text.strip()

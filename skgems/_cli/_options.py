@@ -8,6 +8,7 @@ from ..federation import MIN_ROWS
 from ._auto import auto_command
 from ._describe import describe_command, survey_command
 from ._dialects import DIALECT_KEYS
+from ._files import composed
 from ._node import answer_command
 from ._others import inspect_command, keys_command
 from ._server import METHOD_WORDS, combine_command, parameter, start_command
@@ -47,15 +48,15 @@ level: --set pooled=RandomForestClassifier pooled__max_depth=8"""
 # What all parties set alike, by command: nothing that a node decides by itself.
 ALIKE = {
     "start": ("method", "nodes", "set", "front"),
-    "answer": ("label", "drop", "held-out", "group", "weights"),
-    "combine": ("label", "drop", "group"),
-    "survey": ("drop",),
+    "answer": ("label", "drop", "as-text", "held-out", "group", "weights"),
+    "combine": ("label", "drop", "as-text", "group"),
+    "survey": ("drop", "as-text"),
 }
 # Beside these a configuration may say how tables are written, all or those of a node.
 OF_TABLES = (*DIALECT_KEYS, "tables")
 _ROWS = (
     "the node's rows: .csv or .tsv with the names of columns in the first line, or "
-    ".parquet"
+    ".parquet (which needs the package pyarrow)"
 )
 
 Command = Callable[[argparse.Namespace], int]
@@ -146,18 +147,21 @@ def _add_answer(commands) -> None:
     add(
         "--label",
         metavar="COLUMN",
+        type=composed,
         required=True,
         help="the column with the labels, which the classifier predicts",
     )
     add(
         "--name",
         metavar="NODE",
+        type=composed,
         required=True,
         help="name of this node, as the server knows it",
     )
     add(
         "--held-out",
         metavar="COLUMN",
+        type=composed,
         help=(
             "column with true or false: whether a row is held out and only scores "
             "models; give the same rows each time"
@@ -166,6 +170,7 @@ def _add_answer(commands) -> None:
     add(
         "--group",
         metavar="COLUMN",
+        type=composed,
         help=(
             "column that says which rows belong together, such as the patient: they "
             "stay together when rows are divided; it is no feature and is not sent"
@@ -180,6 +185,7 @@ def _add_answer(commands) -> None:
         ),
     )
     _add_drop(parser, "columns that are not features")
+    _add_as_text(parser)
     _add_dialect(parser)
     add(
         "--to",
@@ -275,7 +281,14 @@ def _add_start(commands) -> None:
     add = parser.add_argument
     add("folder", metavar="FOLDER", help="a new folder, for requests and replies")
     add("--method", required=True, choices=sorted(METHOD_WORDS), help=_METHODS)
-    add("--nodes", metavar="NODE", nargs="+", required=True, help="names of the nodes")
+    add(
+        "--nodes",
+        metavar="NODE",
+        type=composed,
+        nargs="+",
+        required=True,
+        help="names of the nodes",
+    )
     add("--key", metavar="FILE", help="private key that signs the requests")
     _add_min_rows(
         parser,
@@ -326,6 +339,7 @@ def _add_combine(commands) -> None:
     add(
         "--leave-out",
         metavar="NODE",
+        type=composed,
         nargs="+",
         default=[],
         help="nodes to go on without",
@@ -349,16 +363,23 @@ def _add_combine(commands) -> None:
             "for each node (.csv, .tsv, .parquet)"
         ),
     )
-    add("--label", metavar="COLUMN", help="for tables: the column to predict")
+    add(
+        "--label",
+        metavar="COLUMN",
+        type=composed,
+        help="for tables: the column to predict",
+    )
     add(
         "--group",
         metavar="COLUMN",
+        type=composed,
         help=(
             "for tables: the column that says which rows belong together, such as the "
             "patient: they judge no model that was made of them; it is no feature"
         ),
     )
     _add_drop(parser, "for tables: columns that are not features")
+    _add_as_text(parser)
     _add_dialect(parser)
     _add_parameters(
         parser,
@@ -398,8 +419,11 @@ def _add_survey(commands) -> None:
     parser.set_defaults(request=None, key=None)  # of replies to a request
     add = parser.add_argument
     _add_rows(parser, _ROWS)
-    add("--name", metavar="NODE", required=True, help="name of this node")
+    add(
+        "--name", metavar="NODE", type=composed, required=True, help="name of this node"
+    )
     _add_drop(parser, "columns about which nothing is told")
+    _add_as_text(parser)
     _add_dialect(parser)
     add(
         "--to",
@@ -460,7 +484,23 @@ def _add_rows(parser: argparse.ArgumentParser, help: str) -> None:
 
 
 def _add_drop(parser: argparse.ArgumentParser, help: str) -> None:
-    parser.add_argument("--drop", metavar="COLUMN", nargs="+", default=[], help=help)
+    parser.add_argument(
+        "--drop", metavar="COLUMN", type=composed, nargs="+", default=[], help=help
+    )
+
+
+def _add_as_text(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--as-text",
+        metavar="COLUMN",
+        type=composed,
+        nargs="+",
+        default=[],
+        help=(
+            "columns that hold codes: they are read as texts as they stand in the "
+            "table, also where all are numbers"
+        ),
+    )
 
 
 def _add_min_rows(parser: argparse.ArgumentParser, help: str) -> None:
@@ -496,6 +536,7 @@ def _add_dialect(parser: argparse.ArgumentParser) -> None:
     add(
         "--na",
         metavar="WORD",
+        type=composed,
         nargs="+",
         action="extend",
         help="texts that mark cells without a value, besides NA and similar ones",

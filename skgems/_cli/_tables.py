@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +11,10 @@ import numpy as np
 
 from ..base import warn_user
 from ..federation import printable
-from ..messages import listed
+from ..messages import counting, listed
+from ..steps import code_as_text
 from ._dialects import Dialect, Layout, decoded, layout_of
-from ._files import needed
+from ._files import composed, needed
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -52,6 +53,28 @@ class Table:
     lines: Sequence[int] | None  # number of the line of each row, where there are lines
     decimal: str
     missing: frozenset[str]  # labels that are none
+    # Reads columns again, by their names, as texts as they stand in the file.
+    texts_of: Callable[[Sequence[str]], "DataFrame"]
+
+    def first_text(self, name: str) -> str:
+        """The first cell of a column that is a text and no number, and its place."""
+        texts = [
+            (row, cell)
+            for row, cell in enumerate(self.frame[name])
+            if isinstance(cell, str)
+        ]
+        number = _NUMBERS[self.decimal]
+        others = [(row, cell) for row, cell in texts if not number.fullmatch(cell)]
+        row, cell = (others or texts)[0]
+        return f"{cell!r} in {self.place(row)}"
+
+    def with_texts(self, names: Sequence[str]) -> "Table":
+        """The table in which some columns are texts as they stand in the file."""
+        odd_cells = {
+            name: cell for name, cell in self.odd_cells.items() if name not in names
+        }
+        frame = self.frame.assign(**dict(self.texts_of(names).items()))
+        return replace(self, frame=frame, odd_cells=odd_cells)
 
     def place(self, row: int) -> str:
         """Where a row stands in the file, in words."""
@@ -63,21 +86,32 @@ def read_table(
     dialect: Dialect,
     *,
     as_written: Sequence[str],
+    as_text: Sequence[str] = (),
     drop: Sequence[str] = (),
     only: Collection[str] | None = None,
 ) -> Table:
     """Read a table; ValueError names the file, the column or line, and what to do.
 
-    Columns ``as_written`` are texts as they stand there; those to ``drop``, and those
-    not in ``only`` if it is given, are not looked at. What was guessed is printed.
+    Columns ``as_written`` are labels and marks, as they stand there. Features
+    ``as_text`` are texts, too, but for their gaps. Columns to ``drop``, and those not
+    in ``only`` if it is given, are not looked at. What was guessed is printed.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path}: there is no such file.")
     kind = Path(path).suffix.lower()
     if kind in CSV_KINDS:
-        read = _read_csv(path, dialect, as_written=as_written, drop=drop, only=only)
+        read = _read_csv(
+            path,
+            dialect,
+            as_written=as_written,
+            as_text=as_text,
+            drop=drop,
+            only=only,
+        )
     elif kind == ".parquet":
-        read = _read_parquet(path, as_written=as_written, drop=drop, only=only)
+        read = _read_parquet(
+            path, as_written=as_written, as_text=as_text, drop=drop, only=only
+        )
     else:
         raise ValueError(
             f"{path}: rows are read from files .csv, .tsv or .parquet. Save a sheet of "
@@ -97,6 +131,7 @@ def _read_parquet(
     path: str,
     *,
     as_written: Sequence[str],
+    as_text: Sequence[str],
     drop: Sequence[str],
     only: Collection[str] | None,
 ) -> Table:
@@ -110,20 +145,28 @@ def _read_parquet(
         ) from None
     if not len(frame):
         raise ValueError(f"{path}: there are no rows.")
-    check_columns(path, list(frame.columns), [*as_written, *drop])
+    frame = frame.rename(columns=lambda name: composed(str(name)))
+    for name in frame.columns[[is_text(column) for _, column in frame.items()]]:
+        frame[name] = frame[name].map(
+            lambda cell: composed(cell) if isinstance(cell, str) else cell
+        )
+    check_columns(path, list(frame.columns), [*as_written, *as_text, *drop])
     texts = {column: _written(frame[column]) for column in as_written}
     features = [name for name in frame.columns if name not in as_written]
     used = [name for name in features if _is_used(name, drop, only)]
-    return Table(
+    rows = frame[used].reset_index(drop=True)
+    table = Table(
         path=path,
-        frame=frame[used].reset_index(drop=True),
+        frame=rows,
         unused=[name for name in features if name not in {*used, *drop}],
         odd_cells={},
         as_written=texts,
         lines=None,
         decimal=".",
         missing=frozenset([""]),
+        texts_of=lambda names: rows[names].map(code_as_text, na_action="ignore"),
     )
+    return table.with_texts([name for name in as_text if name in used])
 
 
 def _written(column) -> list[str]:
@@ -154,15 +197,17 @@ def _read_csv(
     dialect: Dialect,
     *,
     as_written: Sequence[str],
+    as_text: Sequence[str],
     drop: Sequence[str],
     only: Collection[str] | None,
 ) -> Table:
     text, notes = decoded(path, Path(path).read_bytes(), dialect.encoding)
-    layout = layout_of(path, text, dialect.sep)
+    layout = layout_of(path, composed(text), dialect.sep)
     names = [name.strip() for name in layout.header]
     as_written = [name.strip() for name in as_written]
+    as_text = [name.strip() for name in as_text]
     drop = [name.strip() for name in drop]
-    check_columns(path, names, [*as_written, *drop])
+    check_columns(path, names, [*as_written, *as_text, *drop])
     columns = {
         place: name
         for place, name in enumerate(names)
@@ -174,6 +219,7 @@ def _read_csv(
         layout=layout,
         columns=columns,
         as_written=as_written,
+        as_text=as_text,
         missing=_MISSING | set(dialect.na or ()),
     )
     frame, decimal = parsed.in_numbers(dialect.decimal)
@@ -189,6 +235,7 @@ def _read_csv(
         lines=layout.lines,
         decimal=decimal,
         missing=frozenset(["", *(dialect.na or ())]),
+        texts_of=parsed.texts_of,
     )
 
 
@@ -223,6 +270,7 @@ class _Parsed:
     layout: Layout
     columns: dict[int, str]
     as_written: Collection[str]
+    as_text: Collection[str]
     missing: frozenset[str]
     # Of columns of texts that are nearly all numbers: what is not, by name.
     odd_cells: dict[str, str] = field(default_factory=dict)
@@ -252,6 +300,16 @@ class _Parsed:
                 f"blanks around the cells of the columns {columns} are ignored"
             )
         return self._without_unnamed(frame), decimal
+
+    def texts_of(self, names: Sequence[str]) -> "DataFrame":
+        """Columns as texts, as they stand in the file, without blanks around them."""
+        columns = {place: name for place, name in self.columns.items() if name in names}
+        # What is to be said of the table was said when it was read.
+        parsed = replace(
+            self, columns=columns, as_written=(), as_text=names, odd_cells={}, notes=[]
+        )
+        frame, _ = parsed.in_numbers(".")
+        return frame.rename(columns=columns)
 
     def _without_unnamed(self, frame: "DataFrame") -> "DataFrame":
         """The frame without columns that have neither name nor say anything."""
@@ -285,6 +343,9 @@ class _Parsed:
         read_as_written = [
             place for place, name in self.columns.items() if name in self.as_written
         ]
+        read_as_text = [
+            place for place, name in self.columns.items() if name in self.as_text
+        ]
         try:
             frame = pandas.read_csv(
                 StringIO(self.layout.body, newline=""),
@@ -300,7 +361,7 @@ class _Parsed:
                     for place in self.columns
                     if place not in read_as_written
                 },
-                dtype=dict.fromkeys(read_as_written, str),
+                dtype=dict.fromkeys([*read_as_written, *read_as_text], str),
                 low_memory=False,
                 **exact,
             )
@@ -331,6 +392,8 @@ class _Parsed:
         doubtful = None
         for place, column in self._texts(frame):
             cells = column.dropna()
+            if self.columns[place] in self.as_text:
+                continue
             if _matches(cells, _is_surely_grouped).any():
                 continue
             numbers = cells[_matches(cells, _NUMBERS[","].fullmatch)]
@@ -357,6 +420,8 @@ class _Parsed:
         """A column of texts, as numbers where all cells are; ValueError if in doubt."""
         cells = column.dropna()
         name = self.columns[place]
+        if name in self.as_text:
+            return column
         are_numbers = _matches(cells, _NUMBERS[decimal].fullmatch)
         if are_numbers.all():  # blanks kept pandas from reading them
             return column.str.replace(decimal, ".", regex=False).astype(float)
@@ -406,19 +471,38 @@ def is_text(column) -> bool:
     return any(isinstance(cell, str) for cell in column)
 
 
-def warn_of_texts(table: Table) -> None:
-    """Warn of columns that will be encoded, though they may not be meant as texts."""
-    for name, odd in table.odd_cells.items():
+def warn_of_texts(tables: Sequence[Table]) -> None:
+    """Warn of columns that will be encoded, though they may not be meant as texts.
+
+    There is one warning for each column, however many tables have it.
+    """
+    odd_cells: dict[str, list[tuple[str, str]]] = {}  # paths and cells, by column
+    for table in tables:
+        for name, odd in table.odd_cells.items():
+            odd_cells.setdefault(name, []).append((table.path, odd))
+    for name, cells in odd_cells.items():
+        path, odd = cells[0]
         warn_user(
-            f"{table.path}: column {name!r} is read as texts, since {odd}. If such a "
-            "cell has no value, name its text with --na."
+            f"{path}: column {name!r} is read as texts, since {odd}. "
+            f"{_others_in_words(len(cells) - 1)}If such a cell has no value, name its "
+            f"text with --na. If the column holds codes, add --as-text {name!r}."
         )
-    if dates := _dates_in(table):
+    dates_by_path = {table.path: _dates_in(table) for table in tables}
+    with_dates = [(path, dates) for path, dates in dates_by_path.items() if dates]
+    if with_dates:
+        path, dates = with_dates[0]
         warn_user(
-            f"{table.path}: the columns {listed(map(repr, dates))} hold dates, which "
-            "are read as texts: each day is a category of its own. Write what matters "
-            "in them as numbers (an age, a month), or leave them out with --drop."
+            f"{path}: the columns {listed(map(repr, dates))} hold dates, which are "
+            "read as texts: each day is a category of its own. "
+            f"{_others_in_words(len(with_dates) - 1)}Write what matters in them as "
+            "numbers (an age, a month), or leave them out with --drop."
         )
+
+
+def _others_in_words(n_tables: int) -> str:
+    if not n_tables:
+        return ""
+    return f"So it is in {counting(n_tables, 'more table', 'more tables')}. "
 
 
 def _dates_in(table: Table) -> list[str]:

@@ -34,6 +34,8 @@ from ._labels import check_no_label_missing, encode_labels
 from ._members import (
     PUBLIC_NAME,
     MemberParametersMixin,
+    NodePairs,
+    check_are_no_parameters,
     is_channel,
     is_named,
     named_members,

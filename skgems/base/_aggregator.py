@@ -2,6 +2,7 @@
 
 import copy
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -23,7 +24,7 @@ from ..steps import (
     check_tree,
 )
 from ._labels import check_no_label_missing
-from ._members import MemberParametersMixin, is_channel, named_members
+from ._members import MemberParametersMixin, NodePairs, is_channel, named_members
 from ._parts import Part
 from ._validation import Rows, as_numbers
 from ._warnings import warn_user
@@ -201,9 +202,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         terms = self._terms()
         return None if terms is None else replace(terms, front=self._agreed_front)
 
-    def _with_members(self, members: list) -> "BaseAggregator":
+    def _with_members(self, members: Iterable[tuple]) -> "BaseAggregator":
         """A copy of other members, which takes rows through the front of the fit."""
-        aggregator = copy.copy(self).set_params(estimators=members)
+        aggregator = copy.copy(self).set_params(estimators=NodePairs(members))
         if getattr(self, "_front", None) is not None:
             aggregator.front = self._front
         return aggregator

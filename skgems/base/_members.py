@@ -28,6 +28,19 @@ class _HandedOver:
         return self.member
 
 
+class NodePairs(list):
+    """(name, classifier) tuples of nodes that may have any name.
+
+    Names that a user writes in ``estimators`` are names of parameters, too, as those of
+    all lists of scikit-learn are. Names that come from files, channels or ``nodes`` are
+    not, and here no parameter is found by them.
+    """
+
+    # To scikit-learn's clone, a subclass of list is an object that it copies.
+    def __sklearn_clone__(self) -> "NodePairs":
+        return NodePairs((name, clone(member, safe=False)) for name, member in self)
+
+
 def _is_pair(member: object) -> bool:
     """Whether this is a (name, classifier) tuple."""
     return isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)
@@ -37,6 +50,11 @@ def is_named(estimators: object) -> bool:
     """Whether this is a list of (name, classifier) tuples alone, of one at least."""
     is_list = isinstance(estimators, (list, tuple)) and len(estimators) > 0
     return is_list and all(map(_is_pair, estimators))
+
+
+def _names_parameters(estimators: object) -> bool:
+    """Whether the names in this list are names of parameters."""
+    return is_named(estimators) and not isinstance(estimators, NodePairs)
 
 
 def is_channel(estimators: object) -> bool:
@@ -65,7 +83,7 @@ def _members_of_key(key: str, *, estimators: object, params: Mapping) -> list:
                 "set. Pass the unfitted classifier that None stands for."
             )
         return _members(estimators)
-    members = dict(estimators) if is_named(estimators) else {}
+    members = dict(estimators) if _names_parameters(estimators) else {}
     if name not in members:
         return []
     # The same call may replace the member, and sets parameters of the new one then.
@@ -111,7 +129,7 @@ class MemberParametersMixin(ShortFormsMixin, BaseComposition):
         -------
         params : dict
         """
-        if is_named(self.estimators):
+        if _names_parameters(self.estimators):
             return self._get_params("estimators", deep=deep)
         return super().get_params(deep=deep)
 
@@ -139,7 +157,7 @@ class MemberParametersMixin(ShortFormsMixin, BaseComposition):
             for key in [key for key in params if key.startswith("estimators__")]:
                 name = key.removeprefix("estimators__")
                 params_of_all_members[name] = params.pop(key)
-        if is_named(estimators):
+        if _names_parameters(estimators):
             self._set_params("estimators", **params)
         else:
             super().set_params(**params)
@@ -165,8 +183,9 @@ def named_members(
 ) -> tuple[list[str], list]:
     """Split ``estimators`` into names (indices, if there are none) and classifiers.
 
-    Nodes must not have the names of the aggregator's parameters, ``parameter_names``,
-    as ``set_params`` could not tell them apart.
+    Names in tuples must not be those of the aggregator's parameters,
+    ``parameter_names``, as ``set_params`` could not tell them apart. In `NodePairs`
+    they may be any.
     """
     # These have no order that a second reading is sure to repeat, or none at all; and
     # an array may have made one of its tuples.
@@ -191,23 +210,36 @@ def named_members(
             "all of them or none."
         )
     names = [str(name) for name, _ in members]  # a numpy.str_ would show as such
-    _check_names(names, parameter_names=set(parameter_names))
+    _check_names(names)
+    if not isinstance(estimators, NodePairs):
+        check_are_no_parameters(names, parameter_names=parameter_names)
     return names, [classifier for _, classifier in members]
 
 
-def _check_names(names: Sequence[str], *, parameter_names: Set[str]) -> None:
+def _check_names(names: Sequence[str]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise ValueError(
             f"estimators has two nodes of the same name: {repeated!r}. Give each node "
             "a name of its own."
         )
+    if PUBLIC_NAME in names:
+        raise ValueError(
+            f"{PUBLIC_NAME!r} cannot be the name of a node, since it marks public "
+            "rows. Give the node another name."
+        )
+
+
+def check_are_no_parameters(
+    names: Iterable[str], *, parameter_names: Iterable[str]
+) -> None:
+    """Raise ValueError for a name in a tuple that names a parameter, too."""
     for name in names:
-        if name == PUBLIC_NAME or "__" in name or name in parameter_names:
+        if "__" in name or name in parameter_names:
             raise ValueError(
-                f"{name!r} cannot be the name of a node: it must not be "
-                f"{PUBLIC_NAME!r}, which marks public rows, contain a double "
-                "underscore, or be a parameter of the aggregator. Give the node "
+                f"{name!r} cannot be the name of a node in a (name, classifier) tuple: "
+                "it must neither contain a double underscore nor be a parameter of the "
+                "aggregator, as set_params finds both by their names. Give the node "
                 "another name."
             )
 

@@ -15,6 +15,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 
+from ..base import NodePairs
 from ..choice import CLASS_SHARES, Candidate
 from ..compat import safe_indexing
 from ..ensembles import EnsembleAggregator
@@ -206,7 +207,7 @@ def candidates(
     X,
     *,
     names: list[str],
-    members: list[tuple[str, BaseEstimator]] | None,
+    members: NodePairs | None,
     front: BaseEstimator | None,
     columns: Columns | None,
     n_classes: int,
@@ -257,7 +258,7 @@ def candidates(
 
 
 def _candidates_of_members(
-    members: list[tuple[str, BaseEstimator]],
+    members: NodePairs,
     scaled_front: BaseEstimator | None,
     *,
     budget: str,
@@ -284,9 +285,7 @@ def _candidates_of_members(
     return of_members
 
 
-def _votes_of_members(
-    members: list[tuple[str, BaseEstimator]], *, random_state: int
-) -> list[Candidate]:
+def _votes_of_members(members: NodePairs, *, random_state: int) -> list[Candidate]:
     """Votes and a stack of the nodes' fitted classifiers."""
     vote = EnsembleAggregator(members, random_state=random_state)
     vote_by_classes = EnsembleAggregator(
@@ -317,7 +316,7 @@ def _linear_of_documents(
     if front is None:
         return []
     linear = GEMSLogisticAggregator(
-        [(name, None) for name in names],
+        NodePairs((name, None) for name in names),
         front=front,
         validation_fraction=0.0,
         random_state=random_state,
@@ -338,7 +337,7 @@ def candidates_of_rows(
     ``n_rows``, the number of all rows, is 0 where it is not known yet.
     """
     linear = GEMSLogisticAggregator(
-        [(name, None) for name in names],
+        NodePairs((name, None) for name in names),
         validation_fraction=0.0,
         random_state=random_state,
     )

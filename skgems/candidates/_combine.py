@@ -13,9 +13,11 @@ from sklearn.utils import check_random_state
 
 from ..base import (
     BaseAggregator,
+    NodePairs,
     as_own_warnings,
     check_no_label_missing,
     is_channel,
+    is_named,
     named_members,
     noted_warnings,
 )
@@ -384,11 +386,11 @@ def _combine_without_rows(
         raise ValueError(
             "There is nothing to combine. Pass estimators, or X, y and nodes."
         )
-    pairs = list(zip(*named_members(estimators), strict=True))
+    pairs = _node_pairs(estimators)
     if any(_is_sent(member) for _, member in pairs):
         # Its fit refuses fitted classifiers beside summaries.
         linear = GEMSLogisticAggregator(
-            estimators, front=front, random_state=random_state
+            _any_names(estimators), front=front, random_state=random_state
         )
         return _with_only_choice(
             linear.fit(),
@@ -399,11 +401,11 @@ def _combine_without_rows(
     return _vote(pairs, random_state=random_state)
 
 
-def _vote(pairs: list[tuple[str, BaseEstimator]], *, random_state) -> BaseAggregator:
+def _vote(pairs: NodePairs, *, random_state) -> BaseAggregator:
     """The vote of those fitted estimators that know several classes."""
-    voters = [
+    voters = NodePairs(
         (name, member) for name, member in pairs if len(final_step(member).classes_) > 1
-    ]
+    )
     if not voters:
         raise ValueError(
             "Every estimator knows a single class only, so their vote says nothing. "
@@ -423,6 +425,16 @@ def _vote(pairs: list[tuple[str, BaseEstimator]], *, random_state) -> BaseAggreg
     )
 
 
+def _any_names(estimators: object) -> object:
+    """The same, where names in tuples may be any: nobody sets parameters by them."""
+    return NodePairs(estimators) if is_named(estimators) else estimators
+
+
+def _node_pairs(estimators: object) -> NodePairs:
+    """Pairs of a name, which is the place where there is none, and a member."""
+    return NodePairs(zip(*named_members(_any_names(estimators)), strict=True))
+
+
 def _is_sent(member) -> bool:
     """Whether it is a summary or the path of one, and no fitted estimator."""
     return isinstance(member, Summary) or is_path(member)
@@ -430,13 +442,13 @@ def _is_sent(member) -> bool:
 
 def _members_of(
     estimators, owners: Mapping[str, np.ndarray], y: np.ndarray
-) -> list[tuple[str, BaseEstimator]]:
+) -> NodePairs:
     """Names and classifiers of nodes that have rows; ValueError for others."""
-    members = list(zip(*named_members(estimators), strict=True))
+    members = _node_pairs(estimators)
     is_one = not isinstance(estimators, list | tuple)
     if is_one and not _is_sent(estimators) and not is_fitted(estimators):
         # One unfitted classifier stands for all nodes, as in the aggregators.
-        members = [(name, clone(estimators)) for name in owners]
+        members = NodePairs((name, clone(estimators)) for name in owners)
     for name, member in members:
         if _is_sent(member):
             raise ValueError(

@@ -7,9 +7,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..base import PUBLIC_NAME
 from ..federation import (
@@ -35,16 +36,14 @@ from ..messages import (
 from ..steps import ColumnsError
 from ._methods import OtherVersionError
 
-try:
-    import fcntl
-except ImportError:  # a system without it, where nobody is kept out
-    fcntl = None
+if TYPE_CHECKING:  # as a Python may be without it
+    import sqlite3
 
 # Files of an exchange, and the version of what is in the first one.
 STATE = "exchange.json"
 AGREEMENT = "agreement.json"
 _LOCK = "exchange.lock"
-_VERSION = 3  # others are refused
+_VERSION = 4  # others are refused
 # Nobody writes a file for so long: what is older was left by a process that was killed.
 _SECONDS_OF_A_WRITE = 3600.0
 
@@ -176,14 +175,7 @@ class Folder(Channel):
             yield
             return
         self.path.mkdir(parents=True, exist_ok=True)
-        with open(self.path / _LOCK, "ab") as lock:
-            if fcntl is not None:  # the system lets go of it if this process dies
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise ValueError(
-                        f"{self.path}: another server is at work in this folder."
-                    ) from None
+        with closing(_lock_of(self.path / _LOCK)):
             self._is_alone = True
             try:
                 yield
@@ -267,6 +259,12 @@ class Folder(Channel):
             _check_names(state["nodes"])
             for named in (state["left_out"], *state["messages"]):
                 named.items()
+        if state.get("digest") != _digest_of_state(state):
+            raise ValueError(
+                f"{place}: it has changed since it was written, by hand or by a fault "
+                "of the disk, so that replies could be asked for again. Put a copy of "
+                "the file back, or start again in another folder."
+            )
         self._state = state
 
     @property
@@ -290,6 +288,7 @@ class Folder(Channel):
         self._write()
 
     def _write(self) -> None:
+        self._state["digest"] = _digest_of_state(self._state)
         text = json.dumps(self._state, indent=1)
         write_bytes(self.path / STATE, text.encode("utf-8"))
 
@@ -355,6 +354,36 @@ class Folder(Channel):
         return f"Folder({os.fspath(self.path)!r}, {self.names})"
 
 
+def _lock_of(place: Path) -> "sqlite3.Connection":
+    """A lock that is held until it is closed; ValueError if another server holds it.
+
+    SQLite has locks on every system, which the system lets go of if this process dies.
+    Nothing is ever written into the file.
+    """
+    import sqlite3
+
+    lock = sqlite3.connect(place, timeout=0, isolation_level=None)
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error as error:
+        lock.close()
+        if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+            raise ValueError(
+                f"{place.parent}: another server is at work in this folder."
+            ) from None
+        raise ValueError(
+            f"{place}: this file, which keeps other servers out, cannot be locked "
+            f"({error}). Use a folder on a disk of this machine."
+        ) from None
+    return lock
+
+
+def _digest_of_state(state: Mapping) -> str:
+    """Digest of all that is kept of an exchange, but for the digest itself."""
+    kept = {name: value for name, value in state.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
 def _write_if_changed(path: Path, content: bytes) -> None:
     """Write a file, but leave one that holds the same as it is."""
     if not path.exists() or path.read_bytes() != content:
@@ -388,7 +417,10 @@ def _check_names(nodes: list) -> None:
     wrong = [n for n in nodes if not isinstance(n, str) or n in ("", PUBLIC_NAME)]
     is_repeated = not wrong and len(set(nodes)) < len(nodes)
     if type(nodes) is not list or not nodes or wrong or is_repeated:
-        raise ValueError(f"nodes must be a list of different names, got {nodes!r}.")
+        raise ValueError(
+            "nodes must be a list of different names, none of them empty or "
+            f"{PUBLIC_NAME!r}, which marks public rows; got {nodes!r}."
+        )
     for name in nodes:
         check_text(name, Place("nodes"))
 

@@ -21,12 +21,12 @@ and cannot be without loss:
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.metrics import get_scorer
 from sklearn.utils.validation import has_fit_parameter
 
-from ..base import PUBLIC_NAME, BaseAggregator, warn_user
+from ..base import PUBLIC_NAME, BaseAggregator, NodePairs, warn_user
 from ..compat import safe_indexing
 from ..federation import halves_of
 from ..local import fit_local, indices_of, keeps_learning, net_seed, to_logits
@@ -83,7 +83,7 @@ class _HeldOutHalf:
         held_out: np.ndarray,  # (n_rows,) of bool
         n_rows: int,  # of both halves
         groups: np.ndarray | None = None,  # (n_rows,)
-        members: list[tuple[str, BaseEstimator]] | None,
+        members: NodePairs | None,
     ) -> None:
         self.y = y
         self.nodes = nodes
@@ -174,7 +174,7 @@ def choose(
     owners: Mapping[str, np.ndarray],
     *,
     groups: np.ndarray | None = None,
-    members: list[tuple[str, BaseEstimator]] | None = None,
+    members: NodePairs | None = None,
     scoring: str | Callable = ACCURACY,
     can_take_shares: bool = False,
 ) -> Choice:
@@ -408,15 +408,15 @@ def _two_or_more_columns(scores: np.ndarray) -> np.ndarray:
 
 
 def _refitted(
-    members: list[tuple[str, BaseEstimator]],
+    members: NodePairs,
     X,
     y: np.ndarray,
     owners: Mapping[str, np.ndarray],
     *,
     learning: np.ndarray,
-) -> list[tuple[str, BaseEstimator]]:
+) -> NodePairs:
     """Clones of the members, each fitted to the rows of its node that are learning."""
-    refitted = []
+    refitted = NodePairs()
     for name, member in members:
         rows = owners[name][learning[owners[name]]]
         classifier = clone(unwrap(member))

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from ..base import BaseAggregator, named_members, validated_for_fit
+from ..base import BaseAggregator, NodePairs, named_members, validated_for_fit
 from ..federation import (
     Federation,
     Message,
@@ -89,7 +89,7 @@ class StackFit:
                 "nothing about rows. GEMSLogisticAggregator and PooledAggregator make "
                 "one model of the nodes' rows alone."
             )
-        alone = [(name, None) for name in np.unique(owners)]
+        alone = NodePairs((name, None) for name in np.unique(owners))
         stack = self.linear_aggregator(alone)
         if self.beside is not None:
             odds.beside = PooledTransformer(clone(self.beside)).fit(X, nodes=owners)

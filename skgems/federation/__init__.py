@@ -122,6 +122,7 @@ from ._warnings import (
     warn_of_shared_matrices,
     warn_of_tails,
     warn_of_variances,
+    warn_of_written_numbers,
 )
 
 __all__ = [

@@ -24,13 +24,18 @@ from ..steps import (
     Front,
     NotPooledError,
     agreed_roles,
+    names_alike,
     without_polars,
 )
 from ._channel import InProcess
 from ._nodes import Rows, RowsLike, node_codes, node_names_of
 from ._rows import column_member
 from ._run import Run
-from ._warnings import warn_of_encoded_identifiers, warn_of_identifiers
+from ._warnings import (
+    warn_of_encoded_identifiers,
+    warn_of_identifiers,
+    warn_of_written_numbers,
+)
 
 
 def front_plan(front: Front) -> Generator:
@@ -161,7 +166,8 @@ def _warn_of_texts_at_few_nodes(
         if is_text and 2 * len(names) <= len(columns_of_nodes):
             warn_user(
                 f"The column {column!r} holds texts only at the nodes {names[:5]}, and "
-                "is encoded. Nodes where it holds numbers will refuse. Have all nodes "
+                "is encoded. Nodes where it holds numbers will refuse, unless these "
+                "are a few whole numbers, which are taken for codes. Have all nodes "
                 "write the column in the same way."
             )
 
@@ -200,6 +206,7 @@ def _places_of(
             raise ValueError(
                 f"Node {node!r} lacks the columns {missing[:10]}. Add them to the "
                 "node's rows, or leave them out at all nodes."
+                f"{names_alike(missing, columns.names)}"
             )
         return [columns.names.index(name) for name in names]
     if columns.n != n_columns:
@@ -278,6 +285,7 @@ def fit_front(
     ``held_out`` marks rows that only score, shape (n_samples,); fronts are not fitted
     to them, and a node that has no others takes no part.
     """
+    warn_of_written_numbers(X)
     X = Columns.of(X).of_rows(X)  # once for all nodes
     members = []
     for name, rows in owners_of(nodes, X).items():

@@ -5,6 +5,7 @@ written in two ways, or the classifier is another node's. If it has seen some, o
 server can tell whether the others are right, so that the node is warned.
 """
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 from ..base import warn_user
@@ -14,6 +15,11 @@ from ..messages import listed
 # Characters of a label that an error repeats: somebody else may have chosen the label,
 # and could put a page of text into the server's log. Most names of classes fit.
 _MOST_CHARACTERS = 40
+# Small letters of Cyrillic and Greek that look like Latin ones, which keyboards mix up.
+_LATIN_LOOKALIKES = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u03bf\u03b1\u03c1\u03bd",
+    "aeopcyxijsoapv",
+)
 
 
 class UnseenClassesWarning(UserWarning):
@@ -117,8 +123,26 @@ def _advice_for_labels(
 def bare_label(label: object) -> str:
     """A label as a text, without what tables often write in several ways.
 
-    That is case, blanks, and whether it is a text or a number.
+    That is case, blanks, whether it is a text or a number, how its letters are coded,
+    and which of several letters that look alike they are.
     """
     if isinstance(label, float) and label.is_integer():
         return str(int(label))  # a table with gaps has 1.0 for the class 1
-    return " ".join(str(label).split()).casefold()
+    text = unicodedata.normalize("NFKC", str(label)).casefold()
+    # Letters of no width, such as a mark of the order of bytes, are of the class Cf.
+    visible = "".join(c for c in text if unicodedata.category(c) != "Cf")
+    return " ".join(visible.split()).translate(_LATIN_LOOKALIKES)
+
+
+def told_apart(label: str, others: Iterable[str]) -> str:
+    """A label as an error shows it: as its codes where another one looks the same."""
+    looks = {unicodedata.normalize("NFC", _seen(other)) for other in others}
+    if unicodedata.normalize("NFC", _seen(label)) in looks:
+        return ascii(label)
+    return repr(label)
+
+
+def _seen(text: str) -> str:
+    """A text as readers see it, who take letters that look alike for Latin ones."""
+    visible = "".join(c for c in text if unicodedata.category(c) != "Cf")
+    return visible.translate(_LATIN_LOOKALIKES)

@@ -7,7 +7,13 @@ settings, which have to be those of the aggregator that is to be fitted on it.
 import os
 from typing import NamedTuple
 
-from ..base import BaseAggregator, is_named, named_members
+from ..base import (
+    BaseAggregator,
+    NodePairs,
+    check_are_no_parameters,
+    is_named,
+    named_members,
+)
 from ..progress import tracked
 from ..steps import front_of_content
 from ._fronts import raise_front_not_fitted
@@ -36,13 +42,16 @@ def read_members(
     """
     _check_is_no_tuple_of_paths(estimators)
     pairs = _pairs_in(estimators)
+    if not isinstance(estimators, NodePairs):
+        check_are_no_parameters(
+            [name for name, _ in pairs if name is not None],
+            parameter_names=aggregator._get_param_names(),
+        )
     if any(isinstance(member, Summary) or is_path(member) for _, member in pairs):
         estimators = _with_summaries_opened(
             aggregator, pairs, come_over_channel=come_over_channel
         )
-    names, members = named_members(
-        estimators, parameter_names=aggregator._get_param_names()
-    )
+    names, members = named_members(estimators)
     _check_kinds_of_labels(names, members)
     return Members(
         names=names,
@@ -87,14 +96,14 @@ def _pairs_in(estimators: object) -> list[tuple]:
 
 def _with_summaries_opened(
     aggregator: BaseAggregator, pairs: list[tuple], *, come_over_channel: bool
-) -> list[tuple]:
+) -> NodePairs:
     """Pairs of names and members, in which no member is a path, and all have names.
 
     A summary has the name of its node, all others their place in the list.
     """
     # Made once for all nodes, and only if there are summaries to compare with it.
     agreed: _Agreed | None = None
-    opened = []
+    opened = NodePairs()  # summaries have the names of their files
     for index, (name, member) in enumerate(tracked(pairs, "files")):
         name_or_place = str(index) if name is None else name
         if is_path(member):

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from ..base import (
     BaseAggregator,
+    NodePairs,
     check_no_label_missing,
     encode_labels,
     is_channel,
@@ -35,7 +36,7 @@ from ._given_rows import (
     with_owners,
 )
 from ._joining import join_channel
-from ._labels import bare_label, check_labels, shown_labels
+from ._labels import bare_label, check_labels, shown_labels, told_apart
 from ._members import Members, read_members
 from ._models import Models, read_models
 from ._nodes import Roles, RowsLike
@@ -196,7 +197,8 @@ def _default_members(
     default = aggregator._default_estimator()
     if default is not None or X is None or nodes is None:
         return default
-    return [(name, None) for name in _nodes.node_names_of(nodes, num_samples(X))]
+    names = _nodes.node_names_of(nodes, num_samples(X))
+    return NodePairs((name, None) for name in names)
 
 
 def _simulated(
@@ -506,16 +508,21 @@ def _warn_of_members_of_another_front(federation: Federation) -> None:
 
 
 def _warn_of_alike_labels(federation: Federation) -> None:
-    """Warn of texts that differ in case or blanks only, unless a node knows both."""
+    """Warn of texts that differ in case, blanks or codes, unless a node knows both."""
     groups = [
-        " and ".join(f"{label!r} (node {name!r})" for label, name in group.items())
+        " and ".join(
+            f"{told_apart(label, set(group) - {label})} (node {name!r})"
+            for label, name in group.items()
+        )
         for group in _groups_of_alike_labels(federation)
     ]
     if groups:
         warn_user(
-            "Labels of nodes differ only in case or in blanks, and are taken for "
-            f"different classes: {_first_of(groups)}. If they mean the same, fit the "
-            "local estimators on labels written alike."
+            "Labels of nodes differ only in case, in blanks, or in how letters that "
+            "look alike are coded, and are taken for different classes: "
+            f"{_first_of(groups)}. If they mean the same, fit the local estimators on "
+            "labels written alike. The function unicodedata.normalize('NFC', label) "
+            "gives letters with accents one code."
         )
 
 

@@ -58,6 +58,7 @@ from ._warnings import (
     warn_of_exposed,
     warn_of_exposed_columns,
     warn_of_repeated_identifiers,
+    warn_of_written_numbers,
 )
 from ._weights import check_takes_weights, weighted_rows
 
@@ -288,6 +289,9 @@ def reply_to(
         private_key=private_key,
     )
     check_number_of_methods(request, node.shape)
+    if request.task in ("front", "survey") and not _knows_columns(request):
+        with at_another_party():
+            warn_of_written_numbers(X)
     if state is None:
         reply = _reply_without_ledger(request, node)
     else:
@@ -299,6 +303,11 @@ def reply_to(
             again=again,
         )
     return reply.to_bytes() if as_bytes else reply
+
+
+def _knows_columns(request: Message) -> bool:
+    """Whether a request follows one in which nodes told of their columns."""
+    return "columns" in request.content.get("front", {})
 
 
 def _check_is_for_node(request: Message, name: str) -> None:

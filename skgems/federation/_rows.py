@@ -1,6 +1,7 @@
 """A node's classifier and rows, checked: all rows at once, or chunk by chunk."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
@@ -19,7 +20,6 @@ from ..base import (
     BaseAggregator,
     Features,
     Takes,
-    named_members,
     split_by_state,
     validated_for_fit,
     warn_user,
@@ -210,10 +210,7 @@ def check_node(aggregator: BaseAggregator, estimator: object, name: str) -> None
     """Raise where a node has no name, an unfitted classifier, or none but needs one."""
     if not isinstance(name, str) or not name or name == PUBLIC_NAME:
         raise ValueError(f"name must be a text that names the node, got {name!r}.")
-    names, members = named_members(
-        [(name, estimator)], parameter_names=aggregator._get_param_names()
-    )
-    if not split_by_state(names, members):
+    if not split_by_state([name], [estimator]):
         raise ValueError(f"Node {name!r}: the classifier is not fitted; fit it first.")
     if estimator is None and not aggregator._takes.rows_alone:
         _nodes.raise_without_classifier(type(aggregator).__name__, name)
@@ -345,7 +342,9 @@ def chunked_member_of(
         )
     if estimator is None and member.drawn:
         rows_of_one_class = next(iter(member.drawn.values()))
-        network = Network.of_rows(sorted(member.tally), rows_of_one_class)
+        network = Network.of_rows(
+            sorted(member.tally), rows_of_one_class, reader.feature_names_in
+        )
         member = replace(member, model=local_model(network, name=name))
     if not any(n_learning for n_learning, _ in member.tally.values()):
         _nodes.raise_all_held_out(name)
@@ -368,6 +367,8 @@ class _ChunkReader:
     label_type: type | None = None  # that of the first chunk, once it was read
     has_weights: bool | None = None  # whether that one has weights of rows
     layout: tuple | None = None  # its shape without rows, dtype, "sparse" or "dense"
+    feature_names_in: np.ndarray | None = None  # of the first chunk
+    columns: list | None = None  # the names of its columns, before the front
 
     def __call__(self) -> Iterator[tuple]:
         """X, y, mask and weights, or None, of each chunk that has rows."""
@@ -397,6 +398,7 @@ class _ChunkReader:
         X, y, held_out, sample_weight = _parts_of(chunk)
         if num_samples(X) == 0 and len(y) == 0:
             return None
+        X = self._in_order_of_first(X)
         if self.has_weights is None:
             self.has_weights = sample_weight is not None
         if self.has_weights != (sample_weight is not None):
@@ -423,6 +425,29 @@ class _ChunkReader:
         self._check_is_like_first(checked)
         return checked
 
+    def _in_order_of_first(self, X: RowsLike) -> RowsLike:
+        """The rows with the columns of the first chunk, found by their names."""
+        columns = list(X.columns) if hasattr(X, "columns") else None
+        if self.layout is None:
+            self.columns = columns
+        if columns == self.columns:
+            return X
+        if columns is None or self.columns is None:
+            named = "names" if self.columns is None else "no names"
+            raise ValueError(
+                f"its columns have {named}, unlike those of the first chunk. Give all "
+                "chunks as data frames with the same columns, or all as arrays."
+            )
+        if Counter(columns) != Counter(self.columns):
+            missing = [name for name in self.columns if name not in columns]
+            others = [name for name in columns if name not in self.columns]
+            raise ColumnsError(
+                f"its columns are not those of the first chunk: {missing[:5]} are "
+                f"missing, and {others[:5]} are new. Give all chunks the same columns; "
+                "their order does not matter."
+            )
+        return X[self.columns]
+
     def _check_is_like_first(self, checked: _CheckedRows) -> None:
         X = checked.X
         form = "sparse" if sparse.issparse(X) else "dense"
@@ -433,6 +458,7 @@ class _ChunkReader:
             _raise_of_label_types(self.name, {checked.label_type, self.label_type})
         if self.layout is None:
             self.layout = layout
+            self.feature_names_in = checked.feature_names_in
         if layout != self.layout:
             raise ValueError(
                 "all chunks must have the same number of features, one dtype, and be "

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import warn_user
+from ..base import PUBLIC_NAME, warn_user
 from ..local import Member, digest
 from ..messages import (
     TASKS,
@@ -609,6 +609,11 @@ def _names_of_channel(channel: Channel) -> list[str]:
     are_texts = all(isinstance(name, str) and name for name in names)
     if not are_texts or len(set(names)) < len(names):
         raise ValueError(f"names of a channel must be different texts, got {names!r}.")
+    if PUBLIC_NAME in names:
+        raise ValueError(
+            f"A channel leads to a node {PUBLIC_NAME!r}, which marks public rows. Give "
+            "the node another name."
+        )
     return list(map(str, names))  # without types of strings that are numpy's
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import is_channel, is_named, keeps_warnings, split_by_state
+from ..base import NodePairs, is_channel, is_named, keeps_warnings, split_by_state
 from ..compat import fit_context
 from ..local import Description
 from ..messages import Message
@@ -146,7 +146,7 @@ class UpdateForgetMixin:
         kept = self._replies("update")
         new_members = self._read_new_members(estimators)
         federation = read_federation(
-            self._with_members(list(new_members.items())),
+            self._with_members(new_members.items()),
             X,
             y,
             nodes,
@@ -258,7 +258,7 @@ class UpdateForgetMixin:
             if name_of_entry != name
         ]
         # Empty where one classifier stood for all nodes, and its place is this name.
-        return estimators or list(members.items())
+        return estimators or NodePairs(members.items())
 
     def _check_bounds(self, summaries: list[Summary | None]) -> None:
         """Raise ValueError if a summary was made with less than was agreed on."""
@@ -303,7 +303,7 @@ class UpdateForgetMixin:
         coming: Federation | None = None,
     ) -> None:
         """Fit again with these members; those that are ``coming`` can be asked."""
-        federation = read_federation(self._with_members(list(members.items())))
+        federation = read_federation(self._with_members(members.items()))
         _fill_from_records(federation, kept.records)
         if coming is not None:
             _fill_row_counts(federation, coming)

@@ -7,7 +7,7 @@ import numpy as np
 from ..base import warn_user
 from ..local import Member, heaviest_features
 from ..messages import Message, rows_of_groups
-from ..steps import IDENTIFIES, IN_ORDER, Front
+from ..steps import IDENTIFIES, IN_ORDER, Front, labels_of_written_numbers
 
 # Messages that mend heavy tails. Accuracy below the pooled model in one message and in
 # five, means of ten seeds (benchmarks/bench_hard_rows.py), is 1.5 to 6.3 and 0.5 to 1.1
@@ -309,6 +309,22 @@ def sentences_on_identifiers(labels: Sequence, roles: Sequence[str]) -> list[str
             "as the number of a patient does, leave them out."
         )
     return sentences
+
+
+def warn_of_written_numbers(X: object) -> None:
+    """Warn of columns of texts in a table of rows, if all these texts are numbers."""
+    if hasattr(X, "to_pandas"):
+        X = X.to_pandas()
+    if not hasattr(X, "columns") and not isinstance(X, np.ndarray):
+        return
+    labels = labels_of_written_numbers(X)
+    if labels:
+        warn_user(
+            f"The columns {labels[:_MOST_LISTED]} hold texts that are all numbers, and "
+            "are taken as texts: for an encoder each is a category of its own. If they "
+            "are measures, convert them at all nodes, as in X[column] = "
+            "pandas.to_numeric(X[column]). If they are codes, nothing has to be done."
+        )
 
 
 def warn_of_repeated_identifiers(labels: Sequence, *, at: str = "") -> None:

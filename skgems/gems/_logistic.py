@@ -463,7 +463,7 @@ default="auto"
             `epsilon`. The message names the node.
         """
         check_is_fitted(self)
-        members = list(zip(self.node_names_, self.estimators_, strict=True))
+        members = zip(self.node_names_, self.estimators_, strict=True)
         federation = read_federation(self._with_members(members), X, y, nodes, held_out)
         linear_fit = LinearFit.of(self)
         linear_fit.check_has_spaces(federation)

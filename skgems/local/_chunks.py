@@ -8,6 +8,7 @@ moments of all rows, each in the cluster whose center is nearest.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from zlib import crc32
 
 import numpy as np
 from scipy import sparse
@@ -18,12 +19,14 @@ from ..moments import (
     SHARED,
     Centers,
     ClassMoments,
+    block_bytes,
     class_moments,
     inverse_deviations,
     large_classes,
     median_of_rows,
     merge_moments,
     moments_kind,
+    row_blocks,
 )
 from ..networks import as_labels
 from . import _moments, _samples
@@ -37,6 +40,63 @@ from ._tails import CombinationTails
 Tally = dict[object, tuple[int, int]]
 
 
+class _Pass:
+    """What one pass over the chunks has read: rows by class, and their checksums.
+
+    The checksums do not depend on how the rows are cut into chunks. They are no secret
+    and stay at the node, so that the fastest ones will do.
+    """
+
+    def __init__(self) -> None:
+        self.tally: Tally = {}
+        self._numbers: dict[object, int] = {}  # of labels, in the order they came in
+        self._sums = {"rows": 0, "columns": 0, "lengths": 0, "labels": 0, "held_out": 0}
+        self._sums["weights"] = 0
+
+    @property
+    def checksums(self) -> tuple:
+        """Checksums of the rows, in their order, with their labels and roles."""
+        return *self._sums.values(), *self._numbers
+
+    def add(
+        self,
+        X: Rows,
+        y: np.ndarray,
+        held_out: np.ndarray | None,
+        weights: np.ndarray | None,
+    ) -> None:
+        """Count the rows of a chunk; ``held_out`` is a mask of them, None: none is."""
+        labels, codes = np.unique(y, return_inverse=True)
+        if held_out is None:
+            held_out = np.zeros(len(y), dtype=bool)
+        n_learning = np.bincount(codes[~held_out], minlength=len(labels)).tolist()
+        n_held_out = np.bincount(codes[held_out], minlength=len(labels)).tolist()
+        for c, label in enumerate(labels.tolist()):
+            n_learning_before, n_held_out_before = self.tally.get(label, (0, 0))
+            self.tally[label] = (
+                n_learning_before + n_learning[c],
+                n_held_out_before + n_held_out[c],
+            )
+        for label in y[np.sort(np.unique(codes, return_index=True)[1])].tolist():
+            self._numbers.setdefault(label, len(self._numbers))
+        numbers = np.array([self._numbers[label] for label in labels.tolist()])
+        self._check_in("labels", numbers[codes])
+        self._check_in("held_out", held_out)
+        if weights is not None:
+            self._check_in("weights", weights)
+        if sparse.issparse(X):
+            self._check_in("rows", X.data)
+            self._check_in("columns", X.indices.astype(np.int64))
+            self._check_in("lengths", np.diff(X.indptr).astype(np.int64))
+            return
+        bytes_per_row = X[:1].nbytes
+        for rows in row_blocks(X, bytes_per_row, block_bytes()):
+            self._check_in("rows", np.ascontiguousarray(X[rows]))
+
+    def _check_in(self, name: str, values: np.ndarray) -> None:
+        self._sums[name] = crc32(np.ascontiguousarray(values).data, self._sums[name])
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChunkedMember(Member):
     """A member whose rows come in chunks; ``X`` and ``y`` are a few that were drawn."""
@@ -45,6 +105,8 @@ class ChunkedMember(Member):
     # are held out or None, and weights of rows or None.
     read: Callable[[], Iterator[tuple]] = field(default=None, repr=False)
     tally: Tally = field(default_factory=dict)
+    # Of the first pass, as `_Pass` has them.
+    checksums: tuple = ()
     # Label: rows that were drawn of its class. Empty: none were to be drawn.
     drawn: dict[object, Rows] = field(default_factory=dict, repr=False)
     # Label: weights of the rows that were drawn, and of all rows that learn. Empty:
@@ -77,8 +139,8 @@ class ChunkedMember(Member):
             classes are drawn to fit the factor on the model's logits.
         """
         member = cls.of(name, estimator, None, None, read=read)
+        first_pass = _Pass()
         total_weights: dict[object, float] = {}
-        tally: Tally = {}
         factor_sample = _EvenSample(
             labels=set() if estimator is None else set(member.own_linear()[1]),
             n_rows=_moments.TEMPERATURE_ROWS,
@@ -86,7 +148,7 @@ class ChunkedMember(Member):
         )
         class_samples = _ClassSamples(n_rows=n_drawn)
         for X, y, held_out, weights in read():
-            _add_to_tally(tally, y, held_out)
+            first_pass.add(X, y, held_out, weights)
             _add_weights(total_weights, y, held_out, weights)
             if n_drawn:
                 rows = _RowsThatLearn.of(X, y, held_out, weights)
@@ -94,7 +156,12 @@ class ChunkedMember(Member):
                 class_samples.add(rows)
                 del rows
             del X, y, held_out, weights  # before the next chunk is in memory
-        member = replace(member, tally=tally, total_weights=total_weights)
+        member = replace(
+            member,
+            tally=first_pass.tally,
+            checksums=first_pass.checksums,
+            total_weights=total_weights,
+        )
         if not n_drawn:
             return member
         drawn = class_samples.rows()
@@ -169,10 +236,10 @@ class ChunkedMember(Member):
     def learning_rows(self) -> Iterator[tuple[Rows, np.ndarray, np.ndarray | None]]:
         """Rows that learn, labels and weights, by chunk; ValueError if they changed."""
         sent_labels = self._sent_labels()
-        tally: Tally = {}
+        this_pass = _Pass()
         for X, y, held_out, weights in self.read():
-            _add_to_tally(tally, y, held_out)
-            if set(tally) - set(self.tally):  # a class that was not there before
+            this_pass.add(X, y, held_out, weights)
+            if set(this_pass.tally) - set(self.tally):  # a class that was not there
                 break
             learns = np.full(len(y), True) if held_out is None else ~held_out
             if self.left_out is not None:
@@ -184,28 +251,20 @@ class ChunkedMember(Member):
                 yield X, y, weights
             # Before the next chunk is in memory.
             del X, y, held_out, weights, learns
-        if tally != self.tally:
+        if this_pass.tally != self.tally:
             raise ValueError(
                 f"Node {self.name!r}: chunks() gave other rows in the second pass: the "
-                f"rows per class were {_n_rows_by_label(tally)} instead of "
+                f"rows per class were {_n_rows_by_label(this_pass.tally)} instead of "
                 f"{_n_rows_by_label(self.tally)}. It must give the same rows in each "
                 "pass."
             )
-
-
-def _add_to_tally(tally: Tally, y: np.ndarray, held_out: np.ndarray | None) -> None:
-    """Count the rows of a chunk; ``held_out`` is a mask of them, None: none is."""
-    labels, codes = np.unique(y, return_inverse=True)
-    if held_out is None:
-        held_out = np.zeros(len(y), dtype=bool)
-    n_learning = np.bincount(codes[~held_out], minlength=len(labels)).tolist()
-    n_held_out = np.bincount(codes[held_out], minlength=len(labels)).tolist()
-    for c, label in enumerate(labels.tolist()):
-        n_learning_before, n_held_out_before = tally.get(label, (0, 0))
-        tally[label] = (
-            n_learning_before + n_learning[c],
-            n_held_out_before + n_held_out[c],
-        )
+        if this_pass.checksums != self.checksums:
+            raise ValueError(
+                f"Node {self.name!r}: chunks() gave other rows in the second pass, or "
+                "the same ones in another order, though as many of each class. It must "
+                "give the same rows in the same order in each pass: sort the files or "
+                "the query that it reads, and draw nothing at random."
+            )
 
 
 def _add_weights(

@@ -320,8 +320,21 @@ def remove_partial_files(folder: Path, names: str, *, older_than: float = 0.0) -
 
 
 def write_bytes(path, content: bytes, *, mode: int = 0o600) -> None:
-    """Write a file completely or not at all, also if the power fails."""
+    """Write a file completely or not at all, also if the power fails.
+
+    An OSError names the file, which the system does not where a disk is full.
+    """
     path = Path(path)
+    try:
+        _write_through(path, content, mode=mode)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+
+
+def _write_through(path: Path, content: bytes, *, mode: int) -> None:
+    """Write a file beside its place, and put it there when the disk has it."""
     descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(descriptor, "wb") as file:

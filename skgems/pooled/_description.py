@@ -27,6 +27,7 @@ from ..federation import (
     load_message,
     owners_of,
     printable,
+    warn_of_written_numbers,
 )
 from ..local import Member
 from ..messages import Agreement, Message, Terms, listed
@@ -238,6 +239,7 @@ def survey(X, y=None, *, name, min_rows=MIN_ROWS) -> Message:
     ([39.5, 43.5], [41.5])
     """
     request = Message.of("survey")
+    warn_of_written_numbers(X)
     reply = answer(request, _member(name, X, y, min_rows=min_rows))
     return reply.with_envelope(node=name, to=request.digest)
 
@@ -268,6 +270,7 @@ def _replies_of_rows(
     X: Any, y: ArrayLike | None, nodes: ArrayLike | None, *, min_rows: int
 ) -> dict[str, Mapping]:
     X = as_rows(X)
+    warn_of_written_numbers(X)
     y = None if y is None else column_or_1d(y)
     members = [
         _member(

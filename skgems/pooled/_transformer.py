@@ -24,6 +24,7 @@ from ..federation import (
     is_path,
     load_message,
     warn_of_exposed_columns,
+    warn_of_written_numbers,
 )
 from ..messages import Agreement, Message, write_bytes
 from ..progress import say, shown
@@ -240,8 +241,8 @@ default=None
             return stop.value
         raise ValueError(
             "This transformer takes more than one message, or nodes have their columns "
-            "in different orders: files hold one message. Use a channel, such as "
-            "skgems.Exchange."
+            "in different orders, or texts where others have numbers: files hold one "
+            "message. Use a channel, such as skgems.Exchange."
         )
 
     def _summary_by_node(self, front: Front) -> dict[str, Message]:
@@ -306,6 +307,7 @@ default=None
         self._validate_params()
         request = Message.of("front", front=self._agreed_front.as_content())
         mask = None if held_out is None else as_mask(held_out, X)
+        warn_of_written_numbers(X)
         member = column_member(name, X, held_out=mask, min_rows=min_rows)
         reply = answer(request, member)
         warn_of_exposed_columns(name, reply, self._agreed_front)

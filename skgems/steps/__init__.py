@@ -27,9 +27,13 @@ from ._columns import TEXTS as TEXT_COLUMN
 from ._columns import (
     Columns,
     ColumnsError,
+    are_codes,
     as_rows,
     check_no_times,
     check_numbers_or_texts,
+    code_as_text,
+    labels_of_written_numbers,
+    names_alike,
     numbers,
     without_polars,
 )

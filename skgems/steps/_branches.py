@@ -16,7 +16,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion
 
 from ..compat import get_column_indices, safe_indexing
-from ._columns import ColumnsError, Table
+from ._columns import ColumnsError, Table, names_alike
 from ._trees import Step, is_dropped
 
 
@@ -77,7 +77,8 @@ def check_has_columns(table: Table, names: Iterable[str]) -> None:
     present = set(table.columns)
     missing = [name for name in names if name not in present]
     if missing:
-        raise ColumnsError(f"X lacks the columns {missing[:10]}.")
+        alike = names_alike(missing, present)
+        raise ColumnsError(f"X lacks the columns {missing[:10]}.{alike}")
 
 
 def side_by_side(tables: Sequence[Table], *, is_sparse: bool | None) -> Table:

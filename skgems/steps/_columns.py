@@ -5,7 +5,9 @@ taken, by what they hold and with what to do about it, and never tell a value.
 """
 
 import datetime
+import re
 import sys
+import unicodedata
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -27,6 +29,13 @@ Table = Union["pandas.DataFrame", np.ndarray, sparray, spmatrix]  # noqa: UP007
 Column = Union["pandas.Series", np.ndarray]  # (n_rows,) # noqa: UP007
 
 _FLOATS = ("float32", "float64")
+# Different whole numbers up to which they are taken for codes where other nodes have
+# texts, such as 0, 1 and 2 beside "3+": grades and numbers of visits have as many, ages
+# have more.
+_MOST_CODES = 10
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+# Codes such as 007 and postal codes; no number is written so.
+_PADDED_CODE = re.compile(r"0\d+")
 # Letters of the dtypes of numpy whose values are numbers: truth values too.
 _NUMERIC_LETTERS = frozenset("biuf")
 # What columns hold, in the words of errors; of all else the names of types are said.
@@ -99,6 +108,9 @@ class Columns:
     @classmethod
     def from_content(cls, content: Mapping) -> "Columns":
         """Inverse of `as_content`; ValueError where fields contradict each other."""
+        missing = [field for field in ("text", "dtype") if field not in content]
+        if missing:
+            raise ValueError(f"its columns lack the field {missing[0]!r}")
         names = content.get("names")
         names = None if names is None else tuple(names)
         text = tuple(map(bool, content["text"]))
@@ -194,44 +206,63 @@ class Columns:
     def of_rows(self, X: Table) -> Table:
         """Rows with these columns in this order; texts are objects, gaps in them NaN.
 
-        To scikit-learn the gap of pandas, pandas.NA, is no gap among objects.
+        To scikit-learn the gap of pandas, pandas.NA, is no gap among objects. A column
+        that holds texts at any node is one of texts: codes that are numbers here, such
+        as 0, 1 and 2 where others have "3+", become texts. ColumnsError for other
+        numbers.
         """
         if not hasattr(X, "columns"):
-            self._check_texts(X)
-            return with_nan(X.astype(object)) if any(self.text) else X
+            return self._with_texts(X) if any(self.text) else X
         if self.names is None:
-            self._check_texts(X)
             if any(self.text):
                 X = X.astype(object)
-        else:
-            if list(X.columns) != list(self.names):
-                X = X[list(self.names)]
-            self._check_texts(X)
+        elif list(X.columns) != list(self.names):
+            X = X[list(self.names)]
         return self._with_gaps_as_nan(X)
+
+    def _with_texts(self, X: np.ndarray) -> np.ndarray:
+        """An array with NaN for gaps, and texts for codes in columns of texts."""
+        X = with_nan(np.array(X, dtype=object))  # users keep theirs
+        for j in np.flatnonzero(self.text):
+            X[:, j] = self._codes_as_texts(X[:, j], label=self.labels[j])
+        return X
 
     def _with_gaps_as_nan(self, frame: "pandas.DataFrame") -> "pandas.DataFrame":
         """A frame with NaN for the gaps of pandas in columns of texts and objects."""
-        replaced = {
-            name: with_nan(frame[name].astype(object))
-            for name, is_text in zip(frame.columns, self.text, strict=True)
-            if is_text or frame.dtypes[name] == np.dtype(object)
-        }
+        replaced = {}
+        for name, is_text in zip(frame.columns, self.text, strict=True):
+            if is_text or frame.dtypes[name] == np.dtype(object):
+                replaced[name] = with_nan(frame[name].astype(object))
+            if is_text:
+                replaced[name] = self._codes_as_texts(replaced[name], label=name)
         if replaced:
             frame = frame.copy(deep=False)  # users keep theirs
             for name, column in replaced.items():
                 frame[name] = column
         return frame
 
-    def _check_texts(self, X: Table) -> None:
-        """ColumnsError for numbers in a column that holds texts at other nodes."""
-        for j in np.flatnonzero(self.text):
-            column = X.iloc[:, j] if hasattr(X, "iloc") else X[:, j]
-            if not _has_text(column) and any(map(_is_number, column)):
-                raise ColumnsError(
-                    f"the column {self.labels[j]!r} holds numbers here and texts at "
-                    "other nodes. Let all nodes write it alike, as numbers "
-                    "(pandas.to_numeric) or as texts, or leave it out of all tables."
-                )
+    def _codes_as_texts(self, column: Column, *, label: object) -> Column:
+        """A column of objects, (n_rows,), in which codes that are numbers are texts."""
+        is_number = np.array(
+            [not isinstance(value, str) and _is_number(value) for value in column],
+            dtype=bool,
+        )
+        if not is_number.any():
+            return column
+        values = np.array(column, dtype=object)
+        if are_codes(values[is_number]):
+            values[is_number] = list(map(code_as_text, values[is_number]))
+        elif not _has_text(column):
+            raise ColumnsError(
+                f"the column {label!r} holds numbers here and texts at other nodes. "
+                f"Only up to {_MOST_CODES} different whole numbers are taken for codes "
+                "that are texts elsewhere. Let all nodes write the column alike: as "
+                "numbers (pandas.to_numeric), or as texts (X[column].astype(str), on "
+                "the command line --as-text), or leave it out of all tables."
+            )
+        if isinstance(column, np.ndarray):
+            return values
+        return type(column)(values, column.index, dtype=object, name=column.name)
 
 
 # ---- what columns hold ---------------------------------------------------------------
@@ -239,6 +270,51 @@ class Columns:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, _TYPES_OF_KIND[NUMBERS]) and not is_gap(value)
+
+
+def are_codes(column: Column) -> bool:
+    """Whether the numbers of a column may be codes: few, whole, or truth values."""
+    numbers = {value for value in column if _is_number(value)}
+    return len(numbers) <= _MOST_CODES and all(
+        np.isfinite(float(number)) and number == int(number) for number in numbers
+    )
+
+
+def code_as_text(code: object) -> str:
+    """A code as a table has it: 1 where others read 1.0, since they have gaps."""
+    if isinstance(code, float | np.floating) and code.is_integer():
+        return str(int(code))
+    return str(code)
+
+
+def labels_of_written_numbers(X: Table) -> list:
+    """Names, or places, of columns of texts of which all read as numbers.
+
+    Columns that are surely of codes are not among them: few different whole numbers, or
+    such as 007.
+    """
+    is_table = hasattr(X, "columns") or (X.ndim == 2 and X.dtype.kind == "O")
+    if not is_table or issparse(X):
+        return []
+    return [
+        label
+        for label, column in _labelled_columns(X)
+        if getattr(column.dtype, "kind", "O") not in _NUMERIC_LETTERS
+        and _are_written_numbers(column)
+    ]
+
+
+def _are_written_numbers(column: Column) -> bool:
+    texts: set[str] = set()
+    for value in column:
+        if not isinstance(value, str) or value in texts:
+            continue
+        text = value.strip()
+        if not _NUMBER.fullmatch(text) or _PADDED_CODE.fullmatch(text):
+            return False
+        texts.add(value)
+    has_fraction = any(float(text) % 1 != 0 for text in texts)
+    return has_fraction or len(texts) > _MOST_CODES
 
 
 def is_gap(value: object) -> bool:
@@ -365,6 +441,20 @@ def _refuse(kind: str, labels: list | None) -> None:
         raise ColumnsError(
             f"Columns {labels[:5]} hold {kind}. {REMEDIES.get(kind, OTHER_REMEDY)}"
         )
+
+
+def names_alike(missing: Iterable, present: Iterable) -> str:
+    """A sentence on names that look like missing ones, but are coded otherwise; ""."""
+    by_form = {unicodedata.normalize("NFC", str(name)): name for name in present}
+    for name in missing:
+        other = by_form.get(unicodedata.normalize("NFC", str(name)))
+        if other is not None and other != name:
+            return (
+                f" The column {other!a} looks like {name!a}, but its letters are coded "
+                "otherwise. Give all nodes one code, as unicodedata.normalize('NFC', "
+                "name) does."
+            )
+    return ""
 
 
 def _check_names(names: Sequence) -> None:

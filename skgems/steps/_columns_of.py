@@ -48,9 +48,8 @@ class ColumnsOf:
     def __init__(self, kind: str, without: Sequence = ()) -> None:
         if kind not in _KINDS:
             raise ValueError(f"kind must be 'numbers' or 'texts', got {kind!r:.40}.")
-        if isinstance(without, str) or not all(
-            isinstance(column, str | int) for column in without
-        ):
+        is_list = isinstance(without, list | tuple)
+        if not is_list or not all(isinstance(column, str | int) for column in without):
             raise ValueError(
                 "without must be a list of names or places of columns, got "
                 f"{without!r:.80}."

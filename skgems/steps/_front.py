@@ -188,9 +188,17 @@ class Front:
     @classmethod
     def _from_unknown(cls, content: Any) -> "Front":
         """The same, of what may be anything: any error may be raised."""
+        if not isinstance(content, Mapping):
+            raise ValueError(f"it is {content!r:.40}, and has no fields")
         columns = content.get("columns")
+        if columns is not None and not isinstance(columns, Mapping):
+            raise ValueError(f"its columns are {columns!r:.40}, and have no fields")
         bounds = _bounds_from_json(content.get("bounds"))
-        states = dict(content.get("states", {}))
+        states = content.get("states", {})
+        if not isinstance(states, Mapping):
+            raise ValueError(f"its states are {states!r:.40}, not states by step")
+        if "tree" not in content:
+            raise ValueError("it has no tree of steps")
         drop_identifiers = content.get("drop_identifiers", False)
         unknown = sorted(set(content) - _FIELDS)
         if unknown:
@@ -541,10 +549,33 @@ def _bounds_as_json(bounds: Bounds) -> list | str | None:
 
 
 def _bounds_from_json(bounds: Any) -> Any:
-    """Inverse of `_bounds_as_json`; what can be no bounds is left as it is."""
+    """Inverse of `_bounds_as_json`; ValueError for what can be no bounds."""
+    if bounds is None or isinstance(bounds, str):
+        return bounds
     if isinstance(bounds, list) and bounds and isinstance(bounds[0], list):
+        for entry in bounds:
+            _check_bounds_of_column(entry)
         return {label: (low, high) for label, low, high in bounds}
+    if not isinstance(bounds, list) or not _are_two_numbers(bounds):
+        raise ValueError(f"its bounds are {bounds!r:.40}, not two numbers")
     return bounds
+
+
+def _check_bounds_of_column(entry: Any) -> None:
+    """Raise ValueError for bounds of a column that are not a label and two numbers."""
+    if (
+        not isinstance(entry, list)
+        or len(entry) != 3
+        or not isinstance(entry[0], str | int)
+        or not _are_two_numbers(entry[1:])
+    ):
+        raise ValueError(
+            f"its bounds have {entry!r:.40}, not a column, a low and a high number"
+        )
+
+
+def _are_two_numbers(values: list) -> bool:
+    return len(values) == 2 and all(isinstance(value, int | float) for value in values)
 
 
 def thawed(estimator: BaseEstimator) -> BaseEstimator:

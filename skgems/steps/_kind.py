@@ -52,7 +52,10 @@ class StateField:
                 return "must be a list"
             sizes: tuple[int, ...] = (len(value),)
         else:
-            array = np.asarray(value)
+            try:
+                array = np.asarray(value)
+            except ValueError:  # lists of different lengths
+                return "must be an array of numbers"
             if array.dtype.kind not in _REAL_NUMBERS:
                 return "must hold numbers"
             sizes = array.shape

@@ -275,30 +275,55 @@ def from_tree(tree: Any, depth: int = 0) -> Step:
     """
     if depth > _DEEPEST:
         raise ValueError(f"steps are nested more than {_DEEPEST} deep.")
-    if tree in _WORDS:
+    if isinstance(tree, str) and tree in _WORDS:
         return tree
+    if not isinstance(tree, Mapping) or not isinstance(tree.get("kind"), str):
+        raise ValueError(f"{tree!r:.40} stands where a step should, and has no kind")
     kind = tree["kind"]
     if kind == "Pipeline":
-        return Pipeline(_named_steps(tree["steps"], depth))
+        return Pipeline(_named_steps(tree.get("steps"), depth))
     if kind == "FeatureUnion":
-        return FeatureUnion(_named_steps(tree["steps"], depth))
+        return FeatureUnion(_named_steps(tree.get("steps"), depth))
     if kind == "ColumnTransformer":
         return _column_transformer_of(tree, depth)
     if kind not in _KINDS_BY_NAME:
         raise ValueError(f"a front cannot contain the transformer {kind!r:.40}.")
+    if not isinstance(tree.get("params"), Mapping):
+        raise ValueError(f"the step {kind} has no parameters by name")
     params = {name: _from_json(value) for name, value in tree["params"].items()}
     return _KINDS_BY_NAME[kind](**params)
 
 
 def _named_steps(named_trees: Any, depth: int) -> list[tuple[str, Step]]:
-    return [(name, from_tree(tree, depth + 1)) for name, tree in named_trees]
+    return [
+        (name, from_tree(tree, depth + 1))
+        for name, tree in _entries(named_trees, form=("name", "step"))
+    ]
+
+
+def _entries(entries: Any, *, form: tuple[str, ...]) -> list:
+    """The entries of a list of steps; ValueError for those of another form."""
+    if not isinstance(entries, list | tuple):
+        raise ValueError(f"steps are {entries!r:.40}, not a list")
+    for entry in entries:
+        is_sequence = isinstance(entry, list | tuple) and len(entry) == len(form)
+        if not is_sequence or not isinstance(entry[0], str):
+            raise ValueError(
+                f"steps have the entry {entry!r:.40}, which is not {' and '.join(form)}"
+            )
+    return list(entries)
 
 
 def _column_transformer_of(tree: Mapping, depth: int) -> ColumnTransformer:
     branches = [
         (name, from_tree(step, depth + 1), _columns_from_json(columns))
-        for name, step, columns in tree["steps"]
+        for name, step, columns in _entries(
+            tree.get("steps"), form=("name", "step", "columns")
+        )
     ]
+    missing = [name for name in ("remainder", *_COLUMN_PARAMS) if name not in tree]
+    if missing:
+        raise ValueError(f"the step ColumnTransformer lacks {missing[0]!r}")
     return ColumnTransformer(
         branches,
         remainder=from_tree(tree["remainder"], depth + 1),
@@ -315,6 +340,8 @@ def _from_json(value: Any) -> Any:
     if isinstance(value, dict):
         if value == {"is": "nan"}:
             return np.nan
+        if not isinstance(value.get("tuple"), list):
+            raise ValueError(f"a parameter is {value!r:.40}")
         return tuple(_from_json(element) for element in value["tuple"])
     if isinstance(value, list):
         return [_from_json(element) for element in value]

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -20,6 +22,7 @@ from helpers.exchanges import (
     digit_rows,
     fit_in_process,
     rows_at,
+    write_state,
 )
 from sklearn.base import clone
 from sklearn.covariance import LedoitWolf
@@ -378,7 +381,7 @@ def check_changed_state_is_refused(
     path = folder / "exchange.json"
     state = json.loads(path.read_text())
     change(state)
-    path.write_text(json.dumps(state))
+    write_state(path, state)
     with pytest.raises(ValueError, match=f"exchange.json: {words}"):
         skgems.Exchange(folder)
     assert json.loads(path.read_text()) == state
@@ -428,7 +431,6 @@ def test_a_state_with_parameters_that_there_are_not_is_refused(tmp_path):
 
 
 def test_a_second_server_is_refused(tmp_path):
-    pytest.importorskip("fcntl")
     exchange = begin_exchange(tmp_path)
     with exchange.channel.alone():
         with pytest.raises(ValueError, match="another server is at work in this fold"):
@@ -438,8 +440,37 @@ def test_a_second_server_is_refused(tmp_path):
     assert skgems.Exchange(tmp_path).nodes == NAMES
 
 
+def test_a_server_that_was_killed_keeps_nobody_out(tmp_path):
+    begin_exchange(tmp_path)
+    program = (
+        "import os, sys; from skgems.channels import Folder\n"
+        "with Folder(sys.argv[1]).alone():\n"
+        "    os._exit(9)"
+    )
+    killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    assert killed.returncode == 9
+    assert skgems.Exchange(tmp_path).nodes == NAMES
+
+
+def test_a_changed_bit_of_the_state_is_said(tmp_path):
+    """A digest that has changed would have the replies asked for again."""
+    exchange = begin_exchange(tmp_path)
+    exchange.step()
+    path = tmp_path / "exchange.json"
+    content = path.read_bytes()
+    digest = json.loads(content)["messages"][0]["lyon"]
+    at = content.index(digest.encode())
+    changed = b"0" if digest[0] != "0" else b"1"
+    path.write_bytes(content[:at] + changed + content[at + 1 :])
+    with pytest.raises(ValueError, match="exchange.json: it has changed since it was"):
+        exchange.step()
+    with pytest.raises(ValueError, match="exchange.json: it has changed since it was"):
+        skgems.Exchange(tmp_path)
+    path.write_bytes(content)
+    assert skgems.Exchange(tmp_path).step() is None
+
+
 def test_one_of_two_servers_that_begin_at_once_is_refused(tmp_path):
-    pytest.importorskip("fcntl")
     seeds_that_began = []
     refusals = []
 

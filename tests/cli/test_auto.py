@@ -138,6 +138,34 @@ def test_labels_that_are_empty_are_counted(frames, tmp_path, capsys):
     assert words in capsys.readouterr().err
 
 
+def write_measures(folder, name, last_line=""):
+    """A table of two measures, whose last line may be no row."""
+    rng = np.random.default_rng(len(name))
+    lines = [
+        f"{age},{crp:.1f},{'yn'[k % 2]}"
+        for k, (age, crp) in enumerate(rng.normal(50, 9, (40, 2)).round(1))
+    ]
+    text = "\n".join(["age,crp,ill", *lines, *([last_line] if last_line else [])])
+    (folder / f"{name}.csv").write_text(text + "\n")
+
+
+def test_the_line_of_a_sum_is_named_and_not_a_number(tmp_path, capsys):
+    write_measures(tmp_path, "lyon")
+    write_measures(tmp_path, "nice", last_line="Total,300.0,n")
+    assert combine_folder(tmp_path, "--label", "ill") == 1
+    assert "column 'age' holds texts, 'Total' in line 42" in capsys.readouterr().err
+
+
+def test_a_warning_of_many_tables_is_said_once(tmp_path, capsys):
+    for k in range(5):
+        write_measures(tmp_path, f"site{k}", last_line="<20,1.0,n")
+    assert combine_folder(tmp_path, "--label", "ill", "--set", "budget=small") == 0
+    warned = capsys.readouterr().err
+    assert warned.count("column 'age' is read as texts") == 1
+    assert "'<20' in line 42 is not a number" in warned
+    assert "So it is in 4 more tables." in warned
+
+
 def test_rows_of_one_patient_stay_together(tmp_path):
     frames = [make_table(seed) for seed in range(2)]
     for name, frame in zip(["lyon", "nice"], frames, strict=True):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers.hospital_tables import N_ROWS, csv_text, hospital_table, write_rows
 
+from skgems._cli import main
 from skgems._cli._dialects import Dialect
 from skgems._cli._tables import read_table
 
@@ -97,3 +98,15 @@ def test_numbers_are_read_to_the_last_digit(work):
     )
     table = read_table("n.csv", Dialect(), as_written=["y"])
     np.testing.assert_allclose(table.frame["n"], numbers, rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "head", ["# exported by the lab\n", "# one\n# two, of three\n", "#\n"]
+)
+def test_comments_above_the_names_are_called_so(head, work, capsys):
+    write_rows(head + csv_text())
+    assert main(["survey", "--rows", "rows.csv", "--name", "lyon"]) == 1
+    error = capsys.readouterr().err
+    assert "rows.csv: line 1, '#" in error
+    assert "Delete all lines that begin with '#'" in error
+    assert "--sep" not in error

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 import textwrap
 from pathlib import Path
 
@@ -247,3 +249,26 @@ def test_the_version(capsys):
         main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"{skgems.__version__}\n"
+
+
+# ---- what terminals can show -------------------------------------------------------
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_letters_that_an_encoding_lacks_are_escaped(
+    encoding, quiet, tmp_path, monkeypatch
+):
+    """As output has on Windows, where it goes to a file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    frame = pandas.DataFrame({"łóżko": ["mała", "duża"] * 20, "wiek": range(40)})
+    frame.to_csv("rows.csv", index=False)
+    out = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding=encoding))
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BytesIO(), encoding))
+    survey = ["survey", "--rows", "rows.csv", "--name", "łódź", "--yes", *quiet]
+    assert main([*survey, "--to", "lodz.safetensors"]) == 0
+    assert main(["describe", "lodz.safetensors"]) == 0
+    sys.stdout.flush()
+    assert r"\u0142" in out.getvalue().decode(encoding)

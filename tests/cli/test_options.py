@@ -7,6 +7,7 @@ import io
 import json
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 import joblib
@@ -91,7 +92,7 @@ def test_a_typed_option_takes_the_place_of_the_whole_option_of_the_file(work, ca
     [
         (
             "yes = true",
-            "what all parties set in the same way: decimal,",
+            "what all parties set in the same way: as-text,",
         ),
         ("min-rows = 1", "'min-rows' cannot be set"),
         ('label = "--yes"', "label: the value '--yes' begins with a dash"),
@@ -181,3 +182,11 @@ def test_a_shell_completes_commands_and_options(tmp_path, line, completions):
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert path.read_text().split() == completions
+
+
+def test_the_page_says_what_the_extra_lacks_for_parquet():
+    root = Path(__file__).parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+    extra = " ".join(project["project"]["optional-dependencies"]["cli"])
+    page = (root / "docs/user_guide/command_line.rst").read_text("utf-8")
+    assert ("pip install pyarrow" in page) != ("pyarrow" in extra)

@@ -562,11 +562,10 @@ def test_truth_values_and_numbers_as_labels_of_two_nodes_are_refused():
         agg.set_params(estimators=summaries).fit()
 
 
-@pytest.mark.parametrize("name", ["a__x", "public", "estimators", "epsilon"])
-def test_names_of_parameters_cannot_be_names_of_nodes(kinds, name):
+def test_the_name_of_public_rows_cannot_be_that_of_a_node(kinds):
     kind = kinds["gram, within"]
-    content = bytes_of_changed(kind.summary.message, **put("name", name))
-    with pytest.raises(ValueError, match=f"{name!r} cannot be the name of a node"):
+    content = bytes_of_changed(kind.summary.message, **put("name", "public"))
+    with pytest.raises(ValueError, match="'public' cannot be the name of a node"):
         kind.fit(Summary(Message.from_bytes(content)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 import warnings
 from dataclasses import replace
 
@@ -423,3 +424,29 @@ def test_dates_are_refused_with_what_to_do(unit):
             )
         with pytest.raises(TypeError, match=r"Node 'lyon': .* y.astype\(str\)"):
             kind().summarize(None, X, dates, name="lyon")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        unicodedata.normalize("NFD", "krank-ä"),
+        "krank-ä\u200b",  # a blank of no width
+        "kr\u0430nk-ä",  # a Cyrillic letter
+    ],
+)
+def test_labels_that_look_alike_are_doubted_and_told_apart(other):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    members = []
+    for name, label in (("lyon", "krank-ä"), ("rome", other)):
+        y = np.where(X[:, 0] > 0, label, "gesund")
+        members.append((name, LogisticRegression().fit(X, y)))
+    agg = GEMSLogisticAggregator(members, random_state=0)
+    ill = np.repeat(np.array(["krank-ä", other], dtype=object), 20)
+    y = np.where(X[:, 0] > 0, ill, "gesund")
+    with pytest.warns(UserWarning, match="letters that look alike") as warned:
+        agg.fit(X, y, nodes=["lyon"] * 20 + ["rome"] * 20)
+    text = " ".join(str(warning.message) for warning in warned)
+    assert f"{other!a} (node 'rome')" in text
+    assert f"{'krank-ä'!a} (node 'lyon')" in text
+    assert other in agg.classes_  # it is not rewritten

@@ -243,7 +243,6 @@ def test_averages_and_matched_networks_of_small_classes_have_probabilities(agg):
     [
         ({"name": ""}, "name must be a text"),
         ({"name": "public"}, "name must be a text"),
-        ({"name": "a__b"}, "cannot be the name"),
         ({"dtype": "int8"}, "dtype must be one of"),
         ({"rank": 0}, "rank must be"),
     ],

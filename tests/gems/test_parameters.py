@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.exchanges import write_state
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -308,7 +309,7 @@ def test_a_folder_of_an_older_version_is_refused(
     place = tmp_path / "exchange.json"
     state = json.loads(place.read_text())
     state["aggregator"]["params"].update(old_parameters)
-    place.write_text(json.dumps(state))
+    write_state(place, state)
     given = (agg,) if gives_aggregator else ()
     words = rf"no parameters \['{min(old_parameters)}.* older version .* new exchange"
     with pytest.raises(ValueError, match=words):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
 from functools import cache
 
@@ -152,3 +154,11 @@ def begin_exchange(folder, agg=None):
     exchange = skgems.Exchange(folder, agg, nodes=NAMES, report=True)
     exchange.step()
     return exchange
+
+
+def write_state(path, state):
+    """Write the state of an exchange with the digest that belongs to it."""
+    kept = {name: value for name, value in state.items() if name != "digest"}
+    content = json.dumps(kept, sort_keys=True).encode()
+    state["digest"] = hashlib.sha256(content).hexdigest()
+    path.write_text(json.dumps(state))

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 
 import numpy as np
 import pytest
 from safetensors.numpy import save
 
 from skgems.federation import Message
+from skgems.messages import write_bytes
 from skgems.messages._packing import pack, read_some_arrays
 
 
@@ -89,3 +92,15 @@ def test_some_arrays_of_what_is_no_message_are_refused(tmp_path, content):
     (tmp_path / "odd").write_bytes(content)
     with pytest.raises(ValueError, match="odd: "):
         read_some_arrays(tmp_path / "odd", "a.")
+
+
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    path = tmp_path / "lyon.safetensors"
+    with pytest.raises(OSError, match=r"No space left on device: '.*lyon") as failure:
+        write_bytes(path, b"sums")
+    assert failure.value.errno == errno.ENOSPC
+    assert list(tmp_path.iterdir()) == []

@@ -402,6 +402,8 @@ def test_texts_at_one_node_and_numbers_at_another_are_said():
     tables = table_of_each_node(mixed_table())
     tables = {name: table_of_node[["code"]] for name, table_of_node in tables.items()}
     tables["node 0"] = tables["node 0"].astype(str)
+    for name in ("node 1", "node 2"):  # codes, as 0 and 1 are, would become texts
+        tables[name] = tables[name] + 0.5
     with pytest.raises(
         ValueError, match=r"'node 1'.*'code' holds numbers here and texts at other"
     ):

@@ -27,6 +27,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
+from skgems import PooledTransformer
 from skgems.federation import Message, fit_front, reply_to
 from skgems.steps import KINDS, Front, Kind
 from skgems.steps._statistics import STATISTICS
@@ -240,3 +241,35 @@ def test_a_node_names_the_step_and_the_field_of_a_request():
     message = "front.front is not a front: the state of StandardScaler has .*'center'"
     with pytest.raises(ValueError, match=message):
         reply_to(request, None, numbers(), None, name="lyon")
+
+
+def content_of_a_front():
+    """The content of a fitted front, as JSON has it, of two columns with bounds."""
+    front = PooledTransformer(
+        ColumnTransformer([("a", make_pipeline(StandardScaler()), ["a"])]),
+        bounds={"a": (0.0, 9.0)},
+    )
+    pandas = pytest.importorskip("pandas")
+    front.fit(pandas.DataFrame({"a": np.arange(9.0), "b": np.arange(9.0) % 2}))
+    return front.as_front().as_content()
+
+
+@pytest.mark.parametrize("place", ["states", "columns", "bounds", "tree", "steps"])
+@pytest.mark.parametrize("junk", [5, [1], [None], [[1]], ["a", "b", "c"], {"a": 1}])
+def test_what_is_no_front_is_said_in_our_words(place, junk):
+    content = content_of_a_front()
+    if place == "steps":
+        content["tree"]["steps"] = junk
+    else:
+        content[place] = junk
+    words = "(?!.*(object|unpack|element #|indices|iterable))is not a front: .*"
+    with pytest.raises(ValueError, match=f"^{words}(state|column|bound|step)"):
+        Front.from_content(content)
+
+
+def test_a_state_of_lists_of_different_lengths_is_named():
+    content = content_of_a_front()
+    content["states"]["0/0/0"]["means"] = [[1, 2], [3]]
+    words = "the field 'means' of the state of StandardScaler must be an array"
+    with pytest.raises(ValueError, match=words):
+        Front.from_content(content)
