@@ -259,6 +259,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "candidates": {
         "front": (combine,),
+        "groups": (reply_to,),
         "n_features": (HashingVectorizer, FeatureHasher),
     },
     "choice": {"min_rows": (reply_to,), "scoring": (combine,)},
@@ -290,7 +291,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
             PooledAggregator.summarize,
         ),
         "epsilon": (LINEAR,),
-        "held_out": (reply_to, LINEAR.summarize),
+        "groups": (combine, reply_to, LINEAR.summarize, PooledAggregator.summarize),
         "intersection": (LINEAR,),
         "keep_replies": (LINEAR, PooledAggregator),
         "min_rows": (reply_to, LINEAR.summarize),

@@ -125,6 +125,7 @@ TESTED_ELSEWHERE = {
     "local/_fronts.py": ("federation/test_fronts.py", "nodes open fronts"),
     "local/_member.py": ("tasks/test_describe.py", "tasks are asked of members"),
     "local/_model_sums.py": ("tasks/test_evaluate.py", "evaluate replies with them"),
+    "local/_samples.py": ("local/test_chunks.py", "samples of chunks are of all rows"),
     "local/_sklearn.py": ("local/test_model.py", "a kind of model"),
     "local/_skorch.py": ("local/test_model.py", "a kind of model"),
     "messages/_summaries.py": (

@@ -202,7 +202,13 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
 
     @federated_fit
     def fit(
-        self, X=None, y=None, nodes=None, held_out=None
+        self,
+        X=None,
+        y=None,
+        nodes=None,
+        held_out=None,
+        *,
+        groups=None,
     ) -> "ModelAveragingAggregator":
         """Average the local models, after rounds of training if there are any.
 
@@ -220,6 +226,10 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
             label.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that are neither counted nor trained on. None means that all rows are.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, for example the patient. Rows of one group go to the same
+            node if rows are dealt to simulated nodes. None means that each row stands
+            alone.
 
         Returns
         -------
@@ -250,7 +260,15 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         """
         averaging_fit = AveragingFit.of(self)
         simulation = averaging_fit.simulation(self)
-        federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
+        federation = read_federation(
+            self,
+            X,
+            y,
+            nodes,
+            held_out,
+            groups=groups,
+            simulation=simulation,
+        )
         self._publish(**averaging_fit.attributes(federation))
         return self
 

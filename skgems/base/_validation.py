@@ -20,6 +20,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from ..datasets import as_groups
 from ..networks import NamedRows
 from ..steps import Columns, ColumnsError, are_documents, as_rows, check_no_times
 from ._labels import encode_labels
@@ -155,11 +156,13 @@ def _validated_features(aggregator: BaseEstimator) -> Features:
     )
 
 
-def validated_public_rows(aggregator: BaseEstimator, X, y) -> tuple[Rows, np.ndarray]:
-    """Rows for a fitted aggregator, and the indices of their classes."""
+def validated_public_rows(
+    aggregator: BaseEstimator, X, y, groups=None
+) -> tuple[Rows, np.ndarray, np.ndarray | None]:
+    """Rows for a fitted aggregator, the indices of their classes, and their groups."""
     check_is_fitted(aggregator)
     X, y = aggregator._validate_with_labels(X, y, reset=False)
-    return X, encode_labels(y, aggregator.classes_)
+    return X, encode_labels(y, aggregator.classes_), as_groups(groups, X)
 
 
 def _in_order_of_rows(X: Rows) -> Rows:

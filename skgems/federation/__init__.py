@@ -37,6 +37,7 @@ from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
 from ._derived import allows_missing
 from ._federation import Federation, Node, PublicRows
 from ._fronts import fit_front, front_plan, owners_of
+from ._given_rows import as_groups
 from ._joining import federated_fit
 from ._keep_replies import KeepRepliesMixin
 from ._labels import (
@@ -59,6 +60,7 @@ from ._nodes import (
     as_mask,
     check_feature_names,
     halves_of,
+    parts_of_groups,
     raise_without_classifier,
     rows_of_nodes,
 )
@@ -107,13 +109,17 @@ from ._warnings import (
     RowsAskedAgainWarning,
     RowsExposedWarning,
     SameRowsWarning,
+    SharedCovarianceWarning,
     VariancesOnlyWarning,
     exposed_classes,
     nodes_of_many_rows,
     warn_of_exposed,
     warn_of_exposed_columns,
     warn_of_identifiers,
+    warn_of_many_classes,
     warn_of_many_rows,
+    warn_of_repeated_identifiers,
+    warn_of_shared_matrices,
     warn_of_tails,
     warn_of_variances,
 )
@@ -154,6 +160,7 @@ __all__ = [
     "RowsChangedError",
     "RowsExposedWarning",
     "SameRowsWarning",
+    "SharedCovarianceWarning",
     "SignatureError",
     "SummarizingMixin",
     "Summary",

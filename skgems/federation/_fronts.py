@@ -66,13 +66,9 @@ def _parts_by_step(contents: Mapping[str, Mapping]) -> dict[str, dict]:
 
 def _warn_of_inexact(advanced: Advanced) -> None:
     """Warn of steps that are not those of all rows."""
-    for kind, error in advanced.errors.values():
-        if error == np.inf:
-            warn_user(
-                f"{kind} keeps some, but not all, of several axes that have equal "
-                "variance. Rounding decides which axes these are, so scikit-learn's "
-                "fit on all rows may keep others. Keep more or fewer components."
-            )
+    for step_type, doubt in advanced.doubts:
+        if step_type not in advanced.front.unasked:
+            warn_user(doubt)
     if advanced.empty:
         warn_user(
             f"The front leaves out the columns {advanced.empty[:10]}: no value occurs "
@@ -290,7 +286,7 @@ def fit_front(
         if len(rows) and not only_scores:
             X_of_node = safe_indexing(X, rows)
             members.append(column_member(name, X_of_node, held_out=held_out_of_node))
-    run = Run(InProcess(members, n_jobs=n_jobs))
+    run = Run(InProcess(members, n_jobs=n_jobs, has_front=True))
     return run(front_plan(front)), run.history
 
 

@@ -9,6 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..base import BaseAggregator, Features, validated_for_fit
 from ..compat import safe_indexing
+from ..datasets import as_groups
 from ..steps import DocumentFront, Front, as_rows, front_of_content
 from . import _nodes
 from ._fronts import fit_front, raise_front_not_fitted, through_front
@@ -32,6 +33,8 @@ class GivenRows:
     table: RowsLike | None
     held_out: np.ndarray | None  # (n_rows,), bool: rows that only score; None: none
     weights: np.ndarray | None = None  # (n_rows,), how much each counts; None: once
+    # (n_rows,), int: group of each row, whose rows stay together; None: nobody said.
+    groups: np.ndarray | None = None
     # (n_rows,), int: index of the node that owns each row, -1 for public rows. None:
     # nobody said, and a row is of each node whose classifier has seen its label.
     owners: np.ndarray | None = None
@@ -52,6 +55,7 @@ class GivenRows:
             ),
             held_out=None if self.held_out is None else self.held_out[chosen],
             weights=None if self.weights is None else self.weights[chosen],
+            groups=None if self.groups is None else self.groups[chosen],
             owners=None if self.owners is None else self.owners[chosen],
         )
 
@@ -104,14 +108,16 @@ def read_rows(
     nodes: ArrayLike | None,
     held_out: ArrayLike | None,
     weights: np.ndarray | None,
+    groups: ArrayLike | None,
     front: Front | None,
 ) -> GivenRows | None:
     """Rows behind the front, validated, whose owners are not read yet."""
     if X is None:
-        if y is not None or nodes is not None or held_out is not None:
+        descriptions = (y, nodes, held_out, groups)
+        if any(description is not None for description in descriptions):
             raise ValueError(
-                "y, nodes and held_out describe the rows of X, which is missing. Give "
-                "fit X as well, or none of them."
+                "y, nodes, held_out and groups describe the rows of X, which is "
+                "missing. Give fit X as well, or none of them."
             )
         return None
     table = X if front is None and hasattr(X, "columns") else None
@@ -126,6 +132,7 @@ def read_rows(
         table=table,
         held_out=_nodes.as_mask(held_out, X),
         weights=weights,
+        groups=as_groups(groups, X),
     )
 
 

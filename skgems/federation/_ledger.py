@@ -318,9 +318,9 @@ class Ledger:
         current = self._current
         if not fingerprint.has_rows_of(current.rows, current.labels):
             raise RowsChangedError(
-                f"The rows of node {current.node!r} (X, y or held_out) are not those "
-                "of the earlier messages of this exchange. The replies would not fit "
-                "together, and their differences would reveal which rows changed. "
+                f"The rows of node {current.node!r} (X, y, held_out or groups) are not "
+                "those of the earlier messages of this exchange. The replies would not "
+                "fit together, and their differences would reveal which rows changed. "
                 "Answer with the earlier rows. If these were wrong, the server has to "
                 "start a new exchange."
             )

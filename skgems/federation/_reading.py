@@ -57,6 +57,7 @@ def read_federation(
     held_out: ArrayLike | None = None,
     *,
     sample_weight: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     simulation: Simulation | None = None,
 ) -> Federation:
     """Validate the input of ``fit`` of an aggregator, which is not changed.
@@ -73,6 +74,8 @@ def read_federation(
     sample_weight : array-like, default=None
         How much each row counts in the sums over the rows of a node. Rows of weight
         zero are left out. Pass it on if the aggregator is made of such sums only.
+    groups : array-like, default=None
+        The group of each row, as ``fit`` of an aggregator takes it.
     simulation : Simulation, default=None
         How nodes are simulated if their classifiers are not fitted. If None, this
         follows the parameters of the aggregator.
@@ -99,11 +102,14 @@ def read_federation(
     >>> federation.classes.tolist(), federation.seen.tolist()
     (['a', 'b', 'c'], [[True, True, False], [False, True, True]])
     """
-    given = weighted_rows(X, y, sample_weight, nodes=nodes, held_out=held_out)
+    given = weighted_rows(
+        X, y, sample_weight, nodes=nodes, held_out=held_out, groups=groups
+    )
     X = given.X
     y = given.y
     nodes = given.nodes
     held_out = given.held_out
+    groups = given.groups
     members, joined = _members_for(aggregator, X, nodes)
     is_simulated = not split_by_state(members.names, members.classifiers)
     if y is not None:
@@ -119,6 +125,7 @@ def read_federation(
         nodes=nodes,
         held_out=held_out,
         weights=given.weights,
+        groups=groups,
         front=front,
     )
     if is_simulated:
@@ -149,6 +156,7 @@ def read_federation(
         X=None if rows is None else rows.X,
         y=None if rows is None else codes,
         weights=None if rows is None else rows.weights,
+        groups=None if rows is None else rows.groups,
         public_rows=assignment.public_rows,
         rows_are_shared=assignment.rows_are_shared,
         spare_rows=assignment.spare_rows,
@@ -214,6 +222,7 @@ def _simulated(
         nodes=nodes,
         held_out=rows.held_out,
         weights=rows.weights,
+        groups=rows.groups,
         simulation=simulation,
     )
     members = Members(

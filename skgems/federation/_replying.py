@@ -12,6 +12,7 @@ from sklearn.utils import column_or_1d
 
 from ..base import at_another_party, warn_user
 from ..compat import num_samples
+from ..datasets import as_groups
 from ..local import (
     Member,
     NodeShape,
@@ -34,7 +35,7 @@ from ..messages import (
     signed,
     tells_radii,
 )
-from ..steps import Front, holding
+from ..steps import Columns, Front, holding, repeated_identifiers
 from ._acceptance import check_accepted
 from ._derived import allows_missing, check_is_derived
 from ._fingerprint import Fingerprint
@@ -52,7 +53,12 @@ from ._rows import (
     member_of,
     warn_of_another_front,
 )
-from ._warnings import ClassesLeftOutWarning, warn_of_exposed, warn_of_exposed_columns
+from ._warnings import (
+    ClassesLeftOutWarning,
+    warn_of_exposed,
+    warn_of_exposed_columns,
+    warn_of_repeated_identifiers,
+)
 from ._weights import check_takes_weights, weighted_rows
 
 # Statistics of fewer rows of a class are nearly the rows: the default of ``min_rows``.
@@ -101,6 +107,7 @@ def reply_to(
     name,
     held_out=None,
     sample_weight=None,
+    groups=None,
     min_rows=MIN_ROWS,
     agreement=None,
     radii=False,
@@ -141,6 +148,11 @@ def reply_to(
         and one of weight 0 as none. They must be the same for each request. Bounds such
         as ``min_rows`` count rows, whatever they weigh. The reply tells the sum of the
         weights of each class. If None, each row counts once.
+    groups : array-like of shape (n_samples,), default=None
+        Group of each row, for example the patient. Give it if several rows are of one
+        patient: they are then in the same half when :func:`~skgems.combine` judges
+        candidates. The groups stay at the node, and must be the same for each request
+        of an exchange. If None, each row stands alone.
     min_rows : int, default=10
         Smallest number of rows of a class. Classes with fewer rows are left out, except
         for what the classifier itself knows about them. No cluster has fewer rows, and
@@ -256,7 +268,9 @@ def reply_to(
     check_request(request)
     if state is None:
         _check_needs_no_ledger(agreement, again=again)
-    given = weighted_rows(X, y, sample_weight, held_out=held_out, name=name)
+    given = weighted_rows(
+        X, y, sample_weight, held_out=held_out, groups=groups, name=name
+    )
     if given.weights is not None:
         check_takes_weights(request, name=name)
     node = _Node(
@@ -266,6 +280,7 @@ def reply_to(
         y=given.y,
         held_out=given.held_out,
         weights=given.weights,
+        groups=given.groups,
         min_rows=min_rows,
         tells_radii=radii or agreement is not None,
         limits=Limits() if limits is None else limits,
@@ -398,6 +413,7 @@ class _Node:
     y: object
     held_out: object
     weights: np.ndarray | None  # (n_rows,), all above zero
+    groups: object
     min_rows: int
     tells_radii: bool
     limits: Limits
@@ -407,7 +423,12 @@ class _Node:
     @cached_property
     def fingerprint(self) -> Fingerprint:
         return Fingerprint.of(
-            self.estimator, self.X, self.y, self.held_out, self.weights
+            self.estimator,
+            self.X,
+            self.y,
+            self.held_out,
+            groups=self.groups,
+            weights=self.weights,
         )
 
     @property
@@ -530,7 +551,13 @@ def _answered_of_columns(
     """What the columns are, before any front and without labels."""
     held_out = as_mask(node.held_out, node.X)
     min_rows = node.min_rows_under(agreed)
-    member = column_member(node.name, node.X, held_out=held_out, min_rows=min_rows)
+    member = column_member(
+        node.name,
+        node.X,
+        held_out=held_out,
+        groups=as_groups(node.groups, node.X),
+        min_rows=min_rows,
+    )
     reply = answer(request, member)
     front = opened_front(request.content["front"])
     warn_of_exposed_columns(node.name, reply, front)
@@ -543,11 +570,23 @@ def _answered_of_table(
     """What the columns hold, or sums and judgments behind a front of each method."""
     held_out = as_mask(node.held_out, node.X)
     min_rows = node.min_rows_under(agreed)
-    member = column_member(node.name, node.X, held_out=held_out, min_rows=min_rows)
+    member = column_member(
+        node.name,
+        node.X,
+        held_out=held_out,
+        groups=as_groups(node.groups, node.X),
+        min_rows=min_rows,
+    )
     member = replace(member, y=None if node.y is None else column_or_1d(node.y))
     if agreed is not None and member.y is not None:
         # Names of features are those before the fronts, which are not agreed on.
         agreed.check_rows(np.unique(member.y).tolist(), feature_names=None)
+    if request.task == "halves" and member.groups is None:
+        repeated = repeated_identifiers(member.X)
+        labels = Columns.of(member.X).labels if repeated else ()
+        warn_of_repeated_identifiers(
+            [labels[place] for place in repeated], at=f"Node {node.name!r}: "
+        )
     return answer(request, member)
 
 
@@ -609,6 +648,7 @@ def _member_behind_front(request: Message, node: _Node) -> Member:
         name=node.name,
         held_out=node.held_out,
         sample_weight=node.weights,
+        groups=node.groups,
     )
 
 

@@ -25,7 +25,7 @@ from ..base import (
     warn_user,
 )
 from ..compat import num_samples
-from ..datasets import missing_labels
+from ..datasets import as_groups, missing_labels
 from ..local import (
     ChunkedMember,
     LocalModel,
@@ -75,10 +75,16 @@ def member_of(
     name: str,
     held_out: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
 ) -> Member:
-    """A node's fitted classifier and rows, validated; ``held_out`` rows only score."""
+    """A node's fitted classifier and rows, validated; ``held_out`` rows only score.
+
+    Rows of one of the ``groups``, (n_rows,), stay together when rows are divided.
+    """
     check_node(aggregator, estimator, name)
-    given = weighted_rows(X, y, sample_weight, held_out=held_out, name=name)
+    given = weighted_rows(
+        X, y, sample_weight, held_out=held_out, groups=groups, name=name
+    )
     front = aggregator._agreed_front
     if front is not None:
         estimator = front.rest_of(estimator, name=name)
@@ -100,6 +106,7 @@ def member_of(
         moments=_slice_if_all(roles.moments, n_rows),
         training=_slice_if_all(roles.training, n_rows),
         weights=given.weights,
+        groups=as_groups(given.groups, checked.X),
     )
     check_labels_of(member)
     return member
@@ -111,12 +118,17 @@ def _slice_if_all(rows: np.ndarray, n_rows: int) -> np.ndarray | slice:
 
 
 def column_member(
-    name: str, X: RowsLike, *, held_out: np.ndarray | None = None, min_rows: int = 1
+    name: str,
+    X: RowsLike,
+    *,
+    held_out: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    min_rows: int = 1,
 ) -> Member:
     """A node's columns as they are, without classifier and labels, for a front.
 
     ``held_out`` marks rows that only score, shape (n_rows,): a front is not fitted to
-    them.
+    them. ``groups`` has a number for the group of each row, (n_rows,).
     """
     X = as_rows(X)
     learning = slice(None) if held_out is None else np.flatnonzero(~held_out)
@@ -127,6 +139,7 @@ def column_member(
         np.zeros(X.shape[0]),  # a member has labels, which no front looks at
         moments=learning,
         training=learning,
+        groups=groups,
         min_rows=min_rows,
     )
 
@@ -434,7 +447,7 @@ def _parts_of(
     if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3, 4):
         raise TypeError(
             "a chunk must be a pair (X, y), or (X, y, held_out), or (X, y, held_out, "
-            f"sample_weight) with held_out=None if no row is; got "
+            f"sample_weight), where held_out may be None; got "
             f"{type(chunk).__name__}."
         )
     X, y = chunk[:2]

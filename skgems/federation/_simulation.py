@@ -81,6 +81,7 @@ def simulate(
     nodes: ArrayLike | None,
     held_out: np.ndarray | None,
     weights: np.ndarray | None,
+    groups: np.ndarray | None,
     simulation: Simulation,
 ) -> SimulatedNodes:
     """Train a clone at each node, on rows that are there or dealt to it.
@@ -89,10 +90,11 @@ def simulate(
     same rows with the names of their columns, if these have some. ``held_out`` is a
     mask of rows, (n_rows,), or None: then a fraction of each node's rows is drawn.
     ``weights`` of rows, (n_rows,), are handed to the ``fit`` of the clones.
+    Rows of one of the ``groups``, (n_rows,), stay together.
     """
     rng = check_random_state(simulation.random_state)
     if nodes is None:
-        owners = _nodes.deal_rows(y, len(classifiers), rng)
+        owners = _nodes.deal_rows(y, len(classifiers), rng, groups=groups)
     else:
         if len(classifiers) == 1:
             names = _nodes.node_names_of(nodes, X.shape[0])
@@ -115,7 +117,12 @@ def simulate(
     for index in dict.fromkeys(owners[owners >= 0].tolist()):
         rows = np.flatnonzero(owners == index)
         if held_out is None:
-            mask = _nodes.hold_out(y[rows], simulation.validation_fraction, rng)
+            mask = _nodes.hold_out(
+                y[rows],
+                simulation.validation_fraction,
+                rng,
+                groups=None if groups is None else groups[rows],
+            )
         else:
             mask = held_out[rows]
             if mask.all():

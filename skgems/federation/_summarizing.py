@@ -21,8 +21,11 @@ from ._weights import check_takes_weights
 class SummarizingMixin:
     """Mixin of aggregators that need only one message, or one file, from each node."""
 
-    def _warn_of(self, member: Member) -> None:
-        """Warn where sums leave out what a model of the node's rows depends on."""
+    def _warn_of(self, member: Member, reply: Message) -> None:
+        """Warn where sums leave out what a model of the node's rows depends on.
+
+        ``reply`` is the summary that is sent.
+        """
 
     def _check_one_message(self) -> None:
         """Raise ValueError if the method asks nodes more than once."""
@@ -38,6 +41,7 @@ class SummarizingMixin:
         chunks=None,
         held_out=None,
         sample_weight=None,
+        groups=None,
         min_rows=MIN_ROWS,
     ) -> Summary:
         """Make the summary that the node sends.
@@ -64,6 +68,9 @@ class SummarizingMixin:
         sample_weight : array-like of shape (n_samples,), default=None
             How much each row counts in the sums, as for
             :func:`~skgems.federation.reply_to`.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, for example the patient. A cluster of rows then has rows
+            of at least ``min_rows`` groups. The groups are not sent.
         min_rows : int, default=10
             Classes with fewer rows are left out, as for
             :func:`~skgems.federation.reply_to`.
@@ -86,6 +93,7 @@ class SummarizingMixin:
             "chunks": chunks,
             "held_out": held_out,
             "sample_weight": sample_weight,
+            "groups": groups,
         }
         return self._summarize(estimator, rows, name, min_rows)
 
@@ -104,8 +112,8 @@ class SummarizingMixin:
         Parameters
         ----------
         rows : mapping
-            What the node gave for "X", "y", "held_out", "sample_weight" and "chunks";
-            None for others.
+            What the node gave for "X", "y", "held_out", "sample_weight", "groups" and
+            "chunks"; None for others.
         digits : mapping, default=None
             The "dtype" and "rank" that moments are rounded to. None: all digits.
         **options : object
@@ -124,7 +132,6 @@ class SummarizingMixin:
                 min_rows=min_rows,
                 options=options,
             )
-        self._warn_of(member)
         member = without_small_classes(member, min_rows)
         warn_of_unseen_classes(member)
         request = self._agreed_terms.first_message(member, **options)
@@ -141,6 +148,7 @@ class SummarizingMixin:
             rank=digits["rank"],
         )
         reply = Message.of("join", **content)
+        self._warn_of(member, reply)
         warn_of_exposed(name, reply)
         return Summary(reply)
 
@@ -161,6 +169,7 @@ class SummarizingMixin:
             name=name,
             held_out=rows["held_out"],
             sample_weight=rows["sample_weight"],
+            groups=rows["groups"],
         )
 
     def _chunked_member(
@@ -192,14 +201,16 @@ class SummarizingMixin:
                 "Pass X and y; or pass space=False to summarize, if the server needs "
                 "no spaces (epsilon='auto' and intersection='likelihood')."
             )
-        n_drawn = 0
-        least = 1
-        for request in requests:  # one, or none
-            n_components = request.content.get("n_components", 1)
-            n_drawn = SAMPLE_ROWS * n_components
-            least = max(min_rows, request.content.get("min_cluster_size", 1))
+        if not requests:  # nothing is summed, so that no row is drawn
+            return chunked_member_of(self, estimator, chunks, name=name)
+        (request,) = requests
         return chunked_member_of(
-            self, estimator, chunks, name=name, n_drawn=n_drawn, least=least
+            self,
+            estimator,
+            chunks,
+            name=name,
+            n_drawn=SAMPLE_ROWS * request.content.get("n_components", 1),
+            least=max(min_rows, request.content.get("min_cluster_size", 1)),
         )
 
 
@@ -213,4 +224,9 @@ def _check_chunks_stand_alone(rows: Mapping[str, object], *, name: str) -> None:
             f"Node {name!r}: with chunks=, X, y, held_out and sample_weight come from "
             f"chunks(), but {names} were passed too. Leave these out, or leave chunks "
             "out."
+        )
+    if rows["groups"] is not None:
+        raise ValueError(
+            f"Node {name!r}: groups= needs all rows at once, and chunks= gives them "
+            "one after the other. Pass X and y, or leave groups out."
         )

@@ -27,6 +27,7 @@ class WeightedRows:
     y: ArrayLike | None  # (n_rows,), and so are the others
     nodes: ArrayLike | None
     held_out: ArrayLike | None
+    groups: ArrayLike | None
     weights: np.ndarray | None  # all above zero; None: each row counts once
 
 
@@ -37,6 +38,7 @@ def weighted_rows(
     *,
     nodes: ArrayLike | None = None,
     held_out: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     name: str | None = None,
 ) -> WeightedRows:
     """Return the rows that weigh something, with their weights in float64.
@@ -45,26 +47,35 @@ def weighted_rows(
     Raises ValueError, which names the node, for weights that are wrong.
     """
     if sample_weight is None:
-        return WeightedRows(X=X, y=y, nodes=nodes, held_out=held_out, weights=None)
+        return WeightedRows(
+            X=X, y=y, nodes=nodes, held_out=held_out, groups=groups, weights=None
+        )
     if X is None:
         raise ValueError(
             "sample_weight has the weights of the rows of X, which is missing. Give X "
             "as well, or leave sample_weight out."
         )
     weights = _as_numbers(sample_weight, n_rows=num_samples(X), name=name)
-    check_consistent_length(X, y, nodes, held_out)
+    check_consistent_length(X, y, nodes, held_out, groups)
     _check_weights(weights, nodes=nodes, name=name)
     is_there = weights > 0
     if is_there.all():
-        return WeightedRows(X=X, y=y, nodes=nodes, held_out=held_out, weights=weights)
+        return WeightedRows(
+            X=X, y=y, nodes=nodes, held_out=held_out, groups=groups, weights=weights
+        )
     _check_all_nodes_have_rows(is_there, nodes=nodes, name=name)
     parts = [
         None if part is None else safe_indexing(part, np.flatnonzero(is_there))
-        for part in (X.tocsr() if issparse(X) else X, y, nodes, held_out)
+        for part in (X.tocsr() if issparse(X) else X, y, nodes, held_out, groups)
     ]
-    X, y, nodes, held_out = parts
+    X, y, nodes, held_out, groups = parts
     return WeightedRows(
-        X=X, y=y, nodes=nodes, held_out=held_out, weights=weights[is_there]
+        X=X,
+        y=y,
+        nodes=nodes,
+        held_out=held_out,
+        groups=groups,
+        weights=weights[is_there],
     )
 
 

@@ -50,6 +50,7 @@ class NodeSums:
     penalty: NodePenalty | None  # None: it has no classifier that could say
     scaled: bool  # whether its classifier scales features
     is_rounded: bool  # whether it sent fewer digits
+    kurtosis: int | None  # of rows far outside of their class; None: it has none
 
 
 class RepliesReader:
@@ -179,6 +180,7 @@ def _read_node_sums(
         penalty=_penalty_in(content, node=node, moments=moments),
         scaled=content["scaled"],
         is_rounded=_has_fewer_digits(content["moments"]),
+        kurtosis=content.get("kurtosis"),
     )
 
 
@@ -241,6 +243,11 @@ def _penalty_in(
     )
 
 
+def heavy_nodes(node_sums: Sequence[NodeSums]) -> dict[str, int]:
+    """Return the kurtosis of the nodes whose rows lie far outside of their class."""
+    return {node.name: node.kurtosis for node in node_sums if node.kurtosis is not None}
+
+
 def merge_unless_all_have_roots(
     moments: Iterator[ClassMoments], n_classes: int
 ) -> tuple[ClassMoments | None, list[ClassMoments]]:
@@ -277,6 +284,7 @@ class Sums:
     agreed_class_weight: str | list | None  # as messages have it; None: 1 of each
     span: Span | None  # whose coordinates features are in; None: those of the rows
     penalty: Penalty  # in those coordinates
+    kurtosis_of_nodes: dict[str, int]  # those whose rows lie far outside of their class
 
     @cached_property
     def class_weight(self) -> np.ndarray | None:

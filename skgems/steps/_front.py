@@ -66,6 +66,9 @@ class Front:
     states: Mapping[str, Mapping] = field(default_factory=dict)
     # Whether steps are not given the columns that identify rows, as nodes find them.
     drop_identifiers: bool = False
+    # Types of steps that a method adds by itself, for trees or as a candidate. Users
+    # did not ask for these, so nobody is warned that one is not that of all rows.
+    unasked: tuple[type, ...] = ()
 
     # ---- made of a transformer, or of others -----------------------------------------
 
@@ -100,11 +103,17 @@ class Front:
 
     @classmethod
     def of_pipelines(
-        cls, pipelines: list, *, drop_identifiers: bool = False
+        cls,
+        pipelines: list,
+        *,
+        drop_identifiers: bool = False,
+        unasked: tuple[type, ...] = (),
     ) -> "Front":
         """Several pipelines that are fitted at once; :meth:`branch` has each."""
         named = [(str(k), pipeline) for k, pipeline in enumerate(pipelines)]
-        return cls(FeatureUnion(named), drop_identifiers=drop_identifiers)
+        return cls(
+            FeatureUnion(named), drop_identifiers=drop_identifiers, unasked=unasked
+        )
 
     def branch(self, k: int, pipeline: Pipeline) -> "Front":
         """The front of the k-th of the pipelines side by side, with its states."""
@@ -374,6 +383,7 @@ class Front:
             fitted=None if fitted is None else self._of_all_columns(fitted),
             pending=visitor.pending,
             errors=visitor.errors,
+            doubts=visitor.doubts,
             leaves=visitor.leaves,
             bounds=visitor.bounds,
             empty=visitor.empty,
@@ -510,6 +520,8 @@ class Advanced:
     pending: Mapping[str, Pending]
     # Names of kinds, and how far what was fitted may be off.
     errors: Mapping[str, tuple[str, float]]
+    # Types of steps, and why these may be far from those of all rows, in words.
+    doubts: list[tuple[type, str]]
     leaves: Mapping[str, BaseEstimator]  # steps that are fitted
     bounds: Mapping[str, np.ndarray]  # of the columns of each, (2, n_columns)
     # Kinds of encoders, and the columns among theirs that identify rows.

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..local import (
+    N_COMBINATIONS,
     ChunkedMember,
     Member,
     NodeShape,
@@ -28,6 +29,7 @@ from ..messages import (
     Text,
     Weights,
     check_definite,
+    rows_of_groups,
 )
 from ..moments import (
     CLUSTER_ROWS,
@@ -90,6 +92,10 @@ def _effective_rows_in_words(content: Mapping, reply: Mapping) -> str:
     return f"Here it is {content['effective_rows']:.3g}."
 
 
+def _kurtosis_in_words(content: Mapping, reply: Mapping) -> str:
+    return f"Here it is about {content['kurtosis']}."
+
+
 # ---- rules -------------------------------------------------------------------------
 
 
@@ -125,6 +131,7 @@ def moments_fit(content: Mapping, place: Place) -> None:
     rows_are_described(content, place)
     _check_kind(class_moments, place, n_labels=len(content["labels"]))
     _check_scatter(class_moments, place)
+    _check_kurtosis(content, place)
     correction = _check_corrections(content, place)
     if place.described is None:
         return
@@ -139,6 +146,14 @@ def moments_fit(content: Mapping, place: Place) -> None:
         _check_size_of_correction(
             content[correction], class_moments, place.at(correction), rounding
         )
+
+
+def _check_kurtosis(content: Mapping, place: Place) -> None:
+    """Raise ValueError for digits, which could be a message, or more than the rows."""
+    kurtosis = content.get("kurtosis", 1)
+    place.deny(kurtosis & (kurtosis - 1) != 0, "kurtosis", "is not a power of two")
+    is_too_large = kurtosis > 2 * rows_of_groups(content).sum()
+    place.deny(is_too_large, "kurtosis", "is larger than these rows allow")
 
 
 def _check_corrections(content: Mapping, place: Place) -> str | None:
@@ -259,7 +274,11 @@ def _check_origin(class_moments: ClassMoments, place: Place, rounding: float) ->
     squares = _squares(class_moments) + about_mean
     noise = _ROUNDING_OF_SQUARES * class_moments.n_rows * np.square(origin)
     if np.any(np.square(mean) > squares * (1.0 + rounding) + noise):
-        raise place.at("means").wrong("are further from the origin than counts allow")
+        raise place.at("means").wrong(
+            "are further from the origin than counts and squares of the same rows "
+            "allow. If the rows came in chunks, chunks() gave other rows in the second "
+            "pass; it must give the same rows in each pass"
+        )
 
 
 # ---- fields ------------------------------------------------------------------------
@@ -317,6 +336,8 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
     n_vectors = 2 * min(rows.n_classes * most_clusters, rows.n_rows)
     n_numbers += n_vectors * behind.n_columns
     n_numbers += _n_gradient_numbers(rows, content, n_columns=behind.n_columns)
+    if content.get("model") == "own":  # weights of combinations, for tails
+        n_numbers += N_COMBINATIONS * behind.n_columns
     if not behind.is_sparse:
         n_median_rows = min(rows.n_rows, _ROWS_OF_MEDIAN)
         n_numbers += _COPIES_OF_MEDIAN * n_median_rows * behind.n_columns
@@ -400,6 +421,16 @@ MOMENTS = Task(
             default=ABSENT,
             says="Number of rows that the gradient is made from in effect.",
             detail=_effective_rows_in_words,
+        ),
+        "kurtosis": whole_number(
+            low=1,
+            high=MOST_ROWS,
+            default=ABSENT,
+            says="Kurtosis within classes, a power of two, of the model's logits or of "
+            "combinations of the features. It is sent if it is far above that of "
+            "Gaussian rows. It says that a few rows lie far outside of their class, "
+            "and roughly how far.",
+            detail=_kurtosis_in_words,
         ),
         "class_weight": Weights(
             ("balanced",),

@@ -10,7 +10,7 @@ from helpers.digit_halves import entry
 from skgems import PooledAggregator
 from skgems.choice import Candidate, Choice, surest_of_the_best
 from skgems.choice._choice import Trials
-from skgems.choice._scoring import by_counts
+from skgems.choice._scoring import ClassShares, by_counts
 from skgems.moments import LOGIT_FACTORS
 
 
@@ -89,7 +89,11 @@ def test_a_node_of_most_rows_is_a_doubt():
     trials.enter(0, n_right=300, losses=np.ones(len(LOGIT_FACTORS)), n_rows=400)
     n_judging = {"lyon": 396, "paris": 2, "cork": 2}
     comparison = by_counts(np.array([[300]]), 400, trials.log_losses())
-    choice = trials.choice(comparison, n_judging=n_judging)
+    choice = trials.choice(
+        comparison,
+        n_judging=n_judging,
+        shares=ClassShares(accuracy=0.5, log_loss=2.0),
+    )
     assert choice.n_rows == 400
     (doubt,) = choice.doubts
     assert doubt.startswith("Node 'lyon' has 396 of the 400 rows that judged")

@@ -397,7 +397,7 @@ FIELDS = {
     ),
     "means beyond counts": (
         {"arrays": {".means": lambda a: a + 1e3}},
-        "moments.means are further from the origin than counts allow",
+        "moments.means are further from the origin than counts and squares",
     ),
     "fewer rows": (
         {"arrays": {"moments.counts": with_first_number(3.0)}},

@@ -123,6 +123,11 @@ ASKED = {
         costly.moments(kind="class", n_components=1),
         3 * 4**2 + 2 * 3 * 4 + 3 * 5 + 2 * 25 * 4,
     ),
+    "moments and tails of a model": (
+        "moment_numbers",
+        costly.moments(kind="class", n_components=1, model="own"),
+        3 * 4**2 + 2 * 3 * 4 + 3 * 5 + 2 * 25 * 4 + 8 * 4,
+    ),
     "moments of layers": (
         "moment_numbers",
         costly.moments(kind="shared", n_components=1, hidden=HIDDEN),
@@ -484,6 +489,7 @@ def test_sums_of_sparse_rows_and_documents_take_no_medians():
         )
     )
     join = join.with_fields(front=front)
+    n_numbers += 8 * 4  # to find tails by
     for most, is_refused in ((n_numbers, False), (n_numbers - 1, True)):
         limits = Limits(moment_numbers=most)
         shape = NodeShape.of(None, texts, Y, name="lyon", limits=limits)

@@ -117,3 +117,18 @@ def test_a_center_is_the_weighted_mean_of_its_rows():
     expected = np.average(X, axis=0, weights=weights)
     # Rows are rounded before clusters are sought.
     np.testing.assert_allclose(centers.zero + centers.centers[0], expected, atol=1e-5)
+
+
+def test_clusters_have_rows_of_several_groups():
+    """A mean over rows of one patient alone would be told of this patient."""
+    X, places = rows_in_clumps()
+    y = np.zeros(40, dtype=int)
+    apart = np.arange(40)
+    assert are_same_clusters(
+        cluster_classes(X, y, 4, 4, random_state=0, groups=apart), places
+    )
+    patient = np.where(places == 1, 99, apart)  # one clump is of one patient
+    parts = cluster_classes(X, y, 4, 4, random_state=0, groups=patient)
+    for part in np.unique(parts):
+        assert len(np.unique(patient[parts == part])) >= 4
+    assert len(np.unique(parts)) == 3
