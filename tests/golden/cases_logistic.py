@@ -49,6 +49,15 @@ def fit_likeliest(rows=OVERLAPPING, members=linears, **parameters):
     return fit(rows, members, **{"intersection": "likelihood", **parameters})
 
 
+def fit_weighted(rows=OVERLAPPING, **parameters):
+    """Each third row counts twice, each fifth not at all."""
+    places = np.arange(len(rows.y))
+    weights = np.where(places % 3 == 0, 2.0, 1.0) * (places % 5 > 0)
+    aggregate = gems(linears(rows), intersection="likelihood", **parameters)
+    aggregate.fit(rows.X, rows.y, nodes=rows.nodes, sample_weight=weights)
+    return aggregate, rows.X_test
+
+
 def fit_sparse(rows=OVERLAPPING, **parameters):
     aggregate = gems(linears(rows), **parameters)
     aggregate.fit(csr_matrix(rows.X), rows.y, nodes=rows.nodes)
@@ -332,6 +341,7 @@ CASES = {
     "likelihood string labels": lambda: fit_likeliest(STRINGS),
     "likelihood one-class node": lambda: fit_likeliest(ONE_CLASS),
     "likelihood without nodes": lambda: fit_likeliest(nodes=False),
+    "likelihood of weights": fit_weighted,
     "likelihood float32 rows": lambda: fit_likeliest(FLOAT32),
     "likelihood sparse rows": lambda: fit_sparse(intersection="likelihood"),
     "likelihood kind skorch": lambda: fit_likeliest(members=linear_nets),
