@@ -15,6 +15,7 @@ from scipy.sparse import sparray, spmatrix
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..networks import without_values
 from ..steps import Columns, ColumnsError, are_documents, as_rows, check_no_times
 from ._labels import encode_labels
 
@@ -130,6 +131,8 @@ def validated_public_rows(aggregator: BaseEstimator, X, y) -> tuple[Rows, np.nda
     """Rows for a fitted aggregator, and the indices of their classes."""
     check_is_fitted(aggregator)
     X, y = aggregator._validate_with_labels(X, y, reset=False)
+    # Of features that no node uses public rows teach nothing either.
+    X = without_values(X, getattr(aggregator, "_unused", None))
     return X, encode_labels(y, aggregator.classes_)
 
 

@@ -32,13 +32,15 @@ from ..federation import (
     is_path,
     owners_of,
     seen_classes_of,
+    warn_of_columns_of_some,
     warn_of_identifiers,
 )
 from ..gems import GEMSLogisticAggregator
-from ..networks import final_step, takes_documents
+from ..networks import dropped_in_table, final_step, takes_documents
 from ..progress import showing
 from ..steps import (
-    IDENTIFIES,
+    LEFT_OUT,
+    NOT_USED,
     Columns,
     are_documents,
     as_documents,
@@ -221,7 +223,7 @@ def _combine_rows(
     columns = None
     if front is None and not are_documents(X):
         check_numbers_or_texts(X)
-        columns = _columns_without_identifiers(X, owners)
+        columns = _columns_used(X, owners, members)
     tried = candidates(
         X,
         names=list(owners),
@@ -237,17 +239,34 @@ def _combine_rows(
     return _fitted(best.whole, choice, X, y, nodes)
 
 
-def _columns_without_identifiers(X, owners: Mapping[str, np.ndarray]) -> Columns:
-    """Columns of rows, without those that identify rows, of which it warns."""
+def _columns_used(
+    X,
+    owners: Mapping[str, np.ndarray],
+    members: list[tuple[str, BaseEstimator]] | None,
+) -> Columns:
+    """Columns of rows, without those that identify rows, or that members drop by name.
+
+    It warns of those that identify rows, and of those that some members drop.
+    """
     columns = Columns.of(X)
-    roles = roles_over_nodes(X, owners)
-    if set(roles) == {IDENTIFIES}:
+    roles = np.array(roles_over_nodes(X, owners), dtype=object)
+    dropped_by_node = {}
+    for name, member in members or ():
+        dropped = dropped_in_table(member, X)
+        if dropped is None:
+            dropped = np.zeros(columns.n, dtype=bool)
+        dropped_by_node[name] = dropped
+        roles[dropped] = NOT_USED
+    if set(roles) <= set(LEFT_OUT):
         raise ValueError(
             f"All columns, {columns.labels[:5]}, identify rows, as the number of a "
-            "patient does, so no column is left to learn from. If these columns "
-            "describe rows, pass a front that uses them."
+            "patient does, or are dropped by name by an estimator, so no column is "
+            "left to learn from. If these columns describe rows, pass a front that "
+            "uses them."
         )
     warn_of_identifiers(columns.labels, roles)
+    if dropped_by_node:
+        warn_of_columns_of_some(dropped_by_node, columns.labels)
     return columns.without_identifiers(roles)
 
 

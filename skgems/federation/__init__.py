@@ -110,10 +110,12 @@ from ._warnings import (
     VariancesOnlyWarning,
     exposed_classes,
     nodes_of_many_rows,
+    warn_of_columns_of_some,
     warn_of_exposed,
     warn_of_exposed_columns,
     warn_of_identifiers,
     warn_of_many_rows,
+    warn_of_neglected_columns,
     warn_of_tails,
     warn_of_variances,
 )

@@ -10,13 +10,14 @@ from joblib import Memory
 from ..base import Features
 from ..compat import safe_indexing
 from ..local import Description, LocalModel, Member, indices_of
-from ..networks import Network, common_dtype
+from ..networks import Network, common_dtype, without_values
 from ..steps import Front
 from ._channel import InProcess
 from ._nodes import Rows
 from ._record import Record
 from ._run import Run
 from ._summary import Summary
+from ._warnings import warn_of_lacking_columns
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -59,6 +60,13 @@ class Node:
     def can_reply(self) -> bool:
         """Whether the node has rows here, or has sent the statistics of its rows."""
         return self.record is not None or len(self.training_rows) > 0
+
+    @property
+    def chooses_features(self) -> bool:
+        """Whether it has a classifier that tells which features it uses."""
+        if isinstance(self.network, Network) and not self.network.has_classifier:
+            return False
+        return not self.model.is_constant
 
     @property
     def n_judging(self) -> int:
@@ -157,6 +165,56 @@ class Federation:
             if isinstance(node.network, Network)
         ]
 
+    @cached_property
+    def unused(self) -> np.ndarray | None:
+        """Which features every node's classifier drops by name; None: none.
+
+        Its shape is (n_features,), and its dtype bool. Nodes without a classifier, or
+        with a constant one, do not count, unless theirs drops features, too.
+        """
+        masks = [
+            node.network.dropped
+            for node in self.nodes
+            if node.network.dropped is not None or node.chooses_features
+        ]
+        if not masks or any(mask is None for mask in masks):
+            return None
+        unused = np.logical_and.reduce(masks)
+        if unused.shape != (self.features.n_features_in,):
+            return None  # features are units of hidden layers, of which none is dropped
+        return unused if unused.any() else None
+
+    @property
+    def labels_of_features(self) -> list:
+        """Names of the features, or their places where they have no names."""
+        names = self.features.feature_names_in
+        return list(range(self.features.n_features_in)) if names is None else [*names]
+
+    def warn_of_lacking_features(self) -> None:
+        """Warn where nodes drop features by name that others use."""
+        dropped_by_node = self.dropped_by_node
+        if not dropped_by_node:
+            return
+        used = np.True_ if self.unused is None else ~self.unused
+        warn_of_lacking_columns(
+            {name: dropped & used for name, dropped in dropped_by_node.items()},
+            self.labels_of_features,
+        )
+
+    @property
+    def dropped_by_node(self) -> dict[str, np.ndarray]:
+        """Features that nodes drop by name, (n_features,), bool; others drop none."""
+        return {
+            node.name: node.network.dropped
+            for node in self.nodes
+            if node.network.dropped is not None
+        }
+
+    @property
+    def dropped_by_any(self) -> np.ndarray:
+        """Features that at least one node drops by name, (n_features,), bool."""
+        return np.logical_or.reduce(list(self.dropped_by_node.values()))
+
     @property
     def has_public_rows(self) -> bool:
         """Whether there are rows that belong to no node."""
@@ -179,7 +237,8 @@ class Federation:
         """Return some rows with their labels; both are empty without any rows."""
         if self.X is None:
             return np.zeros((0, self.features.n_features_in or 0)), self.classes[:0]
-        return safe_indexing(self.X, rows), self.classes[self.y[rows]]
+        X = without_values(safe_indexing(self.X, rows), self.unused)
+        return X, self.classes[self.y[rows]]
 
     def run(
         self,
@@ -242,7 +301,10 @@ class Federation:
             name=node.name,
             model=node.model,
             # Nodes that share all rows do not each get a copy.
-            X=self.X if len(rows) == len(self.y) else safe_indexing(self.X, rows),
+            X=without_values(
+                self.X if len(rows) == len(self.y) else safe_indexing(self.X, rows),
+                node.network.dropped,
+            ),
             y=self.classes[self.y[rows]],
             judging=_places(node.judging_rows, rows),
             moments=_places(node.moment_rows, rows),
@@ -256,7 +318,9 @@ class Federation:
             "estimators_": self.estimators,
             "node_names_": self.names,
             "classes_": self.classes,
+            "features_used_": self.features_used(),
             "_front": self.front,
+            "_unused": self.unused,
         }
         if self.front is not None:
             attributes["front_"] = self.front.fitted
@@ -265,6 +329,28 @@ class Federation:
         if all(isinstance(network, Network) for network in networks):
             attributes["_dtype"] = common_dtype(networks)  # that of exports
         return attributes
+
+    def features_used(self, used: np.ndarray | None = None) -> list | None:
+        """Return names or places of the features that the aggregate is fitted on.
+
+        They are those before the front. ``used`` says which these are, (n_features,),
+        bool, where it is not all but those that every node drops. None is returned if
+        rows are documents, or nobody counts features.
+        """
+        features = self._features_of_users
+        if features.n_features_in is None:
+            return None
+        is_used = np.ones(features.n_features_in, dtype=bool)
+        if self.front is not None:
+            is_used = self.front.uses_columns
+        elif used is not None:
+            is_used = used
+        elif self.unused is not None:
+            is_used = ~self.unused
+        labels = features.feature_names_in
+        if labels is None:
+            labels = np.arange(features.n_features_in)
+        return labels[is_used].tolist()
 
     @property
     def _features_of_users(self) -> Features:

@@ -34,6 +34,7 @@ from ..messages import (
     signed,
     tells_radii,
 )
+from ..networks import dropped_columns
 from ..steps import Front, holding
 from ._derived import allows_missing, check_is_derived
 from ._fingerprint import Fingerprint
@@ -378,6 +379,8 @@ class _Node:
     limits: Limits
     confirm: Callable[[Message], bool] | None
     private_key: str | os.PathLike | None
+    # The classifier where a request leaves it aside: what it drops does not leave.
+    set_aside: object = None
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
@@ -484,7 +487,7 @@ def _answered(
 ) -> Message:
     """The content of a reply, by what the task is about."""
     if request.content.get("rows_alone"):
-        node = replace(node, estimator=None)
+        node = replace(node, estimator=None, set_aside=node.estimator)
     request = request.with_fields(rows_alone=None)
     if request.task == "front":
         return _answered_of_columns(request, node, agreed=agreed)
@@ -503,7 +506,13 @@ def _answered_of_columns(
     """What the columns are, before any front and without labels."""
     held_out = as_mask(node.held_out, node.X)
     min_rows = node.min_rows_under(agreed)
-    member = column_member(node.name, node.X, held_out=held_out, min_rows=min_rows)
+    member = column_member(
+        node.name,
+        node.X,
+        held_out=held_out,
+        min_rows=min_rows,
+        estimator=node.estimator if node.set_aside is None else node.set_aside,
+    )
     reply = answer(request, member)
     front = opened_front(request.content["front"])
     warn_of_exposed_columns(node.name, reply, front)
@@ -573,7 +582,18 @@ def _member_behind_front(request: Message, node: _Node) -> Member:
         if estimator is not None:
             check_is_behind_front(node.name, estimator, X)
     rows = AnyRowsWithMissing() if allows_missing(request) else AnyRows()
-    return member_of(rows, estimator, X, node.y, name=node.name, held_out=node.held_out)
+    dropped = None
+    if front_content is None and node.set_aside is not None:
+        dropped = dropped_columns(node.set_aside)
+    return member_of(
+        rows,
+        estimator,
+        X,
+        node.y,
+        name=node.name,
+        held_out=node.held_out,
+        dropped=dropped,
+    )
 
 
 def _warn_of_small_bound(request: Message, *, name: str, min_rows: int) -> None:

@@ -6,6 +6,8 @@ aggregator says what it would ask. The reply is the `Summary`.
 
 from collections.abc import Callable, Iterable, Mapping
 
+import numpy as np
+
 from ..local import ChunkedMember, Member
 from ..messages import TASKS, Message
 from ..moments import SAMPLE_ROWS
@@ -94,6 +96,8 @@ class SummarizingMixin:
         ----------
         rows : mapping
             What the node gave for "X", "y", "held_out" and "chunks"; None for others.
+            "dropped", if it is there, are the features that a classifier drops by name
+            which is left aside, (n_features,), bool.
         digits : mapping, default=None
             The "dtype" and "rank" that moments are rounded to. None: all digits.
         **options : object
@@ -111,6 +115,7 @@ class SummarizingMixin:
                 name=name,
                 min_rows=min_rows,
                 options=options,
+                dropped=rows.get("dropped"),
             )
         self._warn_of(member)
         member = without_small_classes(member, min_rows)
@@ -146,6 +151,7 @@ class SummarizingMixin:
             rows["y"],
             name=name,
             held_out=rows["held_out"],
+            dropped=rows.get("dropped"),
         )
 
     def _chunked_member(
@@ -156,6 +162,7 @@ class SummarizingMixin:
         name: str,
         min_rows: int,
         options: Mapping[str, object],
+        dropped: np.ndarray | None = None,
     ) -> ChunkedMember:
         """The node after a first pass over its chunks, in which rows are drawn.
 
@@ -184,7 +191,13 @@ class SummarizingMixin:
             n_drawn = SAMPLE_ROWS * n_components
             least = max(min_rows, request.content.get("min_cluster_size", 1))
         return chunked_member_of(
-            self, estimator, chunks, name=name, n_drawn=n_drawn, least=least
+            self,
+            estimator,
+            chunks,
+            name=name,
+            n_drawn=n_drawn,
+            least=least,
+            dropped=dropped,
         )
 
 

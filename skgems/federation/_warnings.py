@@ -253,6 +253,78 @@ def sentences_on_identifiers(labels: Sequence, roles: Sequence[str]) -> list[str
     return sentences
 
 
+def warn_of_columns_of_some(
+    dropped_by_node: Mapping[str, np.ndarray], labels: Sequence
+) -> None:
+    """Warn of columns that are left out because some nodes, not all, drop them.
+
+    ``dropped_by_node`` says of each column whether the node's classifier drops it by
+    name, (n_columns,), bool.
+    """
+    masks = np.array(list(dropped_by_node.values()), dtype=bool)
+    is_of_some = masks.any(axis=0) & ~masks.all(axis=0)
+    if is_of_some.any():
+        warn_user(
+            "The classifiers of some nodes drop columns by name. These nodes send "
+            "nothing about them, so the columns are left out: "
+            f"{_columns_by_node(dropped_by_node, labels, is_told=is_of_some)}. To use "
+            "them, have these nodes fit classifiers that use them, or pass a front, on "
+            "which all nodes agree."
+        )
+
+
+def warn_of_lacking_columns(
+    dropped_by_node: Mapping[str, np.ndarray], labels: Sequence
+) -> None:
+    """Warn of columns that some nodes drop by name, and that the aggregate uses."""
+    masks = np.array(list(dropped_by_node.values()), dtype=bool)
+    is_dropped = masks.any(axis=0)
+    if is_dropped.any():
+        warn_user(
+            "The classifiers of some nodes drop columns by name that others use: "
+            f"{_columns_by_node(dropped_by_node, labels, is_told=is_dropped)}. These "
+            "nodes send nothing about the columns. In a linear aggregate their rows "
+            "count as if they had the mean of the other nodes there, and in a network "
+            "as if they had 0. Have all nodes fit on the same columns."
+        )
+
+
+def warn_of_neglected_columns(
+    neglected_by_node: Mapping[str, np.ndarray], labels: Sequence
+) -> None:
+    """Warn of columns that classifiers give no weight, without dropping them by name.
+
+    ``neglected_by_node`` has them of each node, (n_columns,), bool.
+    """
+    everywhere = np.ones(len(labels), dtype=bool)
+    warn_user(
+        "The classifiers of some nodes give no weight to columns that vary in the rows "
+        "of the node, since a step such as SelectKBest, or a penalty, has left them "
+        "out: "
+        f"{_columns_by_node(neglected_by_node, labels, is_told=everywhere)}. Such a "
+        "choice depends on the rows of one node, so the nodes send sums of these "
+        "columns, and the aggregate may give them weight. If no model is to use them, "
+        "have all nodes drop them by name, as ColumnTransformer does."
+    )
+
+
+def _columns_by_node(
+    dropped_by_node: Mapping[str, np.ndarray], labels: Sequence, *, is_told: np.ndarray
+) -> str:
+    """Return the nodes and the columns that each drops, in words."""
+    nodes = []
+    for name, dropped in dropped_by_node.items():
+        columns = [labels[j] for j in np.flatnonzero(dropped & is_told)]
+        if columns:
+            more = f" and {len(columns) - _MOST_LISTED} more" * (
+                len(columns) > _MOST_LISTED
+            )
+            nodes.append(f"node {name!r} {columns[:_MOST_LISTED]}{more}")
+    if len(nodes) > _MOST_LISTED:
+        nodes[_MOST_LISTED:] = [f"and {len(nodes) - _MOST_LISTED} more nodes"]
+    return "; ".join(nodes)
+
+
 def warn_of_encoded_identifiers(kind: str, labels: Sequence) -> None:
     """Warn of columns that an encoder of this class encodes; they identify rows."""
     warn_user(

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from ..base import BaseAggregator, tuned_attributes, warn_user
 from ..federation import Federation
-from ..networks import Coordinates, Layers
+from ..networks import Coordinates, Layers, LayersBelow, without_values
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._common_units import number_of_common_units
 from ._layers import (
@@ -69,6 +69,7 @@ class LayersFit:
                 "layer cannot tell them apart. Give fit the node of each row, fit(X, "
                 "y, nodes=nodes)."
             )
+        federation.warn_of_lacking_features()
         last = LastLayer.of(self.last_layer, aggregator, federation, seed=self.seed)
         activation = activation_of(federation.nodes)
         coordinates = Coordinates.common(
@@ -82,7 +83,7 @@ class LayersFit:
         if federation.has_public_rows:
             rows = federation.public_rows
             fine_tuned = tuned_network(
-                federation.X[rows],
+                without_values(federation.X[rows], federation.unused),
                 federation.y[rows],
                 layers=layers,
                 last_layer=last_layer,
@@ -132,6 +133,7 @@ class LayersFit:
             for node in federation.nodes
         }
         merged_hidden = last.run(stage.plan(networks, federation.classes))
+        _drop_unused(merged_hidden.hidden, federation.unused)
         if stage.retrain_last:
             last = last.with_models(
                 {
@@ -162,6 +164,12 @@ class LayersFit:
             seed=self.seed,
             share=1.0 - _FIRST_SHARE,
         )
+
+
+def _drop_unused(hidden: LayersBelow, unused: np.ndarray | None) -> None:
+    """Set weights of features that all nodes drop to 0: rounding may have made some."""
+    if unused is not None and hidden.weights:
+        hidden.weights[0][:-1][unused] = 0.0
 
 
 def tuned_network(

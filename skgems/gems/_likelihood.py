@@ -109,7 +109,13 @@ class LikelihoodStage(LinearStage):
             if node_spaces is None:
                 node_spaces = yield from self._scaled_spaces_plan(problem)
             merge = self._bounded(merge, losses=weighted.losses, of_nodes=node_spaces)
-        return replace(merge, form=form, W=without_common_logit(merge.W))
+        return replace(
+            merge,
+            form=form,
+            W=without_common_logit(merge.W),
+            constants=sums.constants,
+            neglected=sums.neglected,
+        )
 
     def _weighted(self, problem: LinearProblem, sums: Sums) -> _WeightedSums:
         losses = sums.class_weighted_losses()
@@ -167,6 +173,7 @@ class LikelihoodStage(LinearStage):
                     node_losses=weighted.losses,
                     weights=weighted.weights,
                     problem=problem,
+                    constants=sums.constants,
                 ),
                 candidates=self._candidates(
                     W,
@@ -320,6 +327,16 @@ class LikelihoodStage(LinearStage):
             agreed_class_weight=class_weight,
             span=span,
             penalty=penalty,
+            constants={
+                node.name: node.constants
+                for node in node_sums
+                if node.constants is not None
+            },
+            neglected={
+                node.name: node.neglected
+                for node in node_sums
+                if node.neglected is not None
+            },
         )
 
     def _chooses_C(self, merged: ClassMoments, *, has_layers: bool) -> bool:

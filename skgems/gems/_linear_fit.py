@@ -22,6 +22,7 @@ from ..federation import (
     Summary,
     raise_without_classifier,
     warn_of_many_rows,
+    warn_of_neglected_columns,
     warn_of_tails,
 )
 from ..moments import fit_inverse_temperature
@@ -114,6 +115,7 @@ class LinearFit:
                 "rows apart and come close to the mean. Give fit the node of each row: "
                 "fit(X, y, nodes=nodes)."
             )
+        federation.warn_of_lacking_features()
         if self.needs_spaces:
             self.check_has_spaces(federation)
 
@@ -185,6 +187,8 @@ class LinearFit:
             run=run,
             public=(X, np.searchsorted(problem.classes, y)),
         )
+        if merge.neglected and not is_of_sums:
+            warn_of_neglected_columns(merge.neglected, federation.labels_of_features)
         if merge.likelihood is not None and not federation.rows_are_shared:
             warn_of_same_rows(merge.likelihood, federation.names)
         self.warn_of_many_rows(federation)

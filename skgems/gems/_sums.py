@@ -35,6 +35,13 @@ _MOST_NAMED = 5
 # ratio of 2, 0.5 at 3, and 0.6 at 5. Everyday sets without rare classes have ratios up
 # to 2 (penguins 2.1).
 _IMBALANCED = 3.0
+# Weights times deviations are no weights below this share of the largest: folded steps
+# leave rounding errors of some 1e-13 where SelectKBest has dropped a feature.
+_NO_WEIGHT = 1e-10
+# A feature without weight in a model that has no steps varies if its variance is this
+# share of the usual one. Pixels at the border of digits are constant in some training
+# rows, and have less than a hundredth of it in others.
+_SHARE_OF_VARIANCE = 0.1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,6 +57,12 @@ class NodeSums:
     penalty: NodePenalty | None  # None: it has no classifier that could say
     scaled: bool  # whether its classifier scales features
     is_rounded: bool  # whether it sent fewer digits
+    # (n_features,): the mean over other nodes that stands for a feature which its steps
+    # drop by name; NaN for other features. None: it drops none that others use.
+    constants: np.ndarray | None = None
+    # (n_features,), bool: features that vary in its rows, and that its model gives no
+    # weight, though it does not drop them by name. None: the model does not say.
+    neglected: np.ndarray | None = None
 
 
 class RepliesReader:
@@ -82,44 +95,148 @@ class RepliesReader:
         self._kind = kind
         self._keeps_scatter = keeps_scatter
         self._node_weight = node_weight
-        self.node_sums: list[NodeSums] = []
+        self._sums_by_node: dict[int, NodeSums] = {}  # by index of the node
+
+    @property
+    def node_sums(self) -> list[NodeSums]:
+        """What nodes replied, in their order."""
+        return [self._sums_by_node[k] for k in sorted(self._sums_by_node)]
 
     def read_all(
         self, replies: Iterable[tuple[str, Message]]
     ) -> Iterator[ClassMoments]:
-        """The moments of each node, as its reply arrives."""
-        for node, (_, reply) in zip(self._problem.nodes, replies, strict=True):
-            yield self.read(node, reply.content)
+        """Yield the moments of each node, as its reply arrives.
 
-    def read(self, node: LinearNode, content: Mapping) -> ClassMoments:
-        moments = _read_moments(node, content, classes=self._problem.classes)
-        self.node_sums.append(
+        Those of nodes that drop features which others use come last, since the means of
+        the others stand for these features.
+        """
+        means = _MeansOfFeatures()
+        waiting = []
+        for k, (node, (_, reply)) in enumerate(
+            zip(self._problem.nodes, replies, strict=True)
+        ):
+            content = reply.content
+            moments = _read_moments(node, content, classes=self._problem.classes)
+            lacking = self._lacking(node)
+            means.add(moments, lacking)
+            if lacking is None:
+                yield self._read(k, content=content, moments=moments, constants=None)
+            else:
+                waiting.append((k, content, moments, lacking))
+        for k, content, moments, lacking in waiting:
+            constants = np.where(lacking, means.means, np.nan)
+            yield self._read(k, content=content, moments=moments, constants=constants)
+
+    def _lacking(self, node: LinearNode) -> np.ndarray | None:
+        """Return the features that a node drops by name and others use; None: none."""
+        if self._problem.hidden.weights or node.dropped is None:
+            return None
+        lacking = node.dropped
+        if self._problem.unused is not None:
+            lacking = lacking & ~self._problem.unused
+        return lacking if lacking.any() else None
+
+    def _read(
+        self,
+        k: int,
+        *,
+        content: Mapping,
+        moments: ClassMoments,
+        constants: np.ndarray | None,
+    ) -> ClassMoments:
+        """Return the moments of node k, in which ``constants`` stand for features."""
+        node = self._problem.nodes[k]
+        # Nodes without a classifier sum features, too, that no classifier uses.
+        for zeros_or_constants in (self._problem.zeros, constants):
+            if zeros_or_constants is not None:
+                content, moments = _with_constants(content, moments, zeros_or_constants)
+        self._sums_by_node[k] = replace(
             _read_node_sums(
                 node,
                 content,
                 moments=moments,
                 classes=self._problem.classes,
                 keeps_scatter=self._keeps_scatter,
-            )
+            ),
+            constants=constants,
+            neglected=self._neglected(node, moments),
         )
         if self._problem.hidden.weights and self._sums_matrices(moments.n_features):
             # Over merged layers a node with few rows tells variances of units alone,
             # which cannot be added to matrices.
             moments = moments.with_zero_covariances()
-        n_read = len(self.node_sums)
+        n_read = len(self._sums_by_node)
         say(
             f"node {n_read} of {len(self._problem.nodes)} ({node.name}): "
             f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
         )
         if self._node_weight is not None:
             # Divided by the rows of all nodes later, which are not known yet.
-            moments = moments.weighted(self._node_weight[n_read - 1] / moments.n_rows)
+            moments = moments.weighted(self._node_weight[k] / moments.n_rows)
         return moments
+
+    def _neglected(self, node: LinearNode, moments: ClassMoments) -> np.ndarray | None:
+        """Return the features that vary but have no weight in a node's own model."""
+        is_over_layers = bool(self._problem.hidden.weights)
+        if is_over_layers or not node.has_model or node.known_classes.sum() < 2:
+            return None
+        variances = moments.variances()
+        sizes = np.abs(node.known_W[:-1]).max(axis=1)
+        sizes = sizes * np.sqrt(np.maximum(variances, 0.0))
+        neglected = (sizes <= _NO_WEIGHT * sizes.max()) & (variances > 0)
+        if neglected.all():  # a constant model
+            return None
+        if node.scale is None:
+            # Its training rows may have been constant there, and these nearly so.
+            usual_variance = np.median(variances[~neglected])
+            neglected &= variances >= _SHARE_OF_VARIANCE * usual_variance
+        else:
+            # A feature with a center and no scale was constant for a scaler.
+            neglected &= np.isfinite(node.scale) | ~np.isfinite(node.center)
+        if node.dropped is not None:
+            neglected &= ~node.dropped
+        return neglected if neglected.any() else None
 
     def _sums_matrices(self, n_features: int) -> bool:
         """Whether nodes with many rows are asked for covariances."""
         n_classes = len(self._problem.classes)
         return moments_kind(self._kind, n_features, n_classes) != "diagonal"
+
+
+class _MeansOfFeatures:
+    """Means of features over the rows of all nodes that use them."""
+
+    def __init__(self) -> None:
+        self._n_rows: np.ndarray | float = 0.0  # (n_features,)
+        self._sums: np.ndarray | float = 0.0
+
+    def add(self, moments: ClassMoments, lacking: np.ndarray | None) -> None:
+        """Add the rows of a node, but for the features that it lacks."""
+        is_there = 1.0 if lacking is None else ~lacking
+        n_rows = moments.n_rows * is_there
+        self._n_rows = self._n_rows + n_rows
+        self._sums = self._sums + n_rows * (moments.origin + moments.mean())
+
+    @property
+    def means(self) -> np.ndarray:
+        return ratio(self._sums, self._n_rows, 0.0)
+
+
+def _with_constants(
+    content: Mapping, moments: ClassMoments, constants: np.ndarray
+) -> tuple[Mapping, ClassMoments]:
+    """Return a reply, and its moments, of rows in which some features are constants.
+
+    ``constants`` is (n_features,), NaN for other features. Gradients are of rows less
+    the origin, which these features do not leave.
+    """
+    is_constant = np.isfinite(constants)
+    corrections = {}
+    for name in {"gradient", "gradients", "slope", "slopes"} & set(content):
+        corrections[name] = content[name].copy()
+        corrections[name][..., np.flatnonzero(is_constant), :] = 0.0
+    moments = moments.with_constants(is_constant, constants)
+    return {**content, **corrections}, moments
 
 
 def _read_moments(
@@ -277,6 +394,10 @@ class Sums:
     agreed_class_weight: str | list | None  # as messages have it; None: 1 of each
     span: Span | None  # whose coordinates features are in; None: those of the rows
     penalty: Penalty  # in those coordinates
+    # By name of the node, see NodeSums.constants; other nodes are not in it.
+    constants: Mapping[str, np.ndarray]
+    # By name of the node, see NodeSums.neglected; other nodes are not in it.
+    neglected: Mapping[str, np.ndarray]
 
     @cached_property
     def class_weight(self) -> np.ndarray | None:

@@ -10,7 +10,14 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from ..base import Allows, BaseAggregator, Takes, is_channel, warn_user
-from ..federation import Federation, Run, answer, read_members, warn_of_many_rows
+from ..federation import (
+    Federation,
+    Run,
+    answer,
+    read_members,
+    warn_of_columns_of_some,
+    warn_of_many_rows,
+)
 from ..local import Member, has_steps
 from ..networks import Network, final_step
 from ..steps import Front
@@ -80,9 +87,16 @@ class PooledFit:
         return PooledTerms(classifier=self.classifier)
 
     def sums_plan(
-        self, federation: Federation, further_contents: Sequence[Mapping] = ()
+        self,
+        federation: Federation,
+        further_contents: Sequence[Mapping] = (),
+        *,
+        used: np.ndarray | None = None,
     ) -> Generator:
-        """Plan of the PooledSums; ``further_contents`` are replies that are here."""
+        """Plan of the PooledSums; ``further_contents`` are replies that are here.
+
+        ``used`` are the features that are summed, (n_features,), bool; None: all.
+        """
         request = self.terms.request(federation.classes)
         replies = yield request
         return PooledSums.of_replies(
@@ -90,6 +104,7 @@ class PooledFit:
             task=request.task,
             names=[*federation.names, _SERVER],
             classes=federation.classes,
+            used=used,
         )
 
     def attributes(
@@ -100,7 +115,8 @@ class PooledFit:
         ``public`` are public rows and their labels.
         """
         public_contents = self._contents_of_public_rows(public, federation)
-        pooled_sums = run(self.sums_plan(federation, public_contents))
+        used = _features_of_all(federation)
+        pooled_sums = run(self.sums_plan(federation, public_contents, used=used))
         if not federation.rows_are_shared:
             node_means = pooled_sums.node_means
             # The server is the last node, where it has public rows.
@@ -128,6 +144,8 @@ class PooledFit:
             "pooled_form_": form,
             "history_": run.history,
             "_fitted": fitted,
+            "_used": used,
+            "features_used_": federation.features_used(used),
         }
 
     def _contents_of_public_rows(
@@ -139,6 +157,30 @@ class PooledFit:
             return []
         request = self.terms.request(federation.classes)
         return [answer(request, Member.of(_SERVER, None, X, y)).content]
+
+
+def _features_of_all(federation: Federation) -> np.ndarray | None:
+    """Return which features no node drops by name; None: all.
+
+    A node sends no sums of features that its classifier drops, so that sums of all rows
+    are of the others.
+    """
+    dropped_by_node = federation.dropped_by_node
+    if not dropped_by_node:
+        return None
+    warn_of_columns_of_some(
+        {
+            name: dropped_by_node.get(name, np.zeros_like(federation.dropped_by_any))
+            for name in federation.names
+        },
+        federation.labels_of_features,
+    )
+    if federation.dropped_by_any.all():
+        raise ValueError(
+            "The classifiers of the nodes drop different features by name, so that "
+            "none is left that all nodes use. Fit them on the same features."
+        )
+    return ~federation.dropped_by_any
 
 
 def _classifiers_of_nodes(aggregator: BaseAggregator) -> dict[str, ClassifierMixin]:

@@ -41,6 +41,8 @@ from ._identifiers import (
     DESCRIBES,
     IDENTIFIES,
     IN_ORDER,
+    LEFT_OUT,
+    NOT_USED,
     ROLES,
     UNCLEAR,
     agreed_roles,
