@@ -38,10 +38,6 @@ _IMBALANCED = 3.0
 # Weights times deviations are no weights below this share of the largest: folded steps
 # leave rounding errors of some 1e-13 where SelectKBest has dropped a feature.
 _NO_WEIGHT = 1e-10
-# A feature without weight in a model that has no steps varies if its variance is this
-# share of the usual one. Pixels at the border of digits are constant in some training
-# rows, and have less than a hundredth of it in others.
-_SHARE_OF_VARIANCE = 0.1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -176,9 +172,13 @@ class RepliesReader:
         return moments
 
     def _neglected(self, node: LinearNode, moments: ClassMoments) -> np.ndarray | None:
-        """Return the features that vary but have no weight in a node's own model."""
+        """Return the features that vary but have no weight in a node's own model.
+
+        A model without steps does not tell them from features that were constant in the
+        rows that it was fitted to.
+        """
         is_over_layers = bool(self._problem.hidden.weights)
-        if is_over_layers or not node.has_model or node.known_classes.sum() < 2:
+        if is_over_layers or node.scale is None or node.known_classes.sum() < 2:
             return None
         variances = moments.variances()
         sizes = np.abs(node.known_W[:-1]).max(axis=1)
@@ -186,13 +186,8 @@ class RepliesReader:
         neglected = (sizes <= _NO_WEIGHT * sizes.max()) & (variances > 0)
         if neglected.all():  # a constant model
             return None
-        if node.scale is None:
-            # Its training rows may have been constant there, and these nearly so.
-            usual_variance = np.median(variances[~neglected])
-            neglected &= variances >= _SHARE_OF_VARIANCE * usual_variance
-        else:
-            # A feature with a center and no scale was constant for a scaler.
-            neglected &= np.isfinite(node.scale) | ~np.isfinite(node.center)
+        # A feature with a center and no scale was constant for a scaler.
+        neglected &= np.isfinite(node.scale) | ~np.isfinite(node.center)
         if node.dropped is not None:
             neglected &= ~node.dropped
         return neglected if neglected.any() else None
