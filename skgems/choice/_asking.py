@@ -76,7 +76,8 @@ def choose_over(
         judgments,
         trials,
         judged=list(models),
-        scoring=resolved(scoring, halves.class_sizes()),
+        scoring=scoring,
+        class_sizes=halves.class_sizes(),
     )
     best = next(c for c in trials.candidates if c.name == choice.name)
     choice = replace(choice, doubts=(*choice.doubts, *warning_texts))
@@ -240,6 +241,7 @@ def _choice_by(
     *,
     judged: list[int],
     scoring: str,
+    class_sizes: np.ndarray,
 ) -> Choice:
     """The choice by what each node judged of the candidates with these indices."""
     n_judging = {name: judgment["n_rows"] for name, judgment in judgments.items()}
@@ -254,12 +256,12 @@ def _choice_by(
         )
     trials.check_able()
     comparison = _comparison(
-        scoring,
+        resolved(scoring, class_sizes),
         n_both_right=n_both_right,
         n_rows=n_rows,
         log_losses=trials.log_losses(),
     )
-    return trials.choice(comparison, n_judging=n_judging)
+    return trials.choice(comparison, n_judging=n_judging, class_sizes=class_sizes)
 
 
 def _comparison(

@@ -28,7 +28,10 @@ _FEW_ROWS = 200
 # of what was chosen is 0.029 on average and 0.079 at most with it, 0.038 and 0.094 with
 # the factor of half of the rows, and 0.048 and 0.105 without any.
 _POWER_FOR_TWICE_THE_ROWS = 0.75
+# Accuracies and shares of equal counts of rows may differ by rounding.
+_ROUNDING_OF_SHARES = 1e-9
 _WIDTH = 88  # characters of a printed line
+_CONSTANT = "(always the largest class)"  # its line in the table
 _NAME_WIDTH = 42  # characters of the column of names: the longest name has 42
 _JUDGED_BY_HALVES = (
     "each half of the rows was judged by the model that was fitted to the other half."
@@ -130,6 +133,10 @@ class Choice:
         ==================  ============================================================
     n_rows : int
         Number of rows that judged the candidates. It is 0 if none did.
+    largest_class : float or None
+        Share of the largest class among these rows. It is the accuracy of always
+        predicting this class, and stands in the table for comparison. None if no rows
+        judged.
     scoring : str or None
         Name of the score that decided: "accuracy", "log_loss", "roc_auc" or the name of
         a scorer of scikit-learn. None if no rows judged.
@@ -144,6 +151,7 @@ class Choice:
     n_rows: int
     doubts: tuple = ()
     scoring: str | None = ACCURACY
+    largest_class: float | None = None
 
     @property
     def looks_at_members(self) -> bool:
@@ -180,6 +188,8 @@ class Choice:
 
     def __str__(self) -> str:
         lines = [_head(has_score=self._has_score_column)]
+        if self.largest_class is not None:
+            lines.append(f"{'':2}{_CONSTANT:{_NAME_WIDTH}}{self.largest_class:9.3f}")
         for entry in self.table:
             mark = "-" if entry.get("is_behind") else ""
             if entry["name"] == self.name:
@@ -299,10 +309,17 @@ class Trials:
             ]
             raise ValueError(f"No candidate could be fitted. {' '.join(reasons)}")
 
-    def choice(self, comparison: Comparison, *, n_judging: Mapping[str, int]) -> Choice:
+    def choice(
+        self,
+        comparison: Comparison,
+        *,
+        n_judging: Mapping[str, int],
+        class_sizes: np.ndarray,
+    ) -> Choice:
         """The choice among the candidates that could be made, when all are entered.
 
-        ``n_judging`` has how many rows of each node judged, by its name.
+        ``n_judging`` has how many rows of each node judged, by its name, and
+        ``class_sizes`` how many of each class.
         """
         entries = [self.table[k] for k in self.able]
         for place, entry in enumerate(entries):
@@ -316,6 +333,13 @@ class Trials:
             doubts.append(
                 f"Only {n_rows} rows judged the candidates, so the accuracies are "
                 "uncertain."
+            )
+        largest_share = float(np.max(class_sizes) / np.sum(class_sizes))
+        if best["accuracy"] <= largest_share + _ROUNDING_OF_SHARES:
+            doubts.append(
+                "The chosen candidate is no more accurate than always predicting the "
+                f"largest class: its accuracy is {best['accuracy']:.3f}, and the share "
+                f"of this class is {largest_share:.3f}."
             )
         surest = min(entries, key=itemgetter("log_loss"))
         if best["log_loss"] > 2 * surest["log_loss"]:
@@ -332,6 +356,7 @@ class Trials:
             n_rows=n_rows,
             doubts=(*doubts, *_doubts_about_nodes(n_judging)),
             scoring=comparison.scoring,
+            largest_class=largest_share,
         )
 
     def _failures(self) -> dict[str, list[str]]:

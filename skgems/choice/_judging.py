@@ -200,7 +200,7 @@ def choose(
                 )
     trials.check_able()
     comparison = scores.compare(trials.able, trials.log_losses())
-    return trials.choice(comparison, n_judging=n_judging)
+    return trials.choice(comparison, n_judging=n_judging, class_sizes=class_sizes)
 
 
 class _Scores:

@@ -240,6 +240,7 @@ class LinearFit:
             "candidates_": None if refinement is None else refinement.candidates,
             "fine_tuning_": fine_tuning,
             "node_scores_": node_scores(reports, merge, problem=problem, losses=losses),
+            "_largest_shares": [node.largest_share for node in problem.nodes],
             # A fit over a channel does not ask for scores: `ask_scores` can, later.
             "_score_requests": None if run.reports else requests,
         }

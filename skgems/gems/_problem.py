@@ -35,6 +35,8 @@ class LinearNode:
     # (n_features,), bool: features that its steps drop by name, which are 0 in its
     # sums. None: none.
     dropped: np.ndarray | None = None
+    # Share of the largest class among rows that judge, of classes that the node knows.
+    largest_share: float = np.nan
 
     @property
     def known_columns(self) -> np.ndarray:
@@ -131,7 +133,15 @@ def _linear_node(node: Node, *, classes: np.ndarray, depth: int) -> LinearNode:
         center=None if coordinates is None else coordinates.center,
         scale=None if coordinates is None else coordinates.scale,
         dropped=node.network.dropped,
+        largest_share=_largest_share(node, classes[aligned.seen]),
     )
+
+
+def _largest_share(node: Node, known_classes: np.ndarray) -> float:
+    """The share of the largest class among a node's judging rows; NaN without rows."""
+    labels = np.asarray(node.row_counts["labels"])
+    counts = node.row_counts["judging"][np.isin(labels, known_classes)]
+    return float(counts.max() / counts.sum()) if np.any(counts) else np.nan
 
 
 def at_constants(W: np.ndarray, constants: np.ndarray | None) -> np.ndarray:

@@ -123,7 +123,8 @@ def test_reasons_of_failures_are_doubts_once_for_all_that_have_them():
     ]
     n_judging = {"x": 300}
     comparison = by_counts(np.array([[300]]), 300, trials.log_losses())
-    choice = trials.choice(comparison, n_judging=n_judging)
+    class_sizes = np.array([150, 150])
+    choice = trials.choice(comparison, n_judging=n_judging, class_sizes=class_sizes)
     (doubt,) = choice.doubts
     assert doubt == "These candidates could not be fitted: ['b', 'c']. Node 'x': odd."
     with pytest.raises(
@@ -177,7 +178,8 @@ def test_a_candidate_that_is_far_behind_is_not_fitted_again():
     assert 0.3 < behind["accuracy"] < 0.7 and behind["score"] is None
     assert taken["accuracy"] > 0.8
     lines = str(choice).splitlines()
-    assert lines[1].startswith("- centroids") and lines[2].startswith("* naive Bayes")
+    assert lines[1].startswith("  (always the largest class)")
+    assert lines[2].startswith("- centroids") and lines[3].startswith("* naive Bayes")
     assert "- marks candidates that were far behind" in str(choice)
 
 
