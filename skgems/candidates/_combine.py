@@ -34,6 +34,7 @@ from ..federation import (
     seen_classes_of,
     warn_of_columns_of_some,
     warn_of_identifiers,
+    warn_of_lost_decisions,
 )
 from ..gems import GEMSLogisticAggregator
 from ..networks import dropped_in_table, final_step, takes_documents
@@ -236,7 +237,10 @@ def _combine_rows(
     )
     choice = choose(tried, X, y, owners, members=members, scoring=scoring)
     best = next(candidate for candidate in tried if candidate.name == choice.name)
-    return _fitted(best.whole, choice, X, y, nodes)
+    aggregator = _fitted(best.whole, choice, X, y, nodes)
+    if not best.of_members:
+        warn_of_lost_decisions(members or [], X, y, owners, chosen=choice.name)
+    return aggregator
 
 
 def _columns_used(

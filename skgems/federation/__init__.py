@@ -34,6 +34,7 @@ from ..messages import (
     signing_keys,
 )
 from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
+from ._decisions import warn_of_lost_decisions
 from ._derived import allows_missing
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, owners_of
@@ -116,6 +117,7 @@ from ._warnings import (
     warn_of_identifiers,
     warn_of_many_rows,
     warn_of_neglected_columns,
+    warn_of_other_shares,
     warn_of_tails,
     warn_of_variances,
 )

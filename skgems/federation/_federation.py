@@ -318,7 +318,7 @@ class Federation:
             "estimators_": self.estimators,
             "node_names_": self.names,
             "classes_": self.classes,
-            "features_used_": self.features_used(),
+            "_columns_used": self._columns_used,
             "_front": self.front,
             "_unused": self.unused,
         }
@@ -328,29 +328,17 @@ class Federation:
         networks = [node.network for node in self.nodes]
         if all(isinstance(network, Network) for network in networks):
             attributes["_dtype"] = common_dtype(networks)  # that of exports
+            attributes["_one_vs_rest"] = [
+                node.name for node in self.nodes if node.network.is_one_vs_rest
+            ]
         return attributes
 
-    def features_used(self, used: np.ndarray | None = None) -> list | None:
-        """Return names or places of the features that the aggregate is fitted on.
-
-        They are those before the front. ``used`` says which these are, (n_features,),
-        bool, where it is not all but those that every node drops. None is returned if
-        rows are documents, or nobody counts features.
-        """
-        features = self._features_of_users
-        if features.n_features_in is None:
-            return None
-        is_used = np.ones(features.n_features_in, dtype=bool)
-        if self.front is not None:
-            is_used = self.front.uses_columns
-        elif used is not None:
-            is_used = used
-        elif self.unused is not None:
-            is_used = ~self.unused
-        labels = features.feature_names_in
-        if labels is None:
-            labels = np.arange(features.n_features_in)
-        return labels[is_used].tolist()
+    @property
+    def _columns_used(self) -> np.ndarray | None:
+        """Which features before the front the aggregate uses, bool; None: all."""
+        if self.front is not None and self._features_of_users.n_features_in is not None:
+            return self.front.uses_columns
+        return None if self.unused is None else ~self.unused
 
     @property
     def _features_of_users(self) -> Features:

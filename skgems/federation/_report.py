@@ -612,6 +612,13 @@ def _doubts(
         doubts += _doubts_about_classes(classes)
     doubts += _doubts_about_small_classes(aggregator)
     doubts += _doubts_about_accuracies(nodes)
+    one_vs_rest = getattr(aggregator, "_one_vs_rest", ())
+    if one_vs_rest:
+        doubts.append(
+            "The classifiers of these nodes are one-vs-rest: "
+            f"{_first(list(map(repr, one_vs_rest)))}. The aggregate is a softmax, so "
+            "its probabilities may differ from theirs by more than labels do."
+        )
     left_out = {name for entry in aggregator.history_ for name in entry["left_out"]}
     if left_out:
         names = ", ".join(map(repr, sorted(left_out)[:_MOST_LISTED]))
@@ -622,8 +629,10 @@ def _doubts(
 
 def _columns_in_words(aggregator: BaseEstimator) -> str:
     """A sentence on the columns that a fitted aggregator uses, or "" if it is all."""
-    used = getattr(aggregator, "features_used_", None)
-    if used is None or len(used) == aggregator.n_features_in_:
+    if getattr(aggregator, "_columns_used", None) is None:
+        return ""
+    used = aggregator.features_used_
+    if len(used) == aggregator.n_features_in_:
         return ""
     labels = getattr(
         aggregator, "feature_names_in_", np.arange(aggregator.n_features_in_)

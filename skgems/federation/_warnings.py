@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from ..base import warn_user
-from ..local import Member, heavy_tails
+from ..local import Member, OtherShare, heavy_tails
 from ..messages import Message
 from ..steps import IDENTIFIES, IN_ORDER, Front
 
@@ -305,6 +305,29 @@ def warn_of_neglected_columns(
         "choice depends on the rows of one node, so the nodes send sums of these "
         "columns, and the aggregate may give them weight. If no model is to use them, "
         "have all nodes drop them by name, as ColumnTransformer does."
+    )
+
+
+def warn_of_other_shares(shares: Mapping[str, OtherShare], advice: str) -> None:
+    """Warn of classifiers that expect other shares of classes than the rows have.
+
+    ``shares`` has those that do by name of the node, and ``advice`` what to do.
+    """
+    if not shares:
+        return
+    nodes = [
+        f"node {name!r} expects {share.in_words}"
+        for name, share in list(shares.items())[:_MOST_LISTED]
+    ]
+    if len(shares) > _MOST_LISTED:
+        nodes.append(f"and {len(shares) - _MOST_LISTED} more nodes")
+    warn_user(
+        "The classifiers of some nodes predict other shares of classes than their rows "
+        f"have, and no class weight was read from them: {'; '.join(nodes)}. They may "
+        "have been fitted to rows that were resampled or weighted, as by SMOTE. The "
+        "aggregate follows the shares of the rows, and may rarely predict rare "
+        f"classes. {advice}",
+        ClassWeightWarning,
     )
 
 

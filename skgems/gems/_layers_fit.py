@@ -9,7 +9,8 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from ..base import BaseAggregator, tuned_attributes, warn_user
-from ..federation import Federation
+from ..federation import Federation, warn_of_other_shares
+from ..local import other_share
 from ..networks import Coordinates, Layers, LayersBelow, without_values
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._common_units import number_of_common_units
@@ -75,6 +76,7 @@ class LayersFit:
         coordinates = Coordinates.common(
             [node.network.coordinates for node in federation.nodes]
         )
+        _warn_of_resampled(last)
         merged_hidden, last = self._merge_hidden(last, activation, coordinates)
         merged = self._merge_last(merged_hidden, last, coordinates)
         layers = merged.layers.with_last(last.publish(merged))
@@ -164,6 +166,21 @@ class LayersFit:
             seed=self.seed,
             share=1.0 - _FIRST_SHARE,
         )
+
+
+def _warn_of_resampled(last: LastLayer) -> None:
+    """Warn of networks that expect other shares of classes, where nodes are here."""
+    if last.aggregator.class_weight != "members":
+        return
+    shares = {
+        member.name: other_share(member.model, *member.rows("learning"))
+        for member in last.run.members
+    }
+    warn_of_other_shares(
+        {name: share for name, share in shares.items() if share is not None},
+        "Set class_weight of last_layer to 'balanced' if all classes should weigh the "
+        "same, or to None if rows should.",
+    )
 
 
 def _drop_unused(hidden: LayersBelow, unused: np.ndarray | None) -> None:

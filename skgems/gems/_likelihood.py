@@ -19,7 +19,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..base import warn_user
-from ..federation import NodesDisagreeWarning, SameRowsWarning, warn_of_variances
+from ..federation import (
+    NodesDisagreeWarning,
+    SameRowsWarning,
+    warn_of_other_shares,
+    warn_of_variances,
+)
 from ..local import cached_call
 from ..moments import ClassMoments, Likelihood, NodeLoss, Span, cross_validated_C
 from ..pooled import PooledForm, common_form
@@ -372,6 +377,17 @@ class LikelihoodStage(LinearStage):
         class_weight = self.moments_settings["class_weight"]
         if class_weight == "members":
             agreed = agree_on_class_weight(node_sums, classes, warns=form.kind is None)
+            if form.kind is None and agreed is None:
+                warn_of_other_shares(
+                    {
+                        node.name: node.other_share
+                        for node in node_sums
+                        if node.other_share is not None
+                    },
+                    "Set class_weight='balanced' if all classes should weigh the same. "
+                    "Set class_weight=None if rows should, or have these nodes "
+                    "calibrate their classifiers.",
+                )
             return form, agreed
         if form.kind == "ridge":
             parameters = {**form.parameters, "class_weight": class_weight}

@@ -35,6 +35,8 @@ class LinearNode:
     # (n_features,), bool: features that its steps drop by name, which are 0 in its
     # sums. None: none.
     dropped: np.ndarray | None = None
+    # Whether the softmax of its logits is what its classifier predicts.
+    is_softmax: bool = False
     # Share of the largest class among rows that judge, of classes that the node knows.
     largest_share: float = np.nan
 
@@ -133,6 +135,8 @@ def _linear_node(node: Node, *, classes: np.ndarray, depth: int) -> LinearNode:
         center=None if coordinates is None else coordinates.center,
         scale=None if coordinates is None else coordinates.scale,
         dropped=node.network.dropped,
+        is_softmax=node.network.output == "softmax"
+        or (node.network.output == "logistic" and aligned.seen.sum() == 2),
         largest_share=_largest_share(node, classes[aligned.seen]),
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..base import warn_user
 from ..federation import ClassWeightWarning, shown_labels
-from ..local import cached_call, digest, indices_of, weights_of
+from ..local import OtherShare, cached_call, digest, indices_of, weights_of
 from ..messages import Message
 from ..moments import (
     ClassMoments,
@@ -59,6 +59,8 @@ class NodeSums:
     # (n_features,), bool: features that vary in its rows, and that its model gives no
     # weight, though it does not drop them by name. None: the model does not say.
     neglected: np.ndarray | None = None
+    # A class of which its model expects more rows; None: none, or it does not say.
+    other_share: OtherShare | None = None
 
 
 class RepliesReader:
@@ -156,6 +158,9 @@ class RepliesReader:
             ),
             constants=constants,
             neglected=self._neglected(node, moments),
+            other_share=_other_share(
+                node, content, moments=moments, classes=self._problem.classes
+            ),
         )
         if self._problem.hidden.weights and self._sums_matrices(moments.n_features):
             # Over merged layers a node with few rows tells variances of units alone,
@@ -464,6 +469,34 @@ def _likelihood(sums: Hashed) -> Likelihood:
         zero_row=of_sums.penalty.zero_row,
     )
     return uncorrected.with_share(losses, None)
+
+
+def _other_share(
+    node: LinearNode,
+    content: Mapping,
+    *,
+    moments: ClassMoments,
+    classes: np.ndarray,
+) -> OtherShare | None:
+    """Return the share that a node's model expects to be another, if it is far off.
+
+    The derivative of the log-loss by an intercept is the sum over rows of the class's
+    probability, less the number of its rows. It is 0 for models that were fitted to
+    these rows. None also where the model weighs classes, or predicts no probabilities.
+    """
+    has_gradient = "factor" in content and "class_weight" not in content
+    if not has_gradient or not node.is_softmax or node.known_classes.sum() < 2:
+        return None
+    columns = indices_of(content["labels"], classes)
+    gradient = _gradient_in(content, columns=columns, n_classes=len(classes))
+    if gradient.ndim > 2:  # one for the rows of each class
+        gradient = gradient.sum(axis=0)
+    counts = moments.class_counts(len(classes))[node.known_columns]
+    return OtherShare.of_excess(
+        gradient[-1] / counts.sum(),
+        counts=counts,
+        labels=classes[node.known_columns].tolist(),
+    )
 
 
 def agree_on_class_weight(

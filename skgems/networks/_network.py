@@ -413,6 +413,11 @@ class Network(Layers):
         return self.output != "none"
 
     @property
+    def is_one_vs_rest(self) -> bool:
+        """Whether each of several classes has a probability of its own, not softmax."""
+        return self.output == "logistic" and self.seen.sum() > 2
+
+    @property
     def is_constant(self) -> bool:
         return self.is_linear and not self.coefs[0].any()
 

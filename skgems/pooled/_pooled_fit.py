@@ -138,15 +138,15 @@ class PooledFit:
             parameters=fitted.get_params(),
             reason=pooled_sums.reason or rounding_reason,
         )
-        return {
+        attributes = {
             "classes_": classes,
             "exact_": form.is_exact,
             "pooled_form_": form,
             "history_": run.history,
             "_fitted": fitted,
             "_used": used,
-            "features_used_": federation.features_used(used),
         }
+        return attributes if used is None else {**attributes, "_columns_used": used}
 
     def _contents_of_public_rows(
         self, public: tuple, federation: Federation

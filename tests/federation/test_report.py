@@ -13,6 +13,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -134,6 +135,20 @@ def test_accuracies_on_one_class_are_a_doubt(linear_aggregator):
     (doubt,) = (doubt for doubt in report.doubts if "one class only" in doubt)
     assert "at these nodes: 'Torgersen'. The accuracies there" in doubt
     assert not any("no more accurate" in doubt for doubt in report.doubts)
+
+
+def test_one_vs_rest_members_are_a_doubt():
+    scaled = StandardScaler().fit_transform(X)
+    half = np.array(["a", "b"])[np.arange(len(Y)) % 2]
+    members = [
+        ("a", OneVsRestClassifier(LogisticRegression())),
+        ("b", LogisticRegression()),
+    ]
+    for name, classifier in members:
+        classifier.fit(scaled[half == name], Y[half == name])
+    agg = GEMSLogisticAggregator(members, random_state=0).fit(scaled, Y, nodes=half)
+    (doubt,) = (doubt for doubt in agg.report().doubts if "one-vs-rest" in doubt)
+    assert "one-vs-rest: 'a'. The aggregate is a softmax" in doubt
 
 
 def test_a_report_says_which_columns_are_used():
