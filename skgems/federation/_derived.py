@@ -25,17 +25,6 @@ from ..messages import (
 )
 from ._record import difference_in_words
 
-# Tasks whose requests depend on no other node, unless they are of layers that were
-# merged from those of several nodes.
-_ALONE = ("moments", "class_sums", "leaf_counts", "size", "space")
-# Tasks whose requests depend on what other nodes replied; terms have bounds for them.
-_BOUNDED = ("grow", "grow_halves", "boost")
-# What a server learns from the first replies of others and may fill in then: how many
-# classes the node has not seen, whether all logits are scaled, and the merged layers or
-# another model of which the question is. How often it may ask is agreed, so that it
-# gains nothing from a choice of the rays' seed either.
-_FILLED_IN = ("n_others", "scale_logits", "seed", "hidden", "share", "model", "W")
-
 
 def check_is_derived(request: Message, agreed: Agreement | None) -> None:
     """Raise NotAgreedError unless agreed settings give rise to a request.
@@ -48,15 +37,18 @@ def check_is_derived(request: Message, agreed: Agreement | None) -> None:
         None where nothing is agreed: then the settings within a first message are
         what its requests are made from, and others are not looked at.
     """
-    for content in joins_in(request):
+    summaries = joins_in(request)
+    for content in summaries:
         _check_first(content, agreed)
-    if agreed is not None:
-        _check_layers(request, agreed)
-        if request.task in _BOUNDED:
-            _check_bounds(request, agreed)
-        if request.task == "judge":
-            _check_judged_forests(request, agreed)
-    if agreed is not None and request.task in _ALONE:
+    if agreed is None:
+        return
+    _check_layers(request, agreed)
+    if request.task == "judge":
+        _check_judged_forests(request, agreed)
+    bound = TASKS[request.task].bound
+    if bound == "terms":
+        _check_by_terms(request, agreed)
+    elif bound == "derived" and not summaries:
         _check_later(request, agreed)
 
 
@@ -150,15 +142,19 @@ def allows_missing(request: Message) -> bool:
     return terms.allows_missing
 
 
-def _check_bounds(request: Message, agreed: Agreement) -> None:
-    """Raise NotAgreedError for a request beyond what the terms of a method allow."""
-    if request.content.get("front") is None:  # also where some methods have none
-        raise NotAgreedError(
-            f"the request ({request.task!r}) has no front, but all trees grow from "
-            "bins behind one. The server has to send the agreed front with it."
-        )
+def _check_by_terms(request: Message, agreed: Agreement) -> None:
+    """Raise NotAgreedError for a request that the terms of no agreed method accept."""
     reason = f"no agreed method asks for {request.task!r}."
     for terms in _agreed_terms(agreed, request.task):
+        # Where several methods are tried, some have no front, and an agreement does not
+        # ask for one.
+        if terms.asks_behind_front and request.content.get("front") is None:
+            reason = (
+                f"the request ({request.task!r}) has no front, but {terms.method} asks "
+                "about rows behind one only. The server has to send the agreed front "
+                "with it."
+            )
+            continue
         try:
             terms.check_request(request)
             return
@@ -168,15 +164,17 @@ def _check_bounds(request: Message, agreed: Agreement) -> None:
 
 
 def _agreed_terms(agreed: Agreement, task: str) -> Iterator[Terms]:
-    """Terms of the agreed method, or of those among several that bound a task."""
+    """Yield the terms that bound a task, of the agreed method or of several."""
+    methods = agreed.methods
     if "methods" not in agreed.settings:
-        yield _terms_of(
-            agreed.method,
-            settings=agreed.settings,
-            further_settings=agreed.further_settings,
-        )
-        return
-    for method in agreed.methods:
+        methods = [
+            {
+                "method": agreed.method,
+                "settings": agreed.settings,
+                "further_settings": agreed.further_settings,
+            }
+        ]
+    for method in methods:
         terms = _terms_of(
             str(method.get("method")),
             settings=method.get("settings", {}),
@@ -249,11 +247,12 @@ def _without_filled_in(request: Message) -> Message:
     A front is compared by itself, before. A node that leaves its classifier aside tells
     no more than one that does not.
     """
+    not_compared = (*TASKS[request.task].filled_in, *COMMON)
     return Message.of(
         request.task,
         **{
             name: value
             for name, value in request.content.items()
-            if name not in (*_FILLED_IN, *COMMON) and value is not None
+            if name not in not_compared and value is not None
         },
     )

@@ -3,12 +3,13 @@
 import hashlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
 
 from ..local import digest, local_model
+from ._row_digests import RowDigests
 
 # Rows that are made float64 at a time, so that no array of float32 is copied whole: 16
 # MB for 128 features.
@@ -27,6 +28,8 @@ class Fingerprint:
     labels: str | None  # None where a message needs none, as those of fronts
     classifier: str
     n_rows: int
+    # What users gave, of which digests of single rows are made.
+    table: tuple[object, object, object] = field(repr=False, compare=False)
 
     @classmethod
     def of(
@@ -40,7 +43,13 @@ class Fingerprint:
             labels=None if y is None else _digest_of([np.asarray(y)]),
             classifier=_digest_of_classifier(estimator),
             n_rows=n_rows,
+            table=(X, y, held_out),
         )
+
+    def row_digests(self, key: bytes) -> RowDigests:
+        """Return the digests of single rows, made with a key of the node."""
+        X, y, held_out = self.table
+        return RowDigests.of(X, y, held_out, key=key)
 
     def has_rows_of(self, rows: str, labels: str | None) -> bool:
         """Whether these are digests of the same rows; labels only if both have some."""

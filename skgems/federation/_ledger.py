@@ -16,7 +16,9 @@ defaults filled in, never counts again: it gets the reply that was kept, and aft
 error the node tries anew, since its owner may have mended what was wrong.
 
 Exchanges of the same rows, the same classifier and the same terms share one account:
-the replies of the first count for all of them, and are sent again.
+the replies of the first count for all of them, and are sent again. Which rows are the
+same, or nearly the same, is told by keyed digests of single rows, which are kept beside
+the entries of each exchange.
 
 Each entry has a digest of itself and of all before it, so that none can be changed, or
 be missing in the middle, unnoticed.
@@ -25,11 +27,13 @@ be missing in the middle, unnoticed.
 import hashlib
 import json
 import os
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
 from ..base import warn_user
 from ..local import numbers_about_layers
@@ -50,12 +54,17 @@ from ._ledger_store import (
     LedgerError,
     MappingStore,
 )
+from ._row_digests import RowDigests
 from ._warnings import RowsAskedAgainWarning
 
 _Store = MappingStore | FolderStore
 # Parts of an agreement that change nothing of what replies say about rows: an exchange
 # that differs in these alone has the same terms.
 _PARTS_NOT_ABOUT_ROWS = ("exchange", "nodes", "classes", "feature_names", "public_key")
+# The node's key of the digests of rows, and the end of the names of their files.
+_KEY_FILE = "ledger.key"
+_DIGESTS = "-rows.npz"
+_KEY_SIZE = 32  # bytes, of a strong key
 # Characters of an error that an entry repeats: as many as say what was wrong. Errors of
 # libraries may have whole arrays in them.
 _MOST_ERROR_CHARACTERS = 2000
@@ -69,7 +78,10 @@ class RowsChangedError(LedgerError):
 
 
 class RowsAskedAgainError(NotAgreedError):
-    """An earlier exchange with other terms has already asked about the same rows.
+    """An earlier exchange has already asked about the same rows, or nearly the same.
+
+    The terms are other ones, or the rows differ in fewer than ``min_rows`` rows of a
+    class.
 
     The owner of the node may accept this with ``again=True``; see :func:`reply_to`.
     """
@@ -123,6 +135,10 @@ class _OpenedExchange:
     labels: str | None
     classifier: str
     n_rows: int
+    # SHA-256 of the file of the digests of single rows, which is its name, too: so a
+    # killed process leaves no file of other rows in the place of one that counts.
+    row_digests: str
+    row_key: str  # SHA-256 of the node's key, with which these digests were made
     again: bool  # whether the owner has accepted that the same rows are asked about
 
     @classmethod
@@ -136,6 +152,8 @@ class _OpenedExchange:
             labels=entry["labels"],
             classifier=entry["classifier"],
             n_rows=entry["n_rows"],
+            row_digests=entry["row_digests"],
+            row_key=entry["row_key"],
             again=entry["again"],
         )
 
@@ -148,6 +166,23 @@ class _OpenedExchange:
             for name, part in terms.items()
             if name not in _PARTS_NOT_ABOUT_ROWS
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _EarlierExchange:
+    """An exchange that was about the same rows as a new one, or nearly the same."""
+
+    opened: _OpenedExchange
+    answered: Counter  # how often each task was answered
+    is_of_equal_rows: bool  # with equal labels, in any order
+    # In how many rows the tables differ, if these are fewer than min_rows.
+    n_rows_apart: int | None
+    min_rows: int
+
+    def differences(self, new: _OpenedExchange) -> list[str]:
+        """Return the names of what differs in a new exchange."""
+        names = _differences(new, self.opened)
+        return names if self.is_of_equal_rows else ["rows or labels", *names]
 
 
 class Ledger:
@@ -165,6 +200,7 @@ class Ledger:
         self._current: _OpenedExchange | None = None  # that of the request
         # Digests of what requests ask. A request may be large, and is hashed once.
         self._keys: dict[Message, str] = {}
+        self._new_digests = b""  # of the rows of an exchange that begins
 
     def agreement_for(self, request: Message, accepted: Agreement | None) -> Agreement:
         """The agreement that binds: accepted, kept, or offered by a first request."""
@@ -190,17 +226,23 @@ class Ledger:
         *,
         node: str,
         fingerprint: Callable[[], Fingerprint],
+        min_rows: int,
         again: bool,
     ) -> None:
         """Go on with an exchange, or begin it; RowsAskedAgainError if that says more.
 
-        The rows are looked at only where no reply can have been kept.
+        The rows are looked at only where no reply can have been kept. They must differ
+        from those of an earlier exchange in none of them, or in ``min_rows`` or more.
         """
         self._check_node(node)
         opened = self._opened.get(agreement.exchange)
         if opened is None or not self._counted(opened.account, "ended"):
             opened = self._newly_opened(
-                fingerprint(), agreement=agreement, node=node, again=again
+                fingerprint(),
+                agreement=agreement,
+                node=node,
+                min_rows=min_rows,
+                again=again,
             )
         self._current = opened
 
@@ -369,10 +411,18 @@ class Ledger:
             )
 
     def _newly_opened(
-        self, fingerprint: Fingerprint, *, agreement: Agreement, node: str, again: bool
+        self,
+        fingerprint: Fingerprint,
+        *,
+        agreement: Agreement,
+        node: str,
+        min_rows: int,
+        again: bool,
     ) -> _OpenedExchange:
-        """The opening of an exchange in which nothing has been answered yet."""
+        """Return the opening of an exchange in which nothing has been answered yet."""
         previous = self._opened.get(agreement.exchange)
+        digests = fingerprint.row_digests(self._key_of_rows)
+        self._new_digests = digests.to_bytes()
         new = _OpenedExchange(
             exchange=agreement.exchange,
             account=agreement.exchange,
@@ -383,6 +433,8 @@ class Ledger:
             labels=fingerprint.labels,
             classifier=fingerprint.classifier,
             n_rows=fingerprint.n_rows,
+            row_digests=_sha256(self._new_digests),
+            row_key=_sha256(self._key_of_rows),
         )
         if (
             previous is not None
@@ -390,58 +442,63 @@ class Ledger:
             and replace(previous, again=again) == new
         ):
             return previous  # accepted, but that attempt was killed, or failed
-        earlier = self._earlier_exchanges(new, fingerprint)
+        earlier = self._earlier_exchanges(new, digests, min_rows=min_rows)
         if earlier and again:
-            warn_user(self._what_is_added(new, earlier), RowsAskedAgainWarning)
+            warn_user(_what_is_added(new, earlier), RowsAskedAgainWarning)
         elif earlier:
-            new = replace(new, account=self._shared_account(new, earlier))
+            new = replace(new, account=_shared_account(new, earlier))
         return previous if previous == new else new
 
-    def _shared_account(
-        self, new: _OpenedExchange, earlier: list[_OpenedExchange]
-    ) -> str:
-        """The account of an exchange to which the new one adds nothing.
-
-        RowsAskedAgainError if it adds something to each.
-        """
-        for opened in earlier:
-            if opened.terms == new.terms and opened.classifier == new.classifier:
-                return opened.account
-        raise RowsAskedAgainError(
-            f"{self._what_is_added(new, earlier)} If the node's owner accepts that, "
-            "answer with again=True (--again); if not, do not answer."
-        )
-
     def _earlier_exchanges(
-        self, new: _OpenedExchange, fingerprint: Fingerprint
-    ) -> list[_OpenedExchange]:
-        """Other exchanges in which something was said of the same rows."""
-        return [
-            opened
-            for opened in self._opened.values()
-            if opened.exchange != new.exchange
-            and fingerprint.has_rows_of(opened.rows, opened.labels)
-            and self._counted(opened.account, "ended", "failed")
-        ]
+        self, new: _OpenedExchange, digests: RowDigests, *, min_rows: int
+    ) -> list["_EarlierExchange"]:
+        """Return other exchanges about the same rows, or nearly the same."""
+        exchanges = []
+        for opened in self._opened.values():
+            counted = self._counted(opened.account, "ended", "failed")
+            if opened.exchange == new.exchange or not counted:
+                continue
+            earlier_digests = self._kept_digests(opened)
+            n_rows_apart = digests.n_rows_apart(earlier_digests)
+            is_nearly_the_same = n_rows_apart is not None and n_rows_apart < min_rows
+            if digests.has_rows_of(earlier_digests) or is_nearly_the_same:
+                answered = {entry["key"]: entry["task"] for entry in counted}
+                exchange = _EarlierExchange(
+                    opened=opened,
+                    answered=Counter(answered.values()),
+                    is_of_equal_rows=digests.is_equal_to(earlier_digests),
+                    n_rows_apart=n_rows_apart if is_nearly_the_same else None,
+                    min_rows=min_rows,
+                )
+                exchanges.append(exchange)
+        return exchanges
 
-    def _what_is_added(
-        self, new: _OpenedExchange, earlier: list[_OpenedExchange]
-    ) -> str:
-        """Sentences on what a server learns that has the replies of both exchanges."""
-        nearest = min(earlier, key=lambda opened: len(_differences(new, opened)))
-        differences = _differences(new, nearest)
-        counted = self._counted(nearest.account, "ended", "failed")
-        answered = Counter({entry["key"]: entry["task"] for entry in counted}.values())
-        may_ask = json.loads(new.agreement)["tasks"]
-        return (
-            f"The rows of node {new.node!r} have been asked about before "
-            f"({len(earlier)} time{'s' * (len(earlier) > 1)}). The exchange "
-            f"{nearest.exchange} was answered {_listed_counts(answered)}; "
-            f"{new.exchange} may ask {_listed_counts(may_ask)}, "
-            f"{_with_other(differences)}. Whoever has the replies to both learns more "
-            "about single rows than either agreement allows, since sums of the same "
-            "rows can be subtracted from each other."
-        )
+    @cached_property
+    def _key_of_rows(self) -> bytes:
+        """The node's key, which is kept once its first exchange has begun."""
+        key = self._store.read(_KEY_FILE)
+        expected = {opened.row_key for opened in self._opened.values()}
+        if not expected:
+            return secrets.token_bytes(_KEY_SIZE) if key is None else key
+        if key is None or expected != {_sha256(key)}:
+            raise LedgerDamagedError(
+                f"{self._store.where(_KEY_FILE)}: the key of the digests of rows is "
+                "missing or another one, so it cannot be known which rows were asked "
+                "about. Put the file back."
+            )
+        return key
+
+    def _kept_digests(self, opened: _OpenedExchange) -> RowDigests:
+        """Return the digests of the rows of an earlier exchange."""
+        name = f"{opened.row_digests}{_DIGESTS}"
+        content = self._store.read(name)
+        if content is None or _sha256(content) != opened.row_digests:
+            raise LedgerDamagedError(
+                f"{self._store.where(name)}: the digests of the rows of the exchange "
+                f"{opened.exchange} are missing or damaged, so it cannot be known "
+                "whether its rows are asked about again. Put the file back."
+            )
+        return RowDigests.from_bytes(content)
 
     def _counted(self, account: str, *events: str) -> list[dict]:
         """Entries of these events, "ended" or "failed", of one account."""
@@ -475,6 +532,9 @@ class Ledger:
         if current is self._opened.get(current.exchange):
             return []
         self._opened[current.exchange] = current
+        # The files first, as those of replies.
+        self._store.write(_KEY_FILE, self._key_of_rows)
+        self._store.write(f"{current.row_digests}{_DIGESTS}", self._new_digests)
         return [self._entry("opened", request) | asdict(current)]
 
     def _entry(self, event: str, request: Message) -> dict:
@@ -551,11 +611,52 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+def _shared_account(new: _OpenedExchange, earlier: list[_EarlierExchange]) -> str:
+    """Return the account of an exchange to which the new one adds nothing.
+
+    RowsAskedAgainError if it adds something to each.
+    """
+    for exchange in earlier:
+        if not exchange.differences(new):
+            return exchange.opened.account
+    raise RowsAskedAgainError(
+        f"{_what_is_added(new, earlier)} If the node's owner accepts that, answer with "
+        "again=True (--again); if not, do not answer."
+    )
+
+
+def _what_is_added(new: _OpenedExchange, earlier: list[_EarlierExchange]) -> str:
+    """Return sentences on what a server learns that has the replies of both."""
+    nearest = min(earlier, key=lambda exchange: len(exchange.differences(new)))
+    differences = nearest.differences(new)
+    may_ask = json.loads(new.agreement)["tasks"]
+    times = f"{len(earlier)} time{'s' * (len(earlier) > 1)}"
+    if nearest.n_rows_apart is None:
+        begin = f"The rows of node {new.node!r} have been asked about before ({times})."
+    else:
+        begin = (
+            f"Nearly the same rows of node {new.node!r} have been asked about before "
+            f"({times}): those of all rows or of one class differ in "
+            f"{nearest.n_rows_apart}, which is fewer than min_rows={nearest.min_rows}."
+        )
+    return (
+        f"{begin} The exchange {nearest.opened.exchange} was answered "
+        f"{_listed_counts(nearest.answered)}; {new.exchange} may ask "
+        f"{_listed_counts(may_ask)}, {_with_other(differences)}. Whoever has the "
+        "replies to both learns more about single rows than either agreement allows, "
+        "since sums of the same rows can be subtracted from each other."
+    )
+
+
 def _listed_counts(tasks: Mapping[str, int]) -> str:
     """As "join once, evaluate 2 times"."""
     return ", ".join(
         f"{task} once" if n == 1 else f"{task} {n} times" for task, n in tasks.items()
     )
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _differences(new: _OpenedExchange, earlier: _OpenedExchange) -> list[str]:

@@ -15,6 +15,7 @@ A folder has
 - ``log.jsonl``: the same entries, a line each, for people and programs that read them.
   What counts is in the database.
 - a file for each reply, which is read only where its request comes again.
+- ``ledger.key``, the key of the digests of rows, and a file of these for each exchange.
 - ``ledger.head``: how many entries there were at last, the digest of their chain, and
   when the file system last saw the database change. An older copy that is put in place
   of the database has fewer entries, or another chain. A copy of the whole folder has
@@ -47,7 +48,7 @@ _REPLACED_LOG = "log.replaced.jsonl"  # one that its owner did without, by again
 # Written into the database, so that no other program's is taken for a ledger: "SKGM".
 _APPLICATION = 0x534B474D
 # Of the table below; another one is refused.
-_VERSION = 1
+_VERSION = 2
 # Seconds that a process waits for another one, which is answering: as long as a server
 # waits for a node where nobody says otherwise.
 LOCK_TIMEOUT = 600.0
@@ -58,7 +59,7 @@ SYNCHRONOUS = "EXTRA"
 # Seconds between two looks whether the other one is done.
 _PAUSE = 0.02
 # Names of all files of a ledger, as a regular expression.
-_FILES = r"ledger\.\w+|log\.jsonl|.*\.safetensors"
+_FILES = r"ledger\.\w+|log\.jsonl|.*\.safetensors|.*\.npz"
 # Held while a thread makes the file of a database (`_make_private_file`).
 _MAKING = Lock()
 _SCHEMA = f"""

@@ -153,7 +153,8 @@ def reply_to(
         Notes.
     again : bool, default=False
         Whether the owner of the node accepts an exchange about the same rows as an
-        earlier one, with other terms or another classifier. A
+        earlier one, with other terms or another classifier, or about nearly the same
+        rows. A
         :class:`~skgems.federation.RowsAskedAgainWarning` says what this adds. It also
         accepts, once, a ledger that is a copy or that lacks entries. Give it together
         with the agreement that it is for, not always.
@@ -184,7 +185,8 @@ def reply_to(
         If the request would cost more than ``limits`` allow; it is a NotAgreedError.
     RowsAskedAgainError
         If the rows were asked about before on other terms, and ``again`` is False; it
-        is a NotAgreedError.
+        is a NotAgreedError. It is raised as well if the rows differ from those of an
+        earlier exchange in fewer than ``min_rows`` rows of a class.
     RowsChangedError
         If the rows are not those of the earlier messages of the exchange; it is a
         LedgerError.
@@ -317,7 +319,11 @@ def _reply_with_ledger(
         agreed = ledger.agreement_for(request, accepted)
         agreed.check_sender(request, node.name)
         ledger.enter(
-            agreed, node=node.name, fingerprint=lambda: node.fingerprint, again=again
+            agreed,
+            node=node.name,
+            fingerprint=lambda: node.fingerprint,
+            min_rows=node.min_rows_under(agreed),
+            again=again,
         )
         kept_reply = ledger.kept_reply(request)
         if kept_reply is not None:

@@ -10,6 +10,11 @@ from dataclasses import dataclass
 from ._fields import Field, Flag, FrontField, Place
 
 Rule = Callable[[Mapping, Place], None]
+# What bounds the requests of a task under an agreement, beside how often it is asked.
+# "derived": the node makes the requests itself from the agreed settings, and answers no
+# others; "terms": `Terms.check_request` of the agreed method, where requests depend on
+# what other nodes replied; "fields": nothing but the bounds of the request's fields.
+BOUNDS = ("derived", "terms", "fields")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +30,12 @@ class Task:
         Fields of the messages.
     answer : callable
         ``answer(member, **content)`` returns the fields of the reply, at the node.
+    bound : {"derived", "terms", "fields"}
+        What bounds a request under an agreement. It has no default, so that nobody adds
+        a task that no agreement holds. "derived": a node answers a request only if
+        `Terms.first_requests` or `Terms.later_requests` of the agreed method makes it.
+        "terms": a node answers what `Terms.check_request` of the agreed method accepts.
+        "fields": the bounds of the request's fields are enough, whatever their values.
     cost : callable or None
         ``cost(rows, content)`` raises a LimitError where a request costs more than a
         node allows; ``rows`` is the `NodeShape` of what comes out of its front. None:
@@ -47,6 +58,7 @@ class Task:
     request: Mapping[str, Field]
     reply: Mapping[str, Field]
     answer: Callable[..., Mapping]
+    bound: str
     cost: Callable | None = None
     request_rule: Rule | None = None
     rule: Rule | None = None
@@ -63,6 +75,10 @@ class Task:
     # follows": the node takes no further part; else what the model is without, in
     # words.
     without: str = "needed"
+    # Fields of a "derived" request that only the server can fill in, from the replies
+    # of other nodes: merged layers, or how many classes the node has not seen. A node
+    # does not compare these with its own request.
+    filled_in: tuple[str, ...] = ()
     # What the reply to a request depends on: "rows", or the "classifier" too.
     reads: str | None = None
     reports: bool = False  # it costs no model if it fails
@@ -92,6 +108,13 @@ class Task:
     # features, for tasks whose replies may take more.
     bytes_of_rows: Callable[[int, int], int] | None = None
     prefer: str = "threads"  # how nodes in this process work in parallel, for joblib
+
+    def __post_init__(self) -> None:
+        if self.bound not in BOUNDS:
+            raise ValueError(
+                f"bound of the task {self.name!r} is {self.bound!r}, not one of "
+                f"{BOUNDS}. Say what bounds its requests under an agreement."
+            )
 
     @property
     def limits_bytes(self) -> bool:

@@ -38,7 +38,11 @@ class Terms:
     allows_missing : bool
         Whether rows may lack values behind the front.
     bounded_tasks : tuple of str
-        Tasks whose requests :meth:`check_request` bounds.
+        Tasks whose requests :meth:`check_request` bounds. Other tasks with the bound
+        "terms" are refused.
+    asks_behind_front : bool
+        Whether the requests that :meth:`check_request` bounds are about rows behind the
+        front only, as those for histograms, whose bins are the front's.
     front : Front or None
         The transformers that all nodes put before everything else.
 
@@ -58,6 +62,7 @@ class Terms:
     takes_files: ClassVar[bool] = True
     allows_missing: ClassVar[bool] = False
     bounded_tasks: ClassVar[tuple[str, ...]] = ()
+    asks_behind_front: ClassVar[bool] = False
 
     front: "Front | None" = None
 
@@ -114,10 +119,14 @@ class Terms:
     def check_request(self, request: Message) -> None:
         """Raise ValueError for a later request that an honest server would not make.
 
-        It is called for tasks whose requests depend on replies of other nodes, which a
-        node cannot derive. What such a request may be is bounded here by what is
-        agreed.
+        It is called for the tasks in `bounded_tasks`, whose requests depend on replies
+        of other nodes, which a node cannot derive. What such a request may be is
+        bounded here by what is agreed. The default accepts none.
         """
+        raise ValueError(
+            f"{self.method} lists {request.task!r} among its bounded_tasks, but does "
+            "not say which requests it makes. Override check_request."
+        )
 
     def seed(self) -> int | None:
         """Return the seed of all requests, which a later fit repeats, or None."""

@@ -41,6 +41,7 @@ class TreesTerms(Terms):
     method: ClassVar[str] = "PooledAggregator"
     takes_files: ClassVar[bool] = False
     allows_missing: ClassVar[bool] = True
+    asks_behind_front: ClassVar[bool] = True
     # Parameters that decide what nodes are asked.
     agreed_names: ClassVar[tuple[str, ...]] = ()
 

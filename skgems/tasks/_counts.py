@@ -34,6 +34,7 @@ def counts(member: Member) -> dict:
 
 COUNTS = Task(
     name="counts",
+    bound="fields",
     asks="the number of rows of each class that the node may train on",
     reveals="The number of rows of each class, and nothing about single rows.",
     alone=True,

@@ -186,6 +186,7 @@ def describe(member: Member) -> dict:
 
 DESCRIBE = Task(
     name="describe",
+    bound="fields",
     asks="the node's model, and the number of rows of each class",
     reveals=MODEL_REVEALS,
     alone=True,

@@ -356,6 +356,8 @@ def moments_of_member(member: Member, **request: object) -> Mapping:
 
 MOMENTS = Task(
     name="moments",
+    bound="derived",
+    filled_in=("model", "hidden", "share"),
     asks="counts, means and second moments of the features of the node's rows",
     reveals="The fewer rows statistics are made from, the more they reveal about each "
     "of them. The gradient may be nearly a single row if the model is wrong about "

@@ -229,6 +229,7 @@ def _with_rows_of_others(
 _TRAINED = f"The layers after training. {AS_A_MODEL}"
 RETRAIN = Task(
     name="retrain",
+    bound="fields",
     asks="the layers of a network after training on the node's rows",
     reveals=f"{MODEL_REVEALS} {PLANTED_UNITS}",
     often="once for each layer, or once in each round",

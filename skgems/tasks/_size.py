@@ -37,6 +37,8 @@ def size(
 
 SIZE = Task(
     name="size",
+    bound="derived",
+    filled_in=("model", "W", "hidden"),
     asks="the size of the logits of a linear model",
     reveals="Almost nothing about rows: it is a single number.",
     alone=True,

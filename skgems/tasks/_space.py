@@ -303,6 +303,8 @@ def space(
 
 SPACE = Task(
     name="space",
+    bound="derived",
+    filled_in=("model", "W", "n_others", "scale_logits", "seed", "hidden"),
     asks="the good-enough space of a linear model: how far the model may change before "
     "it is worse on the node's rows",
     reveals="By accuracy, a good-enough space has distances that each belong to one "

@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
@@ -26,8 +30,18 @@ from skgems.federation import (
 )
 from skgems.federation._derived import check_is_derived
 from skgems.gems import Moments, Spaces
-from skgems.messages import TERMS, key_of, sealed
+from skgems.messages import (
+    TASKS,
+    TERMS,
+    Array,
+    Number,
+    Task,
+    Terms,
+    key_of,
+    sealed,
+)
 from skgems.spaces import Accuracy, Ball, Sampled
+from skgems.tasks import MIN_ROWS
 
 
 @pytest.fixture(scope="module")
@@ -278,3 +292,89 @@ def test_a_method_that_the_node_does_not_know_is_refused():
     content["method"] = "BaseAggregator"
     with pytest.raises(NotAgreedError, match="'BaseAggregator' is not known at this"):
         check_is_derived(Message.of("join", **content), None)
+
+
+def rows_above(member, *, threshold):
+    """The number of rows above a threshold, by feature."""
+    X, _ = member.rows("learning")
+    return {"n": (X > threshold).sum(axis=0).astype(float)}
+
+
+def task_of_rows_above(**bound):
+    """A task of somebody's own, whose request has a number that the server chooses."""
+    return Task(
+        name="rows_above",
+        asks="the number of rows above a threshold",
+        request={"threshold": Number(low=-1e9, high=1e9)},
+        reply={"min_rows": MIN_ROWS, "n": Array("d", low=0.0, high=1e9)},
+        answer=rows_above,
+        **bound,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdTerms(Terms):
+    """Terms that allow to ask three times, about one agreed threshold."""
+
+    threshold: float = 0.0
+
+    @property
+    def settings(self):
+        return {"threshold": self.threshold}
+
+    @classmethod
+    def from_settings(cls, settings, further_settings):
+        return cls(threshold=settings["threshold"])
+
+    def later_requests(self):
+        return [Message.of("rows_above", threshold=self.threshold)]
+
+    def most_requests(self, n_hidden_layers):
+        return {"rows_above": 3}
+
+
+def thresholds_answered(node, monkeypatch, *, bound, terms_type=ThresholdTerms):
+    """Which of three thresholds a node answers about, where 0 is agreed."""
+    monkeypatch.setitem(TASKS, "rows_above", task_of_rows_above(bound=bound))
+    monkeypatch.setitem(TERMS, "Threshold", terms_type)
+    monkeypatch.setattr(terms_type, "method", "Threshold")
+    clf, X, y = node
+    terms = terms_type()
+    agreement = Agreement.of_terms(terms)
+    at_node = {"name": "lyon", "agreement": agreement, "state": {}}
+    reply_to(sealed(terms.first_message(), agreement), clf, X, y, **at_node)
+    answered = []
+    for threshold in (0.0, 1.234, -7.0):
+        request = Message.of("rows_above", threshold=threshold)
+        with suppress(NotAgreedError):
+            reply_to(sealed(request, agreement), clf, X, y, **at_node)
+            answered.append(threshold)
+    return answered
+
+
+def test_a_derived_request_of_somebodys_task_is_held_to_the_agreed_settings(
+    node, monkeypatch
+):
+    assert thresholds_answered(node, monkeypatch, bound="derived") == [0.0]
+
+
+def test_terms_that_do_not_bound_a_task_let_nobody_ask_for_it(node, monkeypatch):
+    class Forgetful(ThresholdTerms):
+        bounded_tasks = ("rows_above",)
+
+    class Bounding(Forgetful):
+        def check_request(self, request):
+            if request.content["threshold"] > self.threshold:
+                raise ValueError("it is above the agreed threshold.")
+
+    answered = partial(thresholds_answered, node, monkeypatch, bound="terms")
+    assert answered() == []
+    assert answered(terms_type=Forgetful) == []
+    assert answered(terms_type=Bounding) == [0.0, -7.0]
+
+
+def test_a_task_says_what_bounds_its_requests():
+    with pytest.raises(TypeError, match="bound"):
+        task_of_rows_above()
+    with pytest.raises(ValueError, match="bound of the task 'rows_above' is 'nothing'"):
+        task_of_rows_above(bound="nothing")

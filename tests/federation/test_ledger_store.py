@@ -336,7 +336,7 @@ def test_files_of_a_ledger_can_be_read_by_the_node_s_user_only(tmp_path):
         with open_ledger(folder):  # its journal, too
             pass
         paths = list(folder.iterdir())
-        assert len(paths) == 5
+        assert len(paths) == 7
         assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600}
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 

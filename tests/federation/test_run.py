@@ -43,6 +43,7 @@ def answered_by(monkeypatch, **tasks):
             request={},
             reply={},
             answer=function,
+            bound="fields",
             **options,
         )
         for name, (function, options) in tasks.items()
