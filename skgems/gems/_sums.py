@@ -93,37 +93,35 @@ class RepliesReader:
         self._kind = kind
         self._keeps_scatter = keeps_scatter
         self._node_weight = node_weight
-        self._sums_by_node: dict[int, NodeSums] = {}  # by index of the node
-
-    @property
-    def node_sums(self) -> list[NodeSums]:
-        """What nodes replied, in their order."""
-        return [self._sums_by_node[k] for k in sorted(self._sums_by_node)]
+        self.node_sums: list[NodeSums] = []
 
     def read_all(
         self, replies: Iterable[tuple[str, Message]]
     ) -> Iterator[ClassMoments]:
-        """Yield the moments of each node, as its reply arrives.
+        """Yield the moments of each node, as its reply arrives, in their order.
 
-        Those of nodes that drop features which others use come last, since the means of
-        the others stand for these features.
+        Where a node drops features that others use, all replies are read first, since
+        the means of the others stand for these features.
         """
+        lacking_by_node = [self._lacking(node) for node in self._problem.nodes]
+        read = (
+            (reply.content, _read_moments(node, reply.content, classes=self._classes))
+            for node, (_, reply) in zip(self._problem.nodes, replies, strict=True)
+        )
         means = _MeansOfFeatures()
-        waiting = []
-        for k, (node, (_, reply)) in enumerate(
-            zip(self._problem.nodes, replies, strict=True)
-        ):
-            content = reply.content
-            moments = _read_moments(node, content, classes=self._problem.classes)
-            lacking = self._lacking(node)
-            means.add(moments, lacking)
-            if lacking is None:
-                yield self._read(k, content=content, moments=moments, constants=None)
-            else:
-                waiting.append((k, content, moments, lacking))
-        for k, content, moments, lacking in waiting:
-            constants = np.where(lacking, means.means, np.nan)
+        if any(lacking is not None for lacking in lacking_by_node):
+            read = list(read)
+            for (_, moments), lacking in zip(read, lacking_by_node, strict=True):
+                means.add(moments, lacking)
+        for k, (content, moments) in enumerate(read):
+            constants = None
+            if lacking_by_node[k] is not None:
+                constants = np.where(lacking_by_node[k], means.means, np.nan)
             yield self._read(k, content=content, moments=moments, constants=constants)
+
+    @property
+    def _classes(self) -> np.ndarray:
+        return self._problem.classes
 
     def _lacking(self, node: LinearNode) -> np.ndarray | None:
         """Return the features that a node drops by name and others use; None: none."""
@@ -148,25 +146,28 @@ class RepliesReader:
         for zeros_or_constants in (self._problem.zeros, constants):
             if zeros_or_constants is not None:
                 content, moments = _with_constants(content, moments, zeros_or_constants)
-        self._sums_by_node[k] = replace(
-            _read_node_sums(
-                node,
-                content,
-                moments=moments,
-                classes=self._problem.classes,
-                keeps_scatter=self._keeps_scatter,
-            ),
-            constants=constants,
-            neglected=self._neglected(node, moments),
-            other_share=_other_share(
-                node, content, moments=moments, classes=self._problem.classes
-            ),
+        node_sums = _read_node_sums(
+            node,
+            content,
+            moments=moments,
+            classes=self._classes,
+            keeps_scatter=self._keeps_scatter,
+        )
+        self.node_sums.append(
+            replace(
+                node_sums,
+                constants=constants,
+                neglected=self._neglected(node, moments),
+                other_share=_other_share(
+                    node, content, moments=moments, classes=self._classes
+                ),
+            )
         )
         if self._problem.hidden.weights and self._sums_matrices(moments.n_features):
             # Over merged layers a node with few rows tells variances of units alone,
             # which cannot be added to matrices.
             moments = moments.with_zero_covariances()
-        n_read = len(self._sums_by_node)
+        n_read = len(self.node_sums)
         say(
             f"node {n_read} of {len(self._problem.nodes)} ({node.name}): "
             f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
