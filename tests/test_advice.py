@@ -38,7 +38,11 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    TunedThresholdClassifierCV,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import FeatureUnion
@@ -271,6 +275,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     "ensembles": {
         "student": (DistillationAggregator,),
         "combine": (EnsembleAggregator,),
+        "response_method": (FixedThresholdClassifier, TunedThresholdClassifierCV),
     },
     "channels": {
         "again": (reply_to,),
@@ -298,6 +303,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "node_weight": (LINEAR,),
         "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
         "radii": (reply_to,),
+        "scoring": (combine,),
         "space": (LINEAR.summarize,),
     },
     "gems": {

@@ -481,16 +481,22 @@ def _measured_columns(aggregator: BaseEstimator) -> dict[str, list]:
     if last_layer._terms().spaces.criterion.name == "accuracy":
         columns["local_accuracy"] = scores["local"]
         columns["aggregate_accuracy"] = scores["aggregate"]
-        columns["largest_class"] = [
-            None if accuracy is None and local_accuracy is None else share
-            for accuracy, local_accuracy, share in zip(
-                scores["aggregate"],
-                scores["local"],
-                _none_for_nan(last_layer._largest_shares),
-                strict=True,
-            )
-        ]
+        columns["largest_class"] = _shares_beside(
+            scores["aggregate"], scores["local"], shares=last_layer._largest_shares
+        )
     return columns
+
+
+def _shares_beside(
+    accuracies: list, local_accuracies: list, *, shares: list
+) -> list[float | None]:
+    """The share of the largest class at each node that has an accuracy."""
+    return [
+        None if accuracy is None and local_accuracy is None else share
+        for accuracy, local_accuracy, share in zip(
+            accuracies, local_accuracies, _none_for_nan(shares), strict=True
+        )
+    ]
 
 
 def _none_for_nan(column: Iterable) -> list:

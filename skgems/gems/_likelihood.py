@@ -15,6 +15,7 @@ W has to lie in all spaces, too.
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -332,16 +333,8 @@ class LikelihoodStage(LinearStage):
             agreed_class_weight=class_weight,
             span=span,
             penalty=penalty,
-            constants={
-                node.name: node.constants
-                for node in node_sums
-                if node.constants is not None
-            },
-            neglected={
-                node.name: node.neglected
-                for node in node_sums
-                if node.neglected is not None
-            },
+            constants=_by_name(node_sums, "constants"),
+            neglected=_by_name(node_sums, "neglected"),
         )
 
     def _chooses_C(self, merged: ClassMoments, *, has_layers: bool) -> bool:
@@ -379,11 +372,7 @@ class LikelihoodStage(LinearStage):
             agreed = agree_on_class_weight(node_sums, classes, warns=form.kind is None)
             if form.kind is None and agreed is None:
                 warn_of_other_shares(
-                    {
-                        node.name: node.other_share
-                        for node in node_sums
-                        if node.other_share is not None
-                    },
+                    _by_name(node_sums, "other_share"),
                     "Set class_weight='balanced' if all classes should weigh the same. "
                     "Set class_weight=None if rows should, or have these nodes "
                     "calibrate their classifiers.",
@@ -528,6 +517,12 @@ def _span_of(
     if form.kind is None:
         return Span.of(with_roots, scaled=scaled, zero_row=zero_row)
     return Span.of(with_roots, scaled=False)
+
+
+def _by_name(node_sums: Sequence[NodeSums], attribute: str) -> dict[str, Any]:
+    """An attribute of what nodes replied, by name of the nodes that have one."""
+    by_name = {node.name: getattr(node, attribute) for node in node_sums}
+    return {name: value for name, value in by_name.items() if value is not None}
 
 
 def _with_rows_of_equal_models(node_sums: Sequence[NodeSums]) -> list[NodeLoss]:
