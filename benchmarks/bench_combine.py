@@ -44,7 +44,7 @@ from sklearn.svm import SVC
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, combine
 from skgems.candidates._candidates import candidates
-from skgems.candidates._combine import _columns_used
+from skgems.candidates._combine import _columns_to_prepare
 from skgems.choice import Choice
 from skgems.datasets import partition_dirichlet
 from skgems.federation import owners_of
@@ -155,7 +155,7 @@ def measure(cell: Cell, options: Namespace) -> dict:
             names=names,
             members=named_members,
             front=None,
-            columns=_columns_used(X, owners_of(nodes, X), None),
+            columns=_columns_to_prepare(X, owners_of(nodes, X), None, members=None),
             budget=options.budget,
             n_classes=len(np.unique(y)),
             random_state=cell.seed,

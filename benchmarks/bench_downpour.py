@@ -100,7 +100,8 @@ def run_seed(partition: str, seed: int, options: Namespace, table: Table) -> int
     members = [net] * N_NODES
     vote = EnsembleAggregator(members, random_state=seed).fit(X, y, nodes)
     table["vote of own networks"][1].append(vote.score(X_test, y_test))
-    matched = PFNMAggregator(members, random_state=seed).fit(X, y, nodes)
+    matched = PFNMAggregator(members, last_layer=None, random_state=seed)
+    matched.fit(X, y, nodes)
     table["PFNM"][1].append(matched.score(X_test, y_test))
     pooled = clone(net).set_params(random_state=seed).fit(X, y)
     table["all rows at one place"][1].append(pooled.score(X_test, y_test))

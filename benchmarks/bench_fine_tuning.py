@@ -183,7 +183,7 @@ def fitted_aggregates(
     for way, tune in WAYS_OF_GEMS.items():
         yield way, gems, tune
     if options.pfnm:
-        pfnm = PFNMAggregator(local_models, random_state=0)
+        pfnm = PFNMAggregator(local_models, last_layer=None, random_state=0)
         yield "PFNM", pfnm.fit(rows.X, rows.y, nodes=nodes), tune_all
 
 

@@ -21,7 +21,6 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import (
     EnsembleAggregator,
-    GEMSLogisticAggregator,
     GEMSMLPAggregator,
     PFNMAggregator,
 )
@@ -54,10 +53,8 @@ def trial_scores(K: int, depth: int, mixed: bool, trial: int) -> dict[str, float
         "5 rounds": GEMSMLPAggregator(
             nets, n_common_units=0, n_rounds=6, random_state=0
         ),
-        "PFNM": PFNMAggregator(nets, random_state=0),
-        "and last layer": PFNMAggregator(
-            nets, last_layer=GEMSLogisticAggregator(), random_state=0
-        ),
+        "PFNM": PFNMAggregator(nets, last_layer=None, random_state=0),
+        "and last layer": PFNMAggregator(nets, random_state=0),
     }
     aggregates["default"] = GEMSMLPAggregator(nets, random_state=0)
     scores = {"best node": max(net.score(X_test, y_test) for net in nets)}

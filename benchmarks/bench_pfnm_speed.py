@@ -8,6 +8,9 @@ All make a first pass and three sweeps over the same networks in this run, with 
 variance of 1 and a mass of 1, that program's defaults; "auto" chooses its own.
 Networks are trained as `_networks.py` says, homogeneous. Times are of the processor,
 as machines are shared; one thread each if OMP_NUM_THREADS=1.
+
+``--wide 500 1000 2000`` matches two networks of so many units with all defaults. Each
+was trained by scikit-learn on a half of its digits.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import contextlib
 import importlib.util
 import io
 import resource
+import warnings
 from argparse import ArgumentParser
 from pathlib import Path
 from time import process_time
@@ -25,6 +29,9 @@ from _networks import class_counts, node_networks
 from _protocol import DATA_VARIABLE, add_arguments, load_mnist
 from _quick import note_figure, parse_with_quick
 from scipy.optimize import linear_sum_assignment
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
 
 from skgems import PFNMAggregator
 from skgems.networks import read_network
@@ -164,11 +171,25 @@ def compare(J: int, options, train_rows: tuple) -> None:
         )
 
 
+def match_wide(width: int) -> None:
+    """Print the time to match two wide networks of digits."""
+    X, y = load_digits(return_X_y=True)
+    estimators = [
+        MLPClassifier((width,), max_iter=30, random_state=k).fit(X[k::2] / 16, y[k::2])
+        for k in range(2)
+    ]
+    aggregate = PFNMAggregator(estimators, random_state=0)
+    fitted, seconds = shortest(aggregate.fit, 1)
+    print(f"    2 x {width:4}: {seconds:.2f} s, {fitted.n_units_[0]} atoms", flush=True)
+
+
 def main() -> None:
     """Print the tables."""
+    warnings.simplefilter("ignore", ConvergenceWarning)
     parser = add_arguments(ArgumentParser(description=__doc__))
     parser.add_argument("--nodes", type=int, nargs="*", default=[10, 25])
     parser.add_argument("--large", type=int, nargs="*", default=[])
+    parser.add_argument("--wide", type=int, nargs="*", default=[])
     parser.add_argument("--width", type=int, default=100)
     parser.add_argument("--glorot", action="store_true", help="usual first weights")
     parser.add_argument("--dtype", default="float32", choices=["float32", "float64"])
@@ -176,6 +197,8 @@ def main() -> None:
     options = parse_with_quick(
         parser, quick={"nodes": [10]}, needs={"data": DATA_VARIABLE}
     )
+    for width in options.wide:
+        match_wide(width)
     train_rows = load_mnist(options.data)
     faster_than = "published" if options.published else "plain"
     print(f"nodes x units  way           atoms       time   faster than {faster_than}")

@@ -246,6 +246,9 @@ def print_price() -> None:
                     )
                     score = agg.score(X_test, y_test)
                     note_figure(f"{name}, {part}, C={C:g}, min_rows={bound}", score)
+                    if bound > 1:
+                        kept_back = f"% kept back, {name}, {part}, C={C:g}"
+                        note_figure(kept_back, 100 * withheld)
                     cells.append(f"min_rows={bound} {score:.3f} ({withheld:.0%})")
                 print(f"{name:7} {part:13} C={C:<5g}", *cells, flush=True)
 

@@ -27,6 +27,15 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(scope="module")
+def accepting_nodes():
+    """Nodes that answer without a ledger what needs one, or a person, to accept."""
+    with pytest.MonkeyPatch.context() as patch:
+        path = "skgems.federation._replying.check_accepted"
+        patch.setattr(path, lambda request, **acceptance: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _no_results_of_other_tests():
     from skgems.local import clear_cache

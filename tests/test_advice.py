@@ -38,11 +38,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
-from sklearn.model_selection import (
-    FixedThresholdClassifier,
-    GridSearchCV,
-    TunedThresholdClassifierCV,
-)
+from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import FeatureUnion
@@ -263,6 +259,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "candidates": {
         "front": (combine,),
+        "groups": (reply_to,),
         "n_features": (HashingVectorizer, FeatureHasher),
     },
     "choice": {"min_rows": (reply_to,), "scoring": (combine,)},
@@ -275,7 +272,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     "ensembles": {
         "student": (DistillationAggregator,),
         "combine": (EnsembleAggregator,),
-        "response_method": (FixedThresholdClassifier, TunedThresholdClassifierCV),
     },
     "channels": {
         "again": (reply_to,),
@@ -295,15 +291,16 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
             PooledAggregator.summarize,
         ),
         "epsilon": (LINEAR,),
+        "groups": (combine, reply_to, LINEAR.summarize, PooledAggregator.summarize),
         "intersection": (LINEAR,),
         "keep_replies": (LINEAR, PooledAggregator),
         "min_rows": (reply_to, LINEAR.summarize),
         "moments": (LINEAR,),
+        "n_jobs": (LINEAR, ModelAveragingAggregator),
         "n_rounds": (LINEAR,),
         "node_weight": (LINEAR,),
         "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
         "radii": (reply_to,),
-        "scoring": (combine,),
         "space": (LINEAR.summarize,),
     },
     "gems": {
@@ -390,6 +387,8 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
 OF_EXTRAS = {
     ("_cli", "trusted"): ("skops.io", "load"),
     ("local", "classes"): ("skorch", "NeuralNetClassifier"),
+    ("local", "threshold"): ("skorch", "NeuralNetBinaryClassifier"),
+    ("networks", "classes"): ("skorch", "NeuralNetClassifier"),
 }
 # What looks like a parameter and is none.
 NO_PARAMETERS = {
@@ -402,6 +401,8 @@ NO_PARAMETERS = {
         "channels",
         "min_nodes",
     ): "the repr of FlowerNodes, which the package flwr defines",
+    ("networks", "dim"): "of torch.softmax, in a value of predict_nonlinearity",
+    ("networks", "predict_nonlinearity"): "of nets of skorch, which is a function",
     ("tasks", "model"): "a field of a request",
     ("spaces", "name"): "of a class statement: class Mine(Geometry, name='...')",
 }

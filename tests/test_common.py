@@ -20,13 +20,19 @@ from helpers.every_estimator import (
     fit_simulated,
     scores_of,
 )
+from helpers.labels import are_decided, assert_same_labels
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
 
 import skgems
-from skgems import DistillationAggregator, GEMSMLPAggregator, PFNMAggregator
+from skgems import (
+    DistillationAggregator,
+    GEMSMLPAggregator,
+    PFNMAggregator,
+    PooledAggregator,
+)
 from skgems.base import BaseAggregator
 
 # ---- the list itself, and scikit-learn's own checks ---------------------------
@@ -168,8 +174,10 @@ def test_one_model_knows_what_all_nodes_know(listed, kind):
     proba = aggregate.predict_proba(dataset.X_test)
     assert proba.shape == (len(dataset.X_test), len(aggregate.classes_))
     np.testing.assert_allclose(proba.sum(axis=1), 1)
+    rows = are_decided(aggregate, dataset.X_test)
     np.testing.assert_array_equal(
-        aggregate.classes_[proba.argmax(axis=1)], aggregate.predict(dataset.X_test)
+        aggregate.classes_[proba.argmax(axis=1)][rows],
+        aggregate.predict(dataset.X_test)[rows],
     )
     best_of_one_node = max(
         np.mean(dataset.y_test == local.predict(dataset.X_test))
@@ -180,6 +188,24 @@ def test_one_model_knows_what_all_nodes_know(listed, kind):
         assert score > best_of_one_node - 0.05
     elif listed.unites:
         assert score > best_of_one_node + 0.2
+
+
+@every_estimator
+def test_labels_are_those_of_the_largest_probability_to_the_last_bit(listed):
+    aggregate = fit(listed, federated("overlapping"))
+    if listed.kind is PooledAggregator:
+        pytest.skip("it predicts as its classifier, which is one of scikit-learn's")
+    n_classes = len(aggregate.classes_)
+    # Logits that differ by so little that their probabilities are equal.
+    logits = np.full((2, n_classes), -1.0)
+    logits[0, -2:] = 1e-18, 2e-18
+    logits[1, :2] = 2e-18, 1e-18
+    aggregate._logits = lambda X: logits
+    X = federated("overlapping").X_test[:2]
+    proba = aggregate.predict_proba(X)
+    assert proba[0, -2] == proba[0, -1] and proba[1, 0] == proba[1, 1]
+    first_of_largest = [aggregate.classes_[-2], aggregate.classes_[0]]
+    assert aggregate.predict(X).tolist() == first_of_largest
 
 
 @every_reading
@@ -247,9 +273,7 @@ def test_equal_models_give_that_model_back(listed, kind):
     dataset = federated(kind)
     local = clone(listed.local).fit(dataset.X, dataset.y)
     aggregate = listed.make([local] * 3, **listed.recovering).fit(dataset.X, dataset.y)
-    np.testing.assert_array_equal(
-        aggregate.predict(dataset.X_test), local.predict(dataset.X_test)
-    )
+    assert_same_labels(aggregate, local, dataset.X_test)
     # Up to the common scale of the logits, which is fitted on the rows.
     scores = aggregate.decision_function(dataset.X_test)
     local_scores = scores_of(local, dataset.X_test)

@@ -19,18 +19,26 @@ from helpers.every_estimator import (
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
+    GroupKFold,
     KFold,
     ParameterGrid,
     StratifiedKFold,
     cross_val_score,
 )
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from skgems import GEMSLogisticAggregator, PFNMAggregator
+from skgems import (
+    EnsembleAggregator,
+    GEMSLogisticAggregator,
+    GEMSMLPAggregator,
+    PFNMAggregator,
+)
 from skgems.base import BaseAggregator
 
 
@@ -398,3 +406,94 @@ def test_masks_that_do_not_fit_the_rows_are_errors(listed, mask, message):
     aggregate = listed.make(dataset.named(listed.local))
     with pytest.raises(ValueError, match=message):
         aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes, held_out=mask(dataset))
+
+
+def every_two_rows(dataset):
+    """A patient for every two rows of a node that have the same label."""
+    order = np.lexsort((dataset.y, dataset.nodes))
+    patient = np.empty(len(order), dtype=int)
+    patient[order] = np.arange(len(order)) // 2
+    return patient
+
+
+@pytest.mark.parametrize("aggregator", [GEMSLogisticAggregator, EnsembleAggregator])
+def test_folds_of_patients_are_routed(aggregator):
+    dataset = federated("overlapping")
+    patient = every_two_rows(dataset)
+    rows = {"nodes": dataset.nodes, "groups": patient}
+    cv = GroupKFold(3)
+    if aggregator is EnsembleAggregator:
+        aggregate = aggregator(combine="auto", random_state=0)
+    else:
+        aggregate = aggregator(random_state=0)
+    with config_context(enable_metadata_routing=True):
+        with pytest.raises(UnsetMetadataPassedError, match="groups"):
+            GridSearchCV(
+                clone(aggregate).set_fit_request(nodes=True), {"n_jobs": [1]}, cv=cv
+            ).fit(dataset.X, dataset.y, **rows)
+        requesting = clone(aggregate).set_fit_request(nodes=True, groups=True)
+        routed = GridSearchCV(requesting, {"n_jobs": [1]}, cv=cv, error_score="raise")
+        routed.fit(dataset.X, dataset.y, **rows)
+    by_hand = []
+    for train, test in cv.split(dataset.X, dataset.y, patient):
+        fold = clone(aggregate).fit(
+            dataset.X[train],
+            dataset.y[train],
+            nodes=dataset.nodes[train],
+            groups=patient[train],
+        )
+        by_hand.append(fold.score(dataset.X[test], dataset.y[test]))
+    np.testing.assert_allclose(
+        routed.cv_results_["mean_test_score"], [np.mean(by_hand)]
+    )
+    # Without routing, groups divide the rows only here.
+    plain = GridSearchCV(clone(aggregate), {"n_jobs": [1]}, cv=cv, error_score="raise")
+    plain.fit(dataset.X, dataset.y, groups=patient, nodes=dataset.nodes)
+    assert plain.n_splits_ == 3
+
+
+@every_estimator
+def test_groups_are_as_many_as_rows(listed):
+    dataset = federated("overlapping")
+    aggregate = listed.make(dataset.named(listed.local))
+    if not has_fit_parameter(aggregate, "groups"):
+        pytest.skip("its fit divides no rows")
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        aggregate.fit(dataset.X, dataset.y, nodes=dataset.nodes, groups=[0, 1])
+
+
+def strengths_of(fine_tuned):
+    """How strongly public rows tuned, layer by layer; 0 or infinite if they did not."""
+    last_layer = getattr(fine_tuned, "last_layer", None)
+    return [fine_tuned.strength, *([last_layer.strength] if last_layer else [])]
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "local", "parameters"),
+    [
+        (GEMSLogisticAggregator, LogisticRegression(), {}),
+        (GEMSLogisticAggregator, LogisticRegression(), {"intersection": "consensus"}),
+        (GEMSMLPAggregator, MLPClassifier((4,), max_iter=30, random_state=0), {}),
+        (PFNMAggregator, MLPClassifier((4,), max_iter=30, random_state=0), {}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_public_rows_of_one_patient_tune_nothing(aggregator, local, parameters):
+    """They make no folds, by which one could see whether tuning helps."""
+    rng = np.random.default_rng(0)
+    y = np.arange(240) % 2
+    X = rng.normal(size=(240, 3)) + 2.0 * y[:, None]
+    nodes = np.repeat([0, 1, -1], 80)
+    # Most rows of the nodes have the other label, which public rows can tell.
+    y = np.where((nodes >= 0) & (rng.random(240) < 0.7), 1 - y, y)
+    patient = np.where(nodes < 0, 0, np.arange(240))
+    aggregate = aggregator(local, random_state=0, **parameters)
+    free = aggregate.fit(X, y, nodes=nodes).fine_tuning_
+    assert any(0 < strength < np.inf for strength in strengths_of(free))
+    held = aggregate.fit(X, y, nodes=nodes, groups=patient).fine_tuning_
+    assert not any(0 < strength < np.inf for strength in strengths_of(held))
+    public = nodes < 0
+    aggregate.fit(X[~public], y[~public], nodes=nodes[~public])
+    aggregate.fine_tune(X[public], y[public], groups=patient[public])
+    later = aggregate.fine_tuning_
+    assert not any(0 < strength < np.inf for strength in strengths_of(later))

@@ -87,6 +87,10 @@ TESTED_ELSEWHERE = {
         "gems/test_logistic_errors.py",
         "classifiers that do not go together",
     ),
+    "federation/_pickling.py": (
+        "federation/test_workers.py",
+        "workers of other processes",
+    ),
     "federation/_plans.py": ("federation/test_channel.py", "plans run over channels"),
     "federation/_record.py": (
         "federation/test_update_forget.py",
@@ -125,6 +129,7 @@ TESTED_ELSEWHERE = {
     "local/_fronts.py": ("federation/test_fronts.py", "nodes open fronts"),
     "local/_member.py": ("tasks/test_describe.py", "tasks are asked of members"),
     "local/_model_sums.py": ("tasks/test_evaluate.py", "evaluate replies with them"),
+    "local/_samples.py": ("local/test_chunks.py", "samples of chunks are of all rows"),
     "local/_sklearn.py": ("local/test_model.py", "a kind of model"),
     "local/_skorch.py": ("local/test_model.py", "a kind of model"),
     "messages/_summaries.py": (

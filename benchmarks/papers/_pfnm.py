@@ -157,8 +157,10 @@ def rivals(
 
 
 def match(local: Nodes, **settings) -> PFNMAggregator:
-    """PFNM from the networks and their counts of classes."""
-    aggregator = PFNMAggregator(local.estimators, random_state=local.seed, **settings)
+    """PFNM from the networks and their counts of classes, as in the paper."""
+    aggregator = PFNMAggregator(
+        local.estimators, last_layer=None, random_state=local.seed, **settings
+    )
     return aggregator.fit(n_class_samples=local.counts)
 
 

@@ -111,7 +111,7 @@ def measure_cells(trial: Trial) -> Iterator[Cell]:
         y=y[local],
         nodes=networks.partition(y[local], "Dirichlet 0.2", J, trial.number),
         steps=partition_homogeneous(y[local], options.steps, random_state=trial.number),
-        matched=PFNMAggregator(random_state=trial.number),
+        matched=PFNMAggregator(last_layer=None, random_state=trial.number),
     )
     for step in range(options.steps):
         stream.advance(step)

@@ -13,7 +13,7 @@ from ..pooled import PooledTransformer
 from ._dialects import dialect_of
 from ._files import needed, writer_of
 from ._front import read_front
-from ._node import labels_of
+from ._node import groups_of, labels_of
 from ._server import print_report, summaries_of
 from ._tables import CSV_KINDS, Table, is_text, read_table, warn_of_texts
 
@@ -32,8 +32,15 @@ def auto_command(args: argparse.Namespace) -> int:
         )
     tables = sorted(p for p in folder.glob("*") if p.suffix.lower() in _TABLES)
     if tables:
-        X, y, nodes = _rows_of_nodes(tables, args)
-        fitted = combine(X=X, y=y, nodes=nodes, front=_front(args.front), **typed)
+        X, y, nodes, groups = _rows_of_nodes(tables, args)
+        fitted = combine(
+            X=X,
+            y=y,
+            nodes=nodes,
+            groups=groups,
+            front=_front(args.front),
+            **typed,
+        )
     else:
         if args.front is not None:
             raise ValueError(
@@ -64,7 +71,7 @@ def _front(typed: str | None) -> BaseEstimator | None:
 
 
 def _rows_of_nodes(paths: list[Path], args) -> tuple:
-    """Rows, labels, and for each row the node, by the name of its table."""
+    """Rows, labels, for each row the node by the name of its table, and groups."""
     pandas = needed("pandas")
     if args.label is None:
         raise ValueError(
@@ -74,7 +81,7 @@ def _rows_of_nodes(paths: list[Path], args) -> tuple:
         read_table(
             str(path),
             dialect_of(args, path.stem),
-            as_written=[args.label],
+            as_written=[args.label, *([args.group] if args.group else [])],
             drop=args.drop,
         )
         for path in paths
@@ -85,7 +92,11 @@ def _rows_of_nodes(paths: list[Path], args) -> tuple:
     X = pandas.concat([table.frame for table in tables], ignore_index=True)
     y = np.concatenate(labels_of(tables, args.label))
     nodes = [path.stem for path, table in zip(paths, tables, strict=True)]
-    return X, y, np.repeat(nodes, [len(table.frame) for table in tables])
+    nodes = np.repeat(nodes, [len(table.frame) for table in tables])
+    groups = None
+    if args.group:
+        groups = np.concatenate([groups_of(table, args.group) for table in tables])
+    return X, y, nodes, groups
 
 
 def _check_alike(tables: Sequence[Table]) -> None:

@@ -43,7 +43,7 @@ def answer_command(args: argparse.Namespace) -> int:
     check_consent(place, args)
     model = None if args.model is None else _model(args.model, args.trust)
     request = load_message(args.request)
-    X, y, held_out = _rows(request, model, args)
+    X, y, held_out, groups = _rows(request, model, args)
     try:
         answer(
             args.request,
@@ -53,6 +53,7 @@ def answer_command(args: argparse.Namespace) -> int:
             name=args.name,
             to=place,
             held_out=held_out,
+            groups=groups,
             min_rows=args.min_rows,
             agreement=args.agreement,
             radii=args.radii,
@@ -159,11 +160,11 @@ def _model(path: str, trusted: list[str]) -> BaseEstimator:
 def _rows(
     request: Message, model: BaseEstimator | None, args: argparse.Namespace
 ) -> tuple:
-    """Rows as the request needs them, labels, and which rows are held out."""
+    """Rows as the request needs them, labels, which are held out, and their groups."""
     behind_front = "front" in request.content
     takes_tables = behind_front or request.task == "survey"
     names = None if takes_tables else getattr(model, "feature_names_in_", None)
-    roles = [args.label, *([args.held_out] if args.held_out else [])]
+    roles = [role for role in (args.label, args.held_out, args.group) if role]
     table = read_table(
         args.rows,
         dialect_of(args, args.name),
@@ -173,20 +174,32 @@ def _rows(
     )
     y = labels_of([table], args.label, getattr(model, "classes_", None))[0]
     marks = _marks(table, args.held_out) if args.held_out else None
+    groups = groups_of(table, args.group) if args.group else None
     if names is not None:
-        return _as_fitted(table, list(names)), y, marks
+        X = _as_fitted(table, list(names))
+    elif takes_tables:
+        X = _columns_as_written(table, behind_front=behind_front)
+    else:
+        X = _features(table, has_model=model is not None)
+    return X, y, marks, groups
+
+
+def _columns_as_written(table: Table, *, behind_front: bool) -> "DataFrame":
+    """Columns for a front, or to be described; says which they are."""
     columns = listed(map(repr, table.frame.columns))
-    if takes_tables:
-        purpose = "go through the front" if behind_front else "are described"
-        print(f"Columns that {purpose}: {columns}.")
-        warn_of_texts(table)
-        return table.frame, y, marks
+    purpose = "go through the front" if behind_front else "are described"
+    print(f"Columns that {purpose}: {columns}.")
+    warn_of_texts(table)
+    return table.frame
+
+
+def _features(table: Table, *, has_model: bool) -> "DataFrame | np.ndarray":
+    """Columns of numbers; says which they are."""
+    columns = listed(map(repr, table.frame.columns))
     print(f"Features, in this order: {columns}.")
     features = _numbers(table)
-    if model is None:
-        # By their names the server sees whether all nodes have the same columns.
-        return features, y, marks
-    return features.to_numpy(), y, marks
+    # Without a model the server sees by names whether all nodes have the same columns.
+    return features.to_numpy() if has_model else features
 
 
 def _warn_of_front(
@@ -287,6 +300,20 @@ def labels_of(tables: Sequence[Table], label: str, classes=None) -> list[np.ndar
 
 def _stripped(texts: list[str]) -> list[str]:
     return [text.strip() for text in texts]
+
+
+def groups_of(table: Table, column: str) -> np.ndarray:
+    """The group of each row, as a text; ValueError where a cell is empty."""
+    column = column.strip()
+    texts = _stripped(table.as_written[column])
+    gaps = [row for row, text in enumerate(texts) if text in table.missing]
+    if gaps:
+        raise ValueError(
+            f"{table.path}: column {column!r}, which says what rows belong together "
+            f"(--group), is empty in {len(gaps)} of {len(texts)} rows, the first in "
+            f"{table.place(gaps[0])}. Fill in these groups, or leave the rows out."
+        )
+    return np.array(texts)
 
 
 def _check_no_gap(table: Table, label: str) -> None:

@@ -47,8 +47,8 @@ level: --set pooled=RandomForestClassifier pooled__max_depth=8"""
 # What all parties set alike, by command: nothing that a node decides by itself.
 ALIKE = {
     "start": ("method", "nodes", "set", "front"),
-    "answer": ("label", "drop", "held-out"),
-    "combine": ("label", "drop"),
+    "answer": ("label", "drop", "held-out", "group"),
+    "combine": ("label", "drop", "group"),
     "survey": ("drop",),
 }
 # Beside these a configuration may say how tables are written, all or those of a node.
@@ -161,6 +161,14 @@ def _add_answer(commands) -> None:
         help=(
             "column with true or false: whether a row is held out and only scores "
             "models; give the same rows each time"
+        ),
+    )
+    add(
+        "--group",
+        metavar="COLUMN",
+        help=(
+            "column that says which rows belong together, such as the patient: they "
+            "stay together when rows are divided; it is no feature and is not sent"
         ),
     )
     _add_drop(parser, "columns that are not features")
@@ -334,6 +342,14 @@ def _add_combine(commands) -> None:
         ),
     )
     add("--label", metavar="COLUMN", help="for tables: the column to predict")
+    add(
+        "--group",
+        metavar="COLUMN",
+        help=(
+            "for tables: the column that says which rows belong together, such as the "
+            "patient: they judge no model that was made of them; it is no feature"
+        ),
+    )
     _add_drop(parser, "for tables: columns that are not features")
     _add_dialect(parser)
     _add_parameters(

@@ -33,13 +33,15 @@ def average(
     shares: Shares,
     sizes: ModelSizes,
     align: bool = False,
+    X: np.ndarray | None = None,
 ) -> LocalModel | Network:
     """The average by class over the nodes that know it; ``sizes`` notes the models.
 
-    ``align``: whether hidden units are brought into one order before.
+    ``align``: whether hidden units are brought into one order before. ``X``: rows of
+    some nodes, if there are any, to compare modules on that no made-up rows fit.
     """
     nodes, shares = not_constant(nodes, shares)
-    problem = why_not_alike(nodes)
+    problem = why_not_alike(nodes, X)
     if problem is None and not align:
         mean = average_nets(nodes, classes=classes, shares=shares, sizes=sizes)
         warn_of_apart(nodes, classes)
@@ -221,7 +223,8 @@ def average_nets(
     )
     weights = parameter_weights(
         template.parameters(),
-        output_axes=template.class_axes(),
+        # Where a node counts equally for all classes, nothing depends on the outputs.
+        output_axes=template.class_axes() if shares.differ_by_class else {},
         columns=template.description.classes,
         classes=classes,
         shares=shares,
@@ -249,8 +252,17 @@ def has_counters(nodes: list[Node]) -> bool:
     return False
 
 
-def why_not_alike(nodes: list[Node]) -> Exception | None:
-    """The error of nodes whose parameters do not correspond; None where they do."""
+# Rows that modules are compared on where no made-up rows fit them.
+_N_COMPARED = 16
+
+
+def why_not_alike(nodes: list[Node], X: np.ndarray | None = None) -> Exception | None:
+    """The error of nodes whose parameters do not correspond; None where they do.
+
+    Modules with equal parameters may still compute other things from them. ``X``: see
+    `average`.
+    """
+    X = None if X is None else X[:_N_COMPARED]
     nets = [node for node in nodes if node.model.has_module]
     others = [node for node in nodes if not node.model.has_module]
     if others:
@@ -261,27 +273,42 @@ def why_not_alike(nodes: list[Node]) -> Exception | None:
             "be averaged only with modules of its own kind."
         )
     first, *rest = nets
+    errors = (_why_modules_differ(first, node, X) for node in rest)
+    return next((error for error in errors if error is not None), None)
+
+
+def _why_modules_differ(
+    first: Node, node: Node, X: np.ndarray | None
+) -> ValueError | None:
+    """Return the error of a node with another module than the first; None if equal."""
     first_shapes = first.model.module_shapes()
+    shapes = node.model.module_shapes()
+    if shapes != first_shapes:
+        only_first = dict(sorted(first_shapes.items() - shapes.items()))
+        only_here = dict(sorted(shapes.items() - first_shapes.items()))
+        return ValueError(
+            f"The modules of nodes {first.name!r} and {node.name!r} have "
+            f"parameters of different names or shapes: {only_first} and "
+            f"{only_here}. Only equal modules can be averaged; "
+            "PFNMAggregator and GEMSMLPAggregator merge layers of other widths."
+        )
     first_labels = first.model.description.classes
-    for node in rest:
-        shapes = node.model.module_shapes()
-        if shapes != first_shapes:
-            only_first = dict(sorted(first_shapes.items() - shapes.items()))
-            only_here = dict(sorted(shapes.items() - first_shapes.items()))
-            return ValueError(
-                f"The modules of nodes {first.name!r} and {node.name!r} have "
-                f"parameters of different names or shapes: {only_first} and "
-                f"{only_here}. Only equal modules can be averaged; "
-                "PFNMAggregator and GEMSMLPAggregator merge layers of other widths."
-            )
-        labels = node.model.description.classes
-        if not np.array_equal(labels, first_labels):
-            return ValueError(
-                f"The outputs of nodes {first.name!r} and {node.name!r} stand for "
-                f"different labels: {first_labels.tolist()} and {labels.tolist()}. "
-                "Give all nets the same classes."
-            )
-    return None
+    labels = node.model.description.classes
+    if not np.array_equal(labels, first_labels):
+        return ValueError(
+            f"The outputs of nodes {first.name!r} and {node.name!r} stand for "
+            f"different labels: {first_labels.tolist()} and {labels.tolist()}. "
+            "Give all nets the same classes."
+        )
+    reason = first.model.why_forward_differs(node.model, X)
+    if reason is None:
+        return None
+    return ValueError(
+        f"The modules of nodes {first.name!r} and {node.name!r} give different "
+        f"outputs with equal weights. At node {node.name!r}, {reason}. Their "
+        "average would mean nothing. Give all nodes one module, or use "
+        "EnsembleAggregator."
+    )
 
 
 def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:

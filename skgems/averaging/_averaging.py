@@ -131,8 +131,9 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     they are averaged over all nodes, unless `node_weight` is "class_counts".
 
     Skorch nets of any torch module are averaged parameter by parameter, buffers
-    included. Buffers of integers, which are counters, are taken from the node with the
-    most rows.
+    included. With equal weights the modules must give equal outputs, which is checked
+    on made-up rows, or on rows of the fit if these do not fit. Buffers of integers,
+    which are counters, are taken from the node with the most rows.
 
     References
     ----------
@@ -155,7 +156,8 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     """
 
     _takes = Takes(networks=False)
-    _allows = Allows(more_dimensions=True)  # images for convolutions
+    # Images for convolutions, and dicts of inputs for modules that have several.
+    _allows = Allows(more_dimensions=True, named_inputs=True)
     _parts = {"schedule": Schedule}
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
@@ -204,7 +206,13 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
 
     @federated_fit
     def fit(
-        self, X=None, y=None, nodes=None, held_out=None
+        self,
+        X=None,
+        y=None,
+        nodes=None,
+        held_out=None,
+        *,
+        groups=None,
     ) -> "ModelAveragingAggregator":
         """Average the local models, after rounds of training if there are any.
 
@@ -212,8 +220,8 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
             Rows of the nodes. They may have more dimensions, as images do, if the
-            modules take these. Fitted models without rounds need no rows, unless the
-            weights of the nodes count rows.
+            modules take these, or be a dict of arrays, one per input. Fitted models
+            without rounds need no rows, unless the weights of the nodes count rows.
         y : array-like of shape (n_samples,), default=None
             Labels of the rows.
         nodes : array-like of shape (n_samples,), default=None
@@ -222,6 +230,10 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
             label.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that are neither counted nor trained on. None means that all rows are.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, for example the patient. Rows of one group go to the same
+            node if rows are dealt to simulated nodes. None means that each row stands
+            alone.
 
         Returns
         -------
@@ -252,7 +264,15 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         """
         averaging_fit = AveragingFit.of(self)
         simulation = averaging_fit.simulation(self)
-        federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
+        federation = read_federation(
+            self,
+            X,
+            y,
+            nodes,
+            held_out,
+            groups=groups,
+            simulation=simulation,
+        )
         self._publish(**averaging_fit.attributes(federation))
         return self
 

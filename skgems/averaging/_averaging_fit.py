@@ -4,7 +4,7 @@ Nodes are asked how much they weigh. Then their models are averaged as they are;
 average is where rounds of training start, and the shared model is where they end.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -116,6 +116,7 @@ class AveragingFit:
                 shares=shares,
                 sizes=sizes,
                 align=bool(self.align),
+                X=federation.X,
             )
         sizes.warn()
         return {
@@ -136,24 +137,32 @@ class AveragingFit:
         varying = [_with_layout(node) for node in varying]
         _check_one_layout(varying)
         template, start = self._start_of_rounds(
-            varying, classes=classes, shares=shares_of_varying, sizes=sizes
+            varying,
+            classes=classes,
+            shares=shares_of_varying,
+            sizes=sizes,
+            X=federation.X,
         )
         # From here on every node has all outputs, and trains them.
         node_weight = self.node_weight
         is_by_class = isinstance(node_weight, str) and node_weight == "class_counts"
+        shares = shares if is_by_class else shares.for_all_outputs()
         weights = parameter_weights(
             start,
-            output_axes=template.class_axes(),
+            output_axes=template.class_axes() if shares.differ_by_class else {},
             columns=template.description.classes,
             classes=classes,
-            shares=shares if is_by_class else shares.for_all_outputs(),
+            shares=shares,
         )
         weights_by_name = dict(zip(federation.names, weights, strict=True))
         if run.members:
             _let_constant_models_train(federation, run, varying[0])
         sizes.compare()  # those that rounds start from
         plan = self._plan_of_rounds(
-            start, weights=weights_by_name, classes=classes.tolist()
+            start,
+            weights=weights_by_name,
+            classes=classes.tolist(),
+            buffers=template.buffers(),
         )
         parameters, rounds = run(sizes.noting_replies(plan))
         return template.with_parameters(parameters), rounds
@@ -165,6 +174,7 @@ class AveragingFit:
         classes: np.ndarray,
         shares: Shares,
         sizes: ModelSizes,
+        X: np.ndarray | None,
     ) -> tuple[LocalModel, Parameters]:
         """A model of the layout that all nodes train, and the average of theirs."""
         if nodes[0].model.has_module:
@@ -172,7 +182,7 @@ class AveragingFit:
                 raise ValueError(
                     "align must be None when skorch nets are trained in rounds."
                 )
-            if problem := why_not_alike(nodes):
+            if problem := why_not_alike(nodes, X):
                 raise problem
             template = average_nets(nodes, classes=classes, shares=shares, sizes=sizes)
             return template, template.parameters()
@@ -183,7 +193,12 @@ class AveragingFit:
         return template, template.parameters_of(network)
 
     def _plan_of_rounds(
-        self, start: Parameters, *, weights: Weights, classes: list
+        self,
+        start: Parameters,
+        *,
+        weights: Weights,
+        classes: list,
+        buffers: Collection[int],
     ) -> Generator:
         """Plan of the last shared model, and of a dict for each round."""
         if self.server is not None:
@@ -195,6 +210,7 @@ class AveragingFit:
                 self.rng,
                 n_rounds=self.n_rounds,
                 rate=self.learning_rate,
+                buffers=buffers,
             )
         rounds = CoLearning(
             n_rounds=self.n_rounds,

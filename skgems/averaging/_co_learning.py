@@ -9,7 +9,7 @@ under a cyclical schedule. Where the shared model w changes by no more than tol,
     ||w_i - w_(i-1)|| / ||w_(i-1)|| <= tol   =>   T_(i+1) = 2 T_i          (Eq. 4).
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 
@@ -104,15 +104,19 @@ def mean_of_pushed(
     weights: Weights,
     before: Parameters,
     pulled: Mapping[str, Parameters],
+    buffers: Collection[int] = (),
 ) -> tuple[Parameters, list[float]]:
-    """Mean of ``before`` after each node's change of what it had pulled; losses."""
+    """Mean of ``before`` after each node's change of what it had pulled; losses.
+
+    Of ``buffers``, such as running variances, by their indices, it is the mean of what
+    nodes have: changes of an older one could make a variance negative.
+    """
 
     def model_of(name: str, reply: Message) -> Parameters:
+        arrays = zip(reply.content["parameters"], pulled[name], before, strict=True)
         return [
-            trained - start + now
-            for trained, start, now in zip(
-                reply.content["parameters"], pulled[name], before, strict=True
-            )
+            trained if i in buffers else trained - start + now
+            for i, (trained, start, now) in enumerate(arrays)
         ]
 
     return _mean_and_losses(replies, weights, before, model_of)

@@ -1,6 +1,6 @@
 """Downpour SGD: a server that takes steps by what nodes push, of older models too."""
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from numbers import Integral, Real
 
 import numpy as np
@@ -26,7 +26,8 @@ class Downpour(Part):
     round every node pulls the shared model, trains it on some of its rows, and pushes
     the change. With SGD the change is the sum of the gradients times the learning rate.
     The server takes a step by the mean of these changes. With `staleness` a node may
-    have pulled the model of an earlier round.
+    have pulled the model of an earlier round. Statistics of batch normalization, and
+    other buffers of modules, are averaged.
 
     Parameters
     ----------
@@ -80,8 +81,13 @@ class Downpour(Part):
         *,
         n_rounds: int,
         rate: float | None,
+        buffers: Collection[int] = (),
     ) -> Generator:
-        """Plan whose result is the last shared model, and a dict for each round."""
+        """Plan whose result is the last shared model, and a dict for each round.
+
+        ``buffers`` are indices of what nodes measure and do not learn by gradients,
+        such as running variances: their mean is taken, and no step towards it.
+        """
         models = [start]  # those that nodes may have pulled, the newest last
         steps = _Steps(start, optimizer=self.optimizer, rate=self.rate)
         rounds = []
@@ -105,8 +111,10 @@ class Downpour(Part):
             replies = yield {name: messages[k] for name, k in places.items()}
             pulled = {name: models[k] for name, k in places.items()}
             shared = models[-1]
-            mean, losses = mean_of_pushed(replies, weights, shared, pulled)
+            mean, losses = mean_of_pushed(replies, weights, shared, pulled, buffers)
             stepped = steps.towards(mean, shared)
+            for i in buffers:
+                stepped[i] = mean[i]
             rounds.append(
                 {
                     "epochs": 1,

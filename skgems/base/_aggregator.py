@@ -50,6 +50,7 @@ class Allows:
     more_dimensions: bool = False  # as images have
     missing_values: bool = False
     sparse: bool = True
+    named_inputs: bool = False  # a dict of arrays, which enter a module by name
 
 
 class BaseAggregator(ClassifierMixin, MemberParametersMixin):
@@ -268,6 +269,10 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         check_is_fitted(self)
         return self._logits(self._validate(X, reset=False))
 
+    def _probabilities(self, X) -> np.ndarray:
+        """Return what `predict_proba` returns, from which labels are taken, too."""
+        return softmax(self._validated_logits(X) * self._factor, axis=1)
+
     def decision_function(self, X) -> np.ndarray:
         """Compute the logits of the aggregate for each row.
 
@@ -302,7 +307,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             NearestCentroid, these are not logits, and are first multiplied by the
             factor under which the rows of the nodes are most likely.
         """
-        return softmax(self._validated_logits(X) * self._factor, axis=1)
+        return self._probabilities(X)
 
     def predict(self, X) -> np.ndarray:
         """Predict the most probable class of each row.
@@ -318,14 +323,14 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         Returns
         -------
         labels : ndarray of shape (n_samples,)
-            Predicted labels.
+            Predicted labels, which have the largest numbers of `predict_proba`. If
+            several classes have the same number, it is the first of these.
         """
+        proba = self._probabilities(X)  # which says so if not fitted
         threshold = getattr(self, "threshold_", None)
         if threshold is not None:
-            is_positive = self.predict_proba(X)[:, 1] >= threshold
-            return self.classes_[is_positive.astype(np.intp)]
-        logits = self._validated_logits(X)  # which says so if not fitted
-        return self.classes_[np.argmax(logits, axis=1)]
+            return self.classes_[(proba[:, 1] >= threshold).astype(np.intp)]
+        return self.classes_[np.argmax(proba, axis=1)]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

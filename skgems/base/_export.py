@@ -143,7 +143,14 @@ class TunedNetworkMixin(NetworkExportMixin):
     """Fine-tuning of an aggregator that is one network, by its ``_tuned``."""
 
     @tuning_step
-    def fine_tune(self, X, y, *, layers: str = "all") -> Self:
+    def fine_tune(
+        self,
+        X,
+        y,
+        *,
+        layers: str = "all",
+        groups=None,
+    ) -> Self:
         """Fine-tune the fitted aggregate on public rows.
 
         The last layer is tuned first, then the whole network. If a GEMSMLPAggregator
@@ -162,6 +169,9 @@ class TunedNetworkMixin(NetworkExportMixin):
         layers : {"all", "last"}, default="all"
             Whether the whole network is tuned after the last layer. Choose "last" to
             keep the hidden layers as they are.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, for example the patient. Rows of one group are in the
+            same fold of the cross-validation. None means that each row stands alone.
 
         Returns
         -------
@@ -176,11 +186,12 @@ class TunedNetworkMixin(NetworkExportMixin):
         check_is_fitted(self)
         if layers not in ("last", "all"):
             raise ValueError(f'layers must be "last" or "all", got {layers!r}.')
-        X, y = validated_public_rows(self, X, y)
+        X, y, groups = validated_public_rows(self, X, y, groups)
         last_layer = copy(self.last_layer_)  # self stays whole if tuning fails
         tuned = self._tuned(
             X,
             y,
+            groups=groups,
             layers=self._layers,
             last_layer=last_layer,
             coordinates=self._coordinates,

@@ -5,7 +5,7 @@ An ``aggregator`` is a BaseAggregator here, which imports this module.
 
 import copy
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Number
 from typing import TYPE_CHECKING, NoReturn
@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 from scipy.sparse import sparray, spmatrix
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
-from ..networks import without_values
+from ..datasets import as_groups
+from ..networks import NamedRows, without_values
 from ..steps import Columns, ColumnsError, are_documents, as_rows, check_no_times
 from ._labels import encode_labels
 
@@ -77,6 +83,8 @@ def as_numbers(
             "begin with an equal one may stay as they are. EnsembleAggregator lets "
             "pipelines vote that begin with any vectorizer."
         )
+    if isinstance(X, Mapping):
+        return _as_named_rows(aggregator, X, y, reset=reset)
     check_no_times(X)
     try:
         with warnings.catch_warnings():
@@ -103,6 +111,27 @@ def as_numbers(
         raise
 
 
+def _as_named_rows(
+    aggregator: BaseEstimator, X: Mapping, y: object, *, reset: bool
+) -> NamedRows | tuple[NamedRows, np.ndarray]:
+    """Rows of a dict of arrays, and labels if there are any."""
+    if not aggregator._allows.named_inputs or getattr(aggregator, "front", None):
+        raise TypeError(
+            f"X is a dict of arrays, which {type(aggregator).__name__} cannot take to "
+            "rows of numbers. EnsembleAggregator and ModelAveragingAggregator, without "
+            "a front, give a dict of inputs to nets of skorch."
+        )
+    rows = NamedRows.of(X)
+    if reset:
+        vars(aggregator).pop("n_features_in_", None)
+        vars(aggregator).pop("feature_names_in_", None)
+    if isinstance(y, str) and y == "no_validation":
+        return rows
+    y = column_or_1d(y)
+    check_consistent_length(rows, y)
+    return rows, y
+
+
 def validated_for_fit(
     aggregator: BaseEstimator, X, y
 ) -> tuple[tuple[Rows, np.ndarray], Features]:
@@ -127,13 +156,15 @@ def _validated_features(aggregator: BaseEstimator) -> Features:
     )
 
 
-def validated_public_rows(aggregator: BaseEstimator, X, y) -> tuple[Rows, np.ndarray]:
-    """Rows for a fitted aggregator, and the indices of their classes."""
+def validated_public_rows(
+    aggregator: BaseEstimator, X, y, groups=None
+) -> tuple[Rows, np.ndarray, np.ndarray | None]:
+    """Rows for a fitted aggregator, the indices of their classes, and their groups."""
     check_is_fitted(aggregator)
     X, y = aggregator._validate_with_labels(X, y, reset=False)
     # Of features that no node uses public rows teach nothing either.
     X = without_values(X, getattr(aggregator, "_unused", None))
-    return X, encode_labels(y, aggregator.classes_)
+    return X, encode_labels(y, aggregator.classes_), as_groups(groups, X)
 
 
 def _in_order_of_rows(X: Rows) -> Rows:

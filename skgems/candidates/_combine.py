@@ -1,7 +1,9 @@
 """One fitted aggregator of what the nodes have, chosen by rows that did not make it."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,16 +20,20 @@ from ..base import (
     noted_warnings,
 )
 from ..choice import (
+    CLASS_SHARES,
     Candidate,
     Choice,
     check_scoring,
     choose,
     choose_over,
+    fit_rows,
     n_bytes_received,
 )
 from ..ensembles import EnsembleAggregator
 from ..federation import (
+    RowsExposedWarning,
     Summary,
+    as_groups,
     check_labels,
     is_path,
     owners_of,
@@ -35,6 +41,7 @@ from ..federation import (
     warn_of_columns_of_some,
     warn_of_identifiers,
     warn_of_lost_decisions,
+    warn_of_repeated_identifiers,
 )
 from ..gems import GEMSLogisticAggregator
 from ..networks import dropped_in_table, final_step, takes_documents
@@ -48,6 +55,7 @@ from ..steps import (
     as_rows,
     auto_front,
     check_numbers_or_texts,
+    repeated_identifiers,
 )
 from ._candidates import (
     FAST,
@@ -56,6 +64,7 @@ from ._candidates import (
     Preparations,
     candidates,
     candidates_of_rows,
+    class_shares_of,
     preparations_of_front,
     roles_over_nodes,
     trees_over_channel,
@@ -68,6 +77,7 @@ def combine(
     y=None,
     nodes=None,
     *,
+    groups=None,
     front=None,
     budget="fast",
     scoring="auto",
@@ -80,10 +90,11 @@ def combine(
     nodes, quadratic discriminant analysis, forests and boosted trees. If estimators are
     given, their votes, stacks and merged networks are candidates, too. The rows of each
     node are split into two halves. Each candidate is fitted to one half and judged on
-    the other, and the other way round. Of the candidates whose score is within one
-    standard error of the best score, the one with the smallest log-loss is then fitted
+    the other, and the other way round. Among the candidates whose score is within
+    one standard error of the best score, the one with the smallest log-loss is fitted
     to all rows. The score is the accuracy, unless one class has most of the rows (see
-    `scoring`).
+    `scoring`). A candidate whose log-loss is larger than that of the class shares is
+    not chosen; if all are worse, the aggregate predicts the class shares for every row.
 
     Parameters
     ----------
@@ -105,6 +116,11 @@ default=None
         Index or name of the node that owns each row. Use -1 or "public" for public
         rows, which belong to no node and judge no candidate. None means that all rows
         belong to one node.
+    groups : array-like of shape (n_samples,), default=None
+        Group of each row, for example the patient. Give it if several rows are of one
+        patient: all of them are then in the same half, so that no candidate is judged
+        by a patient whom it knows. None means that each row stands alone. Over a
+        channel, each node gives its own groups to :func:`~skgems.federation.reply_to`.
     front : transformer, default=None
         Transformers that stand before all candidates which are fitted to rows. None
         scales the columns; it also imputes missing values and encodes texts where
@@ -154,7 +170,8 @@ default=None
     -----
     IdentifierWarning
         If columns are left out because they identify rows, as the number of a patient
-        does.
+        does. Also if a column seems to say which rows belong together, as the number
+        of a patient with several visits does, and `groups` is None.
 
     Examples
     --------
@@ -170,6 +187,11 @@ default=None
             f"budget must be 'small', 'fast' or 'thorough', got {budget!r}."
         )
     check_scoring(scoring, over_channel=X is None and is_channel(estimators))
+    if groups is not None and X is None:
+        raise ValueError(
+            "groups describes the rows of X, which is missing. Over a channel, each "
+            "node gives the groups of its own rows to reply_to, as groups=."
+        )
     with showing(verbose), noted_warnings() as warning_texts:
         if X is None and not is_channel(estimators):
             aggregator = _combine_without_rows(
@@ -183,6 +205,7 @@ default=None
                     y,
                     nodes,
                     estimators,
+                    groups=groups,
                     front=front,
                     budget=budget,
                     scoring=scoring,
@@ -208,6 +231,7 @@ def _combine_rows(
     nodes,
     estimators,
     *,
+    groups,
     front: BaseEstimator | None,
     budget: str,
     scoring: str | Callable,
@@ -217,14 +241,16 @@ def _combine_rows(
     check_no_label_missing(y, nodes)
     X = as_documents(X) if are_documents(X) else as_rows(X)
     y = np.asarray(y)
+    groups = as_groups(groups, X)
     if nodes is None:
         nodes = np.zeros(len(y), dtype=int)
     owners = owners_of(nodes, X)
     members = None if estimators is None else _members_of(estimators, owners, y)
     columns = None
-    if front is None and not are_documents(X):
-        check_numbers_or_texts(X)
-        columns = _columns_used(X, owners, members)
+    if not are_documents(X):
+        if groups is None:
+            _warn_of_repeated_identifiers(X, owners)
+        columns = _columns_to_prepare(X, owners, front, members=members)
     tried = candidates(
         X,
         names=list(owners),
@@ -235,23 +261,54 @@ def _combine_rows(
         budget=budget,
         random_state=seed,
     )
-    choice = choose(tried, X, y, owners, members=members, scoring=scoring)
-    best = next(candidate for candidate in tried if candidate.name == choice.name)
-    aggregator = _fitted(best.whole, choice, X, y, nodes)
+    of_rows = [candidate for candidate in tried if not candidate.of_members]
+    choice = choose(
+        tried,
+        X,
+        y,
+        owners,
+        groups=groups,
+        members=members,
+        scoring=scoring,
+        can_take_shares=len(of_rows) > 0,
+    )
+    if choice.name == CLASS_SHARES:
+        best = class_shares_of(of_rows[0])  # the first is linear
+    else:
+        best = next(candidate for candidate in tried if candidate.name == choice.name)
+    aggregator = best.whole
+    fit = partial(fit_rows, aggregator, X, y, nodes=nodes, groups=groups)
+    fitted = _fitted(aggregator, choice, fit)
     if not best.of_members:
         warn_of_lost_decisions(members or [], X, y, owners, chosen=choice.name)
-    return aggregator
+    return fitted
 
 
-def _columns_used(
+def _warn_of_repeated_identifiers(X, owners: Mapping[str, np.ndarray]) -> None:
+    """Warn of columns that seem to say which rows belong together."""
+    nodes = np.full(X.shape[0], -1)
+    for k, rows in enumerate(owners.values()):
+        nodes[rows] = k
+    labels = Columns.of(X).labels
+    repeated = repeated_identifiers(X, nodes)
+    warn_of_repeated_identifiers([labels[place] for place in repeated])
+
+
+def _columns_to_prepare(
     X,
     owners: Mapping[str, np.ndarray],
+    front: BaseEstimator | None,
+    *,
     members: list[tuple[str, BaseEstimator]] | None,
-) -> Columns:
-    """Columns of rows, without those that identify rows, or that members drop by name.
+) -> Columns | None:
+    """Columns without those that identify rows, or that members drop by name.
 
-    It warns of those that identify rows, and of those that some members drop.
+    It warns of those that identify rows, and of those that some members drop. None is
+    returned with a front, which says itself which columns it uses.
     """
+    if front is not None:
+        return None
+    check_numbers_or_texts(X)
     columns = Columns.of(X)
     roles = np.array(roles_over_nodes(X, owners), dtype=object)
     dropped_by_node = {}
@@ -274,10 +331,16 @@ def _columns_used(
     return columns.without_identifiers(roles)
 
 
-def _fitted(aggregator: BaseAggregator, choice: Choice, *rows) -> BaseAggregator:
+def _fitted(
+    aggregator: BaseAggregator, choice: Choice, fit: Callable[[], object]
+) -> BaseAggregator:
     """The aggregator after its fit; warnings of other packages are doubts, too."""
     with as_own_warnings():
-        aggregator.fit(*rows)
+        # The fronts of candidates are ours, and their rows have judged them. They stay
+        # doubts; nodes that are apart warn by themselves.
+        warnings.simplefilter("ignore", RowsExposedWarning)
+        warnings.filterwarnings("ignore", "PowerTransformer finds no likeliest power")
+        fit()
         if choice.factor != 1.0:
             aggregator._temper(choice.factor)
     aggregator.choice_ = choice
@@ -309,9 +372,13 @@ def _combine_over_channel(
         return of_sums + trees_over_channel(before, random_state=seed)
 
     aggregator, choice, history = choose_over(
-        channel, tried, drop_identifiers=front is None, scoring=scoring
+        channel,
+        tried,
+        shares=class_shares_of(tried(0)[0]),
+        drop_identifiers=front is None,
+        scoring=scoring,
     )
-    fitted = _fitted(aggregator, choice)
+    fitted = _fitted(aggregator, choice, aggregator.fit)
     fitted.history_ = [*history, *fitted.history_]
     return fitted
 

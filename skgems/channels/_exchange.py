@@ -85,6 +85,7 @@ class Exchange:
 
     Examples
     --------
+    >>> from pathlib import Path
     >>> from tempfile import mkdtemp
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.linear_model import LogisticRegression
@@ -92,12 +93,14 @@ class Exchange:
     >>> X, y = load_iris(return_X_y=True)
     >>> rows = {"lyon": y < 2, "paris": y > 0}
     >>> agg = skgems.GEMSLogisticAggregator(n_rounds=3, random_state=0)
-    >>> exchange = skgems.Exchange(mkdtemp(), agg, nodes=list(rows))
+    >>> folder = Path(mkdtemp())
+    >>> exchange = skgems.Exchange(folder / "work", agg, nodes=list(rows))
     >>> while (fitted := exchange.step()) is None:
     ...     for name, request in exchange.waiting_for.items():  # at each node
     ...         X_node, y_node = X[rows[name]], y[rows[name]]
     ...         clf = LogisticRegression().fit(X_node, y_node)
-    ...         _ = skgems.answer(request, clf, X_node, y_node, name=name)
+    ...         state = folder / f"ledger of {name}"
+    ...         _ = skgems.answer(request, clf, X_node, y_node, name=name, state=state)
     >>> fitted.score(X, y) > 0.9
     True
     """

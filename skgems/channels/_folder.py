@@ -416,8 +416,8 @@ def answer(request, estimator, X, y, *, name, to=None, **options) -> Path:
         "requests", the reply goes to the folder "replies" beside it, under the same
         name. Otherwise it goes beside the request, with "reply-" before its name.
     **options : dict
-        The parameters ``held_out``, ``min_rows``, ``agreement``, ``radii``, ``state``,
-        ``again``, ``limits``, ``confirm`` and ``private_key`` of
+        The parameters ``held_out``, ``groups``, ``min_rows``, ``agreement``,
+        ``radii``, ``state``, ``again``, ``limits``, ``confirm`` and ``private_key`` of
         :func:`~skgems.federation.reply_to`. Give at least
         ``agreement`` and ``state`` if the rows must be protected.
 

@@ -18,8 +18,8 @@ or a surer one that is as good. `choose_over` asks nodes for the same over a cha
 """
 
 from ._asking import choose_over
-from ._choice import Candidate, Choice, n_bytes_received
-from ._judging import choose
+from ._choice import CLASS_SHARES, Candidate, Choice, n_bytes_received
+from ._judging import choose, fit_rows
 from ._scoring import check_scoring, surest_of_the_best
 
 __all__ = ["Choice"]

@@ -11,6 +11,7 @@ from uuid import uuid4
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PowerTransformer
 
 from ..base import BaseAggregator, noted_warnings
 from ..federation import (
@@ -27,10 +28,11 @@ from ..networks import final_step
 from ..pooled import PooledTransformer, forests_of_halves
 from ..steps import Front
 from ..tasks import HALF_NAMES, most_judging, most_loss
-from ._choice import Candidate, Choice, Trials
+from ._choice import CLASS_SHARES, Candidate, Choice, Trials
 from ._scoring import (
     ACCURACY,
     LOG_LOSS,
+    ClassShares,
     Comparison,
     by_counts,
     resolved,
@@ -42,12 +44,15 @@ def choose_over(
     channel,
     candidates: Callable[[int], list[Candidate]],
     *,
+    shares: Candidate | None = None,
     drop_identifiers: bool = False,
     scoring: str = ACCURACY,
 ) -> tuple[BaseAggregator, Choice, list]:
     """The best of ``candidates(n_rows)``, not fitted; the choice; the history.
 
-    ``drop_identifiers``: whether their fronts are given no columns that identify rows.
+    ``shares`` predicts the class shares, and is taken where every candidate is worse;
+    its messages are those of a candidate. ``drop_identifiers``: whether fronts are
+    given no columns that identify rows.
 
     Nodes get one message for each step of fronts that looks at rows, one about sums of
     halves, one for each level of trees, and one to judge. The model itself is left to
@@ -76,10 +81,13 @@ def choose_over(
         judgments,
         trials,
         judged=list(models),
-        scoring=scoring,
-        class_sizes=halves.class_sizes(),
+        scoring=resolved(scoring, halves.class_sizes().sum(axis=0)),
+        shares=ClassShares.of(halves.class_sizes()),
+        can_take_shares=shares is not None,
     )
-    best = next(c for c in trials.candidates if c.name == choice.name)
+    best = shares
+    if choice.name != CLASS_SHARES:
+        best = next(c for c in trials.candidates if c.name == choice.name)
     choice = replace(choice, doubts=(*choice.doubts, *warning_texts))
     # Nodes that missed the front cannot check it, and would refuse.
     rows_alone = RowsAlone(channel, names=run.names)
@@ -99,6 +107,7 @@ class _Fronts:
         self.whole = Front.of_pipelines(
             [make_pipeline(*start) for start in self.starts],
             drop_identifiers=drop_identifiers,
+            unasked=(PowerTransformer,),  # which rows judge, candidate by candidate
         )
 
     def plan(self) -> Generator:
@@ -196,19 +205,28 @@ class _SumsOfHalves:
         return 2 * sum(n_rows_by_name.values())
 
     def class_sizes(self) -> np.ndarray:
-        """How many rows of each class all nodes told of, for one candidate at most.
+        """How many rows of each class all nodes told of either half: (2, n_classes).
 
-        Classes that are too small to be told (min_rows) are not among these.
+        That is for one candidate at most. Classes that are too small to be told
+        (min_rows) are not among these.
         """
-        sizes_by_candidate = []
+        most_sizes = np.zeros((2, 0), dtype=int)
         for pair in self.by_candidate:
             sizes: dict = {}
-            for summary in [s for half in pair for s in half]:
-                counts = summary.row_counts
-                for label, n in zip(counts["labels"], counts["moments"], strict=True):
-                    sizes[label] = sizes.get(label, 0) + int(n)
-            sizes_by_candidate.append(list(sizes.values()))
-        return np.array(max(sizes_by_candidate, key=sum, default=[]))
+            for half, summaries in enumerate(pair):
+                for counts in (summary.row_counts for summary in summaries):
+                    for label, n in zip(
+                        counts["labels"], counts["moments"], strict=True
+                    ):
+                        sizes.setdefault(label, np.zeros(2, dtype=int))[half] += int(n)
+            if sizes and sum(sizes.values()).sum() > most_sizes.sum():
+                most_sizes = np.stack(list(sizes.values()), axis=1)
+        return most_sizes
+
+    def n_columns(self, k: int) -> int:
+        """How many columns one candidate has, behind its front."""
+        first_half, _ = self.by_candidate[k]
+        return max(s.network.n_features_in for s in first_half)
 
     def n_bytes(self, k: int) -> int:
         """Bytes that nodes sent for one candidate."""
@@ -241,7 +259,8 @@ def _choice_by(
     *,
     judged: list[int],
     scoring: str,
-    class_sizes: np.ndarray,
+    shares: ClassShares,
+    can_take_shares: bool,
 ) -> Choice:
     """The choice by what each node judged of the candidates with these indices."""
     n_judging = {name: judgment["n_rows"] for name, judgment in judgments.items()}
@@ -255,13 +274,17 @@ def _choice_by(
             k, n_right=n_both_right[place, place], losses=losses[place], n_rows=n_rows
         )
     trials.check_able()
+    trials.leave_out_below(shares, may_be_all=can_take_shares)
+    if not trials.able:
+        return trials.choice_of_shares(shares, scoring=scoring, n_judging=n_judging)
+    places = [judged.index(k) for k in trials.able]
     comparison = _comparison(
-        resolved(scoring, class_sizes),
-        n_both_right=n_both_right,
+        scoring,
+        n_both_right=n_both_right[np.ix_(places, places)],
         n_rows=n_rows,
         log_losses=trials.log_losses(),
     )
-    return trials.choice(comparison, n_judging=n_judging, class_sizes=class_sizes)
+    return trials.choice(comparison, n_judging=n_judging, shares=shares)
 
 
 def _comparison(
@@ -310,6 +333,9 @@ def _models_of_halves(
         with trials.making(k) as entry:
             entry["bytes"] = halves.n_bytes(k)
             halves.check_all_sent(k)
+            candidate.check_has_rows(
+                n_rows=halves.n_rows, n_columns=halves.n_columns(k)
+            )
             model = fronts.with_front(candidate.steps)
             if _grows_trees(candidate):
                 n_before = len(run.history)

@@ -16,7 +16,14 @@ from ..base import BaseAggregator, silenced
 from ..federation import RepliesMissingError, nodes_of_many_rows
 from ..moments import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS, told_losses
 from ..progress import say
-from ._scoring import ACCURACY, LOG_LOSS, ROC_AUC, SHARE_OF_LOSS, Comparison
+from ._scoring import (
+    ACCURACY,
+    LOG_LOSS,
+    ROC_AUC,
+    SHARE_OF_LOSS,
+    ClassShares,
+    Comparison,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -30,6 +37,8 @@ _FEW_ROWS = 200
 _POWER_FOR_TWICE_THE_ROWS = 0.75
 # Accuracies and shares of equal counts of rows may differ by rounding.
 _ROUNDING_OF_SHARES = 1e-9
+# Name of what is taken where every candidate is worse than the shares of the classes.
+CLASS_SHARES = "class shares"
 _WIDTH = 88  # characters of a printed line
 _CONSTANT = "(always the largest class)"  # its line in the table
 _NAME_WIDTH = 42  # characters of the column of names: the longest name has 42
@@ -39,6 +48,10 @@ _JUDGED_BY_HALVES = (
 _LEFT_BEHIND = (
     "- marks candidates that were far behind after half of the rows, and were not "
     "fitted again: their numbers are of this half."
+)
+_BELOW_SHARES = (
+    "! marks candidates whose log-loss is larger than that of the class shares, the "
+    "same probabilities for every row: they were not chosen."
 )
 _COSTS = (
     "sent: what all nodes together sent to the server for this candidate (1 MB = 1e6 "
@@ -61,6 +74,17 @@ class Candidate:
     aggregator: BaseAggregator
     steps: tuple[BaseEstimator, ...] = ()
     of_members: bool = False  # whether it needs the fitted estimators
+    # How many rows there have to be for each column; with fewer it is not fitted.
+    rows_per_column: float = 0.0
+
+    def check_has_rows(self, *, n_rows: int, n_columns: int) -> None:
+        """Raise ValueError for more columns than so many rows allow."""
+        if n_rows < self.rows_per_column * n_columns:
+            raise ValueError(
+                f"this model is tried only if there are at least "
+                f"{self.rows_per_column:g} rows for each column, but there are "
+                f"{n_rows} rows of {n_columns} columns"
+            )
 
     @property
     def is_tempered(self) -> bool:
@@ -87,6 +111,7 @@ class Candidate:
             "score": None,
             "standard_error": None,
             "is_behind": False,
+            "is_below_shares": False,
             "bytes": 0,
             "seconds": 0.0,
             "error": "",
@@ -126,6 +151,9 @@ class Choice:
         "is_behind"         Whether it was so far behind the best after half of the
                             rows that it was not fitted again. Its accuracy and log-loss
                             are then of this half.
+        "is_below_shares"   Whether its log-loss is larger than that of the class
+                            shares, so that it was not chosen. This is not asked if
+                            another score than accuracy or log-loss decides.
         "bytes"             Number of bytes that all nodes sent for it.
         "seconds"           Time that it took in seconds, or None if it was not
                             measured.
@@ -192,6 +220,8 @@ class Choice:
             lines.append(f"{'':2}{_CONSTANT:{_NAME_WIDTH}}{self.largest_class:9.3f}")
         for entry in self.table:
             mark = "-" if entry.get("is_behind") else ""
+            if entry.get("is_below_shares"):
+                mark = "!"
             if entry["name"] == self.name:
                 mark = "*"
             lines.append(_line_of(entry, mark=mark, has_score=self._has_score_column))
@@ -209,7 +239,12 @@ class Choice:
             f"the one with the smallest log-loss of those whose {score} is within one "
             f"standard error of the best {score}."
         )
-        if self.scoring == LOG_LOSS:
+        if self.name == CLASS_SHARES:
+            rule = (
+                "the shares of the classes, because no candidate has a smaller "
+                "log-loss."
+            )
+        elif self.scoring == LOG_LOSS:
             rule = (
                 "the smallest model whose log-loss is within "
                 f"{100 * SHARE_OF_LOSS:.0f} % of the smallest log-loss."
@@ -217,6 +252,8 @@ class Choice:
         legend = [f"* marks the candidate that was chosen: {rule}"]
         if any(entry.get("is_behind") for entry in self.table):
             legend.append(_LEFT_BEHIND)
+        if any(entry.get("is_below_shares") for entry in self.table):
+            legend.append(_BELOW_SHARES)
         judged = "accuracy, log-loss"
         if self._has_score_column:
             judged = f"accuracy, log-loss (nats), score ({self.scoring})"
@@ -232,11 +269,13 @@ class Trials:
 
     @property
     def able(self) -> list[int]:
-        """Indices of the candidates that could be made, and were not left behind."""
+        """Indices of the candidates that could be made, and were not left out."""
         return [
             k
             for k, entry in enumerate(self.table)
-            if not entry["error"] and not entry.get("is_behind")
+            if not entry["error"]
+            and not entry.get("is_behind")
+            and not entry.get("is_below_shares")
         ]
 
     @contextmanager
@@ -297,6 +336,23 @@ class Trials:
         self.enter(k, n_right=n_right, losses=losses, n_rows=n_rows)
         self.table[k]["is_behind"] = True
 
+    def leave_out_below(self, shares: ClassShares, *, may_be_all: bool) -> None:
+        """Leave out candidates whose log-loss is larger than that of the class shares.
+
+        All are left out only if that ``may_be_all``. A log-loss that no node has told
+        is infinite, and may be small.
+        """
+        able = self.able
+        below = [
+            k
+            for k in able
+            if shares.log_loss < self.table[k]["log_loss"]
+            and np.isfinite(self.table[k]["log_loss"])
+        ]
+        if may_be_all or len(below) < len(able):
+            for k in below:
+                self.table[k]["is_below_shares"] = True
+
     def log_losses(self) -> list[float]:
         """Log-losses of the candidates that could be made, when all are entered."""
         return [self.table[k]["log_loss"] for k in self.able]
@@ -309,17 +365,54 @@ class Trials:
             ]
             raise ValueError(f"No candidate could be fitted. {' '.join(reasons)}")
 
+    def choice_of_shares(
+        self, shares: ClassShares, *, scoring: str, n_judging: Mapping[str, int]
+    ) -> Choice:
+        """The choice of the class shares, where all candidates are left out."""
+        entry = {
+            "name": CLASS_SHARES,
+            "looks_at_members": False,
+            "accuracy": shares.accuracy,
+            "log_loss": shares.log_loss,
+            "factor": None,
+            "score": shares.log_loss if scoring == LOG_LOSS else shares.accuracy,
+            "standard_error": None,
+            "is_behind": False,
+            "is_below_shares": False,
+            "bytes": 0,
+            "seconds": 0.0,
+            "error": "",
+        }
+        doubt = (
+            "Every candidate has a larger log-loss on rows that did not make it than "
+            f"the class shares, which have {shares.log_loss:.3f} nats. So the shares "
+            "of the classes were chosen, and every row gets the same probabilities. "
+            "The columns say nothing about the labels that the candidates could learn "
+            "from so few rows."
+        )
+        return Choice(
+            name=CLASS_SHARES,
+            table=(entry, *self.table),
+            n_rows=sum(n_judging.values()),
+            doubts=(
+                doubt,
+                *self._doubts_about_failures(),
+                *_doubts_about_nodes(n_judging),
+            ),
+            scoring=scoring,
+            largest_class=shares.accuracy,
+        )
+
     def choice(
         self,
         comparison: Comparison,
         *,
         n_judging: Mapping[str, int],
-        class_sizes: np.ndarray,
+        shares: ClassShares,
     ) -> Choice:
         """The choice among the candidates that could be made, when all are entered.
 
-        ``n_judging`` has how many rows of each node judged, by its name, and
-        ``class_sizes`` how many of each class.
+        ``n_judging`` has how many rows of each node judged, by its name.
         """
         entries = [self.table[k] for k in self.able]
         for place, entry in enumerate(entries):
@@ -334,12 +427,17 @@ class Trials:
                 f"Only {n_rows} rows judged the candidates, so the accuracies are "
                 "uncertain."
             )
-        largest_share = float(np.max(class_sizes) / np.sum(class_sizes))
-        if best["accuracy"] <= largest_share + _ROUNDING_OF_SHARES:
+        if best["accuracy"] <= shares.accuracy + _ROUNDING_OF_SHARES:
             doubts.append(
                 "The chosen candidate is no more accurate than always predicting the "
                 f"largest class: its accuracy is {best['accuracy']:.3f}, and the share "
-                f"of this class is {largest_share:.3f}."
+                f"of this class is {shares.accuracy:.3f}."
+            )
+        if shares.log_loss < best["log_loss"] < np.inf:
+            doubts.append(
+                "The probabilities of the chosen candidate are worse than the class "
+                f"shares, the same for every row: its log-loss is "
+                f"{best['log_loss']:.2f} nats instead of {shares.log_loss:.2f}."
             )
         surest = min(entries, key=itemgetter("log_loss"))
         if best["log_loss"] > 2 * surest["log_loss"]:
@@ -348,16 +446,25 @@ class Trials:
                 f"{surest['name']!r}: its log-loss is {best['log_loss']:.2f} nats "
                 f"instead of {surest['log_loss']:.2f}."
             )
-        for reason, names in self._failures().items():
-            doubts.append(f"These candidates could not be fitted: {names}. {reason}")
         return Choice(
             name=best["name"],
             table=tuple(self.table),
             n_rows=n_rows,
-            doubts=(*doubts, *_doubts_about_nodes(n_judging)),
+            doubts=(
+                *doubts,
+                *self._doubts_about_failures(),
+                *_doubts_about_nodes(n_judging),
+            ),
             scoring=comparison.scoring,
-            largest_class=largest_share,
+            largest_class=shares.accuracy,
         )
+
+    def _doubts_about_failures(self) -> list[str]:
+        """Candidates that could not be made, one sentence for each reason."""
+        return [
+            f"These candidates could not be fitted: {names}. {reason}"
+            for reason, names in self._failures().items()
+        ]
 
     def _failures(self) -> dict[str, list[str]]:
         """Names of candidates that could not be made, by the reason, as a sentence."""

@@ -24,8 +24,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.metrics import get_scorer
+from sklearn.utils.validation import has_fit_parameter
 
-from ..base import PUBLIC_NAME, warn_user
+from ..base import PUBLIC_NAME, BaseAggregator, warn_user
 from ..compat import safe_indexing
 from ..federation import halves_of
 from ..local import fit_local, indices_of, keeps_learning, net_seed, to_logits
@@ -40,6 +41,7 @@ from ._scoring import (
     ACCURACY,
     LOG_LOSS,
     ROC_AUC,
+    ClassShares,
     Comparison,
     Predicted,
     by_counts,
@@ -47,6 +49,7 @@ from ._scoring import (
     by_row_losses,
     by_rows,
     name_of,
+    paired_errors,
     resolved,
     row_areas,
     score_and_replicates,
@@ -78,12 +81,16 @@ class _HeldOutHalf:
         nodes: np.ndarray,  # (n_rows,), names of the rows' nodes
         *,
         held_out: np.ndarray,  # (n_rows,) of bool
+        n_rows: int,  # of both halves
+        groups: np.ndarray | None = None,  # (n_rows,)
         members: list[tuple[str, BaseEstimator]] | None,
     ) -> None:
         self.y = y
         self.nodes = nodes
         self.held_out = held_out
         self.rows = np.flatnonzero(held_out)
+        self.n_rows = n_rows
+        self.groups = groups
         self.members = members
         self._rows_and_bytes: dict[tuple, tuple] = {(): (X, 0)}
 
@@ -93,10 +100,19 @@ class _HeldOutHalf:
         The other is how many bytes nodes sent for it.
         """
         X, n_bytes_of_steps = self._behind(candidate.steps)
+        if candidate.rows_per_column:  # rows may be documents, which have no columns
+            candidate.check_has_rows(n_rows=self.n_rows, n_columns=X.shape[1])
         aggregator = clone(candidate.aggregator)
         if candidate.of_members:
             aggregator.set_params(estimators=self.members)
-        aggregator.fit(X, self.y, nodes=self.nodes, held_out=self.held_out)
+        fit_rows(
+            aggregator,
+            X,
+            self.y,
+            nodes=self.nodes,
+            held_out=self.held_out,
+            groups=self.groups,
+        )
         X_judging = safe_indexing(X, self.rows)
         if candidate.is_tempered:
             # The factor is one on these, and probabilities of 0 and 1 hide them.
@@ -127,6 +143,22 @@ class _HeldOutHalf:
         return self._rows_and_bytes[steps]
 
 
+def fit_rows(
+    aggregator: BaseAggregator,
+    X,
+    y: np.ndarray,
+    *,
+    nodes: np.ndarray,
+    held_out: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+) -> None:
+    """Fit an aggregator to rows in this process, with groups if its fit has any use."""
+    if groups is not None and has_fit_parameter(aggregator, "groups"):
+        aggregator.fit(X, y, nodes=nodes, held_out=held_out, groups=groups)
+    else:
+        aggregator.fit(X, y, nodes=nodes, held_out=held_out)
+
+
 def _has_float32_digits(X) -> bool:
     """Whether float32 has digits for the differences of rows, in all their columns."""
     if not isinstance(X, np.ndarray) or X.dtype != np.float64:
@@ -141,17 +173,21 @@ def choose(
     y: np.ndarray,
     owners: Mapping[str, np.ndarray],
     *,
+    groups: np.ndarray | None = None,
     members: list[tuple[str, BaseEstimator]] | None = None,
     scoring: str | Callable = ACCURACY,
+    can_take_shares: bool = False,
 ) -> Choice:
     """Judge candidates by the rows of nodes; later candidates are larger models.
 
-    ``owners`` has the indices of each node's rows, by the node's name.
+    ``owners`` has the indices of each node's rows, by the node's name. Rows of one of
+    the ``groups``, numbers (n_rows,), are in the same half. Where all
+    candidates have a larger log-loss than the class shares, these are taken if
+    ``can_take_shares``: then the name of the choice is `CLASS_SHARES`.
     """
-    nodes = np.full(len(y), PUBLIC_NAME, dtype=object)
-    for name, rows in owners.items():
-        nodes[rows] = name
-    half_of_row = halves_of(owners, y)  # -1 where a row neither learns nor judges
+    nodes = _names_of_owners(owners, n_rows=len(y))
+    # -1 where a row neither learns nor judges.
+    half_of_row = halves_of(owners, y, groups)
     n_judging = {
         name: int(np.sum(half_of_row[rows] >= 0)) for name, rows in owners.items()
     }
@@ -161,6 +197,7 @@ def choose(
         resolved(scoring, class_sizes),
         X,
         y,
+        groups=groups,
         half_of_row=half_of_row,
         n_tried=len(tried),
     )
@@ -172,7 +209,15 @@ def choose(
             # these: clones learn from the other half, as candidates do.
             with trials.making_of_members():
                 refitted = _refitted(members, X, y, owners, learning=~held_out)
-        judges = _HeldOutHalf(X, y, nodes, held_out=held_out, members=refitted)
+        judges = _HeldOutHalf(
+            X,
+            y,
+            nodes,
+            held_out=held_out,
+            n_rows=sum(n_judging.values()),
+            groups=groups,
+            members=refitted,
+        )
         description = f"candidates, half {half + 1} of 2"
         for k, candidate in tracked(enumerate(tried), description, len(tried)):
             if k in trials.able:
@@ -199,8 +244,53 @@ def choose(
                     n_rows=int(np.sum(half_of_row == 0)),
                 )
     trials.check_able()
+    return _choice_by(
+        scores,
+        trials,
+        n_judging=n_judging,
+        shares=ClassShares.of(_counts_of_halves(y, half_of_row)),
+        can_take_shares=can_take_shares,
+    )
+
+
+def _choice_by(
+    scores: "_Scores",
+    trials: Trials,
+    *,
+    n_judging: Mapping[str, int],
+    shares: ClassShares,
+    can_take_shares: bool,
+) -> Choice:
+    """The choice when all candidates are entered."""
+    # Whoever names another score, such as the area under the ROC curve, may not need
+    # probabilities.
+    if scores.scoring in (ACCURACY, LOG_LOSS):
+        trials.leave_out_below(shares, may_be_all=can_take_shares)
+        if not trials.able:
+            return trials.choice_of_shares(
+                shares, scoring=scores.scoring, n_judging=n_judging
+            )
     comparison = scores.compare(trials.able, trials.log_losses())
-    return trials.choice(comparison, n_judging=n_judging, class_sizes=class_sizes)
+    return trials.choice(comparison, n_judging=n_judging, shares=shares)
+
+
+def _names_of_owners(owners: Mapping[str, np.ndarray], *, n_rows: int) -> np.ndarray:
+    """The name of each row's node, or that of public rows: (n_rows,)."""
+    nodes = np.full(n_rows, PUBLIC_NAME, dtype=object)
+    for name, rows in owners.items():
+        nodes[rows] = name
+    return nodes
+
+
+def _counts_of_halves(y: np.ndarray, half_of_row: np.ndarray) -> np.ndarray:
+    """How many rows of each class are in either half: (2, n_classes)."""
+    labels, codes = np.unique(y, return_inverse=True)
+    return np.stack(
+        [
+            np.bincount(codes[half_of_row == half], minlength=len(labels))
+            for half in (0, 1)
+        ]
+    )
 
 
 class _Scores:
@@ -212,6 +302,7 @@ class _Scores:
         X,  # all rows, of any form
         y: np.ndarray,  # (n_rows,)
         *,
+        groups: np.ndarray | None,  # (n_rows,)
         half_of_row: np.ndarray,  # (n_rows,), -1 where a row does not judge
         n_tried: int,
     ) -> None:
@@ -221,6 +312,7 @@ class _Scores:
             self.scorer = get_scorer(scoring)
         self.X = X
         self.y = y
+        self.groups = groups
         self.half_of_row = half_of_row
         self.is_right = np.zeros((n_tried, len(y)))
         self.losses = np.zeros((n_tried, len(LOGIT_FACTORS)))  # summed over rows
@@ -261,7 +353,8 @@ class _Scores:
         y = self.y[rows]
         if self.scorer is not None:
             X = safe_indexing(self.X, rows)
-            return score_and_replicates(self.scorer, predicted, X, y)
+            groups = None if self.groups is None else self.groups[rows]
+            return score_and_replicates(self.scorer, predicted, X, y, groups=groups)
         codes = indices_of(y, predicted.classes_)
         if self.scoring == LOG_LOSS:
             return losses_of_rows(predicted.logits, codes)
@@ -275,27 +368,36 @@ class _Scores:
         both are equally good, that comes in less than one case of ten thousand.
         """
         rows = np.flatnonzero(self.half_of_row == 0)
-        if not able or self.scoring != ACCURACY or len(rows) < _FEWEST_TO_LEAVE_BEHIND:
+        groups = None if self.groups is None else self.groups[rows]
+        n_independent = len(rows) if groups is None else len(np.unique(groups))
+        if not able or self.scoring != ACCURACY:
+            return []
+        if n_independent < _FEWEST_TO_LEAVE_BEHIND:
             return []
         is_right = self.is_right[able][:, rows]
         best = is_right.sum(axis=1).argmax()
         differences = is_right[best] - is_right
-        errors = differences.std(axis=1) / np.sqrt(len(rows))
+        errors = paired_errors(is_right, best, groups=groups)
         is_behind = differences.mean(axis=1) > _ERRORS_BEHIND * errors
         return [k for k, behind in zip(able, is_behind, strict=True) if behind]
 
     def compare(self, able: list[int], log_losses: list[float]) -> Comparison:
         """The comparison of the candidates that could be made."""
+        # Scores of rows of the first half come before those of the second.
+        rows = [np.flatnonzero(self.half_of_row == half) for half in (0, 1)]
+        groups = None if self.groups is None else self.groups[np.concatenate(rows)]
         if self.scoring == ACCURACY:
-            is_right = self.is_right[able]
-            n_rows = int(np.sum(self.half_of_row >= 0))
-            return by_counts(is_right @ is_right.T, n_rows, log_losses)
+            is_right = self.is_right[able][:, np.concatenate(rows)]
+            if groups is None:
+                counts = is_right @ is_right.T
+                return by_counts(counts, is_right.shape[1], log_losses)
+            return by_rows(is_right, log_losses, scoring=ACCURACY, groups=groups)
         scores = np.array([self._scores[k] for k in able])
         if self.scorer is not None:
             return by_groups(scores, log_losses, scoring=name_of(self.scoring))
         if self.scoring == LOG_LOSS:
-            return by_row_losses(scores)
-        return by_rows(scores, log_losses, scoring=self.scoring)
+            return by_row_losses(scores, groups=groups)
+        return by_rows(scores, log_losses, scoring=self.scoring, groups=groups)
 
 
 def _two_or_more_columns(scores: np.ndarray) -> np.ndarray:

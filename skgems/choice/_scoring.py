@@ -13,6 +13,9 @@ is estimated by
 - scores without one group of the rows after the other (`by_groups`), a jackknife, for
   scorers of scikit-learn, of which nothing is known.
 
+Rows of one group, such as the visits of a patient, are not independent, and errors are
+those of sums over groups. Over a channel nodes tell counts of rows, of whatever groups.
+
 By log-losses a candidate is taken within a fixed share of the smallest loss: a few rows
 of which a model is sure, and wrong, make most of a standard error, within which there
 are models that are clearly worse. Over a channel nodes tell sums of losses, which have
@@ -31,6 +34,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import get_scorer
 
 from ..compat import safe_indexing
+from ..federation import parts_of_groups
+from ..tasks import losses_of_rows
 
 AUTO = "auto"
 ACCURACY = "accuracy"
@@ -174,29 +179,64 @@ class Predicted(ClassifierMixin, BaseEstimator):
 
 
 def score_and_replicates(
-    scorer: Callable, predicted: Predicted, X, y: np.ndarray
+    scorer: Callable,
+    predicted: Predicted,
+    X,
+    y: np.ndarray,
+    *,
+    groups: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The score of rows, and after it those without each group of these: (1 + g,).
+    """The score of rows, and after it those without each part of these: (1 + g,).
 
-    ``X`` are the rows as they were given; groups are even in every class. Scores
-    without a group are NaN where the scorer cannot do without it.
+    ``X`` are the rows as they were given; parts are even in every class, and rows of
+    one of the ``groups``, (n_rows,), are in the same part. Scores without a part are
+    NaN where the scorer cannot do without it.
     """
     score = float(scorer(predicted, X, y))
     if not np.isfinite(score):
         raise ValueError(f"its score is {score}")
-    order = np.random.RandomState(0).permutation(len(y))
-    order = order[np.argsort(y[order], kind="stable")]
-    group = np.empty(len(y), dtype=int)
-    group[order] = np.arange(len(y)) % _N_GROUPS
+    rng = np.random.RandomState(0)
+    if groups is not None:
+        part = parts_of_groups(groups, y, n_parts=_N_GROUPS, rng=rng)
+    else:
+        order = rng.permutation(len(y))
+        order = order[np.argsort(y[order], kind="stable")]
+        part = np.empty(len(y), dtype=int)
+        part[order] = np.arange(len(y)) % _N_GROUPS
     scores = [score]
     for k in range(_N_GROUPS):
-        rows = np.flatnonzero(group != k)
+        rows = np.flatnonzero(part != k)
         try:
             replicate = scorer(predicted.of_rows(rows), safe_indexing(X, rows), y[rows])
         except (ValueError, ArithmeticError):  # a class may be gone
             replicate = np.nan
         scores.append(float(replicate))
     return np.array(scores)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassShares:
+    """Scores of the class shares of one half on the rows of the other, both ways."""
+
+    accuracy: float
+    log_loss: float
+
+    @classmethod
+    def of(cls, counts: np.ndarray) -> "ClassShares":
+        """Scores by the rows of each class in each half, ``counts`` (2, n_classes)."""
+        n_right = 0
+        loss = 0.0
+        for learning, judging in ((0, 1), (1, 0)):
+            with np.errstate(divide="ignore"):  # a class may be in one half only
+                logits = np.log(counts[learning] / max(counts[learning].sum(), 1))
+            n_classes = counts.shape[1]
+            loss_of_class = losses_of_rows(
+                np.broadcast_to(logits, (n_classes, n_classes)), np.arange(n_classes)
+            )
+            loss += float(counts[judging] @ loss_of_class)
+            n_right += int(counts[judging][logits.argmax()])
+        n_rows = max(counts.sum(), 1)
+        return cls(accuracy=float(n_right / n_rows), log_loss=float(loss / n_rows))
 
 
 # ---- which candidate is taken --------------------------------------------------------
@@ -230,12 +270,19 @@ def by_counts(
 
 
 def by_rows(
-    row_scores: np.ndarray, log_losses: list[float], *, scoring: str
+    row_scores: np.ndarray,
+    log_losses: list[float],
+    *,
+    scoring: str,
+    groups: np.ndarray | None = None,
 ) -> Comparison:
-    """Compare by means of one number a row, ``row_scores`` (n_able, n_rows)."""
+    """Compare by means of one number a row, ``row_scores`` (n_able, n_rows).
+
+    Rows of one of the ``groups``, (n_rows,), may be alike.
+    """
     scores = row_scores.mean(axis=1)
     best = _best(scores, log_losses)
-    errors = _paired_errors(row_scores, best)
+    errors = paired_errors(row_scores, best, groups=groups)
     return Comparison(
         scoring=scoring,
         scores=scores,
@@ -244,11 +291,13 @@ def by_rows(
     )
 
 
-def by_row_losses(row_losses: np.ndarray) -> Comparison:
+def by_row_losses(
+    row_losses: np.ndarray, *, groups: np.ndarray | None = None
+) -> Comparison:
     """Compare by log-losses of each row, ``row_losses`` (n_able, n_rows)."""
     comparison = within_share(row_losses.mean(axis=1))
     best = int(comparison.scores.argmin())
-    return replace(comparison, errors=_paired_errors(row_losses, best))
+    return replace(comparison, errors=paired_errors(row_losses, best, groups=groups))
 
 
 def within_share(log_losses: ArrayLike) -> Comparison:
@@ -260,9 +309,20 @@ def within_share(log_losses: ArrayLike) -> Comparison:
     )
 
 
-def _paired_errors(row_scores: np.ndarray, best: int) -> np.ndarray:
-    """Standard errors of mean differences to the best candidate: (n_able,)."""
-    return np.std(row_scores[best] - row_scores, axis=1) / np.sqrt(row_scores.shape[1])
+def paired_errors(
+    row_scores: np.ndarray, best: int, *, groups: np.ndarray | None = None
+) -> np.ndarray:
+    """Standard errors of mean differences to the best candidate: (n_able,).
+
+    Rows of one of the ``groups``, (n_rows,), are not independent: their sums are.
+    """
+    differences = row_scores[best] - row_scores
+    n_rows = row_scores.shape[1]
+    if groups is None:
+        return np.std(differences, axis=1) / np.sqrt(n_rows)
+    deviations = differences - differences.mean(axis=1, keepdims=True)
+    sums = np.stack([np.bincount(groups, of_candidate) for of_candidate in deviations])
+    return np.sqrt(np.sum(sums**2, axis=1)) / n_rows
 
 
 def by_groups(

@@ -10,6 +10,7 @@ A partition takes labels and returns the node of each row, which ``fit`` takes a
 array([0, 0, 1, 1, 0])
 """
 
+from ._groups import as_groups, parts_of_groups
 from ._labels import missing_labels
 from ._partitions import (
     PUBLIC,

@@ -66,8 +66,8 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         :class:`EnsembleAggregator`.
     agreement_ : float
         Share of rows whose most probable class is the same for the student and the
-        ensemble. It is computed on held-out rows, or on the rows that the student was
-        fitted to if none are held out.
+        ensemble. If classes tie, any of them counts. It is computed on held-out rows,
+        or on the rows that the student was fitted to if none are held out.
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
@@ -140,7 +140,15 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         self.random_state = random_state
 
     @federated_fit
-    def fit(self, X, y=None, nodes=None, held_out=None) -> "DistillationAggregator":
+    def fit(
+        self,
+        X,
+        y=None,
+        nodes=None,
+        held_out=None,
+        *,
+        groups=None,
+    ) -> "DistillationAggregator":
         """Fit the student to the predictions of the ensemble.
 
         Parameters
@@ -158,6 +166,10 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
             its label.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that nothing is fitted to. ``agreement_`` is computed on them.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, for example the patient. Rows of one group go to the same
+            node if rows are dealt to simulated nodes. None means that each row stands
+            alone.
 
         Returns
         -------
@@ -172,7 +184,14 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
             If the input is not usable. The message names the node.
         """
         distillation = DistillationFit.of(self)
-        rows = DistillationRows.read(self, X, y=y, nodes=nodes, held_out=held_out)
+        rows = DistillationRows.read(
+            self,
+            X,
+            y=y,
+            nodes=nodes,
+            held_out=held_out,
+            groups=groups,
+        )
         self._publish(**distillation.attributes(rows))
         return self
 

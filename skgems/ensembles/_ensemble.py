@@ -45,9 +45,9 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         back moments of the log-odds on their rows, without held-out rows. Choose "auto"
         if you have rows and do not know which is better. Then clones of the classifiers
         are fitted to one half of the rows of each node. Votes and a stack of them are
-        judged on the other half; then the halves change places. Of those that are as
-        accurate as the best, within one standard error, the one with the smallest
-        log-loss is taken.
+        judged on the other half; then the halves change places. If
+        their accuracies differ by less than one standard error, the one with the
+        smallest log-loss is taken.
     voting : {"soft", "hard"}, default="soft"
         Whether a vote averages probabilities or counts predictions. Ties between
         predictions are broken at random. In a soft vote a classifier without
@@ -174,7 +174,15 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         self.random_state = random_state
 
     @federated_fit
-    def fit(self, X=None, y=None, nodes=None, held_out=None) -> "EnsembleAggregator":
+    def fit(
+        self,
+        X=None,
+        y=None,
+        nodes=None,
+        held_out=None,
+        *,
+        groups=None,
+    ) -> "EnsembleAggregator":
         """Read the local estimators, and fit what stands above them.
 
         Parameters
@@ -182,10 +190,10 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features), \
 default=None
             Rows of the nodes. They may have more dimensions, as images do, if the
-            classifiers take these. A vote of fitted classifiers needs no rows, unless
-            the weights count rows. Documents (a list, an array or a Series with one
-            text or dict per row) and tables with texts go to the classifiers as they
-            are given.
+            classifiers take these, or be a dict of arrays, one per input of the modules
+            of skorch nets. A vote of fitted classifiers needs no rows, unless the
+            weights count rows. Documents (a list, an array or a Series with one text or
+            dict per row) and tables with texts go to the classifiers as they are given.
         y : array-like of shape (n_samples,), default=None
             Labels of the rows.
         nodes : array-like of shape (n_samples,), default=None
@@ -194,6 +202,10 @@ default=None
             label.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that are neither counted nor fitted to. None means that all rows are.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, for example the patient. Rows of one group stay together
+            if rows are dealt to simulated nodes, or to the halves of
+            ``combine="auto"``. None means that each row stands alone.
 
         Returns
         -------
@@ -207,7 +219,14 @@ default=None
         ValueError
             If the input is not usable. The message names the node.
         """
-        federation = read_federation(self, X, y, nodes, held_out)
+        federation = read_federation(
+            self,
+            X,
+            y,
+            nodes,
+            held_out,
+            groups=groups,
+        )
         attributes = EnsembleFit.of(self).attributes(federation, EnsembleAggregator)
         self._publish(**attributes)
         return self

@@ -95,8 +95,15 @@ class EnsembleFit:
                 random_state=fit.random_state,
             )
             candidates.append(Candidate(name, ensemble, of_members=True))
-        X, y, owners = owned_rows(federation)
+        X, y, owners, groups = owned_rows(federation)
         rows_of_names = {
             name: np.flatnonzero(owners == name) for name in federation.names
         }
-        return choose(candidates, X, y, rows_of_names, members=members)
+        return choose(
+            candidates,
+            X,
+            y,
+            rows_of_names,
+            groups=groups,
+            members=members,
+        )

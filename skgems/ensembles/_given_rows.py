@@ -30,6 +30,7 @@ class GivenRowsMixin:
         return Allows(
             more_dimensions=True,  # images for convolutions
             missing_values=self._members_take_missing_values,
+            named_inputs=True,  # of modules that have several
         )
 
     @property

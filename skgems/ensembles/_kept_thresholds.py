@@ -39,8 +39,8 @@ def common_threshold(
     if on_scores:
         _warn_of_lost(
             owners,
-            f"those of {on_scores[:_MOST_LISTED]} are on decision values; tune them "
-            "with response_method='predict_proba'",
+            f"those of {on_scores[:_MOST_LISTED]} are on decision values; tune them on "
+            "probabilities",
         )
         return None
     node_weights = np.ones(len(thresholds))

@@ -84,7 +84,7 @@ class StackFit:
 
         Where there are columns beside the log-odds, they become part of ``odds``.
         """
-        X, y, owners = owned_rows(federation)
+        X, y, owners, _ = owned_rows(federation)
         if not any(node.seen.sum() > 1 for node in federation.nodes):
             raise ValueError(
                 "Every local estimator knows a single class only, so their outputs say "
@@ -121,10 +121,12 @@ class StackFit:
         return stack
 
 
-def owned_rows(federation: Federation) -> tuple[Rows, np.ndarray, np.ndarray]:
-    """Rows that are not held out, labels, and the name of one owner of each.
+def owned_rows(
+    federation: Federation,
+) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray | None]:
+    """Rows that are not held out, labels, the name of one owner of each, and groups.
 
-    Labels and names have the shape (n_rows,).
+    Labels, names and groups have the shape (n_rows,).
     """
     if federation.X is None:
         raise ValueError(
@@ -136,7 +138,8 @@ def owned_rows(federation: Federation) -> tuple[Rows, np.ndarray, np.ndarray]:
         owners[node.moment_rows] = node.name
     owned = np.flatnonzero(owners != "")
     X, y = federation.labeled(owned)
-    return X, y, owners[owned]
+    groups = None if federation.groups is None else federation.groups[owned]
+    return X, y, owners[owned], groups
 
 
 def odds_summary(

@@ -38,6 +38,7 @@ from ._decisions import warn_of_lost_decisions
 from ._derived import allows_missing
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, owners_of
+from ._given_rows import as_groups
 from ._joining import federated_fit
 from ._keep_replies import KeepRepliesMixin
 from ._labels import (
@@ -60,6 +61,7 @@ from ._nodes import (
     as_mask,
     check_feature_names,
     halves_of,
+    parts_of_groups,
     raise_without_classifier,
     rows_of_nodes,
 )
@@ -108,6 +110,7 @@ from ._warnings import (
     RowsAskedAgainWarning,
     RowsExposedWarning,
     SameRowsWarning,
+    SharedCovarianceWarning,
     VariancesOnlyWarning,
     exposed_classes,
     nodes_of_many_rows,
@@ -115,9 +118,12 @@ from ._warnings import (
     warn_of_exposed,
     warn_of_exposed_columns,
     warn_of_identifiers,
+    warn_of_many_classes,
     warn_of_many_rows,
     warn_of_neglected_columns,
     warn_of_other_shares,
+    warn_of_repeated_identifiers,
+    warn_of_shared_matrices,
     warn_of_tails,
     warn_of_variances,
 )
@@ -158,6 +164,7 @@ __all__ = [
     "RowsChangedError",
     "RowsExposedWarning",
     "SameRowsWarning",
+    "SharedCovarianceWarning",
     "SignatureError",
     "SummarizingMixin",
     "Summary",

@@ -15,7 +15,9 @@ from threadpoolctl import ThreadpoolController
 from ..local import Member, cached_call, digest, recall, remember
 from ..messages import TASKS, Agreement, Message, as_agreement
 from ..spaces import Registered
+from ._pickling import told_if_not_pickled
 from ._replying import MIN_ROWS, answer
+from ._warnings import warning_of_exposed_in_process
 
 # Nodes from which on processes answer sooner than threads, which wait for each other in
 # all that is Python: 250 nodes of 60 to 500 rows took two cores 1.5 s by processes and
@@ -353,7 +355,8 @@ class InProcess(Channel):
     """Members in this process: asked in a loop, or by workers of this machine.
 
     With ``recalls`` replies are cached, and found again by a digest of all that they
-    depend on: in ``memory`` (joblib's) if it is given, else in this process.
+    depend on: in ``memory`` (joblib's) if it is given, else in this process. With
+    ``has_front`` users are warned of columns that are too many for the rows of a node.
     """
 
     is_in_process = True
@@ -365,8 +368,10 @@ class InProcess(Channel):
         n_jobs: int | None = None,
         recalls: bool = False,
         memory: Memory | str | None = None,
+        has_front: bool = False,
     ) -> None:
         self.members = list(members)
+        self.has_front = has_front
         self.n_jobs = n_jobs
         self.recalls = recalls
         self.memory = memory
@@ -378,6 +383,15 @@ class InProcess(Channel):
         self, requests: Mapping[str, Message]
     ) -> Iterator[tuple[str, Message | Exception]]:
         """Names and replies to requests of one task, or what was raised."""
+        replies = self._replies(requests)
+        if not self.has_front:
+            return replies
+        n_replies = sum(name in requests for name in self.names)
+        return warning_of_exposed_in_process(replies, n_replies=n_replies)
+
+    def _replies(
+        self, requests: Mapping[str, Message]
+    ) -> Iterator[tuple[str, Message | Exception]]:
         jobs = self._jobs(requests)
         if effective_n_jobs(self.n_jobs) == 1:
             # No name is bound to a reply: it is gone before the next one is made.
@@ -439,7 +453,8 @@ class InProcess(Channel):
             n_threads={pool["user_api"]: pool["num_threads"] for pool in pools},
         )
         workers = Parallel(self.n_jobs, prefer=prefer, return_as="generator")
-        return workers(delayed(_attempt)(job, asking_process) for job in jobs)
+        with told_if_not_pickled(self.n_jobs):
+            yield from workers(delayed(_attempt)(job, asking_process) for job in jobs)
 
     def _digest_of_reply(
         self, request: Message, *, member: Member, digests_of_arrays: dict[tuple, str]

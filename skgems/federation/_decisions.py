@@ -52,6 +52,6 @@ def warn_of_lost_decisions(
                 shares[name] = share
     warn_of_other_shares(
         shares,
-        "Fit the classifiers to the rows as they are, or calibrate them. Or set "
-        "scoring='balanced_accuracy' to choose by how well rare classes are found.",
+        "Fit the classifiers to the rows as they are, or calibrate them. Or choose by "
+        "the balanced accuracy, which says how well rare classes are found.",
     )

@@ -98,6 +98,9 @@ class Federation:
         The validated rows.
     y : ndarray of shape (n_samples,), int, or None
         Labels of the rows, as indices into ``classes``.
+    groups : ndarray of shape (n_samples,), int, or None
+        The group of each row, such as the patient, whose rows are not divided when rows
+        are. None if no groups were given.
     public_rows : ndarray of int
         Indices of rows that belong to no node; they fine-tune a model.
     spare_rows : ndarray of int
@@ -119,6 +122,7 @@ class Federation:
     features: Features = field(repr=False)
     X: Rows | None = field(default=None, repr=False)
     y: np.ndarray | None = field(default=None, repr=False)
+    groups: np.ndarray | None = field(default=None, repr=False)
     public_rows: np.ndarray = field(default_factory=_no_rows, repr=False)
     rows_are_shared: bool = False
     spare_rows: np.ndarray = field(default_factory=_no_rows, repr=False)
@@ -130,6 +134,13 @@ class Federation:
     def can_reply(self) -> bool:
         """Whether every node has rows here, or has sent the statistics of its rows."""
         return all(node.can_reply for node in self.nodes)
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether every node can be asked again, here or over a channel."""
+        if self.joined is not None:
+            return True
+        return all(node.can_reply and node.record is None for node in self.nodes)
 
     @property
     def names(self) -> list[str]:
@@ -220,6 +231,11 @@ class Federation:
         """Whether there are rows that belong to no node."""
         return len(self.public_rows) > 0
 
+    @property
+    def public_groups(self) -> np.ndarray | None:
+        """The group of each public row, if groups were given."""
+        return None if self.groups is None else self.groups[self.public_rows]
+
     @cached_property
     def _n_judges(self) -> np.ndarray:
         """Number of nodes that each row judges models for, shape (n_samples,)."""
@@ -263,7 +279,13 @@ class Federation:
             if node.record is None and node.can_reply
         ]
         run = Run(
-            InProcess(members, n_jobs=n_jobs, recalls=recalls, memory=memory),
+            InProcess(
+                members,
+                n_jobs=n_jobs,
+                recalls=recalls,
+                memory=memory,
+                has_front=self.front is not None,
+            ),
             names=self.names,
             records=sent if records is None else records | sent,
             judges=judges,
@@ -310,6 +332,7 @@ class Federation:
             moments=_places(node.moment_rows, rows),
             training=_places(node.training_rows, rows),
             weights=weights,
+            groups=None if self.groups is None else self.groups[rows],
         )
 
     def attributes(self) -> dict:

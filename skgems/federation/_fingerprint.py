@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import sparse
 
+from ..datasets import as_groups
 from ..local import digest, local_model
 from ._row_digests import RowDigests
 
@@ -24,7 +25,7 @@ class Fingerprint:
     come in, since the same rows may be read from another file the next time.
     """
 
-    rows: str  # with the mask of rows that only score
+    rows: str  # with the mask of rows that only score, and the groups
     labels: str | None  # None where a message needs none, as those of fronts
     classifier: str
     n_rows: int
@@ -33,13 +34,27 @@ class Fingerprint:
 
     @classmethod
     def of(
-        cls, estimator: object, X: object, y: object, held_out: object
+        cls,
+        estimator: object,
+        X: object,
+        y: object,
+        held_out: object,
+        *,
+        groups: object = None,
     ) -> "Fingerprint":
-        """The digests of what users give for a node."""
+        """The digests of what users give for a node.
+
+        Other ``groups`` of the same rows divide them into other halves, and sums of
+        these tell more of single rows.
+        """
         n_rows, arrays = _arrays_of(X)
-        mask = [] if held_out is None else [np.asarray(held_out, dtype=bool)]
+        if held_out is not None:
+            arrays.append(np.asarray(held_out, dtype=bool))
+        group_of_row = as_groups(groups, X)
+        if group_of_row is not None:
+            arrays.append(group_of_row)
         return cls(
-            rows=_digest_of([*arrays, *mask]),
+            rows=_digest_of(arrays),
             labels=None if y is None else _digest_of([np.asarray(y)]),
             classifier=_digest_of_classifier(estimator),
             n_rows=n_rows,

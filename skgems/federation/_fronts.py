@@ -70,13 +70,9 @@ def _parts_by_step(contents: Mapping[str, Mapping]) -> dict[str, dict]:
 
 def _warn_of_inexact(advanced: Advanced) -> None:
     """Warn of steps that are not those of all rows."""
-    for kind, error in advanced.errors.values():
-        if error == np.inf:
-            warn_user(
-                f"{kind} keeps some, but not all, of several axes that have equal "
-                "variance. Rounding decides which axes these are, so scikit-learn's "
-                "fit on all rows may keep others. Keep more or fewer components."
-            )
+    for step_type, doubt in advanced.doubts:
+        if step_type not in advanced.front.unasked:
+            warn_user(doubt)
     if advanced.empty:
         warn_user(
             f"The front leaves out the columns {advanced.empty[:10]}: no value occurs "
@@ -108,7 +104,8 @@ def _check_answerable(front: Front, advanced: Advanced) -> None:
 def raise_front_not_fitted() -> NoReturn:
     raise ValueError(
         "The front is not fitted, and there are no rows to fit it on. Fit a "
-        "PooledTransformer to the summaries of the nodes, and pass it as front."
+        "PooledTransformer to the summaries of the nodes, and pass it as front. A "
+        "Backbone is fitted to a single row, as Backbone(net).fit(X[:1])."
     )
 
 
@@ -301,7 +298,7 @@ def fit_front(
         if len(rows) and not only_scores:
             X_of_node = safe_indexing(X, rows)
             members.append(column_member(name, X_of_node, held_out=held_out_of_node))
-    run = Run(InProcess(members, n_jobs=n_jobs))
+    run = Run(InProcess(members, n_jobs=n_jobs, has_front=True))
     return run(front_plan(front)), run.history
 
 

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..base import BaseAggregator, Features, validated_for_fit
+from ..datasets import as_groups
 from ..networks import dropped_in_table, is_fitted
 from ..steps import Columns, DocumentFront, Front, as_rows, front_of_content
 from . import _nodes
@@ -30,6 +31,8 @@ class GivenRows:
     y: np.ndarray  # (n_rows,), labels
     features: Features
     held_out: np.ndarray | None  # (n_rows,), bool: rows that only score; None: none
+    # (n_rows,), int: group of each row, whose rows stay together; None: nobody said.
+    groups: np.ndarray | None = None
     # (n_rows,), int: index of the node that owns each row, -1 for public rows. None:
     # nobody said, and a row is of each node whose classifier has seen its label.
     owners: np.ndarray | None = None
@@ -44,6 +47,7 @@ class GivenRows:
             X=self.X[chosen],
             y=self.y[chosen],
             held_out=None if self.held_out is None else self.held_out[chosen],
+            groups=None if self.groups is None else self.groups[chosen],
             owners=None if self.owners is None else self.owners[chosen],
         )
 
@@ -78,7 +82,10 @@ def front_for(
     if front.columns is not None:
         return front, []
     if X is None:
-        raise_front_not_fitted()
+        without_rows = front.without_rows() if isinstance(front, Front) else None
+        if without_rows is None:
+            raise_front_not_fitted()
+        return without_rows, []
     mask = _nodes.as_mask(held_out, X)
     if aggregator.front is None:  # it is one that trees need, and nobody has agreed on
         front = replace(front, columns=_columns_of_all(members, X))
@@ -116,21 +123,29 @@ def read_rows(
     *,
     nodes: ArrayLike | None,
     held_out: ArrayLike | None,
+    groups: ArrayLike | None,
     front: Front | None,
 ) -> GivenRows | None:
     """Rows behind the front, validated, whose owners are not read yet."""
     if X is None:
-        if y is not None or nodes is not None or held_out is not None:
+        descriptions = (y, nodes, held_out, groups)
+        if any(description is not None for description in descriptions):
             raise ValueError(
-                "y, nodes and held_out describe the rows of X, which is missing. Give "
-                "fit X as well, or none of them."
+                "y, nodes, held_out and groups describe the rows of X, which is "
+                "missing. Give fit X as well, or none of them."
             )
         return None
     if front is not None:
         X = through_front(front, X, nodes)
     (X, y), features = validated_for_fit(aggregator, X, y)
     check_classification_targets(y)
-    return GivenRows(X=X, y=y, features=features, held_out=_nodes.as_mask(held_out, X))
+    return GivenRows(
+        X=X,
+        y=y,
+        features=features,
+        held_out=_nodes.as_mask(held_out, X),
+        groups=as_groups(groups, X),
+    )
 
 
 def with_owners(

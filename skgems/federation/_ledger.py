@@ -140,6 +140,7 @@ class _OpenedExchange:
     row_digests: str
     row_key: str  # SHA-256 of the node's key, with which these digests were made
     again: bool  # whether the owner has accepted that the same rows are asked about
+    by_person: bool  # whether a person has accepted the agreement
 
     @classmethod
     def of_entry(cls, entry: Mapping) -> "_OpenedExchange":
@@ -155,6 +156,7 @@ class _OpenedExchange:
             row_digests=entry["row_digests"],
             row_key=entry["row_key"],
             again=entry["again"],
+            by_person=entry["by_person"],
         )
 
     @property
@@ -228,6 +230,7 @@ class Ledger:
         fingerprint: Callable[[], Fingerprint],
         min_rows: int,
         again: bool,
+        by_person: bool,
     ) -> None:
         """Go on with an exchange, or begin it; RowsAskedAgainError if that says more.
 
@@ -243,6 +246,7 @@ class Ledger:
                 node=node,
                 min_rows=min_rows,
                 again=again,
+                by_person=by_person,
             )
         self._current = opened
 
@@ -267,6 +271,11 @@ class Ledger:
         # The exchange is entered, which may be a new one that asks the same.
         self._add(self._opening(request))
         return reply
+
+    @property
+    def is_accepted_by_person(self) -> bool:
+        """Whether the exchange began under an agreement that a person has accepted."""
+        return self._current.by_person
 
     def answered(self, request: Message) -> Counter:
         """How often each task counts so far, without requests that equal this one."""
@@ -309,9 +318,9 @@ class Ledger:
         current = self._current
         if not fingerprint.has_rows_of(current.rows, current.labels):
             raise RowsChangedError(
-                f"The rows of node {current.node!r} (X, y or held_out) are not those "
-                "of the earlier messages of this exchange. The replies would not fit "
-                "together, and their differences would reveal which rows changed. "
+                f"The rows of node {current.node!r} (X, y, held_out or groups) are not "
+                "those of the earlier messages of this exchange. The replies would not "
+                "fit together, and their differences would reveal which rows changed. "
                 "Answer with the earlier rows. If these were wrong, the server has to "
                 "start a new exchange."
             )
@@ -418,6 +427,7 @@ class Ledger:
         node: str,
         min_rows: int,
         again: bool,
+        by_person: bool,
     ) -> _OpenedExchange:
         """Return the opening of an exchange in which nothing has been answered yet."""
         previous = self._opened.get(agreement.exchange)
@@ -429,6 +439,7 @@ class Ledger:
             node=node,
             agreement=agreement.to_json(),
             again=again,
+            by_person=by_person or (previous is not None and previous.by_person),
             rows=fingerprint.rows,
             labels=fingerprint.labels,
             classifier=fingerprint.classifier,

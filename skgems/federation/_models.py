@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..base import BaseAggregator, Features
+from ..base import BaseAggregator, Features, warn_user
 from ..local import Description, LocalModel, local_model
 from ..networks import Network, union_of_classes
 from ._federation import Node
@@ -66,6 +66,7 @@ def read_models(
     ]
     takes = aggregator._takes
     networks = [_read(model, as_network=takes.networks) for model in local_models]
+    _warn_of_lost_settings(local_models, voting=getattr(aggregator, "voting", None))
     for name, network in zip(members.names, networks, strict=True):
         _check_has_classifier(aggregator, network, name=name)
         if rows is not None:
@@ -87,6 +88,19 @@ def read_models(
         seen=np.stack(seen),
         features=features,
     )
+
+
+def _warn_of_lost_settings(models: list[LocalModel], *, voting: str | None) -> None:
+    """Warn of what users have set at classifiers and an aggregate does not have.
+
+    ``voting`` is "soft" or "hard" of a vote, and None of all else.
+    """
+    if voting == "hard":  # labels are counted as classifiers predict them
+        return
+    for model in models:
+        lost = model.lost_setting(merged=voting is None)
+        if lost is not None:
+            warn_user(f"Node {model.name!r}: {lost}")
 
 
 def _read(model: LocalModel, *, as_network: bool) -> Network | Description:

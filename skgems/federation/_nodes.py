@@ -16,7 +16,7 @@ from scipy.sparse import sparray, spmatrix
 from sklearn.utils import check_consistent_length, column_or_1d
 
 from ..base import PUBLIC_NAME
-from ..datasets import PUBLIC, shuffled_by_class
+from ..datasets import PUBLIC, parts_of_groups, shuffled_by_class
 from ..local import Description, seed_of_rows
 from ..networks import Network
 
@@ -157,8 +157,17 @@ def _check_are_names(owners: list) -> None:
         )
 
 
-def deal_rows(y: np.ndarray, n_nodes: int, rng: np.random.RandomState) -> np.ndarray:
-    """A random node for each row, labels dealt evenly; ValueError for too few rows."""
+def deal_rows(
+    y: np.ndarray,
+    n_nodes: int,
+    rng: np.random.RandomState,
+    *,
+    groups: np.ndarray | None = None,
+) -> np.ndarray:
+    """A random node for each row, labels dealt evenly; ValueError for too few rows.
+
+    Rows of one of the ``groups``, (n_rows,), go to the same node.
+    """
     n_rows = y.shape[0]
     if n_rows < n_nodes:
         raise ValueError(
@@ -166,14 +175,27 @@ def deal_rows(y: np.ndarray, n_nodes: int, rng: np.random.RandomState) -> np.nda
             f"n_samples={n_rows} rows to split over them. Give more rows, or fewer "
             "classifiers."
         )
+    if groups is not None:
+        return parts_of_groups(groups, y, n_parts=n_nodes, rng=rng)
     # One class after the other, like cards: sizes of nodes differ by one at most.
     codes = np.empty(n_rows, dtype=np.int64)
     codes[shuffled_by_class(y, rng)] = np.arange(n_rows) % n_nodes
     return codes
 
 
-def hold_out(y: np.ndarray, fraction: float, rng: np.random.RandomState) -> np.ndarray:
-    """Mark a fraction of every class; nothing where a class is too small for that."""
+def hold_out(
+    y: np.ndarray,
+    fraction: float,
+    rng: np.random.RandomState,
+    *,
+    groups: np.ndarray | None = None,
+) -> np.ndarray:
+    """Mark a fraction of every class; nothing where a class is too small for that.
+
+    Of the ``groups``, (n_rows,), whole ones are marked, about a fraction of them.
+    """
+    if groups is not None:
+        return _hold_out_groups(y, fraction, rng, groups=groups)
     order = shuffled_by_class(y, rng)
     _, start, count = np.unique(y[order], return_index=True, return_counts=True)
     n_held_out = np.floor(fraction * count).astype(np.int64)
@@ -186,17 +208,58 @@ def hold_out(y: np.ndarray, fraction: float, rng: np.random.RandomState) -> np.n
     return mask
 
 
-def halves_of(owners: Mapping[str, np.ndarray], y: np.ndarray) -> np.ndarray:
+def _hold_out_groups(
+    y: np.ndarray,
+    fraction: float,
+    rng: np.random.RandomState,
+    *,
+    groups: np.ndarray,
+) -> np.ndarray:
+    """Mark whole groups, a fraction of them; nothing unless every class has rows left.
+
+    Groups are dealt to as many parts as make one of them the fraction, or all but one.
+    """
+    n_groups = len(np.unique(groups))
+    share = min(fraction, 1.0 - fraction)
+    if share <= 0 or round(1.0 / share) > n_groups:
+        return np.zeros(len(y), dtype=bool)
+    n_parts = round(1.0 / share)
+    parts = parts_of_groups(groups, y, n_parts=n_parts, rng=rng)
+    is_held_out = parts == 0 if share == fraction else parts != 0
+    classes = np.unique(y)
+    for rows in (is_held_out, ~is_held_out):
+        # With rows of some classes only, scores would say nothing of the others.
+        if len(np.unique(y[rows])) < len(classes):
+            return np.zeros(len(y), dtype=bool)
+    return is_held_out
+
+
+def halves_of(
+    owners: Mapping[str, np.ndarray],
+    y: np.ndarray,
+    groups: np.ndarray | None = None,
+) -> np.ndarray:
     """The half, 0 or 1, of each row: of each class at every node; -1 judges nothing.
 
     ``owners`` has the indices of each node's rows, by its name. Each node deals its
     rows by a seed that these decide (`seed_of_rows`): a server that could have them
-    dealt anew would see what single rows change.
+    dealt anew would see what single rows change. Rows of a node that are in one of the
+    ``groups``, (n_rows,), are in the same half.
     """
     halves = np.full(len(y), -1)
+    half_of_group = np.full(len(y), -1)  # numbers of groups are below that of rows
     for rows in owners.values():
         class_sizes = np.unique(y[rows], return_counts=True)[1]
         rng = np.random.RandomState(seed_of_rows(class_sizes))
+        if groups is not None:
+            if len(np.unique(groups[rows])) < 2:
+                continue
+            dealt = parts_of_groups(groups[rows], y[rows], n_parts=2, rng=rng)
+            # A group that has rows at another node as well stays in the half of that.
+            known = half_of_group[groups[rows]]
+            halves[rows] = np.where(known >= 0, known, dealt)
+            half_of_group[groups[rows]] = halves[rows]
+            continue
         # Class after class, in random order within each.
         shuffled = rows[np.lexsort((rng.permutation(len(rows)), y[rows]))]
         if len(shuffled) > 1:  # a half of one row would be this row

@@ -25,6 +25,11 @@ class Shares:
     outputs: np.ndarray  # (n_nodes, n_classes), zero for classes a node does not know
     sizes: np.ndarray  # (n_nodes,), rows; the same as shared if not counted
 
+    @property
+    def differ_by_class(self) -> bool:
+        """Whether some node counts otherwise for a class than for the rest."""
+        return bool(np.any(self.outputs != self.shared[:, None]))
+
     def for_all_outputs(self) -> "Shares":
         """The same with the share of the node for each output, known or not."""
         outputs = np.broadcast_to(self.shared[:, None], self.outputs.shape)

@@ -55,6 +55,7 @@ def read_federation(
     nodes: ArrayLike | None = None,
     held_out: ArrayLike | None = None,
     *,
+    groups: ArrayLike | None = None,
     simulation: Simulation | None = None,
 ) -> Federation:
     """Validate the input of ``fit`` of an aggregator, which is not changed.
@@ -68,6 +69,8 @@ def read_federation(
     X, y, nodes, held_out : array-like, default=None
         Rows, labels, the node that owns each row, and held-out rows, as ``fit`` of an
         aggregator takes them.
+    groups : array-like, default=None
+        The group of each row, as ``fit`` of an aggregator takes it.
     simulation : Simulation, default=None
         How nodes are simulated if their classifiers are not fitted. If None, this
         follows the parameters of the aggregator.
@@ -102,7 +105,15 @@ def read_federation(
     front, front_history = front_for(
         aggregator, X, nodes, held_out=held_out, joined=joined, members=members
     )
-    rows = read_rows(aggregator, X, y, nodes=nodes, held_out=held_out, front=front)
+    rows = read_rows(
+        aggregator,
+        X,
+        y,
+        nodes=nodes,
+        held_out=held_out,
+        groups=groups,
+        front=front,
+    )
     if is_simulated:
         members, rows = _simulated(
             members,
@@ -130,6 +141,7 @@ def read_federation(
         features=models.features,
         X=None if rows is None else rows.X,
         y=None if rows is None else codes,
+        groups=None if rows is None else rows.groups,
         public_rows=assignment.public_rows,
         rows_are_shared=assignment.rows_are_shared,
         spare_rows=assignment.spare_rows,
@@ -193,6 +205,7 @@ def _simulated(
         classifiers=members.classifiers,
         nodes=nodes,
         held_out=rows.held_out,
+        groups=rows.groups,
         simulation=simulation,
     )
     members = Members(

@@ -12,6 +12,7 @@ from sklearn.utils import column_or_1d
 
 from ..base import at_another_party, warn_user
 from ..compat import num_samples
+from ..datasets import as_groups
 from ..local import (
     Member,
     NodeShape,
@@ -35,7 +36,8 @@ from ..messages import (
     tells_radii,
 )
 from ..networks import dropped_columns
-from ..steps import Front, holding
+from ..steps import Columns, Front, holding, repeated_identifiers
+from ._acceptance import check_accepted
 from ._derived import allows_missing, check_is_derived
 from ._fingerprint import Fingerprint
 from ._front_states import check_fronts_are_due, check_states, unchecked_fronts
@@ -52,7 +54,12 @@ from ._rows import (
     member_of,
     warn_of_another_front,
 )
-from ._warnings import ClassesLeftOutWarning, warn_of_exposed, warn_of_exposed_columns
+from ._warnings import (
+    ClassesLeftOutWarning,
+    warn_of_exposed,
+    warn_of_exposed_columns,
+    warn_of_repeated_identifiers,
+)
 
 # Statistics of fewer rows of a class are nearly the rows: the default of ``min_rows``.
 MIN_ROWS = 10
@@ -99,6 +106,7 @@ def reply_to(
     *,
     name,
     held_out=None,
+    groups=None,
     min_rows=MIN_ROWS,
     agreement=None,
     radii=False,
@@ -111,8 +119,10 @@ def reply_to(
     """Answer a request at a node, in whatever way the request came.
 
     This function is the node's whole side of a channel: nothing leaves the node but
-    what it returns. Without ``state`` it keeps no record of its answers. A server may
-    then ask again and again, and learns more about the rows from each reply.
+    what it returns. Without ``state`` it keeps no record of its answers, and answers
+    only what a linear or pooled method asks once. What may be asked again needs
+    ``state``. What trusts the server needs ``agreement`` as well: hidden layers of the
+    server's, training, and growing trees.
 
     Parameters
     ----------
@@ -132,6 +142,11 @@ def reply_to(
         True for held-out rows, which are used only to score models. They must be the
         same for each request. If None, all rows are used for both. Set it if the local
         classifier was not fitted on some rows and scores should be unbiased.
+    groups : array-like of shape (n_samples,), default=None
+        Group of each row, for example the patient. Give it if several rows are of one
+        patient: they are then in the same half when :func:`~skgems.combine` judges
+        candidates. The groups stay at the node, and must be the same for each request
+        of an exchange. If None, each row stands alone.
     min_rows : int, default=10
         Smallest number of rows of a class. Classes with fewer rows are left out, except
         for what the classifier itself knows about them. No cluster has fewer rows, and
@@ -149,8 +164,8 @@ def reply_to(
     state : str, os.PathLike or mutable mapping of str to bytes, default=None
         The node's ledger: a folder on a local disk, which is created if it does not
         exist. Use one ledger for all exchanges of the node, since it also notices that
-        the same rows are asked about again. If None, answers are not counted. See
-        Notes.
+        the same rows are asked about again. If None, answers are not counted, and
+        requests that may be asked again are refused. See Notes.
     again : bool, default=False
         Whether the owner of the node accepts an exchange about the same rows as an
         earlier one, with other terms or another classifier, or about nearly the same
@@ -179,8 +194,8 @@ def reply_to(
     Raises
     ------
     NotAgreedError
-        If the request is not covered by the agreement; it is a ValueError. No row was
-        used.
+        If the request is not covered by the agreement, or needs ``state`` or
+        ``agreement``, and none is given; it is a ValueError. No row was used.
     LimitError
         If the request would cost more than ``limits`` allow; it is a NotAgreedError.
     RowsAskedAgainError
@@ -253,6 +268,7 @@ def reply_to(
         X=X,
         y=y,
         held_out=held_out,
+        groups=groups,
         min_rows=min_rows,
         tells_radii=radii or agreement is not None,
         limits=Limits() if limits is None else limits,
@@ -298,6 +314,7 @@ def _check_needs_no_ledger(agreement: object, *, again: bool) -> None:
 def _reply_without_ledger(request: Message, node: "_Node") -> Message:
     """The reply of a node that does not count what it has answered."""
     _warn_of_small_bound(request, name=node.name, min_rows=node.min_rows)
+    check_accepted(request, has_ledger=False, by_person=False)
     check_is_derived(request, None)
     node.check_cost(request)
     node.check_consent(request)
@@ -324,10 +341,13 @@ def _reply_with_ledger(
             fingerprint=lambda: node.fingerprint,
             min_rows=node.min_rows_under(agreed),
             again=again,
+            by_person=accepted is not None,
         )
         kept_reply = ledger.kept_reply(request)
         if kept_reply is not None:
             return node.released(node.addressed(kept_reply, request))
+        by_person = accepted is not None or ledger.is_accepted_by_person
+        check_accepted(request, has_ledger=True, by_person=by_person)
         return _counted_reply(request, node, ledger=ledger, agreed=agreed)
 
 
@@ -380,6 +400,7 @@ class _Node:
     X: object
     y: object
     held_out: object
+    groups: object
     min_rows: int
     tells_radii: bool
     limits: Limits
@@ -390,7 +411,9 @@ class _Node:
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        return Fingerprint.of(self.estimator, self.X, self.y, self.held_out)
+        return Fingerprint.of(
+            self.estimator, self.X, self.y, self.held_out, groups=self.groups
+        )
 
     @property
     def n_values(self) -> int:
@@ -516,6 +539,7 @@ def _answered_of_columns(
         node.name,
         node.X,
         held_out=held_out,
+        groups=as_groups(node.groups, node.X),
         min_rows=min_rows,
         estimator=node.estimator if node.set_aside is None else node.set_aside,
     )
@@ -531,11 +555,23 @@ def _answered_of_table(
     """What the columns hold, or sums and judgments behind a front of each method."""
     held_out = as_mask(node.held_out, node.X)
     min_rows = node.min_rows_under(agreed)
-    member = column_member(node.name, node.X, held_out=held_out, min_rows=min_rows)
+    member = column_member(
+        node.name,
+        node.X,
+        held_out=held_out,
+        groups=as_groups(node.groups, node.X),
+        min_rows=min_rows,
+    )
     member = replace(member, y=None if node.y is None else column_or_1d(node.y))
     if agreed is not None and member.y is not None:
         # Names of features are those before the fronts, which are not agreed on.
         agreed.check_rows(np.unique(member.y).tolist(), feature_names=None)
+    if request.task == "halves" and member.groups is None:
+        repeated = repeated_identifiers(member.X)
+        labels = Columns.of(member.X).labels if repeated else ()
+        warn_of_repeated_identifiers(
+            [labels[place] for place in repeated], at=f"Node {node.name!r}: "
+        )
     return answer(request, member)
 
 
@@ -599,6 +635,7 @@ def _member_behind_front(request: Message, node: _Node) -> Member:
         name=node.name,
         held_out=node.held_out,
         dropped=dropped,
+        groups=node.groups,
     )
 
 

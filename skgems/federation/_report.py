@@ -568,8 +568,8 @@ def _legend_of_fit(aggregator: BaseEstimator, *, are_sent: bool) -> dict[str, st
         )
     return legend | {
         "gain": "Accuracy of the aggregate minus accuracy of the local model.",
-        "log_loss": "Mean log-loss per row of the model that fits the statistics of "
-        "all nodes best. It is computed from the statistics of the node's rows.",
+        "log_loss": "Mean log-loss per row of the likeliest model, before epsilon. It "
+        "is computed from the statistics of the node's rows.",
         "in_good_enough_space": "Whether the aggregate is in the node's good-enough "
         "space, the models that reach the level epsilon on the node's rows.",
         "min_rows": "The bound of the node: it left out classes with fewer rows.",
@@ -595,14 +595,14 @@ def _proof(aggregator: BaseEstimator) -> str:
     if intersection.found:
         n_radii = intersection.max_distance**0.5
         return (
-            f"Proven: the model is in the {spaces}. It is at most {n_radii:.3g} times "
-            "the radius away from each center."
+            f"Proven: the model is in the {spaces}. It is within the allowed distance "
+            f"of every node's model: at most {n_radii:.3g} times that distance."
         )
     if intersection.empty:
         n_radii = intersection.lower_bound**0.5
         return (
             f"Proven: no model is in the {spaces}. Every model is at least "
-            f"{n_radii:.3g} times the radius away from the center of one of them."
+            f"{n_radii:.3g} times the allowed distance away from some node's model."
         )
     return f"No model was found in the {spaces}; it is not proven that there is none."
 

@@ -25,7 +25,7 @@ from ..base import (
     warn_user,
 )
 from ..compat import num_samples
-from ..datasets import missing_labels
+from ..datasets import as_groups, missing_labels
 from ..local import (
     ChunkedMember,
     LocalModel,
@@ -73,10 +73,12 @@ def member_of(
     *,
     name: str,
     held_out: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     dropped: np.ndarray | None = None,
 ) -> Member:
     """A node's fitted classifier and rows, validated; ``held_out`` rows only score.
 
+    Rows of one of the ``groups``, (n_rows,), stay together when rows are divided.
     ``dropped`` says which features a classifier drops by name that is left aside.
     """
     check_node(aggregator, estimator, name)
@@ -102,6 +104,7 @@ def member_of(
         judging=_slice_if_all(roles.judging, n_rows),
         moments=_slice_if_all(roles.moments, n_rows),
         training=_slice_if_all(roles.training, n_rows),
+        groups=as_groups(groups, checked.X),
     )
     check_labels_of(member)
     return member
@@ -117,13 +120,15 @@ def column_member(
     X: RowsLike,
     *,
     held_out: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
     min_rows: int = 1,
     estimator: object = None,
 ) -> Member:
     """A node's columns as they are, without classifier and labels, for a front.
 
     ``held_out`` marks rows that only score, shape (n_rows,): a front is not fitted to
-    them. Columns that the ``estimator`` drops by name are marked.
+    them. ``groups`` has a number for the group of each row, (n_rows,). Columns that
+    the ``estimator`` drops by name are marked.
     """
     X = as_rows(X)
     learning = slice(None) if held_out is None else np.flatnonzero(~held_out)
@@ -134,6 +139,7 @@ def column_member(
         np.zeros(X.shape[0]),  # a member has labels, which no front looks at
         moments=learning,
         training=learning,
+        groups=groups,
         min_rows=min_rows,
         dropped=dropped_in_table(estimator, X),
     )

@@ -20,6 +20,7 @@ from ..compat import safe_indexing
 from ..local import LocalModel, at_node, cached, fit_local, local_model, net_seed
 from . import _nodes
 from ._nodes import Rows
+from ._pickling import told_if_not_pickled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,16 +76,18 @@ def simulate(
     classifiers: list[BaseEstimator],
     nodes: ArrayLike | None,
     held_out: np.ndarray | None,
+    groups: np.ndarray | None,
     simulation: Simulation,
 ) -> SimulatedNodes:
     """Train a clone at each node, on rows that are there or dealt to it.
 
     One classifier alone is that of all nodes that ``nodes`` names. ``held_out`` is a
-    mask of rows, (n_rows,), or None: then a fraction of each node's rows is drawn.
+    mask of rows, (n_rows,), or None: then a fraction of each node's rows is drawn. Rows
+    of one of the ``groups``, (n_rows,), stay together.
     """
     rng = check_random_state(simulation.random_state)
     if nodes is None:
-        owners = _nodes.deal_rows(y, len(classifiers), rng)
+        owners = _nodes.deal_rows(y, len(classifiers), rng, groups=groups)
     else:
         if len(classifiers) == 1:
             names = _nodes.node_names_of(nodes, X.shape[0])
@@ -100,7 +103,12 @@ def simulate(
     for index in dict.fromkeys(owners[owners >= 0].tolist()):
         rows = np.flatnonzero(owners == index)
         if held_out is None:
-            mask = _nodes.hold_out(y[rows], simulation.validation_fraction, rng)
+            mask = _nodes.hold_out(
+                y[rows],
+                simulation.validation_fraction,
+                rng,
+                groups=None if groups is None else groups[rows],
+            )
         else:
             mask = held_out[rows]
             if mask.all():
@@ -134,18 +142,19 @@ def _train(
     classes = np.unique(y)
     fit = cached(simulation.fit, simulation.memory)
     train_at_node = delayed(_train_at_node)
-    trained = Parallel(n_jobs=simulation.n_jobs)(
-        train_at_node(
-            trainings[k].classifier,
-            safe_indexing(X, trainings[k].rows),
-            y[trainings[k].rows],
-            name=names[k],
-            fit=fit,
-            classes=classes,
-            seed=trainings[k].seed,
+    with told_if_not_pickled(simulation.n_jobs):
+        trained = Parallel(n_jobs=simulation.n_jobs)(
+            train_at_node(
+                trainings[k].classifier,
+                safe_indexing(X, trainings[k].rows),
+                y[trainings[k].rows],
+                name=names[k],
+                fit=fit,
+                classes=classes,
+                seed=trainings[k].seed,
+            )
+            for k in sorted(trainings)
         )
-        for k in sorted(trainings)
-    )
     return [model.estimator for model in trained]
 
 

@@ -22,8 +22,11 @@ from ._warnings import warn_of_exposed
 class SummarizingMixin:
     """Mixin of aggregators that need only one message, or one file, from each node."""
 
-    def _warn_of(self, member: Member) -> None:
-        """Warn where sums leave out what a model of the node's rows depends on."""
+    def _warn_of(self, member: Member, reply: Message) -> None:
+        """Warn where sums leave out what a model of the node's rows depends on.
+
+        ``reply`` is the summary that is sent.
+        """
 
     def _check_one_message(self) -> None:
         """Raise ValueError if the method asks nodes more than once."""
@@ -38,6 +41,7 @@ class SummarizingMixin:
         name,
         chunks=None,
         held_out=None,
+        groups=None,
         min_rows=MIN_ROWS,
     ) -> Summary:
         """Make the summary that the node sends.
@@ -61,6 +65,9 @@ class SummarizingMixin:
             ``(X, y, held_out)``.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             True for held-out rows, which are used only to score models.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, for example the patient. A cluster of rows then has rows
+            of at least ``min_rows`` groups. The groups are not sent.
         min_rows : int, default=10
             Classes with fewer rows are left out, as for
             :func:`~skgems.federation.reply_to`.
@@ -77,7 +84,13 @@ class SummarizingMixin:
             not fit the classifier, or the method asks nodes more than once. If a chunk
             is wrong, the text has its number, counted from 0.
         """
-        rows = {"X": X, "y": y, "chunks": chunks, "held_out": held_out}
+        rows = {
+            "X": X,
+            "y": y,
+            "chunks": chunks,
+            "held_out": held_out,
+            "groups": groups,
+        }
         return self._summarize(estimator, rows, name, min_rows)
 
     def _summarize(
@@ -95,9 +108,9 @@ class SummarizingMixin:
         Parameters
         ----------
         rows : mapping
-            What the node gave for "X", "y", "held_out" and "chunks"; None for others.
-            "dropped", if it is there, are the features that a classifier drops by name
-            which is left aside, (n_features,), bool.
+            What the node gave for "X", "y", "held_out", "groups" and "chunks"; None
+            for others. "dropped", if it is there, are the features that a classifier
+            drops by name which is left aside, (n_features,), bool.
         digits : mapping, default=None
             The "dtype" and "rank" that moments are rounded to. None: all digits.
         **options : object
@@ -117,7 +130,6 @@ class SummarizingMixin:
                 options=options,
                 dropped=rows.get("dropped"),
             )
-        self._warn_of(member)
         member = without_small_classes(member, min_rows)
         warn_of_unseen_classes(member)
         request = self._agreed_terms.first_message(member, **options)
@@ -132,6 +144,7 @@ class SummarizingMixin:
             rank=digits["rank"],
         )
         reply = Message.of("join", **content)
+        self._warn_of(member, reply)
         warn_of_exposed(name, reply)
         return Summary(reply)
 
@@ -152,6 +165,7 @@ class SummarizingMixin:
             name=name,
             held_out=rows["held_out"],
             dropped=rows.get("dropped"),
+            groups=rows["groups"],
         )
 
     def _chunked_member(
@@ -184,19 +198,16 @@ class SummarizingMixin:
                 "Pass X and y; or pass space=False to summarize, if the server needs "
                 "no spaces (epsilon='auto' and intersection='likelihood')."
             )
-        n_drawn = 0
-        least = 1
-        for request in requests:  # one, or none
-            n_components = request.content.get("n_components", 1)
-            n_drawn = SAMPLE_ROWS * n_components
-            least = max(min_rows, request.content.get("min_cluster_size", 1))
+        if not requests:  # nothing is summed, so that no row is drawn
+            return chunked_member_of(self, estimator, chunks, name=name)
+        (request,) = requests
         return chunked_member_of(
             self,
             estimator,
             chunks,
             name=name,
-            n_drawn=n_drawn,
-            least=least,
+            n_drawn=SAMPLE_ROWS * request.content.get("n_components", 1),
+            least=max(min_rows, request.content.get("min_cluster_size", 1)),
             dropped=dropped,
         )
 
@@ -208,4 +219,9 @@ def _check_chunks_stand_alone(rows: Mapping[str, object], *, name: str) -> None:
         raise ValueError(
             f"Node {name!r}: with chunks=, X, y and held_out come from chunks(), but "
             f"{names} were passed too. Leave these out, or leave chunks out."
+        )
+    if rows["groups"] is not None:
+        raise ValueError(
+            f"Node {name!r}: groups= needs all rows at once, and chunks= gives them "
+            "one after the other. Pass X and y, or leave groups out."
         )

@@ -1,11 +1,11 @@
 """Warnings of what nodes sent that one model cannot, or should not, be made of."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from ..base import warn_user
-from ..local import Member, OtherShare, heavy_tails
+from ..local import Member, OtherShare, heaviest_features
 from ..messages import Message
 from ..steps import IDENTIFIES, IN_ORDER, Front
 
@@ -14,7 +14,14 @@ from ..steps import IDENTIFIES, IN_ORDER, Front
 # points for log-normal rows, 0.6 to 2.0 and 0.2 at most for t(1.5), 0.7 to 2.8 and 0.2
 # at most for outliers.
 _MENDS_TAILS = 5
-# Features that a warning of tails names: as many as each node names (`heavy_tails`).
+# Messages that mend a few rows of a thousand times the usual size, which nodes say by a
+# kurtosis from _FAR_OUT on: with 3 of 3,000 rows the accuracy is 19 to 44 points below
+# the pooled model in one message, 5 to 17 in five, and 0.3 at most in twelve
+# (benchmarks/bench_hard_rows.py --kinds "far rows").
+_MENDS_OUTLIERS = 12
+# A kurtosis: of one Gaussian row in 1,000 that is 1,000 times too large it is some 500.
+_FAR_OUT = 256
+# Features that a warning of tails names: as many as each node (`heaviest_features`).
 _MOST_FEATURES_NAMED = 3
 # Nodes, or columns, that a warning lists: as many as a reader looks up one by one.
 _MOST_LISTED = 5
@@ -38,9 +45,10 @@ class NodesDisagreeWarning(UserWarning):
 
     The cause may be labels with another coding, or features in another order, with
     another sign or in other units. Aggregators of likelihood compare the loss of each
-    node, which is in ``node_scores_``. Pooled classifiers compare class means. Averages
-    name nodes whose parameters are far larger than those of all others. See
-    :ref:`poisoning`.
+    node, which is in ``node_scores_``. They name no node where another one has more
+    than half of all rows, since the aggregate is what that one makes it. Pooled
+    classifiers compare class means. Averages name nodes whose parameters are far larger
+    than those of all others. See :ref:`poisoning`.
     """
 
 
@@ -89,9 +97,10 @@ class HeavyTailsWarning(UserWarning):
     """Some rows are outliers, so that Gaussians do not represent the rows well.
 
     A few rows then decide the covariances, and the aggregate may be less accurate than
-    the pooled model. ``n_rounds=5`` corrects most of this, since gradients of the rows
-    do not depend on Gaussians. Skewed features, such as amounts of money or counts,
-    should be given as logarithms.
+    the pooled model. Nodes find this from their rows, with or without a classifier.
+    ``n_rounds=5`` corrects most of it, since gradients of the rows do not depend on
+    Gaussians; a few rows that are a thousand times larger need ``n_rounds=12``. Skewed
+    features, such as amounts of money or counts, should be given as logarithms.
     """
 
 
@@ -100,6 +109,16 @@ class VariancesOnlyWarning(UserWarning):
 
     If they are correlated, the aggregate may be far from the pooled model. Reduce the
     features at all nodes alike, or set ``moments="shared"``.
+    """
+
+
+class SharedCovarianceWarning(UserWarning):
+    """Classes share one covariance, since they or the features are too many.
+
+    Where classes differ in how their features vary together, the log-loss may be higher
+    than with covariances of their own. With very many classes ``n_rounds=5`` corrects
+    most of this. With many features set ``moments="class"`` if messages may be large,
+    or ``moments="shared"`` if one covariance is what you want.
     """
 
 
@@ -138,31 +157,41 @@ class RowsAskedAgainWarning(UserWarning):
     """
 
 
-def warn_of_tails(members: Iterable[Member], *, n_messages: int = 1) -> None:
-    """Warn of rows far outside of their class, unless so many messages mend it."""
-    if n_messages >= _MENDS_TAILS:
-        return
-    kurtosis_of_nodes: dict[str, int] = {}
-    features: list[int] = []  # of all nodes, those that lie farthest first at each
-    for member in members:
-        tails = heavy_tails(member)
-        if tails is not None:
-            kurtosis, features_of_node = tails
-            kurtosis_of_nodes[member.name] = round(kurtosis)
-            features += features_of_node
+def warn_of_tails(
+    kurtosis_of_nodes: Mapping[str, int],
+    *,
+    members: Iterable[Member],
+    n_messages: int = 1,
+) -> None:
+    """Warn of rows far outside of their class, unless so many messages mend it.
+
+    ``kurtosis_of_nodes`` has the nodes that say so, and ``members`` are nodes whose
+    rows are here, from which features are named.
+    """
     if not kurtosis_of_nodes:
         return
+    is_far_out = max(kurtosis_of_nodes.values()) >= _FAR_OUT
+    mends = _MENDS_OUTLIERS if is_far_out else _MENDS_TAILS
+    if n_messages >= mends:
+        return
+    features: list[int] = []  # of all nodes, those that lie farthest first at each
+    for member in members:
+        if member.name in kurtosis_of_nodes and member.X is not None:
+            features += heaviest_features(member)
     largest_features = sorted(set(features), key=lambda j: (-features.count(j), j))
+    named = "skewed features"
+    if largest_features:
+        shown_features = largest_features[:_MOST_FEATURES_NAMED]
+        named = f"the features {shown_features}, which contribute most"
     warn_user(
-        "Some rows lie far outside of their class. At these nodes the logits of the "
-        "local model have a large kurtosis (it is 3 for Gaussian rows): "
+        "Some rows lie far outside of their class. At these nodes combinations of the "
+        "features have a large kurtosis (it is 3 for Gaussian rows): "
         f"{_first_listed(kurtosis_of_nodes)}. A few rows then decide the covariances, "
         "and the aggregate may be several points of accuracy below the pooled model. "
-        f"Set n_rounds={_MENDS_TAILS}: with five messages the gap is about one point "
-        "at most. This needs the rows or a channel, such as skgems.Exchange, since "
-        f"files hold one message. Features {largest_features[:_MOST_FEATURES_NAMED]} "
-        "contribute most: it also helps if all nodes take logarithms or ranks of these "
-        "features.",
+        f"Set n_rounds={mends}: so many messages usually leave about one point. This "
+        "needs the rows or a channel, such as skgems.Exchange, since files hold one "
+        "message. It also helps if all nodes take logarithms or ranks of "
+        f"{named}, or leave out rows that are errors.",
         HeavyTailsWarning,
     )
 
@@ -222,6 +251,35 @@ def warn_of_variances(n_features: int) -> None:
         f"moments='shared' ({n_megabytes:.0f} MB per node), or moments='diagonal' if "
         "variances are what you want.",
         VariancesOnlyWarning,
+    )
+
+
+def warn_of_shared_matrices(n_features: int, n_classes: int) -> None:
+    """Warn that nodes of so many features send one covariance for all classes."""
+    n_megabytes = _MEGABYTES_A_SQUARED_FEATURE * n_features**2
+    warn_user(
+        f"Covariances of {n_classes} classes of a node in {n_features} features have "
+        "too many numbers for moments='auto', so the classes of a node share one "
+        "covariance, scaled to the variances of each class. Where classes differ in "
+        "how their features vary together, the log-loss may be higher. Have all nodes "
+        "reduce their features in the same way, or set moments='class' "
+        f"({n_classes * n_megabytes:.0f} MB per node), or moments='shared' if one "
+        "covariance is what you want.",
+        SharedCovarianceWarning,
+    )
+
+
+def warn_of_many_classes(n_classes: int, *, n_messages: int) -> None:
+    """Warn that so many classes share one covariance, unless messages mend it."""
+    if n_messages >= _MENDS_TAILS:
+        return
+    warn_user(
+        f"With {n_classes} classes, covariances of their own would take too long, so "
+        "all classes share one covariance. The log-loss may be far higher than with "
+        f"some classes fewer. Set n_rounds={_MENDS_TAILS}: gradients of the rows "
+        "correct most of it. This needs the rows or a channel, such as "
+        "skgems.Exchange, since files hold one message.",
+        SharedCovarianceWarning,
     )
 
 
@@ -348,6 +406,22 @@ def _columns_by_node(
     return "; ".join(nodes)
 
 
+def warn_of_repeated_identifiers(labels: Sequence, *, at: str = "") -> None:
+    """Warn of columns with these names that seem to say which rows belong together.
+
+    ``at`` is the node whose rows these are, if only one is meant.
+    """
+    if labels:
+        warn_user(
+            f"{at}The columns {list(labels)[:_MOST_LISTED]} seem to say which rows "
+            "belong together, as the number of a patient with several visits does. "
+            "Then models are judged by patients whom they know, and look too good. "
+            "Pass such a column as groups= (--group), and leave it out of X. Columns "
+            "that describe rows may stay as they are.",
+            IdentifierWarning,
+        )
+
+
 def warn_of_encoded_identifiers(kind: str, labels: Sequence) -> None:
     """Warn of columns that an encoder of this class encodes; they identify rows."""
     warn_user(
@@ -397,6 +471,55 @@ def warn_of_exposed(name: str, reply: Message) -> None:
                 "the features), or a larger min_cluster_size of moments.",
                 RowsExposedWarning,
             )
+
+
+def warning_of_exposed_in_process(
+    replies: Iterable[tuple[str, Message | Exception]], *, n_replies: int
+) -> Iterator[tuple[str, Message | Exception]]:
+    """Hand on replies of this process, and warn of covariances that would show rows.
+
+    Replies to "front" and to "moments" have covariances. There is one warning for all
+    nodes, before the last reply is handed on. No reply is kept.
+    """
+    n_rows_by_node: dict[str, dict] = {}
+    n_columns = 0
+    for n_taken, (name, reply) in enumerate(replies, start=1):
+        if isinstance(reply, Message):
+            n_rows_by_group, n_columns_of_node = _exposed_groups(reply)
+            if n_rows_by_group:
+                n_rows_by_node[name] = n_rows_by_group
+                n_columns = max(n_columns, n_columns_of_node)
+        if n_taken == n_replies and n_rows_by_node:
+            _warn_of_exposed_in_process(n_rows_by_node, n_columns)
+        yield name, reply
+        del reply  # before the next one comes
+
+
+def _warn_of_exposed_in_process(
+    n_rows_by_node: Mapping[str, dict], n_columns: int
+) -> None:
+    first, n_rows_by_group = next(iter(n_rows_by_node.items()))
+    warn_user(
+        f"Nodes {list(n_rows_by_node)[:_MOST_LISTED]} have fewer rows, or fewer rows "
+        f"of a class, than the {n_columns} columns of which covariances are needed: "
+        f"node {first!r} has {n_rows_by_group}. Nothing leaves this process, but if "
+        "the nodes were apart, single rows could be recognized in what they send. "
+        "Before you separate them, use fewer columns, or a method that needs no "
+        "covariances.",
+        RowsExposedWarning,
+    )
+
+
+def _exposed_groups(reply: Message) -> tuple[dict, int]:
+    """Numbers of rows of groups with fewer rows than columns, and how many columns."""
+    if reply.task == "moments":
+        sums = reply.content["moments"]
+        return exposed_classes(sums, reply.content["labels"]), len(sums["origin"])
+    if reply.task == "front":
+        for part in reply.content["parts"].values():
+            if "triangle" in part and part["n_rows"] <= len(part["mean"]):
+                return {"all": int(part["n_rows"])}, len(part["mean"])
+    return {}, 0
 
 
 def exposed_classes(sums: Mapping[str, np.ndarray], labels: list) -> dict:

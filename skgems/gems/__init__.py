@@ -23,7 +23,7 @@ from ._layers import (
     activation_of,
     settled_last_layer,
 )
-from ._layers_fit import tuned_network
+from ._layers_fit import long_last_layer, tuned_network
 from ._logistic import GEMSLogisticAggregator
 from ._mlp import GEMSMLPAggregator
 from ._parameters import (

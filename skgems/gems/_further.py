@@ -44,6 +44,13 @@ _FARTHEST = 10.0
 SHARES = {"share 0": 0.0, "share 1/2": 0.5, "share 1": 1.0}
 CANDIDATES = (*SHARES, "lda", "consensus", "average")
 OF_MODELS = {"consensus", "average"}  # are made of the nodes' own models
+# Gain of a further message, in nats a row, below which none is sent.
+_TOL = 1e-6
+# The same where more messages are allowed than _FEW_MESSAGES: on wine and breast cancer
+# probabilities then differ by 5e-5 from the pooled model's after eleven messages, and
+# with _TOL by 2e-3 after eight.
+_TOL_OF_MANY_MESSAGES = 1e-9
+_FEW_MESSAGES = 5  # that the guide asks for where one is not enough
 # A candidate is taken that is better by more standard errors of paired rows.
 _SURE = 2.0
 
@@ -58,9 +65,10 @@ class Rounds(Part):
     n : int, default=1
         Largest number of messages, that of the moments included. More messages bring
         the aggregate closer to ``LogisticRegression`` on all rows.
-    tol : float, default=1e-6
+    tol : float or "auto", default="auto"
         The messages end when the gradient promises to lower the loss by less than this,
-        in nats a row. Raise it to stop earlier.
+        in nats a row. Raise it to stop earlier. "auto" is 1e-6 for up to five messages.
+        For more it is 1e-9, since these are asked for to have the model of all rows.
     candidates : str or sequence of str, default=()
         Other models that message 2 tries. The best of them is taken if its loss is
         lower by more than two standard errors of paired rows. Give some of them if
@@ -87,12 +95,12 @@ class Rounds(Part):
     short_forms: ClassVar = [Interval(Integral, 1, None, closed="left")]
     _parameter_constraints: dict = {
         "n": short_forms,
-        "tol": [Interval(Real, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "candidates": [StrOptions(set(CANDIDATES)), "array-like"],
         "participation": [Interval(Real, 0, 1, closed="right")],
     }
 
-    def __init__(self, n=1, *, tol=1e-6, candidates=(), participation=1.0):
+    def __init__(self, n=1, *, tol="auto", candidates=(), participation=1.0):
         self.n = n
         self.tol = tol
         self.candidates = candidates
@@ -100,6 +108,9 @@ class Rounds(Part):
 
     def _with_objects(self) -> Self:
         """The same with a tuple of candidates, each once."""
+        tol = self.tol
+        if tol == "auto":
+            tol = _TOL if self.n <= _FEW_MESSAGES else _TOL_OF_MANY_MESSAGES
         names = self.candidates
         names = (names,) if isinstance(names, str) else tuple(names)
         unknown = [name for name in names if name not in CANDIDATES]
@@ -112,7 +123,7 @@ class Rounds(Part):
                 "nodes judge candidates in message 2. Set n of Rounds to at least 2, "
                 "or leave candidates empty."
             )
-        return self.set_params(candidates=tuple(dict.fromkeys(names)))
+        return self.set_params(tol=tol, candidates=tuple(dict.fromkeys(names)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,6 +87,7 @@ class LayersFit:
             fine_tuned = tuned_network(
                 without_values(federation.X[rows], federation.unused),
                 federation.y[rows],
+                groups=federation.public_groups,
                 layers=layers,
                 last_layer=last_layer,
                 coordinates=coordinates,
@@ -193,6 +194,7 @@ def tuned_network(
     X: Rows,
     y: np.ndarray,
     *,
+    groups: np.ndarray | None,
     layers: Layers,
     last_layer: GEMSLogisticAggregator | None,
     coordinates: Coordinates | None,
@@ -203,7 +205,7 @@ def tuned_network(
 
     The fitted aggregator of the last layer, if there is one, says how, and what moments
     say of that layer. If hidden layers change, these are moments of other units: it
-    loses them.
+    loses them. Rows of one of the ``groups``, (n_rows,), are in the same fold.
     """
     rng = check_random_state(random_state)
     if last_layer is not None and last_layer.fine_tuning == "plain":
@@ -215,6 +217,7 @@ def tuned_network(
             layers,
             hidden=hidden,
             coordinates=coordinates,
+            groups=groups,
             likelihood=None if last_layer is None else last_layer.likelihood_,
             random_state=rng,
         )

@@ -23,11 +23,20 @@ from ..base import warn_user
 from ..federation import (
     NodesDisagreeWarning,
     SameRowsWarning,
+    warn_of_many_classes,
     warn_of_other_shares,
+    warn_of_shared_matrices,
     warn_of_variances,
 )
 from ..local import cached_call
-from ..moments import ClassMoments, Likelihood, NodeLoss, Span, cross_validated_C
+from ..moments import (
+    ClassMoments,
+    Likelihood,
+    NodeLoss,
+    Span,
+    cross_validated_C,
+    moments_kind,
+)
 from ..pooled import PooledForm, common_form
 from ..progress import say
 from ..spaces import GoodEnoughSpace, intersect, likeliest
@@ -43,6 +52,7 @@ from ._sums import (
     Sums,
     agree_on_class_weight,
     first_of,
+    heavy_nodes,
     merge_as_matrices,
     merge_unless_all_have_roots,
 )
@@ -56,6 +66,10 @@ _MANY_CLASSES = 32  # with up to so many the search takes seconds at most
 # The same over units of networks, where the optimum is flat: steps that gain little
 # still go far.
 _TOL_OF_UNITS = 1e-8
+# Share of all rows from which on one node decides what the aggregate is, so that nodes
+# which it fits badly are no odd ones: of ten nodes one with labels moved by one and a
+# hundredfold rows had five honest ones named, and never itself.
+_MAJORITY = 0.5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -121,6 +135,7 @@ class LikelihoodStage(LinearStage):
             W=without_common_logit(merge.W),
             constants=sums.constants,
             neglected=sums.neglected,
+            kurtosis_of_nodes=sums.kurtosis_of_nodes,
         )
 
     def _weighted(self, problem: LinearProblem, sums: Sums) -> _WeightedSums:
@@ -164,6 +179,10 @@ class LikelihoodStage(LinearStage):
         problem = weighted.problem
         if self.moments_settings["kind"] == "auto" and sums.merged.is_diagonal:
             warn_of_variances(sums.merged.n_features)
+        elif self.moments_settings["kind"] == "auto":
+            _warn_of_shared_matrices(sums)
+        if weighted.likelihood.loss.shares_one_covariance:
+            warn_of_many_classes(len(problem.classes), n_messages=self.rounds.n)
         likelihood, W = _searched(weighted)
         # What further messages find is far from Gaussian where rows are few, so nodes
         # of another rule are found by the model of one message.
@@ -335,6 +354,7 @@ class LikelihoodStage(LinearStage):
             penalty=penalty,
             constants=_by_name(node_sums, "constants"),
             neglected=_by_name(node_sums, "neglected"),
+            kurtosis_of_nodes=heavy_nodes(node_sums),
         )
 
     def _chooses_C(self, merged: ClassMoments, *, has_layers: bool) -> bool:
@@ -452,6 +472,19 @@ class LikelihoodStage(LinearStage):
         sizes = [loss.moments.logit_size(W) for loss in losses]
         # A constant model has no size.
         return np.array([size if size > 0 else 1.0 for size in sizes])
+
+
+def _warn_of_shared_matrices(sums: Sums) -> None:
+    """Warn of nodes whose classes have too many numbers for matrices of their own."""
+    n_features = sums.merged.n_features
+    n_classes_of_nodes = [
+        len(np.unique(loss.moments.columns))
+        for loss in sums.losses
+        if loss.moments.n_rows >= n_features  # others send roots
+    ]
+    n_classes = max(n_classes_of_nodes, default=1)
+    if moments_kind("auto", n_features, n_classes) == "shared":
+        warn_of_shared_matrices(n_features, n_classes)
 
 
 def _merge_of_sums(
@@ -579,7 +612,20 @@ def node_losses(
         # nodes' own models, beside which it is judged, have such a factor too.
         factor = max(1.0, likelihood.inverse_temperature(centered))
         fits = likelihood.node_fits(factor * centered, n_rows)
-    if fits.disagrees.any():
+    shares = likelihood.shares_of_nodes
+    largest = int(np.argmax(shares))
+    if fits.disagrees.any() and shares[largest] > _MAJORITY:
+        warn_user(
+            "The aggregate fits the rows of some nodes badly: "
+            f"{fits.disagrees.sum()} of {len(shares)}. Node "
+            f"{problem.names[largest]!r} has {100 * shares[largest]:.0f} % of all "
+            "rows, so the aggregate follows this node, and nothing shows whether it or "
+            "the other nodes are wrong. Check at all nodes that labels have the same "
+            "codes, that features have the same order and units, and that the numbers "
+            "of rows are right.",
+            NodesDisagreeWarning,
+        )
+    elif fits.disagrees.any():
         best_losses = np.fmin(likelihood.own_losses, fits.without)
         losses_of_nodes = [
             f"{problem.names[k]!r} ({fits.among_own[k]:.2f}, {best_losses[k]:.2f}, "

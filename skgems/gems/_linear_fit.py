@@ -178,7 +178,11 @@ class LinearFit:
         merge = run(stage.plan(problem))
         is_of_sums = merge.form is not None and merge.form.is_exact
         if merge.form is not None and len(problem.classes) > 1 and not is_of_sums:
-            warn_of_tails(run.members, n_messages=self.rounds.n)
+            warn_of_tails(
+                merge.kurtosis_of_nodes,
+                members=run.members,
+                n_messages=self.rounds.n,
+            )
         X, y = public
         _, attributes = self.outcome(
             stage=stage,
@@ -186,6 +190,7 @@ class LinearFit:
             problem=problem,
             run=run,
             public=(X, np.searchsorted(problem.classes, y)),
+            public_groups=federation.public_groups,
         )
         if merge.neglected and not is_of_sums:
             warn_of_neglected_columns(merge.neglected, federation.labels_of_features)
@@ -205,10 +210,12 @@ class LinearFit:
         problem: LinearProblem,
         run: Run,
         public: tuple | None = None,
+        public_groups: np.ndarray | None = None,
     ) -> tuple[np.ndarray, dict]:
         """Tune by public rows, and score: calibrated weights, and attributes.
 
-        ``public`` are public rows and the indices of their classes.
+        ``public`` are public rows and the indices of their classes, ``public_groups``
+        the group of each.
         """
         _report_intersection(stage, merge, problem=problem)
         W = merge.W
@@ -216,7 +223,9 @@ class LinearFit:
         fine_tuning = None
         if public is not None and len(public[1]):
             X, y = public
-            W, fine_tuning = self.tuned(factor * W, merge, X=X, y=y)
+            W, fine_tuning = self.tuned(
+                factor * W, merge, X=X, y=y, groups=public_groups
+            )
             factor = 1.0
         requests = stage.score_requests(factor * W, merge, problem)
         reports = [reply.content for _, reply in run.ask(requests)]
@@ -247,7 +256,13 @@ class LinearFit:
         return factor * W, attributes
 
     def tuned(
-        self, W: np.ndarray, merge: LinearMerge, *, X: Rows, y: np.ndarray
+        self,
+        W: np.ndarray,
+        merge: LinearMerge,
+        *,
+        X: Rows,
+        y: np.ndarray,
+        groups: np.ndarray | None,
     ) -> tuple[np.ndarray, FineTuned | None]:
         """Weights after fine-tuning on public rows, and how they were tuned."""
         return tuned_by_public_rows(
@@ -255,17 +270,23 @@ class LinearFit:
             merge,
             X=X,
             y=y,
+            groups=groups,
             fine_tuning=self.fine_tuning,
             random_state=self.random_state,
         )
 
     def tuned_attributes(
-        self, aggregator: BaseAggregator, X: Rows, y: ArrayLike
+        self,
+        aggregator: BaseAggregator,
+        X: Rows,
+        y: ArrayLike,
+        *,
+        groups: ArrayLike | None,
     ) -> dict:
         """What a fitted aggregator publishes after fine-tuning on public rows."""
-        X, y = validated_public_rows(aggregator, X, y)
+        X, y, groups = validated_public_rows(aggregator, X, y, groups)
         start = aggregator._factor * aggregator._weights()
-        W, fine_tuned = self.tuned(start, aggregator._merge, X=X, y=y)
+        W, fine_tuned = self.tuned(start, aggregator._merge, X=X, y=y, groups=groups)
         return {
             **linear_attributes(W),
             "fine_tuning_": fine_tuned,

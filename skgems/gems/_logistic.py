@@ -342,7 +342,13 @@ default="auto"
 
     @federated_fit
     def fit(
-        self, X=None, y=None, nodes=None, held_out=None
+        self,
+        X=None,
+        y=None,
+        nodes=None,
+        held_out=None,
+        *,
+        groups=None,
     ) -> "GEMSLogisticAggregator":
         """Merge the nodes' models by the statistics of their rows.
 
@@ -366,6 +372,11 @@ default="auto"
             True for rows that only judge and calibrate; the other rows make the
             moments. With None all rows do both. Give it to get scores that are not
             optimistic.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, for example the patient. Rows of one group stay together
+            if rows are dealt to simulated nodes, held out by `validation_fraction`, or
+            dealt to folds of public rows. A cluster of rows has rows of at least ten
+            groups. None means that each row stands alone.
 
         Returns
         -------
@@ -391,6 +402,8 @@ default="auto"
             If rows lie so far out that moments do not describe them.
         VariancesOnlyWarning
             If matrices would be too large and only variances are sent.
+        SharedCovarianceWarning
+            If classes share one covariance, since they or the features are too many.
         PenaltyWarning, InterceptWarning
             If the nodes' classifiers differ in the penalty or the intercept that the
             aggregate takes over.
@@ -404,7 +417,14 @@ default="auto"
             If `epsilon` is given and no model was found that is good enough for all
             nodes.
         """
-        federation = read_federation(self._in_groups(nodes), X, y, nodes, held_out)
+        federation = read_federation(
+            self._in_groups(nodes),
+            X,
+            y,
+            nodes,
+            held_out,
+            groups=groups,
+        )
         LinearFit.of(self).check(federation)
         return self._fit_read(federation)
 
@@ -468,7 +488,7 @@ default="auto"
         return self
 
     @tuning_step
-    def fine_tune(self, X, y) -> "GEMSLogisticAggregator":
+    def fine_tune(self, X, y, *, groups=None) -> "GEMSLogisticAggregator":
         """Fine-tune the fitted aggregate on public rows.
 
         Parameters
@@ -477,6 +497,9 @@ default="auto"
             Public rows.
         y : array-like of shape (n_samples,)
             Their labels, all of which must be in ``classes_``.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, for example the patient. Rows of one group are in the
+            same fold of the cross-validation. None means that each row stands alone.
 
         Returns
         -------
@@ -484,5 +507,7 @@ default="auto"
             With new ``coef_`` and ``intercept_``. Its ``node_scores_`` are still those
             of `fit`.
         """
-        vars(self).update(LinearFit.of(self).tuned_attributes(self, X, y))
+        vars(self).update(
+            LinearFit.of(self).tuned_attributes(self, X, y, groups=groups)
+        )
         return self

@@ -246,12 +246,20 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         return terms_of_layers(self)
 
     @federated_fit
-    def fit(self, X=None, y=None, nodes=None, held_out=None) -> "GEMSMLPAggregator":
+    def fit(
+        self,
+        X=None,
+        y=None,
+        nodes=None,
+        held_out=None,
+        *,
+        groups=None,
+    ) -> "GEMSMLPAggregator":
         """Merge the local networks.
 
         Parameters
         ----------
-        X, y, nodes, held_out : array-like, default=None
+        X, y, nodes, held_out, groups : array-like, default=None
             Rows of the nodes, as for :meth:`GEMSLogisticAggregator.fit`. Rows that are
             not held out are also used to retrain networks.
 
@@ -267,7 +275,14 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
             knows a label, or the input cannot be used. The message names the node.
         """
         layers_fit = LayersFit.of(self)
-        federation = read_federation(self, X, y, nodes, held_out)
+        federation = read_federation(
+            self,
+            X,
+            y,
+            nodes,
+            held_out,
+            groups=groups,
+        )
         self._publish(**layers_fit.attributes(self, federation))
         return self
 

@@ -22,6 +22,7 @@ def tuned_by_public_rows(
     *,
     X: Rows,
     y: np.ndarray,
+    groups: np.ndarray | None,
     fine_tuning: str,
     random_state: object,
 ) -> tuple[np.ndarray, FineTuned | None]:
@@ -30,9 +31,11 @@ def tuned_by_public_rows(
     if fine_tuning == "plain":
         return train_plainly(X, y, Layers.of([W]), rng).layers.last, None
     if merge.likelihood is not None:
-        fine_tuned = tune_likelihood(merge.likelihood, X, y, W, random_state=rng)
+        fine_tuned = tune_likelihood(
+            merge.likelihood, X, y, W, groups=groups, random_state=rng
+        )
     else:
-        fine_tuned = _tuned_in_spaces(W, merge, X=X, y=y, rng=rng)
+        fine_tuned = _tuned_in_spaces(W, merge, X=X, y=y, groups=groups, rng=rng)
     return fine_tuned.W, fine_tuned
 
 
@@ -42,6 +45,7 @@ def _tuned_in_spaces(
     *,
     X: Rows,
     y: np.ndarray,
+    groups: np.ndarray | None,
     rng: np.random.RandomState,
 ) -> FineTuned:
     """Weights held to W as strongly as the metrics of the spaces say together."""
@@ -63,7 +67,12 @@ def _tuned_in_spaces(
     precision[is_unknown] = np.where(variances > 0, variances, 1.0)
     rows = X - mean.astype(X.dtype) if mean.any() else X
     fine_tuned = fine_tune_linear(
-        rows, y, about_origin(W, mean), precision, random_state=rng
+        rows,
+        y,
+        about_origin(W, mean),
+        precision,
+        groups=groups,
+        random_state=rng,
     )
     say(f"fine-tuning: strength {fine_tuned.strength:.3g}")
     return replace(fine_tuned, W=about_origin(fine_tuned.W, -mean))

@@ -108,6 +108,8 @@ def _region_reply(
         "form": _form_content(sums.form),
         "scaled": sums.scaled,
     }
+    if sums.kurtosis_of_nodes:
+        content["kurtosis"] = max(sums.kurtosis_of_nodes.values())
     if any(loss.is_by_class for loss in sums.losses):
         content["slopes"] = likelihood.slopes(sums.losses)
     else:

@@ -67,6 +67,8 @@ class LinearMerge:
     refinement: Refinement | None = None  # by further messages, if there were any
     # The likeliest model of one message, by which nodes of another rule are found.
     W_of_one_message: np.ndarray | None = None
+    # Of the nodes some of whose rows lie far outside of their class.
+    kurtosis_of_nodes: Mapping[str, int] = field(default_factory=dict)
     is_consensus: bool = False  # whether the point is the one that moves all least
     # By name of the node: what stands for features that it alone drops by name.
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -284,22 +286,22 @@ def _distance_line(intersection: Intersection) -> str:
     if intersection.empty:
         return (
             "The good-enough spaces do not intersect: every model is at least "
-            f"{least:.4g} times the radius away from the center of one of them. The "
-            f"model that was found is at most {farthest:.4g} times the radius away "
-            "from each."
+            f"{least:.4g} times the allowed distance away from some node's model. The "
+            f"model that was found is at most {farthest:.4g} times the allowed "
+            "distance away from each of them."
         )
     if farthest < _ALMOST_TOUCHING:
         return (
             "It cannot be decided whether the good-enough spaces intersect, since they "
-            f"almost touch: every model is at least {least:.4g} times the radius away "
-            "from the center of one of them. The model that was found is at most "
-            f"{farthest:.4g} times the radius away from each."
+            f"almost touch: every model is at least {least:.4g} times the allowed "
+            "distance away from some node's model. The model that was found is at most "
+            f"{farthest:.4g} times the allowed distance away from each of them."
         )
     return (
         "It cannot be decided whether the good-enough spaces intersect, since rounding "
-        f"is too coarse: every model is at least {least:.4g} times the radius away "
-        "from the center of one of them. The model that was found is at most "
-        f"{farthest:.4g} times the radius away from each."
+        f"is too coarse: every model is at least {least:.4g} times the allowed "
+        "distance away from some node's model. The model that was found is at most "
+        f"{farthest:.4g} times the allowed distance away from each of them."
     )
 
 

@@ -11,10 +11,12 @@ from ..federation import (
     Run,
     SummarizingMixin,
     Summary,
+    warn_of_shared_matrices,
     warn_of_tails,
     warn_of_variances,
 )
 from ..local import Member, closed_form
+from ..messages import Message
 from ..moments import moments_kind
 from ..progress import shown
 from ._further import Rounds
@@ -40,6 +42,7 @@ class LinearMethodMixin(SummarizingMixin):
         name,
         chunks=None,
         held_out=None,
+        groups=None,
         min_rows=MIN_ROWS,
         classes=None,
         space="auto",
@@ -56,7 +59,7 @@ class LinearMethodMixin(SummarizingMixin):
 
         Parameters
         ----------
-        estimator, X, y, name, held_out, min_rows
+        estimator, X, y, name, held_out, groups, min_rows
             The node's classifier, its rows and labels, its name, and which rows only
             score. Classes of fewer than ``min_rows`` rows are left out. All are as for
             :func:`~skgems.federation.reply_to`.
@@ -105,6 +108,8 @@ class LinearMethodMixin(SummarizingMixin):
             If rows lie so far out that moments do not describe them.
         VariancesOnlyWarning
             If matrices would be too large and only variances are sent.
+        SharedCovarianceWarning
+            If the classes of the node share one covariance for the same reason.
 
         Examples
         --------
@@ -125,7 +130,13 @@ class LinearMethodMixin(SummarizingMixin):
             raise ValueError(f"rank must be a number of at least 1, got {rank!r}.")
         return self._summarize(
             estimator,
-            rows={"X": X, "y": y, "chunks": chunks, "held_out": held_out},
+            rows={
+                "X": X,
+                "y": y,
+                "chunks": chunks,
+                "held_out": held_out,
+                "groups": groups,
+            },
             name=name,
             min_rows=min_rows,
             digits={"dtype": dtype, "rank": None if rank is None else int(rank)},
@@ -143,17 +154,24 @@ class LinearMethodMixin(SummarizingMixin):
             )
         return merged_summary(self, summaries, name)
 
-    def _warn_of(self, member: Member) -> None:
+    def _warn_of(self, member: Member, reply: Message) -> None:
         estimator = member.model.estimator
         if self.intersection != "likelihood" or "kind" in closed_form(estimator):
             return
-        warn_of_tails([member])
+        for answer in reply.content["answers"].values():
+            kurtosis = answer["reply"].get("kurtosis")
+            if kurtosis is not None:
+                warn_of_tails({member.name: kurtosis}, members=[member])
         if Moments.of(self.moments).kind == "auto":
             n_features = member.X.shape[1]
             n_rows = member.row_counts()[1]["moments"].sum()
             # Whether it is "diagonal" does not depend on the number of classes.
             if moments_kind("auto", n_features, 1, n_rows) == "diagonal":
                 warn_of_variances(n_features)
+                return
+            n_classes = len(member.class_sizes())
+            if moments_kind("auto", n_features, n_classes, n_rows) == "shared":
+                warn_of_shared_matrices(n_features, n_classes)
 
     def _check_one_message(self) -> None:
         if Rounds.of(self.n_rounds).n > 1:

@@ -53,6 +53,7 @@ class NodeSums:
     penalty: NodePenalty | None  # None: it has no classifier that could say
     scaled: bool  # whether its classifier scales features
     is_rounded: bool  # whether it sent fewer digits
+    kurtosis: int | None  # of rows far outside of their class; None: it has none
     # (n_features,): the mean over other nodes that stands for a feature which its steps
     # drop by name; NaN for other features. None: it drops none that others use.
     constants: np.ndarray | None = None
@@ -297,6 +298,7 @@ def _read_node_sums(
         penalty=_penalty_in(content, node=node, moments=moments),
         scaled=content["scaled"],
         is_rounded=_has_fewer_digits(content["moments"]),
+        kurtosis=content.get("kurtosis"),
     )
 
 
@@ -359,6 +361,11 @@ def _penalty_in(
     )
 
 
+def heavy_nodes(node_sums: Sequence[NodeSums]) -> dict[str, int]:
+    """Return the kurtosis of the nodes whose rows lie far outside of their class."""
+    return {node.name: node.kurtosis for node in node_sums if node.kurtosis is not None}
+
+
 def merge_unless_all_have_roots(
     moments: Iterator[ClassMoments], n_classes: int
 ) -> tuple[ClassMoments | None, list[ClassMoments]]:
@@ -395,6 +402,7 @@ class Sums:
     agreed_class_weight: str | list | None  # as messages have it; None: 1 of each
     span: Span | None  # whose coordinates features are in; None: those of the rows
     penalty: Penalty  # in those coordinates
+    kurtosis_of_nodes: dict[str, int]  # those whose rows lie far outside of their class
     # By name of the node, see NodeSums.constants; other nodes are not in it.
     constants: Mapping[str, np.ndarray]
     # By name of the node, see NodeSums.neglected; other nodes are not in it.

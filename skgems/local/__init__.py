@@ -40,7 +40,8 @@ from ._lookup import local_model
 from ._member import ROLES, Member, TooFewRowsError
 from ._model import LocalModel, node_space, retrain_layers
 from ._model_sums import JudgingRows, sum_over_rows
-from ._moments import class_weight_of, heavy_tails, moments
+from ._moments import class_weight_of, moments
 from ._penalties import penalty_of
 from ._seeds import seed_of_rows
+from ._tails import N_COMBINATIONS, heaviest_features
 from ._thresholds import average_threshold, decision_threshold, has_threshold

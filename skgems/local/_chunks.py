@@ -24,10 +24,12 @@ from ..moments import (
     merge_moments,
     moments_kind,
 )
-from . import _moments
+from . import _moments, _samples
 from ._classifiers import Rows, at_node, indices_of
+from ._constants import warn_of_lost_features
 from ._member import Member
 from ._seeds import seed_of_rows
+from ._tails import CombinationTails
 
 # Label: how many rows of its class learn, and how many are held out.
 Tally = dict[object, tuple[int, int]]
@@ -139,6 +141,14 @@ class ChunkedMember(Member):
         }
         return labels, counts_by_role
 
+    def sampled_rows(self, *, of_model: bool) -> tuple[Rows, np.ndarray]:
+        """See `Member.sampled_rows`."""
+        if of_model or not self.drawn:
+            return self.X, self.y
+        labels = np.array(list(self.drawn))
+        sizes = [rows.shape[0] for rows in self.drawn.values()]
+        return stacked(self.drawn.values()), np.repeat(labels, sizes)
+
     def learning_rows(self) -> Iterator[tuple[Rows, np.ndarray]]:
         """Rows that learn and labels, chunk by chunk; ValueError if they changed."""
         sent_labels = self._sent_labels()
@@ -207,7 +217,7 @@ class _RankedRows:
 class _EvenSample:
     """A sample of rows that come in chunks: every 2**k-th row of each class.
 
-    It has the rows that `_moments.spread` takes where all rows are there at once,
+    It has the rows that `_samples.spread` takes where all rows are there at once,
     however they are cut into chunks. So k grows as rows come, and thins out the rows
     that it has.
 
@@ -234,7 +244,7 @@ class _EvenSample:
         is_sampled = np.array([label in self.labels for label in labels], dtype=bool)
         sizes_before = [self.class_sizes.get(label, 0) for label in labels]
         sizes_before = np.array(sizes_before, dtype=int)
-        ranks = sizes_before[codes] + _moments.ranks(codes)
+        ranks = sizes_before[codes] + _samples.ranks(codes)
         rows = np.flatnonzero(is_sampled[codes] & (ranks % self.step == 0))
         self.chunks.append(_RankedRows(X=X[rows], y=y[rows], ranks=ranks[rows]))
         sizes = sizes_before + np.bincount(codes, minlength=len(labels))
@@ -250,7 +260,7 @@ class _EvenSample:
     def _thin_out(self) -> None:
         """Keep every other row of each class until there are ``n_rows`` at most."""
         sizes = [n for n in self.class_sizes.values() if n >= self.min_class_size]
-        step = _moments.stride(np.array(sizes, dtype=int), self.n_rows)
+        step = _samples.stride(np.array(sizes, dtype=int), self.n_rows)
         if step > self.step:
             self.step = step
             self.chunks = [chunk.every(step) for chunk in self.chunks]
@@ -335,8 +345,13 @@ def moments_of_chunks(
         class_weight=class_weight,
     )
     gradient.fit_factor(member.X, member.y)
+    tails = None
+    if model == "own":
+        tails = CombinationTails(list(class_rows.items()), len(classes))
     with at_node(member.name, "its rows cannot be summed"):
-        sums, part_numbers = _sum_parts(member, parts, kind=kind, gradient=gradient)
+        sums, part_numbers = _sum_parts(
+            member, parts, kind=kind, gradient=gradient, tails=tails
+        )
         sums = sums.merged_parts(
             _merge_small_clusters(
                 sums,
@@ -355,7 +370,10 @@ def moments_of_chunks(
     )
     if n_components == 1:
         sums = replace(sums, part_squares=None)
+    warn_of_lost_features(member, sums)
     reply = _moments.reply_of_sums(member, classes=classes, sums=sums, penalty=penalty)
+    if tails is not None:
+        reply |= _moments.reply_of_tails(member, tails)
     return reply | gradient.reply(sums)
 
 
@@ -433,8 +451,9 @@ def _sum_parts(
     *,
     kind: str,
     gradient: "_moments.OwnGradient",
+    tails: CombinationTails | None,
 ) -> tuple[ClassMoments, np.ndarray]:
-    """Sums of all rows that learn, which are added to the gradient on the way.
+    """Sums of all rows that learn; these are added to gradient and tails on the way.
 
     Returns
     -------
@@ -460,6 +479,8 @@ def _sum_parts(
         sums = sums.some_parts(order).merged_parts(part_numbers[order])
         part_numbers = np.unique(part_numbers)
         gradient.add(X, codes)
+        if tails is not None:
+            tails.add(X, codes)
         del X, y, codes, numbers, sums_of_chunk  # before the next chunk is in memory
     return sums, part_numbers
 

@@ -36,6 +36,9 @@ class Member:
     training: np.ndarray | slice = field(default_factory=_all_rows, repr=False)
     # (n_rows,), for how much each row counts where nodes share rows. None: once.
     weights: np.ndarray | None = field(default=None, repr=False)
+    # (n_rows,), a number for the group of each row, such as the patient, whose rows are
+    # not divided when rows are. None: each row is alone. No message tells of groups.
+    groups: np.ndarray | None = field(default=None, repr=False)
     # Labels of classes that were too small to be told of, whose rows are not in X.
     left_out: np.ndarray | None = field(default=None, repr=False)
     # The fewest rows that a statistic may be of; 1: single rows may be known.
@@ -80,6 +83,7 @@ class Member:
             self.judging,
             self.moments,
             self.training,
+            self.groups,
             self.left_out,
             self.min_rows,
             self.layer_numbers_left,
@@ -157,6 +161,7 @@ class Member:
             moments=rows_by_role["moments"],
             training=rows_by_role["training"],
             weights=None if self.weights is None else self.weights[is_kept],
+            groups=None if self.groups is None else self.groups[is_kept],
             left_out=labels[is_small],
         )
 
@@ -185,8 +190,20 @@ class Member:
     def without_rows(self) -> "Member":
         """The same classifier, and no row that could judge a model."""
         return replace(
-            self, X=self.X[:0], y=self.y[:0], judging=_all_rows(), weights=None
+            self,
+            X=self.X[:0],
+            y=self.y[:0],
+            judging=_all_rows(),
+            weights=None,
+            groups=None,
         )
+
+    def sampled_rows(self, *, of_model: bool) -> tuple[Rows, np.ndarray]:
+        """Return rows that learn, or some of them, and their labels.
+
+        With ``of_model`` they are of classes that its own model knows.
+        """
+        return self.rows("learning")
 
     def rows(self, role: str) -> tuple[Rows, np.ndarray]:
         """Rows that have a role of `ROLES`, or are "learning", and their labels."""

@@ -139,6 +139,13 @@ class LocalModel:
         """The same for one look at a large model: its own arrays, not kept."""
         return read_network(self.estimator, name=self.name, copy=False)
 
+    def lost_setting(self, *, merged: bool) -> str | None:
+        """Say in words what a user has set and an aggregate does not have.
+
+        ``merged``: whether layers are merged or averaged, as they are not in a vote.
+        """
+        return None
+
     def check_finite(self, path: str = "") -> None:
         """Raise ValueError, naming node and attribute, for what is not finite.
 
@@ -331,6 +338,10 @@ class LocalModel:
         """Axis of the outputs in parameters that have one, by index in `parameters`."""
         self.check_trainable()
         return self._class_axes()
+
+    def buffers(self) -> frozenset[int]:
+        """Return indices of `parameters` that hold statistics, not learnt weights."""
+        return frozenset()
 
     def targets(self, classes: np.ndarray) -> np.ndarray:
         """What its trainer takes for each class: the label, or the output's number."""

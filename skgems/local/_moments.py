@@ -17,6 +17,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import (
     CLUSTER_ROWS,
+    SAMPLE_ROWS,
     ClassMoments,
     EffectiveRows,
     block_bytes,
@@ -26,30 +27,22 @@ from ..moments import (
     fit_inverse_temperature,
     log_losses,
     moments_kind,
-    ratio,
     row_blocks,
 )
 from ..networks import LayersBelow, final_step, linear_logits, output_labels
 from ._classifiers import Rows, at_node, indices_of
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
+from ._constants import warn_of_lost_features
 from ._layer_numbers import LayerMoments, layer_moments
 from ._member import Member
 from ._penalties import IN_PLACE_OF, penalty_of, speaking_classifier
+from ._samples import spread
 from ._seeds import seed_of_rows
+from ._tails import CombinationTails, rounded_kurtosis
 
 # Rows that the factor on a model's logits is fitted to. It is one number, which hardly
 # changes with more of them.
 TEMPERATURE_ROWS = 4000
-# Kurtosis within classes of the logits of a node's own model, 3 of Gaussians: nodes of
-# eight sets and five partitions have up to 21, of log-normal rows (sigma 1.5) over 50.
-_HEAVY = 30.0
-# Rows that a kurtosis is taken over at most, so that it takes a moment however many
-# there are.
-_MOST_ROWS = 4000
-# Fewest rows that have a kurtosis: of fewer it is mostly chance.
-_FEWEST_ROWS = 50
-# Features that a warning names, those that add most to the kurtosis.
-_N_NAMED = 3
 
 
 def class_weight_of(estimator: object) -> str | list | None:
@@ -77,52 +70,6 @@ def class_weight_of(estimator: object) -> str | list | None:
     if not class_weight or len(set(class_weight.values()) | {1}) == 1:
         return None
     return as_class_weight(class_weight)
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def heavy_tails(member: Member) -> tuple[float, list[int]] | None:
-    """Kurtosis within classes of linear logits, if far above 3, and where it is from.
-
-    Returns
-    -------
-    tails : tuple of float and list of int, or None
-        The kurtosis, and the features that add most to it. None also where the model is
-        not linear, or there are too few rows.
-    """
-    network = member.model.network
-    if not network.is_linear or not network.has_classifier:
-        return None
-    classes = network.classes[network.seen]
-    X, y = member.rows("learning")
-    rows = np.flatnonzero(np.isin(y, classes))
-    if len(classes) < 2 or len(rows) < _FEWEST_ROWS:
-        return None
-    _, codes = np.unique(y[rows], return_inverse=True)
-    rows = rows[spread(codes, _MOST_ROWS)]
-    X, y = X[rows], y[rows]
-    W = network.aligned(classes).last.astype(np.float64)
-    W -= W.mean(axis=1, keepdims=True)
-    squares, fourth_powers = _central_powers(linear_logits(X, W), y)
-    kurtosis = ratio(fourth_powers, squares**2).mean()
-    if not _HEAVY <= kurtosis < np.inf:  # what is too large is an error elsewhere
-        return None
-    X = X.toarray() if sparse.issparse(X) else X
-    _, fourth_powers = _central_powers(X, y)
-    contributions = fourth_powers * (W[:-1] ** 4).sum(axis=1)
-    features = np.argsort(-contributions, kind="stable")[:_N_NAMED]
-    return float(kurtosis), features.tolist()
-
-
-def _central_powers(
-    columns: np.ndarray, y: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean squares and fourth powers of columns, less the mean of each row's class."""
-    squares = np.empty(columns.shape)
-    for label in np.unique(y):
-        of_class = columns[y == label]
-        deviations = of_class - of_class.mean(axis=0, dtype=np.float64)
-        squares[y == label] = deviations**2
-    return squares.mean(axis=0), np.square(squares).mean(axis=0)
 
 
 class OwnGradient:
@@ -272,36 +219,6 @@ def _gradient_about(origin: np.ndarray, X: Rows, residuals: np.ndarray) -> np.nd
     return gradient
 
 
-def stride(sizes: np.ndarray, n_rows: int) -> int:
-    """The least power of 2 by which classes give ``n_rows`` rows at most.
-
-    Of a class of ``size`` rows every stride-th is taken, the first one always, which
-    are ``ceil(size / stride)``. So where there are more classes than ``n_rows`` it ends
-    at one row of each.
-    """
-    step = 1
-    while np.max(sizes, initial=1) > step and np.sum(-(-sizes // step)) > n_rows:
-        step *= 2
-    return step
-
-
-def ranks(codes: np.ndarray) -> np.ndarray:
-    """How many rows of its class there are before each row."""
-    order = np.argsort(codes, kind="stable")
-    sizes = np.bincount(codes)
-    # Where each class begins in the order of classes.
-    starts = np.cumsum(sizes) - sizes
-    ranks_of_rows = np.empty(len(codes), dtype=np.intp)
-    ranks_of_rows[order] = np.arange(len(codes)) - np.repeat(starts, sizes)
-    return ranks_of_rows
-
-
-def spread(codes: np.ndarray, n_rows: int) -> np.ndarray:
-    """Indices of at most so many rows, every 2**k-th of each class."""
-    step = stride(np.bincount(codes), n_rows)
-    return np.flatnonzero(ranks(codes) % step == 0)
-
-
 def moments(
     member: Member,
     *,
@@ -356,6 +273,9 @@ def moments(
                 n_components=n_components,
                 min_cluster_size=min_rows,
                 random_state=seed_of_rows(class_sizes),
+                groups=(
+                    None if member.groups is None else member.groups[member.learning]
+                ),
             )
         sums = class_moments(
             X,
@@ -370,6 +290,8 @@ def moments(
             min_cluster_size=min_cluster_size,
             weights=row_weights,
         )
+    if hidden is None:
+        warn_of_lost_features(member, sums)
     gradient = OwnGradient(
         member,
         classes=classes,
@@ -382,7 +304,23 @@ def moments(
     reply = reply_of_sums(
         member, classes=classes, sums=sums, penalty=penalty, n_factors=sent.n_factors
     )
+    if model == "own":  # models that are functions of sums are exact with tails, too
+        tails = CombinationTails(
+            _sample_by_class(X, codes, SAMPLE_ROWS * n_components), len(classes)
+        )
+        tails.add(X, codes)
+        reply |= reply_of_tails(member, tails)
     return reply | gradient.reply(sums)
+
+
+def _sample_by_class(X: Rows, codes: np.ndarray, n_rows: int) -> list[tuple[int, Rows]]:
+    """Return the index of each class that has rows, and at most so many of its rows."""
+    sample = []
+    for c in np.unique(codes).tolist():
+        of_class = np.flatnonzero(codes == c)
+        rows = of_class[spread(np.zeros(len(of_class), dtype=int), n_rows)]
+        sample.append((c, X[rows]))
+    return sample
 
 
 def _most_layer_numbers(member: Member, n_numbers_of_message: float) -> float:
@@ -424,6 +362,12 @@ def reply_of_sums(
     reply["form"] = form
     reply["scaled"] = _scales_features(estimator)
     return reply
+
+
+def reply_of_tails(member: Member, tails: CombinationTails) -> dict[str, int]:
+    """Return what is said of rows far outside of their class: nothing if none are."""
+    kurtosis = rounded_kurtosis(member, tails)
+    return {} if kurtosis is None else {"kurtosis": kurtosis}
 
 
 def _scales_features(estimator: object) -> bool:

@@ -15,15 +15,22 @@ from torch import nn
 
 from ..networks import (
     Layers,
+    NamedRows,
     check_finite,
     count_outputs,
     final_step,
     is_skorch,
+    keeps_nonlinearity,
+    module_of,
+    net_probabilities,
     output_labels,
     output_link,
     output_parameters,
+    row_dtype,
+    sets_probabilities,
     to_module,
     unwrap,
+    why_forwards_differ,
 )
 from ._classifiers import Description, Rows, indices_of
 from ._model import LocalModel
@@ -65,22 +72,39 @@ def kept_generators(
         yield
 
 
+def device_here(net: NeuralNet) -> str:
+    """Return the net's device, and the processor for a GPU that this machine lacks."""
+    is_missing = str(net.device).startswith("cuda") and not torch.cuda.is_available()
+    return "cpu" if is_missing else net.device
+
+
 def float_dtype(net: NeuralNet) -> np.dtype:
     """float64 if any parameter of the module is double, else float32."""
     is_double = any(p.dtype == torch.float64 for p in net.module_.parameters())
     return np.dtype(np.float64 if is_double else np.float32)
 
 
-def as_input(net: NeuralNet, X: Rows) -> np.ndarray:
-    """Rows as the module takes them: dense, and in the dtype of its parameters."""
-    X = X.toarray() if hasattr(X, "toarray") else X
-    return np.ascontiguousarray(X, dtype=float_dtype(net))
+def as_input(net: NeuralNet, X: Rows | NamedRows) -> np.ndarray | dict[str, np.ndarray]:
+    """Rows as the module takes them: dense, and in its dtype, or as integers of ids."""
+    module = module_of(net)
+    if isinstance(X, NamedRows):
+        is_id = {name: array.dtype.kind in "iu" for name, array in X.arrays.items()}
+        dtype = row_dtype(module, np.zeros((0, 1)))
+        return {
+            name: array.astype(np.int64 if is_id[name] else dtype)
+            for name, array in X.arrays.items()
+        }
+    X = X.toarray() if hasattr(X, "toarray") else np.asarray(X)
+    return np.ascontiguousarray(X, dtype=row_dtype(module, X))
 
 
 def as_targets(net: NeuralNet, columns: ArrayLike) -> np.ndarray:
     """Output columns of rows in the dtype that the loss takes."""
     is_binary = isinstance(net, NeuralNetBinaryClassifier)
-    return np.asarray(columns).astype(float_dtype(net) if is_binary else np.int64)
+    if not is_binary:
+        return np.asarray(columns).astype(np.int64)
+    dtype = row_dtype(module_of(net), np.zeros((0, 1)))
+    return np.asarray(columns).astype(dtype)
 
 
 def _unpickled(
@@ -89,6 +113,19 @@ def _unpickled(
     net = object.__new__(net_type)
     vars(net).update(attributes)
     return model_type(net, name)
+
+
+def _detached_tensors(module: nn.Module) -> dict[int, torch.Tensor]:
+    """Return copies, by id, of tensors that know what they were computed from.
+
+    deepcopy refuses such tensors. Hooks that compute weights leave them as attributes.
+    """
+    return {
+        id(tensor): tensor.detach().clone()
+        for part in module.modules()
+        for tensor in vars(part).values()
+        if isinstance(tensor, torch.Tensor) and not tensor.is_leaf
+    }
 
 
 class SkorchModel(LocalModel):
@@ -125,6 +162,24 @@ class SkorchModel(LocalModel):
             "its own way."
         )
 
+    def lost_setting(self, *, merged: bool) -> str | None:
+        """See `LocalModel.lost_setting`: a threshold, or a function of outputs."""
+        net = self.classifier
+        threshold = getattr(net, "threshold", None)
+        if threshold not in (None, 0.5):
+            return (
+                f"threshold={threshold} of its net is not kept, as an aggregate "
+                "predicts the most probable class. Compare predict_proba(X)[:, 1] of "
+                "the aggregate with the threshold."
+            )
+        if merged and not keeps_nonlinearity(net) and self.is_chain:
+            return (
+                "predict_nonlinearity of its net is not kept where its layers are "
+                "merged or averaged, as it is neither a softmax nor a sigmoid of "
+                "logits with a temperature. EnsembleAggregator keeps it."
+            )
+        return None
+
     @property
     def dtype(self) -> np.dtype:
         return float_dtype(self.classifier)
@@ -147,6 +202,16 @@ class SkorchModel(LocalModel):
         state = self.classifier.module_.state_dict().items()
         return {path: tuple(tensor.shape) for path, tensor in state}
 
+    def why_forward_differs(
+        self, other: "SkorchModel", X: Rows | None = None
+    ) -> str | None:
+        """Say what another net does otherwise with the same weights; None if nothing.
+
+        ``X`` are rows for modules that no made-up rows fit.
+        """
+        X = None if X is None else as_input(self.classifier, X)
+        return why_forwards_differ(self.classifier, other.classifier, X)
+
     def check_finite(self, path: str = "") -> None:
         """See `LocalModel.check_finite`; of buffers NaN, and infinite statistics."""
         module = self.classifier.module_
@@ -165,15 +230,26 @@ class SkorchModel(LocalModel):
                 )
 
     def _probabilities(self, X: Rows) -> np.ndarray:
-        X = as_input(self.classifier, X)
+        net = self.classifier
+        X = as_input(net, X)
+        # Else what the module returns is read: a loss that skorch does not know, or a
+        # softmax at the end of the module, make its own predict_proba something else.
+        settings = {"device": device_here(net)}
+        if not sets_probabilities(net):
+            settings["predict_nonlinearity"] = None
         # An iterator over rows draws a seed, whether or not it shuffles.
-        with kept_generators(self.classifier):
-            proba = np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
-        return proba.reshape(len(proba), -1)
+        with kept_generators(net), lent_settings(net, settings):
+            outputs = np.asarray(self.estimator.predict_proba(X))
+        return net_probabilities(net, outputs, name=self.name)
 
     def _predictions(self, X: Rows) -> np.ndarray:
-        with kept_generators(self.classifier):
-            columns = self.estimator.predict(as_input(self.classifier, X))
+        net = self.classifier
+        if isinstance(net, NeuralNetBinaryClassifier):
+            columns = self._probabilities(X)[:, 1] > net.threshold
+        else:
+            settings = {"device": device_here(net)}
+            with kept_generators(net), lent_settings(net, settings):
+                columns = self.estimator.predict(as_input(net, X))
         return self.description.classes[np.asarray(columns, dtype=np.intp).ravel()]
 
     def _copy(self) -> NeuralNet:
@@ -183,14 +259,17 @@ class SkorchModel(LocalModel):
         attributes = dict(vars(self.classifier))
         attributes.pop("optimizer_", None)
         attributes["history_"] = None
-        vars(net).update(deepcopy(attributes))
+        attributes["device"] = device_here(self.classifier)
+        vars(net).update(
+            deepcopy(attributes, _detached_tensors(self.classifier.module_))
+        )
         net.initialize_optimizer()
         net.initialize_history()
         return net
 
     def _read(self) -> list[np.ndarray]:
         state = self.classifier.module_.state_dict().values()
-        return [tensor.detach().cpu().numpy().copy() for tensor in state]
+        return [_as_array(tensor) for tensor in state]
 
     def _write(self, parameters: Sequence[np.ndarray]) -> None:
         state = self.classifier.module_.state_dict()
@@ -239,9 +318,20 @@ class SkorchModel(LocalModel):
 
     def _class_axes(self) -> dict[int, int]:
         # The weights and biases of the module that have one row an output.
-        output_ids = {id(parameter) for parameter in output_parameters(self.classifier)}
+        parameters = output_parameters(self.classifier, name=self.name)
+        output_ids = {id(parameter) for parameter in parameters}
         state = self.classifier.module_.state_dict(keep_vars=True).values()
         return {i: 0 for i, tensor in enumerate(state) if id(tensor) in output_ids}
+
+    def buffers(self) -> frozenset[int]:
+        # Counters, of integers, go on by what each node adds to them.
+        module = self.classifier.module_
+        learnt = {path for path, _ in module.named_parameters(remove_duplicate=False)}
+        return frozenset(
+            i
+            for i, (path, tensor) in enumerate(module.state_dict().items())
+            if path not in learnt and tensor.is_floating_point()
+        )
 
     def targets(self, classes: np.ndarray) -> np.ndarray:
         # The loss of a net takes the numbers of output columns.
@@ -305,6 +395,12 @@ class SkorchModel(LocalModel):
         if [a.shape for a in current] != [b.shape for b in expected]:
             return []
         return linear_layers if all(map(np.allclose, current, expected)) else []
+
+
+def _as_array(tensor: torch.Tensor) -> np.ndarray:
+    """Return a copy on the processor; of bfloat16, which NumPy lacks, in float32."""
+    tensor = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+    return tensor.detach().cpu().numpy().copy()
 
 
 def _fill(linear_layers: Sequence[nn.Linear], layers: Layers) -> None:

@@ -25,6 +25,7 @@ from ._layer import (
     History,
     LayerMatch,
     auto_sigma,
+    beyond_chance,
     match_at_auto_gamma0,
     match_layer,
     scaled,
@@ -48,6 +49,8 @@ class NetworkMatch:
     n_networks: int  # with hidden units, over all steps of a stream
     n_nodes: int  # networks without hidden units too, over all steps
     activation: tuple[str, ...]
+    # For each hidden layer, the share of the units that atoms explain beyond chance.
+    explained: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -129,6 +132,7 @@ class _MatchedLayer:
     sigma: float
     sigma0: float
     gamma0: float
+    explained: float  # beyond chance
 
 
 def match_networks(
@@ -245,6 +249,7 @@ def _network_match(
         n_networks=sum(_has_units(network) for network in networks),
         n_nodes=len(networks),
         activation=_activation(networks),
+        explained=tuple(layer.explained for layer in matched),
     )
 
 
@@ -344,12 +349,13 @@ def _match_linked(
         history=history,
         random_state=rng,
     )
+    n_sharing = nodes_per_class(class_share)
     if settings.gamma0 == "auto":
         gamma0, match = match_at_auto_gamma0(
             match_with,
             groups,
             sigma=sigma,
-            n_sharing=nodes_per_class(class_share),
+            n_sharing=n_sharing,
             max_units=settings.max_units,
         )
     else:
@@ -359,7 +365,14 @@ def _match_linked(
     if earlier is None and links.n_below and links.n_above:
         match = _with_weighted_means(match, groups, links=links, sigma=sigma)
     return _MatchedLayer(
-        match=match, share=share, sigma=sigma, sigma0=sigma0, gamma0=gamma0
+        match=match,
+        share=share,
+        sigma=sigma,
+        sigma0=sigma0,
+        gamma0=gamma0,
+        explained=beyond_chance(
+            min(match.explained, match.explained_outgoing), n_sharing
+        ),
     )
 
 

@@ -98,7 +98,7 @@ from ._summaries import (
     pairs_in,
     requests_in,
 )
-from ._tasks import COMMON, TASKS, Rule, Task, register, task_named
+from ._tasks import ACCEPTED_BY, COMMON, TASKS, Rule, Task, register, task_named
 from ._terms import TERMS, Terms
 from ._words import (
     counting,

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -14,7 +14,8 @@ from ._packing import naming, read_bytes, write_bytes
 from ._signing import check_signed, signed
 from ._summaries import contents_of, joins_in, least_rows_of, requests_in
 from ._tasks import TASKS
-from ._terms import Terms
+from ._terms import TERMS, Terms
+from ._words import listed
 
 # Hidden layers that nodes may be asked about, where nobody says how many there are.
 _LAYERS = 3
@@ -248,6 +249,26 @@ class Agreement:
         sentences = {
             "exchange": f"The agreement holds for the exchange {self.exchange} only."
         }
+        settings = {
+            name: value
+            for name, value in {**self.settings, **self.further_settings}.items()
+            if name not in ("front", "fronts", "methods")
+        }
+        if settings:
+            sentences["settings"] = (
+                f"The settings of {self.method} are {_settings_in_words(settings)}."
+            )
+        steps = [step for front in self._fronts for step in _steps_in_words(front)]
+        if steps:
+            sentences["front"] = (
+                f"Rows pass first through {', '.join(dict.fromkeys(steps))}. "
+                "Statistics are of the columns that come out."
+            )
+        if self._trusted:
+            sentences["trust"] = (
+                "Accept this only if you trust the server, which can have single rows "
+                f"given away by {listed(self._trusted)}."
+            )
         for task, n in self.tasks.items():
             times = "once" if n == 1 else f"{n} times"
             sentences[f"tasks.{task}"] = (
@@ -365,10 +386,24 @@ class Agreement:
         )
         return methods if is_list else []
 
+    @property
+    def _trusted(self) -> list[str]:
+        """What is agreed that a server can misuse: tasks, and layers that it brings."""
+        trusted = [task for task in self.tasks if TASKS[task].accepted_by == "person"]
+        methods = [self.method, *(str(agreed.get("method")) for agreed in self.methods)]
+        if any(TERMS[method].merges_layers for method in methods if method in TERMS):
+            trusted.append("hidden layers of its own")
+        return trusted
+
+    @property
+    def _fronts(self) -> list[Mapping]:
+        """What is agreed of the front, or of those of several methods."""
+        fronts = [self.settings.get("front"), *self.settings.get("fronts", ())]
+        return [front for front in fronts if front]
+
     def _check_front(self, front: Mapping) -> None:
         """Raise unless a front is one of those agreed, whatever it is fitted to."""
-        fronts = [self.settings.get("front"), *self.settings.get("fronts", ())]
-        agreed = [unfitted_front(settings) for settings in fronts if settings]
+        agreed = [unfitted_front(settings) for settings in self._fronts]
         unfitted = unfitted_front(front)
         if unfitted not in agreed:
             raise NotAgreedError(f"the front {unfitted:.200} is not agreed.")
@@ -455,6 +490,39 @@ class Agreement:
                 f"rows have the features {list(feature_names)[:5]}..., but the agreed "
                 f"features are {self.feature_names[:5]}..."
             )
+
+
+def _settings_in_words(settings: Mapping) -> str:
+    """Return settings as "name=value, name=value", each at most as long as a line."""
+    return ", ".join(
+        f"{name}={_value_in_words(value):.80}"
+        for name, value in settings.items()
+        if value is not None
+    )
+
+
+def _value_in_words(value: object) -> str:
+    """Return a setting in words; of a part that has a name, its name and settings."""
+    if not isinstance(value, Mapping) or "name" not in value:
+        return json.dumps(value)
+    settings = {name: inner for name, inner in value.items() if name != "name"}
+    return f"{value['name']}({_settings_in_words(settings)})"
+
+
+def _steps_in_words(front: object) -> Iterator[str]:
+    """Yield the transformers of a front, which may be of any form, with parameters."""
+    if isinstance(front, list):
+        for part in front:
+            yield from _steps_in_words(part)
+    if not isinstance(front, Mapping):
+        return
+    params = front.get("params")
+    if isinstance(params, Mapping):
+        settings = f" ({_settings_in_words(params)})" if params else ""
+        yield f"{front.get('kind')!s:.80}{settings}"
+        return
+    for part in front.values():
+        yield from _steps_in_words(part)
 
 
 def unfitted_front(front: Mapping) -> str:

@@ -15,6 +15,10 @@ Rule = Callable[[Mapping, Place], None]
 # others; "terms": `Terms.check_request` of the agreed method, where requests depend on
 # what other nodes replied; "fields": nothing but the bounds of the request's fields.
 BOUNDS = ("derived", "terms", "fields")
+# Who has to accept a request at a node, in ascending order. "anybody": it is answered
+# without a record of answers; "ledger": only where answers are counted; "person": only
+# under an agreement that a person has accepted, since an answer trusts the server.
+ACCEPTED_BY = ("anybody", "ledger", "person")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +79,8 @@ class Task:
     # follows": the node takes no further part; else what the model is without, in
     # words.
     without: str = "needed"
+    # Who has to accept a request that brings neither hidden layers nor a fitted front.
+    accepted_by: str = "person"
     # Fields of a "derived" request that only the server can fill in, from the replies
     # of other nodes: merged layers, or how many classes the node has not seen. A node
     # does not compare these with its own request.
@@ -114,6 +120,11 @@ class Task:
             raise ValueError(
                 f"bound of the task {self.name!r} is {self.bound!r}, not one of "
                 f"{BOUNDS}. Say what bounds its requests under an agreement."
+            )
+        if self.accepted_by not in ACCEPTED_BY:
+            raise ValueError(
+                f"accepted_by of the task {self.name!r} is {self.accepted_by!r}, not "
+                f"one of {ACCEPTED_BY}."
             )
 
     @property

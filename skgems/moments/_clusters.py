@@ -48,15 +48,19 @@ def cluster_classes(
     n_components: int,
     min_cluster_size: int,
     random_state: int | RandomState | None = None,
+    *,
+    groups: np.ndarray | None = None,
 ) -> np.ndarray:
     """Cluster of each row, (n_rows,), by k-means within classes.
 
     Numbers of clusters ascend with the class. A class has at most `n_components`, and
     no more than its rows allow; rows of clusters that are too small go to the nearest
-    others.
+    others. Rows of one of the ``groups``, (n_rows,), count as one row.
     """
     rng = check_random_state(random_state)
     classes, class_sizes = np.unique(y, return_counts=True)
+    if groups is not None:
+        class_sizes = np.array([len(np.unique(groups[y == c])) for c in classes])
     n_clusters = np.clip(class_sizes // min_cluster_size, 1, n_components)
     if n_clusters.max() == 1:
         return np.searchsorted(classes, y)
@@ -75,7 +79,11 @@ def cluster_classes(
     for rows, n, sample in zip(rows_by_class, n_clusters, samples, strict=True):
         if n > 1:
             centers = Centers(X[sample], n, inverse, seed)
-            labels = _large_clusters(centers.distances(X, rows), min_cluster_size)
+            labels = _large_clusters(
+                centers.distances(X, rows),
+                min_cluster_size,
+                groups=None if groups is None else groups[rows],
+            )
         else:
             labels = np.zeros(len(rows), dtype=np.intp)
         clusters[rows] = n_earlier + labels
@@ -182,7 +190,12 @@ class Centers:
         return distances
 
 
-def _large_clusters(distances: np.ndarray, min_cluster_size: int) -> np.ndarray:
+def _large_clusters(
+    distances: np.ndarray,
+    min_cluster_size: int,
+    *,
+    groups: np.ndarray | None = None,
+) -> np.ndarray:
     """Cluster of each row by distances, (n_rows, n_clusters), which change in place.
 
     Clusters that are too small are dissolved, the smallest first, whose rows may make
@@ -192,7 +205,8 @@ def _large_clusters(distances: np.ndarray, min_cluster_size: int) -> np.ndarray:
     n_clusters = distances.shape[1]
     remains = np.ones(n_clusters, dtype=bool)
     while remains.sum() > 1:
-        sizes = np.where(remains, np.bincount(labels, minlength=n_clusters), np.inf)
+        sizes = _cluster_sizes(labels, groups, n_clusters=n_clusters)
+        sizes = np.where(remains, sizes, np.inf)
         smallest = int(np.argmin(sizes))
         if sizes[smallest] >= min_cluster_size:
             break
@@ -201,3 +215,12 @@ def _large_clusters(distances: np.ndarray, min_cluster_size: int) -> np.ndarray:
         is_homeless = labels == smallest
         labels[is_homeless] = np.argmin(distances[is_homeless], axis=1)
     return np.unique(labels, return_inverse=True)[1]
+
+
+def _cluster_sizes(
+    labels: np.ndarray, groups: np.ndarray | None, *, n_clusters: int
+) -> np.ndarray:
+    """How many rows each cluster has, or of how many groups these are."""
+    if groups is not None:
+        labels, _ = np.unique(np.stack([labels, groups]), axis=1)
+    return np.bincount(labels, minlength=n_clusters)

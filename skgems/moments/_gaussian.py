@@ -113,6 +113,12 @@ class GaussianLoss:
         most = max(usual, fewest)
         return int(2 ** np.floor(np.log2(np.clip(affordable, fewest, most))))
 
+    @property
+    def shares_one_covariance(self) -> bool:
+        """Report whether classes are too many for covariances of their own."""
+        work = self.n_classes**3 * (self.n_points + 4 * self.n_classes)
+        return work > _MOST_WORK
+
     @cached_property
     def within(self) -> "_Matrix":
         """Covariance of all rows about the means of their parts."""
@@ -122,15 +128,14 @@ class GaussianLoss:
     def _class_covariances(self) -> "_ClassCovariances":
         """Covariances of rows about parts' means, not shrunk.
 
-        With very many classes all have the shared one, as roots of covariances of
-        logits would take too long.
+        Very many classes all have the shared one (`shares_one_covariance`), as roots of
+        covariances of logits would take too long. A fit warns of this.
         """
         moments = self.moments
         shared = self.within
         unscaled = np.ones(moments.n_features)
         all_classes = set(range(self.n_classes))
-        work = self.n_classes**3 * (self.n_points + 4 * self.n_classes)
-        if work > _MOST_WORK:
+        if self.shares_one_covariance:
             return _ClassCovariances(
                 of_own_matrix=[],
                 of_own_variances=[],
@@ -188,11 +193,11 @@ class GaussianLoss:
         for g, covariance in enumerate(covariances):
             of_class[covariance.classes] = g
         of_part = of_class[moments.columns]
-        classes = np.unique(moments.columns)
-        most = min(_SPREADS // len(classes), _MOST_SPREADS)
-        if moments.part_squares is None or most < 2:
+        if moments.part_squares is None:
             return _PartCovariances(covariances=covariances, of_part=of_part)
-        for c in classes:
+        for c, most in self._most_spreads_of_classes().items():
+            if most < 2:
+                continue
             parts = np.flatnonzero(moments.columns == c)
             base = covariances[of_part[parts[0]]]
             if base.classes != [c]:  # shared by classes, whose variances are not known
@@ -212,6 +217,21 @@ class GaussianLoss:
                 for scaling in base.scaling * np.sqrt(ratios)
             ]
         return _PartCovariances(covariances=covariances, of_part=of_part)
+
+    def _most_spreads_of_classes(self) -> dict[int, int]:
+        """Return how many covariances the parts of each class have at most.
+
+        Where there is no second one for each class, the classes with most rows have
+        one. So a class more changes little.
+        """
+        classes, positions = np.unique(self.moments.columns, return_inverse=True)
+        even_share = min(_SPREADS // len(classes), _MOST_SPREADS)
+        most = np.full(len(classes), even_share)
+        if even_share < 2:
+            counts = np.bincount(positions, weights=self.moments.counts)
+            n_left = max(_SPREADS - len(classes), 0)
+            most[np.argsort(-counts, kind="stable")[:n_left]] = 2
+        return dict(zip(classes.tolist(), most.tolist(), strict=True))
 
     @cached_property
     def _used_covariances(self) -> "_UsedCovariances":

@@ -178,6 +178,13 @@ class Likelihood:
         """Pairs of nodes that seem to have the same rows."""
         return equal_nodes(self.apart.moments, self.starts)
 
+    @property
+    def shares_of_nodes(self) -> np.ndarray:
+        """The share of each node in all rows, as these weigh, (n_nodes,)."""
+        weights = self.apart.weights
+        of_nodes = np.add.reduceat(np.append(weights, 0.0), self.starts[:-1])
+        return of_nodes / weights.sum()
+
     def slopes(self, nodes: Sequence[NodeLoss]) -> np.ndarray:
         """The linear terms of the rows of each class, (n_classes, *slope.shape)."""
         slopes = []

@@ -21,6 +21,8 @@ from ._columns import (
     without_values,
 )
 from ._inputs import takes_documents, takes_missing_values
+from ._named_rows import NamedRows
+from ._nets import evaluated, fingerprint, layer_tensors, row_dtype, row_width
 from ._network import (
     ACTIVATIONS,
     Coordinates,
@@ -42,12 +44,16 @@ from ._read import (
     is_constant,
     is_fitted,
     is_skorch,
+    keeps_nonlinearity,
     last_layer,
     module_of,
+    net_probabilities,
     output_labels,
     output_link,
     output_parameters,
     read_network,
+    sets_probabilities,
+    why_forwards_differ,
 )
 from ._sklearn import label_array, to_logistic_regression, to_mlp_classifier, to_module
 from ._wrappers import final_step, unwrap

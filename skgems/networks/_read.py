@@ -1,7 +1,7 @@
 """Find the classifier inside its wrappers and read it; describe outputs of a net."""
 
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ def output_labels(
     net: object, *, name: str = "estimator"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Labels of a skorch net's outputs, 0 and 1 for a single one, and which it saw."""
-    n_outputs = count_outputs(net)
+    n_outputs = count_outputs(net, name=name)
     if n_outputs == 1:
         return np.arange(2), np.ones(2, dtype=bool)
     return labels_of(net, n_outputs=n_outputs, name=name)
@@ -46,30 +46,121 @@ def output_link(net: object, *, name: str = "estimator") -> str:
     return read_module(module_of(net), name=name).link or "identity"
 
 
-def count_outputs(net: object) -> int:
-    parameters = output_parameters(net)
-    return parameters[0].shape[0] if parameters else 1
+def net_probabilities(
+    net: object, outputs: np.ndarray, *, name: str = "estimator"
+) -> np.ndarray:
+    """Return probabilities (n_rows, n_classes) of what the module of a net returned."""
+    from ._probabilities import as_probabilities
+
+    return as_probabilities(net, outputs, name=name)
 
 
-def output_parameters(net: object) -> "list[nn.Parameter]":
-    """Weights and biases of the last layer, with one row per output each."""
-    layer = _traced_layer(module_of(net))
+def sets_probabilities(net: object) -> bool:
+    """Report whether the user says what makes probabilities of a net's outputs."""
+    from . import _probabilities
+
+    return _probabilities.sets_probabilities(net)
+
+
+def keeps_nonlinearity(net: object) -> bool:
+    """Report whether layers can have the predict_nonlinearity of a net in them."""
+    from ._probabilities import line_of_nonlinearity
+
+    if not callable(getattr(net, "predict_nonlinearity", None)):
+        return True
+    return line_of_nonlinearity(net, count_outputs(net)) is not None
+
+
+def count_outputs(net: object, *, name: str = "estimator") -> int:
+    """Return how many outputs the module of a skorch net has for each row.
+
+    The module is run on made-up rows. Where none fit, its trace says it, or `classes`
+    of the net; else that is a ValueError.
+    """
+    from ._outputs import n_outputs_by_running
+
+    module = module_of(net)
+    n_outputs = n_outputs_by_running(module)
+    if n_outputs is not None:
+        return n_outputs
+    layer = _traced_layer(module)
+    if layer is not None:
+        return len(next(layer.parameters()))
+    classes = getattr(net, "classes", None)
+    if classes is not None and len(classes):
+        return len(classes)
+    raise ValueError(
+        f"Node {name!r}: the number of outputs of {type(module).__name__} is unknown, "
+        "as the module cannot be traced and takes none of the rows that were made up "
+        "for its layers. Set the label of each output: net.set_params(classes=[...])."
+    )
+
+
+def output_parameters(net: object, *, name: str = "estimator") -> "list[nn.Parameter]":
+    """Return the parameters of a net that have one row for each output.
+
+    They are found by running the module on made-up rows. Where none fit, its trace
+    says it; else that is a ValueError.
+    """
+    from ._outputs import parameters_of_outputs
+
+    module = module_of(net)
+    parameters = parameters_of_outputs(module)
+    if parameters is not None:
+        return parameters
+    layer = _traced_layer(module)
     if layer is None:
-        # The weights and biases of a module that cannot be traced are likely last.
-        last_two = [p for p in module_of(net).parameters() if p.ndim][:-3:-1]
-        return _of_same_length(last_two)
-    return _of_same_length(list(layer.parameters()))
+        raise ValueError(
+            f"Node {name!r}: it cannot be found out which weights of "
+            f"{type(module).__name__} belong to which class, as the module cannot be "
+            "traced and takes none of the rows that were made up for its layers. Fit "
+            "the nets of all nodes on the same classes, or use EnsembleAggregator."
+        )
+    n_outputs = len(next(layer.parameters()))
+    return [p for p in layer.parameters() if len(p) == n_outputs]
 
 
-def _of_same_length(parameters: "list[nn.Parameter]") -> "list[nn.Parameter]":
-    return [p for p in parameters if p.shape[0] == parameters[0].shape[0]]
+def why_forwards_differ(
+    net: object, other: object, X: "np.ndarray | Mapping | None" = None
+) -> str | None:
+    """Say in words how two nets of the same weights differ; None where they do not.
+
+    Both run with the weights of the first, on made-up rows; where none fit it, on X
+    if that is given, and else nothing is said.
+    """
+    import torch
+
+    from ._runs import TOLERANCE, forward_difference, hook_of
+
+    modules = module_of(net), module_of(other)
+    rows = None
+    if isinstance(X, Mapping):
+        rows = {input_name: torch.as_tensor(array) for input_name, array in X.items()}
+    elif X is not None:
+        rows = (torch.as_tensor(X),)
+    deviation = forward_difference(*modules, rows)
+    if deviation is None or deviation <= TOLERANCE:
+        return None
+    hooks = [hook_of(module) for module in modules]
+    if hooks[0] != hooks[1]:
+        return hooks[1] or f"there is no hook, but at the first {hooks[0]}"
+    return (
+        "forward has another activation, attribute, branch or dtype: outputs differ by "
+        f"{deviation:.2g} of their size"
+    )
 
 
 def last_layer(module: "nn.Module") -> "nn.Module | None":
-    """The layer that every output has come through; else the Linear defined last."""
+    """Return the layer that every output has come through; None if there is none.
+
+    It is found by running the module; where no made-up rows fit, by its trace, or it
+    is the Linear that is defined last.
+    """
     from torch import nn
 
-    layer = _traced_layer(module)
+    from ._outputs import last_linear
+
+    layer = last_linear(module) or _traced_layer(module)
     if layer is not None:
         return layer
     linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
@@ -249,8 +340,8 @@ def _check_kind(estimator: object, name: str) -> None:
     if _TORCH_MODULE in _class_paths(estimator):
         raise TypeError(
             f"Node {name!r}: {kind} is a bare torch module, which does not know its "
-            "classes. Wrap it in skorch: NeuralNetClassifier(module, ...), and if it "
-            "is trained already, call its initialize()."
+            "classes. Wrap it in skorch: NeuralNetClassifier(module, ...). If it is "
+            "trained already, give that classes=[...], and call its initialize()."
         )
     if isinstance(estimator, Pipeline) and not estimator.steps:
         raise TypeError(

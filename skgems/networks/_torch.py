@@ -11,7 +11,17 @@ from torch import fx, nn
 from torch.nn import functional
 
 from ._nets import labels_of, module_of
-from ._network import Network, as_weights, expand_binary
+from ._network import Layers, Network, as_weights, expand_binary
+from ._probabilities import criterion_of, line_of_nonlinearity
+from ._runs import (
+    TOLERANCE,
+    difference,
+    evaluated,
+    hook_of,
+    layer_tensor,
+    normal_rows,
+    run,
+)
 from ._sklearn import network_of
 from ._trace import describe, first_output, is_in_place, needed_nodes, trace
 
@@ -156,11 +166,15 @@ def read_module(module: nn.Module, *, name: str) -> Chain:
     output = first_output(graph)
     if not isinstance(output, fx.Node):
         raise _no_chain_error(module, name)
-    chain = _evaluate_graph(graph, output=output, root=root, name=name)
+    # In evaluation mode: a weight of spectral_norm changes when it is looked at while
+    # training.
+    with evaluated(module):
+        chain = _evaluate_graph(graph, output=output, root=root, name=name)
     if not isinstance(chain, Chain):
         raise _no_chain_error(module, name)
     chain = chain.finish()
     if chain.coef.ndim == 2:
+        _check_by_running(chain, module, name=name)
         return chain
     if not chain.coefs:
         raise TypeError(
@@ -173,6 +187,69 @@ def read_module(module: nn.Module, *, name: str) -> Chain:
         "last layer must be a Linear layer, at most followed by Softmax, LogSoftmax or "
         "Sigmoid."
     )
+
+
+# Rows that a reading is checked on: enough to have every unit fire at some of them.
+_N_CHECKED = 16
+
+# What ends a module, as tensors have it.
+_ENDS = {
+    None: lambda logits: logits,
+    "softmax": lambda logits: logits.softmax(-1),
+    "log_softmax": lambda logits: logits.log_softmax(-1),
+    "logistic": torch.sigmoid,
+    "log_logistic": functional.logsigmoid,
+}
+
+
+def _check_by_running(chain: Chain, module: nn.Module, *, name: str) -> None:
+    """Raise TypeError where the module gives other outputs than what was read of it."""
+    first_coef = chain.coefs[0] if chain.coefs else chain.coef
+    rows = normal_rows(_N_CHECKED, (len(first_coef),))
+    layers = Layers(
+        (*chain.coefs, chain.coef),
+        (*chain.intercepts, np.broadcast_to(chain.shift, chain.coef.shape[1:])),
+        chain.activation,
+    )
+    logits = torch.as_tensor(layers.logits(rows.numpy()))
+    expected = _ENDS[chain.link](logits)
+    kind = type(module).__name__
+    try:
+        output = run(module, (rows,))
+    except Exception as exc:
+        raise TypeError(
+            f"Node {name!r}: {kind} was read as a chain of layers, but cannot be run "
+            f"on rows of {len(first_coef)} features ({type(exc).__name__}: "
+            f"{exc!s:.200}). EnsembleAggregator and ModelAveragingAggregator run a "
+            "module as it is."
+        ) from None
+    deviation = difference(output, expected)
+    if deviation <= TOLERANCE:
+        return
+    raise TypeError(
+        f"Node {name!r}: {kind} was read as a chain of layers, but run on rows it "
+        f"gives outputs that differ from these layers by {deviation:.2g} of their "
+        "size: "
+        f"{_cause_of_difference(module, rows, expected=expected)}. Remove it; or give "
+        "the net to EnsembleAggregator or ModelAveragingAggregator, which run a module "
+        "as it is."
+    )
+
+
+def _cause_of_difference(
+    module: nn.Module, rows: torch.Tensor, *, expected: torch.Tensor
+) -> str:
+    """Say in words what a module does that its layers do not show."""
+    hook = hook_of(module)
+    if hook is not None:
+        return hook
+    output = run(module, (rows,))
+    of_rows_twice = run(module, (torch.cat([rows, rows]),))
+    if difference(of_rows_twice[len(rows) :], output) > TOLERANCE:
+        return "its outputs are random, as those of a dropout that is always on"
+    if difference(run(module, (rows,), dtype=torch.float64), expected) <= TOLERANCE:
+        return "its forward computes in a dtype of fewer digits"
+    return "its forward has a branch, or another step that a trace does not show"
 
 
 def _no_chain_error(module: nn.Module, name: str) -> TypeError:
@@ -222,7 +299,8 @@ def _unsupported_error(
         f"layers and elementwise activations{reason}. Supported are Linear, "
         "BatchNorm1d, ReLU, Tanh, Sigmoid, Dropout, and a Softmax, LogSoftmax or "
         "Sigmoid at the end. Where all nodes have the same layers below the last, give "
-        "front=Backbone(net)."
+        "front=Backbone(net). In one process ModelAveragingAggregator averages nets of "
+        "any module, which may come from the nodes as a state_dict and their classes."
     )
 
 
@@ -303,9 +381,8 @@ def _apply_module(layer: nn.Module, chain: Chain, *, path: str, name: str) -> Ch
         chain.check_open()
 
     def parameter(attribute: str) -> np.ndarray:
-        return _numpy(
-            getattr(layer, attribute), name=name, array_name=f"{path}.{attribute}"
-        )
+        array = layer_tensor(layer, attribute)
+        return _numpy(array, name=name, array_name=f"{path}.{attribute}")
 
     if isinstance(layer, nn.Linear):
         weight = parameter("weight").T
@@ -485,8 +562,7 @@ def read_skorch(net: object, *, name: str) -> Network:
     chain = read_module(module, name=name)
     double = any(p.dtype == torch.float64 for p in module.parameters())
     dtype = np.float64 if double else np.float32
-    coef = chain.coef
-    intercept = chain.shift
+    coef, intercept, link = _last_layer_and_link(net, chain)
     n_outputs = coef.shape[1]
     if isinstance(net, NeuralNetBinaryClassifier):
         if n_outputs != 1:
@@ -504,9 +580,6 @@ def read_skorch(net: object, *, name: str) -> Network:
         )
     else:
         classes, seen = labels_of(net, n_outputs=n_outputs, name=name)
-    # Under CrossEntropyLoss skorch applies a second softmax in predict_proba, which
-    # changes no label and makes all classes nearly alike: the module's own counts.
-    link = chain.link.removeprefix("log_") if chain.link else _link(net)
     return network_of(
         net,
         coefs=[
@@ -528,11 +601,32 @@ def read_skorch(net: object, *, name: str) -> Network:
     )
 
 
+def _last_layer_and_link(
+    net: object, chain: Chain
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return weights and biases of the last layer, and what outputs go through.
+
+    A temperature that the user has set is in the weights.
+    """
+    coef = chain.coef
+    intercept = np.broadcast_to(chain.shift, coef.shape[1:])
+    if chain.link:
+        # Under CrossEntropyLoss skorch applies a second softmax in predict_proba, which
+        # changes no label and makes all classes nearly alike: the module's own counts.
+        return coef, intercept, chain.link.removeprefix("log_")
+    line = line_of_nonlinearity(net, coef.shape[1])
+    if line is None:
+        return coef, intercept, _link(net)
+    factor, offset = line
+    link = "logistic" if coef.shape[1] == 1 else "softmax"
+    return factor * coef, factor * intercept + offset, link
+
+
 def _link(net: object) -> str:
     """What predict_proba of skorch does with the logits, see `Network.output`."""
     if getattr(net, "predict_nonlinearity", "auto") != "auto":
         return "identity"
-    criterion = getattr(net.criterion_, "_orig_mod", net.criterion_)
+    criterion = criterion_of(net)
     if isinstance(criterion, torch.nn.CrossEntropyLoss):
         return "softmax"
     binary = isinstance(criterion, torch.nn.BCEWithLogitsLoss)

@@ -8,6 +8,8 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
+from ._runs import evaluated
+
 _IN_PLACE = (iadd, isub, imul, itruediv, imatmul)
 
 
@@ -45,11 +47,6 @@ for _function in _IN_PLACE:
     setattr(_Rows, f"__{_function.__name__}__", _traced_in_place(_function))
 
 
-# fx patches nn.Module for the whole process; two that trace at once would put back each
-# other's patches.
-_one_at_a_time = threading.Lock()
-
-
 class _Tracer(fx.Tracer):
     """Traces what its own thread calls; modules that others run meanwhile just run."""
 
@@ -83,13 +80,12 @@ class _Tracer(fx.Tracer):
 
 def trace(module: nn.Module, name: str) -> tuple[nn.Module, fx.Graph]:
     """Graph of a module in evaluation mode, and the root that its paths start at."""
-    # All that tracing writes, as a forward that keeps a value does, is undone.
-    attributes = {part: vars(part).copy() for part in module.modules()}
     root = _Root(module)
+    root.training = False
     try:
-        for part in root.modules():
-            part.training = False
-        with _one_at_a_time:
+        # fx patches nn.Module for the whole process: two that traced at once would put
+        # back each other's patches, but `evaluated` lets threads take turns.
+        with evaluated(module):
             graph = _Tracer().trace(root)
     except Exception as exc:
         raise TypeError(
@@ -97,10 +93,6 @@ def trace(module: nn.Module, name: str) -> tuple[nn.Module, fx.Graph]:
             f"torch.fx ({type(exc).__name__}: {exc}). It must not depend on the values "
             "of its input."
         ) from exc
-    finally:
-        for part, attributes_before in attributes.items():
-            vars(part).clear()
-            vars(part).update(attributes_before)
     return root, graph
 
 

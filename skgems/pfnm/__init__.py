@@ -17,7 +17,8 @@ from.
 True
 """
 
+from ._matching_fit import PoorMatchWarning
 from ._parameters import Matching
 from ._pfnm import PFNMAggregator
 
-__all__ = ["Matching"]
+__all__ = ["Matching", "PoorMatchWarning"]

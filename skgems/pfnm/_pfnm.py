@@ -14,7 +14,7 @@ from ..federation import (
     federated_fit,
     read_federation,
 )
-from ..gems import GEMSLogisticAggregator, tuned_network
+from ..gems import GEMSLogisticAggregator, long_last_layer, tuned_network
 from ._earlier_steps import EarlierSteps
 from ._matching_fit import MatchingFit
 from ._parameters import Matching
@@ -31,7 +31,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     units of the nodes are noisy copies of common units, the *atoms*, and each node uses
     some of these. A Beta-Bernoulli process decides which unit is a copy of which atom,
     and how many atoms there are. The merged network has one hidden unit for each atom.
-    Fitted networks need no rows: ``fit()`` is enough.
+    Fitted networks need no rows: ``fit()`` is enough. With rows, a last layer is made
+    for the merged units, which is far more accurate if nodes know different classes.
 
     Parameters
     ----------
@@ -50,8 +51,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     gamma0 : "auto", float or sequence of floats, default="auto"
         Mass of the beta process. Increase it to open new atoms more readily. If it is
         too large for `sigma`, no units are matched, as ``n_units_`` shows. "auto"
-        depends on the weights and on the shares of classes. It starts small and grows,
-        up to 1, as long as matched units have too little in common.
+        depends on the weights and on the shares of classes. It starts small and grows
+        as long as matched units have too little in common.
     max_units : int, None or sequence of these, default=None
         Largest number of units in a hidden layer. It must be at least as large as that
         of any node. None sets no limit. Set it to limit the size of the merged network.
@@ -61,12 +62,14 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     local_epochs : int, default=5
         Number of epochs that each node trains in a round, at a tenth of the learning
         rate of its estimator.
-    last_layer : GEMSLogisticAggregator or None, default=None
+    last_layer : "auto", GEMSLogisticAggregator or None, default="auto"
         Aggregator that makes a new last layer over the matched units. In one more
         message each node sends the moments of the outputs of these units on its rows.
-        Use it if the nodes know different classes, or if the probabilities should be
-        calibrated. Its ``estimators`` must be None. A search can vary its parameters,
-        for example ``last_layer__C``. None keeps the matched weights.
+        "auto" stands for ``GEMSLogisticAggregator()`` if all nodes have rows in this
+        process or can be asked over a channel. They need rows of all classes, and at
+        least two rows for each merged unit. Otherwise, and with summaries or a single
+        node, "auto" is as None, which keeps the matched weights. Its ``estimators``
+        must be None. A search can vary its parameters, for example ``last_layer__C``.
     matching : Matching or None, default=None
         Details of the search: number of sweeps, costs of new atoms, order of the layers
         and dtype, as a :class:`~skgems.pfnm.Matching`. None uses its defaults. A search
@@ -138,8 +141,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     node_names_ : list of str
         Names of all nodes so far.
     last_layer_ : GEMSLogisticAggregator or None
-        The fitted clone of `last_layer`, on the outputs of the layers below. It is None
-        after `update`.
+        The fitted aggregator of the last layer, on the outputs of the layers below. It
+        is None if the matched weights were kept, and after `update`.
     fine_tuning_ : FineTunedNetwork or None
         How public rows were used. Its ``strength`` is infinite if no penalty let them
         change a layer. Its ``last_layer`` tells how they tuned the last layer beside
@@ -192,7 +195,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         "max_units": [None, Interval(Integral, 1, None, closed="left"), "array-like"],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "local_epochs": [Interval(Integral, 1, None, closed="left")],
-        "last_layer": [None, GEMSLogisticAggregator],
+        "last_layer": [None, StrOptions({"auto"}), GEMSLogisticAggregator],
         "round_units": [StrOptions({"all", "own"})],
     }
 
@@ -206,7 +209,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         max_units=None,
         n_rounds=1,
         local_epochs=5,
-        last_layer=None,
+        last_layer="auto",
         matching=None,
         round_units="all",
         validation_fraction=0.1,
@@ -236,16 +239,24 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
 
     @federated_fit
     def fit(
-        self, X=None, y=None, nodes=None, held_out=None, *, n_class_samples=None
+        self,
+        X=None,
+        y=None,
+        nodes=None,
+        held_out=None,
+        *,
+        groups=None,
+        n_class_samples=None,
     ) -> "PFNMAggregator":
         """Match the networks of the nodes, and merge them.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows of the nodes. They give the shares of classes, calibrate the
-            probabilities and are trained on in rounds. In a simulation the networks are
-            trained on them. Fitted networks need none.
+            Rows of the nodes. They give the shares of classes, make the last layer and
+            are trained on in rounds. In a simulation the networks are trained on them.
+            Fitted networks need none, but without rows the aggregate can be much less
+            accurate.
         y : array-like of shape (n_samples,), default=None
             Labels of the rows.
         nodes : array-like of shape (n_samples,), default=None
@@ -255,6 +266,10 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that calibrate the probabilities, and are neither counted nor trained
             on. None means that all rows do both.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, for example the patient. Rows of one group stay together
+            if rows are dealt to simulated nodes, held out by `validation_fraction`, or
+            dealt to folds of public rows. None means that each row stands alone.
         n_class_samples : array-like of shape (n_nodes, n_classes), default=None
             Number of rows of each class that each node was fitted on, with columns in
             the order of ``classes_``. None counts the rows of X. Without X, all nodes
@@ -272,8 +287,21 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             message names the node.
         TypeError
             If the estimator of a node is not a network.
+
+        Warns
+        -----
+        PoorMatchWarning
+            If the matched weights are kept, and the matched units have little in common
+            with the units of the nodes.
         """
-        federation = read_federation(self, X, y, nodes, held_out)
+        federation = read_federation(
+            self,
+            X,
+            y,
+            nodes,
+            held_out,
+            groups=groups,
+        )
         matching_fit = MatchingFit.of(self)
         self._publish(
             **matching_fit.attributes(federation, n_class_samples=n_class_samples)
@@ -364,12 +392,18 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
                 "holds the reply to a single message. Set n_rounds=1, or use "
                 "skgems.Exchange."
             )
-        if self.last_layer is not None:
+        # With "auto" the matched weights are kept where nodes are summaries.
+        if isinstance(self.last_layer, GEMSLogisticAggregator):
             raise ValueError(
                 "last_layer asks nodes once more after units are matched, but a "
                 "summary holds the reply to a single message. Set last_layer=None, or "
                 "use skgems.Exchange."
             )
+
+    def _long_form(self, name: str, value: object) -> object:
+        if name == "last_layer" and value == "auto":
+            return long_last_layer(None)
+        return super()._long_form(name, value)
 
     def _tuned(self, X: np.ndarray, y: np.ndarray, **network: object) -> object:
         return tuned_network(X, y, random_state=self.random_state, **network)

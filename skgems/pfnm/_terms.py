@@ -24,7 +24,10 @@ class MatchingTerms(Terms, method="PFNMAggregator"):
         """The terms, without a front, that a PFNMAggregator's parameters stand for."""
         last_layer = None
         if aggregator.last_layer is not None:
-            last_layer = settled_last_layer(aggregator.last_layer, aggregator)._terms()
+            template = aggregator.last_layer
+            last_layer = settled_last_layer(
+                None if template == "auto" else template, aggregator
+            )._terms()
         return cls(last_layer=last_layer, n_rounds=aggregator.n_rounds)
 
     @property

@@ -82,8 +82,9 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
     errors_ : dict of str to float
         For each step that differs from a fit on all rows by more than rounding, by its
         kind and path, how far it may be off. For quantiles this is in units of the
-        column. For powers it is about the distance to the best powers between -2 and
-        4. It is infinite for a PCA whose axes are decided by rounding.
+        column. For powers it is about the distance to the likeliest powers, and
+        infinite if these are certainly not between -2 and 4. It is also infinite for a
+        PCA whose axes are decided by rounding. Then there was a warning.
     history_ : list of dict
         One dict for each message to the nodes, with the same keys as the ``history_``
         of :class:`~skgems.PooledAggregator`.

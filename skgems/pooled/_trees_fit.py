@@ -82,13 +82,15 @@ class TreesFit:
         A fitted front has to have it.
         """
         if front is None:
-            return Front.of(PowerTransformer())
+            front = Front.of(PowerTransformer())
         if isinstance(front, DocumentFront):
             raise ValueError(
                 "Documents have thousands of columns that are nearly always zero, "
                 "which trees of histograms do not split well. Set pooled= to a linear "
                 "or naive Bayes classifier."
             )
+        # Trees of columns that stay skewed are about as good.
+        front = replace(front, unasked=(PowerTransformer,))
         if _ends_with_powers(front.transformer):
             return front
         if front.columns is not None:

@@ -47,6 +47,7 @@ from ._identifiers import (
     UNCLEAR,
     agreed_roles,
     column_roles,
+    repeated_identifiers,
 )
 from ._kind import Kind, NotPooledError, StateField
 from ._kinds import KINDS

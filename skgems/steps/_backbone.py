@@ -7,9 +7,7 @@ layers, which stands for them in messages.
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from copy import deepcopy
 from hashlib import sha256
-from threading import RLock
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -23,7 +21,18 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..compat import HasMethods
-from ..networks import is_fitted, is_skorch, last_layer, module_of, unwrap
+from ..networks import (
+    evaluated,
+    fingerprint,
+    is_fitted,
+    is_skorch,
+    last_layer,
+    layer_tensors,
+    module_of,
+    row_dtype,
+    row_width,
+    unwrap,
+)
 
 if TYPE_CHECKING:  # torch is an extra
     from hashlib import _Hash as Hasher
@@ -37,8 +46,6 @@ _BATCH = 256
 # Backbones of this process, among which the digest in a message finds its net. They are
 # held weakly, so that nets do not outlive their users.
 _backbones_of_process: "WeakSet[Backbone]" = WeakSet()
-# Modes and hooks of a module are the same for all threads, which take turns.
-_turns = RLock()
 # How close outputs of a net have to be to those of its last layer, if a softmax of it,
 # say, is what it returns: float32 has seven digits, and layers sum in various orders.
 _RELATIVE_TOLERANCE = 1e-4
@@ -65,8 +72,9 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     Attributes
     ----------
     digest_ : str
-        Digest that the parties compare: one of the weights and kinds of layers, "-",
-        and one of other numbers, such as the statistics of batch normalization.
+        Digest that the parties compare. Its first part is of the weights and kinds of
+        layers, and its second of other numbers, such as the statistics of batch
+        normalization. Its third part is of what the layers make of made-up rows.
     net_ : skorch classifier or torch.nn.Module
         The network.
     n_features_in_ : int
@@ -109,7 +117,7 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             return self.net
         _backbones_of_process.add(self)
         module, last = _module_and_last_layer(self.net)
-        return _digest(module, last)
+        return f"{_digest(module, last)}-{fingerprint(module, last)}"
 
     def fit(self, X, y=None) -> "Backbone":
         """Find the network and the number of its outputs; nothing is learnt.
@@ -176,18 +184,20 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         module, last = _module_and_last_layer(self.net_)
         parameter = next(module.parameters(), torch.zeros(0))
+        dtype = row_dtype(module, X)
         batches = []
         link = None
-        with _evaluated(module, last) as calls_of_last:
+        with _noting_calls(module, last) as calls_of_last:
             for start in range(0, len(X), _BATCH):
                 calls_of_last.clear()
-                rows = torch.as_tensor(X[start : start + _BATCH]).to(parameter)
+                rows = torch.as_tensor(X[start : start + _BATCH].astype(dtype))
+                rows = rows.to(parameter.device)
                 output = _output_of(module, rows)
                 if last is None:
                     features = output
                 else:
                     features, link = _checked_features(
-                        module, calls_of_last, output=output
+                        module, last, calls_of_last, output=output
                     )
                 batches.append(features.reshape(len(features), -1).cpu().numpy())
         return np.concatenate(batches), link
@@ -212,11 +222,17 @@ def head_of(
     net = unwrap(backbone.net_)
     _, last = _module_and_last_layer(backbone.net_)
     n_features = last.in_features
-    weight = last.weight.new_zeros(last.out_features, width or n_features)
-    weight[:, start : start + n_features] = last.weight.detach()
-    head = deepcopy(last)
+    weight_of_last, bias = layer_tensors(last)
+    weight = weight_of_last.new_zeros(last.out_features, width or n_features)
+    weight[:, start : start + n_features] = weight_of_last
+    # A plain layer: the last one may compute its weights from others, by a hook.
+    # Without memory ("meta"), as torch would draw its first weights at random.
+    head = torch.nn.Linear(
+        weight.shape[1], last.out_features, bias=bias is not None, device="meta"
+    )
     head.weight = torch.nn.Parameter(weight)
-    head.in_features = weight.shape[1]
+    if bias is not None:
+        head.bias = torch.nn.Parameter(bias.clone())
     layers = [head] if backbone._link is None else [head, backbone._link]
     # A copy with another module, made around skorch's own pickling, as not every module
     # can be pickled.
@@ -225,6 +241,28 @@ def head_of(
     vars(net_of_head)["module_"] = torch.nn.Sequential(*layers)
     net_of_head.is_head_ = True  # of features whose units say nothing
     return net_of_head
+
+
+def fit_without_rows(backbones: list[Backbone]) -> bool:
+    """Fit backbones to a row that is made up, and report whether that was possible.
+
+    They learn nothing but the number of columns, which is that of the only rows that
+    the modules take.
+    """
+    widths = set()
+    for backbone in backbones:
+        net = backbone.net
+        if isinstance(net, str):
+            net = _net_of_process(net)
+        if net is None:
+            return False
+        module, _ = _module_and_last_layer(net)
+        widths.add(row_width(module))
+    if len(widths) != 1 or None in widths:
+        return False
+    for backbone in backbones:
+        backbone.fit(np.ones((1, *widths)))
+    return True
 
 
 @contextmanager
@@ -239,9 +277,14 @@ def holding(estimator: BaseEstimator) -> Iterator[None]:
 
 def _net_of_process(digest: str) -> "BaseEstimator | nn.Module | None":
     """The net of this process whose layers have a digest, if any."""
+    digest_of_layers = digest.rpartition("-")[0]
     for backbone in list(_backbones_of_process):
+        if isinstance(backbone.net, str):
+            continue
         with suppress(ValueError):  # it does not end in a Linear layer
-            if backbone.digest_ == digest:
+            layers = _module_and_last_layer(backbone.net)
+            # A net is run only where its layers are the right ones, as that takes long.
+            if _digest(*layers) == digest_of_layers and backbone.digest_ == digest:
                 return backbone.net
     return None
 
@@ -273,8 +316,10 @@ def _digest(module: "nn.Module", last: "nn.Linear | None") -> str:
 
     weights = sha256()
     buffers = sha256()
+    # With what its weights may be computed from.
+    parts_of_last = set() if last is None else set(last.modules())
     for path, part in module.named_modules():
-        if part is last or isinstance(part, torch.nn.Identity):
+        if part in parts_of_last or isinstance(part, torch.nn.Identity):
             continue
         if next(part.children(), None) is None:
             weights.update(f"{path} {part!r}".encode())
@@ -296,7 +341,7 @@ def _add_tensor(hasher: "Hasher", tensor: "torch.Tensor", *, name: str) -> None:
 
 
 @contextmanager
-def _evaluated(
+def _noting_calls(
     module: "nn.Module", last: "nn.Linear | None"
 ) -> Iterator[list[tuple[tuple, "torch.Tensor"]]]:
     """A module in evaluation mode, and a list that calls of its last layer come to.
@@ -304,23 +349,16 @@ def _evaluated(
     Of each call the list has what entered, and what came out. A bare module has no
     last layer, and the list stays empty.
     """
-    import torch
-
     calls: list = []
 
     def note(_: "nn.Module", entered: tuple, output: "torch.Tensor") -> None:
         calls.append((entered, output))
 
-    with _turns, torch.no_grad():
-        modes = [(part, part.training) for part in module.modules()]
+    with evaluated(module):
         hook = None if last is None else last.register_forward_hook(note)
         try:
-            for part, _ in modes:
-                part.training = False
             yield calls
         finally:
-            for part, mode in modes:
-                part.training = mode
             if hook is not None:
                 hook.remove()
 
@@ -334,11 +372,28 @@ def _output_of(module: "nn.Module", rows: "torch.Tensor") -> "torch.Tensor":
             f"{type(module).__name__} cannot take rows of shape "
             f"{tuple(rows.shape[1:])}: {error!s:.200}"
         ) from error
-    return output[0] if isinstance(output, tuple) else output
+    if isinstance(output, tuple) and output:
+        output = output[0]
+    if not hasattr(output, "numel"):
+        raise ValueError(
+            f"{type(module).__name__} returns {type(output).__name__}. Have its "
+            "forward return a tensor, or a tuple that begins with one."
+        )
+    return output
+
+
+def _are_close(output: "torch.Tensor", expected: "torch.Tensor") -> bool:
+    return output.numel() == expected.numel() and output.reshape(
+        expected.shape
+    ).allclose(expected, rtol=_RELATIVE_TOLERANCE, atol=_ABSOLUTE_TOLERANCE)
 
 
 def _checked_features(
-    module: "nn.Module", calls_of_last: list[tuple], *, output: "torch.Tensor"
+    module: "nn.Module",
+    last: "nn.Linear",
+    calls_of_last: list[tuple],
+    *,
+    output: "torch.Tensor",
 ) -> "tuple[torch.Tensor, nn.Module | None]":
     """What entered the last layer, and what the net does to what came out of it.
 
@@ -350,11 +405,16 @@ def _checked_features(
     links = (None, nn.Softmax(-1), nn.LogSoftmax(-1), nn.Sigmoid(), nn.LogSigmoid())
     if len(calls_of_last) == 1 and calls_of_last[0][1].ndim == 2:
         ((features,), logits) = calls_of_last[0]
+        weight, bias = layer_tensors(last)
+        if not _are_close(nn.functional.linear(features, weight, bias), logits):
+            raise ValueError(
+                f"The last Linear layer of {type(module).__name__} gives other outputs "
+                "than its weights and biases do, as a forward hook or a replaced "
+                "forward makes it. Remove that, or use EnsembleAggregator, which runs "
+                "nets as they are."
+            )
         for link in links:
-            linked = logits if link is None else link(logits)
-            if output.numel() == linked.numel() and output.reshape(
-                linked.shape
-            ).allclose(linked, rtol=_RELATIVE_TOLERANCE, atol=_ABSOLUTE_TOLERANCE):
+            if _are_close(output, logits if link is None else link(logits)):
                 return features, link
     raise ValueError(
         f"The outputs of {type(module).__name__} are not those of its last Linear "

@@ -88,6 +88,8 @@ class FittingVisitor:
         self.bounds: dict[str, np.ndarray] = {}  # of their columns, (2, n_columns)
         # Names of kinds, and how far what was fitted may be off.
         self.errors: dict[str, tuple[str, float]] = {}
+        # Types of steps, and why these may be far from those of all rows.
+        self.doubts: list[tuple[type, str]] = []
         # Names of kinds, and labels of columns that identify rows.
         self.identifiers: dict[str, tuple[str, list]] = {}
         # By path of what stands side by side, whether sparse rows come out of it.
@@ -176,6 +178,9 @@ class FittingVisitor:
         error = kind.error(step, state)
         if error:
             self.errors[path] = (type(step).__name__, error)
+        doubt = kind.doubt(step, state, labels)
+        if doubt:
+            self.doubts.append((type(step), doubt))
         return Fitted(
             step=fitted, example=_example_behind(fitted, kind=kind, example=example)
         )

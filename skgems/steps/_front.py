@@ -15,7 +15,7 @@ from typing import Any
 
 import joblib
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -35,7 +35,7 @@ from ._at_nodes import (
     TextsVisitor,
     no_values_in_errors,
 )
-from ._backbone import Backbone, head_of
+from ._backbone import Backbone, fit_without_rows, head_of
 from ._branches import check_has_columns
 from ._columns import REMEDIES, TEXTS, Columns, ColumnsError, Table, as_rows
 from ._columns_of import has_columns_of, with_columns_listed
@@ -72,6 +72,9 @@ class Front:
     states: Mapping[str, Mapping] = field(default_factory=dict)
     # Whether steps are not given the columns that identify rows, as nodes find them.
     drop_identifiers: bool = False
+    # Types of steps that a method adds by itself, for trees or as a candidate. Users
+    # did not ask for these, so nobody is warned that one is not that of all rows.
+    unasked: tuple[type, ...] = ()
 
     # ---- made of a transformer, or of others -----------------------------------------
 
@@ -93,13 +96,30 @@ class Front:
         )
         return cls(transformer, columns=columns)
 
+    def without_rows(self) -> "Front | None":
+        """Return the fitted front of backbones, which learn nothing of rows.
+
+        None where it has other steps, or where nets take rows of several widths.
+        """
+        transformer = clone(self.transformer)
+        backbones = backbones_of(transformer)
+        if isinstance(transformer, Pipeline) or not backbones:
+            return None
+        return Front.of(transformer) if fit_without_rows(backbones) else None
+
     @classmethod
     def of_pipelines(
-        cls, pipelines: list, *, drop_identifiers: bool = False
+        cls,
+        pipelines: list,
+        *,
+        drop_identifiers: bool = False,
+        unasked: tuple[type, ...] = (),
     ) -> "Front":
         """Several pipelines that are fitted at once; :meth:`branch` has each."""
         named = [(str(k), pipeline) for k, pipeline in enumerate(pipelines)]
-        return cls(FeatureUnion(named), drop_identifiers=drop_identifiers)
+        return cls(
+            FeatureUnion(named), drop_identifiers=drop_identifiers, unasked=unasked
+        )
 
     def branch(self, k: int, pipeline: Pipeline) -> "Front":
         """The front of the k-th of the pipelines side by side, with its states."""
@@ -387,6 +407,7 @@ class Front:
             fitted=None if fitted is None else self._of_all_columns(fitted),
             pending=visitor.pending,
             errors=visitor.errors,
+            doubts=visitor.doubts,
             leaves=visitor.leaves,
             bounds=visitor.bounds,
             empty=visitor.empty,
@@ -523,6 +544,8 @@ class Advanced:
     pending: Mapping[str, Pending]
     # Names of kinds, and how far what was fitted may be off.
     errors: Mapping[str, tuple[str, float]]
+    # Types of steps, and why these may be far from those of all rows, in words.
+    doubts: list[tuple[type, str]]
     leaves: Mapping[str, BaseEstimator]  # steps that are fitted
     bounds: Mapping[str, np.ndarray]  # of the columns of each, (2, n_columns)
     # Kinds of encoders, and the columns among theirs that identify rows.
@@ -572,12 +595,21 @@ def _check_takes_features(
 
     A net of dense layers is let pass: it can be one of what comes out of the front.
     """
+    # The parts of a digest are of weights, of other numbers, and of what comes out.
+    parts = digest.split("-")
+    parts_of_front = [other.split("-") for other in digests_of_front]
+    if parts[:2] in [other[:2] for other in parts_of_front]:
+        raise ValueError(
+            f"Node {name!r}: the layers of its net below the last have the weights of "
+            f"the front's, but give other outputs, {digest} and not "
+            f"{' or '.join(digests_of_front)}: its forward has another activation, "
+            "attribute, branch, dtype or hook. Give all nodes the same module; or let "
+            "EnsembleAggregator stack the nets."
+        )
     try:
         read_network(net, name=name)
     except TypeError:
-        # The first half of a digest is of the weights.
-        weights = [other.split("-")[0] for other in digests_of_front]
-        if digest.split("-")[0] in weights:
+        if parts[0] in [other[0] for other in parts_of_front]:
             raise ValueError(
                 f"Node {name!r}: the layers of its net below the last are not those of "
                 f"the front, {digest} and not {' or '.join(digests_of_front)} (weights "

@@ -11,6 +11,9 @@ A node judges its columns by its own rows and tells no more than a word for each
   weaker proof will do, or equal steps. A measurement that a table is sorted by has
   ties, or a range so large that none are expected: of that a doubt is all there is.
 - Other numbers are measurements.
+
+Where several rows are of one patient, the number of a patient does not tell rows apart,
+but says which of them belong together (`repeated_identifiers`).
 """
 
 from collections import Counter
@@ -48,6 +51,21 @@ _CHANCE_IN_ORDER = 0.05  # a weaker proof will do, since the order is another
 # rows have R = n possible numbers, and exp(-(n - 1) / 2) is small enough.
 _FEWEST_NUMBERS = 20
 _FEWEST_IN_ORDER = 7  # where they rise or fall
+# Values that a column has at least if it says which rows belong together: with fewer
+# it is rather a category. On average a value has between so many rows.
+_FEWEST_REPEATED = 20
+_ROWS_OF_REPEATED = (1.2, 50.0)
+# The numbers of rows that values have vary so little, as the variance over the mean,
+# where each patient has as many visits. Of values that occur by chance, two times on
+# average, it is 0.6, and more of others. Values that mostly occur once are as even.
+_EVEN = 0.1
+_ROWS_OF_EVEN = 2.0  # on average, at least
+# Chance that rows with the same value agree in another column, as patients in their
+# sex, though these have nothing to do with each other.
+_CHANCE_OF_AGREEMENT = 1e-6
+# Columns that are compared with all others: a table has few of identifiers, but an
+# image has hundreds of whole numbers with as many values.
+_MOST_COMPARED = 10
 # Rows that are looked at before all others, among which most measurements have ties or
 # fractions.
 _LOOKED_AT_FIRST = 64
@@ -145,3 +163,99 @@ def _role_of_numbers(column: np.ndarray) -> str:
 
 def _has_ties_or_fractions(column: np.ndarray) -> bool:
     return len(np.unique(column)) < len(column) or bool(np.any(column % 1 != 0))
+
+
+def repeated_identifiers(
+    X: "pandas.DataFrame | np.ndarray | spmatrix", nodes: np.ndarray | None = None
+) -> list[int]:
+    """Places of columns that say which rows belong together, as visits of a patient.
+
+    These hold texts or whole numbers, of which each value has several rows. Either all
+    values have about as many rows, or rows with the same value agree in some other
+    column, as the visits of a patient do in the sex. ``nodes``, (n_rows,), has the node
+    of each row: two nodes may number their patients alike.
+    """
+    is_table = len(X.shape) == 2 and not issparse(X)
+    if not is_table or X.shape[0] < _FEWEST_REPEATED:
+        return []
+    codes = _codes_of_columns(X)
+    group_by_place = _groups_by_place(codes, nodes)
+    most_groups_first = sorted(group_by_place, key=lambda k: -group_by_place[k].max())
+    return sorted(
+        place
+        for place in most_groups_first[:_MOST_COMPARED]
+        if _are_even(group_by_place[place])
+        or _agrees_with_another(group_by_place[place], place=place, codes=codes)
+    )
+
+
+def _codes_of_columns(X: "pandas.DataFrame | np.ndarray") -> list[np.ndarray | None]:
+    """A number for each value of each column; None for measurements."""
+    columns = X.T
+    if hasattr(X, "iloc"):
+        columns = [X.iloc[:, place] for place in range(X.shape[1])]
+    return [_codes_of_values(np.asarray(column)) for column in columns]
+
+
+def _groups_by_place(
+    codes: Sequence[np.ndarray | None], nodes: np.ndarray | None
+) -> dict[int, np.ndarray]:
+    """The group of each row by the columns at some places, if they may be of groups."""
+    node_codes = 0
+    if nodes is not None:
+        node_codes = np.unique(nodes, return_inverse=True)[1]
+    group_by_place = {}
+    for place, values in enumerate(codes):
+        if values is None:
+            continue
+        pairs = values + (values.max() + 1) * node_codes
+        group = np.unique(pairs, return_inverse=True)[1]
+        if _may_repeat(group):
+            group_by_place[place] = group
+    return group_by_place
+
+
+def _codes_of_values(column: np.ndarray) -> np.ndarray | None:
+    """A number for each value, in the order of numbers; None for other numbers."""
+    if column.dtype.kind in "iuf":
+        if not np.all(np.isfinite(column)) or np.any(column % 1 != 0):
+            return None
+        return np.unique(column, return_inverse=True)[1]
+    return np.unique(column.astype(str), return_inverse=True)[1]
+
+
+def _may_repeat(group: np.ndarray) -> bool:
+    """Whether there are groups enough, with several rows each."""
+    n_groups = int(group.max()) + 1
+    least, most = _ROWS_OF_REPEATED
+    return n_groups >= _FEWEST_REPEATED and least <= len(group) / n_groups <= most
+
+
+def _are_even(group: np.ndarray) -> bool:
+    """Whether groups have about as many rows each, far more so than by chance."""
+    sizes = np.bincount(group)
+    mean = float(sizes.mean())
+    return mean >= _ROWS_OF_EVEN and float(sizes.var()) < _EVEN * mean
+
+
+def _agrees_with_another(
+    group: np.ndarray, *, place: int, codes: Sequence[np.ndarray | None]
+) -> bool:
+    """Whether some other column is the same for all rows of a group, not by chance.
+
+    Its values must not rise, or fall, with those of the groups, as age groups do with
+    the age.
+    """
+    order = np.argsort(group, kind="stable")
+    is_same_group = np.diff(group[order]) == 0
+    for other_place, values in enumerate(codes):
+        if other_place == place or values is None:
+            continue
+        steps = np.diff(values[order])
+        if np.any(steps[is_same_group]) or np.all(steps >= 0) or np.all(steps <= 0):
+            continue
+        shares = np.bincount(values) / len(values)
+        chance = np.sum(shares**2) ** np.count_nonzero(is_same_group)
+        if chance < _CHANCE_OF_AGREEMENT:
+            return True
+    return False

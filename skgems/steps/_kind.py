@@ -111,6 +111,13 @@ class Kind:
         # The width of a bin, or how far the likeliest power may be.
         return float(np.max(state.get("width", 0.0), initial=0.0))
 
+    def doubt(self, step: BaseEstimator, state: Mapping, labels: list) -> str:
+        """Return why a fitted step may be far from that of all rows, "" if it is not.
+
+        ``labels`` are the names, or places, of the columns that enter.
+        """
+        return ""
+
     def empty_columns(self, step: BaseEstimator, state: Mapping) -> list[int]:
         """Return the places of columns that the fitted step leaves out.
 

@@ -38,7 +38,7 @@ from ._contradictions import (
 )
 from ._features import RandomFeatures
 from ._kind import Kind, NotPooledError, StateField, check_fields
-from ._powers import LikeliestPowers
+from ._powers import POWERS, LikeliestPowers
 from ._statistics import N_BINS, categories_told, identifiers_told
 
 if TYPE_CHECKING:  # pandas is an extra
@@ -502,6 +502,15 @@ class _PCA(Kind):
         gap = variances[n_axes - 1] - variances[n_axes]
         return np.inf if gap <= _SMALLEST_GAP * variances[0] else 0.0
 
+    def doubt(self, step: BaseEstimator, state: Mapping, labels: list) -> str:
+        if self.error(step, state) < np.inf:
+            return ""
+        return (
+            "PCA keeps some, but not all, of several axes that have equal variance. "
+            "Rounding decides which axes these are, so scikit-learn's fit on all rows "
+            "may keep others. Keep more or fewer components."
+        )
+
     def contradiction(
         self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
     ) -> str:
@@ -656,7 +665,10 @@ class _PowerTransformer(Kind):
     fields = {
         "powers": StateField(says="The likeliest power of each column."),
         **{name: _SUMS_OF_COLUMNS[name] for name in ("counts", "means", "squares")},
-        "width": StateField(says="How far the power of each column may be off."),
+        "width": StateField(
+            says="How far the power of each column may be off; infinite if the "
+            "likeliest power is beyond those at which nodes tell sums."
+        ),
     }
 
     def statistic_for(self, step: BaseEstimator) -> str | None:
@@ -690,6 +702,20 @@ class _PowerTransformer(Kind):
             scaler = _StandardScaler().fit(prep.StandardScaler(), rows, state)
             fitted._scaler = scaler.set_params(copy=False)
         return fitted
+
+    def doubt(self, step: BaseEstimator, state: Mapping, labels: list) -> str:
+        columns = [labels[j] for j in np.flatnonzero(np.isinf(state["width"]))]
+        if not columns:
+            return ""
+        return (
+            "PowerTransformer finds no likeliest power for the columns "
+            f"{columns[:10]}: nodes send sums after powers from {POWERS[0]:g} to "
+            f"{POWERS[-1]:g}, and the likelihood still rises at the last of these that "
+            "leaves digits. scikit-learn's fit on all rows would make these columns "
+            "more symmetric. "
+            "Put a StandardScaler before a PowerTransformer of the method "
+            "'yeo-johnson', or have all nodes take the logarithms of these columns."
+        )
 
     def contradiction(
         self, fitted: BaseEstimator, state: Mapping, rows: NodeRows

@@ -38,6 +38,10 @@ _CLOSE = 0.01
 # How many times the rounding of transformed values their deviation has to be: after
 # other powers a column of large numbers has next to no digits, or is constant.
 _LEAST_DEVIATION = 1e3
+# By how much log-likelihoods of two powers differ where rows tell which is likelier:
+# half the 0.95 quantile of the chi-squared distribution, as in confidence intervals of
+# the power (Box and Cox, 1964).
+_CERTAIN = 1.92
 
 
 def logarithms(X: np.ndarray, *, box: bool) -> np.ndarray:
@@ -90,7 +94,9 @@ class LikeliestPowers:
     powers: np.ndarray
     means: np.ndarray
     squares: np.ndarray  # about the means, summed
-    errors: np.ndarray  # how far the likeliest powers may be, between the grid's ends
+    # How far the likeliest powers may be; infinite where they are certainly beyond the
+    # powers at which nodes told sums that have digits.
+    errors: np.ndarray
 
     @classmethod
     def of_sums(
@@ -123,6 +129,8 @@ class LikeliestPowers:
         is_refined = curves.are_close(powers) & curves.are_close(powers_by_fewer)
         powers = np.where(is_refined, powers, POWERS[best])
         errors = np.where(is_refined, np.abs(powers - powers_by_fewer), STEP)
+        distances = curves.distances_beyond(counts)
+        errors = np.where(curves.are_at_edge(powers, is_refined), distances, errors)
         # A column without a likelihood is constant or empty: no power is its likeliest.
         errors = np.where(curves.is_sound.any(axis=0), errors, 0.0)
         allowed = curves.off_poles(powers)
@@ -225,8 +233,9 @@ class _Curves:
         gain = gains[middle, columns]
         gain_after = gains[middle + 1, columns]
         bend = gain_before - 2.0 * gain + gain_after
-        # A best candidate at an end has one neighbor; a straight line has no vertex.
-        has_vertex = (place == middle) & (bend < 0)
+        # A straight line has no vertex: the likelihood of a constant column, or that at
+        # the first power, where candidates below it are clipped to it.
+        has_vertex = bend < 0
         steps_to_vertex = np.zeros_like(bend)
         np.divide(
             0.5 * (gain_before - gain_after),
@@ -255,6 +264,48 @@ class _Curves:
         are_close = np.abs(t - t_by_fewer) <= _CLOSE * spreads
         are_close &= np.abs(r - r_by_fewer) <= _CLOSE
         return are_close & are_neighbours_sound
+
+    def are_at_edge(self, powers: np.ndarray, is_refined: np.ndarray) -> np.ndarray:
+        """Where the likelihood still rises at the last power that has digits."""
+        below, above = self._are_neighbours_sound
+        # Polynomials may have found a maximum between the last two powers.
+        is_maximum = is_refined & (powers > POWERS[0]) & (powers < POWERS[-1])
+        return ~(below & above) & ~is_maximum
+
+    @property
+    def _are_neighbours_sound(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the powers before and after the best are sound; each (n_columns,)."""
+        is_sound = np.pad(self.is_sound, ((1, 1), (0, 0)))  # no power beyond the ends
+        columns = np.arange(len(self.best))
+        return is_sound[self.best, columns], is_sound[self.best + 2, columns]
+
+    def distances_beyond(self, counts: np.ndarray) -> np.ndarray:
+        """How far beyond the best power, the last one, the likeliest may be.
+
+        A parabola through the gains of that power and of the two within says where it
+        is. Infinite where rows tell that the last power is not the likeliest, or where
+        the parabola has no vertex.
+        """
+        below, _ = self._are_neighbours_sound
+        inward = np.where(below, -1, 1)
+        columns = np.arange(len(self.best))
+        places = self.best + inward * np.arange(3)[:, None]
+        places = np.clip(places, 0, len(POWERS) - 1)
+        is_sound = self.is_sound[places, columns].all(axis=0)
+        gains = _gains(
+            POWERS[places],
+            mean_logarithms=self.mean_logarithms,
+            t=self.t[places, columns],
+            r=self.r[places, columns],
+        )
+        # gains[0] + slope j + bend j^2 after j steps inwards
+        bend = (gains[0] - 2.0 * gains[1] + gains[2]) / 2.0
+        slope = gains[1] - gains[0] - bend
+        has_vertex = is_sound & (bend < 0)
+        bend = np.where(has_vertex, bend, -1.0)
+        is_certain = counts * slope**2 / (-4.0 * bend) > _CERTAIN
+        steps_beyond = np.maximum(slope / (2.0 * bend), 0.0)
+        return np.where(has_vertex & ~is_certain, STEP * steps_beyond, np.inf)
 
     def off_poles(self, powers: np.ndarray) -> np.ndarray:
         """The powers, moved away from those at which the formula divides by 0."""

@@ -97,6 +97,7 @@ def _learning_chunks(member: Member) -> Iterable[tuple[Rows, np.ndarray]]:
 CLASS_SUMS = Task(
     name="class_sums",
     bound="derived",
+    accepted_by="anybody",
     asks="sums of features by class, or the number of rows that have each category",
     reveals="The fewer rows a sum is made from, the more it reveals about each of "
     "them. A category that only one row of a class has reveals that row.",

@@ -187,6 +187,7 @@ def describe(member: Member) -> dict:
 DESCRIBE = Task(
     name="describe",
     bound="fields",
+    accepted_by="anybody",
     asks="the node's model, and the number of rows of each class",
     reveals=MODEL_REVEALS,
     alone=True,

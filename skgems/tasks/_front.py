@@ -135,6 +135,7 @@ def front(member: Member, *, front: Mapping) -> dict:
 FRONT = Task(
     name="front",
     bound="fields",
+    accepted_by="anybody",
     asks="the statistics that the agreed transformers are fitted to",
     reveals="Statistics of columns over all rows of the node. The smallest and the "
     "largest value of a column are values of single rows; they are sent only if that "

@@ -2,7 +2,8 @@
 
 Each node deals its rows of each class into two halves (`halves_of`). Models are made of
 the summaries of one half of all nodes, and judged by the rows of the other, so that no
-model is judged by rows that it was made of.
+model is judged by rows that it was made of. Rows of one group, such as those of a
+patient, are in the same half. No message tells of groups.
 """
 
 import warnings
@@ -104,7 +105,7 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
 def half_of_rows(member: Member) -> np.ndarray:
     """The half, 0 or 1, of each row that learns; -1 of those held out: (n_rows,)."""
     learning_rows = np.arange(len(member.y))[member.learning]
-    return halves_of({member.name: learning_rows}, member.y)
+    return halves_of({member.name: learning_rows}, member.y, member.groups)
 
 
 def rows_behind_front(member: Member, front: Mapping | None) -> np.ndarray:
@@ -142,7 +143,12 @@ def members_of_halves(
     for k, name in enumerate(HALF_NAMES):
         is_in_half = half == k
         member_of_half = member_of(
-            rows, None, X[is_in_half], member.y[is_in_half], name=member.name
+            rows,
+            None,
+            X[is_in_half],
+            member.y[is_in_half],
+            name=member.name,
+            groups=None if member.groups is None else member.groups[is_in_half],
         ).of_large_classes(member.min_rows)
         yield name, replace(member_of_half, min_rows=member.min_rows)
 
@@ -185,6 +191,7 @@ def _reason_for_refusal(failure: Exception, *, min_rows: int) -> str:
 HALVES = Task(
     name="halves",
     bound="derived",
+    accepted_by="ledger",
     asks="summaries of each half of the node's rows, for several methods",
     reveals="Statistics of one half of the rows reveal more about each of them than "
     "statistics of all rows.",

@@ -265,6 +265,7 @@ _MODEL_OF_HALF = Table(
 JUDGE = Task(
     name="judge",
     bound="fields",
+    accepted_by="ledger",
     asks="the number of rows that several models predict correctly, each judged by the "
     "half of the rows that it was not fitted to",
     reveals="A server that makes up the models learns how they label the rows, in "

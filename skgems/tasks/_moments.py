@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..local import (
+    N_COMBINATIONS,
     ChunkedMember,
     Member,
     NodeShape,
@@ -87,6 +88,10 @@ def _effective_rows_in_words(content: Mapping, reply: Mapping) -> str:
     return f"Here it is {content['effective_rows']:.3g}."
 
 
+def _kurtosis_in_words(content: Mapping, reply: Mapping) -> str:
+    return f"Here it is about {content['kurtosis']}."
+
+
 # ---- rules -------------------------------------------------------------------------
 
 
@@ -121,6 +126,7 @@ def moments_fit(content: Mapping, place: Place) -> None:
     sums_are_of_enough_rows(content, class_moments.counts, place)
     _check_kind(class_moments, place, n_labels=len(content["labels"]))
     _check_scatter(class_moments, place)
+    _check_kurtosis(content.get("kurtosis", 1), class_moments, place)
     correction = _check_corrections(content, place)
     if place.described is None:
         return
@@ -135,6 +141,13 @@ def moments_fit(content: Mapping, place: Place) -> None:
         _check_size_of_correction(
             content[correction], class_moments, place.at(correction), rounding
         )
+
+
+def _check_kurtosis(kurtosis: int, class_moments: ClassMoments, place: Place) -> None:
+    """Raise ValueError for digits, which could be a message, or more than the rows."""
+    place.deny(kurtosis & (kurtosis - 1) != 0, "kurtosis", "is not a power of two")
+    is_too_large = kurtosis > 2 * class_moments.group_counts.sum()
+    place.deny(is_too_large, "kurtosis", "is larger than these rows allow")
 
 
 def _check_corrections(content: Mapping, place: Place) -> str | None:
@@ -254,7 +267,11 @@ def _check_origin(class_moments: ClassMoments, place: Place, rounding: float) ->
     squares = _squares(class_moments) + about_mean
     noise = _ROUNDING_OF_SQUARES * class_moments.n_rows * np.square(origin)
     if np.any(np.square(mean) > squares * (1.0 + rounding) + noise):
-        raise place.at("means").wrong("are further from the origin than counts allow")
+        raise place.at("means").wrong(
+            "are further from the origin than counts and squares of the same rows "
+            "allow. If the rows came in chunks, chunks() gave other rows in the second "
+            "pass; it must give the same rows in each pass"
+        )
 
 
 # ---- fields ------------------------------------------------------------------------
@@ -312,6 +329,8 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
     n_vectors = 2 * min(rows.n_classes * most_clusters, rows.n_rows)
     n_numbers += n_vectors * behind.n_columns
     n_numbers += _n_gradient_numbers(rows, content, n_columns=behind.n_columns)
+    if content.get("model") == "own":  # weights of combinations, for tails
+        n_numbers += N_COMBINATIONS * behind.n_columns
     if not behind.is_sparse:
         n_median_rows = min(rows.n_rows, _ROWS_OF_MEDIAN)
         n_numbers += _COPIES_OF_MEDIAN * n_median_rows * behind.n_columns
@@ -357,6 +376,7 @@ def moments_of_member(member: Member, **request: object) -> Mapping:
 MOMENTS = Task(
     name="moments",
     bound="derived",
+    accepted_by="anybody",
     filled_in=("model", "hidden", "share"),
     asks="counts, means and second moments of the features of the node's rows",
     reveals="The fewer rows statistics are made from, the more they reveal about each "
@@ -392,6 +412,16 @@ MOMENTS = Task(
             default=ABSENT,
             says="Number of rows that the gradient is made from in effect.",
             detail=_effective_rows_in_words,
+        ),
+        "kurtosis": whole_number(
+            low=1,
+            high=MOST_ROWS,
+            default=ABSENT,
+            says="Kurtosis within classes, a power of two, of the model's logits or of "
+            "combinations of the features. It is sent if it is far above that of "
+            "Gaussian rows. It says that a few rows lie far outside of their class, "
+            "and roughly how far.",
+            detail=_kurtosis_in_words,
         ),
         "class_weight": Weights(
             ("balanced",),

@@ -38,6 +38,7 @@ def size(
 SIZE = Task(
     name="size",
     bound="derived",
+    accepted_by="anybody",
     filled_in=("model", "W", "hidden"),
     asks="the size of the logits of a linear model",
     reveals="Almost nothing about rows: it is a single number.",

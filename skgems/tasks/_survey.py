@@ -176,6 +176,7 @@ def survey(member: Member) -> dict:
 SURVEY = Task(
     name="survey",
     bound="fields",
+    accepted_by="anybody",
     asks="what each column holds: gaps, means, spread and quantiles, or categories",
     reveals="Numbers of rows, and sums over at least min_rows rows each. Whoever gets "
     "two surveys of nearly the same rows can compare them, and may learn about the "

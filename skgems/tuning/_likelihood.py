@@ -33,14 +33,21 @@ _SURE = 2.0
 
 
 def tune_likelihood(
-    likelihood: Likelihood, X, y: np.ndarray, W: np.ndarray, *, random_state=None
+    likelihood: Likelihood,
+    X,
+    y: np.ndarray,
+    W: np.ndarray,
+    *,
+    groups: np.ndarray | None = None,
+    random_state=None,
 ) -> FineTuned:
     """Fit a linear model anew, by its likelihood and by public rows together.
 
     Up to 20 public rows have a weight of 1 each. With more rows, cross-validation
     chooses the weight. In the result, ``strength`` is this weight, 0 if the model was
     not changed. ``losses`` are those of weight 0 and of each weight, the smallest
-    weight first.
+    weight first. Rows of one of the ``groups``, (n_rows,), are in the same fold; rows
+    of a single group leave the model as it is.
     """
     n_rows = X.shape[0]
     if n_rows <= FEW_ROWS:
@@ -48,7 +55,9 @@ def tune_likelihood(
         return FineTuned(W=fitted, strength=1.0, losses=np.empty(0))
     strengths = np.append(RATIOS * likelihood.n_rows / n_rows, 1.0)
     strengths = np.unique(np.maximum(strengths, 1.0))
-    folds = deal_folds(y, _N_SPLITS, check_random_state(random_state))
+    folds = deal_folds(y, _N_SPLITS, check_random_state(random_state), groups=groups)
+    if folds is None:
+        return FineTuned(W=W, strength=0.0, losses=np.empty(0))
     row_losses = np.empty((1 + len(strengths), n_rows))
     row_losses[0] = _losses_and_residuals(likelihood, X, y, W)[0]
     for train, test in tracked(folds, "folds"):

@@ -65,6 +65,7 @@ def fine_tune_linear(
     precision: np.ndarray,
     *,
     n_splits: int = 5,
+    groups: np.ndarray | None = None,
     random_state=None,
 ) -> FineTuned:
     """Fine-tune a linear model W, whose logits are calibrated, on rows X with labels y.
@@ -82,10 +83,12 @@ def fine_tune_linear(
     n_splits : int
         Number of folds of the cross-validation that chooses the strength of the
         penalty.
+    groups : ndarray of int of shape (n_rows,), default=None
+        Rows of one group are in the same fold.
     random_state : int, RandomState instance or None, default=None
         Seed that deals the rows to folds.
     """
-    folds = deal_folds(y, n_splits, check_random_state(random_state))
+    folds = deal_folds(y, n_splits, check_random_state(random_state), groups=groups)
     if folds is None:
         return FineTuned(
             W=W, strength=np.inf, losses=np.full(len(STRENGTHS) + 1, np.inf)

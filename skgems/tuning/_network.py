@@ -107,6 +107,7 @@ def fine_tune_network(
     coordinates: Coordinates | None = None,
     likelihood: Likelihood | None = None,
     n_splits: int = 5,
+    groups: np.ndarray | None = None,
     random_state=None,
 ) -> FineTunedNetwork:
     """Fine-tune the last layer, then all layers, each only if it is sure to help.
@@ -128,6 +129,8 @@ def fine_tune_network(
         are. It takes the place of the penalty on the last layer.
     n_splits : int
         Number of folds of the cross-validation that chooses strengths of penalties.
+    groups : ndarray of int of shape (n_rows,), default=None
+        Rows of one group are in the same fold.
     random_state : int, RandomState instance or None, default=None
         Seed that deals the rows to folds.
     """
@@ -145,9 +148,10 @@ def fine_tune_network(
             first_layers=first_layers,
             coordinates=coordinates,
             n_splits=n_splits,
+            groups=groups,
             rng=rng,
         )
-    folds = deal_folds(y, n_splits, rng)
+    folds = deal_folds(y, n_splits, rng, groups=groups)
     if folds is None or layers.n_outputs < 2 or len(np.unique(y)) < 2:
         return _untouched(layers, n_steps=len(first_layers))
     return _tuned_in_steps(
@@ -170,15 +174,20 @@ def _tuned_beside_moments(
     first_layers: list[int],  # of each step, the lowest layer that it tunes
     coordinates: Coordinates | None,
     n_splits: int,
+    groups: np.ndarray | None,
     rng: np.random.RandomState,
 ) -> FineTunedNetwork:
     """Fit the last layer anew by its likelihood and the rows, then tune all layers."""
     units = layers.hidden(X)
-    last_layer = tune_likelihood(likelihood, units, y, layers.last, random_state=rng)
+    last_layer = tune_likelihood(
+        likelihood, units, y, layers.last, groups=groups, random_state=rng
+    )
     tuned = layers.with_last(last_layer.W.astype(layers.dtype, copy=False))
     network = _untouched(tuned, n_steps=len(first_layers))
     later_layers = first_layers[1:]
-    folds = deal_folds(y, n_splits, rng) if later_layers else None
+    folds = None
+    if later_layers:
+        folds = deal_folds(y, n_splits, rng, groups=groups)
     if folds is not None and len(np.unique(y)) > 1:
         # Each fold goes on from a last layer that has not seen its test rows.
         starts = [

@@ -14,7 +14,12 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.optimize import minimize
 from scipy.special import softmax
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+)
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import directions, log_losses
@@ -32,16 +37,26 @@ TurnBack = Callable[[np.ndarray], np.ndarray]
 
 
 def deal_folds(
-    y: np.ndarray, n_splits: int, rng: np.random.RandomState
+    y: np.ndarray,
+    n_splits: int,
+    rng: np.random.RandomState,
+    *,
+    groups: np.ndarray | None = None,
 ) -> Folds | None:
-    """Training and test rows, stratified if they can be; None for too few rows."""
-    n_splits = min(n_splits, len(y))
+    """Training and test rows, stratified if they can be; None for too few rows.
+
+    Rows of one of the ``groups``, (n_rows,), are in the same fold.
+    """
+    n_splits = min(n_splits, len(y) if groups is None else len(np.unique(groups)))
     if n_splits < 2:
         return None
-    smallest = np.bincount(y)[np.unique(y)].min()
-    splitter = StratifiedKFold if smallest >= n_splits else KFold
+    can_stratify = np.bincount(y)[np.unique(y)].min() >= n_splits
+    if groups is None:
+        splitter = StratifiedKFold if can_stratify else KFold
+    else:
+        splitter = StratifiedGroupKFold if can_stratify else GroupKFold
     folds = splitter(n_splits, shuffle=True, random_state=rng.randint(2**31 - 1))
-    return list(folds.split(np.zeros(len(y)), y))
+    return list(folds.split(np.zeros(len(y)), y, groups))
 
 
 def rose_twice(losses: np.ndarray) -> bool:

@@ -16,6 +16,8 @@ from skgems.averaging import Downpour, Schedule
 from skgems.federation import Message, Nodes, answer, reply_to
 from skgems.local import Member
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 X, Y = load_digits(return_X_y=True)
 X = X[:400] / 16
 Y = Y[:400]
@@ -51,7 +53,7 @@ class Drive:
     rounds: list
 
 
-def drive(server, pushes, *, n_rounds):
+def drive(server, pushes, *, n_rounds, buffers=()):
     """Run a server's plan by hand: ``pushes`` are functions of a request, by node."""
     start = [np.array([0.0]), np.array([10.0]), np.array(3)]
     plan = server.plan(
@@ -61,6 +63,7 @@ def drive(server, pushes, *, n_rounds):
         np.random.RandomState(0),
         n_rounds=n_rounds,
         rate=0.5,
+        buffers=buffers,
     )
     requests_of_rounds = []
     requests = next(plan)
@@ -286,3 +289,40 @@ def test_parameters_of_a_server_are_checked():
         agg.set_params(server__staleness=-1).fit(X, Y, nodes=NODES)
     with pytest.raises(ValueError, match="'server' parameter"):
         agg.set_params(server="rain").fit(X, Y, nodes=NODES)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_statistics_are_averaged_and_not_stepped(optimizer):
+    # Nodes train up from what they pulled, and measure a variance of 1 each time. A
+    # step by the change of an older variance, from 10 to 1, would go below 0.
+    def push(request):
+        weight, variance, counter = request.content["parameters"]
+        return [weight + 0.1, np.array([1.0]), np.array(counter + 1)]
+
+    server = Downpour(optimizer=optimizer, staleness=3, rate=0.5)
+    for n_rounds in (1, 2, 8):
+        driven = drive(server, {"a": push, "b": push}, n_rounds=n_rounds, buffers={1})
+        assert driven.model[1] == pytest.approx(1.0)
+        assert driven.model[0] > 0
+        assert driven.model[2] > 3
+
+
+def test_nets_with_batch_normalization_have_the_mean_of_their_statistics():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("skorch")
+    from helpers.nets import Dense, digits, make_net
+
+    X, y, nodes, _, _ = digits()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = make_net(Dense, module__normalize=True)
+        agg = ModelAveragingAggregator(
+            net,
+            n_rounds=12,
+            learning_rate=0.05,
+            server=Downpour(n_rows=64, staleness=3),
+            random_state=0,
+        ).fit(X, y, nodes=nodes)
+    module = agg.net_.module_
+    assert (module.norm.running_var > 0).all()
+    assert agg.score(X, y) > 0.8

@@ -19,6 +19,7 @@ X, Y = X[:500] / 16, Y[:500]
 NAMES = ["bern", "lyon", "nice", "oslo"]
 ROWS = {name: np.arange(500) % 4 == k for k, name in enumerate(NAMES)}
 pytestmark = [
+    pytest.mark.usefixtures("accepting_nodes"),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore::skgems.averaging.StartedApartWarning"),
 ]

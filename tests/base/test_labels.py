@@ -25,6 +25,8 @@ from skgems.datasets import (
 )
 from skgems.federation import Nodes, reply_to
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 
 def test_what_the_error_says_to_do_works():
     pandas = pytest.importorskip("pandas")

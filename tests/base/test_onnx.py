@@ -324,6 +324,7 @@ def test_imputers_of_texts_do_not_convert():
         converted(fitted, X[NEW])
 
 
+@pytest.mark.filterwarnings("ignore:PowerTransformer finds no likeliest power")
 @pytest.mark.parametrize(
     ("kind", "n_classes"),
     [("numbers", 2), ("missing", 3), ("large", 3), ("positive", 2)],
@@ -531,6 +532,7 @@ def test_forests_of_unequal_numbers_of_trees_are_others():
 # onnx gives protobuf the booleans that scikit-learn's boosting holds.
 @pytest.mark.filterwarnings("ignore:.*Expected an int, got a boolean")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:PowerTransformer finds no likeliest power")
 @pytest.mark.parametrize(
     ("kind", "n_classes"),
     [("numbers", 3), ("positive", 2), ("missing", 3), ("table", 2)],

@@ -68,13 +68,19 @@ def test_one_member_is_enough_and_is_named():
 
 def replies_and_aggregate(rows, estimators):
     replies = []
+    ledgers = {name: {} for name in NAMES}
 
     def ask(requests):
         answers = {}
         for name, request in requests.items():
             of_node = NODES == name
             answers[name] = reply_to(
-                request, estimators.get(name), rows[of_node], Y[of_node], name=name
+                request,
+                estimators.get(name),
+                rows[of_node],
+                Y[of_node],
+                name=name,
+                state=ledgers[name],
             )
         replies.extend(answers.values())
         return answers

@@ -38,7 +38,10 @@ from skgems.federation import Message, TooFewNodesError
 from skgems.gems import HiddenLayers, Moments, Spaces
 from skgems.spaces import Ellipsoid
 
-pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+pytestmark = [
+    pytest.mark.usefixtures("accepting_nodes"),
+    pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),
+]
 
 
 def run_exchange(folder, agg, classifiers):

@@ -24,6 +24,7 @@ from helpers.flower_grid import (
     set_records,
 )
 from helpers.forests import TREES
+from helpers.labels import assert_same_labels
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
@@ -48,6 +49,8 @@ from flwr.app import (  # noqa: E402
 )
 from flwr.app import Message as Letter  # noqa: E402
 from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
 
 
 @pytest.fixture(autouse=True)
@@ -363,7 +366,7 @@ def test_a_channel_is_cloned_as_it_is_and_pickled_without_its_grid():
     assert "FlowerNodes(min_nodes=2)" in repr(agg)
     unpickled = pickle.loads(pickle.dumps(agg))
     X, _, _ = digit_rows()
-    np.testing.assert_array_equal(unpickled.predict(X), agg.predict(X))
+    assert_same_labels(unpickled, agg, X)
     assert unpickled.estimators.names == NAMES
     with pytest.raises(RuntimeError, match="pickled"):
         unpickled.ask_scores()

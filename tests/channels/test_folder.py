@@ -32,7 +32,10 @@ from skgems.gems import Spaces
 from skgems.local import TooFewRowsError
 from skgems.moments import ClassMoments, class_moments
 
-pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+pytestmark = [
+    pytest.mark.usefixtures("accepting_nodes"),
+    pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),
+]
 
 
 def answer_at_lyon(request, classifier=None, **options):

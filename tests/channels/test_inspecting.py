@@ -20,6 +20,8 @@ from skgems.federation import Message, load_message
 from skgems.gems import Moments, Spaces
 from skgems.messages import write_bytes
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 RNG = np.random.default_rng(0)
 # The rows of each class: the rare one has only one more than a class has to have.
 SIZES = {"ill": 30, "rare": 11, "well": 40}
@@ -253,7 +255,7 @@ def inspect_exchange_of_networks(agg, folder):
 
 
 @pytest.fixture(scope="module")
-def inspections_of_networks(tmp_path_factory):
+def inspections_of_networks(accepting_nodes, tmp_path_factory):
     """Inspections of an exchange that merges networks, by the task."""
     last_layer = skgems.GEMSLogisticAggregator(
         intersection="consensus", spaces=Spaces(on_empty="ignore")

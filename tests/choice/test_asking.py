@@ -30,7 +30,12 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, PowerTransformer, StandardScaler
+from sklearn.preprocessing import (
+    Normalizer,
+    OneHotEncoder,
+    PowerTransformer,
+    StandardScaler,
+)
 
 from skgems import PooledAggregator, answer, combine
 from skgems.channels import Folder
@@ -48,10 +53,13 @@ from skgems.messages import says
 from skgems.moments import LOGIT_FACTORS
 from skgems.steps import Front, RandomFeatures
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skgems.federation.RowsExposedWarning",
-    "ignore:Variables are collinear:UserWarning",
-)
+pytestmark = [
+    pytest.mark.usefixtures("accepting_nodes"),
+    pytest.mark.filterwarnings(
+        "ignore::skgems.federation.RowsExposedWarning",
+        "ignore:Variables are collinear:UserWarning",
+    ),
+]
 NAMES = ["bern", "oslo"]
 # Most wines are of both; the first twelve are of a third node.
 WITH_SMALL_NODE = np.where(np.arange(len(Y)) < 12, "cork", NODES)
@@ -276,6 +284,49 @@ def test_rows_of_wrong_labels_that_models_are_sure_of_are_accepted():
     nodes = JudgingNodes(50.0 * X, labels, keep_state=False)
     _, choice, _ = choose_over(nodes.channel, linear_candidates)
     assert choice.n_rows == len(Y)
+
+
+@pytest.mark.usefixtures("no_powers")
+def test_nodes_whose_rows_say_nothing_get_the_class_shares():
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(np.repeat(["ant", "bee"], [120, 60]))
+    names = np.array(["bern", "oslo"])[np.arange(180) % 2]
+    nodes = JudgingNodes(rng.normal(size=(180, 3)), labels, names)
+    agg = combine_small(nodes)
+    assert agg.choice_.name == "class shares"
+    proba = agg.predict_proba(rng.normal(size=(2, 3)))
+    np.testing.assert_allclose(proba, [[2 / 3, 1 / 3]] * 2, atol=1e-3)
+    assert agg.history_[-1]["task"] == "join"
+
+
+@pytest.mark.usefixtures("no_powers")
+def test_quadratic_discriminants_over_a_channel_need_two_rows_a_column():
+    wide = np.random.default_rng(0).normal(size=(len(Y), 90)) + 0.3 * X[:, :1]
+    agg = combine_small(JudgingNodes(wide, keep_state=False))
+    errors = agg.choice_.to_frame().error
+    is_quadratic = errors.index.str.startswith("QDA")
+    assert errors[is_quadratic].str.contains("rows of 90 columns").all()
+    assert not errors[~is_quadratic].any()
+
+
+def test_only_steps_that_look_at_rows_are_fitted_by_nodes():
+    """Candidates that begin alike share these, and each has its further steps later."""
+    lda = PooledAggregator(pooled="LinearDiscriminantAnalysis")
+    scaler = StandardScaler()
+    features = RandomFeatures(5, random_state=0)
+    candidates = [
+        Candidate("scaled", lda, (scaler,)),
+        Candidate("features", lda, (scaler, features)),
+        Candidate("no rows", lda, (Normalizer(), features)),
+    ]
+    nodes = JudgingNodes(keep_state=False)
+    choose_over(nodes.channel, lambda n_rows: candidates)
+    tree = nodes.first_request("front").content["front"]["tree"]
+    branches = [branch["steps"] for _, branch in tree["steps"]]
+    assert [[name for name, _ in steps] for steps in branches] == [
+        ["standardscaler"],
+        ["normalizer"],
+    ]
 
 
 # ---- gaps, texts and identifiers ---------------------------------------------------

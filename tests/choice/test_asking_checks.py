@@ -24,12 +24,16 @@ from skgems.local import Member
 from skgems.messages import check_reply, check_request
 from skgems.moments import LOGIT_FACTORS
 from skgems.steps import Front
+from skgems.tasks import most_loss
 from skgems.tasks._judge import judge
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skgems.federation.RowsExposedWarning",
-    "ignore:Variables are collinear:UserWarning",
-)
+pytestmark = [
+    pytest.mark.usefixtures("accepting_nodes"),
+    pytest.mark.filterwarnings(
+        "ignore::skgems.federation.RowsExposedWarning",
+        "ignore:Variables are collinear:UserWarning",
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -242,6 +246,14 @@ def test_a_node_that_judges_by_more_rows_than_its_sums_are_of_is_refused(
     channel = channel_with_false_judgement(nodes, falsify)
     with pytest.raises(ValueError, match=r"Node 'oslo' judged .* on \d+ rows"):
         choose_over(channel, linear_candidates)
+
+
+@pytest.mark.parametrize("min_rows", [1, 10])
+def test_the_largest_loss_of_rows_is_that_of_a_probability_of_1e_15(min_rows):
+    worst = 20 * np.log(1e15)
+    rounding = 0.1 * min_rows if min_rows > 1 else 0.0
+    assert worst + rounding <= most_loss(20, min_rows)
+    assert most_loss(20, min_rows) < 1.001 * worst + rounding
 
 
 def test_a_node_that_sends_larger_losses_than_rows_can_have_is_refused():

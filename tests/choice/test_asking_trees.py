@@ -27,10 +27,13 @@ from skgems.federation import (
     reply_to,
 )
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skgems.federation.RowsExposedWarning",
-    "ignore:Variables are collinear:UserWarning",
-)
+pytestmark = [
+    pytest.mark.usefixtures("accepting_nodes"),
+    pytest.mark.filterwarnings(
+        "ignore::skgems.federation.RowsExposedWarning",
+        "ignore:Variables are collinear:UserWarning",
+    ),
+]
 NAMES = ["bern", "oslo"]
 FOREST = RandomForestClassifier(7, max_depth=3, bootstrap=False, random_state=0)
 POWERS = (StandardScaler(), PowerTransformer())

@@ -10,7 +10,7 @@ from helpers.digit_halves import entry
 from skgems import PooledAggregator
 from skgems.choice import Candidate, Choice, surest_of_the_best
 from skgems.choice._choice import Trials
-from skgems.choice._scoring import by_counts
+from skgems.choice._scoring import ClassShares, by_counts
 from skgems.moments import LOGIT_FACTORS
 
 
@@ -89,8 +89,11 @@ def test_a_node_of_most_rows_is_a_doubt():
     trials.enter(0, n_right=300, losses=np.ones(len(LOGIT_FACTORS)), n_rows=400)
     n_judging = {"lyon": 396, "paris": 2, "cork": 2}
     comparison = by_counts(np.array([[300]]), 400, trials.log_losses())
-    class_sizes = np.array([200, 200])
-    choice = trials.choice(comparison, n_judging=n_judging, class_sizes=class_sizes)
+    choice = trials.choice(
+        comparison,
+        n_judging=n_judging,
+        shares=ClassShares(accuracy=0.5, log_loss=2.0),
+    )
     assert choice.n_rows == 400
     (doubt,) = choice.doubts
     assert doubt.startswith("Node 'lyon' has 396 of the 400 rows that judged")
@@ -103,7 +106,9 @@ def test_the_largest_class_stands_beside_accuracies_and_may_be_a_doubt():
     n_judging = {"lyon": 200, "paris": 200}
     choices = [
         trials.choice(
-            comparison, n_judging=n_judging, class_sizes=np.array([n, 400 - n])
+            comparison,
+            n_judging=n_judging,
+            shares=ClassShares(accuracy=n / 400, log_loss=2.0),
         )
         for n in (360, 359)
     ]

@@ -23,8 +23,9 @@ from skgems.choice._judging import (
     _refitted,
     _Scores,
 )
-from skgems.choice._scoring import by_counts
+from skgems.choice._scoring import ClassShares, by_counts
 from skgems.federation import halves_of, owners_of
+from skgems.moments import LOGIT_FACTORS
 from skgems.steps import RandomFeatures
 
 
@@ -114,6 +115,91 @@ def test_few_rows_of_a_class_make_shrunk_quadratic_discriminants():
     assert agg.choice_.factor < 1.0
 
 
+@pytest.mark.parametrize(("n_columns", "is_tried"), [(30, True), (31, False)])
+def test_quadratic_discriminants_need_two_rows_a_column(n_columns, is_tried):
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    rows = rng.normal(size=(60, n_columns)) + y[:, None]
+    agg = combine(X=rows, y=y, nodes=y, budget="small", random_state=0)
+    errors = agg.choice_.to_frame().error
+    is_quadratic = errors.index.str.startswith("QDA")
+    reason = f"at least 2 rows for each column, but there are 60 rows of {n_columns}"
+    assert not errors[~is_quadratic].any()
+    assert errors[is_quadratic].str.contains(reason).all() == (not is_tried)
+    assert any("for each column" in doubt for doubt in agg.choice_.doubts) == (
+        not is_tried
+    )
+
+
+# ---- class shares --------------------------------------------------------------------
+
+
+def random_labels():
+    """Rows that say nothing about their labels, of which one half is "calm"."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(["calm", "mild", "wild"], [150, 90, 60])
+    return rng.normal(size=(300, 5)), rng.permutation(labels), np.arange(300) % 2
+
+
+def test_class_shares_are_taken_where_no_candidate_is_better():
+    rows, y, nodes = random_labels()
+    agg = combine(X=rows, y=y, nodes=nodes, budget="small", random_state=0)
+    choice = agg.choice_
+    assert choice.name == "class shares"
+    shares = np.array([0.5, 0.3, 0.2])
+    np.testing.assert_allclose(agg.predict_proba(rows[:2]), [shares] * 2, atol=1e-3)
+    entry_of_shares, *others = choice.table
+    # Both halves have the same shares, but for single rows.
+    assert entry_of_shares["log_loss"] == pytest.approx(-shares @ np.log(shares), 1e-3)
+    assert entry_of_shares["accuracy"] == 0.5
+    assert all(entry["log_loss"] > entry_of_shares["log_loss"] for entry in others)
+    assert "same probabilities" in choice.doubts[0]
+    assert "! linear" in str(choice)
+
+
+def trials_of_two(log_losses, n_right):
+    """Two candidates of 100 rows: "steady" and "bold", with these scores."""
+    trials = Trials(
+        [Candidate(name, PooledAggregator()) for name in ("steady", "bold")]
+    )
+    for k, (loss, right) in enumerate(zip(log_losses, n_right, strict=True)):
+        losses = np.full(len(LOGIT_FACTORS), 100.0 * loss)
+        trials.enter(k, n_right=right, losses=losses, n_rows=100)
+    return trials
+
+
+@pytest.mark.parametrize("may_be_all", [False, True])
+def test_candidates_below_the_class_shares_are_left_out(may_be_all):
+    shares = ClassShares(accuracy=0.5, log_loss=0.7)
+    trials = trials_of_two([0.69, 0.71], n_right=[60, 90])
+    trials.leave_out_below(shares, may_be_all=may_be_all)
+    assert trials.able == [0]
+
+
+@pytest.mark.parametrize("may_be_all", [False, True])
+def test_the_last_candidates_are_left_out_where_class_shares_can_be_taken(may_be_all):
+    shares = ClassShares(accuracy=0.5, log_loss=0.6)
+    trials = trials_of_two([0.69, 0.71], n_right=[60, 90])
+    trials.leave_out_below(shares, may_be_all=may_be_all)
+    assert trials.able == ([] if may_be_all else [0, 1])
+
+
+def test_log_losses_that_no_node_tells_leave_nobody_out():
+    shares = ClassShares(accuracy=0.5, log_loss=0.7)
+    trials = trials_of_two([np.nan, 0.9], n_right=[90, 60])
+    trials.leave_out_below(shares, may_be_all=True)
+    assert trials.able == [0]
+
+
+def test_probabilities_worse_than_the_class_shares_are_a_doubt_of_other_scores():
+    rows, y, nodes = random_labels()
+    agg = combine(
+        X=rows, y=y, nodes=nodes, budget="small", scoring="roc_auc", random_state=0
+    )
+    assert agg.choice_.name != "class shares"
+    assert any("worse than the class shares" in doubt for doubt in agg.choice_.doubts)
+
+
 def test_reasons_of_failures_are_doubts_once_for_all_that_have_them():
     trials = Trials([Candidate(name, PooledAggregator()) for name in "abc"])
     trials.table = [
@@ -123,8 +209,11 @@ def test_reasons_of_failures_are_doubts_once_for_all_that_have_them():
     ]
     n_judging = {"x": 300}
     comparison = by_counts(np.array([[300]]), 300, trials.log_losses())
-    class_sizes = np.array([150, 150])
-    choice = trials.choice(comparison, n_judging=n_judging, class_sizes=class_sizes)
+    choice = trials.choice(
+        comparison,
+        n_judging=n_judging,
+        shares=ClassShares(accuracy=0.5, log_loss=2.0),
+    )
     (doubt,) = choice.doubts
     assert doubt == "These candidates could not be fitted: ['b', 'c']. Node 'x': odd."
     with pytest.raises(
@@ -195,7 +284,12 @@ def test_no_candidate_is_left_behind_by_few_rows_or_other_scores(n_rows, scoring
 
 def test_candidates_that_are_nearly_as_good_are_fitted_to_both_halves():
     scores = _Scores(
-        "accuracy", None, np.zeros(800), half_of_row=np.arange(800) % 2, n_tried=3
+        "accuracy",
+        None,
+        np.zeros(800),
+        groups=None,
+        half_of_row=np.arange(800) % 2,
+        n_tried=3,
     )
     of_half = np.arange(0, 800, 2)
     scores.is_right[:, of_half] = 1.0
@@ -226,7 +320,7 @@ def test_rows_behind_random_features_have_the_digits_that_they_need(shift, dtype
     rows, y = ring_and_center(80)
     nodes = np.repeat("lyon", len(y))
     half = _HeldOutHalf(
-        rows + shift, y, nodes, held_out=np.arange(80) < 40, members=None
+        rows + shift, y, nodes, held_out=np.arange(80) < 40, n_rows=80, members=None
     )
     candidate = Candidate(
         "features",

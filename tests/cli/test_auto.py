@@ -136,3 +136,28 @@ def test_labels_that_are_empty_are_counted(frames, tmp_path, capsys):
     assert combine_folder(tmp_path, "--label", "kind") == 1
     words = "column 'kind' is empty in 3 of 90 rows, the first in line 6"
     assert words in capsys.readouterr().err
+
+
+def test_rows_of_one_patient_stay_together(tmp_path):
+    frames = [make_table(seed) for seed in range(2)]
+    for name, frame in zip(["lyon", "nice"], frames, strict=True):
+        frame["patient"] = [f"{name}-{number // 3}" for number in range(90)]
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    options = ["--label", "kind", "--group", "patient"]
+    options += ["--set", "random_state=0", "budget=small"]
+    assert combine_folder(tmp_path, *options) == 0
+    frame = pandas.concat(frames, ignore_index=True)
+    X = frame.drop(columns=["kind", "patient"])
+    y = frame["kind"].to_numpy()
+    expected = combine(
+        X=X,
+        y=y,
+        nodes=np.repeat(["lyon", "nice"], 90),
+        groups=frame["patient"],
+        budget="small",
+        random_state=0,
+    )
+    model = joblib.load(tmp_path / "model.joblib")
+    np.testing.assert_allclose(
+        model.predict_proba(X), expected.predict_proba(X), atol=1e-9
+    )

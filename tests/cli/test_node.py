@@ -433,3 +433,38 @@ def test_names_of_others_do_not_steer_the_terminal(work, capsys):
     assert "\x1b" not in printed.out + printed.err
     assert "\r" not in printed.out + printed.err
     assert "every space\nwell" not in printed.out
+
+
+def test_rows_of_one_patient_are_named_by_a_column(work):
+    X, y = rows_of("lyon")
+    clf = LogisticRegression().fit(X, y)
+    joblib.dump(clf, "lyon.joblib")
+    write_rows(work / "lyon.csv", X, y)
+    table = pandas.read_csv("lyon.csv", dtype=str, keep_default_na=False)
+    table = table[["diagnosis", *FEATURES]]
+    patient = np.arange(len(y)) // 3
+    table["patient"] = [f"p{number}" for number in patient]
+    table.to_csv("lyon.csv", index=False)
+    start_study("--set", "random_state=0")
+    assert answer_at_lyon("--group", "patient", "--to", "x.safetensors", "--yes") == 0
+    summary = Summary.load("x.safetensors")
+    agg = skgems.GEMSLogisticAggregator(random_state=0)
+    expected = agg.summarize(clf, X, y, name="lyon", groups=patient)
+    assert set(summary.message.arrays) == set(expected.message.arrays)
+    for name, array in expected.message.arrays.items():
+        np.testing.assert_array_equal(summary.message.arrays[name], array, name)
+
+
+def test_a_row_without_a_group_is_named(work, capsys):
+    X, y = rows_of("lyon")
+    joblib.dump(LogisticRegression().fit(X, y), "lyon.joblib")
+    write_rows(work / "lyon.csv", X, y)
+    table = pandas.read_csv("lyon.csv", dtype=str, keep_default_na=False)
+    table["patient"] = "p1"
+    table.loc[4, "patient"] = ""
+    table.to_csv("lyon.csv", index=False)
+    start_study("--set", "random_state=0")
+    assert answer_at_lyon("--group", "patient", "--to", "x.safetensors", "--yes") == 1
+    error = capsys.readouterr().err
+    assert "column 'patient', which says what rows belong together" in error
+    assert "is empty in 1 of" in error and "line 6" in error

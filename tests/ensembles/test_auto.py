@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.few_features import use_no_powers
+from helpers.labels import assert_same_labels
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -86,7 +87,7 @@ def test_the_stack_is_taken_where_it_is_right_about_most_of_the_other_half():
     np.testing.assert_array_equal(
         auto.predict_proba(X[~train]), stack.predict_proba(X[~train])
     )
-    np.testing.assert_array_equal(auto.to_estimator().predict(X), auto.predict(X))
+    assert_same_labels(auto.to_estimator(), auto, X)
 
 
 def test_a_stack_is_taken_where_it_is_as_accurate_and_surer():
@@ -220,7 +221,7 @@ def test_clones_are_trained_on_tables():
     agg = EnsembleAggregator(pipeline).fit(X, y, nodes=nodes)
     is_last = nodes == 2
     expected = pipeline.fit(X[is_last], y[is_last])
-    np.testing.assert_array_equal(agg.estimators_[-1].predict(X), expected.predict(X))
+    assert_same_labels(agg.estimators_[-1], expected, X)
 
 
 # ---- another library ---------------------------------------------------------------

@@ -25,6 +25,8 @@ from skgems.federation import (
 )
 from skgems.messages import check_reply, check_request
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 NAMES = ["lyon", "paris"]
 # The beginning of the error about a node that answers with a lower bound than agreed.
 AGREED_ON_TEN = (

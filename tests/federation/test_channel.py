@@ -137,7 +137,7 @@ CASES = {
     ),
     "rounds of nets": lambda: averaging_in_rounds(nets()),
     "rounds of matching": lambda: PFNMAggregator(
-        models(), n_rounds=3, local_epochs=2, random_state=0
+        models(), n_rounds=3, local_epochs=2, last_layer=None, random_state=0
     ),
     "rounds of matching own units in pipelines": lambda: PFNMAggregator(
         models(scaled=True), n_rounds=3, round_units="own", random_state=0

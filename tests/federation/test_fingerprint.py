@@ -45,6 +45,7 @@ def test_rows_that_change_within_an_exchange_are_refused(state):
         {"rows": X[1:], "y": Y[1:]},
         {"y": flipped if (flipped != Y).any() else Y[::-1]},
         {"held_out": mask},
+        {"groups": np.arange(len(Y)) // 2},
         {"rows": X[::-1], "y": Y[::-1]},
     ]
     for changed in changes:
@@ -54,6 +55,19 @@ def test_rows_that_change_within_an_exchange_are_refused(state):
         answer(join, state, **changed)
     assert events_of_log(state) == ["opened", "begun", "ended"]
     answer(judging_request(agreement), state)
+
+
+def test_groups_that_change_within_an_exchange_are_refused(state):
+    """Other groups divide the same rows into other halves."""
+    agreement, join = begin_exchange()
+    patient = np.arange(len(Y)) // 2
+    answer(join, state, groups=patient)
+    for groups in (None, np.roll(patient, 1)):
+        with pytest.raises(RowsChangedError, match="X, y, held_out or groups"):
+            answer(judging_request(agreement), state, groups=groups)
+    # Whatever they are called, they are the same groups.
+    names = [f"patient {number}" for number in patient]
+    answer(judging_request(agreement), state, groups=names)
 
 
 def test_equal_rows_in_another_container_are_the_same_rows(state):

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.fitted import call_once
+from helpers.labels import assert_same_labels
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_digits
@@ -40,6 +41,8 @@ from skgems.datasets import load_penguins
 from skgems.federation import Agreement, Message, Nodes, reply_to
 from skgems.pfnm import Matching
 from skgems.steps import RandomFeatures, front_of_text
+
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
 
 
 def table_with_gaps(n_rows=400):
@@ -241,6 +244,7 @@ def test_an_agreement_counts_the_messages_of_a_front():
     assert Agreement.of(of_seed).tasks["front"] == 2
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_parameters_of_the_front_can_be_searched_over():
     digits, labels = load_digits(return_X_y=True)
     digits = digits[:300]
@@ -477,8 +481,8 @@ def test_a_pooled_classifier_behind_a_front_is_the_pipeline_of_all_rows():
     of_sums = PooledAggregator(pooled=LinearDiscriminantAnalysis(), front=FRONT)
     of_sums.fit(X, Y, nodes=NODES)
     pooled = make_pipeline(clone(FRONT), LinearDiscriminantAnalysis()).fit(X, Y)
-    assert (of_sums.predict(X) == pooled.predict(X)).all()
-    assert (of_sums.to_estimator().predict(X) == pooled.predict(X)).all()
+    assert_same_labels(of_sums, pooled, X)
+    assert_same_labels(of_sums.to_estimator(), pooled, X)
 
 
 def test_a_pooled_classifier_of_summaries_behind_a_front_is_that_of_all_rows():

@@ -170,7 +170,7 @@ def test_weights_by_class_counts_do_not_count_held_out_rows(sample, mask, kind):
 
 def test_pfnm_calibrates_on_held_out_rows_and_counts_the_others(sample, mask):
     nets = sample.fitted(NET)
-    agg = PFNMAggregator(nets, random_state=0)
+    agg = PFNMAggregator(nets, last_layer=None, random_state=0)
     agg.fit(sample.X, sample.y, nodes=sample.nodes, held_out=mask)
     counts = [
         np.bincount(sample.y[(sample.nodes == k) & ~mask], minlength=len(agg.classes_))

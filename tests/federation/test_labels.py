@@ -31,6 +31,8 @@ from skgems.federation import (
     reply_to,
 )
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 CLASSES = np.array(["ill", "well"])
 
 

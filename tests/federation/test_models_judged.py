@@ -17,10 +17,13 @@ from skgems.federation import Message, Nodes, reply_to
 from skgems.local import Member
 from skgems.tasks._evaluate import evaluate
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skgems.federation.ClassesLeftOutWarning",
-    "ignore::sklearn.exceptions.ConvergenceWarning",
-)
+pytestmark = [
+    pytest.mark.usefixtures("accepting_nodes"),
+    pytest.mark.filterwarnings(
+        "ignore::skgems.federation.ClassesLeftOutWarning",
+        "ignore::sklearn.exceptions.ConvergenceWarning",
+    ),
+]
 
 
 # ---- rows by many models: the attack of 4,001 steps --------------------------------

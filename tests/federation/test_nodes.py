@@ -10,7 +10,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from skgems import EnsembleAggregator, ModelAveragingAggregator
+from skgems import (
+    EnsembleAggregator,
+    GEMSLogisticAggregator,
+    ModelAveragingAggregator,
+)
 from skgems.federation._nodes import (
     deal_rows,
     hold_out,
@@ -20,6 +24,8 @@ from skgems.federation._nodes import (
 )
 
 NAMES = ["north", "east"]
+# Thirty patients of three visits each, whose labels differ from visit to visit.
+PATIENT = np.repeat(np.arange(30), 3)
 
 
 @pytest.mark.parametrize(
@@ -185,3 +191,45 @@ def test_labels_that_differ_in_case_or_blanks_draw_a_warning(other):
 )
 def test_labels_that_are_meant_to_differ_draw_no_warning(labels):
     EnsembleAggregator(members_with_labels(labels)).fit()
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.2, 0.5, 0.8])
+def test_whole_groups_are_held_out(fraction):
+    y = np.arange(90) % 2
+    mask = hold_out(y, fraction, RandomState(0), groups=PATIENT)
+    of_patients = mask.reshape(30, 3)
+    assert (of_patients.all(axis=1) == of_patients.any(axis=1)).all()
+    assert of_patients[:, 0].mean() == pytest.approx(fraction, abs=0.04)
+
+
+def test_no_group_is_held_out_that_has_all_rows_of_a_class():
+    y = np.where(PATIENT == 4, "rare", "common")
+    for seed in range(9):
+        mask = hold_out(y, 0.5, RandomState(seed), groups=PATIENT)
+        assert not mask.any()
+    assert not hold_out(y, 0.2, RandomState(0), groups=PATIENT // 10).any()
+
+
+def test_a_group_is_dealt_to_one_node():
+    nodes = deal_rows(np.arange(90) % 2, 4, RandomState(0), groups=PATIENT)
+    of_patients = nodes.reshape(30, 3)
+    assert (of_patients == of_patients[:, :1]).all()
+    assert set(np.bincount(nodes)) <= {21, 24}
+
+
+def test_simulated_nodes_keep_patients_together():
+    rng = np.random.default_rng(0)
+    rows = np.c_[PATIENT, rng.normal(size=90)].astype(float)
+    fitted_on = []
+
+    class Spy(LogisticRegression):
+        def fit(self, X, y):
+            fitted_on.append(set(X[:, 0]))
+            return super().fit(X, y)
+
+    members = [Spy(), Spy()]
+    agg = GEMSLogisticAggregator(members, validation_fraction=0.2, random_state=0)
+    agg.fit(rows, np.arange(90) % 2, groups=PATIENT)
+    first, second = fitted_on[:2]
+    assert not first & second
+    assert len(first | second) == 24  # three of fifteen patients judge at each

@@ -38,6 +38,8 @@ from skgems.gems import Rounds, Spaces
 from skgems.messages import TASKS
 from skgems.spaces import Ellipsoid
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 NAMES = ["lyon", "paris", "rome"]
 
 

@@ -166,14 +166,14 @@ def proof_of(**attributes) -> str:
 
 def test_a_proof_says_in_radii_how_far_the_model_is_from_the_centre_of_spaces():
     spaces = "good-enough space of every node"
-    distance = "at most 0.5 times the radius away from each center"
-    assert (
-        proof_of(found=True)
-        == f"Proven: the model is in the {spaces}. It is {distance}."
+    distance = (
+        "It is within the allowed distance of every node's model: at most 0.5 times "
+        "that distance."
     )
+    assert proof_of(found=True) == f"Proven: the model is in the {spaces}. {distance}"
     assert proof_of(empty=True) == (
         f"Proven: no model is in the {spaces}. Every model is at least 2 times the "
-        "radius away from the center of one of them."
+        "allowed distance away from some node's model."
     )
     nothing = (
         f"No model was found in the {spaces}; it is not proven that there is none."
@@ -190,10 +190,13 @@ def test_a_proof_says_that_an_exact_aggregate_is_the_pooled_classifier():
 
 def test_a_proof_about_a_network_is_about_its_last_layer():
     spaces = "good-enough space of every node (of its last layer)"
-    distance = "at most 0.5 times the radius away from each center"
+    distance = (
+        "It is within the allowed distance of every node's model: at most 0.5 times "
+        "that distance."
+    )
     inside = SimpleNamespace(found=True, empty=False, max_distance=0.25)
     of_network = words._proof(SimpleNamespace(intersection_=inside))
-    assert of_network == f"Proven: the model is in the {spaces}. It is {distance}."
+    assert of_network == f"Proven: the model is in the {spaces}. {distance}"
 
 
 def measured_columns(**scores) -> dict:

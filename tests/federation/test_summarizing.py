@@ -428,3 +428,36 @@ def test_rows_that_come_with_a_summary_score_the_aggregate():
     scores = agg.node_scores_["aggregate"]
     assert np.isnan(scores[:2]).all()
     assert scores[2] == agg.score(X[in_node], y[in_node])
+
+
+def test_summaries_have_clusters_of_several_patients():
+    """Summaries and rows of a fit count the rows of one patient as one row."""
+    X, y, nodes = rows()
+    patient = np.arange(len(y)) // 7
+    agg = GEMSLogisticAggregator(random_state=0)
+    sent = [
+        agg.summarize(
+            None,
+            X[nodes == name],
+            y[nodes == name],
+            name=name,
+            groups=patient[nodes == name],
+        )
+        for name in NAMES
+    ]
+    alone = [(name, None) for name in NAMES]
+    whole = clone(agg).set_params(estimators=alone)
+    whole.fit(X, y, nodes=nodes, groups=patient)
+    apart = clone(agg).set_params(estimators=sent).fit()
+    np.testing.assert_array_equal(apart.coef_, whole.coef_)
+    without = clone(whole).fit(X, y, nodes=nodes)
+    assert not np.array_equal(without.coef_, whole.coef_)
+
+
+def test_chunks_have_no_groups():
+    X, y, _ = rows()
+    agg = GEMSLogisticAggregator()
+    with pytest.raises(ValueError, match="Node 'lyon': groups= needs all rows at once"):
+        agg.summarize(
+            None, name="lyon", chunks=lambda: iter([(X, y)]), groups=np.zeros(len(y))
+        )

@@ -66,10 +66,10 @@ WEIGHTED_BY_ROWS = {
     "linear": lambda nodes: GEMSLogisticAggregator(members(LogisticRegression, nodes)),
     "networks": lambda nodes: GEMSMLPAggregator(members(small_network, nodes)),
     "pooled": lambda nodes: PooledAggregator(pooled=GaussianNB()),
-    "matched": lambda nodes: PFNMAggregator(members(small_network, nodes)),
-    "matched, last layer": lambda nodes: PFNMAggregator(
-        members(small_network, nodes), last_layer=GEMSLogisticAggregator()
+    "matched": lambda nodes: PFNMAggregator(
+        members(small_network, nodes), last_layer=None
     ),
+    "matched, last layer": lambda nodes: PFNMAggregator(members(small_network, nodes)),
     "averages": lambda nodes: ModelAveragingAggregator(
         members(LogisticRegression, nodes), node_weight="n_samples"
     ),
@@ -92,7 +92,9 @@ NOT_WEIGHTED_BY_ROWS = {
         members(LogisticRegression, nodes)
     ),
     "matched": lambda nodes: PFNMAggregator(
-        members(small_network, nodes), matching=Matching(class_precision="equal")
+        members(small_network, nodes),
+        last_layer=None,
+        matching=Matching(class_precision="equal"),
     ),
 }
 

@@ -12,7 +12,11 @@ import pytest
 from joblib import Parallel, delayed, parallel_config
 from sklearn.linear_model import LogisticRegression
 
-from skgems import EnsembleAggregator, GEMSLogisticAggregator
+from skgems import (
+    EnsembleAggregator,
+    GEMSLogisticAggregator,
+    ModelAveragingAggregator,
+)
 from skgems.federation import InProcess, Message
 from skgems.local import Member, clear_cache, digest
 
@@ -212,3 +216,23 @@ def test_an_error_of_a_clone_in_a_worker_names_its_node():
     aggregate = EnsembleAggregator(members, n_jobs=2)
     with pytest.raises(ValueError, match="Node 'south': LogisticRegression cannot be "):
         aggregate.fit(X, np.arange(12) % 2, nodes=np.repeat([0, 1], 6))
+
+
+@pytest.mark.parametrize("is_fitted", [True, False])
+def test_what_cannot_be_sent_to_workers_is_said(is_fitted):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("skorch")
+    from helpers.nets import digits, make_net
+
+    X, y, nodes, _, _ = digits(n_nodes=2)
+    norm = torch.nn.utils.parametrizations.weight_norm
+    with torch.random.fork_rng():
+        net = make_net(norm(torch.nn.Linear(64, 3)), max_epochs=1)
+        members = [net.fit(X, y)] * 2 if is_fitted else net
+    agg = ModelAveragingAggregator(members, n_rounds=is_fitted, n_jobs=2)
+    with pytest.raises(
+        TypeError, match="n_jobs=2 sends .*Serialization of parametrized.*n_jobs=None"
+    ):
+        agg.fit(X, y, nodes=nodes)
+    agg.set_params(n_jobs=None, random_state=0)
+    assert agg.fit(X, y, nodes=nodes).score(X, y) > 0.5

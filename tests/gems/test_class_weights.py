@@ -23,6 +23,8 @@ from skgems.local import Member, class_weight_of, moments
 from skgems.moments import log_losses
 from skgems.tasks._evaluate import evaluate
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 BALANCED = LogisticRegression(class_weight="balanced")
 LABELS = np.array(["ache", "burn", "cold", "flu"])
 GIVEN = {"ache": 1.0, "burn": 9.0, "cold": 0.5, "flu": 1.0}

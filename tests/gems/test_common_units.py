@@ -25,6 +25,8 @@ from skgems.gems._terms import MergedLayersTerms
 from skgems.plotting import MatchingDisplay
 from skgems.spaces import draw_common_units
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 # A last layer of few clusters, which is quick.
 QUICK = GEMSLogisticAggregator(moments=Moments(n_components=2))
 

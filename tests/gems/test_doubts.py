@@ -148,6 +148,7 @@ def test_too_large_a_feature_is_named_with_its_node(kind, model, parameters, sca
             )
 
 
+@pytest.mark.filterwarnings("ignore:Node .*have no effect")
 @pytest.mark.parametrize("exponent", [-30, -200])
 def test_tiny_features_are_fitted_or_constant(exponent):
     X, y, nodes = rows()
@@ -190,7 +191,7 @@ def test_heavy_tails_are_said_with_their_features():
     X, y, nodes = skewed()
     doubts = warnings_of(lambda: fit(LogisticRegression(), X, y, nodes))
     assert [kind for kind, _ in doubts] == [HeavyTailsWarning]
-    named = doubts[0][1].split("Features [")[1].split("]")[0]
+    named = doubts[0][1].split("the features [")[1].split("]")[0]
     assert set(map(int, named.split(","))) <= {0, 1, 2, 3}
     sparse = warnings_of(lambda: fit(LogisticRegression(), csr_matrix(X), y, nodes))
     assert sparse == doubts

@@ -167,6 +167,7 @@ def test_no_byte_that_leaves_depends_on_a_dropped_column():
 def test_no_reply_over_a_channel_depends_on_a_dropped_column():
     def replies_of(rows):
         replies = []
+        ledgers = {name: {} for name in NAMES}
 
         def ask(requests):
             answers = {}
@@ -174,7 +175,12 @@ def test_no_reply_over_a_channel_depends_on_a_dropped_column():
                 of_node = NODES == name
                 fitted = dict(members())[name]
                 reply = reply_to(
-                    request.to_bytes(), fitted, rows[of_node], Y[of_node], name=name
+                    request.to_bytes(),
+                    fitted,
+                    rows[of_node],
+                    Y[of_node],
+                    name=name,
+                    state=ledgers[name],
                 )
                 replies.append(reply)
                 answers[name] = Message.from_bytes(reply)

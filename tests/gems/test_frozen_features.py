@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.fitted import call_once
+from helpers.labels import assert_same_labels
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_digits
@@ -110,7 +111,7 @@ def test_a_pipeline_in_front_is_what_summaries_of_features_make(kind, model, tmp
     assert np.array_equal(apart.intercept_, study[-1].intercept_)
     # And is put behind the features as an estimator of scikit-learn.
     plain = make_pipeline(features, apart.to_estimator())
-    assert np.array_equal(plain.predict(X), study.predict(X))
+    assert_same_labels(plain, study, X)
     np.testing.assert_allclose(
         plain.predict_proba(X), study.predict_proba(X), atol=1e-6
     )

@@ -116,6 +116,18 @@ def test_at_its_end_it_is_logistic_regression_on_all_rows(name, moments):
     assert not agg.exact_
 
 
+def test_more_than_five_messages_go_on_until_it_is_the_pooled_model():
+    X, y, _ = rows()
+    expected = pooled(X, y).predict_proba(X)
+
+    def gap(**settings):
+        return np.abs(fitted(**settings).predict_proba(X) - expected).max()
+
+    # Without a word about tol; 1e-6 of up to five messages would end ten times earlier.
+    assert gap(n_rounds=30) < 3e-4 < gap(n_rounds=30, tol=1e-6)
+    assert Rounds(30).tol == "auto"
+
+
 @pytest.mark.parametrize("C", [0.01, 10.0])
 def test_at_its_end_it_is_the_pooled_model_whatever_the_penalty(C):
     X, y, _ = rows()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.estimators import ON_FEW_UNITS, federated
 from helpers.fitted import call_once
+from helpers.labels import assert_same_labels
 from helpers.parts import with_hidden_layers
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -141,9 +142,7 @@ def test_equal_networks_give_their_function_back(depth):
     agg = aggregate(dataset, [local] * 3, epsilon_hidden=1e-4, local_epochs=0)
     for report, width in zip(agg.layer_report_, (7, 6), strict=False):
         assert report["n_units"] == width and report["merged"] == 3 * width
-    np.testing.assert_array_equal(
-        agg.predict(dataset.X_test), local.predict(dataset.X_test)
-    )
+    assert_same_labels(agg, local, dataset.X_test)
     logits = read_network(local).decision_function(dataset.X_test)
     logits -= logits.mean(axis=1, keepdims=True)
     ours = agg.decision_function(dataset.X_test)
@@ -313,9 +312,7 @@ def test_exports_predict_the_same(kind):
     np.testing.assert_allclose(
         estimator.predict_proba(dataset.X_test), proba, atol=1e-6
     )
-    np.testing.assert_array_equal(
-        estimator.predict(dataset.X_test), agg.predict(dataset.X_test)
-    )
+    assert_same_labels(estimator, agg, dataset.X_test)
     with torch.no_grad():
         logits = agg.to_module()(torch.tensor(dataset.X_test))
         module = torch.softmax(logits, dim=-1).numpy()

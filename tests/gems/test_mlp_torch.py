@@ -606,11 +606,11 @@ def test_rounds_and_retraining_keep_the_softmax_that_the_loss_sees():
 
 def test_class_weights_of_a_loss_are_known():
     weights = torch.tensor([1.0, 2.0, 3.0])
-    weighted = net_of(nn.Linear(4, 3), criterion__weight=weights)
+    weighted = net_of(nn.Linear(4, 3), range(3), criterion__weight=weights)
     assert class_weight_of(weighted) == [[0, 0.5], [1, 1.0], [2, 1.5]]
-    equal_weights = net_of(nn.Linear(4, 3), criterion__weight=torch.ones(3))
+    equal_weights = net_of(nn.Linear(4, 3), range(3), criterion__weight=torch.ones(3))
     assert class_weight_of(equal_weights) is None
-    assert class_weight_of(net_of(nn.Linear(4, 3))) is None
+    assert class_weight_of(net_of(nn.Linear(4, 3), range(3))) is None
     dataset = federated("homogeneous")
     X, y = dataset.local_rows[0]
     fitted = trained(nn.Linear(6, 3), X, y, epochs=1, criterion__weight=weights)

@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import ModelAveragingAggregator
-from skgems.averaging import Schedule
+from skgems.averaging import Downpour, Schedule
 
 DISJOINT, OVERLAPPING = digits("disjoint"), digits("overlapping")
 HOMOGENEOUS, BINARY = digits("homogeneous"), digits("binary")
@@ -61,6 +61,14 @@ def with_a_net(rows):
 
 def convolutions(rows):
     return convolutional_nets(rows, 4)
+
+
+def halved_softmax(logits):
+    return (logits / 2).softmax(-1)
+
+
+def tempered_nets(rows):
+    return dense_nets(rows, predict_nonlinearity=halved_softmax)
 
 
 # ---- what is done with them ---------------------------------------------------
@@ -219,6 +227,10 @@ CASES = {
     "rounds skorch binary": lambda: rounds(BINARY, binary_nets),
     "rounds skorch convolutional": lambda: rounds(HOMOGENEOUS, convolutions),
     "rounds skorch images": lambda: images(n_rounds=1, local_epochs=1),
+    "rounds skorch downpour": lambda: rounds(
+        HOMOGENEOUS, convolutions, server=Downpour(n_rows=32, staleness=1)
+    ),
+    "skorch tempered": lambda: average(members=tempered_nets),
     # Simulation.
     "simulation": lambda: simulate(CONVERGED),
     "simulation of several": lambda: simulate([CONVERGED] * 3),

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from golden.cases_stacks import FORESTS, bayes, pipelines_of_letters
 from golden.data import NAMES, digits, iris, letters, linears, mlps, penguins
@@ -89,6 +91,10 @@ CASES = {
     "roc_auc": lambda: of_rows(budget="small", scoring="roc_auc"),
     "a scorer": lambda: of_rows(budget="small", scoring="balanced_accuracy"),
     "thorough": lambda: of_rows(budget="thorough"),
+    "groups": lambda: of_rows(budget="small", groups=np.arange(len(IRIS.y)) // 3),
+    "class shares": lambda: of_rows(
+        replace(IRIS, y=np.random.default_rng(3).permutation(IRIS.y)), budget="small"
+    ),
     "front": lambda: of_rows(
         OVERLAPPING, front=PCA(5, svd_solver="full"), budget="small"
     ),

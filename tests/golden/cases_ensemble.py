@@ -65,6 +65,13 @@ def named(rows):
     return list(zip(NAMES, linears(rows), strict=True))
 
 
+def nets_with_a_margin(rows):
+    """Nets whose loss skorch does not know."""
+    from torch import nn
+
+    return dense_nets(rows, criterion=nn.MultiMarginLoss)
+
+
 def with_a_net(rows):
     return [dense_nets(rows)[0], *mlps(rows)[1:]]
 
@@ -137,6 +144,7 @@ CASES = {
     "homogeneous hard": lambda: together(HOMOGENEOUS, neighbours, voting="hard"),
     "binary": lambda: together(BINARY, machines),
     "skorch binary": lambda: together(BINARY, binary_nets),
+    "skorch margin": lambda: together(members=nets_with_a_margin),
     "ties of another seed": lambda: together(voting="hard", random_state=3),
     "thresholds": lambda: together(BINARY, with_thresholds),
     "string labels": lambda: fit_named(STRINGS, node_weight="class_counts"),

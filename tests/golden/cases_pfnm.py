@@ -227,6 +227,8 @@ CASES = {
     "random_state": lambda: match(random_state=3),
     # With rows.
     "rows": lambda: fit(),
+    "rows matched": lambda: fit(last_layer=None),
+    "rows matched deep": lambda: fit(members=DEEP, last_layer=None),
     "rows equal": lambda: fit(matching=Matching(class_precision="equal")),
     "rows deep": lambda: fit(members=DEEP),
     "rows one class": lambda: fit(ONE_CLASS),

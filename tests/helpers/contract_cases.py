@@ -72,6 +72,8 @@ RELU = clone(NETWORK).set_params(activation="relu")
 # Newton steps to the minimum: a search stops where rounding hides what it gains.
 STUDENT = LogisticRegression(C=10.0, solver="newton-cholesky", tol=1e-10)
 CONSENSUS = {"intersection": "consensus"}
+# Without a last layer of moments.
+MATCHED = {"last_layer": None}
 # The penalty that is chosen for so few rows is weak: rounding moves the model farther.
 FEW_UNITS = {
     "hidden_layers": HiddenLayers(epsilon=0.1, max_units=12),
@@ -185,17 +187,22 @@ CASES = {
         rounding=3e-3,
     ),
     "gems mlp tuned": Case(GEMSMLPAggregator, NETWORK, FEW_UNITS, public=True),
-    "pfnm": Case(PFNMAggregator, NETWORK),
-    "pfnm deep": Case(PFNMAggregator, DEEP),
+    "pfnm": Case(PFNMAggregator, NETWORK, MATCHED),
+    "pfnm last layer": Case(
+        PFNMAggregator, NETWORK, {"last_layer": GEMSLogisticAggregator(C=1.0)}
+    ),
+    "pfnm deep": Case(PFNMAggregator, DEEP, MATCHED),
     "pfnm top down": Case(
-        PFNMAggregator, DEEP, {"matching": Matching(layer_order="top_down")}
+        PFNMAggregator, DEEP, MATCHED | {"matching": Matching(layer_order="top_down")}
     ),
-    "pfnm few units": Case(PFNMAggregator, RELU, {"max_units": 12}),
-    "pfnm rounds": Case(PFNMAggregator, TRAINED, {"n_rounds": 2}),
+    "pfnm few units": Case(PFNMAggregator, RELU, MATCHED | {"max_units": 12}),
+    "pfnm rounds": Case(PFNMAggregator, TRAINED, MATCHED | {"n_rounds": 2}),
     "pfnm rounds of own units": Case(
-        PFNMAggregator, TRAINED, {"n_rounds": 2, "round_units": "own"}
+        PFNMAggregator, TRAINED, MATCHED | {"n_rounds": 2, "round_units": "own"}
     ),
-    "pfnm rounds tuned": Case(PFNMAggregator, TRAINED, {"n_rounds": 2}, public=True),
+    "pfnm rounds tuned": Case(
+        PFNMAggregator, TRAINED, MATCHED | {"n_rounds": 2}, public=True
+    ),
     "average": Case(ModelAveragingAggregator, LINEAR, {"node_weight": "n_samples"}),
     "average of classes": Case(
         ModelAveragingAggregator, LINEAR, {"node_weight": "class_counts"}

@@ -33,6 +33,7 @@ class JudgingNodes:
         estimators=None,
         min_rows=1,
         held_out=None,
+        groups=None,
     ):
         self.names = sorted(set(nodes))
         self.rows = {name: (X[nodes == name], y[nodes == name]) for name in self.names}
@@ -41,6 +42,9 @@ class JudgingNodes:
         self.state = {name: {} if keep_state else None for name in self.names}
         self.min_rows = min_rows
         self.held_out = held_out  # the same mask at every node
+        self.groups = dict.fromkeys(self.names)
+        if groups is not None:
+            self.groups = {name: groups[nodes == name] for name in self.names}
         self.exchanged = []  # pairs of a request and its reply
 
     def answer(self, name, request):
@@ -56,6 +60,7 @@ class JudgingNodes:
                 state=self.state[name],
                 min_rows=self.min_rows,
                 held_out=self.held_out,
+                groups=self.groups[name],
             )
         )
         self.exchanged.append((request, reply))

@@ -25,7 +25,7 @@ from skgems.federation import (
     VariancesOnlyWarning,
 )
 from skgems.gems import Moments
-from skgems.local import Member, TooFewRowsError, heavy_tails
+from skgems.local import TooFewRowsError
 from skgems.moments import ClassMoments
 
 # More than the 4000 that the factor is fitted to, and enough for four classes.
@@ -454,7 +454,7 @@ def test_factor_and_tails_are_those_of_the_same_rows_as_of_all():
         of_chunks, of_rows = summaries(X, y, clf=clf, size=1234)
     assert_one_text(warned)
     assert moments_reply(of_chunks)["factor"] == moments_reply(of_rows)["factor"]
-    assert heavy_tails(Member.of("lyon", clf, X, y)) is not None
+    assert moments_reply(of_chunks)["kurtosis"] == moments_reply(of_rows)["kurtosis"]
 
 
 def test_rows_that_are_left_out_do_not_choose_those_of_the_factor():
@@ -594,6 +594,13 @@ def test_chunks_must_be_the_same_each_time():
         passes = iter([[(X, y)], [second_pass]])
         with pytest.raises(ValueError, match=words):
             summarize(lambda passes=passes: next(passes))
+
+
+def test_rows_far_from_those_of_the_first_pass_are_said_to_be_others():
+    X, y = rows()
+    passes = iter([[(X, y)], [(X + 1e3, y)]])
+    with pytest.raises(ValueError, match=r"chunks\(\) gave other rows in the second"):
+        summarize(lambda: next(passes))
 
 
 def test_chunks_are_refused_beside_rows():

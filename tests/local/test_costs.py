@@ -48,6 +48,8 @@ from skgems.spaces import Ellipsoid
 from skgems.steps import Columns, DocumentFront, RandomFeatures, front_size
 from skgems.steps._statistics import STATISTICS
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 N_ROWS, N_COLUMNS, N_CLASSES = 90, 4, 3
 X, Y = costly.separated_rows(N_ROWS, N_COLUMNS, N_CLASSES, rng=np.random.default_rng(0))
 NET = costly.network(X, Y, n_units=5)
@@ -120,6 +122,11 @@ ASKED = {
         "moment_numbers",
         costly.moments(kind="class", n_components=1),
         3 * 4**2 + 2 * 3 * 4 + 3 * 5 + 2 * 25 * 4,
+    ),
+    "moments and tails of a model": (
+        "moment_numbers",
+        costly.moments(kind="class", n_components=1, model="own"),
+        3 * 4**2 + 2 * 3 * 4 + 3 * 5 + 2 * 25 * 4 + 8 * 4,
     ),
     "moments of layers": (
         "moment_numbers",
@@ -482,6 +489,7 @@ def test_sums_of_sparse_rows_and_documents_take_no_medians():
         )
     )
     join = join.with_fields(front=front)
+    n_numbers += 8 * 4  # to find tails by
     for most, is_refused in ((n_numbers, False), (n_numbers - 1, True)):
         limits = Limits(moment_numbers=most)
         shape = NodeShape.of(None, texts, Y, name="lyon", limits=limits)

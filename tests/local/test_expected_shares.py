@@ -111,7 +111,7 @@ def test_networks_and_combine_name_the_nodes():
 
     with pytest.warns(ClassWeightWarning, match="node 'lyon' expects 'rare'"):
         GEMSMLPAggregator(members(network), random_state=0).fit(X, Y, nodes=NODES)
-    with pytest.warns(ClassWeightWarning, match="scoring='balanced_accuracy'"):
+    with pytest.warns(ClassWeightWarning, match="choose by the balanced accuracy"):
         agg = combine(
             members(
                 lambda X, y: LogisticRegression().fit(*Repeating().fit_resample(X, y))

@@ -18,7 +18,10 @@ from skgems.local._layer_numbers import layer_moments, numbers_about_layers
 from skgems.messages import sealed
 from skgems.moments import class_moments, merge_moments
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.usefixtures("accepting_nodes"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
 D = 30
 
 

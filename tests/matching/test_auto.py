@@ -11,6 +11,7 @@ import pytest
 from skgems.matching import match_layer
 from skgems.matching._layer import (
     EXPLAINED,
+    EXPLAINED_OUTGOING,
     PRICES,
     auto_sigma,
     explained_share,
@@ -68,6 +69,12 @@ def test_what_atoms_explain():
     assert len(forced.atoms) == 1
     assert explained_share(pair, forced.assignments) == pytest.approx(0.5)
     assert explained_share([0 * V], [np.array([0, 1])]) == 1
+    # By precisions: 3 times 3 and 1 times 1 make 2.5 of weight 4, whose square is 6.25.
+    numbers = [np.array([[3.0]]), np.array([[1.0]])]
+    share = explained_share(
+        numbers, [np.array([0])] * 2, precisions=[np.array([3.0]), np.array([1.0])]
+    )
+    assert share == pytest.approx(4 * 6.25 / (3 * 9 + 1))
 
 
 def test_sigma_is_a_tenth_of_the_median_norm():
@@ -123,6 +130,35 @@ def test_where_few_nodes_share_a_class_atoms_explain_more():
         groups, few[1].assignments
     )
     assert len(many[1].atoms) < len(few[1].atoms)
+
+
+def test_units_that_are_alike_but_lead_elsewhere_stay_apart():
+    # As of networks that started from one seed, of nodes that know other classes.
+    incoming = neurons(noise=0.1, n_groups=4)
+    rng = np.random.default_rng(1)
+    groups = [np.hstack([V, rng.standard_normal((10, 4))]) for V in incoming]
+    sigma = auto_sigma(groups)
+    apart, alike = (
+        match_at_auto_gamma0(
+            partial(
+                match_layer,
+                groups,
+                [np.full(1 + n_outgoing, sigma**-2.0)] * 4,
+                n_shared=44 - n_outgoing,
+                prior_precision=sigma**-2.0,
+                random_state=0,
+            ),
+            groups,
+            sigma=sigma,
+            n_sharing=4,
+        )
+        for n_outgoing in (4, 0)
+    )
+    # Of all their numbers the atoms explain most.
+    assert alike[0] < 1 and len(alike[1].atoms) == 10
+    assert alike[1].explained > 1 / 4 + 3 / 4 * EXPLAINED
+    assert apart[0] > 1 and len(apart[1].atoms) > 10
+    assert apart[1].explained_outgoing > 1 / 4 + 3 / 4 * EXPLAINED_OUTGOING
 
 
 def test_a_large_or_tiny_sigma_has_a_mass_too():

@@ -7,10 +7,12 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln
 
 from skgems.matching import Atoms, History, match_layer
 from skgems.matching._layer import (
+    _columns_at_rising_price,
     _Matcher,
     _Search,
     canonical_order,
@@ -61,7 +63,12 @@ def log_posterior(groups, precisions, assignments, *, n_shared, s0, gamma0):
     return total
 
 
-def best_by_hand(groups, precisions, assignments, group, **model):
+def price_of_order(choice, used_by_others):
+    """The paper's cost of new atoms: the log of i for the i-th of a group."""
+    return gammaln(1 + sum(atom not in used_by_others for atom in choice))
+
+
+def best_by_hand(groups, precisions, assignments, group, *, ordered=False, **model):
     """The best value over all assignments of one group, the others fixed."""
     used_by_others = {
         a for j, atoms in enumerate(assignments) if j != group for a in atoms
@@ -72,7 +79,8 @@ def best_by_hand(groups, precisions, assignments, group, **model):
     for choice in permutations([*used_by_others, *fresh], width):
         changed = list(assignments)
         changed[group] = list(choice)
-        objectives.append(log_posterior(groups, precisions, changed, **model))
+        value = log_posterior(groups, precisions, changed, **model)
+        objectives.append(value - ordered * price_of_order(choice, used_by_others))
     return max(objectives)
 
 
@@ -104,8 +112,11 @@ def test_no_group_has_a_better_assignment(seed, gamma0):
     ("seed", "gamma0"),
     [(0, 0.1), (1, 1.0), (2, 20.0), (3, 0.1), (4, 1.0), (5, 20.0), (0, 20.0)],
 )
+@pytest.mark.parametrize("ordered", [False, True], ids=["equal", "rising"])
 @pytest.mark.parametrize("by_pairs", [False, True])
-def test_every_step_is_the_best_of_all_assignments(seed, gamma0, by_pairs, monkeypatch):
+def test_every_step_is_the_best_of_all_assignments(
+    seed, gamma0, by_pairs, ordered, monkeypatch
+):
     if by_pairs:  # from the first step that has atoms
         monkeypatch.setattr(Units, "pairs_have_paid", lambda self, group, n: n > 0)
     groups, precisions = problem(seed, n_neurons=3, noise=1.0)
@@ -115,6 +126,7 @@ def test_every_step_is_the_best_of_all_assignments(seed, gamma0, by_pairs, monke
         precisions=precisions,
         prior_precision=0.7,
         gamma0=gamma0,
+        ordered_prior=ordered,
     )
     # From a first pass to where steps have changed others' atoms.
     for group in (0, 1, 2, 1, 0, 2):
@@ -123,9 +135,13 @@ def test_every_step_is_the_best_of_all_assignments(seed, gamma0, by_pairs, monke
         # Groups that had no step have no neurons at an atom yet.
         placed = [V[: len(rows)] for V, rows in zip(groups, assignments, strict=True)]
         value = log_posterior(placed, precisions, assignments, **model)
-        best = best_by_hand(placed, precisions, assignments, group, **model)
-        assert value == pytest.approx(best)
         assert matcher.objective() == pytest.approx(value)
+        best = best_by_hand(
+            placed, precisions, assignments, group, ordered=ordered, **model
+        )
+        others = {a for j, atoms in enumerate(assignments) if j != group for a in atoms}
+        price = ordered * price_of_order(assignments[group], others)
+        assert value - price == pytest.approx(best)
     assert isinstance(matcher.sums, PairSums) == by_pairs
 
 
@@ -265,6 +281,53 @@ def test_the_papers_cost_opens_fewer_atoms():
         )
         sizes[cost] = len(match.atoms)
     assert sizes["paper"] < sizes["exchangeable"]
+
+
+@pytest.mark.parametrize("typical_gain", [-8.0, -3.0, 0.0, 3.0])
+def test_a_smaller_table_has_an_assignment_worth_as_much(typical_gain):
+    rng = np.random.RandomState(0)
+    gains = typical_gain + 2.0 * rng.standard_normal((30, 20))  # (atoms, units)
+    gains[:, ::3] -= 10.0  # these match nothing
+    prices = 2.0 * np.log(np.arange(1, 21))
+
+    def worth(columns):
+        units = np.flatnonzero(columns < 30)
+        return gains[columns[units], units].sum() - prices[: 20 - len(units)].sum()
+
+    columns = _columns_at_rising_price(gains)
+    whole = np.hstack([gains.T, np.tile(-prices, (20, 1))])
+    _, best = linear_sum_assignment(whole, maximize=True)
+    assert len(np.unique(columns)) == 20
+    assert worth(columns) == pytest.approx(worth(best))
+
+
+@pytest.mark.parametrize("new_atom_cost", ["exchangeable", "paper"])
+def test_units_that_match_nothing_stay_out_of_the_assignment(
+    new_atom_cost, monkeypatch
+):
+    """Many equal rows of costs take scipy seconds for 2,000 units."""
+    sizes = []
+
+    def assign(table, **kwargs):
+        sizes.append(table.size)
+        return linear_sum_assignment(table, **kwargs)
+
+    monkeypatch.setattr("skgems.matching._layer.linear_sum_assignment", assign)
+    # Each unit has a direction of its own, but for one that two groups share.
+    units = np.eye(79)
+    groups = [units[:40], units[39:]]
+    match = match_layer(
+        groups,
+        [np.array([100.0])] * 2,
+        n_shared=79,
+        prior_precision=100.0,
+        gamma0=1e-4,
+        new_atom_cost=new_atom_cost,
+        random_state=0,
+    )
+    assert len(match.atoms) == 79
+    assert match.assignments[0][39] == match.assignments[1][0]
+    assert max(sizes) <= 2
 
 
 def alike(noise, share, n_groups=8):

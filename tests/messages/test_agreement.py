@@ -4,12 +4,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from helpers.agreements import agreement_on_rounds
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, ModelAveragingAggregator
 from skgems.channels import inspect
 from skgems.federation import Agreement
+from skgems.gems import Moments
+from skgems.steps import RandomFeatures
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skgems.federation.ClassesLeftOutWarning",
@@ -25,8 +31,35 @@ def test_a_person_reads_it(tmp_path):
     words = " ".join(str(inspect(path)).split())
     assert "an agreement" in words and "GEMSLogisticAggregator" in words
     assert "may ask 2 times for sums over the node's rows that say how good" in words
-    assert "'ill', 'well'" in words and "n_components" not in words
-    assert "n_components" in str(inspect(path, verbose=True))
+    assert "'ill', 'well'" in words
+    assert "n_components=16, min_cluster_size=1" in words
+
+
+def test_a_person_reads_which_columns_clusters_and_training_are_agreed():
+    plain = GEMSLogisticAggregator(random_state=0)
+    wide = GEMSLogisticAggregator(
+        front=make_pipeline(StandardScaler(), RandomFeatures(2000, random_state=0)),
+        moments=Moments(n_components=256),
+        random_state=0,
+    )
+    trained = ModelAveragingAggregator(n_rounds=200)
+    says = [Agreement.of(aggregator).says for aggregator in (plain, wide, trained)]
+    assert "front" not in says[0] and "trust" not in says[0]
+    assert says[1]["front"].startswith(
+        "Rows pass first through StandardScaler, RandomFeatures (n_components=2000, "
+    )
+    assert "n_components=256" in says[1]["settings"] and "trust" not in says[1]
+    assert "single rows given away by train" in says[2]["trust"]
+    assert "hidden layers" in Agreement.of(GEMSMLPAggregator()).says["trust"]
+
+
+@pytest.mark.parametrize(
+    "front",
+    [[1, {}], {"tree": [[{"params": {"a": [{}]}}]]}, {"kind": 3, "params": {}}, "x"],
+)
+def test_fronts_of_any_form_are_read_in_words(front):
+    agreement = replace(agreement_on_rounds(), settings={"front": front})
+    assert all(isinstance(sentence, str) for sentence in agreement.says.values())
 
 
 @pytest.mark.parametrize(

@@ -107,3 +107,16 @@ def test_many_rows_are_clustered_as_well_as_few():
     X, places = rows_in_clumps(n=4000)
     parts = cluster_classes(X, np.zeros(4000, dtype=int), 4, 4, random_state=0)
     assert are_same_clusters(parts, places)
+
+
+def test_clusters_have_rows_of_several_groups():
+    """A mean over rows of one patient alone would be told of this patient."""
+    X, places = rows_in_clumps()
+    y = np.zeros(40, dtype=int)
+    apart = np.arange(40)
+    assert are_same_clusters(cluster_classes(X, y, 4, 4, 0, groups=apart), places)
+    patient = np.where(places == 1, 99, apart)  # one clump is of one patient
+    parts = cluster_classes(X, y, 4, 4, 0, groups=patient)
+    for part in np.unique(parts):
+        assert len(np.unique(patient[parts == part])) >= 4
+    assert len(np.unique(parts)) == 3

@@ -370,3 +370,21 @@ def test_the_aggregate_of_ridge_classifiers_does_not_depend_on_the_number_of_nod
     of_four_nodes = fit_with_warnings(X, y, nodes, [clf] * 4)[0]
     assert of_four_nodes.exact_
     np.testing.assert_allclose(of_four_nodes.coef_, of_one_node.coef_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("times", [1, 100])
+def test_no_node_is_named_where_one_has_more_than_half_of_the_rows(times):
+    X, y = labelled_rows()
+    nodes = np.arange(len(y)) % 4
+    is_liar = nodes == 2
+    y = np.where(is_liar, (y + 1) % 3, y)
+    X = np.concatenate([X, np.tile(X[is_liar], (times - 1, 1))])
+    y = np.concatenate([y, np.tile(y[is_liar], times - 1)])
+    nodes = np.concatenate([nodes, np.full(len(y) - len(nodes), 2)])
+    _, caught = fit_with_warnings(X, y, nodes)
+    (message,) = messages_of(caught, NodesDisagreeWarning)
+    named = [name for name in NAMES if repr(name) in message]
+    assert named == ["nice"]  # the one that lies, or that has most rows
+    assert ("nothing shows whether it or the other nodes are wrong" in message) == (
+        times > 1
+    )

@@ -241,7 +241,7 @@ def test_covariances_are_64_in_all_or_one_of_each_class(n_classes):
     moves, covariance_of = loss.moves(W, np.ones(n_classes, dtype=bool))
     assert n_classes <= len(moves) <= max(64, n_classes)
     # More than one where there is room for more.
-    assert (len(moves) > n_classes) == (n_classes <= 32)
+    assert (len(moves) > n_classes) == (n_classes < 64)
     classes = loss.moments.columns
     for g in range(len(moves)):
         assert len(np.unique(classes[covariance_of == g])) == 1

@@ -178,8 +178,8 @@ def test_modules_of_other_threads_run_while_one_is_traced():
     weight = net.module_.linear.weight.detach().numpy()
     net.module_.functions.append(run_other_in_a_thread)
     np.testing.assert_array_equal(read_network(net).coefs[0], weight.T)
-    assert len(outputs) == 1
-    assert torch.equal(outputs[0], expected)
+    assert outputs  # of the trace, and of the run that checks what was read
+    assert all(torch.equal(output, expected) for output in outputs)
 
 
 def test_two_threads_trace_and_leave_torch_as_it_was():
@@ -323,7 +323,30 @@ def test_a_net_that_is_initialized_is_fitted():
         read_network(net, name="a")
     net.initialize()
     assert is_fitted(net) is True
-    assert read_network(net).seen.all()  # it does not know what it was trained on
+
+
+@pytest.mark.parametrize("travels_by", ["load_params", "load_state_dict"])
+def test_a_net_whose_weights_were_loaded_is_asked_for_its_classes(travels_by, tmp_path):
+    _, y = rows()
+    net = trained(Listed, y=np.where(y > 0, 2, 0))
+    expected = read_network(net)
+    assert expected.seen.tolist() == [True, False, True]
+    loaded = skorch.NeuralNetClassifier(Listed).initialize()
+    if travels_by == "load_params":
+        net.save_params(f_params=tmp_path / "weights")
+        loaded.load_params(f_params=tmp_path / "weights")
+    else:
+        loaded.module_.load_state_dict(net.module_.state_dict())
+    with pytest.raises(
+        ValueError, match=r"Node 'lyon': .*which classes.*set_params\(classes="
+    ):
+        read_network(loaded, name="lyon")
+    loaded.set_params(classes=[0, 1, 2])
+    assert read_network(loaded).seen.all()
+    loaded.classes_inferred_ = np.array([0, 2])
+    network = read_network(loaded)
+    assert network.seen.tolist() == expected.seen.tolist()
+    np.testing.assert_array_equal(network.coefs[0], expected.coefs[0])
 
 
 def unfitted_net():
@@ -429,7 +452,7 @@ class StoringAnAttribute(nn.Module):
 
 
 def test_attributes_that_a_forward_sets_are_put_back():
-    net = skorch.NeuralNetClassifier(StoringAnAttribute).initialize()
+    net = skorch.NeuralNetClassifier(StoringAnAttribute, classes=range(C)).initialize()
     X, _ = rows()
     output = raw_output(net, X)
     hidden = net.module_.hidden
@@ -512,7 +535,8 @@ def test_modules_that_are_written_say_what_the_layers_say(dtype):
 def test_modules_that_are_written_can_be_read_and_are_copies(dtype):
     coefs, intercepts = layers_of_three(dtype)
     module = to_module(Layers(coefs, intercepts, "logistic"))
-    network = read_network(skorch.NeuralNetClassifier(module).initialize())
+    net = skorch.NeuralNetClassifier(module, classes=range(C)).initialize()
+    network = read_network(net)
     assert network.activation == ("logistic", "logistic")
     for coef_read, coef in zip(network.coefs, coefs, strict=True):
         np.testing.assert_array_equal(coef_read, coef)

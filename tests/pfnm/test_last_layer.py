@@ -7,6 +7,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+from helpers.digit_networks import TEST, TRAIN, X, Y
 from helpers.estimators import federated, fit_once
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -14,6 +15,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
 
 from skgems import GEMSLogisticAggregator, PFNMAggregator
+from skgems.datasets import partition_dirichlet
 from skgems.gems import Moments, Rounds
 from skgems.moments import (
     Likelihood,
@@ -23,6 +25,7 @@ from skgems.moments import (
     merge_moments,
 )
 from skgems.networks import LayersBelow
+from skgems.pfnm import PoorMatchWarning
 from skgems.tuning import tune_likelihood
 
 
@@ -42,12 +45,90 @@ def aggregate(simulated, nets, last_layer=ONE_COMPONENT):
     return agg.fit(simulated.X, simulated.y, nodes=simulated.nodes)
 
 
+# ---- the default ------------------------------------------------------------------
+
+
+def one_first_seed(nodes):
+    """Networks whose first weights are equal, and the vote weighted by classes."""
+    of_nodes = [(X[TRAIN][nodes == k], Y[TRAIN][nodes == k]) for k in range(5)]
+    unfitted = MLPClassifier(
+        (30,), learning_rate_init=0.01, max_iter=20, random_state=0
+    )
+    nets = [fit_once(clone(unfitted), *of_node) for of_node in of_nodes]
+    counts = np.array([np.bincount(y, minlength=10) for _, y in of_nodes])
+    votes = sum(
+        net.predict_proba(X[TEST]) @ np.eye(10)[net.classes_] * share
+        for net, share in zip(nets, counts / counts.sum(axis=0), strict=True)
+    )
+    return nets, counts, np.mean(votes.argmax(axis=1) == Y[TEST])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_by_default_matched_networks_are_not_far_below_the_vote():
+    nodes = partition_dirichlet(Y[TRAIN], 5, alpha=0.2, min_size=50, random_state=1)
+    nets, counts, vote = one_first_seed(nodes)
+    agg = PFNMAggregator(nets, random_state=0).fit(X[TRAIN], Y[TRAIN], nodes=nodes)
+    explicit = clone(agg).set_params(last_layer=GEMSLogisticAggregator())
+    explicit.fit(X[TRAIN], Y[TRAIN], nodes=nodes)
+    for ours, theirs in zip(agg.coefs_, explicit.coefs_, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert agg.score(X[TEST], Y[TEST]) > vote + 0.02
+    # Without rows more units stay: those of one first seed are alike in all that is not
+    # learned, and these must not become one unit for each of theirs.
+    by_counts = PFNMAggregator(nets, random_state=0).fit(n_class_samples=counts)
+    assert by_counts.gamma0_[0] > 1
+    forced = PFNMAggregator(nets, max_units=30, random_state=0)
+    with pytest.warns(PoorMatchWarning, match="30 matched units of hidden layer 1"):
+        forced.fit(n_class_samples=counts)
+    accuracy = forced.score(X[TEST], Y[TEST])
+    assert by_counts.score(X[TEST], Y[TEST]) > accuracy + 0.1
+    assert accuracy < vote - 0.15
+    # With rows even these are made use of, without a warning.
+    forced.fit(X[TRAIN], Y[TRAIN], nodes=nodes)
+    assert forced.score(X[TEST], Y[TEST]) > vote - 0.05
+
+
+def test_by_default_matched_weights_stay_where_rows_say_too_little():
+    simulated = federated("overlapping")
+    nets = networks(simulated)
+    X, y, nodes = simulated.X, simulated.y, simulated.nodes
+    agg = PFNMAggregator(nets, random_state=0)
+    assert agg.fit(X, y, nodes=nodes).last_layer_ is not None
+    # The last layer would forget a class without rows, or learn little of few rows.
+    others = y != y[0]
+    assert agg.fit(X[others], y[others], nodes=nodes[others]).last_layer_ is None
+    assert agg.coefs_[-1].any(axis=0).all()
+    few = np.concatenate(
+        [
+            np.flatnonzero((y == label) & (nodes == node))[:1]
+            for label in np.unique(y)
+            for node in range(3)
+        ]
+    )
+    assert agg.fit(X[few], y[few], nodes=nodes[few]).last_layer_ is None
+    # Nor is there one of a single network, of summaries, or where none is wanted.
+    alone = PFNMAggregator(nets[:1]).fit(*simulated.local_rows[0])
+    assert alone.last_layer_ is None
+    summaries = [
+        agg.summarize(net, *rows, name=f"node {k}", min_rows=1)
+        for k, (net, rows) in enumerate(zip(nets, simulated.local_rows, strict=True))
+    ]
+    assert PFNMAggregator(summaries).fit().last_layer_ is None
+    agg.set_params(last_layer=None).fit(X, y, nodes=nodes)
+    assert agg.last_layer_ is None
+    agg.set_params(last_layer="auto", last_layer__C=0.5).fit(X, y, nodes=nodes)
+    assert agg.last_layer_.C_ == 0.5
+
+
+# ---- one that is given ------------------------------------------------------------
+
+
 @pytest.mark.parametrize("hidden", [(8,), (7, 5)])
 def test_it_is_the_likeliest_for_moments_of_the_matched_units(hidden):
     simulated = federated("disjoint")
     nets = networks(simulated, hidden)
     agg = aggregate(simulated, nets)
-    plain = PFNMAggregator(nets, random_state=0)
+    plain = PFNMAggregator(nets, last_layer=None, random_state=0)
     plain.fit(simulated.X, simulated.y, nodes=simulated.nodes)
     for ours, theirs in zip(agg.coefs_[:-1], plain.coefs_[:-1], strict=True):
         np.testing.assert_array_equal(ours, theirs)

@@ -100,7 +100,7 @@ def test_in_simulation_the_rows_that_trained_are_counted():
     y = np.concatenate([np.repeat(np.arange(3), of_node) for of_node in counts])
     X = np.random.RandomState(0).normal(size=(len(y), 2)) + y[:, None]
     local = MLPClassifier((3,), solver="lbfgs", alpha=1.0, max_iter=500)
-    aggregate = PFNMAggregator([local, local], random_state=0)
+    aggregate = PFNMAggregator([local, local], last_layer=None, random_state=0)
     aggregate.fit(X, y, nodes=np.repeat([0, 1], counts.sum(axis=1)))
     trained = counts - np.floor(0.1 * counts)
     share = trained / trained.sum(axis=0)
@@ -190,6 +190,7 @@ def far_from_settled(**parameters):
     return PFNMAggregator(models, sigma=1.0, random_state=0, **parameters).fit()
 
 
+@pytest.mark.filterwarnings("ignore::skgems.pfnm.PoorMatchWarning")
 def test_sweeps_are_bounded():
     free, bounded = far_from_settled(), far_from_settled(matching=Matching(max_iter=1))
     assert free.n_iter_ > 1 and bounded.n_iter_ == 1
@@ -197,6 +198,7 @@ def test_sweeps_are_bounded():
     np.testing.assert_allclose(bounded.objective_[0], free.objective_[0][:2])
 
 
+@pytest.mark.filterwarnings("ignore::skgems.pfnm.PoorMatchWarning")
 def test_sweeps_end_where_they_gain_little():
     free, content = far_from_settled(), far_from_settled(matching=Matching(tol=1e3))
     assert len(content.objective_[0]) == 2 < len(free.objective_[0])
@@ -382,7 +384,11 @@ def test_confidence_is_that_of_the_nodes_rows_and_moves_all_logits_alike():
     # Labels twice as sure as the logits are.
     y = np.array([rng.choice(3, p=p) for p in softmax(2 * logits, axis=1)])
     fitted = PFNMAggregator(
-        models, sigma=0.5, random_state=0, matching=Matching(class_precision="equal")
+        models,
+        sigma=0.5,
+        last_layer=None,
+        matching=Matching(class_precision="equal"),
+        random_state=0,
     ).fit(X, y, np.arange(400) % 2)
     factors = fitted.decision_function(X) / logits
     np.testing.assert_allclose(factors, factors[0, 0], rtol=1e-6)

@@ -90,6 +90,7 @@ def test_a_stream_of_three_steps_does_not_lose_what_it_has_learned(hidden, order
     )
 
 
+@pytest.mark.filterwarnings("ignore::skgems.pfnm.PoorMatchWarning")
 def test_the_same_networks_again_change_nothing_but_the_certainty(local_networks):
     aggregate = PFNMAggregator(local_networks, gamma0=1e-6, random_state=0).fit()
     n_units = aggregate.n_units_
@@ -180,6 +181,7 @@ STREAMS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::skgems.pfnm.PoorMatchWarning")
 @pytest.mark.parametrize(
     ("hidden", "order"),
     [((3,), "bottom_up"), ((3, 3), "bottom_up"), ((3, 3), "top_down")],
@@ -190,7 +192,12 @@ def test_a_stream_counts_the_rows_of_all_its_steps(counts, hidden, order):
     biases = np.random.RandomState(0).normal(size=total.shape)
     networks = of_equal_units(biases=biases, hidden=hidden)
     members = [(str(k), network) for k, network in enumerate(networks)]
-    options = {"sigma": 1.0, "matching": Matching(layer_order=order), "random_state": 0}
+    options = {
+        "sigma": 1.0,
+        "gamma0": 0.9,
+        "matching": Matching(layer_order=order),
+        "random_state": 0,
+    }
     once = PFNMAggregator(members, **options).fit(n_class_samples=total)
     ends = np.cumsum([len(batch_counts) for batch_counts in counts])
     batches = np.split(np.arange(len(members)), ends[:-1])
@@ -223,6 +230,7 @@ def pickled_attributes(aggregate):
     return {name: pickle.dumps(value) for name, value in vars(aggregate).items()}
 
 
+@pytest.mark.filterwarnings("ignore::skgems.pfnm.PoorMatchWarning")
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])
 def test_an_update_of_a_copy_leaves_the_original(local_networks, deep, order):
     rows = X[TRAIN][Y[TRAIN] < 6]

@@ -34,7 +34,10 @@ from skgems.pfnm._rounds import with_own_units
 
 def test_a_stream_goes_on_after_rounds(nodes):
     local_networks = fitted_networks(nodes, (20, 12, 16), max_iter=15, tol=1.0)
-    aggregate = PFNMAggregator(local_networks, n_rounds=2, random_state=0)
+    # An update goes on from the matched weights.
+    aggregate = PFNMAggregator(
+        local_networks, n_rounds=2, last_layer=None, random_state=0
+    )
     aggregate.fit(X[TRAIN], Y[TRAIN], nodes)
     before = aggregate.score(X[TEST], Y[TEST])
     n_units = aggregate.n_units_[0]
@@ -82,7 +85,12 @@ def test_rounds_in_which_nothing_is_learned_change_nothing(
 ):
     fitted = request.getfixturevalue(networks)
     slow = [deepcopy(n).set_params(learning_rate_init=1e-20) for n in fitted]
-    once = PFNMAggregator(slow, matching=Matching(layer_order=order), random_state=0)
+    once = PFNMAggregator(
+        slow,
+        last_layer=None,
+        matching=Matching(layer_order=order),
+        random_state=0,
+    )
     thrice = clone(once).set_params(n_rounds=3)
     once.fit(X[TRAIN], Y[TRAIN], nodes)
     thrice.fit(X[TRAIN], Y[TRAIN], nodes)
@@ -109,7 +117,11 @@ def test_rounds_where_nodes_lack_classes_and_have_other_widths():
     scores = {}
     for n, units in [(1, "all"), (3, "all"), (3, "own")]:
         aggregate = PFNMAggregator(
-            [*local_networks, constant], n_rounds=n, round_units=units, random_state=0
+            [*local_networks, constant],
+            n_rounds=n,
+            round_units=units,
+            last_layer=None,
+            random_state=0,
         )
         aggregate.fit(rows, y, nodes)
         scores[n, units] = aggregate.score(X[TEST], Y[TEST])
@@ -148,7 +160,9 @@ def test_rounds_of_deep_networks_start_where_equal_nodes_are(deep, nodes):
 def test_rounds_on_sparse_rows_are_those_on_dense_ones(nodes, scaler):
     scaler = StandardScaler(with_mean=scaler == "center")
     members = scaled_nodes(X, nodes, (12,), scaler=scaler)
-    on_dense = PFNMAggregator(members, n_rounds=2, local_epochs=1, random_state=0)
+    on_dense = PFNMAggregator(
+        members, n_rounds=2, local_epochs=1, last_layer=None, random_state=0
+    )
     on_sparse = clone(on_dense)
     names = [f"n{k}" for k in nodes]
     on_dense.fit(X[TRAIN], Y[TRAIN], names)
@@ -209,7 +223,10 @@ def test_a_node_that_is_left_out_of_a_round_is_not_in_its_mean(monkeypatch):
     other = make_network(16, 1).fit(X[300:600], Y[300:600])
     rows = np.r_[:300, :300, 300:600]
     aggregate = PFNMAggregator(
-        [("a", twin), ("c", deepcopy(twin)), ("b", other)], n_rounds=2, random_state=0
+        [("a", twin), ("c", deepcopy(twin)), ("b", other)],
+        n_rounds=2,
+        last_layer=None,
+        random_state=0,
     )
     replies = fail_in_first_round(monkeypatch, "b")
     owners = np.repeat(["a", "c", "b"], 300)

@@ -17,7 +17,10 @@ from skgems.channels import inspect
 from skgems.federation import LimitError, Limits, load_message
 from skgems.trees import bytes_of_bins
 
-pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+pytestmark = [
+    pytest.mark.usefixtures("accepting_nodes"),
+    pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),
+]
 X, Y = rows()
 IS_LYON = nodes_of(len(Y)) == "lyon"
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.forests import KINDS, NAMES, forest, grown, nodes_of, rows
+from helpers.labels import assert_same_labels
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits
@@ -212,7 +213,7 @@ def test_the_exported_forest_predicts_the_same_and_is_a_plain_one(kind):
     pooled = KINDS.get(kind, forest())
     aggregate = grown(pooled)
     exported = pickle.loads(pickle.dumps(aggregate.to_estimator()))
-    np.testing.assert_array_equal(aggregate.predict(X), exported.predict(X))
+    assert_same_labels(aggregate, exported, X)
     probabilities = exported.predict_proba(X)
     np.testing.assert_array_equal(aggregate.predict_proba(X), probabilities)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
@@ -400,7 +401,7 @@ def test_names_of_features_are_kept():
     assert aggregate.feature_names_in_.tolist() == ["a", "b", "c", "d"]
     exported = aggregate.to_estimator()
     assert exported.feature_names_in_.tolist() == ["a", "b", "c", "d"]
-    np.testing.assert_array_equal(aggregate.predict(table), exported.predict(table))
+    assert_same_labels(aggregate, exported, table)
     # The front takes columns by their names.
     other_order = table[["b", "a", "c", "d"]]
     np.testing.assert_array_equal(

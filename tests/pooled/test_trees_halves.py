@@ -16,6 +16,8 @@ from skgems.pooled import forests_of_halves
 from skgems.steps import Front
 from skgems.trees import Forest, bin_codes, mean_values
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 X, Y = rows()
 CLASSES = np.unique(Y)
 NODES = nodes_of(len(Y))

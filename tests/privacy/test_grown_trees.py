@@ -47,6 +47,8 @@ from skgems.trees import (
     unpacked_counts,
 )
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 N_ROWS = 100
 MAX_DEPTH = 8
 N_CLASSES = 2

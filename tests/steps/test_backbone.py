@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.labels import assert_same_labels
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -37,6 +38,7 @@ from skgems import (  # noqa: E402
 )
 from skgems.datasets import partition_by_label  # noqa: E402
 from skgems.federation import Message, Nodes, reply_to  # noqa: E402
+from skgems.networks import read_network  # noqa: E402
 from skgems.steps import Backbone, Front  # noqa: E402
 from skgems.steps._backbone import head_of  # noqa: E402
 
@@ -213,7 +215,7 @@ def digest(change=None, **options):
 
 @pytest.fixture(scope="module")
 def digest_of_net():
-    """The digest of the net as it is: its parts for weights and for statistics."""
+    """The digest of the net as it is: of weights, of statistics, and of outputs."""
     return digest()
 
 
@@ -240,8 +242,9 @@ def test_a_net_without_its_last_layer_has_the_same_digest(digest_of_net):
 
 
 def test_running_statistics_have_a_part_of_the_digest(digest_of_net):
-    weights, statistics = digest_of_net
-    other_weights, other_statistics = digest(lambda m: m.norm.running_mean.add_(1.0))
+    weights, statistics, _ = digest_of_net
+    change = digest(lambda m: m.norm.running_mean.add_(1.0))
+    other_weights, other_statistics, _ = change
     assert other_weights == weights
     assert other_statistics != statistics
 
@@ -261,7 +264,7 @@ def test_running_statistics_have_a_part_of_the_digest(digest_of_net):
 def test_digests_differ_where_weights_or_kinds_of_layers_do(
     digest_of_net, change, options
 ):
-    weights, _ = digest_of_net
+    weights, *_ = digest_of_net
     assert digest(change, **options)[0] != weights
 
 
@@ -286,6 +289,7 @@ def test_an_aggregator_has_the_last_layers_for_its_members(nets, base, backbone)
     )
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_units_of_features_do_not_matter():
     net = trained(Convolutional, module__n_outputs=6)
     probabilities = []
@@ -334,7 +338,7 @@ def test_every_way_has_the_same_bits_and_no_weight_of_the_layers_is_sent(
     of_files = linear(files, backbone).fit()
     for agg in (in_threads, over_channel, of_files):
         np.testing.assert_array_equal(agg.coef_, expected.coef_)
-        np.testing.assert_array_equal(agg.predict(X), expected.predict(X))
+        assert_same_labels(agg, expected, X)
     assert exchanged
     weights = state_of_module(base)["first.weight"].tobytes()
     for request, reply in exchanged:
@@ -439,6 +443,7 @@ def test_a_head_behind_backbones_of_all_nodes_uses_those_of_its_net(nets_and_uni
         )
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_an_aggregate_behind_backbones_of_all_nodes_is_better_than_each_net(
     nets_and_union,
 ):
@@ -450,6 +455,7 @@ def test_an_aggregate_behind_backbones_of_all_nodes_is_better_than_each_net(
         assert agg.score(X, Y) > max(member.score(X, Y) for member in nets)
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_nodes_of_rows_alone_can_use_backbones_of_all_nodes(nets_and_union):
     _, union = nets_and_union
     agg = linear([(name, None) for name in NAMES], union)
@@ -457,6 +463,7 @@ def test_nodes_of_rows_alone_can_use_backbones_of_all_nodes(nets_and_union):
     assert agg.coef_.shape == (6, 48)
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_a_backbone_may_come_after_other_steps_and_in_searches(nets, base):
     scaled = make_pipeline(StandardScaler(with_std=False), Backbone(base))
     agg = PooledAggregator(None, front=scaled).fit(X, Y, nodes=NODES)
@@ -501,6 +508,56 @@ def test_a_node_is_forgotten(nets, base, backbone):
         agg = linear(members, front, keep_replies=True).fit(X, Y, nodes=nodes)
         assert not np.array_equal(agg.coef_, expected.coef_)
         np.testing.assert_array_equal(agg.forget("lyon").coef_, expected.coef_)
+
+
+@pytest.mark.parametrize("norm", ["weight_norm", "spectral_norm"])
+def test_a_last_layer_may_compute_its_weights(norm):
+    norm = getattr(nn.utils.parametrizations, norm)
+
+    def build():
+        torch.manual_seed(0)
+        layers = norm(nn.Linear(64, 8)), nn.Tanh(), norm(nn.Linear(8, 6))
+        return make_net(nn.Sequential(*layers), max_epochs=1).fit(X, Y)
+
+    with torch.random.fork_rng():
+        net, other = build(), build()
+        with torch.no_grad():
+            other.module_[2].bias.add_(1.0)
+            for parameter in other.module_[2].parametrizations.parameters():
+                parameter.mul_(2.0)
+    for module in (net.module_, other.module_):
+        module.train()  # in which spectral_norm goes on with each look at a weight
+    digest = Backbone(net).digest_
+    assert Backbone(other).digest_ == digest
+    vote = EnsembleAggregator([net, other], front=Backbone(net)).fit(
+        X, Y, nodes=NODES % 2
+    )
+    mean = (net.predict_proba(X) + other.predict_proba(X)) / 2
+    np.testing.assert_allclose(vote.predict_proba(X), mean, atol=1e-5)
+    net.module_.train()
+    read_network(net)
+    assert Backbone(net).digest_ == digest
+
+
+def test_a_front_of_backbones_needs_no_rows(nets, base, backbone):
+    expected = ModelAveragingAggregator(nets, front=backbone).fit()
+    for front in (Backbone(base), FeatureUnion([("a", Backbone(base))])):
+        agg = ModelAveragingAggregator(nets, front=front).fit()
+        np.testing.assert_array_equal(agg.predict_proba(X), expected.predict_proba(X))
+        assert not hasattr(front, "net_")
+    assert agg.front_.n_features_in_ == 64
+
+    class AnyWidth(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(1, 6)
+
+        def forward(self, X):
+            return self.last(X.mean(1, keepdim=True))
+
+    net = make_net(AnyWidth, classes=range(6)).initialize()
+    with pytest.raises(ValueError, match=r"as Backbone\(net\).fit\(X\[:1\]\)"):
+        ModelAveragingAggregator([net], front=Backbone(net)).fit()
 
 
 def test_clones_and_pickles_have_the_net(base, backbone):

@@ -22,6 +22,8 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from skgems import GEMSLogisticAggregator, PooledTransformer, combine
 from skgems.federation import Message, Nodes, reply_to
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 N_ROWS = 120  # 60 at each node, which is more than min_rows
 NODES = np.array(["lyon", "oslo"])[np.arange(N_ROWS) % 2]
 NUMBERS = [

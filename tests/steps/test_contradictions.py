@@ -90,6 +90,7 @@ def partitions():
     return pairs
 
 
+@pytest.mark.filterwarnings("ignore:PowerTransformer finds no likeliest power")
 @pytest.mark.parametrize("name", STEPS)
 def test_nodes_that_took_part_see_no_contradiction(name):
     for X, nodes in partitions():

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn import datasets
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -37,6 +38,7 @@ from skgems.steps import (
     NotPooledError,
     agreed_roles,
     column_roles,
+    repeated_identifiers,
 )
 
 RNG = np.random.default_rng(0)
@@ -423,3 +425,60 @@ def test_a_node_is_warned_if_it_sends_values_of_single_rows():
         RowsExposedWarning, match=r"'lyon' sends the values .*\['name'\]"
     ):
         reply_to(request, None, frame, None, name="lyon", min_rows=1)
+
+
+# ---- repeated identifiers ------------------------------------------------------------
+
+
+def visits(n_patients=40, n_visits=4, *, seed=0):
+    """Patients with a number, a sex that stays and a dose that does not."""
+    rng = np.random.default_rng(seed)
+    patient = np.repeat(np.arange(n_patients), n_visits)
+    sex = rng.integers(0, 2, n_patients)[patient]
+    order = rng.permutation(len(patient))
+    dose = rng.normal(size=len(patient))
+    return pd.DataFrame({"patient": patient, "sex": sex, "dose": dose}).iloc[order]
+
+
+def test_as_many_visits_of_each_patient_are_seen():
+    table = visits()
+    assert repeated_identifiers(table) == [0]
+    assert repeated_identifiers(table[["dose", "patient"]]) == [1]
+    assert repeated_identifiers(table[["patient", "dose"]].to_numpy()) == [0]
+    assert repeated_identifiers(table[["sex", "dose"]]) == []
+
+
+def test_what_stays_within_a_patient_shows_the_visits():
+    """However many visits each patient has, and whatever the patients are called."""
+    rng = np.random.default_rng(1)
+    table = visits(60, 9)[rng.random(540) < 0.4]
+    assert repeated_identifiers(table) == [0]
+    named = table.assign(patient=table.patient.map("patient {}".format))
+    assert repeated_identifiers(named) == [0]
+    assert repeated_identifiers(named[["patient", "dose"]]) == []
+
+
+def test_two_hospitals_may_number_their_patients_alike():
+    table = pd.concat([visits(seed=k) for k in range(2)])
+    came = np.random.default_rng(2).random(len(table)) < 0.7
+    nodes = np.repeat(["bern", "oslo"], 160)[came]
+    table = table[came]
+    assert repeated_identifiers(table, nodes) == [0]
+    assert repeated_identifiers(table) == []
+
+
+def test_measurements_and_categories_repeat_without_being_identifiers():
+    rng = np.random.default_rng(3)
+    age = rng.integers(18, 80, 300)
+    table = pd.DataFrame(
+        {
+            "age": age,
+            "group": age // 20,  # which says nothing but the age
+            "ward": rng.choice(list("abcdef"), 300),
+            "weight": rng.integers(400, 1200, 300),
+            "dose": rng.normal(size=300),
+        }
+    )
+    assert repeated_identifiers(table) == []
+    assert repeated_identifiers(datasets.load_wine().data) == []
+    assert repeated_identifiers(csr_matrix(visits()[["patient", "sex"]])) == []

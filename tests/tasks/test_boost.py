@@ -34,6 +34,8 @@ from skgems.trees import (
     packed_numbers,
 )
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 N_FEATURES = 4
 TREES = ("n_trees", "feature", "bin", "missing_left", "left")
 

@@ -27,6 +27,8 @@ from skgems.moments import TemperatureSearch
 from skgems.networks import linear_logits, read_network
 from skgems.tasks._evaluate import evaluate, models_are_few, right_are_rows
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 
 def judged_models(**more) -> dict:
     return {"W": np.ones((4, 3)), "columns": np.array([2, 0])} | more

@@ -23,6 +23,8 @@ from skgems.trees import (
     upper_edges,
 )
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 REQUEST_RULE = TASKS["grow"].request_rule
 
 # Two trees of one split each: roots are vertices 0 and 1, their children follow.

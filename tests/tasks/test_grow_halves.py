@@ -16,6 +16,8 @@ from skgems.tasks._grow import grow
 from skgems.tasks._grow_halves import grow_halves
 from skgems.trees import N_BINS, packed_counts, unpacked_counts
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 X, Y = rows()
 CLASSES = sorted(set(Y))
 HALF = halves_of({"lyon": np.arange(len(Y))}, Y)

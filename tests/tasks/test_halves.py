@@ -19,6 +19,8 @@ from skgems.federation import (
 )
 from skgems.moments import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 
 def rows(*n_rows) -> tuple[np.ndarray, np.ndarray]:
     """So many rows of each of the classes "a", "b" and so on."""

@@ -12,6 +12,8 @@ from skgems.messages import Message, check_request
 from skgems.moments import INDEX_OF_FACTOR_ONE
 from skgems.tasks._judge import is_one_model, judged_are_rows
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 W = np.ones((4, 2))
 SQUARES = {
     "means": np.ones((2, 3)),

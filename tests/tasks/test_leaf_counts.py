@@ -23,6 +23,8 @@ from skgems.trees import (
     rounded_leaf_counts,
 )
 
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
+
 ASKED = {"n_trees": 3, "max_depth": 2, "random_state": 7}
 
 

@@ -126,6 +126,19 @@ def test_honest_moments_are_taken(kind, dtype):
     check_moments(reply, moments_request(kind, model=None))
 
 
+@pytest.mark.parametrize(
+    ("kurtosis", "match"),
+    [
+        (8, None),
+        (64, None),
+        (33, "kurtosis is not a power of two"),
+        (128, "kurtosis is larger than these rows allow"),
+    ],
+)
+def test_the_kurtosis_is_a_power_of_two_that_so_many_rows_can_have(kurtosis, match):
+    check_moments(moments_reply("class") | {"kurtosis": kurtosis}, match=match)
+
+
 # ---- the kind of matrices ----------------------------------------------------------
 
 
@@ -370,7 +383,7 @@ def test_a_slope_need_not_sum_to_zero_over_the_outputs():
 
 # ---- the origin --------------------------------------------------------------------
 
-TOO_FAR_FROM_ORIGIN = "means are further from the origin than counts allow"
+TOO_FAR_FROM_ORIGIN = "means are further from the origin than counts and squares"
 
 
 def test_the_origin_is_among_the_rows():

@@ -13,6 +13,7 @@ from helpers.rules import (
     without,
 )
 
+from skgems.messages import TASKS
 from skgems.moments import class_moments
 from skgems.tasks._sums import sums_fit
 
@@ -163,3 +164,11 @@ def test_roots_are_no_more_than_the_rows(factor, match):
 def test_matrices_may_have_no_roots():
     no_roots = {"roots": np.ones((0, 3)), "root_groups": np.array([], int)}
     check_sums(sums("roots") | no_roots)
+
+
+def test_words_about_matrices_name_the_smallest_class_with_and_without_labels():
+    field = TASKS["moments"].reply["moments"].fields["triangles"]
+    content = sums("class")
+    assert "The fewest rows are those of 1: 10 rows." in field.detail(content, {})
+    words = field.detail(content, {"labels": ["cat", "dog"]})
+    assert "The fewest rows are those of 'dog': 10 rows." in words

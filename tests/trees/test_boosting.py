@@ -24,8 +24,8 @@ from skgems.trees import (
     leaves_of,
     raw_predictions,
 )
-from skgems.trees._gradient_splits import leaf_losses
-from skgems.trees._gradients import scaled_gradients
+from skgems.trees._gradient_splits import leaf_losses, leaf_values
+from skgems.trees._gradients import SCALE, scaled_gradients
 
 
 @pytest.mark.parametrize("n_classes", [2, 9])
@@ -91,6 +91,21 @@ def test_raw_predictions_are_those_of_scikit_learn(rules, n_classes, missing):
     np.testing.assert_allclose(raw, np.reshape(expected.T, raw.shape), atol=1e-5)
     assert raw.std() > 0.1
     assert growth.n_messages <= rules.most_messages
+
+
+def test_a_rare_row_among_others_makes_no_huge_value():
+    """Where hessians are near zero a value would be up to 1000."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 3, size=(400, 1))
+    labels = codes[:, 0] % 2
+    labels[np.flatnonzero(codes[:, 0] == 2)[0]] = 1  # one row among some 130
+    rules = BoostingRules(max_iter=40, max_depth=1, learning_rate=0.7)
+    growth = boosted(codes, labels, rules)
+    assert np.abs(growth.values).max() <= 0.7 * 10.0
+    # A bounded leaf of G gradients and H hessians loses 2 G v + H v^2.
+    sums = np.array([[-4.0, 0.125, 20.0], [-4.0, 2.0, 20.0]]) * [SCALE, SCALE, 1.0]
+    np.testing.assert_allclose(leaf_values(sums, 0.0), [10.0, 2.0])
+    np.testing.assert_allclose(leaf_losses(sums, 0.0), [-80.0 + 12.5, -8.0])
 
 
 def first_tree(classifier):

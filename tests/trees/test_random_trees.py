@@ -254,3 +254,13 @@ def test_weights_of_classes():
     weights = counted(forest, codes, labels, class_weights="balanced")
     np.testing.assert_allclose(weights.class_weights_in_use, 300 / (3 * n_rows))
     assert counted(forest, codes, labels).class_weights_in_use.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("min_samples_split", "n_vertices"), [(4, 3), (5, 1)])
+def test_a_vertex_of_just_enough_rows_is_split(min_samples_split, n_vertices):
+    forest = random_forest(n_trees=1, max_depth=1, n_features=1, random_state=0)
+    counts = np.array([[[2, 0], [0, 2]]])
+    trees = RandomTrees(
+        forest, counts, n_features=1, min_samples_split=min_samples_split
+    )
+    assert trees.forest.n_vertices == n_vertices

@@ -274,3 +274,35 @@ def test_a_change_costs_what_the_nodes_say(truth):
     np.testing.assert_allclose(inverse, np.diag(np.diag(inverse)), atol=1e-9)
     costs = precision * np.diag(inverse)
     np.testing.assert_allclose(costs, costs[0])
+
+
+@pytest.mark.parametrize("n_rare", [2, 30])
+def test_rows_of_a_group_are_in_one_fold(n_rare):
+    """With too few rows of a class, folds are not stratified."""
+    patient = np.repeat(np.arange(20), 3)
+    y = (np.arange(60) < n_rare).astype(int)
+    folds = deal_folds(y, 5, np.random.RandomState(0), groups=patient)
+    assert len(folds) == 5
+    for train, test in folds:
+        assert not set(patient[train]) & set(patient[test])
+    tested = np.concatenate([test for _, test in folds])
+    assert sorted(tested) == list(range(60))
+
+
+def test_rows_of_one_group_make_no_folds():
+    y = np.arange(12) % 2
+    rng = np.random.RandomState(0)
+    assert deal_folds(y, 5, rng, groups=np.zeros(12, dtype=int)) is None
+
+
+@pytest.mark.parametrize("groups", [np.arange(80) // 2, np.zeros(80, dtype=int)])
+def test_groups_divide_public_rows(groups):
+    """Copies of a row in another fold let weights be tuned to chance."""
+    rng = np.random.default_rng(1)
+    X = np.repeat(rng.normal(size=(40, 30)), 2, axis=0)
+    y = np.repeat(rng.integers(0, 2, 40), 2)
+    start = np.zeros((31, 2))
+    by_rows = fine_tune_linear(X, y, start, np.ones(31), random_state=0)
+    tuned = fine_tune_linear(X, y, start, np.ones(31), groups=groups, random_state=0)
+    assert np.isfinite(by_rows.strength)
+    assert tuned.strength > by_rows.strength

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import joblib
 import numpy as np
 
@@ -13,7 +16,10 @@ def load(context):
     """The arguments of `reply_to` at this node, all from its own configuration."""
     config = context.node_config
     if "rows" not in config:
-        return load_simulated(config["partition-id"], config["num-partitions"])
+        node = load_simulated(config["partition-id"], config["num-partitions"])
+        # Each message is answered by a process of its own, which finds the ledger here.
+        ledger = f"skgems-{context.run_id}-{node['name']}"
+        return node | {"state": Path(tempfile.gettempdir()) / ledger}
     with np.load(config["rows"]) as rows:
         X, y = rows["X"], rows["y"]
     return {
