@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 )
 
 from ..datasets import as_groups
-from ..networks import NamedRows
+from ..networks import NamedRows, without_values
 from ..steps import Columns, ColumnsError, are_documents, as_rows, check_no_times
 from ._labels import encode_labels
 
@@ -162,6 +162,8 @@ def validated_public_rows(
     """Rows for a fitted aggregator, the indices of their classes, and their groups."""
     check_is_fitted(aggregator)
     X, y = aggregator._validate_with_labels(X, y, reset=False)
+    # Of features that no node uses public rows teach nothing either.
+    X = without_values(X, getattr(aggregator, "_unused", None))
     return X, encode_labels(y, aggregator.classes_), as_groups(groups, X)
 
 

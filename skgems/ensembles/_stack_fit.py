@@ -24,6 +24,7 @@ from ..local import local_model
 from ..networks import union_of_classes
 from ..pooled import PooledAggregator, PooledTransformer, shrunk_lda
 from ._given_rows import Rows
+from ._kept_thresholds import common_threshold
 from ._odds import MemberOdds
 
 
@@ -73,6 +74,7 @@ class StackFit:
             "odds_": odds,
             "stack_": stack,
             "history_": stack.history_,
+            "threshold_": common_threshold(federation),
         }
 
     def _stack_of_rows(

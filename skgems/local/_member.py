@@ -46,6 +46,8 @@ class Member:
     min_rows: int = field(default=1, repr=False)
     # How many numbers may still be told about hidden layers; None: nobody counts them.
     layer_numbers_left: int | None = field(default=None, repr=False)
+    # Columns of X that a classifier which is left aside drops by name, (n_columns,).
+    dropped: np.ndarray | None = field(default=None, repr=False)
     # What a front that is being fitted has computed of the rows, for its next steps.
     memo: dict = field(default_factory=dict, repr=False)
 

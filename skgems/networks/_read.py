@@ -10,6 +10,10 @@ from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    TunedThresholdClassifierCV,
+)
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -291,6 +295,11 @@ def _alternative_to_a_vote(estimator: object) -> str:
         return (
             f"; PooledAggregator(pooled={kind}()) fits the {kind} of all rows from "
             "sums that nodes send"
+        )
+    if isinstance(estimator, FixedThresholdClassifier | TunedThresholdClassifierCV):
+        return (
+            " and keeps their decision thresholds; or give the classifier inside: the "
+            "aggregate then predicts the most probable class, without a threshold"
         )
     if hasattr(estimator, "calibrated_classifiers_"):
         return (

@@ -31,7 +31,9 @@ IDENTIFIES = "identifies rows"
 IN_ORDER = "in order"  # whole numbers without ties that may also be a measurement
 UNCLEAR = "too few rows"
 DESCRIBES = "describes rows"
-ROLES = (IDENTIFIES, IN_ORDER, UNCLEAR, DESCRIBES)
+NOT_USED = "not used"  # the node's classifier drops it by name, so it does not leave
+ROLES = (IDENTIFIES, IN_ORDER, UNCLEAR, DESCRIBES, NOT_USED)
+LEFT_OUT = (IDENTIFIES, NOT_USED)
 
 # Share of rows with a text that no other row has, from which on texts identify rows.
 # It needs some four and a half times as many equally frequent categories as rows; with
@@ -82,10 +84,14 @@ def agreed_roles(roles_by_node: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """What nodes say together, who each have given one role for every column.
 
     More nodes have to say so than say that the column describes rows; nodes of too few
-    rows do not vote.
+    rows do not vote. One node is enough for a column that is not used, since it would
+    send nothing about it.
     """
     agreed = []
     for roles in zip(*roles_by_node, strict=True):  # of one column
+        if NOT_USED in roles:
+            agreed.append(NOT_USED)
+            continue
         n_identify = roles.count(IDENTIFIES)
         n_in_order = roles.count(IN_ORDER)
         n_describe = roles.count(DESCRIBES)

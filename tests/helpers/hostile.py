@@ -529,7 +529,10 @@ def honest_pairs() -> list[Pair]:
     content_with_names = with_value_at(
         pairs[0].reply.content, ("network", "feature_names"), list("abcde")
     )
-    described = Message.of("describe", **content_with_names)
+    content_with_drops = with_value_at(
+        content_with_names, ("network", "dropped"), np.zeros(5, dtype=bool)
+    )
+    described = Message.of("describe", **content_with_drops)
     pairs.append(Pair(request=pairs[0].request, reply=described))
     for step, drops in ((StandardScaler(), True), (OneHotEncoder(), False)):
         pairs.append(_pair_of_front(PooledTransformer(step, drop_identifiers=drops)))
