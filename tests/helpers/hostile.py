@@ -539,6 +539,9 @@ def honest_pairs() -> list[Pair]:
     pairs += choice_pairs(*data(120)) + pairs_of_surveys()
     for talk in methods_of_rounds():
         pairs += _pairs_of_rounds(talk)
+    of_moments = next(pair for pair in pairs if pair.request.task == "moments")
+    with_tails = Message.of("moments", **of_moments.reply.content, kurtosis=16)
+    pairs.append(Pair(request=of_moments.request, reply=with_tails))
     return pairs
 
 
