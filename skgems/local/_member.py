@@ -78,20 +78,20 @@ class Member:
 
     @cached_property
     def _rows_digest(self) -> str:
-        # Without weights the digest has no place for them: what is drawn by it, as for
-        # trees, is then the same as ever.
-        weights = () if self.weights is None else (self.weights,)
+        # Without weights or groups the digest has no place for them: what is drawn by
+        # it, as for trees, is then the same as ever.
+        given = {"weights": self.weights, "groups": self.groups}
+        given = [(name, part) for name, part in given.items() if part is not None]
         return digest(
             self.X,
             self.y,
             self.judging,
             self.moments,
             self.training,
-            self.groups,
             self.left_out,
             self.min_rows,
             self.layer_numbers_left,
-            *weights,
+            *given,
         )
 
     @property
