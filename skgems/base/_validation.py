@@ -11,7 +11,7 @@ from numbers import Number
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
-from scipy.sparse import sparray, spmatrix
+from scipy.sparse import issparse, sparray, spmatrix
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import (
     check_consistent_length,
@@ -83,7 +83,7 @@ def as_numbers(
             "begin with an equal one may stay as they are. EnsembleAggregator lets "
             "pipelines vote that begin with any vectorizer."
         )
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not issparse(X):  # some sparse matrices are dicts
         return _as_named_rows(aggregator, X, y, reset=reset)
     check_no_times(X)
     try:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
@@ -134,7 +135,7 @@ def why_forwards_differ(
 
     modules = module_of(net), module_of(other)
     rows = None
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not issparse(X):  # some sparse matrices are dicts
         rows = {input_name: torch.as_tensor(array) for input_name, array in X.items()}
     elif X is not None:
         rows = (torch.as_tensor(X),)

@@ -18,6 +18,7 @@ but says which of them belong together (`repeated_identifiers`).
 
 from collections import Counter
 from collections.abc import Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -216,12 +217,24 @@ def _groups_by_place(
 
 
 def _codes_of_values(column: np.ndarray) -> np.ndarray | None:
-    """A number for each value, in the order of numbers; None for other numbers."""
+    """Return a number for each value of texts and whole numbers; None of others.
+
+    The numbers are in the order of these values.
+    """
+    if column.dtype.kind in "Mm":
+        return None
+    if column.dtype.kind == "O" and not all(map(_is_code, column.tolist())):
+        return None
     if column.dtype.kind in "iuf":
         if not np.all(np.isfinite(column)) or np.any(column % 1 != 0):
             return None
         return np.unique(column, return_inverse=True)[1]
     return np.unique(column.astype(str), return_inverse=True)[1]
+
+
+def _is_code(value: object) -> bool:
+    """Report whether a value may number something, or is missing; no date is one."""
+    return value is None or isinstance(value, str | Integral) or value != value
 
 
 def _may_repeat(group: np.ndarray) -> bool:

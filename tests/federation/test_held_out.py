@@ -210,5 +210,5 @@ def test_rounds_do_not_train_on_held_out_rows(sample, mask):
 
 def test_held_out_without_rows_is_an_error(sample):
     agg = ModelAveragingAggregator(sample.fitted(LOGISTIC))
-    with pytest.raises(ValueError, match="held_out describe the rows of X"):
+    with pytest.raises(ValueError, match="held_out and groups describe the rows of X"):
         agg.fit(held_out=[True])
