@@ -18,7 +18,7 @@ but says which of them belong together (`repeated_identifiers`).
 
 from collections import Counter
 from collections.abc import Sequence
-from numbers import Integral
+from numbers import Number
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -234,7 +234,8 @@ def _codes_of_values(column: np.ndarray) -> np.ndarray | None:
 
 def _is_code(value: object) -> bool:
     """Report whether a value may number something, or is missing; no date is one."""
-    return value is None or isinstance(value, str | Integral) or value != value
+    is_missing = value is None or type(value).__name__ == "NAType"  # that of pandas
+    return is_missing or isinstance(value, str | Number)
 
 
 def _may_repeat(group: np.ndarray) -> bool:
