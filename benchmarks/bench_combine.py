@@ -155,7 +155,7 @@ def measure(cell: Cell, options: Namespace) -> dict:
             names=names,
             members=named_members,
             front=None,
-            columns=_columns_to_prepare(X, owners_of(nodes, X), None),
+            columns=_columns_to_prepare(X, owners_of(nodes, X), None, members=None),
             budget=options.budget,
             n_classes=len(np.unique(y)),
             random_state=cell.seed,

@@ -30,9 +30,9 @@ def pytest_collection_finish():
 @pytest.fixture(scope="module")
 def accepting_nodes():
     """Nodes that answer without a ledger what needs one, or a person, to accept."""
-    with pytest.MonkeyPatch.context() as patch:
-        path = "skgems.federation._replying.check_accepted"
-        patch.setattr(path, lambda request, **acceptance: None)
+    from helpers.accepting import nodes_that_accept_everything
+
+    with nodes_that_accept_everything():
         yield
 
 

@@ -12,6 +12,7 @@ from helpers.every_estimator import (
     every_estimator,
     every_estimator_but_slow,
     every_reading,
+    every_training,
     fit,
     fit_simulated,
     scores_of,
@@ -38,6 +39,7 @@ from skgems import (
     GEMSLogisticAggregator,
     GEMSMLPAggregator,
     PFNMAggregator,
+    PooledAggregator,
 )
 from skgems.base import BaseAggregator
 
@@ -141,7 +143,7 @@ def test_results_do_not_depend_on_n_jobs(listed):
     assert_same_model(one_job, two_jobs, dataset.X_test, rtol=0, atol=0)
 
 
-@every_reading
+@every_training
 def test_parameters_of_unfitted_estimators_are_searched(listed):
     dataset = federated("disjoint")
     key, candidates = next(iter(listed.local_grid.items()))
@@ -247,7 +249,9 @@ def test_nodes_are_routed_where_requested(listed):
         assert scores.min() > least_score(listed)
 
 
-@every_estimator_but_slow(GEMSLogisticAggregator, PFNMAggregator)
+@every_estimator_but_slow(
+    GEMSLogisticAggregator, PFNMAggregator, but=(PooledAggregator,)
+)
 def test_simulated_nodes_see_their_own_rows_only(listed, monkeypatch):
     dataset = federated("disjoint")
     fitted_on = []  # rows and labels of each fit
@@ -342,7 +346,7 @@ def test_a_mask_that_holds_nothing_out_is_like_no_mask(listed):
         assert_same_model(aggregate, fit(listed, dataset), dataset.X_test)
 
 
-@every_reading
+@every_training
 def test_simulated_nodes_are_not_trained_on_rows_held_out(listed):
     dataset = federated("disjoint")
     mask = held_out_rows(dataset)

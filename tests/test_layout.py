@@ -51,6 +51,10 @@ TESTED_ELSEWHERE = {
         "channels/test_exchange.py",
         "a folder keeps the method as JSON",
     ),
+    "federation/_decisions.py": (
+        "ensembles/test_kept_thresholds.py",
+        "beside the thresholds that are kept",
+    ),
     "ensembles/_distillation_fit.py": (
         "ensembles/test_distillation.py",
         "through the aggregator",

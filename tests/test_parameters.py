@@ -78,7 +78,7 @@ def test_a_wrong_parameter_is_named_before_it_is_used(call, kind, name, tmp_path
         call(aggregator, member, tmp_path)
 
 
-@pytest.mark.parametrize("wrong", ["nope", 3, object(), ["lda"]], ids=repr)
+@pytest.mark.parametrize("wrong", ["nope", 3, object(), ["lda"]])
 def test_wrong_parameters_can_be_looked_at(wrong):
     aggregator = PooledAggregator(pooled=wrong)
     assert aggregator.__sklearn_tags__().estimator_type == "classifier"

@@ -145,11 +145,7 @@ def _read_parquet(
         ) from None
     if not len(frame):
         raise ValueError(f"{path}: there are no rows.")
-    frame = frame.rename(columns=lambda name: composed(str(name)))
-    for name in frame.columns[[is_text(column) for _, column in frame.items()]]:
-        frame[name] = frame[name].map(
-            lambda cell: composed(cell) if isinstance(cell, str) else cell
-        )
+    frame = _with_composed_texts(frame)
     check_columns(path, list(frame.columns), [*as_written, *as_text, *drop])
     texts = {column: _written(frame[column]) for column in as_written}
     features = [name for name in frame.columns if name not in as_written]
@@ -167,6 +163,16 @@ def _read_parquet(
         texts_of=lambda names: rows[names].map(code_as_text, na_action="ignore"),
     )
     return table.with_texts([name for name in as_text if name in used])
+
+
+def _with_composed_texts(frame: "DataFrame") -> "DataFrame":
+    """A frame whose names and texts are in one normal form of Unicode."""
+    frame = frame.rename(columns=lambda name: composed(str(name)))
+    for name in frame.columns[[is_text(column) for _, column in frame.items()]]:
+        frame[name] = [
+            composed(cell) if isinstance(cell, str) else cell for cell in frame[name]
+        ]
+    return frame
 
 
 def _written(column) -> list[str]:

@@ -12,6 +12,7 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted
@@ -263,6 +264,26 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             classifier.feature_names_in_ = self.feature_names_in_
         return classifier
 
+    def _with_threshold(self, classifier: BaseEstimator) -> BaseEstimator:
+        """A plain classifier that predicts by the threshold, if the aggregate has one.
+
+        It is made fitted, since a FixedThresholdClassifier can only be fitted to rows.
+        """
+        threshold = getattr(self, "threshold_", None)
+        if threshold is None:
+            return classifier
+        fixed = FixedThresholdClassifier(
+            FrozenEstimator(classifier),
+            threshold=threshold,
+            pos_label=self.classes_[1].item(),
+            response_method="predict_proba",
+        )
+        fixed.estimator_ = classifier
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(classifier, name):
+                setattr(fixed, name, getattr(classifier, name))
+        return fixed
+
     def _check_no_front(self) -> None:
         if getattr(self, "_front", None) is not None:
             raise ValueError(
@@ -270,6 +291,17 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
                 "contains it. Or transform the rows with `front_`, fit an aggregator "
                 "without a front to them, and use its module."
             )
+
+    @property
+    def features_used_(self) -> list | None:
+        """Names or places of the features that the aggregate uses."""
+        check_is_fitted(self)
+        n_features = getattr(self, "n_features_in_", None)
+        if n_features is None:
+            return None
+        labels = getattr(self, "feature_names_in_", np.arange(n_features))
+        used = getattr(self, "_columns_used", None)
+        return labels.tolist() if used is None else labels[used].tolist()
 
     def _validated_logits(self, X) -> np.ndarray:
         check_is_fitted(self)
@@ -318,6 +350,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def predict(self, X) -> np.ndarray:
         """Predict the most probable class of each row.
 
+        If the aggregate has a ``threshold_``, it predicts ``classes_[1]`` for rows
+        whose probability of this class is at least the threshold.
+
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
@@ -330,6 +365,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             several classes have the same number, it is the first of these.
         """
         proba = self._probabilities(X)  # which says so if not fitted
+        threshold = getattr(self, "threshold_", None)
+        if threshold is not None:
+            return self.classes_[(proba[:, 1] >= threshold).astype(np.intp)]
         return self.classes_[np.argmax(proba, axis=1)]
 
     def __sklearn_tags__(self):

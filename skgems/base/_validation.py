@@ -11,7 +11,7 @@ from numbers import Number
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
-from scipy.sparse import sparray, spmatrix
+from scipy.sparse import issparse, sparray, spmatrix
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import (
     check_consistent_length,
@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 )
 
 from ..datasets import as_groups
-from ..networks import NamedRows
+from ..networks import NamedRows, without_values
 from ..steps import Columns, ColumnsError, are_documents, as_rows, check_no_times
 from ._labels import encode_labels
 
@@ -83,7 +83,7 @@ def as_numbers(
             "begin with an equal one may stay as they are. EnsembleAggregator lets "
             "pipelines vote that begin with any vectorizer."
         )
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not issparse(X):  # some sparse matrices are dicts
         return _as_named_rows(aggregator, X, y, reset=reset)
     check_no_times(X)
     try:
@@ -162,6 +162,8 @@ def validated_public_rows(
     """Rows for a fitted aggregator, the indices of their classes, and their groups."""
     check_is_fitted(aggregator)
     X, y = aggregator._validate_with_labels(X, y, reset=False)
+    # Of features that no node uses public rows teach nothing either.
+    X = without_values(X, getattr(aggregator, "_unused", None))
     return X, encode_labels(y, aggregator.classes_), as_groups(groups, X)
 
 

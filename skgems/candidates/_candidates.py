@@ -116,6 +116,8 @@ def preparations(X, *, columns: Columns) -> Preparations:
     scaled = _scaled_front(X, columns)
     unscaled = _steps_of_unscaled_columns(scaled)
     if scaled is None:
+        if any(columns.left_out):
+            unscaled = (_only(columns),)
         return Preparations(unscaled=unscaled, scaled=None, power_transformed=None)
     if unscaled is None or not _are_positive(X, columns):
         return Preparations(
@@ -184,6 +186,12 @@ def _steps_of_unscaled_columns(scaled_front: BaseEstimator | None) -> tuple | No
     if has_texts or not isinstance(step, StandardScaler):
         return None
     return (ColumnTransformer([("numbers", "passthrough", labels)]),)
+
+
+def _only(columns: Columns) -> ColumnTransformer:
+    """What leaves out columns of sparse rows, which stay as they are otherwise."""
+    labels = [columns.labels[place] for place in columns.kept_places]
+    return ColumnTransformer([("numbers", "passthrough", labels)])
 
 
 def _n_encoded(X, columns: Columns) -> int:

@@ -40,14 +40,17 @@ from ..federation import (
     is_path,
     owners_of,
     seen_classes_of,
+    warn_of_columns_of_some,
     warn_of_identifiers,
+    warn_of_lost_decisions,
     warn_of_repeated_identifiers,
 )
 from ..gems import GEMSLogisticAggregator
-from ..networks import final_step, is_fitted, takes_documents
+from ..networks import dropped_in_table, final_step, is_fitted, takes_documents
 from ..progress import showing
 from ..steps import (
-    IDENTIFIES,
+    LEFT_OUT,
+    NOT_USED,
     Columns,
     are_documents,
     as_documents,
@@ -250,7 +253,7 @@ def _combine_rows(
     if not are_documents(X):
         if groups is None:
             _warn_of_repeated_identifiers(X, owners)
-        columns = _columns_to_prepare(X, owners, front)
+        columns = _columns_to_prepare(X, owners, front, members=members)
     tried = candidates(
         X,
         names=list(owners),
@@ -278,7 +281,10 @@ def _combine_rows(
         best = next(candidate for candidate in tried if candidate.name == choice.name)
     aggregator = best.whole
     fit = partial(fit_rows, aggregator, X, y, nodes=nodes, groups=groups)
-    return _fitted(aggregator, choice, fit)
+    fitted = _fitted(aggregator, choice, fit)
+    if not best.of_members:
+        warn_of_lost_decisions(members or [], X, y, owners, chosen=choice.name)
+    return fitted
 
 
 def _warn_of_repeated_identifiers(X, owners: Mapping[str, np.ndarray]) -> None:
@@ -292,24 +298,39 @@ def _warn_of_repeated_identifiers(X, owners: Mapping[str, np.ndarray]) -> None:
 
 
 def _columns_to_prepare(
-    X, owners: Mapping[str, np.ndarray], front: BaseEstimator | None
+    X,
+    owners: Mapping[str, np.ndarray],
+    front: BaseEstimator | None,
+    *,
+    members: list[tuple[str, BaseEstimator]] | None,
 ) -> Columns | None:
-    """Columns without those that identify rows, of which it warns; None with a front.
+    """Columns without those that identify rows, or that members drop by name.
 
-    A front says itself which columns it uses.
+    It warns of those that identify rows, and of those that some members drop. None is
+    returned with a front, which says itself which columns it uses.
     """
     if front is not None:
         return None
     check_numbers_or_texts(X)
     columns = Columns.of(X)
-    roles = roles_over_nodes(X, owners)
-    if set(roles) == {IDENTIFIES}:
+    roles = np.array(roles_over_nodes(X, owners), dtype=object)
+    dropped_by_node = {}
+    for name, member in members or ():
+        dropped = dropped_in_table(member, X)
+        if dropped is None:
+            dropped = np.zeros(columns.n, dtype=bool)
+        dropped_by_node[name] = dropped
+        roles[dropped] = NOT_USED
+    if set(roles) <= set(LEFT_OUT):
         raise ValueError(
             f"All columns, {columns.labels[:5]}, identify rows, as the number of a "
-            "patient does, so no column is left to learn from. If these columns "
-            "describe rows, pass a front that uses them."
+            "patient does, or are dropped by name by an estimator, so no column is "
+            "left to learn from. If these columns describe rows, pass a front that "
+            "uses them."
         )
     warn_of_identifiers(columns.labels, roles)
+    if dropped_by_node:
+        warn_of_columns_of_some(dropped_by_node, columns.labels)
     return columns.without_identifiers(roles)
 
 

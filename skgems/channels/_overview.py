@@ -17,6 +17,7 @@ from ..messages import (
     Message,
     check_signed,
     labels_and_counts,
+    labels_of_features,
     least_rows_of,
     listed,
     pairs_in,
@@ -82,7 +83,8 @@ def overview_of_reply(
         "file": f"{_KINDS[kind]} (task {message.task!r})",
         "from": "a node that is not named" if node is None else f"node {node!r}",
         **_exchange_in_words(message, method),
-        "holds": _sentence(map(_held, parts)),
+        "holds": _sentence(_held(part, _dropped_in(parts)) for part in parts),
+        **_columns_in_words(parts),
         "rows": _rows_in_words(parts),
         "reveals": _reveals(parts),
     }
@@ -131,9 +133,15 @@ def _is_described(part: Message) -> bool:
     return part.task == "describe"
 
 
-def _held(part: Message) -> str:
-    """What a part of a reply holds; empty for what another part holds too."""
-    described = _HELD[part.task](part.content) if part.task in _HELD else None
+def _held(part: Message, dropped: np.ndarray | None = None) -> str:
+    """What a part of a reply holds; empty for what another part holds too.
+
+    ``dropped`` are features that the node's classifier drops by name, (n_features,).
+    """
+    if part.task == "moments":
+        described = _held_in_moments(part.content, dropped)
+    else:
+        described = _HELD[part.task](part.content) if part.task in _HELD else None
     return TASKS[part.task].asks if described is None else described
 
 
@@ -157,14 +165,17 @@ def _held_of_front(content: Mapping) -> str | None:
     return f"names of columns; statistics for the front: {listed(statistics)}"
 
 
-def _held_in_moments(content: Mapping) -> str | None:
+def _held_in_moments(content: Mapping, dropped: np.ndarray | None) -> str | None:
     if "moments" not in content:
         return None
     sums = content["moments"]
     has_covariances = not _OF_COVARIANCES.isdisjoint(sums)
     words = "means and " + ("covariances" if has_covariances else "variances")
+    n_features = len(sums["origin"])  # or units of hidden layers
+    if dropped is not None and len(dropped) == n_features:
+        n_features -= int(dropped.sum())
     by_class = "by class" if sums["groups"].max() >= 0 else "of all classes"
-    held = f"{words} of {len(sums['origin'])} features {by_class}"
+    held = f"{words} of {n_features} features {by_class}"
     if not _OF_GRADIENTS.isdisjoint(content):
         held += "; a gradient of the loss of the model"
     return held
@@ -175,8 +186,32 @@ _HELD: Mapping[str, Callable[[Mapping], str | None]] = {
     "counts": lambda content: "",  # as "describe" has them
     "describe": _held_in_description,
     "front": _held_of_front,
-    "moments": _held_in_moments,
 }
+
+
+def _dropped_in(parts: list[Message]) -> np.ndarray | None:
+    """Return which features the node's classifier drops by name; None: none."""
+    described = [part.content["network"] for part in parts if _is_described(part)]
+    return described[0].get("dropped") if described else None
+
+
+def _columns_in_words(parts: list[Message]) -> dict[str, str]:
+    """The columns that the reply is about, by name, if it says which these are."""
+    for part in parts:
+        if _is_described(part):
+            network = part.content["network"]
+            labels = np.array(labels_of_features(network), dtype=object)
+            dropped = _dropped_in(parts)
+            if dropped is None:
+                dropped = np.zeros(len(labels), dtype=bool)
+            words = f"{listed(map(repr, labels[~dropped]))}."
+            if dropped.any():
+                words += (
+                    " Nothing is said about columns that the node's classifier drops "
+                    f"by name: {listed(map(repr, labels[dropped]))}."
+                )
+            return {"columns": words}
+    return {}
 
 
 def _rows_in_words(parts: list[Message]) -> str:

@@ -35,9 +35,12 @@ _FEW_ROWS = 200
 # of what was chosen is 0.029 on average and 0.079 at most with it, 0.038 and 0.094 with
 # the factor of half of the rows, and 0.048 and 0.105 without any.
 _POWER_FOR_TWICE_THE_ROWS = 0.75
+# Accuracies and shares of equal counts of rows may differ by rounding.
+_ROUNDING_OF_SHARES = 1e-9
 # Name of what is taken where every candidate is worse than the shares of the classes.
 CLASS_SHARES = "class shares"
 _WIDTH = 88  # characters of a printed line
+_CONSTANT = "(always the largest class)"  # its line in the table
 _NAME_WIDTH = 42  # characters of the column of names: the longest name has 42
 _JUDGED_BY_HALVES = (
     "each half of the rows was judged by the model that was fitted to the other half."
@@ -158,6 +161,10 @@ class Choice:
         ==================  ============================================================
     n_rows : int
         Number of rows that judged the candidates. It is 0 if none did.
+    largest_class : float or None
+        Share of the largest class among these rows. It is the accuracy of always
+        predicting this class, and stands in the table for comparison. None if no rows
+        judged.
     scoring : str or None
         Name of the score that decided: "accuracy", "log_loss", "roc_auc" or the name of
         a scorer of scikit-learn. None if no rows judged.
@@ -172,6 +179,7 @@ class Choice:
     n_rows: int
     doubts: tuple = ()
     scoring: str | None = ACCURACY
+    largest_class: float | None = None
 
     @property
     def looks_at_members(self) -> bool:
@@ -208,6 +216,8 @@ class Choice:
 
     def __str__(self) -> str:
         lines = [_head(has_score=self._has_score_column)]
+        if self.largest_class is not None:
+            lines.append(f"{'':2}{_CONSTANT:{_NAME_WIDTH}}{self.largest_class:9.3f}")
         for entry in self.table:
             mark = "-" if entry.get("is_behind") else ""
             if entry.get("is_below_shares"):
@@ -390,6 +400,7 @@ class Trials:
                 *_doubts_about_nodes(n_judging),
             ),
             scoring=scoring,
+            largest_class=shares.accuracy,
         )
 
     def choice(
@@ -416,6 +427,12 @@ class Trials:
                 f"Only {n_rows} rows judged the candidates, so the accuracies are "
                 "uncertain."
             )
+        if best["accuracy"] <= shares.accuracy + _ROUNDING_OF_SHARES:
+            doubts.append(
+                "The chosen candidate is no more accurate than always predicting the "
+                f"largest class: its accuracy is {best['accuracy']:.3f}, and the share "
+                f"of this class is {shares.accuracy:.3f}."
+            )
         if shares.log_loss < best["log_loss"] < np.inf:
             doubts.append(
                 "The probabilities of the chosen candidate are worse than the class "
@@ -439,6 +456,7 @@ class Trials:
                 *_doubts_about_nodes(n_judging),
             ),
             scoring=comparison.scoring,
+            largest_class=shares.accuracy,
         )
 
     def _doubts_about_failures(self) -> list[str]:

@@ -61,6 +61,9 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         same class.
     weights_ : ndarray of shape (n_nodes, n_classes)
         Weight of each node for each class in the ensemble.
+    threshold_ : float or None
+        Threshold on the probability of ``classes_[1]``, as in
+        :class:`EnsembleAggregator`.
     agreement_ : float
         Share of rows whose most probable class is the same for the student and the
         ensemble. If classes tie, any of them counts. It is computed on held-out rows,
@@ -75,6 +78,10 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         Number of features, if it is known.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X or the local estimators have them.
+    features_used_ : list or None
+        Names of the features that the aggregate uses, or their places if they have no
+        names. They are all features but those that the nodes' classifiers drop by name.
+        None if nobody knows their number.
 
     See Also
     --------
@@ -194,13 +201,14 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         Returns
         -------
         estimator : classifier
-            A copy of ``student_``, which does not need this library.
+            A copy of ``student_``, which does not need this library. If there is a
+            ``threshold_``, it is in a FixedThresholdClassifier.
         """
         check_is_fitted(self)
         student = deepcopy(self.student_)
         if hasattr(self, "feature_names_in_") and hasattr(student, "n_features_in_"):
             student.feature_names_in_ = self.feature_names_in_
-        return student
+        return self._with_threshold(student)
 
     def to_module(self) -> "torch.nn.Sequential":
         """Return the student as a torch module.

@@ -24,6 +24,7 @@ from ..federation import Federation, as_mask, check_feature_names, read_federati
 from ..local import local_model, net_seed
 from ..progress import say
 from ._given_rows import Rows, rows_as_given
+from ._kept_thresholds import common_threshold
 from ._students import fit_to_probabilities
 from ._votes import Vote, ensemble_weights
 
@@ -133,6 +134,9 @@ class DistillationFit:
             tie_seed=self.tie_seed,
         )
         proba = vote.probabilities(rows.teaching)
+        threshold = None  # in a hard vote each classifier has its own
+        if self.voting == "soft":
+            threshold = common_threshold(federation, weights)
         student = self._fitted_student(rows.teaching, proba, federation.classes)
         if rows.scoring is None:
             judged_rows = rows.teaching
@@ -150,6 +154,7 @@ class DistillationFit:
             **federation.attributes(),
             "weights_": weights,
             "history_": history,
+            "threshold_": threshold,
             "student_": student,
             "agreement_": agreement,
         }

@@ -93,6 +93,11 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         In a stack, the transformer that turns rows into log-odds.
     choice_ : Choice
         With "auto", what was tried and what was taken.
+    threshold_ : float or None
+        Threshold on the probability of ``classes_[1]``. It is the mean of the decision
+        thresholds of the local classifiers, as logits, where those have one and there
+        are two classes. None if the most probable class is predicted, and in a hard
+        vote, where each classifier votes by its own threshold.
     history_ : list of dict
         One dict for each message to the nodes, with the same keys as the ``history_``
         of :class:`PooledAggregator`. Nodes are asked for a vote only if the weights
@@ -101,6 +106,10 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         Number of features, if it is known.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X or the local estimators have them.
+    features_used_ : list or None
+        Names of the features that the aggregate uses, or their places if they have no
+        names. They are all features but those that the nodes' classifiers drop by name.
+        None if nobody knows their number.
 
     See Also
     --------
@@ -262,11 +271,13 @@ default=None
         estimator : Pipeline
             Turns rows into the log-odds of all local classifiers, and classifies these
             by LogisticRegression. With `beside` it classifies by
-            LinearDiscriminantAnalysis.
+            LinearDiscriminantAnalysis. If there is a ``threshold_``, the classifier is
+            in a FixedThresholdClassifier.
         """
         check_is_fitted(self)
         return make_pipeline(
-            self._exported(copy(self.odds_)), self.stack_.to_estimator()
+            self._exported(copy(self.odds_)),
+            self._with_threshold(self.stack_.to_estimator()),
         )
 
     @property

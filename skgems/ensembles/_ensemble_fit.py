@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 from ..base import BaseAggregator
 from ..choice import Candidate, Choice, choose
 from ..federation import Federation
+from ._kept_thresholds import common_threshold
 from ._stack_fit import StackFit, owned_rows
 from ._votes import ensemble_weights
 
@@ -60,10 +61,14 @@ class EnsembleFit:
         if self.combine == "stack":
             return self.stack.attributes(federation)
         weights, history = ensemble_weights(federation, self.node_weight, self.n_jobs)
+        threshold = None  # in a hard vote each classifier has its own
+        if self.voting == "soft":
+            threshold = common_threshold(federation, weights)
         return {
             **federation.attributes(),
             "weights_": weights,
             "history_": history,
+            "threshold_": threshold,
             "_tie_seed": check_random_state(self.random_state).randint(2**31 - 1),
         }
 

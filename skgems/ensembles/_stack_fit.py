@@ -4,7 +4,9 @@ Every row goes through all members, and the classifier is made of the moments of
 log-odds at the nodes: of rows that `fit` has, or of summaries that nodes sent.
 """
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
@@ -14,6 +16,7 @@ from sklearn.base import BaseEstimator, clone
 from ..base import BaseAggregator, NodePairs, named_members, validated_for_fit
 from ..federation import (
     Federation,
+    HeavyTailsWarning,
     Message,
     Summary,
     check_no_label_missing_at,
@@ -24,6 +27,7 @@ from ..local import local_model
 from ..networks import union_of_classes
 from ..pooled import PooledAggregator, PooledTransformer, shrunk_lda
 from ._given_rows import Rows
+from ._kept_thresholds import common_threshold
 from ._odds import MemberOdds
 
 
@@ -73,6 +77,7 @@ class StackFit:
             "odds_": odds,
             "stack_": stack,
             "history_": stack.history_,
+            "threshold_": common_threshold(federation),
         }
 
     def _stack_of_rows(
@@ -94,13 +99,15 @@ class StackFit:
         if self.beside is not None:
             odds.beside = PooledTransformer(clone(self.beside)).fit(X, nodes=owners)
             stack = PooledAggregator(alone, pooled=shrunk_lda(len(y)))
-        return stack.fit(odds.transform(X), y, nodes=owners)
+        with _without_words_on_tails():
+            return stack.fit(odds.transform(X), y, nodes=owners)
 
     def _stack_of_summaries(
         self, odds: MemberOdds, classes: np.ndarray
     ) -> GEMSLogisticAggregator:
         """The model above, fitted to the summaries that nodes sent."""
-        stack = self.linear_aggregator(self.summaries).fit()
+        with _without_words_on_tails():
+            stack = self.linear_aggregator(self.summaries).fit()
         columns = odds.get_feature_names_out().tolist()
         sent_columns = getattr(stack, "feature_names_in_", np.array([])).tolist()
         if sent_columns != columns:
@@ -117,6 +124,14 @@ class StackFit:
                 member_classes=classes.tolist(),
             )
         return stack
+
+
+@contextmanager
+def _without_words_on_tails() -> Iterator[None]:
+    """Raise no HeavyTailsWarning: its advice is for features, and not for log-odds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HeavyTailsWarning)
+        yield
 
 
 def owned_rows(

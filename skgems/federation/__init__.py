@@ -34,6 +34,7 @@ from ..messages import (
     signing_keys,
 )
 from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
+from ._decisions import warn_of_lost_decisions
 from ._derived import allows_missing
 from ._federation import Federation, Node, PublicRows
 from ._fronts import fit_front, front_plan, owners_of
@@ -113,11 +114,14 @@ from ._warnings import (
     VariancesOnlyWarning,
     exposed_classes,
     nodes_of_many_rows,
+    warn_of_columns_of_some,
     warn_of_exposed,
     warn_of_exposed_columns,
     warn_of_identifiers,
     warn_of_many_classes,
     warn_of_many_rows,
+    warn_of_neglected_columns,
+    warn_of_other_shares,
     warn_of_repeated_identifiers,
     warn_of_shared_matrices,
     warn_of_tails,

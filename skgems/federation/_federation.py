@@ -11,13 +11,14 @@ from joblib import Memory
 from ..base import Features
 from ..compat import safe_indexing
 from ..local import Description, LocalModel, Member, indices_of
-from ..networks import Network, common_dtype
+from ..networks import Network, common_dtype, without_values
 from ..steps import Front
 from ._channel import InProcess
 from ._nodes import Rows
 from ._record import Record
 from ._run import Run
 from ._summary import Summary
+from ._warnings import warn_of_lacking_columns
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,6 +62,13 @@ class Node:
     def can_reply(self) -> bool:
         """Whether the node has rows here, or has sent the statistics of its rows."""
         return self.record is not None or len(self.training_rows) > 0
+
+    @property
+    def chooses_features(self) -> bool:
+        """Whether it has a classifier that tells which features it uses."""
+        if isinstance(self.network, Network) and not self.network.has_classifier:
+            return False
+        return not self.model.is_constant
 
     @property
     def n_judging(self) -> int:
@@ -208,6 +216,56 @@ class Federation:
             if isinstance(node.network, Network)
         ]
 
+    @cached_property
+    def unused(self) -> np.ndarray | None:
+        """Which features every node's classifier drops by name; None: none.
+
+        Its shape is (n_features,), and its dtype bool. Nodes without a classifier, or
+        with a constant one, do not count, unless theirs drops features, too.
+        """
+        masks = [
+            node.network.dropped
+            for node in self.nodes
+            if node.network.dropped is not None or node.chooses_features
+        ]
+        if not masks or any(mask is None for mask in masks):
+            return None
+        unused = np.logical_and.reduce(masks)
+        if unused.shape != (self.features.n_features_in,):
+            return None  # features are units of hidden layers, of which none is dropped
+        return unused if unused.any() else None
+
+    @property
+    def labels_of_features(self) -> list:
+        """Names of the features, or their places where they have no names."""
+        names = self.features.feature_names_in
+        return list(range(self.features.n_features_in)) if names is None else [*names]
+
+    def warn_of_lacking_features(self) -> None:
+        """Warn where nodes drop features by name that others use."""
+        dropped_by_node = self.dropped_by_node
+        if not dropped_by_node:
+            return
+        used = np.True_ if self.unused is None else ~self.unused
+        warn_of_lacking_columns(
+            {name: dropped & used for name, dropped in dropped_by_node.items()},
+            self.labels_of_features,
+        )
+
+    @property
+    def dropped_by_node(self) -> dict[str, np.ndarray]:
+        """Features that nodes drop by name, (n_features,), bool; others drop none."""
+        return {
+            node.name: node.network.dropped
+            for node in self.nodes
+            if node.network.dropped is not None
+        }
+
+    @property
+    def dropped_by_any(self) -> np.ndarray:
+        """Features that at least one node drops by name, (n_features,), bool."""
+        return np.logical_or.reduce(list(self.dropped_by_node.values()))
+
     @property
     def has_public_rows(self) -> bool:
         """Whether there are rows that belong to no node."""
@@ -235,7 +293,8 @@ class Federation:
         """Return some rows with their labels; both are empty without any rows."""
         if self.X is None:
             return np.zeros((0, self.features.n_features_in or 0)), self.classes[:0]
-        return safe_indexing(self.X, rows), self.classes[self.y[rows]]
+        X = without_values(safe_indexing(self.X, rows), self.unused)
+        return X, self.classes[self.y[rows]]
 
     @property
     def public(self) -> PublicRows:
@@ -315,7 +374,10 @@ class Federation:
             name=node.name,
             model=node.model,
             # Nodes that share all rows do not each get a copy.
-            X=self.X if len(rows) == len(self.y) else safe_indexing(self.X, rows),
+            X=without_values(
+                self.X if len(rows) == len(self.y) else safe_indexing(self.X, rows),
+                node.network.dropped,
+            ),
             y=self.classes[self.y[rows]],
             judging=_places(node.judging_rows, rows),
             moments=_places(node.moment_rows, rows),
@@ -330,7 +392,9 @@ class Federation:
             "estimators_": self.estimators,
             "node_names_": self.names,
             "classes_": self.classes,
+            "_columns_used": self._columns_used,
             "_front": self.front,
+            "_unused": self.unused,
         }
         if self.front is not None:
             attributes["front_"] = self.front.fitted
@@ -338,7 +402,17 @@ class Federation:
         networks = [node.network for node in self.nodes]
         if all(isinstance(network, Network) for network in networks):
             attributes["_dtype"] = common_dtype(networks)  # that of exports
+            attributes["_one_vs_rest"] = [
+                node.name for node in self.nodes if node.network.is_one_vs_rest
+            ]
         return attributes
+
+    @property
+    def _columns_used(self) -> np.ndarray | None:
+        """Which features before the front the aggregate uses, bool; None: all."""
+        if self.front is not None and self._features_of_users.n_features_in is not None:
+            return self.front.uses_columns
+        return None if self.unused is None else ~self.unused
 
     @property
     def _features_of_users(self) -> Features:

@@ -18,7 +18,8 @@ from ..compat import safe_indexing
 from ..local import stacked
 from ..messages import Message
 from ..steps import (
-    IDENTIFIES,
+    LEFT_OUT,
+    NOT_USED,
     Advanced,
     Columns,
     Front,
@@ -32,6 +33,7 @@ from ._nodes import Rows, RowsLike, node_codes, node_names_of
 from ._rows import column_member
 from ._run import Run
 from ._warnings import (
+    warn_of_columns_of_some,
     warn_of_encoded_identifiers,
     warn_of_identifiers,
     warn_of_written_numbers,
@@ -239,12 +241,20 @@ def _without_identifiers(
         for node, content in contents.items()
     }
     agreed = agreed_roles(list(roles_of_nodes.values()))
-    if all(role == IDENTIFIES for role in agreed):
+    if all(role in LEFT_OUT for role in agreed):
         raise ValueError(
             f"All columns, {columns.labels[:5]}, identify rows, as the number of a "
-            "patient does, so no column is left to learn from."
+            "patient does, or are dropped by a node's classifier, so no column is left "
+            "to learn from."
         )
     warn_of_identifiers(columns.labels, agreed)
+    warn_of_columns_of_some(
+        {
+            node: np.array([role == NOT_USED for role in roles])
+            for node, roles in roles_of_nodes.items()
+        },
+        columns.labels,
+    )
     without_identifiers = columns.without_identifiers(agreed)
     dissenting = {
         node

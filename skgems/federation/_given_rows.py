@@ -10,11 +10,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..base import BaseAggregator, Features, validated_for_fit
 from ..compat import safe_indexing
 from ..datasets import as_groups
-from ..steps import DocumentFront, Front, as_rows, front_of_content
+from ..networks import dropped_in_table, is_fitted
+from ..steps import Columns, DocumentFront, Front, as_rows, front_of_content
 from . import _nodes
 from ._fronts import fit_front, raise_front_not_fitted, through_front
+from ._members import Members
 from ._nodes import Rows, RowsLike
 from ._run import Run
+from ._warnings import warn_of_columns_of_some
 
 # Code of a row whose node, behind a channel, takes no part: no index of a node, and not
 # the code of public rows.
@@ -75,6 +78,7 @@ def front_for(
     *,
     held_out: ArrayLike | None,
     joined: Run | None,
+    members: Members,
 ) -> tuple[Front | None, list[dict]]:
     """The fitted front, if there is one, and the history of its messages.
 
@@ -94,10 +98,33 @@ def front_for(
             raise_front_not_fitted()
         return without_rows, []
     mask = _nodes.as_mask(held_out, X)
+    if aggregator.front is None:  # it is one that trees need, and nobody has agreed on
+        front = replace(front, columns=_columns_of_all(members, X))
     advanced, history = fit_front(
         front, X, nodes, held_out=mask, n_jobs=aggregator.n_jobs
     )
     return advanced.front, history
+
+
+def _columns_of_all(members: Members, X: RowsLike) -> Columns | None:
+    """Return the columns without those that members drop by name; None: they drop none.
+
+    It warns of columns that only some of them drop.
+    """
+    columns = Columns.of(X)
+    dropped_by_node = {}
+    for name, classifier in zip(members.names, members.classifiers, strict=True):
+        dropped = None
+        if classifier is not None and is_fitted(classifier, name=name):
+            dropped = dropped_in_table(classifier, X)
+        if dropped is None:
+            dropped = np.zeros(columns.n, dtype=bool)
+        dropped_by_node[name] = dropped
+    left_out = np.logical_or.reduce(list(dropped_by_node.values()))
+    if not left_out.any():
+        return None
+    warn_of_columns_of_some(dropped_by_node, columns.labels)
+    return replace(columns, left_out=tuple(left_out.tolist()))
 
 
 def read_rows(

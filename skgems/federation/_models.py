@@ -184,7 +184,9 @@ def _with_features_of_rows(
     return [
         network
         if isinstance(network, Network)
-        else replace(network, n_features_in=n_features, feature_names_in=None)
+        else replace(
+            network, n_features_in=n_features, feature_names_in=None, dropped=None
+        )
         for network in networks
     ]
 

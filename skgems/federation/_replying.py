@@ -35,6 +35,7 @@ from ..messages import (
     signed,
     tells_radii,
 )
+from ..networks import dropped_columns
 from ..steps import Columns, Front, holding, repeated_identifiers
 from ._acceptance import check_accepted
 from ._derived import allows_missing, check_is_derived
@@ -428,6 +429,8 @@ class _Node:
     limits: Limits
     confirm: Callable[[Message], bool] | None
     private_key: str | os.PathLike | None
+    # The classifier where a request leaves it aside: what it drops does not leave.
+    set_aside: object = None
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
@@ -541,7 +544,7 @@ def _answered(
 ) -> Message:
     """The content of a reply, by what the task is about."""
     if request.content.get("rows_alone"):
-        node = replace(node, estimator=None)
+        node = replace(node, estimator=None, set_aside=node.estimator)
     request = request.with_fields(rows_alone=None)
     if request.task == "front":
         return _answered_of_columns(request, node, agreed=agreed)
@@ -566,6 +569,7 @@ def _answered_of_columns(
         held_out=held_out,
         groups=as_groups(node.groups, node.X),
         min_rows=min_rows,
+        estimator=node.estimator if node.set_aside is None else node.set_aside,
     )
     reply = answer(request, member)
     front = opened_front(request.content["front"])
@@ -649,6 +653,9 @@ def _member_behind_front(request: Message, node: _Node) -> Member:
         if estimator is not None:
             check_is_behind_front(node.name, estimator, X)
     rows = AnyRowsWithMissing() if allows_missing(request) else AnyRows()
+    dropped = None
+    if front_content is None and node.set_aside is not None:
+        dropped = dropped_columns(node.set_aside)
     return member_of(
         rows,
         estimator,
@@ -656,6 +663,7 @@ def _member_behind_front(request: Message, node: _Node) -> Member:
         node.y,
         name=node.name,
         held_out=node.held_out,
+        dropped=dropped,
         groups=node.groups,
         sample_weight=node.weights,
     )

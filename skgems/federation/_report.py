@@ -27,6 +27,8 @@ _LOSES = 0.02
 # Relative rounding of distances: the model that is nearest to all spaces lies on the
 # surface of some, and counts as inside.
 _ROUNDING_OF_DISTANCES = 1.0 + 1e-6
+# Accuracies and shares of equal counts of rows may differ by rounding.
+_ROUNDING_OF_SHARES = 1e-9
 # Nodes or classes that a sentence lists: a federation may have thousands.
 _MOST_LISTED = 10
 # Characters of a line of the legend, as many as lines of this code have.
@@ -38,6 +40,7 @@ _HEADS: Mapping[str, tuple[str, str]] = {
     "classes": ("classes of", "local model"),
     "local_accuracy": ("accuracy of", "local model"),
     "aggregate_accuracy": ("accuracy of", "aggregate"),
+    "largest_class": ("share of", "largest class"),
     "gain": ("accuracy", "gain"),
     "log_loss": ("log-loss", "(nats)"),
     "in_good_enough_space": ("in good-", "enough space"),
@@ -66,6 +69,8 @@ class Report:
         - "classes": classes that the node's classifier knows.
         - "local_accuracy": accuracy of the local classifier on these rows.
         - "aggregate_accuracy": accuracy of the aggregate on the same rows.
+        - "largest_class": share of the largest class among these rows. It is the
+          accuracy of a classifier that always predicts this class.
         - "gain": accuracy of the aggregate minus that of the local classifier.
         - "log_loss": mean log-loss per row, in nats, of the model that fits the
           statistics of all nodes best, computed from the statistics of the node's rows.
@@ -82,6 +87,8 @@ class Report:
         Reasons not to trust the model. All warnings of the fit are among them.
     proof : str
         What is proved about the model, if anything is.
+    columns : str
+        Which columns the model uses, and which it does not, if there are any.
     legend : dict of str to str
         Meaning of columns in the table of nodes, and the rows that they refer to.
     bytes_of_bins : int or None
@@ -96,6 +103,7 @@ class Report:
     messages: tuple
     doubts: tuple
     proof: str = ""
+    columns: str = ""
     legend: Mapping = field(default_factory=dict)
     bytes_of_bins: int | None = None
 
@@ -138,14 +146,12 @@ class Report:
             "",
         ]
         for name, meaning in self.legend.items():
-            sentence = f"{_title(name)}: {meaning}"
-            lines.append(fill(sentence, width=_WIDTH, subsequent_indent="    "))
+            lines.append(_filled(f"{_title(name)}: {meaning}"))
         if self.legend:
             lines.append("")
-        lines.append(self.sent)
-        if self.proof:
-            lines.append(self.proof)
-        lines += [f"Doubt: {printable(doubt)}" for doubt in self.doubts]
+        sentences = [self.sent, self.columns, self.proof]
+        sentences += [f"Doubt: {doubt}" for doubt in self.doubts]
+        lines += [_filled(sentence) for sentence in sentences if sentence]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -157,7 +163,7 @@ class Report:
         page = (
             f"<h3>{escape(self.method)}</h3>{_html_of_table(self.nodes)}"
             f"<dl>{legend}</dl>{_html_of_table(self.classes)}"
-            f"<p>{escape(self.sent)} {escape(self.proof)}</p>"
+            f"<p>{escape(f'{self.sent} {self.columns} {self.proof}')}</p>"
         )
         if not self.doubts:
             return page
@@ -174,11 +180,22 @@ class Report:
             _markdown_of_table(self.nodes),
             "\n".join(legend),
             _markdown_of_table(self.classes),
-            f"{self.sent} {self.proof}",
+            " ".join(filter(None, [self.sent, self.columns, self.proof])),
             "Reasons for doubt:",
             "\n".join(doubts),
         ]
         return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+
+
+def _filled(sentence: str) -> str:
+    """Return lines of a sentence, in which no word and no name is cut."""
+    return fill(
+        printable(sentence),
+        width=_WIDTH,
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _n_bytes_about_trees(messages: Iterable[Mapping]) -> int:
@@ -263,6 +280,7 @@ class ReportMixin:
             messages=tuple(self.history_),
             doubts=tuple(_doubts(self, nodes=columns_with_values, classes=classes)),
             proof=_proof(self),
+            columns=_columns_in_words(self),
             legend={
                 name: legend[name] for name in columns_with_values if name in legend
             },
@@ -283,14 +301,18 @@ class ReportMixin:
             "rows": [],
             "local_accuracy": [],
             "aggregate_accuracy": [],
+            "largest_class": [],
         }
         for (name, member), rows in zip(
             _named_members(self), rows_of_each, strict=True
         ):
             local_accuracy = None
             accuracy = None
+            share = None
             if len(rows):
                 accuracy = float(np.mean(predicted[rows] == y[rows]))
+                _, counts = np.unique(y[rows], return_counts=True)
+                share = float(counts.max() / len(rows))
             if len(rows) and getattr(member, "has_classifier", True):
                 model = local_model(member, name=name)
                 votes = model.votes(safe_indexing(Z, rows), self.classes_)
@@ -299,6 +321,7 @@ class ReportMixin:
             columns["rows"].append(len(rows))
             columns["local_accuracy"].append(local_accuracy)
             columns["aggregate_accuracy"].append(accuracy)
+            columns["largest_class"].append(share)
         return columns
 
     def model_card(self, path, **rows) -> None:
@@ -458,7 +481,22 @@ def _measured_columns(aggregator: BaseEstimator) -> dict[str, list]:
     if last_layer._terms().spaces.criterion.name == "accuracy":
         columns["local_accuracy"] = scores["local"]
         columns["aggregate_accuracy"] = scores["aggregate"]
+        columns["largest_class"] = _shares_beside(
+            scores["aggregate"], scores["local"], shares=last_layer._largest_shares
+        )
     return columns
+
+
+def _shares_beside(
+    accuracies: list, local_accuracies: list, *, shares: list
+) -> list[float | None]:
+    """The share of the largest class at each node that has an accuracy."""
+    return [
+        None if accuracy is None and local_accuracy is None else share
+        for accuracy, local_accuracy, share in zip(
+            accuracies, local_accuracies, _none_for_nan(shares), strict=True
+        )
+    ]
 
 
 def _none_for_nan(column: Iterable) -> list:
@@ -501,6 +539,8 @@ def _legend_of_rows(rows: str, *, local_model: str = "local model") -> dict[str,
         "rows": rows,
         "local_accuracy": f"Accuracy of the node's {local_model} on these rows.",
         "aggregate_accuracy": "Accuracy of the aggregate on the same rows.",
+        "largest_class": "Share of the largest class among these rows. It is the "
+        "accuracy of always predicting this class.",
     }
 
 
@@ -519,6 +559,8 @@ def _legend_of_fit(aggregator: BaseEstimator, *, are_sent: bool) -> dict[str, st
             "local_accuracy": f"Accuracy of the node's {local_model} on "
             f"{judging_rows}.",
             "aggregate_accuracy": "Accuracy of the aggregate on the same judging rows.",
+            "largest_class": "Share of the largest class among these judging rows. It "
+            "is the accuracy of always predicting this class.",
         }
     else:
         legend = _legend_of_rows(
@@ -575,12 +617,76 @@ def _doubts(
     if len(nodes["node"]) > 1:
         doubts += _doubts_about_classes(classes)
     doubts += _doubts_about_small_classes(aggregator)
+    doubts += _doubts_about_accuracies(nodes)
+    one_vs_rest = getattr(aggregator, "_one_vs_rest", ())
+    if one_vs_rest:
+        doubts.append(
+            "The classifiers of these nodes are one-vs-rest: "
+            f"{_first(list(map(repr, one_vs_rest)))}. The aggregate is a softmax, so "
+            "its probabilities may differ from theirs by more than labels do."
+        )
     left_out = {name for entry in aggregator.history_ for name in entry["left_out"]}
     if left_out:
         names = ", ".join(map(repr, sorted(left_out)[:_MOST_LISTED]))
         doubts.append(f"These nodes were left out of messages: {names}.")
     doubts += _doubts_about_spaces(aggregator, nodes)
     return list(dict.fromkeys(doubts))
+
+
+def _columns_in_words(aggregator: BaseEstimator) -> str:
+    """A sentence on the columns that a fitted aggregator uses, or "" if it is all."""
+    if getattr(aggregator, "_columns_used", None) is None:
+        return ""
+    used = aggregator.features_used_
+    if len(used) == aggregator.n_features_in_:
+        return ""
+    labels = getattr(
+        aggregator, "feature_names_in_", np.arange(aggregator.n_features_in_)
+    )
+    unused = [label for label in labels.tolist() if label not in set(used)]
+    return (
+        f"The model uses the columns {shown_labels(used)}, and not "
+        f"{shown_labels(unused)}."
+    )
+
+
+def _doubts_about_accuracies(nodes: Mapping) -> list[str]:
+    """Nodes where a constant prediction would be as accurate as the aggregate."""
+    no_better = []
+    of_one_class = []
+    for name, accuracy, share in zip(
+        nodes["node"],
+        nodes.get("aggregate_accuracy", ()),
+        nodes.get("largest_class", ()),
+        strict=False,
+    ):
+        if accuracy is None or share is None:
+            continue
+        if share == 1.0:
+            of_one_class.append(repr(name))
+        elif accuracy <= share + _ROUNDING_OF_SHARES:
+            no_better.append(f"{name!r} ({accuracy:.3f}, {share:.3f})")
+    doubts = []
+    if no_better:
+        doubts.append(
+            "The aggregate is no more accurate than always predicting the largest "
+            f"class at these nodes: {_first(no_better)}. The numbers are its accuracy "
+            "and the share of this class."
+        )
+    if of_one_class:
+        doubts.append(
+            "The rows that score have one class only at these nodes: "
+            f"{_first(of_one_class)}. The accuracies there do not say whether the "
+            "aggregate tells classes apart."
+        )
+    return doubts
+
+
+def _first(names: list[str]) -> str:
+    """The first names of a list, and how many others there are."""
+    n_others = len(names) - _MOST_LISTED
+    others = f" and {n_others} more" if n_others > 0 else ""
+    return f"{', '.join(names[:_MOST_LISTED])}{others}"
 
 
 def _doubts_about_gains(nodes: Mapping) -> list[str]:

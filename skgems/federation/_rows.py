@@ -36,7 +36,7 @@ from ..local import (
     net_seed,
 )
 from ..messages import naming
-from ..networks import Network, is_fitted
+from ..networks import Network, dropped_in_table, is_fitted, without_values
 from ..steps import ColumnsError, as_rows
 from . import _nodes
 from ._labels import check_labels_of
@@ -76,10 +76,12 @@ def member_of(
     held_out: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
+    dropped: np.ndarray | None = None,
 ) -> Member:
     """A node's fitted classifier and rows, validated; ``held_out`` rows only score.
 
     Rows of one of the ``groups``, (n_rows,), stay together when rows are divided.
+    ``dropped`` says which features a classifier drops by name that is left aside.
     """
     check_node(aggregator, estimator, name)
     given = weighted_rows(
@@ -89,12 +91,20 @@ def member_of(
     if front is not None:
         estimator = front.rest_of(estimator, name=name)
     checked = _checked_rows(
-        aggregator, estimator, given.X, given.y, name=name, held_out=given.held_out
+        aggregator,
+        estimator,
+        given.X,
+        given.y,
+        name=name,
+        held_out=given.held_out,
+        dropped=dropped,
     )
     if front is not None and estimator is not None:
         warn_of_another_front(local_model(estimator, name=name), checked.X, checked.y)
     if estimator is None:
-        estimator = Network.of_rows(checked.y, checked.X, checked.feature_names_in)
+        estimator = Network.of_rows(
+            checked.y, checked.X, checked.feature_names_in, dropped=dropped
+        )
     n_rows = checked.X.shape[0]
     roles = _nodes.roles_of(name, np.arange(n_rows), held_out=checked.held_out)
     member = Member.of(
@@ -124,11 +134,13 @@ def column_member(
     held_out: np.ndarray | None = None,
     groups: np.ndarray | None = None,
     min_rows: int = 1,
+    estimator: object = None,
 ) -> Member:
     """A node's columns as they are, without classifier and labels, for a front.
 
     ``held_out`` marks rows that only score, shape (n_rows,): a front is not fitted to
-    them. ``groups`` has a number for the group of each row, (n_rows,).
+    them. ``groups`` has a number for the group of each row, (n_rows,). Columns that
+    the ``estimator`` drops by name are marked.
     """
     X = as_rows(X)
     learning = slice(None) if held_out is None else np.flatnonzero(~held_out)
@@ -141,6 +153,7 @@ def column_member(
         training=learning,
         groups=groups,
         min_rows=min_rows,
+        dropped=dropped_in_table(estimator, X),
     )
 
 
@@ -245,8 +258,13 @@ def _checked_rows(
     *,
     name: str,
     held_out: ArrayLike | None,
+    dropped: np.ndarray | None = None,
 ) -> _CheckedRows:
-    """A node's rows behind the front, of the features that its classifier knows."""
+    """A node's rows behind the front, of the features that its classifier knows.
+
+    Features that the classifier drops by name have no values, nor have those that are
+    ``dropped`` by one that is left aside.
+    """
     check_no_label_missing_at(name, y)
     X, y, features = _validated_behind_front(aggregator, X, y, name=name)
     y = column_or_1d(y)
@@ -258,8 +276,9 @@ def _checked_rows(
         if aggregator._agreed_front is not None:
             check_is_behind_front(name, estimator, X)
         _check_has_features(estimator, features, name=name)
+        dropped = local_model(estimator, name=name).dropped
     return _CheckedRows(
-        X=X,
+        X=without_values(X, dropped),
         y=y,
         held_out=_nodes.as_mask(held_out, X),
         label_type=label_types.pop(),
@@ -316,6 +335,7 @@ def chunked_member_of(
     name: str,
     n_drawn: int = 0,
     least: int = 1,
+    dropped: np.ndarray | None = None,
 ) -> ChunkedMember:
     """A node's rows in chunks after the first pass.
 
@@ -330,7 +350,11 @@ def chunked_member_of(
     if aggregator._agreed_front is not None:
         estimator = aggregator._agreed_front.rest_of(estimator, name=name)
     reader = _ChunkReader(
-        aggregator=aggregator, estimator=estimator, chunks=chunks, name=name
+        aggregator=aggregator,
+        estimator=estimator,
+        chunks=chunks,
+        name=name,
+        dropped=dropped,
     )
     member = ChunkedMember.read_once(
         name, estimator, reader, n_drawn=n_drawn, least=least
@@ -343,7 +367,10 @@ def chunked_member_of(
     if estimator is None and member.drawn:
         rows_of_one_class = next(iter(member.drawn.values()))
         network = Network.of_rows(
-            sorted(member.tally), rows_of_one_class, reader.feature_names_in
+            sorted(member.tally),
+            rows_of_one_class,
+            reader.feature_names_in,
+            dropped=dropped,
         )
         member = replace(member, model=local_model(network, name=name))
     if not any(n_learning for n_learning, _ in member.tally.values()):
@@ -364,6 +391,7 @@ class _ChunkReader:
     estimator: object
     chunks: Callable[[], Iterable]
     name: str
+    dropped: np.ndarray | None  # by a classifier that is left aside
     label_type: type | None = None  # that of the first chunk, once it was read
     has_weights: bool | None = None  # whether that one has weights of rows
     layout: tuple | None = None  # its shape without rows, dtype, "sparse" or "dense"
@@ -421,6 +449,7 @@ class _ChunkReader:
                 given.y,
                 name=self.name,
                 held_out=given.held_out,
+                dropped=self.dropped,
             )
         self._check_is_like_first(checked)
         return checked

@@ -6,6 +6,8 @@ aggregator says what it would ask. The reply is the `Summary`.
 
 from collections.abc import Callable, Iterable, Mapping
 
+import numpy as np
+
 from ..local import ChunkedMember, Member
 from ..messages import TASKS, Message
 from ..moments import SAMPLE_ROWS
@@ -113,7 +115,8 @@ class SummarizingMixin:
         ----------
         rows : mapping
             What the node gave for "X", "y", "held_out", "groups", "sample_weight" and
-            "chunks"; None for others.
+            "chunks"; None for others. "dropped", if it is there, are the features that
+            a classifier drops by name which is left aside, (n_features,), bool.
         digits : mapping, default=None
             The "dtype" and "rank" that moments are rounded to. None: all digits.
         **options : object
@@ -131,6 +134,7 @@ class SummarizingMixin:
                 name=name,
                 min_rows=min_rows,
                 options=options,
+                dropped=rows.get("dropped"),
             )
         member = without_small_classes(member, min_rows)
         warn_of_unseen_classes(member)
@@ -168,6 +172,7 @@ class SummarizingMixin:
             rows["y"],
             name=name,
             held_out=rows["held_out"],
+            dropped=rows.get("dropped"),
             groups=rows["groups"],
             sample_weight=rows["sample_weight"],
         )
@@ -180,6 +185,7 @@ class SummarizingMixin:
         name: str,
         min_rows: int,
         options: Mapping[str, object],
+        dropped: np.ndarray | None = None,
     ) -> ChunkedMember:
         """The node after a first pass over its chunks, in which rows are drawn.
 
@@ -211,6 +217,7 @@ class SummarizingMixin:
             name=name,
             n_drawn=SAMPLE_ROWS * request.content.get("n_components", 1),
             least=max(min_rows, request.content.get("min_cluster_size", 1)),
+            dropped=dropped,
         )
 
 

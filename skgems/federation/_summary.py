@@ -4,6 +4,8 @@ import hashlib
 import os
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..messages import (
     NO_MESSAGE,
     Agreement,
@@ -139,10 +141,31 @@ class Summary:
         n_not_shown = len(classes) - _MOST_CLASSES_SHOWN
         if n_not_shown > 0:
             shown = f"{shown} and {n_not_shown} more"
+        if self.network.dropped is not None:
+            shown += f", nothing about the columns {self._dropped_columns}"
         return (
             f"{type(self).__name__}({self.name!r} for {self.method}: {self.n_rows} "
             f"rows, classes {shown})"
         )
+
+    @property
+    def columns(self) -> list:
+        """Names of the columns that it tells of, or places if they have no names.
+
+        Columns that the node's classifier drops by name are not among them.
+        """
+        labels = self._labels_of_columns
+        dropped = self.network.dropped
+        return labels.tolist() if dropped is None else labels[~dropped].tolist()
+
+    @property
+    def _dropped_columns(self) -> list:
+        return self._labels_of_columns[self.network.dropped].tolist()
+
+    @property
+    def _labels_of_columns(self) -> np.ndarray:
+        names = self.network.feature_names_in
+        return np.arange(self.network.n_features_in) if names is None else names
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the summary to a file in the safetensors format.

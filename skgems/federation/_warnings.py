@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from ..base import warn_user
-from ..local import Member, heaviest_features
+from ..local import Member, OtherShare, heaviest_features
 from ..messages import Message, rows_of_groups
 from ..steps import IDENTIFIES, IN_ORDER, Front, labels_of_written_numbers
 
@@ -325,6 +325,101 @@ def warn_of_written_numbers(X: object) -> None:
             "are measures, convert them at all nodes, as in X[column] = "
             "pandas.to_numeric(X[column]). If they are codes, nothing has to be done."
         )
+
+
+def warn_of_columns_of_some(
+    dropped_by_node: Mapping[str, np.ndarray], labels: Sequence
+) -> None:
+    """Warn of columns that are left out because some nodes, not all, drop them.
+
+    ``dropped_by_node`` says of each column whether the node's classifier drops it by
+    name, (n_columns,), bool.
+    """
+    masks = np.array(list(dropped_by_node.values()), dtype=bool)
+    is_of_some = masks.any(axis=0) & ~masks.all(axis=0)
+    if is_of_some.any():
+        warn_user(
+            "The classifiers of some nodes drop columns by name. These nodes send "
+            "nothing about them, so the columns are left out: "
+            f"{_columns_by_node(dropped_by_node, labels, is_told=is_of_some)}. To use "
+            "them, have these nodes fit classifiers that use them, or pass a front, on "
+            "which all nodes agree."
+        )
+
+
+def warn_of_lacking_columns(
+    dropped_by_node: Mapping[str, np.ndarray], labels: Sequence
+) -> None:
+    """Warn of columns that some nodes drop by name, and that the aggregate uses."""
+    masks = np.array(list(dropped_by_node.values()), dtype=bool)
+    is_dropped = masks.any(axis=0)
+    if is_dropped.any():
+        warn_user(
+            "The classifiers of some nodes drop columns by name that others use: "
+            f"{_columns_by_node(dropped_by_node, labels, is_told=is_dropped)}. These "
+            "nodes send nothing about the columns. In a linear aggregate their rows "
+            "count as if they had the mean of the other nodes there, and in a network "
+            "as if they had 0. Have all nodes fit on the same columns."
+        )
+
+
+def warn_of_neglected_columns(
+    neglected_by_node: Mapping[str, np.ndarray], labels: Sequence
+) -> None:
+    """Warn of columns that classifiers give no weight, without dropping them by name.
+
+    ``neglected_by_node`` has them of each node, (n_columns,), bool.
+    """
+    everywhere = np.ones(len(labels), dtype=bool)
+    warn_user(
+        "The classifiers of some nodes give no weight to columns that vary in the rows "
+        "of the node, since a step such as SelectKBest, or a penalty, has left them "
+        "out: "
+        f"{_columns_by_node(neglected_by_node, labels, is_told=everywhere)}. Such a "
+        "choice depends on the rows of one node, so the nodes send sums of these "
+        "columns, and the aggregate may give them weight. If no model is to use them, "
+        "have all nodes drop them by name, as ColumnTransformer does."
+    )
+
+
+def warn_of_other_shares(shares: Mapping[str, OtherShare], advice: str) -> None:
+    """Warn of classifiers that expect other shares of classes than the rows have.
+
+    ``shares`` has those that do by name of the node, and ``advice`` what to do.
+    """
+    if not shares:
+        return
+    nodes = [
+        f"node {name!r} expects {share.in_words}"
+        for name, share in list(shares.items())[:_MOST_LISTED]
+    ]
+    if len(shares) > _MOST_LISTED:
+        nodes.append(f"and {len(shares) - _MOST_LISTED} more nodes")
+    warn_user(
+        "The classifiers of some nodes predict other shares of classes than their rows "
+        f"have, and no class weight was read from them: {'; '.join(nodes)}. They may "
+        "have been fitted to rows that were resampled or weighted, as by SMOTE. The "
+        "aggregate follows the shares of the rows, and may rarely predict rare "
+        f"classes. {advice}",
+        ClassWeightWarning,
+    )
+
+
+def _columns_by_node(
+    dropped_by_node: Mapping[str, np.ndarray], labels: Sequence, *, is_told: np.ndarray
+) -> str:
+    """Return the nodes and the columns that each drops, in words."""
+    nodes = []
+    for name, dropped in dropped_by_node.items():
+        columns = [labels[j] for j in np.flatnonzero(dropped & is_told)]
+        if columns:
+            more = f" and {len(columns) - _MOST_LISTED} more" * (
+                len(columns) > _MOST_LISTED
+            )
+            nodes.append(f"node {name!r} {columns[:_MOST_LISTED]}{more}")
+    if len(nodes) > _MOST_LISTED:
+        nodes[_MOST_LISTED:] = [f"and {len(nodes) - _MOST_LISTED} more nodes"]
+    return "; ".join(nodes)
 
 
 def warn_of_repeated_identifiers(labels: Sequence, *, at: str = "") -> None:

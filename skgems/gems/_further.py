@@ -25,7 +25,12 @@ from ..compat import Interval, StrOptions
 from ..messages import Message
 from ..moments import Descent, Likelihood, NodeLoss
 from ..progress import say
-from ._problem import LinearNode, LinearProblem
+from ._problem import (
+    LinearNode,
+    LinearProblem,
+    at_constants,
+    gradient_at_constants,
+)
 
 # Lengths of the step that each message tries: 1 is that of the quasi-Newton direction.
 _LENGTHS = (0.25, 0.5, 1.0, 2.0)
@@ -334,6 +339,8 @@ class SumOfLosses:
     node_losses: Sequence[NodeLoss]
     weights: np.ndarray  # (n_nodes,), how often the rows of each count
     problem: LinearProblem
+    # By name of the node: what stands for features that it alone drops by name.
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     # The next three by index of the node.
     last_replies: dict[int, _LastReply] = field(default_factory=dict)
     left_out: set[int] = field(default_factory=set)  # nodes that failed
@@ -360,10 +367,16 @@ class SumOfLosses:
         )
         columns = np.flatnonzero(self.likelihood.seen)
         nodes = [self.problem.nodes[k] for k in self.asked_nodes]
+        W = np.stack([self.likelihood.to_rows(model)[:, columns] for model in models])
         return replace(self.problem, nodes=nodes).requests(
             "evaluate",
-            [self._content(node, columns) for node in nodes],
-            W=np.stack([self.likelihood.to_rows(W)[:, columns] for W in models]),
+            [
+                {
+                    "W": at_constants(W, self.constants.get(node.name)),
+                    **self._content(node, columns),
+                }
+                for node in nodes
+            ],
             factors=np.ones(1),
             gradient=True,
             of="learning",
@@ -474,8 +487,12 @@ class Comparison:
         """Take in the reply of node k."""
         likelihood = self.state.likelihood
         gradients = np.zeros((len(self.models), *self.models[0].shape))
+        sent = content["gradient"]
+        constants = self.state.constants.get(self.state.problem.names[k])
+        for zeros_or_constants in (self.state.problem.zeros, constants):
+            sent = gradient_at_constants(sent, zeros_or_constants)
         gradients[:, :, likelihood.seen] = [
-            likelihood.gradient_from_rows(gradient) for gradient in content["gradient"]
+            likelihood.gradient_from_rows(gradient) for gradient in sent
         ]
         losses = self.state.weights[k] * content["losses"][:, 0]
         gradients *= self.state.weights[k]

@@ -9,8 +9,9 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from ..base import BaseAggregator, tuned_attributes, warn_user
-from ..federation import Federation
-from ..networks import Coordinates, Layers
+from ..federation import Federation, warn_of_other_shares
+from ..local import other_share
+from ..networks import Coordinates, Layers, LayersBelow, without_values
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._common_units import number_of_common_units
 from ._layers import (
@@ -69,11 +70,13 @@ class LayersFit:
                 "layer cannot tell them apart. Give fit the node of each row, fit(X, "
                 "y, nodes=nodes)."
             )
+        federation.warn_of_lacking_features()
         last = LastLayer.of(self.last_layer, aggregator, federation, seed=self.seed)
         activation = activation_of(federation.nodes)
         coordinates = Coordinates.common(
             [node.network.coordinates for node in federation.nodes]
         )
+        _warn_of_resampled(last)
         merged_hidden, last = self._merge_hidden(last, activation, coordinates)
         merged = self._merge_last(merged_hidden, last, coordinates)
         layers = merged.layers.with_last(last.publish(merged))
@@ -82,7 +85,7 @@ class LayersFit:
         if federation.has_public_rows:
             rows = federation.public_rows
             fine_tuned = tuned_network(
-                federation.X[rows],
+                without_values(federation.X[rows], federation.unused),
                 federation.y[rows],
                 groups=federation.public_groups,
                 layers=layers,
@@ -133,6 +136,7 @@ class LayersFit:
             for node in federation.nodes
         }
         merged_hidden = last.run(stage.plan(networks, federation.classes))
+        _drop_unused(merged_hidden.hidden, federation.unused)
         if stage.retrain_last:
             last = last.with_models(
                 {
@@ -163,6 +167,27 @@ class LayersFit:
             seed=self.seed,
             share=1.0 - _FIRST_SHARE,
         )
+
+
+def _warn_of_resampled(last: LastLayer) -> None:
+    """Warn of networks that expect other shares of classes, where nodes are here."""
+    if last.aggregator.class_weight != "members":
+        return
+    shares = {
+        member.name: other_share(member.model, *member.rows("learning"))
+        for member in last.run.members
+    }
+    warn_of_other_shares(
+        {name: share for name, share in shares.items() if share is not None},
+        "Set class_weight of last_layer to 'balanced' if all classes should weigh the "
+        "same, or to None if rows should.",
+    )
+
+
+def _drop_unused(hidden: LayersBelow, unused: np.ndarray | None) -> None:
+    """Set weights of features that all nodes drop to 0: rounding may have made some."""
+    if unused is not None and hidden.weights:
+        hidden.weights[0][:-1][unused] = 0.0
 
 
 def tuned_network(

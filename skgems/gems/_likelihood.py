@@ -15,6 +15,7 @@ W has to lie in all spaces, too.
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from ..federation import (
     NodesDisagreeWarning,
     SameRowsWarning,
     warn_of_many_classes,
+    warn_of_other_shares,
     warn_of_shared_matrices,
     warn_of_variances,
 )
@@ -131,6 +133,8 @@ class LikelihoodStage(LinearStage):
             merge,
             form=form,
             W=without_common_logit(merge.W),
+            constants=sums.constants,
+            neglected=sums.neglected,
             kurtosis_of_nodes=sums.kurtosis_of_nodes,
         )
 
@@ -194,6 +198,7 @@ class LikelihoodStage(LinearStage):
                     node_losses=weighted.losses,
                     weights=weighted.weights,
                     problem=problem,
+                    constants=sums.constants,
                 ),
                 candidates=self._candidates(
                     W,
@@ -347,6 +352,8 @@ class LikelihoodStage(LinearStage):
             agreed_class_weight=class_weight,
             span=span,
             penalty=penalty,
+            constants=_by_name(node_sums, "constants"),
+            neglected=_by_name(node_sums, "neglected"),
             kurtosis_of_nodes=heavy_nodes(node_sums),
         )
 
@@ -383,6 +390,13 @@ class LikelihoodStage(LinearStage):
         class_weight = self.moments_settings["class_weight"]
         if class_weight == "members":
             agreed = agree_on_class_weight(node_sums, classes, warns=form.kind is None)
+            if form.kind is None and agreed is None:
+                warn_of_other_shares(
+                    _by_name(node_sums, "other_share"),
+                    "Set class_weight='balanced' if all classes should weigh the same. "
+                    "Set class_weight=None if rows should, or have these nodes "
+                    "calibrate their classifiers.",
+                )
             return form, agreed
         if form.kind == "ridge":
             parameters = {**form.parameters, "class_weight": class_weight}
@@ -536,6 +550,12 @@ def _span_of(
     if form.kind is None:
         return Span.of(with_roots, scaled=scaled, zero_row=zero_row)
     return Span.of(with_roots, scaled=False)
+
+
+def _by_name(node_sums: Sequence[NodeSums], attribute: str) -> dict[str, Any]:
+    """An attribute of what nodes replied, by name of the nodes that have one."""
+    by_name = {node.name: getattr(node, attribute) for node in node_sums}
+    return {name: value for name, value in by_name.items() if value is not None}
 
 
 def _with_rows_of_equal_models(node_sums: Sequence[NodeSums]) -> list[NodeLoss]:

@@ -23,6 +23,7 @@ from ..federation import (
     Summary,
     raise_without_classifier,
     warn_of_many_rows,
+    warn_of_neglected_columns,
     warn_of_tails,
 )
 from ..moments import fit_inverse_temperature
@@ -130,6 +131,7 @@ class LinearFit:
                 "rows apart and come close to the mean. Give fit the node of each row: "
                 "fit(X, y, nodes=nodes)."
             )
+        federation.warn_of_lacking_features()
         if self.needs_spaces:
             self.check_has_spaces(federation)
         public_weights = federation.weights_of(federation.public_rows)
@@ -211,6 +213,8 @@ class LinearFit:
             public=(public.X, np.searchsorted(problem.classes, public.y)),
             public_groups=federation.public_groups,
         )
+        if merge.neglected and not is_of_sums:
+            warn_of_neglected_columns(merge.neglected, federation.labels_of_features)
         if merge.likelihood is not None and not federation.rows_are_shared:
             warn_of_same_rows(merge.likelihood, federation.names)
         self.warn_of_many_rows(federation)
@@ -266,6 +270,7 @@ class LinearFit:
             "candidates_": None if refinement is None else refinement.candidates,
             "fine_tuning_": fine_tuning,
             "node_scores_": node_scores(reports, merge, problem=problem, losses=losses),
+            "_largest_shares": [node.largest_share for node in problem.nodes],
             # A fit over a channel does not ask for scores: `ask_scores` can, later.
             "_score_requests": None if run.reports else requests,
         }

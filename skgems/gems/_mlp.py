@@ -158,6 +158,10 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X or the local estimators have them.
+    features_used_ : list or None
+        Names of the features that the aggregate uses, or their places if they have no
+        names. They are all features but those that the nodes' classifiers, or the
+        front, drop by name. None if nobody knows their number.
 
     Notes
     -----

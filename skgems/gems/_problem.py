@@ -30,6 +30,15 @@ class LinearNode:
     # (n_features,), the row that its steps before the classifier take to zero. None:
     # there are no steps, or they do not show it.
     center: np.ndarray | None = None
+    # (n_features,), what its steps divide features by, NaN where these do not vary.
+    scale: np.ndarray | None = None
+    # (n_features,), bool: features that its steps drop by name, which are 0 in its
+    # sums. None: none.
+    dropped: np.ndarray | None = None
+    # Whether the softmax of its logits is what its classifier predicts.
+    is_softmax: bool = False
+    # Share of the largest class among rows that judge, of classes that the node knows.
+    largest_share: float = np.nan
 
     @property
     def known_columns(self) -> np.ndarray:
@@ -51,6 +60,8 @@ class LinearProblem:
     # Nodes bound how many numbers they tell about hidden layers: the part for one
     # message.
     share: float = 1.0
+    # (n_features,), bool: features that all models drop by name; None: none.
+    unused: np.ndarray | None = None
 
     @classmethod
     def from_federation(
@@ -62,7 +73,17 @@ class LinearProblem:
             _linear_node(node, classes=classes, depth=depth)
             for node in federation.nodes
         ]
-        return cls(nodes=nodes, classes=classes)
+        return cls(nodes=nodes, classes=classes, unused=federation.unused)
+
+    @property
+    def zeros(self) -> np.ndarray | None:
+        """Zero for features that all models drop, NaN for others; None: none.
+
+        Over hidden layers features are units, of which none is dropped.
+        """
+        if self.unused is None or self.hidden.weights:
+            return None
+        return np.where(self.unused, 0.0, np.nan)
 
     @property
     def names(self) -> list[str]:
@@ -112,4 +133,49 @@ def _linear_node(node: Node, *, classes: np.ndarray, depth: int) -> LinearNode:
         hidden=LayersBelow.of(aligned) if depth else None,
         has_model=node.network.has_classifier,
         center=None if coordinates is None else coordinates.center,
+        scale=None if coordinates is None else coordinates.scale,
+        dropped=node.network.dropped,
+        is_softmax=node.network.output == "softmax"
+        or (node.network.output == "logistic" and aligned.seen.sum() == 2),
+        largest_share=_largest_share(node, classes[aligned.seen]),
     )
+
+
+def _largest_share(node: Node, known_classes: np.ndarray) -> float:
+    """The share of the largest class among a node's judging rows; NaN without rows."""
+    labels = np.asarray(node.row_counts["labels"])
+    counts = node.row_counts["judging"][np.isin(labels, known_classes)]
+    return float(counts.max() / counts.sum()) if np.any(counts) else np.nan
+
+
+def at_constants(W: np.ndarray, constants: np.ndarray | None) -> np.ndarray:
+    """Return models for rows in which some features are 0 in place of a constant.
+
+    ``W`` is (..., n_features + 1, n_classes), and ``constants`` is (n_features,), NaN
+    for other features. The intercepts take what the constants add to the logits.
+    """
+    if constants is None:
+        return W
+    is_constant = np.isfinite(constants)
+    moved = W.copy()
+    moved[..., -1, :] += constants[is_constant] @ W[..., :-1, :][..., is_constant, :]
+    moved[..., :-1, :][..., is_constant, :] = 0.0
+    return moved
+
+
+def gradient_at_constants(
+    gradient: np.ndarray, constants: np.ndarray | None
+) -> np.ndarray:
+    """Return gradients of rows in which some features are 0 as if they were constants.
+
+    ``gradient`` is (..., n_features + 1, n_classes): the derivative by the weight of a
+    constant is the constant times that by the intercept.
+    """
+    if constants is None:
+        return gradient
+    is_constant = np.isfinite(constants)
+    moved = gradient.copy()
+    moved[..., :-1, :][..., is_constant, :] = (
+        constants[is_constant][:, None] * gradient[..., -1:, :]
+    )
+    return moved

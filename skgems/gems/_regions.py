@@ -87,6 +87,7 @@ def _region_network(
         seen=np.ones(len(federation.classes), dtype=bool),
         n_features_in=len(W) - 1,
         feature_names_in=federation.features.feature_names_in,
+        dropped=federation.unused,
     )
     if zero_row is None:
         return network

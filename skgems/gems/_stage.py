@@ -32,7 +32,7 @@ from ..spaces import (
 )
 from ._further import Refinement
 from ._parameters import Spaces
-from ._problem import LinearNode, LinearProblem
+from ._problem import LinearNode, LinearProblem, at_constants
 
 # With scale_logits="auto": ratio of the sizes of two nodes' logits (root mean squares)
 # above which it is their trainers that differ, as one penalizes less, and not the rows.
@@ -70,6 +70,10 @@ class LinearMerge:
     # Of the nodes some of whose rows lie far outside of their class.
     kurtosis_of_nodes: Mapping[str, int] = field(default_factory=dict)
     is_consensus: bool = False  # whether the point is the one that moves all least
+    # By name of the node: what stands for features that it alone drops by name.
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    # By name of the node: features that vary there and have no weight in its model.
+    neglected: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def C(self) -> float | None:
@@ -250,9 +254,10 @@ class LinearStage:
             # On rows of classes that the node knows.
             content = problem.labels_content(node.known_columns)
             content["beside"] = {**model_content, "hidden": hidden}
+            content["W"] = at_constants(W, merge.constants.get(node.name))
             by_node.append(content)
         criterion = self.criterion.as_settings()
-        return problem.requests("score", by_node, W=W, criterion=criterion)
+        return problem.requests("score", by_node, criterion=criterion)
 
     def _decide_scaling(self, problem: LinearProblem) -> Generator:
         """Plan whose result is whether logits of all nodes are brought to unit size."""

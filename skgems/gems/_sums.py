@@ -11,7 +11,7 @@ import numpy as np
 
 from ..base import warn_user
 from ..federation import ClassWeightWarning, shown_labels
-from ..local import cached_call, digest, indices_of, weights_of
+from ..local import OtherShare, cached_call, digest, indices_of, weights_of
 from ..messages import Message
 from ..moments import (
     ClassMoments,
@@ -35,6 +35,9 @@ _MOST_NAMED = 5
 # ratio of 2, 0.5 at 3, and 0.6 at 5. Everyday sets without rare classes have ratios up
 # to 2 (penguins 2.1).
 _IMBALANCED = 3.0
+# Weights times deviations are no weights below this share of the largest: folded steps
+# leave rounding errors of some 1e-13 where SelectKBest has dropped a feature.
+_NO_WEIGHT = 1e-10
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,6 +54,14 @@ class NodeSums:
     scaled: bool  # whether its classifier scales features
     is_rounded: bool  # whether it sent fewer digits
     kurtosis: int | None  # of rows far outside of their class; None: it has none
+    # (n_features,): the mean over other nodes that stands for a feature which its steps
+    # drop by name; NaN for other features. None: it drops none that others use.
+    constants: np.ndarray | None = None
+    # (n_features,), bool: features that vary in its rows, and that its model gives no
+    # weight, though it does not drop them by name. None: the model does not say.
+    neglected: np.ndarray | None = None
+    # A class of which its model expects more rows; None: none, or it does not say.
+    other_share: OtherShare | None = None
 
 
 class RepliesReader:
@@ -88,19 +99,69 @@ class RepliesReader:
     def read_all(
         self, replies: Iterable[tuple[str, Message]]
     ) -> Iterator[ClassMoments]:
-        """The moments of each node, as its reply arrives."""
-        for node, (_, reply) in zip(self._problem.nodes, replies, strict=True):
-            yield self.read(node, reply.content)
+        """Yield the moments of each node, as its reply arrives, in their order.
 
-    def read(self, node: LinearNode, content: Mapping) -> ClassMoments:
-        moments = _read_moments(node, content, classes=self._problem.classes)
+        Where a node drops features that others use, all replies are read first, since
+        the means of the others stand for these features.
+        """
+        lacking_by_node = [self._lacking(node) for node in self._problem.nodes]
+        read = (
+            (reply.content, _read_moments(node, reply.content, classes=self._classes))
+            for node, (_, reply) in zip(self._problem.nodes, replies, strict=True)
+        )
+        means = _MeansOfFeatures()
+        if any(lacking is not None for lacking in lacking_by_node):
+            read = list(read)
+            for (_, moments), lacking in zip(read, lacking_by_node, strict=True):
+                means.add(moments, lacking)
+        for k, (content, moments) in enumerate(read):
+            constants = None
+            if lacking_by_node[k] is not None:
+                constants = np.where(lacking_by_node[k], means.means, np.nan)
+            yield self._read(k, content=content, moments=moments, constants=constants)
+
+    @property
+    def _classes(self) -> np.ndarray:
+        return self._problem.classes
+
+    def _lacking(self, node: LinearNode) -> np.ndarray | None:
+        """Return the features that a node drops by name and others use; None: none."""
+        if self._problem.hidden.weights or node.dropped is None:
+            return None
+        lacking = node.dropped
+        if self._problem.unused is not None:
+            lacking = lacking & ~self._problem.unused
+        return lacking if lacking.any() else None
+
+    def _read(
+        self,
+        k: int,
+        *,
+        content: Mapping,
+        moments: ClassMoments,
+        constants: np.ndarray | None,
+    ) -> ClassMoments:
+        """Return the moments of node k, in which ``constants`` stand for features."""
+        node = self._problem.nodes[k]
+        # Nodes without a classifier sum features, too, that no classifier uses.
+        for zeros_or_constants in (self._problem.zeros, constants):
+            if zeros_or_constants is not None:
+                content, moments = _with_constants(content, moments, zeros_or_constants)
+        node_sums = _read_node_sums(
+            node,
+            content,
+            moments=moments,
+            classes=self._classes,
+            keeps_scatter=self._keeps_scatter,
+        )
         self.node_sums.append(
-            _read_node_sums(
-                node,
-                content,
-                moments=moments,
-                classes=self._problem.classes,
-                keeps_scatter=self._keeps_scatter,
+            replace(
+                node_sums,
+                constants=constants,
+                neglected=self._neglected(node, moments),
+                other_share=_other_share(
+                    node, content, moments=moments, classes=self._classes
+                ),
             )
         )
         if self._problem.hidden.weights and self._sums_matrices(moments.n_features):
@@ -114,13 +175,70 @@ class RepliesReader:
         )
         if self._node_weight is not None:
             # Divided by the rows of all nodes later, which are not known yet.
-            moments = moments.weighted(self._node_weight[n_read - 1] / moments.n_rows)
+            moments = moments.weighted(self._node_weight[k] / moments.n_rows)
         return moments
+
+    def _neglected(self, node: LinearNode, moments: ClassMoments) -> np.ndarray | None:
+        """Return the features that vary but have no weight in a node's own model.
+
+        A model without steps does not tell them from features that were constant in the
+        rows that it was fitted to.
+        """
+        is_over_layers = bool(self._problem.hidden.weights)
+        if is_over_layers or node.scale is None or node.known_classes.sum() < 2:
+            return None
+        variances = moments.variances()
+        sizes = np.abs(node.known_W[:-1]).max(axis=1)
+        sizes = sizes * np.sqrt(np.maximum(variances, 0.0))
+        neglected = (sizes <= _NO_WEIGHT * sizes.max()) & (variances > 0)
+        if neglected.all():  # a constant model
+            return None
+        # A feature with a center and no scale was constant for a scaler.
+        neglected &= np.isfinite(node.scale) | ~np.isfinite(node.center)
+        if node.dropped is not None:
+            neglected &= ~node.dropped
+        return neglected if neglected.any() else None
 
     def _sums_matrices(self, n_features: int) -> bool:
         """Whether nodes with many rows are asked for covariances."""
         n_classes = len(self._problem.classes)
         return moments_kind(self._kind, n_features, n_classes) != "diagonal"
+
+
+class _MeansOfFeatures:
+    """Means of features over the rows of all nodes that use them."""
+
+    def __init__(self) -> None:
+        self._n_rows: np.ndarray | float = 0.0  # (n_features,)
+        self._sums: np.ndarray | float = 0.0
+
+    def add(self, moments: ClassMoments, lacking: np.ndarray | None) -> None:
+        """Add the rows of a node, but for the features that it lacks."""
+        is_there = 1.0 if lacking is None else ~lacking
+        n_rows = moments.n_rows * is_there
+        self._n_rows = self._n_rows + n_rows
+        self._sums = self._sums + n_rows * (moments.origin + moments.mean())
+
+    @property
+    def means(self) -> np.ndarray:
+        return ratio(self._sums, self._n_rows, 0.0)
+
+
+def _with_constants(
+    content: Mapping, moments: ClassMoments, constants: np.ndarray
+) -> tuple[Mapping, ClassMoments]:
+    """Return a reply, and its moments, of rows in which some features are constants.
+
+    ``constants`` is (n_features,), NaN for other features. Gradients are of rows less
+    the origin, which these features do not leave.
+    """
+    is_constant = np.isfinite(constants)
+    corrections = {}
+    for name in {"gradient", "gradients", "slope", "slopes"} & set(content):
+        corrections[name] = content[name].copy()
+        corrections[name][..., np.flatnonzero(is_constant), :] = 0.0
+    moments = moments.with_constants(is_constant, constants)
+    return {**content, **corrections}, moments
 
 
 def _read_moments(
@@ -285,6 +403,10 @@ class Sums:
     span: Span | None  # whose coordinates features are in; None: those of the rows
     penalty: Penalty  # in those coordinates
     kurtosis_of_nodes: dict[str, int]  # those whose rows lie far outside of their class
+    # By name of the node, see NodeSums.constants; other nodes are not in it.
+    constants: Mapping[str, np.ndarray]
+    # By name of the node, see NodeSums.neglected; other nodes are not in it.
+    neglected: Mapping[str, np.ndarray]
 
     @cached_property
     def class_weight(self) -> np.ndarray | None:
@@ -356,6 +478,34 @@ def _likelihood(sums: Hashed) -> Likelihood:
         zero_row=of_sums.penalty.zero_row,
     )
     return uncorrected.with_share(losses, None)
+
+
+def _other_share(
+    node: LinearNode,
+    content: Mapping,
+    *,
+    moments: ClassMoments,
+    classes: np.ndarray,
+) -> OtherShare | None:
+    """Return the share that a node's model expects to be another, if it is far off.
+
+    The derivative of the log-loss by an intercept is the sum over rows of the class's
+    probability, less the number of its rows. It is 0 for models that were fitted to
+    these rows. None also where the model weighs classes, or predicts no probabilities.
+    """
+    has_gradient = "factor" in content and "class_weight" not in content
+    if not has_gradient or not node.is_softmax or node.known_classes.sum() < 2:
+        return None
+    columns = indices_of(content["labels"], classes)
+    gradient = _gradient_in(content, columns=columns, n_classes=len(classes))
+    if gradient.ndim > 2:  # one for the rows of each class
+        gradient = gradient.sum(axis=0)
+    counts = moments.class_counts(len(classes))[node.known_columns]
+    return OtherShare.of_excess(
+        gradient[-1] / counts.sum(),
+        counts=counts,
+        labels=classes[node.known_columns].tolist(),
+    )
 
 
 def agree_on_class_weight(

@@ -32,6 +32,7 @@ from ._costs import (
     check_number_of_methods,
     check_reply_bytes,
 )
+from ._expected_shares import OtherShare, other_share
 from ._fitting import fit_local, net_seed
 from ._fronts import learning_columns, opened_front
 from ._layer_numbers import numbers_about_layers
@@ -43,3 +44,4 @@ from ._moments import class_weight_of, moments
 from ._penalties import penalty_of
 from ._seeds import seed_of_rows
 from ._tails import N_COMBINATIONS, heaviest_features
+from ._thresholds import average_threshold, decision_threshold, has_threshold

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from sklearn.exceptions import NotFittedError
 
 from ..compat import ovr_decision_function
-from ..networks import as_labels, final_step, is_skorch
+from ..networks import as_labels, dropped_columns, final_step, is_skorch
 
 Rows = np.ndarray | csr_matrix  # (n_rows, n_features), or images in an array
 
@@ -56,6 +56,8 @@ class Description:
     seen: np.ndarray  # (n_outputs,), bool: which of these it was fitted on
     n_features_in: int | None  # None where it does not say
     feature_names_in: np.ndarray | None  # (n_features_in,)
+    # (n_features_in,), bool: features that it drops by name; None: none.
+    dropped: np.ndarray | None = None
 
     @classmethod
     def of(
@@ -67,6 +69,7 @@ class Description:
             seen=np.ones(len(classes), dtype=bool) if seen is None else seen,
             n_features_in=getattr(estimator, "n_features_in_", None),
             feature_names_in=getattr(estimator, "feature_names_in_", None),
+            dropped=dropped_columns(estimator),
         )
 
 

@@ -46,6 +46,8 @@ class Member:
     min_rows: int = field(default=1, repr=False)
     # How many numbers may still be told about hidden layers; None: nobody counts them.
     layer_numbers_left: int | None = field(default=None, repr=False)
+    # Columns of X that a classifier which is left aside drops by name, (n_columns,).
+    dropped: np.ndarray | None = field(default=None, repr=False)
     # What a front that is being fitted has computed of the rows, for its next steps.
     memo: dict = field(default_factory=dict, repr=False)
 
@@ -76,20 +78,20 @@ class Member:
 
     @cached_property
     def _rows_digest(self) -> str:
-        # Without weights the digest has no place for them: what is drawn by it, as for
-        # trees, is then the same as ever.
-        weights = () if self.weights is None else (self.weights,)
+        # Without weights or groups the digest has no place for them: what is drawn by
+        # it, as for trees, is then the same as ever.
+        given = {"weights": self.weights, "groups": self.groups}
+        given = [(name, part) for name, part in given.items() if part is not None]
         return digest(
             self.X,
             self.y,
             self.judging,
             self.moments,
             self.training,
-            self.groups,
             self.left_out,
             self.min_rows,
             self.layer_numbers_left,
-            *weights,
+            *given,
         )
 
     @property

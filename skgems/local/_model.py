@@ -15,6 +15,7 @@ from ..networks import (
     Layers,
     Network,
     check_finite,
+    dropped_columns,
     final_step,
     is_constant,
     label_array,
@@ -109,6 +110,13 @@ class LocalModel:
             seen = np.asarray(self.classifier.class_prior_) > 0
         return Description.of(estimator, label_array(estimator, name=self.name), seen)
 
+    @cached_property
+    def dropped(self) -> np.ndarray | None:
+        """Which features it drops by name, (n_features,), bool; None: none."""
+        if isinstance(self.estimator, Network):
+            return self.estimator.dropped
+        return dropped_columns(self.estimator)
+
     @property
     def is_constant(self) -> bool:
         """Whether it predicts the same for all rows, as of a node with one class."""
@@ -122,7 +130,10 @@ class LocalModel:
 
         It is read once, as a pipeline's steps are probed on rows. Do not change it.
         """
-        return read_network(self.estimator, name=self.name)
+        network = read_network(self.estimator, name=self.name)
+        if self.dropped is None or network is self.estimator:
+            return network
+        return network.without_features(self.dropped)
 
     def borrow_network(self) -> Network:
         """The same for one look at a large model: its own arrays, not kept."""

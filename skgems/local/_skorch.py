@@ -18,6 +18,7 @@ from ..networks import (
     NamedRows,
     check_finite,
     count_outputs,
+    evaluated,
     final_step,
     is_skorch,
     keeps_nonlinearity,
@@ -238,7 +239,12 @@ class SkorchModel(LocalModel):
         if not sets_probabilities(net):
             settings["predict_nonlinearity"] = None
         # An iterator over rows draws a seed, whether or not it shuffles.
-        with kept_generators(net), lent_settings(net, settings):
+        # skorch leaves the module in evaluation mode.
+        with (
+            evaluated(net.module_),
+            kept_generators(net),
+            lent_settings(net, settings),
+        ):
             outputs = np.asarray(self.estimator.predict_proba(X))
         return net_probabilities(net, outputs, name=self.name)
 
@@ -248,7 +254,11 @@ class SkorchModel(LocalModel):
             columns = self._probabilities(X)[:, 1] > net.threshold
         else:
             settings = {"device": device_here(net)}
-            with kept_generators(net), lent_settings(net, settings):
+            with (
+                evaluated(net.module_),
+                kept_generators(net),
+                lent_settings(net, settings),
+            ):
                 columns = self.estimator.predict(as_input(net, X))
         return self.description.classes[np.asarray(columns, dtype=np.intp).ravel()]
 

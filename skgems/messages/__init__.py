@@ -101,4 +101,10 @@ from ._summaries import (
 )
 from ._tasks import ACCEPTED_BY, COMMON, TASKS, Rule, Task, register, task_named
 from ._terms import TERMS, Terms
-from ._words import counting, labels_and_counts, listed, rows_in_words
+from ._words import (
+    counting,
+    labels_and_counts,
+    labels_of_features,
+    listed,
+    rows_in_words,
+)

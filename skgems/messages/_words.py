@@ -1,6 +1,6 @@
 """Words for figures: numbers with their nouns, and lists of names."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 # As many labels, or names, are listed.
 _MOST_LISTED = 8
@@ -20,6 +20,12 @@ def listed(words: Iterable[str]) -> str:
     n_others = len(words) - _MOST_LISTED
     first_words = ", ".join(words[:_MOST_LISTED])
     return f"{first_words} and {n_others} more" if n_others > 0 else first_words
+
+
+def labels_of_features(network: Mapping) -> list:
+    """Return the names of a described model's features, or their places."""
+    names = network.get("feature_names")
+    return list(range(network["n_features"])) if names is None else list(names)
 
 
 def rows_in_words(n: float) -> str:

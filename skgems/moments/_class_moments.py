@@ -181,6 +181,52 @@ class ClassMoments:
         scatter[:, np.arange(n_features), np.arange(n_features)] = self.scatter
         return replace(self, scatter=scatter)
 
+    def with_constants(
+        self, is_constant: np.ndarray, values: np.ndarray
+    ) -> "ClassMoments":
+        """Return moments in which some features have one value in all rows.
+
+        Parameters
+        ----------
+        is_constant : ndarray of bool of shape (n_features,)
+        values : ndarray of shape (n_features,)
+        """
+
+        def zeroed(sums: np.ndarray | None) -> np.ndarray | None:
+            return None if sums is None else np.where(is_constant, 0.0, sums)
+
+        scatter = zeroed(self.scatter)
+        if not self.is_diagonal:
+            scatter = np.where(is_constant[:, None], 0.0, scatter)
+        return replace(
+            self,
+            origin=np.where(is_constant, values, self.origin),
+            means=zeroed(self.means),
+            scatter=scatter,
+            squares=zeroed(self.squares),
+            part_squares=zeroed(self.part_squares),
+            roots=zeroed(self.roots),
+        )
+
+    def of_features(self, index: np.ndarray) -> "ClassMoments":
+        """Return the moments of some features alone, by an index or a mask."""
+
+        def some(sums: np.ndarray | None) -> np.ndarray | None:
+            return None if sums is None else sums[..., index]
+
+        scatter = some(self.scatter)
+        if not self.is_diagonal:
+            scatter = scatter[:, index]
+        return replace(
+            self,
+            origin=some(self.origin),
+            means=some(self.means),
+            scatter=scatter,
+            squares=some(self.squares),
+            part_squares=some(self.part_squares),
+            roots=some(self.roots),
+        )
+
     def some_parts(self, index: np.ndarray) -> "ClassMoments":
         """The same with some parts alone, by an index or a mask; scatters stay."""
         part_squares = self.part_squares

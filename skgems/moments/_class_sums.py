@@ -6,7 +6,7 @@ of each feature, with ``sum w [x_j = k]``. Naive Bayes classifiers are made of t
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
@@ -73,6 +73,13 @@ class ClassSums:
                 "There are no sums to merge. Pass those of at least one node."
             )
         return total
+
+    def of_features(self, is_kept: np.ndarray) -> "ClassSums":
+        """Return the sums of some features alone, by a mask of shape (n_features,)."""
+        if self.sizes is None:
+            return replace(self, sums=self.sums[:, is_kept])
+        has_category = np.repeat(is_kept, self.sizes)
+        return replace(self, sums=self.sums[:, has_category], sizes=self.sizes[is_kept])
 
     def widened(self, other: "ClassSums") -> np.ndarray:
         """Sums of some of these rows, with columns for all features or categories."""

@@ -14,6 +14,12 @@ network without hidden layers. `to_logistic_regression`, `to_mlp_classifier` and
 (0, ['a', 'b', 'c'])
 """
 
+from ._columns import (
+    columns_dropped_by,
+    dropped_columns,
+    dropped_in_table,
+    without_values,
+)
 from ._inputs import chooses_columns, takes_documents, takes_missing_values
 from ._named_rows import NamedRows
 from ._nets import evaluated, fingerprint, layer_tensors, row_dtype, row_width

@@ -379,6 +379,9 @@ class Network(Layers):
     # Those that the classifier after folded steps works in; None: the features as they
     # are.
     coordinates: Coordinates | None = field(default=None, repr=False)
+    # (n_features,), bool: features that the steps drop by name, whose values never
+    # leave the node; None: none.
+    dropped: np.ndarray | None = field(default=None, repr=False)
 
     @classmethod
     def of_rows(
@@ -386,6 +389,8 @@ class Network(Layers):
         labels: ArrayLike,
         X: np.ndarray | csr_matrix,
         feature_names_in: np.ndarray | None = None,
+        *,
+        dropped: np.ndarray | None = None,
     ) -> "Network":
         """What stands for the classifier of a node that has none, but rows."""
         classes = np.unique(as_labels(labels))
@@ -400,11 +405,17 @@ class Network(Layers):
             seen=np.ones(len(classes), dtype=bool),
             n_features_in=n_features,
             feature_names_in=feature_names_in,
+            dropped=dropped,
         )
 
     @property
     def has_classifier(self) -> bool:
         return self.output != "none"
+
+    @property
+    def is_one_vs_rest(self) -> bool:
+        """Whether each of several classes has a probability of its own, not softmax."""
+        return self.output == "logistic" and self.seen.sum() > 2
 
     @property
     def is_constant(self) -> bool:
@@ -439,8 +450,21 @@ class Network(Layers):
         if n_features == self.n_features_in:
             return network
         return replace(
-            network, n_features_in=n_features, feature_names_in=None, coordinates=None
+            network,
+            n_features_in=n_features,
+            feature_names_in=None,
+            coordinates=None,
+            dropped=None,
         )
+
+    def without_features(self, dropped: np.ndarray) -> "Network":
+        """Return the network of a classifier that drops some features by name.
+
+        Folded steps leave weights of rounding errors there.
+        """
+        first = np.where(dropped[:, None], 0, self.coefs[0])
+        network = with_first(self, coef=first, bias=self.intercepts[0])
+        return replace(network, dropped=dropped)
 
     def as_content(self) -> dict:
         """Fields of a message."""
@@ -458,6 +482,8 @@ class Network(Layers):
         if self.coordinates is not None:
             content["center"] = self.coordinates.center
             content["scale"] = self.coordinates.scale
+        if self.dropped is not None:
+            content["dropped"] = self.dropped
         return content
 
     @classmethod
@@ -476,6 +502,7 @@ class Network(Layers):
             n_features_in=content["n_features"],
             feature_names_in=None if names is None else np.array(names, dtype=object),
             coordinates=coordinates,
+            dropped=content.get("dropped"),
         )
 
     def aligned(self, classes: ArrayLike) -> "Network":

@@ -6,10 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    TunedThresholdClassifierCV,
+)
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -130,7 +135,7 @@ def why_forwards_differ(
 
     modules = module_of(net), module_of(other)
     rows = None
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not issparse(X):  # some sparse matrices are dicts
         rows = {input_name: torch.as_tensor(array) for input_name, array in X.items()}
     elif X is not None:
         rows = (torch.as_tensor(X),)
@@ -291,6 +296,11 @@ def _alternative_to_a_vote(estimator: object) -> str:
         return (
             f"; PooledAggregator(pooled={kind}()) fits the {kind} of all rows from "
             "sums that nodes send"
+        )
+    if isinstance(estimator, FixedThresholdClassifier | TunedThresholdClassifierCV):
+        return (
+            " and keeps their decision thresholds; or give the classifier inside: the "
+            "aggregate then predicts the most probable class, without a threshold"
         )
     if hasattr(estimator, "calibrated_classifiers_"):
         return (

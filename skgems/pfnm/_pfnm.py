@@ -151,6 +151,10 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if the nodes' estimators or X have them.
+    features_used_ : list or None
+        Names of the features that the aggregate uses, or their places if they have no
+        names. They are all features but those that the nodes' classifiers drop by name.
+        None if nobody knows their number.
 
     See Also
     --------

@@ -67,6 +67,9 @@ class Display:
 class NodeReportDisplay(Display):
     """Accuracy of the local classifier and of the aggregate at each node.
 
+    A vertical line marks the share of the largest class among the node's rows, which is
+    the accuracy of always predicting this class.
+
     Parameters
     ----------
     report : Report
@@ -123,6 +126,9 @@ class NodeReportDisplay(Display):
             label="local model",
         )
         ax.scatter(scores, places, s=50, color="black", label="aggregate")
+        shares = np.array(nodes.get("largest_class", unknown), dtype=float)
+        label = "always the largest class"
+        ax.scatter(shares, places, s=120, color="0.4", marker="|", label=label)
         ax.set_yticks(places, names)
         ax.set(xlabel="accuracy", ylabel="node")
         ax.legend(loc="best")

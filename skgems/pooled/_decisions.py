@@ -33,13 +33,19 @@ def _delegated(name: str) -> Callable | property:
     @wraps(getattr(BaseAggregator, name))
     def method(self, X) -> np.ndarray:
         check_is_fitted(self)
-        X = self._validate(X, reset=False)
+        X = _of_used(self, self._validate(X, reset=False))
         if issparse(X) and not get_tags(self._fitted).input_tags.sparse:
             X = X.toarray()
         return getattr(self._fitted, name)(X)
 
     # Every classifier predicts.
     return method if name == "predict" else available_if(classifier_has_it)(method)
+
+
+def _of_used(aggregator: BaseAggregator, X: np.ndarray) -> np.ndarray:
+    """Return rows without the features that nodes drop by name."""
+    used = getattr(aggregator, "_used", None)
+    return X if used is None else X[:, used]
 
 
 class PooledDecisionsMixin:
@@ -50,6 +56,7 @@ class PooledDecisionsMixin:
     decision_function = _delegated("decision_function")
 
     def _logits(self, X: np.ndarray) -> np.ndarray:
+        X = _of_used(self, X)
         if not hasattr(self._fitted, "decision_function"):  # trees
             smallest = np.finfo(np.float64).tiny
             return np.log(np.maximum(self._fitted.predict_proba(X), smallest))

@@ -2,7 +2,10 @@
 
 from copy import deepcopy
 
+import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import Allows, BaseAggregator
@@ -17,12 +20,26 @@ from ..federation import (
     federated_fit,
     read_federation,
 )
-from ..steps import Front
+from ..steps import Columns, Front
 from ._decisions import PooledDecisionsMixin
 from ._pooled_fit import NAMES, PooledFit, classifier_named
 from ._summarizing import PooledSummariesMixin
 from ._terms import PooledTerms
 from ._weights import weights_if
+
+
+def _only_used(used: np.ndarray, names: np.ndarray | None) -> ColumnTransformer:
+    """Return a fitted step that passes on the features that are used."""
+    n_features = len(used)
+    columns = Columns(
+        n=n_features,
+        names=None if names is None else tuple(names),
+        text=(False,) * n_features,
+        dtype="float64",
+    )
+    labels = [columns.labels[j] for j in np.flatnonzero(used)]
+    only_used = ColumnTransformer([("used", "passthrough", labels)])
+    return only_used.fit(columns.example())
 
 
 class PooledAggregator(
@@ -117,6 +134,10 @@ class PooledAggregator(
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X or the local estimators have them.
+    features_used_ : list or None
+        Names of the features that the aggregate uses, or their places if they have no
+        names. They are all features but those that the nodes' classifiers, or the
+        front, drop by name. None if nobody knows their number.
 
     See Also
     --------
@@ -243,7 +264,13 @@ class PooledAggregator(
             fitted front and this classifier.
         """
         check_is_fitted(self)
-        return self._exported(deepcopy(self._fitted))
+        classifier = deepcopy(self._fitted)
+        if getattr(self, "_used", None) is None:
+            return self._exported(classifier)
+        names = getattr(self, "feature_names_in_", None)
+        return Pipeline(
+            [("used", _only_used(self._used, names)), ("classifier", classifier)]
+        )
 
     def _default_estimator(self) -> None:
         return None

@@ -16,6 +16,7 @@ from ..federation import (
     Run,
     answer,
     members_here,
+    warn_of_columns_of_some,
     warn_of_many_rows,
 )
 from ..local import Member, has_steps
@@ -97,9 +98,16 @@ class PooledFit:
         return PooledTerms(classifier=self.classifier)
 
     def sums_plan(
-        self, federation: Federation, further_contents: Sequence[Mapping] = ()
+        self,
+        federation: Federation,
+        further_contents: Sequence[Mapping] = (),
+        *,
+        used: np.ndarray | None = None,
     ) -> Generator:
-        """Plan of the PooledSums; ``further_contents`` are replies that are here."""
+        """Plan of the PooledSums; ``further_contents`` are replies that are here.
+
+        ``used`` are the features that are summed, (n_features,), bool; None: all.
+        """
         request = self.terms.request(federation.classes)
         replies = yield request
         return PooledSums.of_replies(
@@ -107,6 +115,7 @@ class PooledFit:
             task=request.task,
             names=[*federation.names, _SERVER],
             classes=federation.classes,
+            used=used,
         )
 
     def attributes(
@@ -117,7 +126,8 @@ class PooledFit:
         ``public`` are public rows.
         """
         public_contents = self._contents_of_public_rows(public, federation)
-        pooled_sums = run(self.sums_plan(federation, public_contents))
+        used = _features_of_all(federation)
+        pooled_sums = run(self.sums_plan(federation, public_contents, used=used))
         if not federation.rows_are_shared:
             node_means = pooled_sums.node_means
             # The server is the last node, where it has public rows.
@@ -142,13 +152,15 @@ class PooledFit:
             parameters=fitted.get_params(),
             reason=pooled_sums.reason or rounding_reason,
         )
-        return {
+        attributes = {
             "classes_": classes,
             "exact_": form.is_exact,
             "pooled_form_": form,
             "history_": run.history,
             "_fitted": fitted,
+            "_used": used,
         }
+        return attributes if used is None else {**attributes, "_columns_used": used}
 
     def _contents_of_public_rows(
         self, public: PublicRows, federation: Federation
@@ -159,6 +171,30 @@ class PooledFit:
         request = self.terms.request(federation.classes)
         server = Member.of(_SERVER, None, public.X, public.y, weights=public.weights)
         return [answer(request, server).content]
+
+
+def _features_of_all(federation: Federation) -> np.ndarray | None:
+    """Return which features no node drops by name; None: all.
+
+    A node sends no sums of features that its classifier drops, so that sums of all rows
+    are of the others.
+    """
+    dropped_by_node = federation.dropped_by_node
+    if not dropped_by_node:
+        return None
+    warn_of_columns_of_some(
+        {
+            name: dropped_by_node.get(name, np.zeros_like(federation.dropped_by_any))
+            for name in federation.names
+        },
+        federation.labels_of_features,
+    )
+    if federation.dropped_by_any.all():
+        raise ValueError(
+            "The classifiers of the nodes drop different features by name, so that "
+            "none is left that all nodes use. Fit them on the same features."
+        )
+    return ~federation.dropped_by_any
 
 
 def _classifiers_of_nodes(aggregator: BaseAggregator) -> dict[str, ClassifierMixin]:

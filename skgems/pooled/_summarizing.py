@@ -1,5 +1,6 @@
 """What a node sends for a pooled classifier, and a region on behalf of its nodes."""
 
+from collections.abc import Mapping
 from copy import copy
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..federation import (
     region_summary,
     seen_classes_of,
 )
-from ..networks import Network
+from ..networks import Network, dropped_columns
 from ._pooled_fit import PooledFit
 
 
@@ -20,7 +21,11 @@ class PooledSummariesMixin(SummarizingMixin):
     """Mixin of PooledAggregator: what a node or a region does with it by itself."""
 
     def _summarize(
-        self, estimator: object, *args: object, **options: object
+        self,
+        estimator: object,
+        rows: Mapping[str, object],
+        *args: object,
+        **options: object,
     ) -> Summary:
         self._validate_params()
         if estimator is not None and self.pooled is None:
@@ -35,8 +40,10 @@ class PooledSummariesMixin(SummarizingMixin):
                 "are asked once for each level, so that no file can hold all that a "
                 "node says. Give fit the rows, or a channel such as skgems.Exchange."
             )
-        # Sums need no more of a classifier than the classes that it has seen.
-        summary = super()._summarize(None, *args, **options)
+        # Sums need no more of a classifier than the classes that it has seen, and the
+        # features that it drops by name.
+        rows = {**rows, "dropped": self._dropped_before_front(estimator)}
+        summary = super()._summarize(None, rows, *args, **options)
         if hasattr(estimator, "classes_"):
             check_labels(
                 summary.name,
@@ -44,6 +51,15 @@ class PooledSummariesMixin(SummarizingMixin):
                 seen_classes_of(estimator, summary.name),
             )
         return summary
+
+    def _dropped_before_front(self, estimator: object) -> np.ndarray | None:
+        """Return which features a classifier drops by name; None where none is known.
+
+        A front, which is agreed on, says itself which features are used.
+        """
+        if estimator is None or self.front is not None:
+            return None
+        return dropped_columns(estimator)
 
     def _merged(self, summaries: list, name: str) -> Summary:
         region = copy(self).set_params(estimators=summaries)

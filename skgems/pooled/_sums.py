@@ -31,20 +31,25 @@ class PooledSums:
         task: str,
         names: Sequence[str],
         classes: np.ndarray,
+        used: np.ndarray | None = None,
     ) -> Self:
         """The sum of what the nodes of these names replied to the task.
 
-        ``classes`` are those of all nodes. There may be more names than replies.
+        ``classes`` are those of all nodes, and ``used`` are the features that are
+        summed, (n_features,), bool; None: all. There may be more names than replies.
         """
         sums: ClassMoments | ClassSums
         if task == "class_sums":
-            parts = [_class_sums_of(content) for content in contents]
+            parts = [
+                _of_features(_class_sums_of(content), used) for content in contents
+            ]
             sums = ClassSums.merged(parts)
             node_means = means_of_sums(parts, sums)
         else:
             # One after the other: scatters of all nodes together may be large.
             merged = merge_moments(
-                _class_moments_of(content, classes) for content in contents
+                _of_features(_class_moments_of(content, classes), used)
+                for content in contents
             )
             n_parts = [
                 len(np.unique(content["moments"]["columns"])) for content in contents
@@ -85,6 +90,13 @@ class PooledSums:
             "form": {"reason": self.reason or "there is no classifier"},
             "scaled": False,
         }
+
+
+def _of_features(
+    sums: ClassMoments | ClassSums, used: np.ndarray | None
+) -> ClassMoments | ClassSums:
+    """Return the sums of the features that are used; None: all."""
+    return sums if used is None else sums.of_features(used)
 
 
 def _class_sums_of(content: Mapping) -> ClassSums:

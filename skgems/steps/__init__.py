@@ -46,6 +46,8 @@ from ._identifiers import (
     DESCRIBES,
     IDENTIFIES,
     IN_ORDER,
+    LEFT_OUT,
+    NOT_USED,
     ROLES,
     UNCLEAR,
     agreed_roles,

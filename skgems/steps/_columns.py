@@ -19,7 +19,7 @@ from scipy.sparse import issparse, sparray, spmatrix
 from sklearn.utils import check_array
 
 from ._documents import are_documents
-from ._identifiers import IDENTIFIES
+from ._identifiers import LEFT_OUT
 
 if TYPE_CHECKING:  # pandas is an extra
     import pandas
@@ -138,11 +138,14 @@ class Columns:
         )
 
     def without_identifiers(self, roles: Sequence[str]) -> "Columns":
-        """The same, leaving out those that identify rows, unless all columns do."""
-        identify = tuple(role == IDENTIFIES for role in roles)
-        if not any(identify) or all(identify):
+        """The same, leaving out those that identify rows, or that no model uses.
+
+        None is left out where all would be.
+        """
+        left_out = tuple(role in LEFT_OUT for role in roles)
+        if not any(left_out) or all(left_out):
             return replace(self, left_out=())
-        return replace(self, left_out=identify)
+        return replace(self, left_out=left_out)
 
     def as_content(self) -> dict:
         """Fields of a message."""

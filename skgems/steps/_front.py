@@ -21,7 +21,13 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from ..compat import safe_indexing
-from ..networks import is_fitted, is_skorch, read_network, unwrap
+from ..networks import (
+    columns_dropped_by,
+    is_fitted,
+    is_skorch,
+    read_network,
+    unwrap,
+)
 from ._at_nodes import (
     ContradictionVisitor,
     RowsVisitor,
@@ -34,7 +40,7 @@ from ._branches import check_has_columns
 from ._columns import REMEDIES, TEXTS, Columns, ColumnsError, Table, as_rows
 from ._columns_of import has_columns_of, with_columns_listed
 from ._fitting import Example, Fitted, FittingVisitor, Pending, assemble
-from ._identifiers import column_roles
+from ._identifiers import NOT_USED, column_roles
 from ._statistics import identifiers_told
 from ._trees import (
     Step,
@@ -149,6 +155,14 @@ class Front:
     def chooses_columns(self) -> bool:
         """Whether steps take columns by what they hold, and not by name alone."""
         return has_columns_of(self.transformer)
+
+    @property
+    def uses_columns(self) -> np.ndarray:
+        """Which columns a fitted front does not drop, (n_columns,), bool."""
+        is_used = ~columns_dropped_by(self.fitted, self.columns.n)
+        if self.columns.left_out:
+            is_used &= ~np.array(self.columns.left_out)
+        return is_used
 
     @property
     def most_messages(self) -> int:
@@ -273,11 +287,19 @@ class Front:
         contents = {"": [self.agreed, self.columns], **self.states}
         return {path: joblib.hash(content) for path, content in contents.items()}
 
-    def tell(self, X: Any, *, min_rows: int, memo: dict | None = None) -> dict:
+    def tell(
+        self,
+        X: Any,
+        *,
+        min_rows: int,
+        memo: dict | None = None,
+        dropped: np.ndarray | None = None,
+    ) -> dict:
         """What the next steps need of a node's rows: "columns", and "parts" by path.
 
         ``memo`` is a dict of the node, empty at first. The next message of the same
-        front finds rows, and what came out of fitted steps, in it again.
+        front finds rows, and what came out of fitted steps, in it again. ``dropped``
+        are columns of X that the node's classifier drops by name, (n_columns,), bool.
         """
         memo = {} if memo is None else memo
         if not memo.get("digests", {}).items() <= self._digests.items():
@@ -291,8 +313,10 @@ class Front:
         columns = self.columns or columns_of_rows
         reply: dict = {"columns": columns_of_rows.as_content()}
         if self.drop_identifiers and self.columns is None:
-            roles = column_roles(X)
-            reply["columns"]["roles"] = list(roles)
+            roles = np.array(column_roles(X), dtype=object)
+            if dropped is not None:
+                roles[dropped] = NOT_USED
+            reply["columns"]["roles"] = roles.tolist()
             columns = columns_of_rows.without_identifiers(roles)
         ready = self._ready(columns)
         visitor = TellingVisitor(

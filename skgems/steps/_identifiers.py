@@ -18,6 +18,7 @@ but says which of them belong together (`repeated_identifiers`).
 
 from collections import Counter
 from collections.abc import Sequence
+from numbers import Number
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +32,9 @@ IDENTIFIES = "identifies rows"
 IN_ORDER = "in order"  # whole numbers without ties that may also be a measurement
 UNCLEAR = "too few rows"
 DESCRIBES = "describes rows"
-ROLES = (IDENTIFIES, IN_ORDER, UNCLEAR, DESCRIBES)
+NOT_USED = "not used"  # the node's classifier drops it by name, so it does not leave
+ROLES = (IDENTIFIES, IN_ORDER, UNCLEAR, DESCRIBES, NOT_USED)
+LEFT_OUT = (IDENTIFIES, NOT_USED)
 
 # Share of rows with a text that no other row has, from which on texts identify rows.
 # It needs some four and a half times as many equally frequent categories as rows; with
@@ -82,10 +85,14 @@ def agreed_roles(roles_by_node: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """What nodes say together, who each have given one role for every column.
 
     More nodes have to say so than say that the column describes rows; nodes of too few
-    rows do not vote.
+    rows do not vote. One node is enough for a column that is not used, since it would
+    send nothing about it.
     """
     agreed = []
     for roles in zip(*roles_by_node, strict=True):  # of one column
+        if NOT_USED in roles:
+            agreed.append(NOT_USED)
+            continue
         n_identify = roles.count(IDENTIFIES)
         n_in_order = roles.count(IN_ORDER)
         n_describe = roles.count(DESCRIBES)
@@ -210,12 +217,25 @@ def _groups_by_place(
 
 
 def _codes_of_values(column: np.ndarray) -> np.ndarray | None:
-    """A number for each value, in the order of numbers; None for other numbers."""
+    """Return a number for each value of texts and whole numbers; None of others.
+
+    The numbers are in the order of these values.
+    """
+    if column.dtype.kind in "Mm":
+        return None
+    if column.dtype.kind == "O" and not all(map(_is_code, column.tolist())):
+        return None
     if column.dtype.kind in "iuf":
         if not np.all(np.isfinite(column)) or np.any(column % 1 != 0):
             return None
         return np.unique(column, return_inverse=True)[1]
     return np.unique(column.astype(str), return_inverse=True)[1]
+
+
+def _is_code(value: object) -> bool:
+    """Report whether a value may number something, or is missing; no date is one."""
+    is_missing = value is None or type(value).__name__ == "NAType"  # that of pandas
+    return is_missing or isinstance(value, str | Number)
 
 
 def _may_repeat(group: np.ndarray) -> bool:

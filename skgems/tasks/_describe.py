@@ -19,6 +19,7 @@ from ..messages import (
     Text,
     counting,
     labels_and_counts,
+    labels_of_features,
     listed,
     rows_in_words,
 )
@@ -58,6 +59,12 @@ def _feature_names_in_words(network: Mapping, reply: Mapping) -> str:
     return f"{listed(map(repr, network['feature_names']))}."
 
 
+def _dropped_in_words(network: Mapping, reply: Mapping) -> str:
+    labels = labels_of_features(network)
+    names = [repr(labels[j]) for j in np.flatnonzero(network["dropped"])]
+    return f"Here: {listed(names)}."
+
+
 def _rows_in_words(rows: Mapping, reply: Mapping) -> str:
     labels = rows["labels"]
     counts = rows["moments"]
@@ -92,10 +99,12 @@ def network_fits(network: Mapping, place: Place) -> None:
     n_features = network["n_features"]
     if n_features != len(coefs[0]):
         raise place.at("n_features").wrong("is not that of the first layer")
-    for name in ("feature_names", "center", "scale"):
+    for name in ("feature_names", "center", "scale", "dropped"):
         if network.get(name) is not None and len(network[name]) != n_features:
             raise place.at(name).wrong("are not one for each feature")
     come_together(network, "center", "scale", place)
+    if "dropped" in network and coefs[0][network["dropped"]].any():
+        raise place.at("dropped").wrong("has features that the model uses")
 
 
 def rows_are_some(rows: Mapping, place: Place) -> None:
@@ -152,6 +161,14 @@ NETWORK = {
     ),
     "center": _COORDINATE,
     "scale": replace(_COORDINATE, low=SMALLEST),
+    "dropped": Array(
+        "*",
+        kinds="b",
+        default=ABSENT,
+        says="Which features the steps before the classifier drop by name. Their "
+        "values are 0 in all sums, so nothing is said about them.",
+        detail=_dropped_in_words,
+    ),
 }
 _COUNTED = (
     "Number of rows of each class that judge models, that enter moments, and that may "

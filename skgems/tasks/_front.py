@@ -17,7 +17,7 @@ from ..messages import (
     listed,
 )
 from ..moments import LARGEST
-from ..steps import IDENTIFIES, ROLES
+from ..steps import IDENTIFIES, NOT_USED, ROLES
 from ._shared import N_ROWS, bound_on_rows, sums
 
 # ---- what fields say in figures ----------------------------------------------------
@@ -37,9 +37,15 @@ def _roles_in_words(columns: Mapping, reply: Mapping) -> str:
         for label, role in zip(labels, columns["roles"], strict=True)
         if role == IDENTIFIES
     ]
-    if not identifiers:
-        return "No column does."
-    return f"These columns do: {listed(identifiers)}."
+    words = "No column does."
+    if identifiers:
+        words = f"These columns do: {listed(identifiers)}."
+    dropped = [
+        repr(label)
+        for label, role in zip(labels, columns["roles"], strict=True)
+        if role == NOT_USED
+    ]
+    return f"{words} Dropped: {listed(dropped)}." if dropped else words
 
 
 # ---- rules -------------------------------------------------------------------------
@@ -75,7 +81,8 @@ COLUMNS = {
         "c",
         when=_drops_identifiers,
         says="For each column, whether it identifies rows: whether nearly every row "
-        "has a value of its own there.",
+        "has a value of its own there. Nothing else is said of columns that the node's "
+        "classifier drops by name.",
         detail=_roles_in_words,
     ),
 }
@@ -120,7 +127,9 @@ def front(member: Member, *, front: Mapping) -> dict:
             f"min_rows={member.min_rows}, so it sends no statistics of their "
             "columns. Set a smaller min_rows if these rows may be known."
         )
-    return opened_front(front).tell(X, min_rows=member.min_rows, memo=member.memo)
+    return opened_front(front).tell(
+        X, min_rows=member.min_rows, memo=member.memo, dropped=member.dropped
+    )
 
 
 FRONT = Task(

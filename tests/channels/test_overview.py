@@ -122,3 +122,23 @@ def test_statistics_of_columns_are_of_all_rows(tmp_path):
     overview = inspect(path).overview
     assert "statistics for the front: columns" in overview["holds"]
     assert "At least 3 rows" in overview["rows"]
+
+
+def test_columns_are_named_one_by_one(tmp_path):
+    from sklearn.compose import make_column_transformer
+    from sklearn.pipeline import make_pipeline
+
+    keeps_two = make_column_transformer((StandardScaler(), [0, 2]))
+    fitted = make_pipeline(keeps_two, LogisticRegression()).fit(X, y)
+    agg = skgems.GEMSLogisticAggregator(random_state=0)
+    path = tmp_path / "lyon.safetensors"
+    agg.summarize(fitted, X, y, name="lyon").save(path)
+    overview = inspect(path).overview
+    assert "covariances of 2 features" in overview["holds"]
+    assert overview["columns"] == (
+        "0, 2. Nothing is said about columns that the node's classifier drops by name: "
+        "1, 3."
+    )
+    said = inspect(path).says["describe.network.dropped"]
+    assert said.endswith("Here: 1, 3.")
+    assert overview_of_summary(tmp_path)["columns"] == "0, 1, 2, 3."

@@ -99,6 +99,26 @@ def test_a_node_of_most_rows_is_a_doubt():
     assert doubt.startswith("Node 'lyon' has 396 of the 400 rows that judged")
 
 
+def test_the_largest_class_stands_beside_accuracies_and_may_be_a_doubt():
+    trials = Trials([Candidate("a", PooledAggregator())])
+    trials.enter(0, n_right=360, losses=np.ones(len(LOGIT_FACTORS)), n_rows=400)
+    comparison = by_counts(np.array([[360]]), 400, trials.log_losses())
+    n_judging = {"lyon": 200, "paris": 200}
+    choices = [
+        trials.choice(
+            comparison,
+            n_judging=n_judging,
+            shares=ClassShares(accuracy=n / 400, log_loss=2.0),
+        )
+        for n in (360, 359)
+    ]
+    assert [choice.largest_class for choice in choices] == [0.9, 359 / 400]
+    assert "(always the largest class) 0.900" in " ".join(str(choices[0]).split())
+    (doubt,) = choices[0].doubts
+    assert "its accuracy is 0.900, and the share of this class is 0.900" in doubt
+    assert choices[1].doubts == ()
+
+
 def test_what_is_printed_is_whole_and_explained():
     long = " ".join(f"column {k} of the table is odd;" for k in range(40))
     table = entry("linear"), entry("QDA", long), entry("vote", accuracy=None)

@@ -267,7 +267,8 @@ def test_a_candidate_that_is_far_behind_is_not_fitted_again():
     assert 0.3 < behind["accuracy"] < 0.7 and behind["score"] is None
     assert taken["accuracy"] > 0.8
     lines = str(choice).splitlines()
-    assert lines[1].startswith("- centroids") and lines[2].startswith("* naive Bayes")
+    assert lines[1].startswith("  (always the largest class)")
+    assert lines[2].startswith("- centroids") and lines[3].startswith("* naive Bayes")
     assert "- marks candidates that were far behind" in str(choice)
 
 

@@ -88,7 +88,8 @@ def answer(number, node, *options):
     """Answer one request of the study; the exit code."""
     request = f"study/requests/{number:03d}-{node}.safetensors"
     argv = ["answer", request, "--rows", f"{node}.csv", "--label", "status"]
-    return main([*argv, "--name", node, "--yes", *options])
+    ledger = ["--state", f"ledger of {node}"]
+    return main([*argv, "--name", node, *ledger, "--yes", *options])
 
 
 def combine_study():

@@ -37,7 +37,7 @@ skops_io = pytest.importorskip("skops.io")
 def answer_all(number):
     """Have all nodes answer one message."""
     for node, path in paths_of_requests(number).items():
-        assert main(answer_arguments(path, node)) == 0
+        assert main(answer_arguments(path, node, "--state", f"ledger-{node}")) == 0
 
 
 def first_words(lines):
@@ -193,6 +193,7 @@ def check_table_has_scores(lines, scores):
             "well",
             f"{local:.3f}",
             f"{aggregate:.3f}",
+            "0.333",  # of three classes with equal numbers of rows
             f"{aggregate - local:.3f}",
         ]
 
@@ -203,7 +204,9 @@ def printed_without_paris(work, capsys):
     start_study("--set", "n_rounds=2", "random_state=0")
     for number, options in ((1, ["--leave-out", "paris"]), (2, [])):
         for node in ("lyon", "nice"):
-            assert main(answer_arguments(paths_of_requests(number)[node], node)) == 0
+            path = paths_of_requests(number)[node]
+            ledger = ("--state", f"ledger-{node}")
+            assert main(answer_arguments(path, node, *ledger)) == 0
         code = main(["combine", "study", "--out", "m.skops", *options])
     assert code == 0
     return capsys.readouterr().out
@@ -331,7 +334,7 @@ def answer_at(node, number, *options):
     """Have a node without a classifier answer one message; the exit code."""
     request = f"trees/requests/{number:03d}-{node}.safetensors"
     rows = ["--rows", f"{node}.csv", "--label", "diagnosis", "--drop", "patient"]
-    ledger = ["--state", f"ledger-{node}"]
+    ledger = ["--agreement", "trees/agreement.json", "--state", f"ledger-{node}"]
     return main(["answer", request, *rows, "--name", node, *ledger, "--yes", *options])
 
 

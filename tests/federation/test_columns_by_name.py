@@ -64,7 +64,7 @@ def fitted_members(unfitted, table):
     ]
 
 
-@pytest.mark.parametrize("columns", OF_NUMBERS, ids=repr)
+@pytest.mark.parametrize("columns", OF_NUMBERS)
 @pytest.mark.parametrize("kind", [GEMSLogisticAggregator, ModelAveragingAggregator])
 def test_networks_are_those_of_pipelines_that_nodes_fitted(kind, columns):
     unfitted = pipeline_of(columns)

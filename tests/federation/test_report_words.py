@@ -212,6 +212,7 @@ def measured_columns(**scores) -> dict:
     return words._measured_columns(
         SimpleNamespace(
             node_scores_=default_scores | scores,
+            _largest_shares=[0.5, 0.25],
             _terms=lambda: SimpleNamespace(spaces=Spaces.of("gram")),
         )
     )
@@ -224,6 +225,7 @@ def test_scores_that_are_not_known_are_none_or_have_no_column():
         "in_good_enough_space": [True, None],
         "local_accuracy": [0.75, None],
         "aggregate_accuracy": [0.5, 0.25],
+        "largest_class": [0.5, 0.25],
     }
     assert words._measured_columns(SimpleNamespace()) == {}
     assert "rows" not in measured_columns(n_rows=[np.nan, np.nan])

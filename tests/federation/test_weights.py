@@ -24,6 +24,8 @@ from skgems import GEMSLogisticAggregator, PooledAggregator
 from skgems.channels import inspect
 from skgems.federation import Message, Nodes, RowsChangedError, Summary, reply_to
 from skgems.gems import Moments
+from skgems.local import Member
+from skgems.messages import TASKS
 
 N_ROWS = 240
 NAMES = np.array(["lyon", "paris", "rome"])
@@ -324,6 +326,21 @@ def test_bounds_count_rows_and_not_weights():
     assert (n_parts <= np.bincount(Y) // summary.min_rows).all()
 
 
+def test_rows_that_are_right_are_rounded_to_the_heaviest_rows():
+    # A weight must not tell whether one row is right.
+    weights = np.where(np.arange(N_ROWS) == 0, 3.0, 0.5)
+    member = Member.of("lyon", MEMBERS[0][1], X, Y, weights=weights, min_rows=4)
+    sums = TASKS["evaluate"].answer(
+        member,
+        W=np.vstack([MEMBERS[0][1].coef_.T, MEMBERS[0][1].intercept_]),
+        labels=[0, 1, 2],
+        columns=np.arange(3),
+        factors=np.ones(1),
+    )
+    assert sums["right"] % (4 * 3.0) == 0
+    assert 0 < sums["right"] < sums["count"] == weights.sum()
+
+
 def test_an_exchange_is_about_rows_of_the_same_weights():
     state = {}
 
@@ -332,7 +349,7 @@ def test_an_exchange_is_about_rows_of_the_same_weights():
             request, None, X, Y, name="lyon", sample_weight=weights, state=state
         )
 
-    weights = iter([WEIGHTS, WEIGHTS + 1])
+    weights = iter([WEIGHTS + 1, WEIGHTS + 2])  # the same rows are there
     channel = Nodes(
         lambda requests: {"lyon": reply(requests["lyon"], next(weights))}, ["lyon"]
     )
@@ -376,9 +393,11 @@ def test_weights_are_routed_as_metadata():
 
 
 def test_other_weights_are_not_found_in_the_cache():
-    first = linear(MEMBERS).fit(X, Y, nodes=NODES, sample_weight=WEIGHTS)
+    # None is zero, so that the rows are the same.
+    weights = WEIGHTS + 1.0
+    first = linear(MEMBERS).fit(X, Y, nodes=NODES, sample_weight=weights)
     plain = linear(MEMBERS).fit(X, Y, nodes=NODES)
-    again = linear(MEMBERS).fit(X, Y, nodes=NODES, sample_weight=WEIGHTS)
+    again = linear(MEMBERS).fit(X, Y, nodes=NODES, sample_weight=weights)
     assert np.abs(first.coef_ - plain.coef_).max() > 1e-3
     np.testing.assert_array_equal(first.coef_, again.coef_)
 

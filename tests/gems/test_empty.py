@@ -85,7 +85,8 @@ def test_spaces_meet_at_the_epsilon_that_the_warning_names(
     epsilon = hard_epsilon(local_scores, criterion)
     agg.set_params(epsilon=epsilon, spaces__on_empty="warn")
     about_spaces, about_nodes, about_epsilon = lines_of_warning(agg, dataset)
-    assert "do not intersect" in about_spaces and "radius" in about_spaces
+    assert "do not intersect" in about_spaces
+    assert "times the allowed distance away" in about_spaces
     assert "'south'" in about_nodes and "conflict most" in about_nodes
     if about_epsilon.startswith("They do not intersect with any epsilon"):
         assert construction == "certified" or criterion == "accuracy"

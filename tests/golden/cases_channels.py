@@ -17,6 +17,7 @@ from golden.nodes import (
     summary_record,
     temporary_folder,
 )
+from helpers.accepting import nodes_that_accept_everything
 from helpers.parts import in_parts
 from sklearn.linear_model import RidgeClassifier, SGDClassifier
 from sklearn.naive_bayes import MultinomialNB
@@ -224,14 +225,15 @@ def by_folder(aggregate, rows=OVERLAPPING, members=None, leave_out=(), **options
         exchange.step()
         while (fitted := exchange.step(leave_out=leave_out)) is None:
             for name, request in exchange.waiting_for.items():
-                answer(
-                    request,
-                    members[name],
-                    *rows_of(rows, NAMES.index(name)),
-                    name=name,
-                    min_rows=MIN_ROWS,
-                    **options,
-                )
+                with nodes_that_accept_everything():
+                    answer(
+                        request,
+                        members[name],
+                        *rows_of(rows, NAMES.index(name)),
+                        name=name,
+                        min_rows=MIN_ROWS,
+                        **options,
+                    )
             exchange = Exchange(place)
         files = sorted(
             path.relative_to(place).as_posix()

@@ -17,6 +17,7 @@ import numpy as np
 from golden.data import NAMES, digits, linear, penguins
 from golden.nodes import message_record, temporary_folder
 from golden.records import fitted_attributes, predictions
+from helpers.accepting import nodes_that_accept_everything
 
 from skgems.federation import Agreement, Message
 
@@ -29,6 +30,7 @@ def typed(*words) -> int:
     from skgems._cli import main
 
     with (
+        nodes_that_accept_everything(),
         redirect_stdout(io.StringIO()),
         redirect_stderr(io.StringIO()),
         patch.object(sys, "stdin", io.StringIO()),

@@ -17,6 +17,7 @@ from golden.data import (
 )
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC, LinearSVC
@@ -35,6 +36,13 @@ def trees(rows):
     return [
         DecisionTreeClassifier(max_depth=4, random_state=seed).fit(X, y)
         for seed, (X, y) in enumerate(rows.local)
+    ]
+
+
+def with_thresholds(rows):
+    return [
+        FixedThresholdClassifier(GaussianNB(), threshold=0.3 + 0.1 * k).fit(X, y)
+        for k, (X, y) in enumerate(rows.local)
     ]
 
 
@@ -138,6 +146,7 @@ CASES = {
     "skorch binary": lambda: together(BINARY, binary_nets),
     "skorch margin": lambda: together(members=nets_with_a_margin),
     "ties of another seed": lambda: together(voting="hard", random_state=3),
+    "thresholds": lambda: together(BINARY, with_thresholds),
     "string labels": lambda: fit_named(STRINGS, node_weight="class_counts"),
     "without nodes": lambda: fit(nodes=False, node_weight="n_samples"),
     "sparse rows": lambda: on_sparse_rows(node_weight="n_samples"),

@@ -9,6 +9,8 @@ import numpy as np
 from golden.data import NAMES, digits, iris, linear, linear_nets, linears
 from helpers.parts import in_parts
 from scipy.sparse import csr_matrix
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
@@ -47,6 +49,15 @@ def fit(rows=OVERLAPPING, members=linears, nodes=True, **parameters):
 
 def fit_likeliest(rows=OVERLAPPING, members=linears, **parameters):
     return fit(rows, members, **{"intersection": "likelihood", **parameters})
+
+
+def fit_weighted(rows=OVERLAPPING, **parameters):
+    """Each third row counts twice, each fifth not at all."""
+    places = np.arange(len(rows.y))
+    weights = np.where(places % 3 == 0, 2.0, 1.0) * (places % 5 > 0)
+    aggregate = gems(linears(rows), intersection="likelihood", **parameters)
+    aggregate.fit(rows.X, rows.y, nodes=rows.nodes, sample_weight=weights)
+    return aggregate, rows.X_test
 
 
 def fit_sparse(rows=OVERLAPPING, **parameters):
@@ -94,6 +105,21 @@ def frozen(rows):
 def scaled(rows):
     """Logits of very different size."""
     return linears(rows, scales=(0.2, 1.0, 7.0))
+
+
+def dropping(rows):
+    """Pipelines that drop the first columns by name."""
+    keep = make_column_transformer((StandardScaler(), slice(5, None)))
+    return [
+        make_pipeline(clone(keep), clone(CONVERGED)).fit(
+            rows.X[rows.nodes == k], rows.y[rows.nodes == k]
+        )
+        for k in range(3)
+    ]
+
+
+def one_dropping(rows):
+    return [dropping(rows)[0], *linears(rows)[1:]]
 
 
 def guess(**strategy):
@@ -331,7 +357,12 @@ CASES = {
     "likelihood binary": lambda: fit_likeliest(BINARY),
     "likelihood string labels": lambda: fit_likeliest(STRINGS),
     "likelihood one-class node": lambda: fit_likeliest(ONE_CLASS),
+    "likelihood dropped columns": lambda: fit_likeliest(members=dropping),
+    "likelihood columns that one node drops": lambda: fit_likeliest(
+        members=one_dropping
+    ),
     "likelihood without nodes": lambda: fit_likeliest(nodes=False),
+    "likelihood of weights": fit_weighted,
     "likelihood float32 rows": lambda: fit_likeliest(FLOAT32),
     "likelihood sparse rows": lambda: fit_sparse(intersection="likelihood"),
     "likelihood kind skorch": lambda: fit_likeliest(members=linear_nets),

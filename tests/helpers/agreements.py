@@ -34,6 +34,24 @@ def judging_content(W, labels, columns, **further_fields):
     return content | further_fields
 
 
+def trusting_reply(request, classifier, X, y, *, name, ledgers, **options):
+    """The reply of a node that accepts whatever agreement the server brings.
+
+    ``ledgers`` has the ledger of each node by name, and gets one for a new node.
+    """
+    offered = request.envelope.get("agreement")
+    return reply_to(
+        request,
+        classifier,
+        X,
+        y,
+        name=name,
+        state=ledgers.setdefault(name, {}),
+        agreement=None if offered is None else Agreement.from_json(offered),
+        **options,
+    )
+
+
 class Node:
     """A node that replies to requests, and remembers what it agreed to and replied."""
 

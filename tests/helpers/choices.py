@@ -10,21 +10,25 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.preprocessing import StandardScaler
 
+from helpers.agreements import trusting_reply
 from helpers.broken import Pair
 from skgems import GEMSLogisticAggregator, PooledAggregator
 from skgems.choice import Candidate, choose_over
-from skgems.federation import Nodes, RowsExposedWarning, reply_to
+from skgems.federation import Nodes, RowsExposedWarning
 
 
 def choice_pairs(X: np.ndarray, y: np.ndarray) -> list[Pair]:
     """The pairs of a choice among models, each of which is fitted to halves of rows."""
     pairs = []
+    ledgers = {}
 
     def ask(requests):
         replies = {}
         for k, (name, request) in enumerate(requests.items()):
             rows = np.arange(len(y)) % 2 == k
-            reply = reply_to(request, None, X[rows], y[rows], name=name, min_rows=2)
+            reply = trusting_reply(
+                request, None, X[rows], y[rows], name=name, ledgers=ledgers, min_rows=2
+            )
             pairs.append(Pair(request=request, reply=reply))
             replies[name] = reply
         return replies

@@ -14,6 +14,7 @@ from skgems import (
     GEMSLogisticAggregator,
     GEMSMLPAggregator,
     PFNMAggregator,
+    PooledAggregator,
 )
 from skgems.networks import read_network
 
@@ -37,19 +38,25 @@ def slow_where(is_slow):
     return [pytest.mark.slow] if is_slow else []
 
 
-def every_estimator_but_slow(*slow):
-    """Run a test for every aggregator; those named only with ``make test ALL=1``."""
+def every_estimator_but_slow(*slow, but=()):
+    """Run a test for every aggregator; those named only with ``make test ALL=1``.
+
+    Those in ``but`` are left out altogether.
+    """
     return pytest.mark.parametrize(
         "listed",
         [
             pytest.param(listed, id=repr(listed), marks=slow_where(listed.kind in slow))
             for listed in LISTED
+            if listed.kind not in but
         ],
     )
 
 
 # For what all aggregators have from one place.
 every_reading = every_estimator_but_slow(*SLOW_TO_FIT)
+# The same of aggregators that train classifiers which are not fitted.
+every_training = every_estimator_but_slow(*SLOW_TO_FIT, but=(PooledAggregator,))
 
 
 def every_estimator_on(first_kind, *further_kinds):

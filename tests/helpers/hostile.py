@@ -529,13 +529,19 @@ def honest_pairs() -> list[Pair]:
     content_with_names = with_value_at(
         pairs[0].reply.content, ("network", "feature_names"), list("abcde")
     )
-    described = Message.of("describe", **content_with_names)
+    content_with_drops = with_value_at(
+        content_with_names, ("network", "dropped"), np.zeros(5, dtype=bool)
+    )
+    described = Message.of("describe", **content_with_drops)
     pairs.append(Pair(request=pairs[0].request, reply=described))
     for step, drops in ((StandardScaler(), True), (OneHotEncoder(), False)):
         pairs.append(_pair_of_front(PooledTransformer(step, drop_identifiers=drops)))
     pairs += choice_pairs(*data(120)) + pairs_of_surveys()
     for talk in methods_of_rounds():
         pairs += _pairs_of_rounds(talk)
+    of_moments = next(pair for pair in pairs if pair.request.task == "moments")
+    with_tails = Message.of("moments", **of_moments.reply.content, kurtosis=16)
+    pairs.append(Pair(request=of_moments.request, reply=with_tails))
     return pairs
 
 

@@ -363,6 +363,7 @@ def test_a_model_of_one_class_has_no_factor():
     assert "factor" not in moments_reply(of_chunks)
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.ClassWeightWarning")
 @pytest.mark.parametrize("n_components", [1, 16])
 def test_a_fit_on_summaries_of_chunks_is_that_on_summaries_of_rows(n_components):
     X, y = rows()

@@ -36,6 +36,7 @@ WHOLE_NUMBERS = {
     "judge reply n_rows": (0, ROWS),
     "moments request n_components": (1, COUNTED),
     "moments request min_cluster_size": (0, ROWS),
+    "moments reply kurtosis": (1, ROWS),
     "space request n_others": (0, COUNTED),
     "space request min_cluster_size": (0, ROWS),
     "space request seed": (0, SEEDS),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers.clumps import LABELS, labelled_rows, rows_in_clumps
 
-from skgems.moments import cluster_classes
+from skgems.moments import Centers, cluster_classes
 
 
 def are_same_clusters(labels, other_labels):
@@ -107,6 +107,16 @@ def test_many_rows_are_clustered_as_well_as_few():
     X, places = rows_in_clumps(n=4000)
     parts = cluster_classes(X, np.zeros(4000, dtype=int), 4, 4, random_state=0)
     assert are_same_clusters(parts, places)
+
+
+def test_a_center_is_the_weighted_mean_of_its_rows():
+    rng = np.random.RandomState(0)
+    X = rng.standard_normal((30, 2))
+    weights = rng.randint(1, 9, 30).astype(float)
+    centers = Centers(X, 1, np.ones(2), seed=0, weights=weights)
+    expected = np.average(X, axis=0, weights=weights)
+    # Rows are rounded before clusters are sought.
+    np.testing.assert_allclose(centers.zero + centers.centers[0], expected, atol=1e-5)
 
 
 def test_clusters_have_rows_of_several_groups():

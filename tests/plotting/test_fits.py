@@ -46,13 +46,16 @@ def fitted():
 
 def test_scores_of_nodes_are_those_of_the_report(fitted):
     display = NodeReportDisplay.from_estimator(fitted, X, Y, ISLANDS)
-    _, marks_of_members, marks_of_aggregate = display.ax_.collections
+    _, marks_of_members, marks_of_aggregate, marks_of_shares = display.ax_.collections
     nodes = fitted.report(X, Y, ISLANDS).nodes
     np.testing.assert_array_equal(
         marks_of_members.get_offsets()[:, 0], nodes["local_accuracy"]
     )
     np.testing.assert_array_equal(
         marks_of_aggregate.get_offsets()[:, 0], nodes["aggregate_accuracy"]
+    )
+    np.testing.assert_array_equal(
+        marks_of_shares.get_offsets()[:, 0], nodes["largest_class"]
     )
     names = [label.get_text() for label in display.ax_.get_yticklabels()]
     assert names == NAMES

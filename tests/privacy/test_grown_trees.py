@@ -47,7 +47,10 @@ from skgems.trees import (
     unpacked_counts,
 )
 
-pytestmark = pytest.mark.usefixtures("accepting_nodes")
+pytestmark = [
+    pytest.mark.usefixtures("accepting_nodes"),
+    pytest.mark.filterwarnings("ignore:PowerTransformer finds no likeliest power"),
+]
 
 N_ROWS = 100
 MAX_DEPTH = 8

@@ -16,7 +16,10 @@ from skgems.moments import ClassMoments, class_moments
 from skgems.spaces import Accuracy, SpaceProfile, accuracy_profile
 from skgems.spaces._margins import Margins
 
-pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+pytestmark = [
+    pytest.mark.usefixtures("accepting_nodes"),
+    pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),
+]
 
 
 def digits_of(sizes):
