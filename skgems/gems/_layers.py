@@ -26,6 +26,7 @@ from ..spaces import (
     with_common_units,
 )
 from ..tuning import mean_parameters
+from ._calibrated import calibrated_plan
 from ._further import with_objectives
 from ._likelihood import warn_of_same_rows
 from ._linear_fit import LinearFit
@@ -434,8 +435,11 @@ class LastLayer:
 
     def publish(self, merged: MergedLast) -> np.ndarray:
         """Fit the aggregator and have it scored; returns its last layer, calibrated."""
-        merge = merged.merge
         linear_fit = LinearFit.of(self.aggregator)
+        merge = merged.merge
+        if merged.hidden.weights and linear_fit.chooses_C_of_units:
+            problem = replace(self.problem, hidden=merged.hidden)
+            merge = self.run(calibrated_plan(merge, problem, reached=self.run.reached))
         # Without public rows, which tune a whole network.
         W, attributes = linear_fit.outcome(
             stage=self.stage,

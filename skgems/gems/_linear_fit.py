@@ -86,6 +86,11 @@ class LinearFit:
         return self.intersection != "likelihood" or not isinstance(self.epsilon, str)
 
     @property
+    def chooses_C_of_units(self) -> bool:
+        """Whether nobody chose the penalty on the last layer of a network."""
+        return isinstance(self.C, str) and not self.needs_spaces
+
+    @property
     def takes(self) -> Takes:
         needs_models = self.needs_spaces or OF_MODELS & {*self.rounds.candidates}
         return Takes(rows_alone=not needs_models)

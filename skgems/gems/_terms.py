@@ -297,7 +297,8 @@ class MergedLayersTerms(Terms, method="GEMSMLPAggregator"):
             # For the last layer, for clusters of rows, and for the last layer again.
             moments=3 if trains else 1,
             retrain=n_hidden_layers - 1 + self.n_rounds - 1,
-            evaluate=int(trains),
+            # For the loss after training, and for the factor on logits.
+            evaluate=int(trains) + 1,
         )
         return dict(most_requests)
 

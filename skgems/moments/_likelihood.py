@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy import linalg
 
 from ._class_moments import ClassMoments, merge_moments
 from ._disagreement import NodeFits, equal_nodes, node_fits
@@ -53,6 +54,9 @@ _NEVER = 30.0
 # How near to the row without logits, relative to the size of a feature, rounding leaves
 # a feature that is constant there.
 _NEAR = 1e-9
+# Least penalty for which parameters are counted, relative to the largest curvature: an
+# intercept has none, and would leave others no digits.
+_LEAST_RIDGE = 1e-8
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -437,6 +441,32 @@ class Likelihood:
         return factor_by_steps(
             lambda factor: self.loss.value_and_gradient(factor * W)[0], size=size
         )
+
+    def n_parameters(self, W: np.ndarray) -> float:
+        r"""Return the effective number of parameters of a model that is its minimum.
+
+        With the second derivatives H_k of the loss in the weights of output k, and the
+        matrix Lambda of those of the penalty, it is
+
+            p = \frac{1}{2} \sum_k trace((H_k + Lambda)^-1 H_k) .
+
+        The half is there since each row that is hard to tell is so for two outputs: of
+        two classes, both outputs have all parameters.
+        """
+        is_free = np.append(self.moving, self.lever is None)
+        ridge = 2.0 * np.append(self.penalties, 0.0)[is_free]
+        variances, _ = self.loss.label_variances(W, self.seen)
+        total = 0.0
+        for k in range(variances.shape[1]):  # one at a time, to save memory
+            (curvature,) = self.loss.curvature_by_output(variances[:, [k]])
+            H = curvature[np.ix_(is_free, is_free)].astype(np.float64)
+            # Intercepts have no penalty: with a small one they count as a parameter.
+            least = _LEAST_RIDGE * H.diagonal().max(initial=0.0)
+            scale = ratio(1.0, np.sqrt(np.maximum(ridge, least)))
+            eigenvalues = linalg.eigvalsh(H * np.outer(scale, scale))
+            eigenvalues = np.maximum(eigenvalues, 0.0)
+            total += np.sum(eigenvalues / (1.0 + eigenvalues))
+        return float(total / 2.0)
 
     def discriminant_analysis(self) -> np.ndarray:
         """The model of Gaussian classes with one covariance, where a search starts.

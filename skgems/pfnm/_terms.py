@@ -52,4 +52,5 @@ class MatchingTerms(Terms, method="PFNMAggregator"):
         most_requests = {"retrain": self.n_rounds - 1, "evaluate": MOST_GRIDS}
         if self.last_layer is not None:
             most_requests |= {"moments": 1, **self.last_layer.most_requests(0)}
+            most_requests["evaluate"] += 1  # for the factor on its logits
         return most_requests

@@ -144,8 +144,12 @@ def test_moments_of_networks_are_of_rows_that_are_not_held_out(sample, mask, n_r
     agg = fit(sample.y)
     judged = fit(relabelled(sample, mask))
     assert agg.last_layer_.likelihood_.n_rows == np.sum(~mask)
-    for layer, other_layer in zip(agg.coefs_, judged.coefs_, strict=True):
+    for layer, other_layer in zip(agg.coefs_[:-1], judged.coefs_[:-1], strict=True):
         np.testing.assert_array_equal(layer, other_layer)
+    # They say how sure the last layer is, and nothing else about it.
+    factors = agg.coefs_[-1] / judged.coefs_[-1]
+    np.testing.assert_allclose(factors, factors[0, 0])
+    assert factors[0, 0] > 1  # wrong labels make it less sure
     assert agg.node_scores_["aggregate"] != judged.node_scores_["aggregate"]
     assert not np.allclose(fit(relabelled(sample, ~mask)).coefs_[-1], agg.coefs_[-1])
 

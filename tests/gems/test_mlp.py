@@ -249,7 +249,7 @@ def test_without_spaces_nodes_score_their_own_networks():
         agg.node_scores_["local"], scores_alone(dataset, locals_)
     )
     tasks = [entry["task"] for entry in agg.history_]
-    assert tasks == ["neurons", "retrain", "neurons", "moments", "score"]
+    assert tasks == ["neurons", "retrain", "neurons", "moments", "evaluate", "score"]
 
 
 def test_layers_have_at_most_twice_the_units_of_the_widest_by_default():

@@ -613,3 +613,16 @@ def test_variances_keep_more_parts_than_matrices():
 
     assert number_of_parts("diagonal") == 700
     assert number_of_parts("shared") <= 512
+
+
+@pytest.mark.parametrize(
+    ("C", "n_parameters"), [(1e6, 4.0), (1e-9, 1.0)], ids=["weak", "strong"]
+)
+def test_the_penalty_decides_how_many_parameters_count(C, n_parameters):
+    """Of two classes all weights and the intercept do, or the intercept alone."""
+    X, y = labelled_rows(mean=50.0)
+    X, y = X[y < 2], y[y < 2]
+    likelihood = Likelihood.of([node_of(X, y, np.arange(2), np.zeros((4, 2)))], 2, C=C)
+    W = likelihood.minimize()
+    assert X.shape[1] == 3
+    assert likelihood.n_parameters(W) == pytest.approx(n_parameters, abs=0.01)
