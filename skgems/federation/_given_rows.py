@@ -12,7 +12,12 @@ from ..compat import safe_indexing
 from ..datasets import as_groups
 from ..steps import DocumentFront, Front, as_rows, front_of_content
 from . import _nodes
-from ._fronts import fit_front, raise_front_not_fitted, through_front
+from ._fronts import (
+    fit_front,
+    fitted_without_learning,
+    raise_front_not_fitted,
+    through_front,
+)
 from ._nodes import Rows, RowsLike
 from ._run import Run
 
@@ -89,10 +94,10 @@ def front_for(
     if front.columns is not None:
         return front, []
     if X is None:
-        without_rows = front.without_rows() if isinstance(front, Front) else None
-        if without_rows is None:
-            raise_front_not_fitted()
-        return without_rows, []
+        fitted = fitted_without_learning(front)
+        if fitted is None:
+            raise_front_not_fitted(front)
+        return fitted, []
     mask = _nodes.as_mask(held_out, X)
     advanced, history = fit_front(
         front, X, nodes, held_out=mask, n_jobs=aggregator.n_jobs

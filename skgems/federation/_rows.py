@@ -273,10 +273,16 @@ def _validated_behind_front(
     """Rows that went through the fitted front, labels, and what the features are."""
     front = aggregator._agreed_front
     if front is not None and front.columns is None:
+        if front.learns_nothing:  # chunks are read one after the other
+            raise ValueError(
+                f"Node {name!r}: the front is not fitted, and the number of columns "
+                "that its Backbone takes cannot be seen from its module. Fit it to a "
+                "single row, as Backbone(net).fit(X[:1])."
+            )
         raise ValueError(
             f"Node {name!r}: the front is not fitted, and fitting it takes statistics "
-            "of all nodes. Set front to a fitted PooledTransformer or Backbone, the "
-            "same at each node."
+            "of all nodes. Set front to a fitted PooledTransformer, the same at each "
+            "node."
         )
     try:
         if front is not None:
