@@ -19,6 +19,7 @@ from ..progress import tracked
 from ..steps import Front, front_of_content
 from ._fronts import fitted_without_learning, raise_front_not_fitted
 from ._summary import Summary, is_path
+from ._templates import with_modules
 
 
 class Members(NamedTuple):
@@ -54,12 +55,10 @@ def read_members(
         )
     names, members = named_members(estimators)
     _check_kinds_of_labels(names, members)
+    names, members, classifiers = with_modules(names, members)
     return Members(
         names=names,
-        classifiers=[
-            member.network if isinstance(member, Summary) else member
-            for member in members
-        ],
+        classifiers=classifiers,
         summaries=[
             member if isinstance(member, Summary) else None for member in members
         ],

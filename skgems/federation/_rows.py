@@ -257,7 +257,7 @@ def _checked_rows(
     if estimator is not None:
         if aggregator._agreed_front is not None:
             check_is_behind_front(name, estimator, X)
-        _check_has_features(estimator, features, name=name)
+        _check_has_features(aggregator, estimator, features, name=name)
     return _CheckedRows(
         X=X,
         y=y,
@@ -293,9 +293,15 @@ def _validated_behind_front(
     return X, y, features
 
 
-def _check_has_features(estimator: object, features: Features, *, name: str) -> None:
-    """Raise ValueError where a classifier was fitted on other features than these."""
-    network = local_model(estimator, name=name).network
+def _check_has_features(
+    aggregator: BaseAggregator, estimator: object, features: Features, *, name: str
+) -> None:
+    """Raise ValueError where a classifier was fitted on other features than these.
+
+    TypeError where the aggregator needs the weights of layers, and it has none.
+    """
+    model = local_model(estimator, name=name)
+    network = model.network if aggregator._takes.networks else model.described
     if network.n_features_in not in (None, features.n_features_in):
         raise ValueError(
             f"X has {features.n_features_in} features, but the classifier of node "

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from ..compat import num_samples, safe_indexing
 from ..networks import (
     Layers,
+    ModuleState,
     Network,
     check_finite,
     final_step,
@@ -123,6 +124,11 @@ class LocalModel:
         It is read once, as a pipeline's steps are probed on rows. Do not change it.
         """
         return read_network(self.estimator, name=self.name)
+
+    @property
+    def described(self) -> Network | ModuleState:
+        """The classifier as a summary has it: as layers, or as a module's numbers."""
+        return self.network
 
     def borrow_network(self) -> Network:
         """The same for one look at a large model: its own arrays, not kept."""

@@ -15,6 +15,7 @@ network without hidden layers. `to_logistic_regression`, `to_mlp_classifier` and
 """
 
 from ._inputs import chooses_columns, takes_documents, takes_missing_values
+from ._module_state import ModuleState
 from ._named_rows import NamedRows
 from ._nets import evaluated, fingerprint, layer_tensors, row_dtype, row_width
 from ._network import (
@@ -35,6 +36,8 @@ from ._network import (
 )
 from ._read import (
     SUMMED,
+    check_outputs_fit,
+    check_state_fits,
     count_outputs,
     is_constant,
     is_fitted,
@@ -46,6 +49,7 @@ from ._read import (
     output_labels,
     output_link,
     output_parameters,
+    outputs_of_made_up_rows,
     read_network,
     sets_probabilities,
     why_forwards_differ,
