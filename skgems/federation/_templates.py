@@ -13,26 +13,26 @@ def with_modules(
     An unfitted net beside summaries is no node: it is the module that they are of, and
     is left out.
     """
-    of_modules = [
-        name
-        for name, member in zip(names, members, strict=True)
-        if isinstance(member, Summary) and isinstance(member.network, ModuleState)
-    ]
+    pairs = list(zip(names, members, strict=True))
+    of_modules = [name for name, member in pairs if _is_of_module(member)]
     template = None
     if of_modules:
         template = _template(members, name=of_modules[0])
-        is_node = [member is not template or _is_fitted(member) for member in members]
-        names = [name for name, is_one in zip(names, is_node, strict=True) if is_one]
-        members = [
-            member for member, is_one in zip(members, is_node, strict=True) if is_one
-        ]
-    classifiers = []
-    for name, member in zip(names, members, strict=True):
-        classifier = member.network if isinstance(member, Summary) else member
-        if isinstance(classifier, ModuleState):
-            classifier = net_of_state(template, classifier, name=name)
-        classifiers.append(classifier)
-    return names, members, classifiers
+        if not _is_fitted(template):
+            pairs = [(name, member) for name, member in pairs if member is not template]
+    classifiers = [_classifier(member, template, name=name) for name, member in pairs]
+    return [name for name, _ in pairs], [member for _, member in pairs], classifiers
+
+
+def _is_of_module(member: object) -> bool:
+    return isinstance(member, Summary) and isinstance(member.network, ModuleState)
+
+
+def _classifier(member: object, template: object, *, name: str) -> object:
+    """Return the classifier of a node; ``template`` is a net if any needs one."""
+    if _is_of_module(member):
+        return net_of_state(template, member.network, name=name)
+    return member.network if isinstance(member, Summary) else member
 
 
 def _template(members: list[object], *, name: str) -> object:
