@@ -8,6 +8,7 @@ import numpy as np
 from ..local import Member
 from ..messages import (
     ABSENT,
+    MOST_DIMENSIONS,
     MOST_ROWS,
     Activations,
     Array,
@@ -114,6 +115,12 @@ def _module_fits(network: Mapping, place: Place) -> None:
         raise place.at("names").wrong("are not a name of its own for each array")
     if len(names) != len(network["arrays"]):
         raise place.at("arrays").wrong("are not one for each name")
+    for name, array in zip(names, network["arrays"], strict=True):
+        if array.ndim > MOST_DIMENSIONS:  # more are refused in files
+            raise place.at("arrays").wrong(
+                f"have {name!r:.80}, of {array.ndim} dimensions; {MOST_DIMENSIONS} are "
+                "the most"
+            )
     for name in ("n_features", "feature_names", "center", "scale"):
         is_said = network.get(name) is not None
         place.deny(is_said, name, "is not there where output is 'module'")

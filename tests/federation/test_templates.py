@@ -208,6 +208,7 @@ def _first_array(change):
         (_with(output="softmax"), "network.(activation|arrays)"),
         (_first_array(lambda array: array * np.nan), "arrays.0. has .* not finite"),
         (_with(arrays=["a", "b"]), "network.arrays.0. is not an array"),
+        (_first_array(lambda array: array[None, None, None]), "of 5 dimensions; 4 are"),
         (_with(outputs=np.full((2, 2), np.inf)), "outputs has .* not finite"),
         (_with(seen=np.zeros(3, dtype=bool)), "seen is true of no class"),
         (_with(code="import os"), "network.code is an unknown field"),
