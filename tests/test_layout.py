@@ -148,6 +148,10 @@ TESTED_ELSEWHERE = {
         "it protects rows from models that are judged",
     ),
     "networks/_inputs.py": ("ensembles/test_given_rows.py", "members that take them"),
+    "networks/_module_state.py": (
+        "federation/test_templates.py",
+        "summaries hold it",
+    ),
     "networks/_nets.py": ("networks/test_torch.py", "read together with modules"),
     "networks/_trace.py": ("networks/test_torch.py", "modules are read by traces"),
     "pfnm/_earlier_steps.py": (

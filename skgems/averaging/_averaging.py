@@ -133,7 +133,9 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     Skorch nets of any torch module are averaged parameter by parameter, buffers
     included. With equal weights the modules must give equal outputs, which is checked
     on made-up rows, or on rows of the fit if these do not fit. Buffers of integers,
-    which are counters, are taken from the node with the most rows.
+    which are counters, are taken from the node with the most rows. Summaries of modules
+    that are no chain of dense layers have parameters, but no code. Give an unfitted
+    skorch net of the module beside them: ``estimators=[net, *summaries]``.
 
     References
     ----------

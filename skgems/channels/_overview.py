@@ -151,7 +151,11 @@ def _held_in_description(content: Mapping) -> str | None:
         return None
     if network["output"] == "none":
         return _NO_MODEL
-    n_numbers = sum(W.size for W in (*network["coefs"], *network["intercepts"]))
+    if network["output"] == "module":
+        arrays = network["arrays"]
+    else:
+        arrays = [*network["coefs"], *network["intercepts"]]
+    n_numbers = sum(W.size for W in arrays)
     return f"the node's model ({n_numbers:,} numbers)"
 
 

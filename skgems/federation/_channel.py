@@ -453,7 +453,8 @@ class InProcess(Channel):
             n_threads={pool["user_api"]: pool["num_threads"] for pool in pools},
         )
         workers = Parallel(self.n_jobs, prefer=prefer, return_as="generator")
-        with told_if_not_pickled(self.n_jobs):
+        classifiers = {job.member.name: job.member.model for job in jobs}
+        with told_if_not_pickled(self.n_jobs, classifiers):
             yield from workers(delayed(_attempt)(job, asking_process) for job in jobs)
 
     def _digest_of_reply(

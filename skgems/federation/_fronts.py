@@ -104,11 +104,22 @@ def _check_answerable(front: Front, advanced: Advanced) -> None:
         )
 
 
-def raise_front_not_fitted() -> NoReturn:
+def fitted_without_learning(front: Front | None, X: RowsLike = None) -> Front | None:
+    """Return the fitted front of backbones, with rows or without; else None."""
+    is_unfitted = isinstance(front, Front) and front.columns is None
+    return front.without_learning(X) if is_unfitted else None
+
+
+def raise_front_not_fitted(front: Front) -> NoReturn:
+    if isinstance(front, Front) and front.learns_nothing:
+        raise ValueError(
+            "The front is not fitted, and the number of columns that its Backbone "
+            "takes cannot be seen from its module. Fit it to a single row of the "
+            "right shape, which may be made up, as Backbone(net).fit(X[:1])."
+        )
     raise ValueError(
         "The front is not fitted, and there are no rows to fit it on. Fit a "
-        "PooledTransformer to the summaries of the nodes, and pass it as front. A "
-        "Backbone is fitted to a single row, as Backbone(net).fit(X[:1])."
+        "PooledTransformer to the summaries of the nodes, and pass it as front."
     )
 
 

@@ -13,7 +13,12 @@ from ..datasets import as_groups
 from ..networks import dropped_in_table, is_fitted
 from ..steps import Columns, DocumentFront, Front, as_rows, front_of_content
 from . import _nodes
-from ._fronts import fit_front, raise_front_not_fitted, through_front
+from ._fronts import (
+    fit_front,
+    fitted_without_learning,
+    raise_front_not_fitted,
+    through_front,
+)
 from ._members import Members
 from ._nodes import Rows, RowsLike
 from ._run import Run
@@ -93,10 +98,10 @@ def front_for(
     if front.columns is not None:
         return front, []
     if X is None:
-        without_rows = front.without_rows() if isinstance(front, Front) else None
-        if without_rows is None:
-            raise_front_not_fitted()
-        return without_rows, []
+        fitted = fitted_without_learning(front)
+        if fitted is None:
+            raise_front_not_fitted(front)
+        return fitted, []
     mask = _nodes.as_mask(held_out, X)
     if aggregator.front is None:  # it is one that trees need, and nobody has agreed on
         front = replace(front, columns=_columns_of_all(members, X))

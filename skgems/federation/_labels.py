@@ -91,7 +91,7 @@ def warn_of_unseen_classes(member: Member) -> None:
 
 
 def _seen_classes(member: Member) -> list:
-    network = member.model.network
+    network = member.model.described
     return network.classes[network.seen].tolist()
 
 

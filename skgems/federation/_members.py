@@ -5,6 +5,7 @@ settings, which have to be those of the aggregator that is to be fitted on it.
 """
 
 import os
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..base import (
@@ -15,9 +16,10 @@ from ..base import (
     named_members,
 )
 from ..progress import tracked
-from ..steps import front_of_content
-from ._fronts import raise_front_not_fitted
+from ..steps import Front, front_of_content
+from ._fronts import fitted_without_learning, raise_front_not_fitted
 from ._summary import Summary, is_path
+from ._templates import with_modules
 
 
 class Members(NamedTuple):
@@ -53,12 +55,10 @@ def read_members(
         )
     names, members = named_members(estimators)
     _check_kinds_of_labels(names, members)
+    names, members, classifiers = with_modules(names, members)
     return Members(
         names=names,
-        classifiers=[
-            member.network if isinstance(member, Summary) else member
-            for member in members
-        ],
+        classifiers=classifiers,
         summaries=[
             member if isinstance(member, Summary) else None for member in members
         ],
@@ -159,6 +159,7 @@ class _Agreed(NamedTuple):
 
     method: str
     settings: dict
+    front: Front | None
 
     @classmethod
     def of(cls, aggregator: BaseAggregator, *, name: str) -> "_Agreed":
@@ -166,14 +167,21 @@ class _Agreed(NamedTuple):
 
         ``name`` is that of a node with a summary.
         """
+        fitted = fitted_without_learning(aggregator._agreed_front)
         terms = aggregator._agreed_terms
+        if terms is not None and fitted is not None:
+            terms = replace(terms, front=fitted)
         if terms is None or not terms.takes_files:
             raise TypeError(
                 f"Node {name!r} is a summary, but {type(aggregator).__name__} needs "
                 "the classifiers themselves: give it the fitted estimators."
             )
         # Settings may be invalid for all nodes.
-        return cls(method=terms.method, settings=terms.settings_at_nodes)
+        return cls(
+            method=terms.method,
+            settings=terms.settings_at_nodes,
+            front=terms.front,
+        )
 
     def check(self, summary: Summary) -> None:
         """Raise where a summary was made for another method, or other settings."""
@@ -185,14 +193,18 @@ class _Agreed(NamedTuple):
             )
         for name in sorted(set(self.settings) | set(summary.settings)):
             if self.settings.get(name) != summary.settings.get(name):
-                _raise_of_setting(name, settings=self.settings, summary=summary)
+                _raise_of_setting(
+                    name, settings=self.settings, summary=summary, front=self.front
+                )
 
 
-def _raise_of_setting(name: str, *, settings: dict, summary: Summary) -> None:
+def _raise_of_setting(
+    name: str, *, settings: dict, summary: Summary, front: Front | None
+) -> None:
     """Raise for a setting that differs between an aggregator and a summary."""
     setting = settings.get(name)
     if name == "front" and setting is not None and "fitted" not in setting:
-        raise_front_not_fitted()
+        raise_front_not_fitted(front)
     raise ValueError(
         f"Node {summary.name!r} was summarized with "
         f"{name}={_setting_in_words(summary.settings.get(name))}, but the aggregator "

@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import check_no_label_missing, versions
 from ..compat import safe_indexing
-from ..local import indices_of, local_model
+from ..local import indices_of, local_model, net_of_state
 from ..messages import TASKS
+from ..networks import ModuleState
 from ._labels import shown_labels
 from ._nodes import rows_of_nodes
 from ._summary import Summary
@@ -453,11 +454,16 @@ def _check_labels_of_rows(y: np.ndarray, classes: list) -> None:
 
 def _named_members(aggregator: BaseEstimator) -> list[tuple[str, object]]:
     """Name and classifier of each node; of a summary what it says of its network."""
-    members = [
-        member.network if isinstance(member, Summary) else member
-        for member in aggregator.estimators_
-    ]
-    return list(zip(aggregator.node_names_, members, strict=True))
+    named_members = []
+    for name, member in zip(
+        aggregator.node_names_, aggregator.estimators_, strict=True
+    ):
+        classifier = member.network if isinstance(member, Summary) else member
+        if isinstance(classifier, ModuleState):
+            # The average is a net of the same module.
+            classifier = net_of_state(aggregator.net_, classifier, name=name)
+        named_members.append((name, classifier))
+    return named_members
 
 
 def _measured_columns(aggregator: BaseEstimator) -> dict[str, list]:

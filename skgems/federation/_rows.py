@@ -275,7 +275,7 @@ def _checked_rows(
     if estimator is not None:
         if aggregator._agreed_front is not None:
             check_is_behind_front(name, estimator, X)
-        _check_has_features(estimator, features, name=name)
+        _check_has_features(aggregator, estimator, features, name=name)
         dropped = local_model(estimator, name=name).dropped
     return _CheckedRows(
         X=without_values(X, dropped),
@@ -292,10 +292,16 @@ def _validated_behind_front(
     """Rows that went through the fitted front, labels, and what the features are."""
     front = aggregator._agreed_front
     if front is not None and front.columns is None:
+        if front.learns_nothing:  # chunks are read one after the other
+            raise ValueError(
+                f"Node {name!r}: the front is not fitted, and the number of columns "
+                "that its Backbone takes cannot be seen from its module. Fit it to a "
+                "single row, as Backbone(net).fit(X[:1])."
+            )
         raise ValueError(
             f"Node {name!r}: the front is not fitted, and fitting it takes statistics "
-            "of all nodes. Set front to a fitted PooledTransformer or Backbone, the "
-            "same at each node."
+            "of all nodes. Set front to a fitted PooledTransformer, the same at each "
+            "node."
         )
     try:
         if front is not None:
@@ -306,9 +312,15 @@ def _validated_behind_front(
     return X, y, features
 
 
-def _check_has_features(estimator: object, features: Features, *, name: str) -> None:
-    """Raise ValueError where a classifier was fitted on other features than these."""
-    network = local_model(estimator, name=name).network
+def _check_has_features(
+    aggregator: BaseAggregator, estimator: object, features: Features, *, name: str
+) -> None:
+    """Raise ValueError where a classifier was fitted on other features than these.
+
+    TypeError where the aggregator needs the weights of layers, and it has none.
+    """
+    model = local_model(estimator, name=name)
+    network = model.network if aggregator._takes.networks else model.described
     if network.n_features_in not in (None, features.n_features_in):
         raise ValueError(
             f"X has {features.n_features_in} features, but the classifier of node "

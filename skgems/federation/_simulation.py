@@ -17,11 +17,11 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from ..base import BaseAggregator, seeded_clone
 from ..compat import safe_indexing
-from ..local import LocalModel, at_node, cached, fit_local, local_model, net_seed
+from ..local import at_node, cached, fit_local, local_model, net_seed
 from ..networks import chooses_columns
 from . import _nodes
 from ._nodes import Rows, RowsLike
-from ._pickling import told_if_not_pickled
+from ._pickling import Trained, told_if_not_pickled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +166,8 @@ def _train(
     classes = np.unique(y)
     fit = cached(simulation.fit, simulation.memory)
     train_at_node = delayed(_train_at_node)
-    with told_if_not_pickled(simulation.n_jobs):
+    classifiers = {names[k]: trainings[k].classifier for k in sorted(trainings)}
+    with told_if_not_pickled(simulation.n_jobs, classifiers):
         trained = Parallel(n_jobs=simulation.n_jobs)(
             train_at_node(
                 trainings[k].classifier,
@@ -182,7 +183,7 @@ def _train(
             )
             for k in sorted(trainings)
         )
-    return [model.estimator for model in trained]
+    return [trained_at_node.model.estimator for trained_at_node in trained]
 
 
 def _rows_for(classifier: BaseEstimator, X: Rows, table: RowsLike | None) -> RowsLike:
@@ -200,10 +201,10 @@ def _train_at_node(
     fit: Callable,
     classes: np.ndarray,
     seed: int | None,
-) -> LocalModel:
+) -> Trained:
     """A clone that was trained on a node's rows, as a worker can send it back."""
     with at_node(name, f"{type(classifier).__name__} cannot be fitted to its rows"):
         # Without weights the call is that which caches in folders know.
         options = {} if weights is None else {"weights": weights}
         trained = fit(classifier, X, y, classes=classes, seed=seed, **options)
-        return local_model(trained, name=name)
+        return Trained(local_model(trained, name=name))

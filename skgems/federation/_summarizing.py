@@ -4,15 +4,19 @@ The node answers the first message as it would over a channel, without a server:
 aggregator says what it would ask. The reply is the `Summary`.
 """
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
+from typing import Self
 
 import numpy as np
 
 from ..local import ChunkedMember, Member
-from ..messages import TASKS, Message
+from ..messages import TASKS, Message, naming
 from ..moments import SAMPLE_ROWS
 from ..progress import shown
+from ._fronts import fitted_without_learning
 from ._labels import warn_of_unseen_classes
+from ._nodes import RowsLike
 from ._replying import MIN_ROWS, without_small_classes
 from ._rows import check_node, chunked_member_of, member_of
 from ._summary import Summary
@@ -124,11 +128,12 @@ class SummarizingMixin:
         """
         self._validate_params()
         self._check_one_message()
+        aggregator = self._with_fitted_backbones(rows["X"], name=name)
         if rows["chunks"] is None:
-            member = self._member_of_rows(estimator, rows, name=name)
+            member = aggregator._member_of_rows(estimator, rows, name=name)
         else:
             _check_chunks_stand_alone(rows, name=name)
-            member = self._chunked_member(
+            member = aggregator._chunked_member(
                 estimator,
                 rows["chunks"],
                 name=name,
@@ -138,7 +143,7 @@ class SummarizingMixin:
             )
         member = without_small_classes(member, min_rows)
         warn_of_unseen_classes(member)
-        request = self._agreed_terms.first_message(member, **options)
+        request = aggregator._agreed_terms.first_message(member, **options)
         if member.weights_by_label() is not None:
             check_takes_weights(request, name=name)
         if digits is None:
@@ -152,9 +157,19 @@ class SummarizingMixin:
             rank=digits["rank"],
         )
         reply = Message.of("join", **content)
-        self._warn_of(member, reply)
+        aggregator._warn_of(member, reply)
         warn_of_exposed(name, reply)
         return Summary(reply)
+
+    def _with_fitted_backbones(self, X: RowsLike, *, name: str) -> Self:
+        """Return a copy whose front is fitted, if that has to learn nothing."""
+        with naming(f"Node {name!r}"):
+            fitted = fitted_without_learning(self._agreed_front, X)
+        if fitted is None:
+            return self
+        aggregator = copy.copy(self)
+        aggregator.front = fitted
+        return aggregator
 
     def _member_of_rows(
         self, estimator: object, rows: Mapping[str, object], *, name: str

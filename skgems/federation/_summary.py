@@ -21,7 +21,7 @@ from ..messages import (
     read_some_arrays,
     write_bytes,
 )
-from ..networks import Network
+from ..networks import ModuleState, Network
 from ._record import Record
 
 # Classes that the text of a summary lists, so that it stays within a line or two.
@@ -50,8 +50,9 @@ class Summary:
         Name of the aggregator for which the summary was made.
     settings : dict
         Parameters of the aggregator that matter at the node.
-    network : Network
-        The local classifier as arrays.
+    network : Network or ModuleState
+        The local classifier as arrays. A module that is no chain of dense layers is a
+        ModuleState: its parameters and buffers by name, without code.
     row_counts : dict
         The "labels" of the node's rows, and the number of rows of each label for each
         use of the rows.
@@ -100,7 +101,10 @@ class Summary:
         self.name: str = content["name"]
         self.method: str = content["method"]
         self.settings: dict = content["settings"]
-        self.network = Network.from_content(content["describe"]["network"])
+        described = content["describe"]["network"]
+        is_module = described["output"] == ModuleState.output
+        kind = ModuleState if is_module else Network
+        self.network: Network | ModuleState = kind.from_content(described)
         self.row_counts: dict = content["describe"]["rows"]
         self.min_rows: int = int(content["min_rows"])
         self.requests = record.requests

@@ -36,7 +36,7 @@ from ._expected_shares import OtherShare, other_share
 from ._fitting import fit_local, net_seed
 from ._fronts import learning_columns, opened_front
 from ._layer_numbers import numbers_about_layers
-from ._lookup import local_model
+from ._lookup import local_model, net_of_state
 from ._member import ROLES, Member, TooFewRowsError
 from ._model import LocalModel, node_space, retrain_layers
 from ._model_sums import JudgingRows, sum_over_rows

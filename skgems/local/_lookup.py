@@ -3,7 +3,7 @@
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.neural_network import MLPClassifier
 
-from ..networks import final_step, is_skorch
+from ..networks import ModuleState, final_step, is_skorch
 from ._model import LocalModel
 from ._sklearn import LogisticModel, MLPModel, SGDModel, SklearnModel
 
@@ -28,3 +28,11 @@ def local_model(estimator: object, *, name: str = "estimator") -> LocalModel:
         if isinstance(classifier, kind):
             return model_class(estimator, name)
     return SklearnModel(estimator, name)
+
+
+def net_of_state(template: object, state: ModuleState, *, name: str) -> object:
+    """Return a net with a node's numbers, of the module of a skorch net."""
+    # Imports torch, which the net has brought.
+    from ._skorch import net_of_state
+
+    return net_of_state(template, state, name=name)

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from ..compat import num_samples, safe_indexing
 from ..networks import (
     Layers,
+    ModuleState,
     Network,
     check_finite,
     dropped_columns,
@@ -134,6 +135,11 @@ class LocalModel:
         if self.dropped is None or network is self.estimator:
             return network
         return network.without_features(self.dropped)
+
+    @property
+    def described(self) -> Network | ModuleState:
+        """The classifier as a summary has it: as layers, or as a module's numbers."""
+        return self.network
 
     def borrow_network(self) -> Network:
         """The same for one look at a large model: its own arrays, not kept."""

@@ -9,14 +9,19 @@ from threading import RLock
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 from skorch import NeuralNet, NeuralNetBinaryClassifier
 from skorch.callbacks import Callback, Checkpoint, LoadInitState, TrainEndCheckpoint
 from torch import nn
 
 from ..networks import (
     Layers,
+    ModuleState,
     NamedRows,
+    Network,
     check_finite,
+    check_outputs_fit,
+    check_state_fits,
     count_outputs,
     evaluated,
     final_step,
@@ -27,6 +32,7 @@ from ..networks import (
     output_labels,
     output_link,
     output_parameters,
+    outputs_of_made_up_rows,
     row_dtype,
     sets_probabilities,
     to_module,
@@ -197,6 +203,20 @@ class SkorchModel(LocalModel):
         except TypeError:
             return False
         return True
+
+    @cached_property
+    def described(self) -> Network | ModuleState:
+        if self.is_chain or not self.has_module:
+            return self.network
+        self.check_finite()
+        description = self.description
+        return ModuleState(
+            names=list(self.module_shapes()),
+            arrays=self.parameters(),
+            outputs=outputs_of_made_up_rows(module_of(self.classifier)),
+            classes=description.classes,
+            seen=description.seen,
+        )
 
     def module_shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each parameter and buffer of the module, by its path."""
@@ -490,8 +510,38 @@ def _name_outputs(net: NeuralNet, classes: np.ndarray) -> np.ndarray:
     return columns
 
 
-def _as_array(tensor: torch.Tensor) -> np.ndarray:
-    """Return a copy of a tensor; one of bfloat16, which numpy has not, in float32."""
-    if tensor.dtype == torch.bfloat16:
-        tensor = tensor.float()
-    return tensor.detach().cpu().numpy().copy()
+def net_of_state(template: object, state: ModuleState, *, name: str) -> NeuralNet:
+    """Return a net with a node's numbers, of the module of a fitted or unfitted net.
+
+    ValueError, which names the node, where they are not those of such a module.
+    """
+    net = final_step(template)
+    if hasattr(net, "module_"):
+        net = SkorchModel(net, name)._copy()
+    else:
+        net = clone(net).set_params(device=device_here(net))
+        with kept_generators(net):
+            net.initialize()
+    module = module_of(net)
+    if any(map(nn.parameter.is_lazy, module.parameters())):
+        raise ValueError(
+            f"The module of the net for the summary of node {name!r} has lazy layers, "
+            "whose shapes are not known. Give all layers their shapes."
+        )
+    check_state_fits(module, state, name=name)
+    model = SkorchModel(net, name)
+    by_name = dict(zip(state.names, state.arrays, strict=True))
+    model._write([by_name[path] for path in model.module_shapes()])
+    check_outputs_fit(module, state, name=name)
+    labels = state.classes.tolist()
+    if not isinstance(net, NeuralNetBinaryClassifier):
+        net.classes = labels
+    net.classes_inferred_ = np.flatnonzero(state.seen)
+    model = SkorchModel(net, name)
+    if model.description.classes.tolist() != labels:
+        raise ValueError(
+            f"Node {name!r}: its summary has the labels {labels!s:.200}, but the net "
+            f"in estimators has {model.description.classes.tolist()!s:.200}. Give the "
+            "net of the node's kind."
+        )
+    return net

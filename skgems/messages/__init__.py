@@ -62,6 +62,7 @@ from ._fields import (
 from ._limits import (
     MOST_CLASSES,
     MOST_COUNTED,
+    MOST_DIMENSIONS,
     MOST_FACTORS,
     MOST_JUDGED,
     MOST_MODELS,

@@ -55,7 +55,8 @@ def check_reply(
     if described is not None:
         # Lengths of the node's own model, where no other came along.
         network = described["network"]
-        place.lengths.setdefault("d", network["n_features"])
+        if network["n_features"] is not None:
+            place.lengths.setdefault("d", network["n_features"])
         place.lengths.setdefault("k", int(np.sum(network["seen"])))
     content = reply.content
     check_fields(content, task.reply, place)

@@ -21,6 +21,7 @@ from ._columns import (
     without_values,
 )
 from ._inputs import chooses_columns, takes_documents, takes_missing_values
+from ._module_state import ModuleState
 from ._named_rows import NamedRows
 from ._nets import evaluated, fingerprint, layer_tensors, row_dtype, row_width
 from ._network import (
@@ -41,6 +42,8 @@ from ._network import (
 )
 from ._read import (
     SUMMED,
+    check_outputs_fit,
+    check_state_fits,
     count_outputs,
     is_constant,
     is_fitted,
@@ -52,6 +55,7 @@ from ._read import (
     output_labels,
     output_link,
     output_parameters,
+    outputs_of_made_up_rows,
     read_network,
     sets_probabilities,
     why_forwards_differ,

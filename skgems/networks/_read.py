@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._affine import fold_steps
 from ._inputs import takes_documents
+from ._module_state import ModuleState
 from ._nets import labels_of, module_of
 from ._network import Network, with_first
 from ._sklearn import READERS, read_linear, read_one_vs_rest
@@ -149,6 +150,60 @@ def why_forwards_differ(
         "forward has another activation, attribute, branch or dtype: outputs differ by "
         f"{deviation:.2g} of their size"
     )
+
+
+def outputs_of_made_up_rows(module: "nn.Module") -> np.ndarray | None:
+    """Return outputs of a module for the rows that all make up; None if none fit."""
+    from ._runs import made_up_rows, run
+
+    rows = made_up_rows(module)
+    return None if rows is None else run(module, rows).numpy()
+
+
+def check_state_fits(module: "nn.Module", state: ModuleState, *, name: str) -> None:
+    """Raise ValueError, which names the node, unless numbers are of such a module."""
+    tensors = module.state_dict()
+    shapes = {path: tuple(tensor.shape) for path, tensor in tensors.items()}
+    shapes_at_node = {
+        path: array.shape for path, array in zip(state.names, state.arrays, strict=True)
+    }
+    if shapes_at_node != shapes:
+        only_there = dict(sorted(shapes_at_node.items() - shapes.items()))
+        only_here = dict(sorted(shapes.items() - shapes_at_node.items()))
+        raise ValueError(
+            f"Node {name!r}: its summary has parameters of other names or shapes than "
+            f"the module of the net in estimators: {only_there!s:.300} and "
+            f"{only_here!s:.300}. Give the net of the module that the node has."
+        )
+    for path, array in zip(state.names, state.arrays, strict=True):
+        if tensors[path].is_floating_point() != (array.dtype.kind == "f"):
+            raise ValueError(
+                f"Node {name!r}: {path} in its summary has the dtype {array.dtype}, "
+                "but that of the net in estimators has another kind. Give the net of "
+                "the module that the node has."
+            )
+
+
+def check_outputs_fit(module: "nn.Module", state: ModuleState, *, name: str) -> None:
+    """Raise ValueError, which names the node, unless outputs are those of the node."""
+    import torch
+
+    from ._runs import TOLERANCE, difference
+
+    outputs = outputs_of_made_up_rows(module)
+    if (outputs is None) != (state.outputs is None):
+        deviation = float("inf")
+    elif outputs is None:
+        return
+    else:
+        deviation = difference(torch.tensor(state.outputs), torch.tensor(outputs))
+    if deviation > TOLERANCE:
+        raise ValueError(
+            f"Node {name!r}: with the numbers of its summary, the module of the net in "
+            "estimators gives other outputs than at the node (they differ by "
+            f"{deviation:.2g} of their size). Its forward has another activation, "
+            "attribute, branch, dtype or hook. Give the net of the node's module."
+        )
 
 
 def last_layer(module: "nn.Module") -> "nn.Module | None":

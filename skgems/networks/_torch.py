@@ -299,8 +299,8 @@ def _unsupported_error(
         f"layers and elementwise activations{reason}. Supported are Linear, "
         "BatchNorm1d, ReLU, Tanh, Sigmoid, Dropout, and a Softmax, LogSoftmax or "
         "Sigmoid at the end. Where all nodes have the same layers below the last, give "
-        "front=Backbone(net). In one process ModelAveragingAggregator averages nets of "
-        "any module, which may come from the nodes as a state_dict and their classes."
+        "front=Backbone(net). ModelAveragingAggregator averages nets of any module, in "
+        "one process or of summaries."
     )
 
 

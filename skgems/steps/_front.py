@@ -96,16 +96,31 @@ class Front:
         )
         return cls(transformer, columns=columns)
 
-    def without_rows(self) -> "Front | None":
-        """Return the fitted front of backbones, which learn nothing of rows.
+    @property
+    def learns_nothing(self) -> bool:
+        """Whether it has only backbones, which learn no more than their columns."""
+        is_pipeline = isinstance(self.transformer, Pipeline)
+        return not is_pipeline and bool(backbones_of(self.transformer))
 
-        None where it has other steps, or where nets take rows of several widths.
+    def without_learning(self, X: Any = None) -> "Front | None":
+        """Return the fitted front of backbones, for the columns of rows.
+
+        Without rows these are the columns that the nets take. None where it has other
+        steps, or where there are no rows, and nets take rows of several widths.
         """
+        if not self.learns_nothing:
+            return None
         transformer = clone(self.transformer)
         backbones = backbones_of(transformer)
-        if isinstance(transformer, Pipeline) or not backbones:
-            return None
-        return Front.of(transformer) if fit_without_rows(backbones) else None
+        if X is None:
+            if not fit_without_rows(backbones):
+                return None
+        else:
+            row = safe_indexing(as_rows(X), [0])
+            for backbone in backbones:
+                backbone.fit(row)
+        columns = Front.of(transformer).columns
+        return replace(self, transformer=transformer, columns=columns)
 
     @classmethod
     def of_pipelines(

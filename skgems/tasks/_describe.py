@@ -8,6 +8,7 @@ import numpy as np
 from ..local import Member
 from ..messages import (
     ABSENT,
+    MOST_DIMENSIONS,
     MOST_ROWS,
     Activations,
     Array,
@@ -36,6 +37,9 @@ from ._shared import (
 )
 
 _ROLES = ("judging", "moments", "training")
+# Fields of a chain of dense layers, and of any other module.
+_OF_LAYERS = {"coefs", "intercepts", "activation"}
+_OF_MODULES = {"names", "arrays", "outputs"}
 
 
 # ---- what fields say in figures ----------------------------------------------------
@@ -45,6 +49,9 @@ def _network_in_words(network: Mapping, reply: Mapping) -> str:
     if network["output"] == "none":
         return "The node has no classifier: these numbers are zeros."
     numbers = numbers_in_words(network, reply).rstrip(".")
+    if network["output"] == "module":
+        arrays = counting(len(network["arrays"]), "array")
+        return f"{numbers} in {arrays} of a module."
     layers = counting(len(network["coefs"]), "layer")
     return f"{numbers} in {layers}, for {network['n_features']} features."
 
@@ -84,6 +91,49 @@ def _rows_in_words(rows: Mapping, reply: Mapping) -> str:
 # ---- rules -------------------------------------------------------------------------
 
 
+def model_fits(network: Mapping, place: Place) -> None:
+    """There are layers or the numbers of a module, which fit the labels."""
+    is_module = network["output"] == "module"
+    for name in sorted(_OF_LAYERS | _OF_MODULES):
+        place.deny(
+            name in network and (name in _OF_MODULES) != is_module,
+            name,
+            f"is not there where output is {network['output']!r}",
+        )
+        is_needed = name in (_OF_MODULES - {"outputs"} if is_module else _OF_LAYERS)
+        place.deny(is_needed and name not in network, name, "is missing")
+    if is_module:
+        _module_fits(network, place)
+    else:
+        network_fits(network, place)
+
+
+def _labels_fit(network: Mapping, place: Place) -> None:
+    """Each label is there once, in any order, and the classifier has seen one."""
+    Labels(ordered=True).check(sorted(network["labels"]), place.at("labels"))
+    place.deny(not network["seen"].any(), "seen", "is true of no class")
+
+
+def _module_fits(network: Mapping, place: Place) -> None:
+    """Each array has a name of its own, and nothing is said of features."""
+    names = network["names"]
+    are_texts = all(isinstance(name, str) for name in names)
+    if not are_texts or len(set(names)) != len(names) or not names:
+        raise place.at("names").wrong("are not a name of its own for each array")
+    if len(names) != len(network["arrays"]):
+        raise place.at("arrays").wrong("are not one for each name")
+    for name, array in zip(names, network["arrays"], strict=True):
+        if array.ndim > MOST_DIMENSIONS:  # more are refused in files
+            raise place.at("arrays").wrong(
+                f"have {name!r:.80}, of {array.ndim} dimensions; {MOST_DIMENSIONS} are "
+                "the most"
+            )
+    for name in ("n_features", "feature_names", "center", "scale"):
+        is_said = network.get(name) is not None
+        place.deny(is_said, name, "is not there where output is 'module'")
+    _labels_fit(network, place)
+
+
 def network_fits(network: Mapping, place: Place) -> None:
     """Layers fit each other, and outputs and features have one of everything each."""
     layers_fit(network, place)
@@ -91,11 +141,9 @@ def network_fits(network: Mapping, place: Place) -> None:
     for i, (W, b) in enumerate(zip(coefs, network["intercepts"], strict=True)):
         if W.dtype not in (np.float32, np.float64) or b.dtype != W.dtype:
             raise place.at(f"coefs[{i}]").wrong(f"has the dtype {W.dtype}")
-    # Outputs of a net may be in any order, each label once.
-    Labels(ordered=True).check(sorted(network["labels"]), place.at("labels"))
+    _labels_fit(network, place)
     if len(network["labels"]) != coefs[-1].shape[1]:
         raise place.at("labels").wrong("are not one for each output")
-    place.deny(not network["seen"].any(), "seen", "is true of no class")
     n_features = network["n_features"]
     if n_features != len(coefs[0]):
         raise place.at("n_features").wrong("is not that of the first layer")
@@ -147,15 +195,33 @@ _COORDINATE = Array(
     "was fitted on.",
 )
 NETWORK = {
-    "coefs": Arrays(WEIGHTS, says=_THE_MODEL, detail=_network_in_words),
-    "intercepts": Arrays(Array("*", least_bytes=4), says=_THE_MODEL),
-    "activation": Activations(),
-    "output": Text(("softmax", "logistic", "identity", "none")),
+    "coefs": Arrays(WEIGHTS, default=ABSENT, says=_THE_MODEL, detail=_network_in_words),
+    "intercepts": Arrays(Array("*", least_bytes=4), default=ABSENT, says=_THE_MODEL),
+    "activation": Activations(default=ABSENT),
+    # Infinite is what masks are.
+    "arrays": Arrays(
+        Array("...", kinds="fiub", least_bytes=2, infinite=True),
+        default=ABSENT,
+        says=f"The parameters and buffers of a module. {AS_A_MODEL} Buffers of batch "
+        "normalization are means and variances over rows.",
+        detail=_network_in_words,
+    ),
+    "names": Labels(default=ABSENT, says="Names of the parameters and buffers."),
+    "outputs": Array(
+        "...",
+        least_bytes=2,
+        default=ABSENT,
+        says="Outputs of the module for rows that are made up by all in the same way. "
+        "They follow from its numbers.",
+    ),
+    "output": Text(("softmax", "logistic", "identity", "none", "module")),
     "labels": Labels("o", says="Labels of the outputs.", detail=_labels_in_words),
     "seen": Array(
         "o", kinds="b", says="Which of these labels the classifier was trained on."
     ),
-    "n_features": whole_number(high=2**31, says="Number of features."),
+    "n_features": whole_number(
+        high=2**31, default=None, says="Number of features. A module does not say it."
+    ),
     "feature_names": Labels(
         default=None, says="Names of the features.", detail=_feature_names_in_words
     ),
@@ -194,7 +260,7 @@ def describe(member: Member) -> dict:
     weights = member.weights_by_label()
     if weights is not None:
         rows["weights"] = weights
-    return {"network": member.model.network.as_content(), "rows": rows}
+    return {"network": member.model.described.as_content(), "rows": rows}
 
 
 DESCRIBE = Task(
@@ -208,7 +274,7 @@ DESCRIBE = Task(
     request={},
     reply={
         "min_rows": MIN_ROWS,
-        "network": Table(NETWORK, network_fits),
+        "network": Table(NETWORK, model_fits),
         "rows": Table(ROWS, rows_are_some),
     },
     rule=classes_are_of_enough_rows,

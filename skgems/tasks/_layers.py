@@ -79,5 +79,6 @@ def check_classes(rows: NodeShape, n_classes: int, request: str) -> None:
 
 def numbers_in_words(content: Mapping, reply: Mapping) -> str:
     """How many numbers the arrays of a model hold."""
-    lists = (content.get(name, ()) for name in ("parameters", "coefs", "intercepts"))
+    names = ("parameters", "arrays", "coefs", "intercepts")
+    lists = (content.get(name, ()) for name in names)
     return f"{sum(array.size for arrays in lists for array in arrays):,} numbers."

@@ -230,9 +230,28 @@ def test_what_cannot_be_sent_to_workers_is_said(is_fitted):
         net = make_net(norm(torch.nn.Linear(64, 3)), max_epochs=1)
         members = [net.fit(X, y)] * 2 if is_fitted else net
     agg = ModelAveragingAggregator(members, n_rounds=is_fitted, n_jobs=2)
-    with pytest.raises(
-        TypeError, match="n_jobs=2 sends .*Serialization of parametrized.*n_jobs=None"
-    ):
+    words = "n_jobs=2 sends .* of node '0' .*Serialization of parametrized.*n_jobs=None"
+    with pytest.raises(TypeError, match=words):
         agg.fit(X, y, nodes=nodes)
     agg.set_params(n_jobs=None, random_state=0)
     assert agg.fit(X, y, nodes=nodes).score(X, y) > 0.5
+
+
+class NotPickled(LogisticRegression):
+    """A classifier that no worker of another process can be sent."""
+
+    def __getstate__(self):
+        if hasattr(self, "coef_"):
+            raise RuntimeError("it holds a file. See: a page")
+        return super().__getstate__()
+
+
+def test_a_trained_classifier_that_cannot_be_sent_back_is_named():
+    members = [("bonn", LogisticRegression()), ("lyon", NotPickled())]
+    X = np.arange(40.0).reshape(-1, 1) % 7
+    y = (X.ravel() > 3).astype(int)
+    nodes = np.repeat(["bonn", "lyon"], 20)
+    agg = GEMSLogisticAggregator(members, random_state=0, n_jobs=2)
+    words = r"RuntimeError: it holds a file\). Set n_jobs=None"
+    with pytest.raises(TypeError, match=rf"Node 'lyon': .*{words}"):
+        agg.fit(X, y, nodes)

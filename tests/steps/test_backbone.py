@@ -556,8 +556,54 @@ def test_a_front_of_backbones_needs_no_rows(nets, base, backbone):
             return self.last(X.mean(1, keepdim=True))
 
     net = make_net(AnyWidth, classes=range(6)).initialize()
-    with pytest.raises(ValueError, match=r"as Backbone\(net\).fit\(X\[:1\]\)"):
+    words = r"as Backbone\(net\).fit\(X\[:1\]\)"
+    with pytest.raises(ValueError, match=words) as caught:
         ModelAveragingAggregator([net], front=Backbone(net)).fit()
+    assert "PooledTransformer" not in str(caught.value)
+    agg = linear(None, Backbone(net))
+    with pytest.raises(ValueError, match=f"'lyon'.*: the front .*{words}"):
+        agg.summarize(None, chunks=lambda: iter([(X, Y)]), name="lyon")
+    summary = agg.summarize(None, X, Y, name="lyon")
+    with pytest.raises(ValueError, match=words):
+        agg.set_params(estimators=[summary]).fit()
+    fitted = linear([summary], Backbone(net).fit(X[:1])).fit()
+    assert fitted.n_features_in_ == 64
+
+
+@pytest.mark.parametrize("way", ["rows", "chunks"])
+def test_summaries_behind_an_unfitted_backbone_need_no_rows_at_the_server(
+    nets, base, backbone, way
+):
+    def summaries(agg):
+        for k, (name, net) in enumerate(zip(NAMES, nets, strict=True)):
+            rows = X[NODES == k], Y[NODES == k]
+            given = {"X": rows[0], "y": rows[1]}
+            if way == "chunks":
+                given = {"chunks": lambda rows=rows: iter([rows])}
+            yield agg.summarize(net, **given, name=name, min_rows=1)
+
+    unfitted = GEMSLogisticAggregator(front=Backbone(base), random_state=0)
+    expected = clone(unfitted).set_params(front=backbone)
+    agg = unfitted.set_params(estimators=list(summaries(unfitted))).fit()
+    expected.set_params(estimators=list(summaries(expected))).fit()
+    np.testing.assert_array_equal(agg.predict_proba(X), expected.predict_proba(X))
+    assert not hasattr(unfitted.front, "net_")
+    # Those of a fitted one are equal, and each is taken for the other.
+    agg.set_params(estimators=expected.estimators).fit()
+
+
+def test_a_backbone_of_rows_with_names_is_refused_where_these_are_not_known(base):
+    pd = pytest.importorskip("pandas")
+    rows = pd.DataFrame(X).add_prefix("pixel")
+    agg = GEMSLogisticAggregator(front=Backbone(base), random_state=0)
+    summary = agg.summarize(None, rows, Y, name="lyon", min_rows=1)
+    with pytest.raises(ValueError, match="'lyon' was summarized with front="):
+        agg.set_params(estimators=[summary]).fit()
+    agg.set_params(front=Backbone(base).fit(rows[:1])).fit()
+    with pytest.raises(ValueError, match="Node 'lyon': .* cannot take rows of shape"):
+        clone(agg).set_params(front=Backbone(base)).summarize(
+            None, X[:, :5], Y, name="lyon", min_rows=1
+        )
 
 
 def test_clones_and_pickles_have_the_net(base, backbone):
@@ -613,9 +659,6 @@ def test_what_is_no_net_is_refused(base):
         Backbone((1, 2)).fit(X)
     with pytest.raises(ValueError, match=r"Residual cannot take rows of shape \(63,\)"):
         Backbone(base).fit(X[:, 1:])
-    unfitted = linear(None, Backbone(base))
-    with pytest.raises(ValueError, match="or Backbone, the same at each node"):
-        unfitted.summarize(base, X, Y, name="lyon")
     for odd in ({"net": ["a"]}, {"net": 3}, {"net": {"tuple": ["a"]}}):
         content = {"tree": {"kind": "Backbone", "params": odd}, "bounds": None}
         with pytest.raises(ValueError, match="is not a front"):
