@@ -47,7 +47,7 @@ def _template(members: list[object], *, name: str) -> object:
         raise ValueError(
             f"The summary of node {name!r} has the numbers of a module, but no code, "
             f"and estimators has {len(unfitted)} unfitted nets of such a module. Give "
-            "one beside the summaries: estimators=[net, *summaries]."
+            "one beside the summaries, as the list [net, *summaries]."
         )
     return (unfitted or nets)[0]
 
