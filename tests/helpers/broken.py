@@ -253,7 +253,9 @@ def _numbers_beyond(
 
 def _not_finite(field: fields.Number | fields.Array) -> Iterator[float]:
     """Numbers that are not finite, as far as the field does not allow them."""
-    yield -np.inf
+    # An array that may be infinite, and has no bound below, is one of masks.
+    if not (field.infinite and isinstance(field, fields.Array) and field.low is None):
+        yield -np.inf
     if not field.infinite:
         yield np.inf
     if not field.nan:

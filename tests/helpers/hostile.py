@@ -534,6 +534,19 @@ def honest_pairs() -> list[Pair]:
     )
     described = Message.of("describe", **content_with_drops)
     pairs.append(Pair(request=pairs[0].request, reply=described))
+    labels = described.content["network"]["labels"]
+    module = {
+        "output": "module",
+        "labels": labels,
+        "seen": described.content["network"]["seen"],
+        "names": ["last.weight", "last.bias", "n_batches"],
+        "arrays": [np.ones((len(labels), 5)), np.zeros(len(labels)), np.array(3)],
+        "outputs": np.ones((2, len(labels))),
+    }
+    with_module = {**described.content, "network": module}
+    pairs.append(
+        Pair(request=pairs[0].request, reply=Message.of("describe", **with_module))
+    )
     for step, drops in ((StandardScaler(), True), (OneHotEncoder(), False)):
         pairs.append(_pair_of_front(PooledTransformer(step, drop_identifiers=drops)))
     pairs += choice_pairs(*data(120)) + pairs_of_surveys()
