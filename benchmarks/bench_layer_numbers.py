@@ -92,6 +92,8 @@ def accuracy_over_channel(
 ) -> float:
     """Test accuracy of a network that is merged over a channel."""
     ledgers: dict = {name: {} for name in networks}
+    merged = GEMSMLPAggregator(n_common_units=0, n_rounds=n_rounds, random_state=0)
+    agreement = Agreement.of(merged, min_rows=min_rows)
 
     def ask(requests: dict) -> dict:
         return {
@@ -102,13 +104,12 @@ def accuracy_over_channel(
                 dealt.y[dealt.nodes == int(name)],
                 name=name,
                 min_rows=min_rows,
+                agreement=agreement,
                 state=ledgers[name],
             )
             for name, request in requests.items()
         }
 
-    merged = GEMSMLPAggregator(n_common_units=0, n_rounds=n_rounds, random_state=0)
-    agreement = Agreement.of(merged, min_rows=min_rows)
     channel = Nodes(ask, list(networks), agreement=agreement)
     merged.set_params(estimators=channel).fit()
     return merged.score(dealt.X_test, dealt.y_test)

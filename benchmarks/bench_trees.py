@@ -44,7 +44,7 @@ from skgems import (
     combine,
     merge_forests,
 )
-from skgems.federation import Nodes, reply_to
+from skgems.federation import Agreement, Nodes, reply_to
 
 SETS = ("digits", "penbased", "spambase", "magic", "led7digit", "movement_libras")
 PARTITIONS = ("disjoint-2", "dir0.1-5")
@@ -122,9 +122,12 @@ def grow(
     classifier: ClassifierMixin, split: Split, nodes: np.ndarray, *, min_rows: int = 1
 ) -> PooledAggregator:
     """The classifier from the histograms of nodes that reply under a bound."""
+    aggregator = PooledAggregator(pooled=classifier)
     if min_rows == 1:
-        aggregator = PooledAggregator(pooled=classifier)
         return aggregator.fit(split.X, split.y, nodes=nodes)
+
+    agreement = Agreement.of(aggregator, min_rows=min_rows)
+    ledgers: dict[str, dict] = {}
 
     def ask(requests: dict) -> dict:
         replies = {}
@@ -137,6 +140,8 @@ def grow(
                 split.y[at_node],
                 name=name,
                 min_rows=min_rows,
+                agreement=agreement,
+                state=ledgers.setdefault(name, {}),
             )
         return replies
 
@@ -146,8 +151,8 @@ def grow(
         for k in range(nodes.max() + 1)
         if np.unique(split.y[nodes == k], return_counts=True)[1].max() >= min_rows
     ]
-    channel = Nodes(ask, names, min_rows=min_rows)
-    return PooledAggregator(channel, pooled=classifier).fit()
+    channel = Nodes(ask, names, agreement=agreement)
+    return aggregator.set_params(estimators=channel).fit()
 
 
 def costs(aggregator: PooledAggregator) -> dict[str, float]:

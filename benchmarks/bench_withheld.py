@@ -35,6 +35,7 @@ from skgems.federation import (
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+from helpers.accepting import nodes_that_accept_everything  # noqa: E402
 from helpers.attacked_nodes import (  # noqa: E402
     SORTS,
     AgreedNode,
@@ -156,7 +157,8 @@ def found_by_gradients(
             factors=np.ones(1),
             gradient=True,
         )
-        reply = reply_to(request, clf, X, y, name="a", min_rows=min_rows)
+        with nodes_that_accept_everything():  # nothing counts what is asked
+            reply = reply_to(request, clf, X, y, name="a", min_rows=min_rows)
         gradients.append(reply.content["gradient"][:, :, 1])
     gradients = np.concatenate(gradients)
     steps = gradients[:-1] - gradients[1:]
@@ -200,6 +202,7 @@ def fitted_over_channel(X, y, nodes, *, C: float, min_rows: int) -> tuple:
         for k in range(nodes.max() + 1)
     ]
     kept_back = []
+    ledgers: dict[str, dict] = {}
 
     def ask(requests):
         replies = {}
@@ -212,6 +215,7 @@ def fitted_over_channel(X, y, nodes, *, C: float, min_rows: int) -> tuple:
                 y[at_node],
                 name=name,
                 min_rows=min_rows,
+                state=ledgers.setdefault(name, {}),
             )
             if request.task == "evaluate":
                 gradients = replies[name].content["gradient"]

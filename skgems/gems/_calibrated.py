@@ -68,21 +68,34 @@ def calibrated_plan(
         factors=search.factors,
         of="learning",
     )
-    contents = [reply.content for _, reply in replies]
+    factor = _best_factor(
+        [reply.content for _, reply in replies],
+        search,
+        n_parameters=likelihood.n_parameters(centered),
+    )
+    if factor is None:
+        return merge
+    say(f"factor on the logits of the last layer: {factor:.3g}")
+    return replace(merge, W=factor * merge.W)
+
+
+def _best_factor(
+    contents: Sequence[Mapping], search: TemperatureSearch, *, n_parameters: float
+) -> float | None:
+    """Return the factor by the losses that nodes sent; None if these tell nothing."""
     are_held_out = bool(contents) and all("held_out" in content for content in contents)
     if are_held_out:
         contents = [content["held_out"] for content in contents]
     count = sum(content["count"] for content in contents)
     losses = sum(content["losses"] for content in contents)
     if not count or not np.isfinite(losses).any():
-        return merge
+        return None
     factor = search.after(losses / count).best
-    if not are_held_out:
-        slope = _LOSS_OF_A_PARAMETER * likelihood.n_parameters(centered)
-        corrected = search.after((losses + slope * search.factors) / count).best
-        factor = min(1.0, max(corrected, _LEAST_SHARE * factor))
-    say(f"factor on the logits of the last layer: {factor:.3g}")
-    return replace(merge, W=factor * merge.W)
+    if are_held_out:
+        return factor
+    slope = _LOSS_OF_A_PARAMETER * n_parameters
+    corrected = search.after((losses + slope * search.factors) / count).best
+    return min(1.0, max(corrected, _LEAST_SHARE * factor))
 
 
 def _rows_content(

@@ -247,8 +247,31 @@ class Agreement:
     def says(self) -> dict[str, str]:
         """A sentence for each part of it, as ``skgems inspect`` prints them."""
         sentences = {
-            "exchange": f"The agreement holds for the exchange {self.exchange} only."
+            "exchange": f"The agreement holds for the exchange {self.exchange} only.",
+            **self._sentences_on_the_method(),
         }
+        for task, n in self.tasks.items():
+            times = "once" if n == 1 else f"{n} times"
+            sentences[f"tasks.{task}"] = (
+                f"The server may ask {times} for {TASKS[task].asks}."
+            )
+        sentences["min_rows"] = (
+            f"Nodes answer with min_rows={self.min_rows} or more. A node leaves out "
+            "classes with fewer rows. Clusters have at least this many rows, and so do "
+            "gradients in effect, except the gradient of the node's own model. The "
+            "server refuses replies that were made with a smaller min_rows."
+        )
+        if self.radii:
+            sentences["radii"] = (
+                "Numbers about single rows may be sent: distances by which the model "
+                "may change before it loses a row, without saying which row, and the "
+                "smallest and the largest value of a column."
+            )
+        return sentences | self._sentences_on_the_parties()
+
+    def _sentences_on_the_method(self) -> dict[str, str]:
+        """Return sentences on settings, transformers, and what trusts the server."""
+        sentences = {}
         settings = {
             name: value
             for name, value in {**self.settings, **self.further_settings}.items()
@@ -269,23 +292,11 @@ class Agreement:
                 "Accept this only if you trust the server, which can have single rows "
                 f"given away by {listed(self._trusted)}."
             )
-        for task, n in self.tasks.items():
-            times = "once" if n == 1 else f"{n} times"
-            sentences[f"tasks.{task}"] = (
-                f"The server may ask {times} for {TASKS[task].asks}."
-            )
-        sentences["min_rows"] = (
-            f"Nodes answer with min_rows={self.min_rows} or more. A node leaves out "
-            "classes with fewer rows. Clusters have at least this many rows, and so do "
-            "gradients in effect, except the gradient of the node's own model. The "
-            "server refuses replies that were made with a smaller min_rows."
-        )
-        if self.radii:
-            sentences["radii"] = (
-                "Numbers about single rows may be sent: distances by which the model "
-                "may change before it loses a row, without saying which row, and the "
-                "smallest and the largest value of a column."
-            )
+        return sentences
+
+    def _sentences_on_the_parties(self) -> dict[str, str]:
+        """Return sentences on nodes, what their rows are of, and the server's key."""
+        sentences = {}
         words = {
             "nodes": "The nodes are",
             "classes": "The classes are",
