@@ -364,7 +364,9 @@ def _lock_of(place: Path) -> "sqlite3.Connection":
 
     lock = sqlite3.connect(place, timeout=0, isolation_level=None)
     try:
-        lock.execute("BEGIN EXCLUSIVE")
+        # An exclusive lock would be refused to both of two servers that begin at once,
+        # since each of them reads first.
+        lock.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
         lock.close()
         if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
