@@ -414,8 +414,7 @@ def test_a_front_of_the_user_stands_before_the_powers():
     front, classifier = aggregate.to_estimator()
     kinds = [type(step).__name__ for step in front[:1]] + [type(front[-1]).__name__]
     assert kinds[-1] == "PowerTransformer" and classifier.n_features_in_ == 2
-    # Samples of trees differ with the last bits of the front.
-    assert aggregate.score(X, Y) > 0.7
+    assert aggregate.score(X, Y) > 0.7  # rounding decides samples of trees
     powers = grown(front=PowerTransformer())
     assert_same_trees(powers, grown())
     # Without a standard deviation of 1, bins would be too wide or too narrow.
