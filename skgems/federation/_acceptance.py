@@ -6,18 +6,16 @@ as where it brings layers of its own or has a network trained, a person must hav
 accepted the agreement.
 """
 
-from collections.abc import Mapping
-
-from ..local import opened_front
 from ..messages import (
     ACCEPTED_BY,
     TASKS,
     Message,
     NotAgreedError,
-    contents_of,
     joins_in,
     requests_in,
 )
+from ._derived import brings_layers
+from ._front_states import unchecked_fronts
 
 
 def check_accepted(request: Message, *, has_ledger: bool, by_person: bool) -> None:
@@ -59,8 +57,7 @@ def _parts_of(request: Message) -> list[Message]:
 
 def _who_accepts(request: Message) -> str:
     """Return who has to accept one request: "anybody", "ledger" or "person"."""
-    compared = request.content.get("beside") or {}
-    if any(_has_layers(content) for content in (request.content, compared)):
+    if brings_layers(request):
         return "person"
     accepted_by = TASKS[request.task].accepted_by
     if accepted_by == "anybody" and _has_fitted_front(request):
@@ -68,13 +65,8 @@ def _who_accepts(request: Message) -> str:
     return accepted_by
 
 
-def _has_layers(content: Mapping) -> bool:
-    return content.get("hidden") is not None
-
-
 def _has_fitted_front(request: Message) -> bool:
     """Report whether a request has a front that is fitted to something."""
     if request.task == "front":  # which is about steps that are not fitted yet
         return False
-    fronts = [content.get("front") for content in contents_of(request)]
-    return any(opened_front(front).states for front in fronts if front is not None)
+    return bool(unchecked_fronts(request, checked=()))

@@ -84,15 +84,20 @@ def _check_first(content: Mapping, agreed: Agreement | None) -> None:
     )
 
 
+def brings_layers(request: Message) -> bool:
+    """Report whether a model of a request, or one beside it, has hidden layers."""
+    compared = request.content.get("beside") or {}
+    contents = (request.content, compared)
+    return any(content.get("hidden") is not None for content in contents)
+
+
 def _check_layers(request: Message, agreed: Agreement) -> None:
     """Refuse hidden layers under a method that merges none.
 
     Behind layers that a server made up even a gradient or a score, of a model that is
     not steep at all, can be of one row.
     """
-    compared = request.content.get("beside") or {}
-    layers = [content.get("hidden") for content in (request.content, compared)]
-    if layers == [None, None]:
+    if not brings_layers(request):
         return
     terms = TERMS.get(agreed.method)
     if terms is None or not terms.merges_layers:

@@ -615,7 +615,7 @@ def _checked_entries(store: _Store) -> tuple[list[dict], list[str]]:
 def _link(previous: str, entry: dict) -> str:
     """SHA-256 of the link of the entry before, and of this entry as sorted JSON."""
     text = previous + json.dumps(entry, sort_keys=True)
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return _sha256(text.encode("utf-8"))
 
 
 def _now() -> str:

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..moments import TemperatureSearch
+from ..moments import Likelihood, TemperatureSearch
 from ..progress import say
 from ._problem import LinearNode, LinearProblem
 from ._stage import LinearMerge
@@ -69,9 +69,7 @@ def calibrated_plan(
         of="learning",
     )
     factor = _best_factor(
-        [reply.content for _, reply in replies],
-        search,
-        n_parameters=likelihood.n_parameters(centered),
+        [reply.content for _, reply in replies], search, likelihood, W=centered
     )
     if factor is None:
         return merge
@@ -80,9 +78,16 @@ def calibrated_plan(
 
 
 def _best_factor(
-    contents: Sequence[Mapping], search: TemperatureSearch, *, n_parameters: float
+    contents: Sequence[Mapping],
+    search: TemperatureSearch,
+    likelihood: Likelihood,
+    *,
+    W: np.ndarray,
 ) -> float | None:
-    """Return the factor by the losses that nodes sent; None if these tell nothing."""
+    """Return the factor by the losses that nodes sent; None if these tell nothing.
+
+    ``W``, (n_features + 1, n_classes), are the weights in the likelihood's coordinates.
+    """
     are_held_out = bool(contents) and all("held_out" in content for content in contents)
     if are_held_out:
         contents = [content["held_out"] for content in contents]
@@ -93,7 +98,7 @@ def _best_factor(
     factor = search.after(losses / count).best
     if are_held_out:
         return factor
-    slope = _LOSS_OF_A_PARAMETER * n_parameters
+    slope = _LOSS_OF_A_PARAMETER * likelihood.n_parameters(W)
     corrected = search.after((losses + slope * search.factors) / count).best
     return min(1.0, max(corrected, _LEAST_SHARE * factor))
 
