@@ -7,12 +7,14 @@ from .averaging import ModelAveragingAggregator
 from .base import show_versions
 from .candidates import combine
 from .channels import Exchange, answer
+from .disclosure import Disclosure
 from .ensembles import DistillationAggregator, EnsembleAggregator, merge_forests
 from .gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from .pfnm import PFNMAggregator
 from .pooled import PooledAggregator, PooledTransformer, describe, survey
 
 __all__ = [
+    "Disclosure",
     "DistillationAggregator",
     "EnsembleAggregator",
     "Exchange",

@@ -68,7 +68,7 @@ def test_the_package_has_a_licence_and_every_other_python_file_names_it():
 
 # Rooms from the ground up: a room imports from those below it, not from its own floor.
 FLOORS = [
-    {"compat", "progress"},
+    {"compat", "disclosure", "progress"},
     {"networks", "datasets"},
     {"steps"},
     {"base", "moments", "matching", "trees"},
@@ -184,7 +184,7 @@ def test_rooms_know_few_others():
     # to the room `trees`: nodes fill histograms, and the server grows trees from them.
     # One is of `local` to `base`: a node warns where its rows are, which a server has
     # not, of features that its sums cannot hold.
-    assert len(arrows) <= 139
+    assert len(arrows) <= 150
 
 
 def imported_modules(path):

@@ -1,0 +1,10 @@
+"""The rule of disclosure: what of a node's rows may leave, and how it is told.
+
+>>> from skgems import Disclosure
+>>> Disclosure(min_rows=20).stricter(Disclosure(cell=5))
+Disclosure(rows=3, cell=5, unknowns=0.5, min_rows=20)
+"""
+
+from ._rule import Disclosure, disclosure_of, disclosure_within
+
+__all__ = ["Disclosure"]
