@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from ..disclosure import Disclosure
 from ._cache import digest
 from ._classifiers import Rows
 from ._lookup import local_model
@@ -44,6 +45,8 @@ class Member:
     left_out: np.ndarray | None = field(default=None, repr=False)
     # The fewest rows that a statistic may be of; 1: single rows may be known.
     min_rows: int = field(default=1, repr=False)
+    # The rule for what is told of the rows; None: anything may be told.
+    disclosure: Disclosure | None = field(default=None, repr=False)
     # How many numbers may still be told about hidden layers; None: nobody counts them.
     layer_numbers_left: int | None = field(default=None, repr=False)
     # Columns of X that a classifier which is left aside drops by name, (n_columns,).
@@ -78,9 +81,13 @@ class Member:
 
     @cached_property
     def _rows_digest(self) -> str:
-        # Without weights or groups the digest has no place for them: what is drawn by
+        # Without weights, groups or rule the digest has no place for them: what is drawn by
         # it, as for trees, is then the same as ever.
-        given = {"weights": self.weights, "groups": self.groups}
+        given = {
+            "weights": self.weights,
+            "groups": self.groups,
+            "disclosure": self.disclosure,
+        }
         given = [(name, part) for name, part in given.items() if part is not None]
         return digest(
             self.X,
