@@ -5,6 +5,13 @@
 Disclosure(rows=3, cell=5, unknowns=0.5, min_rows=20)
 """
 
-from ._rule import Disclosure, disclosure_of, disclosure_within
+from ._rule import (
+    Disclosure,
+    disclosure_of,
+    disclosure_of_min_rows,
+    disclosure_within,
+    min_rows_of,
+    stricter_disclosure,
+)
 
 __all__ = ["Disclosure"]
