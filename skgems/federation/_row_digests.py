@@ -13,7 +13,7 @@ precision has the same digests. Values that are no numbers count by their texts.
 import hashlib
 import io
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -67,69 +67,86 @@ class RowDigests:
                 columns=arrays["columns"],
             )
 
-    def has_rows_of(self, other: "RowDigests") -> bool:
-        """Report whether another table has the same rows, whatever their labels.
-
-        Columns may be missing or added if one that tells rows apart is in both.
-        """
-        if len(self.rows) != len(other.rows):
-            return False
-        if np.array_equal(np.sort(self.rows), np.sort(other.rows)):
-            return True
-        return bool(np.isin(self.columns, other.columns).any())
-
-    def is_equal_to(self, other: "RowDigests") -> bool:
-        """Report whether another table has the same rows with the same labels.
+    def compared_with(self, other: "RowDigests") -> "RowComparison":
+        """Return what the rows have in common with those of another table.
 
         Labels count only if both tables have some.
         """
-        with_labels = self.labels is not None and other.labels is not None
-        difference = _Difference.of(self, other, with_labels=with_labels)
-        return not difference.changes.any()
-
-    def n_rows_apart(self, other: "RowDigests") -> int | None:
-        """Return how many rows a difference of sums of two tables would be of.
-
-        It is the smallest number of rows in which tables that have rows in common
-        differ: of all rows, or of one class of which both have rows in common. None if
-        they differ in no rows, or have none in common.
-        """
-        differences = [_Difference.of(self, other, with_labels=False)]
-        if self.labels is not None and other.labels is not None:
-            differences.append(_Difference.of(self, other, with_labels=True))
-        counts = [
-            n_rows
-            for difference in differences
-            for n_rows in difference.n_rows_by_group()
-        ]
-        return min(counts, default=None)
+        kinds = _Kinds.of(self, other)
+        by_row = kinds.with_any_label()
+        has_rows = len(self.rows) == len(other.rows) and (
+            not by_row.changes.any() or bool(np.isin(self.columns, other.columns).any())
+        )
+        return RowComparison(
+            is_equal=not kinds.changes.any(),
+            is_of_same_rows=has_rows,
+            n_rows_apart=min(
+                by_row.n_rows_by_group() + kinds.n_rows_by_group(), default=None
+            ),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Difference:
-    """How often different rows come in two tables."""
+class RowComparison:
+    """What the rows of two tables have in common."""
 
-    groups: np.ndarray  # (n_kinds,), the class of each kind of row
-    changes: np.ndarray  # (n_kinds,), how much more often it is in the first table
-    common: np.ndarray  # (n_kinds,), how often it is in both
+    is_equal: bool  # the same rows with the same labels, in any order
+    # The same rows, whatever their labels. Columns may be missing or added if one that
+    # tells rows apart is in both.
+    is_of_same_rows: bool
+    # How many rows a difference of sums of the two would be of: the smallest number of
+    # rows in which tables that have rows in common differ, of all rows, or of one class
+    # of which both have rows in common. None if they differ in no rows, or have none in
+    # common.
+    n_rows_apart: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kinds:
+    """How often each kind of row, one of different values or label, is in two tables.
+
+    All arrays are of shape (n_kinds,), in the order of the digests of rows.
+    """
+
+    rows: np.ndarray  # digests
+    groups: np.ndarray  # of its class
+    in_first: np.ndarray
+    in_second: np.ndarray
 
     @classmethod
-    def of(cls, first: RowDigests, second: RowDigests, *, with_labels: bool) -> Self:
-        """Compare the rows of two tables, with their labels or without."""
-        tables = [
-            np.column_stack([digests.rows, _labels_of(digests, with_labels)])
-            for digests in (first, second)
-        ]
-        kinds, codes = np.unique(np.vstack(tables), axis=0, return_inverse=True)
-        codes = codes.ravel()
-        n_first = len(first.rows)
-        in_first = np.bincount(codes[:n_first], minlength=len(kinds))
-        in_second = np.bincount(codes[n_first:], minlength=len(kinds))
+    def of(cls, first: RowDigests, second: RowDigests) -> Self:
+        """Count the rows of two tables, with their labels if both have some."""
+        rows = np.concatenate([first.rows, second.rows])
+        labels = np.zeros_like(rows)
+        if first.labels is not None and second.labels is not None:
+            labels = np.concatenate([first.labels, second.labels])
+        order = np.lexsort((labels, rows))
+        rows = rows[order]
+        labels = labels[order]
+        is_of_first = order < len(first.rows)
+        starts = np.flatnonzero(_is_new(rows) | _is_new(labels))
         return cls(
-            groups=kinds[:, 1] & ~np.uint64(1),  # rows of a class, held out or not
-            changes=in_first - in_second,
-            common=np.minimum(in_first, in_second),
+            rows=rows[starts],
+            groups=labels[starts] & ~np.uint64(1),  # rows of a class, held out or not
+            in_first=np.add.reduceat(is_of_first, starts, dtype=int),
+            in_second=np.add.reduceat(~is_of_first, starts, dtype=int),
         )
+
+    def with_any_label(self) -> Self:
+        """Return the kinds of rows whatever their labels are, all in one group."""
+        starts = np.flatnonzero(_is_new(self.rows))
+        return replace(
+            self,
+            rows=self.rows[starts],
+            groups=np.zeros(len(starts), dtype=np.uint64),
+            in_first=np.add.reduceat(self.in_first, starts),
+            in_second=np.add.reduceat(self.in_second, starts),
+        )
+
+    @property
+    def changes(self) -> np.ndarray:
+        """How much more often each kind is in the first table than in the second."""
+        return self.in_first - self.in_second
 
     def n_rows_by_group(self) -> list[int]:
         """Return the numbers of rows that differ, of all rows and of each class.
@@ -138,18 +155,20 @@ class _Difference:
         """
         groups, codes = np.unique(self.groups, return_inverse=True)
         n_differing = np.bincount(codes, np.abs(self.changes), len(groups))
-        n_common = np.bincount(codes, self.common, len(groups))
+        n_common = np.bincount(
+            codes, np.minimum(self.in_first, self.in_second), len(groups)
+        )
         n_differing = np.append(n_differing, n_differing.sum())
         n_common = np.append(n_common, n_common.sum())
         is_partial = (n_differing > 0) & (n_common > 0)
         return n_differing[is_partial].astype(int).tolist()
 
 
-def _labels_of(digests: RowDigests, with_labels: bool) -> np.ndarray:
-    """Return digests of labels, or equal ones for all rows."""
-    if with_labels and digests.labels is not None:
-        return digests.labels
-    return np.zeros(len(digests.rows), dtype=np.uint64)
+def _is_new(ordered: np.ndarray) -> np.ndarray:
+    """Report where a value differs from the one before it, (n,)."""
+    is_new = np.ones(len(ordered), dtype=bool)
+    is_new[1:] = ordered[1:] != ordered[:-1]
+    return is_new
 
 
 def _digests_of_values(X: object, key: bytes) -> tuple[np.ndarray, np.ndarray]:
