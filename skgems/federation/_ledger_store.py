@@ -40,8 +40,9 @@ _HEAD = "ledger.head"
 KEY_OF_ROWS = "ledger.key"
 # Written into the database, so that no other program's is taken for a ledger: "SKGM".
 _APPLICATION = 0x534B474D
-# Of the table below, and of the one before, which had replies in files beside it.
+# Of the table below: another one is refused.
 _VERSION = 3
+# Of the table that had replies in files beside it: it is taken over.
 _EARLIER_VERSION = 2
 # Left behind by a process of the version before that was killed.
 EARLIER_MARK = "ledger.writing"

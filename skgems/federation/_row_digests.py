@@ -8,12 +8,15 @@ A digest does not depend on the container, the dtype, or the order of rows and c
 the same patients may be read by another query the next time. It is of the row's values
 that are not zero, in order of size, as float32: a table that was stored with less
 precision has the same digests. Values that are no numbers count by their texts.
+
+Where rows have groups, such as patients, a difference is of so many groups: one patient
+with many rows is not hidden among them.
 """
 
 import hashlib
 import io
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -35,10 +38,24 @@ class RowDigests:
     # Of the columns whose values tell most rows apart, in ascending order. A column
     # keeps its digest where rows come in another order.
     columns: np.ndarray
+    # (n_rows,), numbers of the groups of rows, which say nothing of them; None where
+    # each row stands alone.
+    groups: np.ndarray | None = None
 
     @classmethod
-    def of(cls, X: object, y: object, held_out: object, *, key: bytes) -> Self:
-        """Return the digests of what users give for a node."""
+    def of(
+        cls,
+        X: object,
+        y: object,
+        held_out: object,
+        *,
+        key: bytes,
+        groups: np.ndarray | None = None,
+    ) -> Self:
+        """Return the digests of what users give for a node.
+
+        ``groups`` are numbers of groups from 0 on, (n_rows,).
+        """
         rows, columns = _digests_of_values(X, key)
         labels = None
         if y is not None:
@@ -46,7 +63,7 @@ class RowDigests:
             mask = np.zeros(len(codes)) if held_out is None else np.asarray(held_out)
             # All bits of a code but the last, which says whether the row is held out.
             labels = (codes & ~np.uint64(1)) | mask.astype(bool).astype(np.uint64)
-        return cls(rows=rows, labels=labels, columns=columns)
+        return cls(rows=rows, labels=labels, columns=columns, groups=groups)
 
     def to_bytes(self) -> bytes:
         """Return the digests as bytes, to be kept at the node."""
@@ -54,6 +71,8 @@ class RowDigests:
         arrays = {"rows": self.rows, "columns": self.columns}
         if self.labels is not None:
             arrays["labels"] = self.labels
+        if self.groups is not None:
+            arrays["groups"] = self.groups
         np.savez(file, **arrays)
         return file.getvalue()
 
@@ -63,26 +82,48 @@ class RowDigests:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return cls(
                 rows=arrays["rows"],
-                labels=arrays["labels"] if "labels" in arrays else None,
+                labels=arrays.get("labels"),
                 columns=arrays["columns"],
+                groups=arrays.get("groups"),
             )
+
+    @property
+    def units(self) -> np.ndarray:
+        """What counts as one row, (n_rows,): numbers of groups, or of rows."""
+        return np.arange(len(self.rows)) if self.groups is None else self.groups
 
     def compared_with(self, other: "RowDigests") -> "RowComparison":
         """Return what the rows have in common with those of another table.
 
         Labels count only if both tables have some.
         """
-        kinds = _Kinds.of(self, other)
-        by_row = kinds.with_any_label()
-        has_rows = len(self.rows) == len(other.rows) and (
-            not by_row.changes.any() or bool(np.isin(self.columns, other.columns).any())
-        )
+        rows = np.concatenate([self.rows, other.rows])
+        labels = np.zeros_like(rows)
+        if self.labels is not None and other.labels is not None:
+            labels = np.concatenate([self.labels, other.labels])
+        units = np.concatenate([self.units, len(rows) + other.units])
+        order = np.lexsort((labels, rows))
+        labels = labels[order]
+        units = units[order]
+        is_own = order < len(self.rows)
+        is_other_row = _is_new(rows[order])
+        has_other_values = _has_no_partner(is_other_row, is_own)
+        is_alone = _has_no_partner(is_other_row | _is_new(labels), is_own)
+        classes = labels & ~np.uint64(1)  # rows of a class, held out or not
+        all_rows = np.zeros_like(classes)
+        numbers = [
+            *_numbers_apart(all_rows, units, has_other_values),
+            *_numbers_apart(all_rows, units, is_alone),
+            *_numbers_apart(classes, units, is_alone),
+        ]
         return RowComparison(
-            is_equal=not kinds.changes.any(),
-            is_of_same_rows=has_rows,
-            n_rows_apart=min(
-                by_row.n_rows_by_group() + kinds.n_rows_by_group(), default=None
+            is_equal=not is_alone.any(),
+            is_of_same_rows=len(self.rows) == len(other.rows)
+            and (
+                not has_other_values.any()
+                or bool(np.isin(self.columns, other.columns).any())
             ),
+            n_rows_apart=min(numbers, default=None),
         )
 
 
@@ -97,71 +138,40 @@ class RowComparison:
     # How many rows a difference of sums of the two would be of: the smallest number of
     # rows in which tables that have rows in common differ, of all rows, or of one class
     # of which both have rows in common. None if they differ in no rows, or have none in
-    # common.
+    # common. Groups count as one row each.
     n_rows_apart: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Kinds:
-    """How often each kind of row, one of different values or label, is in two tables.
+def _has_no_partner(is_new: np.ndarray, is_own: np.ndarray) -> np.ndarray:
+    """Report which rows of two tables have no equal one in the other table, (n_rows,).
 
-    All arrays are of shape (n_kinds,), in the order of the digests of rows.
+    Equal rows follow each other; ``is_new`` says where other ones begin.
     """
+    starts = np.flatnonzero(is_new)
+    kinds = np.cumsum(is_new) - 1
+    is_alone = np.empty(len(is_own), dtype=bool)
+    for is_here in (is_own, ~is_own):
+        n_elsewhere = np.add.reduceat(~is_here, starts, dtype=int)
+        n_before = np.cumsum(is_here) - is_here
+        ranks = n_before - n_before[starts[kinds]]  # among the equal rows of its table
+        is_alone[is_here] = (ranks >= n_elsewhere[kinds])[is_here]
+    return is_alone
 
-    rows: np.ndarray  # digests
-    groups: np.ndarray  # of its class
-    in_first: np.ndarray
-    in_second: np.ndarray
 
-    @classmethod
-    def of(cls, first: RowDigests, second: RowDigests) -> Self:
-        """Count the rows of two tables, with their labels if both have some."""
-        rows = np.concatenate([first.rows, second.rows])
-        labels = np.zeros_like(rows)
-        if first.labels is not None and second.labels is not None:
-            labels = np.concatenate([first.labels, second.labels])
-        order = np.lexsort((labels, rows))
-        rows = rows[order]
-        labels = labels[order]
-        is_of_first = order < len(first.rows)
-        starts = np.flatnonzero(_is_new(rows) | _is_new(labels))
-        return cls(
-            rows=rows[starts],
-            groups=labels[starts] & ~np.uint64(1),  # rows of a class, held out or not
-            in_first=np.add.reduceat(is_of_first, starts, dtype=int),
-            in_second=np.add.reduceat(~is_of_first, starts, dtype=int),
-        )
+def _numbers_apart(
+    classes: np.ndarray, units: np.ndarray, is_alone: np.ndarray
+) -> list[int]:
+    """Return in how many units the rows of each class differ between two tables.
 
-    def with_any_label(self) -> Self:
-        """Return the kinds of rows whatever their labels are, all in one group."""
-        starts = np.flatnonzero(_is_new(self.rows))
-        return replace(
-            self,
-            rows=self.rows[starts],
-            groups=np.zeros(len(starts), dtype=np.uint64),
-            in_first=np.add.reduceat(self.in_first, starts),
-            in_second=np.add.reduceat(self.in_second, starts),
-        )
-
-    @property
-    def changes(self) -> np.ndarray:
-        """How much more often each kind is in the first table than in the second."""
-        return self.in_first - self.in_second
-
-    def n_rows_by_group(self) -> list[int]:
-        """Return the numbers of rows that differ, of all rows and of each class.
-
-        Only where some rows differ and others are in common.
-        """
-        groups, codes = np.unique(self.groups, return_inverse=True)
-        n_differing = np.bincount(codes, np.abs(self.changes), len(groups))
-        n_common = np.bincount(
-            codes, np.minimum(self.in_first, self.in_second), len(groups)
-        )
-        n_differing = np.append(n_differing, n_differing.sum())
-        n_common = np.append(n_common, n_common.sum())
-        is_partial = (n_differing > 0) & (n_common > 0)
-        return n_differing[is_partial].astype(int).tolist()
+    Only of classes of which some rows differ and others are in both tables.
+    """
+    codes = np.unique(classes, return_inverse=True)[1]
+    is_in_both = np.bincount(codes[~is_alone], minlength=codes.max() + 1) > 0
+    n_units = units.max() + 1
+    # Each unit of each class once.
+    differing = np.unique(codes[is_alone] * n_units + units[is_alone]) // n_units
+    n_differing = np.bincount(differing, minlength=len(is_in_both))
+    return n_differing[is_in_both & (n_differing > 0)].tolist()
 
 
 def _is_new(ordered: np.ndarray) -> np.ndarray:

@@ -4,18 +4,23 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 
 import numpy as np
 import pytest
-from helpers.ledgers import X, Y, answer, begin_exchange
+from helpers.ledgers import CLF, X, Y, answer, begin_exchange
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
+from skgems import GEMSLogisticAggregator
 from skgems.federation import (
     ClassesLeftOutWarning,
     RowsAskedAgainError,
     RowsAskedAgainWarning,
+    Summary,
+    reply_to,
 )
+from skgems.federation._row_digests import RowDigests
 from skgems.gems import Moments
 
 pytestmark = pytest.mark.usefixtures("without_waiting_for_the_disk")
@@ -160,8 +165,6 @@ def test_the_same_rows_in_another_order_get_the_reply_that_was_kept():
 
 def test_texts_and_missing_values_are_parts_of_rows():
     pandas = pytest.importorskip("pandas")
-    from skgems.federation._row_digests import RowDigests
-
     table = pandas.DataFrame(
         {
             "town": ["Lyon", "Paris", None, "Rome"],
@@ -180,8 +183,6 @@ def test_texts_and_missing_values_are_parts_of_rows():
 
 
 def test_digests_have_the_node_s_key_and_hold_no_value():
-    from skgems.federation._row_digests import RowDigests
-
     one, other = (RowDigests.of(X, Y, None, key=key) for key in (b"one", b"other"))
     assert not np.isin(one.rows, other.rows).any()
     assert not np.isin(one.labels, other.labels).any()
@@ -203,3 +204,133 @@ def test_other_exchanges_about_the_same_rows_keep_their_digests_once():
     n_bytes_of_digests = 5000 * 2 * 8  # of rows, and of their labels
     assert sizes[0] > n_bytes_of_digests
     assert sizes[2] - sizes[0] < n_bytes_of_digests
+
+
+def brute_force_comparison(first, second):
+    """Whether two lists of (value, label) are equal, and in how many rows they differ.
+
+    The number is the smallest one of all rows by their values, of all with their
+    labels, and of each class; of those that differ in some and have others in common.
+    """
+    groups = [
+        [Counter(value for value, _ in table) for table in (first, second)],
+        [Counter(first), Counter(second)],
+    ]
+    for label in {label for _, label in first + second}:
+        groups.append(
+            [
+                Counter(row for row in table if row[1] == label)
+                for table in (first, second)
+            ]
+        )
+    numbers = []
+    for one, other in groups:
+        n_apart = (one - other).total() + (other - one).total()
+        if n_apart and (one & other).total():
+            numbers.append(n_apart)
+    return Counter(first) == Counter(second), min(numbers, default=None)
+
+
+def test_tables_are_compared_row_by_row():
+    rng = np.random.RandomState(0)
+    comparisons = set()
+    for _ in range(300):
+        tables = [
+            [tuple(row) for row in rng.randint(1, rng.randint(2, 9), (n_rows, 2))]
+            for n_rows in rng.randint(1, 9, 2)
+        ]
+        first, second = (
+            RowDigests.of(table[:, :1], table[:, 1], None, key=b"key")
+            for table in map(np.array, tables)
+        )
+        comparison = first.compared_with(second)
+        expected = brute_force_comparison(*tables)
+        assert (comparison.is_equal, comparison.n_rows_apart) == expected
+        comparisons.add(expected)
+    assert len(comparisons) > 9
+
+
+# ---- groups ------------------------------------------------------------------------
+
+
+# Each patient has three visits, of one class.
+PATIENT = np.empty(len(Y), dtype=int)
+PATIENT[WELL] = np.arange(len(WELL)) // 3
+PATIENT[ILL] = 100 + np.arange(len(ILL)) // 3
+
+
+def ask_about_visits(is_kept, names=PATIENT):
+    """The reply of a node that has answered about all visits, to a request of some."""
+    state = {}
+    answer(begin_exchange()[1], state, groups=PATIENT)
+    _, join = begin_exchange(moments=Moments(n_components=1))
+    rows, y, groups = X[is_kept], Y[is_kept], names[is_kept]
+    return answer(join, state, rows=rows, y=y, groups=groups)
+
+
+def test_a_group_counts_as_one_row_where_tables_differ():
+    four_left = ~np.isin(PATIENT, range(4))
+    assert asked_about(X[four_left], Y[four_left]).task == "join"  # of twelve rows
+    with pytest.raises(RowsAskedAgainError, match=r"differ in 4, which is fewer"):
+        ask_about_visits(four_left)
+    # So does a patient who has one visit less.
+    is_first_visit = np.isin(np.arange(len(Y)), WELL[:21:3])
+    with pytest.raises(RowsAskedAgainError, match="differ in 7, which is fewer"):
+        ask_about_visits(~is_first_visit)
+
+
+def test_other_names_of_groups_are_the_same_groups():
+    names = np.array([f"patient {-number}" for number in PATIENT])
+    with pytest.raises(RowsAskedAgainError, match="differ in 4, which is fewer"):
+        ask_about_visits(~np.isin(PATIENT, range(4)), names)
+
+
+def test_tables_that_differ_in_enough_groups_are_answered():
+    names = np.arange(len(Y)) // 2  # of each group some rows stay
+    is_left = np.isin(np.arange(len(Y)), [WELL[:20:2], ILL[:20:2]])
+    assert len(np.unique(names[is_left & (Y == "well")])) >= ENOUGH
+    state = {}
+    answer(begin_exchange()[1], state, groups=names)
+    _, join = begin_exchange(moments=Moments(n_components=1))
+    kept = {"rows": X[~is_left], "y": Y[~is_left], "groups": names[~is_left]}
+    assert answer(join, state, **kept).task == "join"
+
+
+# ---- update and forget -------------------------------------------------------------
+
+
+def aggregate_of(*replies):
+    """An aggregate of one message, which can be updated."""
+    agg = GEMSLogisticAggregator(
+        [Summary(reply) for reply in replies], keep_replies=True, random_state=0
+    )
+    return agg.fit()
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_node_is_not_asked_for_an_update_about_nearly_the_same_rows(is_forgotten):
+    def join_again():
+        return begin_exchange(n_rounds=1)[1]
+
+    lyon = {}
+    replies = [
+        answer(join_again(), lyon),
+        reply_to(join_again(), CLF, X + 1.0, Y, name="rome", state={}),
+    ]
+    agg = aggregate_of(*replies)
+    coef = agg.coef_
+    if is_forgotten:
+        agg.forget("lyon")
+        assert np.abs(agg.coef_ - coef).max() > 1e-3
+    for rows, y in CHANGES.values():
+        with pytest.raises(RowsAskedAgainError, match="with other rows or labels"):
+            answer(join_again(), lyon, rows=rows, y=y)
+    # The same rows have the reply that was kept, so that nothing can be subtracted.
+    reply = answer(join_again(), lyon, rows=X[::-1], y=Y[::-1])
+    np.testing.assert_allclose(agg.update([Summary(reply)]).coef_, coef, atol=1e-6)
+    # Enough other rows are answered, and the aggregate is that of a new fit.
+    rows, y = without(WELL[:ENOUGH], ILL[:ENOUGH])
+    reply = answer(join_again(), lyon, rows=rows, y=y)
+    agg.update([Summary(reply)])
+    expected = aggregate_of(replies[1], reply)
+    np.testing.assert_allclose(agg.coef_, expected.coef_, atol=1e-6)
