@@ -82,7 +82,9 @@ class EarlierExchange:
     def differences(self, new: OpenedExchange) -> list[str]:
         """Return the names of what differs in a new exchange."""
         names = _differences(new, self.opened)
-        return names if self.rows.is_equal else ["rows or labels", *names]
+        if not self.rows.is_equal:
+            return ["rows or labels", *names]
+        return names if self.rows.has_equal_marks else ["weights or groups", *names]
 
 
 def shared_account(new: OpenedExchange, earlier: list[EarlierExchange]) -> str:

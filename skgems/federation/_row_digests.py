@@ -16,7 +16,7 @@ with many rows is not hidden among them.
 import hashlib
 import io
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Self
 
 import numpy as np
@@ -41,6 +41,9 @@ class RowDigests:
     # (n_rows,), numbers of the groups of rows, which say nothing of them; None where
     # each row stands alone.
     groups: np.ndarray | None = None
+    # (n_rows,), of the weight of each row and of the rows of its group; None where
+    # there are neither weights nor groups.
+    marks: np.ndarray | None = None
 
     @classmethod
     def of(
@@ -51,10 +54,11 @@ class RowDigests:
         *,
         key: bytes,
         groups: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
     ) -> Self:
         """Return the digests of what users give for a node.
 
-        ``groups`` are numbers of groups from 0 on, (n_rows,).
+        ``groups`` are numbers of groups from 0 on, (n_rows,), as are ``weights``.
         """
         rows, columns = _digests_of_values(X, key)
         labels = None
@@ -63,16 +67,23 @@ class RowDigests:
             mask = np.zeros(len(codes)) if held_out is None else np.asarray(held_out)
             # All bits of a code but the last, which says whether the row is held out.
             labels = (codes & ~np.uint64(1)) | mask.astype(bool).astype(np.uint64)
-        return cls(rows=rows, labels=labels, columns=columns, groups=groups)
+        marks = None
+        if groups is not None or weights is not None:
+            marks = np.zeros_like(rows) if weights is None else _codes(weights, key)
+        if groups is not None:
+            marks = marks + _sums_of_groups(rows, groups)
+        return cls(
+            rows=rows, labels=labels, columns=columns, groups=groups, marks=marks
+        )
 
     def to_bytes(self) -> bytes:
         """Return the digests as bytes, to be kept at the node."""
         file = io.BytesIO()
-        arrays = {"rows": self.rows, "columns": self.columns}
-        if self.labels is not None:
-            arrays["labels"] = self.labels
-        if self.groups is not None:
-            arrays["groups"] = self.groups
+        arrays = {
+            field.name: array
+            for field in fields(self)
+            if (array := getattr(self, field.name)) is not None
+        }
         np.savez(file, **arrays)
         return file.getvalue()
 
@@ -80,17 +91,21 @@ class RowDigests:
     def from_bytes(cls, content: bytes) -> Self:
         """Return the digests that `to_bytes` has written."""
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            return cls(
-                rows=arrays["rows"],
-                labels=arrays.get("labels"),
-                columns=arrays["columns"],
-                groups=arrays.get("groups"),
-            )
+            return cls(**{field.name: arrays.get(field.name) for field in fields(cls)})
 
     @property
     def units(self) -> np.ndarray:
         """What counts as one row, (n_rows,): numbers of groups, or of rows."""
         return np.arange(len(self.rows)) if self.groups is None else self.groups
+
+    def _sorted_marks(self) -> np.ndarray:
+        """Return the marks in an order that is the same for equal tables."""
+        if self.marks is None:
+            return np.empty(0)
+        keys = [self.marks, self.rows]
+        if self.labels is not None:
+            keys.insert(1, self.labels)
+        return self.marks[np.lexsort(keys)]
 
     def compared_with(self, other: "RowDigests") -> "RowComparison":
         """Return what the rows have in common with those of another table.
@@ -118,6 +133,7 @@ class RowDigests:
         ]
         return RowComparison(
             is_equal=not is_alone.any(),
+            has_equal_marks=np.array_equal(self._sorted_marks(), other._sorted_marks()),
             is_of_same_rows=len(self.rows) == len(other.rows)
             and (
                 not has_other_values.any()
@@ -132,6 +148,7 @@ class RowComparison:
     """What the rows of two tables have in common."""
 
     is_equal: bool  # the same rows with the same labels, in any order
+    has_equal_marks: bool  # the same weights and groups; of equal tables only
     # The same rows, whatever their labels. Columns may be missing or added if one that
     # tells rows apart is in both.
     is_of_same_rows: bool
@@ -140,6 +157,13 @@ class RowComparison:
     # of which both have rows in common. None if they differ in no rows, or have none in
     # common. Groups count as one row each.
     n_rows_apart: int | None
+
+
+def _sums_of_groups(digests: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return the sum of the digests of each row's group, (n_rows,), modulo 2^64."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(_is_new(groups[order]))
+    return np.add.reduceat(digests[order], starts)[groups]
 
 
 def _has_no_partner(is_new: np.ndarray, is_own: np.ndarray) -> np.ndarray:

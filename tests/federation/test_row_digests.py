@@ -296,6 +296,50 @@ def test_tables_that_differ_in_enough_groups_are_answered():
     assert answer(join, state, **kept).task == "join"
 
 
+# ---- weights and groups ------------------------------------------------------------
+
+
+WEIGHTS = np.linspace(1, 2, len(Y))
+
+
+def with_one_more(weights):
+    return np.where(np.arange(len(Y)) == 7, 3.0, weights)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ({}, {"sample_weight": WEIGHTS}),
+        ({"sample_weight": WEIGHTS}, {}),
+        ({"sample_weight": WEIGHTS}, {"sample_weight": with_one_more(WEIGHTS)}),
+        ({"groups": PATIENT}, {}),
+        ({"groups": PATIENT}, {"groups": np.roll(PATIENT, 1)}),
+        ({"groups": PATIENT}, {"groups": PATIENT, "sample_weight": WEIGHTS}),
+    ],
+)
+def test_other_weights_or_groups_are_no_exchange_on_the_same_terms(before, now):
+    """Their sums differ from the earlier ones, though all rows are the same."""
+    state = {}
+    answer(begin_exchange()[1], state, **before)
+    with pytest.raises(RowsAskedAgainError, match="with other weights or groups"):
+        answer(begin_exchange()[1], state, **now)
+
+
+def test_the_same_weights_and_groups_in_another_order_get_the_kept_reply():
+    state = {}
+    first = answer(begin_exchange()[1], state, sample_weight=WEIGHTS, groups=PATIENT)
+    order = np.random.RandomState(1).permutation(len(Y))
+    second = answer(
+        begin_exchange()[1],
+        state,
+        rows=X[order],
+        y=Y[order],
+        sample_weight=WEIGHTS[order],
+        groups=[f"patient {number}" for number in PATIENT[order]],
+    )
+    assert second.digest == first.digest
+
+
 # ---- update and forget -------------------------------------------------------------
 
 
