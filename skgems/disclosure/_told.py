@@ -114,7 +114,13 @@ class Told:
 
 
 def told_of(
-    rows: Rows, rule: Disclosure, *, n_unknowns: int, seed: Callable[[], int], may_lower: bool
+    rows: Rows,
+    rule: Disclosure,
+    *,
+    kind: str,
+    n_unknowns: int,
+    seed: Callable[[], int],
+    may_lower: bool,
 ) -> Told:
     """Return what is told of rows at most.
 
@@ -122,6 +128,8 @@ def told_of(
     ----------
     rows : Rows
     rule : Disclosure
+    kind : {"class", "shared", "diagonal"}
+        What is asked for: products by class, of all classes together, or squares.
     n_unknowns : int
         How many numbers a row is, before any front.
     seed : callable
@@ -131,7 +139,11 @@ def told_of(
         left before.
     """
     teller = _Teller(
-        rule=rule, n_unknowns=n_unknowns, seed=seed, may_lower=may_lower
+        rule=rule,
+        kind=kind,
+        n_unknowns=n_unknowns,
+        seed=seed,
+        may_lower=may_lower,
     )
     if rows.residuals.shape[1]:
         told = teller.told_with_weights(rows)
@@ -151,6 +163,7 @@ class _Teller:
     """The rule, and what it is applied with."""
 
     rule: Disclosure
+    kind: str
     n_unknowns: int
     seed: Callable[[], int]
     may_lower: bool
@@ -176,7 +189,11 @@ class _Teller:
         has_own = np.zeros(n_classes, dtype=bool)
         for c in np.unique(rows.codes).tolist():
             of_class = np.flatnonzero(rows.codes == c)
-            step = self._own_step(rows.some(of_class))
+            step = None
+            if self.kind == "class":
+                step = self._own_step(rows.some(of_class))
+            elif self.kind == "diagonal":
+                step = self._diagonal_step(rows.some(of_class))
             if step is not None:
                 has_own[c] = True
                 has_clusters[c], weights[of_class] = step
@@ -187,9 +204,12 @@ class _Teller:
         has_gradient = True
         if len(left):
             shared = rows.some(left)
-            of_shared = self._holding_weights(
-                shared.design(shared.codes), shared.weights, n_means=0
-            )
+            of_shared = None
+            if self.kind != "diagonal":
+                n_means = len(np.unique(shared.codes)) * n_columns
+                of_shared = self._holding_weights(
+                    shared.design(shared.codes), shared.weights, n_means=n_means
+                )
             if of_shared is None:
                 has_gradient = not rows.residuals.shape[1]
                 of_shared, is_in_block, is_mean_only = self._block_step(shared)
@@ -243,6 +263,23 @@ class _Teller:
             rows.design(rows.codes), rows.weights, n_means=rows.X.shape[1]
         )
         return None if weights is None else (False, weights)
+
+    def _diagonal_step(self, rows: Rows) -> tuple[bool, np.ndarray] | None:
+        """Return the same of a class that tells squares of its columns."""
+        n_clusters = 0 if rows.parts is None else len(np.unique(rows.parts))
+        has_clusters = n_clusters > 1
+        n_numbers = 2 * (1 + n_clusters) * rows.X.shape[1]
+        if n_numbers > self.rule.unknowns * len(rows.codes) * self.n_unknowns:
+            return None
+        design = rows.design(rows.codes)
+        weights = rows.weights
+        if self.may_lower:
+            weights = columns_lowered(design, weights, bound=self.rule.leverage)
+            if weights.sum() < _LEAST_SHARE * rows.weights.sum():
+                return None
+        if largest_in_columns(design, weights).max(initial=0.0) >= self.rule.leverage:
+            return None
+        return has_clusters and self._holds_by_part(rows, weights), weights
 
     def _holds_by_part(self, rows: Rows, weights: np.ndarray) -> bool:
         """Report whether no row is most of the squares of its cluster in a column."""

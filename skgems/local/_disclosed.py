@@ -59,6 +59,7 @@ def tellable_rows(
     X: Rows,
     codes: np.ndarray,
     *,
+    kind: str,
     row_weights: np.ndarray | None,
     parts: np.ndarray | None,
     residuals: np.ndarray,
@@ -72,6 +73,8 @@ def tellable_rows(
         Rows as they are summed, such as behind hidden layers.
     codes : ndarray of shape (n_rows,)
         The class of each row.
+    kind : {"class", "shared", "diagonal"}
+        What is asked for, as in `moments_kind`.
     row_weights : ndarray of shape (n_rows,), or None
         How much each row counts before the rule. None: once.
     parts : ndarray of shape (n_rows,), or None
@@ -99,6 +102,7 @@ def tellable_rows(
             parts=parts,
         ),
         rule,
+        kind=kind,
         n_unknowns=member.n_raw_columns or X.shape[1],
         seed=partial(_seed_of, X, codes),
         may_lower=True,

@@ -292,10 +292,18 @@ def moments(
                 ),
                 weights=row_weights,
             )
+        kind_of_sums = moments_kind(
+            sent.kind,
+            n_features=X.shape[1],
+            n_classes=len(classes),
+            # Fewer rows than features are never told of by roots under a rule.
+            n_rows=X.shape[0] if member.disclosure is None else np.inf,
+        )
         tellable = tellable_rows(
             member,
             X,
             codes,
+            kind=kind_of_sums,
             row_weights=row_weights,
             parts=parts,
             residuals=_own_residuals(member, X, classes[codes], model=model),
@@ -305,12 +313,7 @@ def moments(
         sums = class_moments(
             X,
             codes,
-            kind=moments_kind(
-                sent.kind,
-                n_features=X.shape[1],
-                n_classes=len(classes),
-                n_rows=X.shape[0] if tellable.told is None else np.inf,
-            ),
+            kind=kind_of_sums,
             parts=tellable.parts,
             min_cluster_size=min_cluster_size,
             weights=row_weights,

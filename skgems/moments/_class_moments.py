@@ -550,6 +550,7 @@ def class_moments(
         )
     else:
         groups = _told_groups(classes, has_own[classes])
+    has_shared = SHARED in groups.names
     group_of_part = groups.of_class[class_of_part]
     sums = sum_parts(
         X,
@@ -577,7 +578,9 @@ def class_moments(
         group_counts=np.bincount(group_of_part, sums.counts, len(groups.names)),
         scatter=sums.scatter,
         squares=squares,
-        part_squares=sums.squares if is_divided and SHARED not in groups.names else None,
+        part_squares=(
+            sums.squares if is_divided and (tells_rows or not has_shared) else None
+        ),
     )
     centers = sums.shifts + sums.means  # (n_parts, n_features), as rows have them
     check_sizes(
