@@ -312,9 +312,7 @@ def moments(
         class_weight=class_weight,
     )
     gradient.add(X, codes, row_weights)
-    reply = reply_of_sums(
-        member, classes=classes, sums=sums, penalty=penalty, n_factors=sent.n_factors
-    )
+    reply = reply_of_sums(member, classes=classes, sums=sums, penalty=penalty)
     if model == "own":  # models that are functions of sums are exact with tails, too
         tails = CombinationTails(
             _sample_by_class(X, codes, SAMPLE_ROWS * n_components), len(classes)
@@ -347,7 +345,6 @@ def reply_of_sums(
     classes: np.ndarray,
     sums: ClassMoments,
     penalty: bool,
-    n_factors: int | None = None,
 ) -> dict:
     """The reply to a request for moments, but for gradients.
 
@@ -359,14 +356,12 @@ def reply_of_sums(
     sums : ClassMoments
     penalty : bool
         Whether to tell the penalty that the classifier was fitted with.
-    n_factors : int or None, default=None
-        How many factors to send of each covariance matrix; None: the whole matrix.
     """
     estimator = member.model.estimator
     form = closed_form(estimator)
     if "kind" in form and len(np.unique(sums.columns)) < len(classes):
         form = {"reason": "a class with too few rows to be in sums (min_rows)"}
-    reply = {"labels": classes.tolist(), "moments": sums.as_arrays(rank=n_factors)}
+    reply = {"labels": classes.tolist(), "moments": sums.as_arrays()}
     n_rows = member.n_rows_if_weighted(classes.tolist())
     if n_rows is not None:
         reply["n_rows"] = n_rows
