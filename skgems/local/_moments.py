@@ -337,7 +337,6 @@ def moments(
         classes=classes,
         sums=sums,
         penalty=penalty,
-        n_factors=sent.n_factors,
         withholds=tellable.withholds,
     )
     if model == "own":  # models that are functions of sums are exact with tails, too
@@ -398,7 +397,6 @@ def reply_of_sums(
     classes: np.ndarray,
     sums: ClassMoments,
     penalty: bool,
-    n_factors: int | None = None,
     withholds: bool = False,
 ) -> dict:
     """The reply to a request for moments, but for gradients.
@@ -411,8 +409,6 @@ def reply_of_sums(
     sums : ClassMoments
     penalty : bool
         Whether to tell the penalty that the classifier was fitted with.
-    n_factors : int or None, default=None
-        How many factors to send of each covariance matrix; None: the whole matrix.
     withholds : bool, default=False
         Whether the rule of disclosure has changed a sum.
     """
@@ -422,7 +418,7 @@ def reply_of_sums(
         form = {"reason": "a class with too few rows to be in sums (min_rows)"}
     elif "kind" in form and withholds:
         form = {"reason": "sums in which the rule of disclosure withholds something"}
-    reply = {"labels": classes.tolist(), "moments": sums.as_arrays(rank=n_factors)}
+    reply = {"labels": classes.tolist(), "moments": sums.as_arrays()}
     n_rows = member.n_rows_if_weighted(classes.tolist())
     if n_rows is not None:
         reply["n_rows"] = n_rows
