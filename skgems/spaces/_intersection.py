@@ -276,7 +276,6 @@ def intersect(
     See Also
     --------
     skgems.spaces.build_space : Build the space of one classifier.
-    skgems.spaces.intersect_unions : Find a model if nodes have several spaces.
 
     Examples
     --------
