@@ -32,7 +32,6 @@ from ._intersection import (
     Intersection,
     NoSpaceError,
     intersect,
-    largest_coalition,
     likeliest,
 )
 from ._metric import (
