@@ -214,9 +214,6 @@ class HiddenLayers(_PartWithGeometry):
         How the size of a space is found. With "certified" it is proved that every
         neuron in the space stays so close. With "sampled" neurons did so in a sample of
         directions; such spaces are larger, and more of them meet.
-    include_outgoing : bool, default=False
-        Whether the outgoing weights of the last hidden layer are compared, too, as in
-        GEMS 2018.
     n_clusters : int, default=None
         Number of k-means clusters within which neurons are compared. With None all
         neurons are compared. Set it if there are very many neurons.
@@ -246,7 +243,6 @@ class HiddenLayers(_PartWithGeometry):
         "geometry": [*short_forms, Geometry],
         "epsilon": [Interval(Real, 0, None, closed="neither"), "array-like"],
         "construction": [StrOptions(set(CONSTRUCTIONS)), Construction],
-        "include_outgoing": ["boolean"],
         "n_clusters": [None, _FROM_1],
         "max_units": [None, StrOptions({"auto"}), _FROM_1],
     }
@@ -257,14 +253,12 @@ class HiddenLayers(_PartWithGeometry):
         *,
         epsilon=0.05,
         construction="certified",
-        include_outgoing=False,
         n_clusters=None,
         max_units="auto",
     ):
         self.geometry = geometry
         self.epsilon = epsilon
         self.construction = construction
-        self.include_outgoing = include_outgoing
         self.n_clusters = n_clusters
         self.max_units = max_units
 

@@ -286,18 +286,6 @@ def scores_alone(dataset, locals_):
     ]
 
 
-def test_outgoing_weights_can_count():
-    dataset = federated("homogeneous")
-    locals_ = fitted(dataset)
-    units = [
-        aggregate(
-            dataset, locals_, epsilon_hidden=0.6, include_outgoing=counts_outgoing
-        ).layer_report_[0]["n_units"]
-        for counts_outgoing in (False, True)
-    ]
-    assert units[1] > units[0]
-
-
 # ---- exports, fine-tuning -----------------------------------------------------
 
 

@@ -147,51 +147,16 @@ def groups(models, X, y, nodes, layer=0, **parameters):
     return {frozenset(unit) for unit in aggregate.layer_report_[layer]["members"]}
 
 
-@pytest.mark.parametrize("include_outgoing", [False, True])
-def test_size_of_relu_neurons_does_not_matter_to_what_merges(include_outgoing):
+def test_size_of_relu_neurons_does_not_matter_to_what_merges():
     models = [random_network(seed, (2, 6, 3)) for seed in (0, 1)]
     for model in models:  # no neuron is dead
         model.intercepts_[0] = np.abs(model.intercepts_[0]) + 2.0
     X, y = rows()
-    options = {"include_outgoing": include_outgoing, "max_units": 7}
     nodes = np.arange(40) // 20
-    plain = groups(models, X, y, nodes, **options)
+    plain = groups(models, X, y, nodes, max_units=7)
     assert max(map(len, plain)) > 1
     large = [models[0], rescaled(models[1], [100.0, 0.01, 5.0, 1.0, 30.0, 0.2])]
-    assert groups(large, X, y, nodes, **options) == plain
-
-
-def test_neurons_of_equal_inputs_merge_with_those_of_equal_use_where_it_counts():
-    # Two pairs of neurons with nearly equal inputs, but crossed in their use.
-    inputs = np.array([[1.0, 0.8], [0.8, 1.0]])
-    use = np.array([[4.0, 0.0, -4.0], [-4.0, 0.0, 4.0]])
-    models = [
-        network([inputs, use], [[1.0, 1.0], [0, 0, 0]]),
-        network([inputs * 1.001, use[::-1]], [[1.0, 1.0], [0, 0, 0]]),
-    ]
-    # Equal rows at both nodes: neurons are compared by their size on these.
-    X, y = (np.concatenate([part, part]) for part in rows(20))
-    nodes = np.arange(40) // 20
-    straight = {frozenset({("0", i), ("1", i)}) for i in (0, 1)}
-    crossed = {frozenset({("0", i), ("1", 1 - i)}) for i in (0, 1)}
-    options = {"epsilon_hidden": 1e-4, "max_units": 2}
-    assert groups(models, X, y, nodes, **options) == straight
-    options["include_outgoing"] = True
-    assert groups(models, X, y, nodes, **options) == crossed
-
-
-def test_outgoing_weights_count_in_the_last_hidden_layer_only():
-    models = [random_network(seed, (2, 4, 4, 4), (0, 1, 2, 3)) for seed in (0, 1)]
-    for model in models:
-        model.intercepts_[0] = np.abs(model.intercepts_[0]) + 2.0
-        model.coefs_[2] *= 50.0
-    X, y = rows(n_classes=4)
-    nodes = np.arange(40) // 20
-    with_use, without = (
-        groups(models, X, y, nodes, max_units=5, include_outgoing=includes_outgoing)
-        for includes_outgoing in (True, False)
-    )
-    assert with_use == without
+    assert groups(large, X, y, nodes, max_units=7) == plain
 
 
 # ---- retraining ---------------------------------------------------------------

@@ -121,7 +121,6 @@ def test_wrong_objects_of_a_linear_aggregator_are_errors(parameters, message):
         (HiddenLayers("cube"), "'geometry' parameter of HiddenLayers"),
         (HiddenLayers(epsilon=0.0), "'epsilon' parameter of HiddenLayers"),
         (HiddenLayers(construction="x"), "'construction' parameter of HiddenLayers"),
-        (HiddenLayers(include_outgoing=2), "'include_outgoing' parameter of Hidden"),
         (HiddenLayers(n_clusters=0), "'n_clusters' parameter of HiddenLayers"),
         (HiddenLayers(max_units=0), "'max_units' parameter of HiddenLayers"),
         (HiddenLayers(epsilon=[0.1, 0.2]), "epsilon of hidden_layers"),

@@ -212,17 +212,7 @@ CASES = {
     "fisher hidden": lambda: fit(
         epsilon_hidden=0.9, geometry=Ellipsoid(floor=0.3, damping=0.1)
     ),
-    "include_outgoing": lambda: fit(include_outgoing=True, epsilon_hidden=0.9),
-    "include_outgoing deep": lambda: fit(
-        members=DEEP, include_outgoing=True, epsilon_hidden=0.9
-    ),
-    "include_outgoing ball": lambda: fit(
-        include_outgoing=True, epsilon_hidden=0.9, geometry="ball"
-    ),
     "n_clusters": lambda: fit(n_clusters=3),
-    "n_clusters outgoing": lambda: fit(
-        n_clusters=3, include_outgoing=True, epsilon_hidden=0.9
-    ),
     "max_units": lambda: fit(max_units=10),
     "max_units ellipsoid": lambda: fit(max_units=10, geometry="ellipsoid"),
     "max_units ball tanh": lambda: fit(members=TANH, max_units=10, geometry="ball"),

@@ -175,7 +175,7 @@ CASES = {
         GEMSLogisticAggregator, LINEAR, CONSENSUS, public=True
     ),
     "gems mlp": Case(GEMSMLPAggregator, TRAINED, FEW_UNITS),
-    "gems mlp deep": Case(GEMSMLPAggregator, DEEP, on_few_units(include_outgoing=True)),
+    "gems mlp deep": Case(GEMSMLPAggregator, DEEP, FEW_UNITS),
     "gems mlp clusters": Case(GEMSMLPAggregator, RELU, on_few_units(n_clusters=4)),
     "gems mlp sampled": Case(
         GEMSMLPAggregator, NETWORK, on_few_units(construction=Sampled(50))

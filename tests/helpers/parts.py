@@ -18,7 +18,6 @@ _OF_HIDDEN_LAYERS = {
     "geometry_hidden": "geometry",
     "epsilon_hidden": "epsilon",
     "construction_hidden": "construction",
-    "include_outgoing": "include_outgoing",
     "n_clusters": "n_clusters",
     "max_units": "max_units",
 }

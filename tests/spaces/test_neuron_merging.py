@@ -147,16 +147,6 @@ def test_scaled_copies_of_a_relu_neuron_are_one():
     assert merge_neurons(spaces, homogeneous=False).n_units > 6
 
 
-def test_outgoing_weights_keep_alike_neurons_apart():
-    X, W = layer()
-    spaces = [build_neuron_spaces(X, W, "relu", epsilon=0.1) for _ in range(2)]
-    V = np.random.default_rng(0).standard_normal((3, 6))
-    same = [V * space.sizes for space in spaces]
-    assert merge_neurons(spaces, homogeneous=True, outgoing=same).n_units == 6
-    opposite = [same[0], -same[1]]
-    assert merge_neurons(spaces, homogeneous=True, outgoing=opposite).n_units == 12
-
-
 def grouped(spaces, merged, importances=None):
     """Precisions, centers and masses of the members of each unit."""
     centers = np.hstack([space.centers for space in spaces])
@@ -179,18 +169,13 @@ def cost_of_merging(w, precisions, centers, masses):
 
 @every_geometry
 @pytest.mark.parametrize("weighed", [False, True])
-@pytest.mark.parametrize("outgoing", [False, True])
-def test_units_are_the_points_that_move_their_members_least(
-    geometry, outgoing, weighed
-):
+def test_units_are_the_points_that_move_their_members_least(geometry, weighed):
     rng = np.random.default_rng(0)
     spaces = spaces_of_nodes(epsilon=1e-9, geometry=geometry)
-    V = importances = None
-    if outgoing:
-        V = [rng.standard_normal((2, space.centers.shape[1])) for space in spaces]
+    importances = None
     if weighed:
         importances = [rng.uniform(0.1, 5, space.centers.shape[1]) for space in spaces]
-    merged = merge_neurons(spaces, outgoing=V, importances=importances, max_units=5)
+    merged = merge_neurons(spaces, importances=importances, max_units=5)
     assert merged.counts()["forced"] > 10
     for unit, precisions, centers, masses in grouped(spaces, merged, importances):
         pulls = sum(
@@ -226,7 +211,7 @@ def test_costs_of_all_pairs_whatever_the_size_of_a_nodes_rows(geometry, size):
         build_neuron_spaces(rows, weights, "tanh", epsilon=0.1, geometry=geometry)
         for rows, weights in ((X, W), (size * Z, V / size))
     ]
-    pool = NeuronPool(spaces, homogeneous=False, outgoing=None)
+    pool = NeuronPool(spaces, homogeneous=False)
     costs = pool.pair_costs(np.arange(9))
     np.testing.assert_array_equal(costs, costs.T)
     one, other = np.triu_indices(9, 1)
@@ -420,7 +405,7 @@ def test_points_of_many_nodes_are_those_of_least_cost(shift, hidden):
         W = rng.standard_normal((21, 5))
         W[-1] -= shift * W[:-1].sum(axis=0)
         spaces.append(build_neuron_spaces(X, W, "relu", epsilon=1e-9))
-    pool = NeuronPool(spaces, homogeneous=True, outgoing=None)
+    pool = NeuronPool(spaces, homogeneous=True)
     groups = [rng.choice(30, size, replace=False) for size in (1, 2, 2, 5, 12, 30)]
     points = pool.consensus(groups)
     for point, members in zip(points.T, groups, strict=True):
@@ -453,7 +438,7 @@ def test_metrics_that_differ_in_their_inputs_only_are_diagonal_together(geometry
             P[:4, :4] = mixing.T @ np.diag(scales) @ mixing
             space = replace(space, precision=P)
         spaces.append(space)
-    pool = NeuronPool(spaces, homogeneous=False, outgoing=None)
+    pool = NeuronPool(spaces, homogeneous=False)
     costs = pool.pair_costs(np.arange(16))
     inverses = [np.linalg.inv(as_matrix(space.precision)) for space in spaces]
     for i in range(16):
