@@ -158,7 +158,6 @@ class HiddenStage:
         hidden: LayersBelow,
     ) -> dict[str, Message]:
         """Ask for the spaces of the neurons of a layer, over the merged ones below."""
-        construction = self.parameters.construction
         return {
             name: Message.of(
                 "neurons",
@@ -166,9 +165,7 @@ class HiddenStage:
                 activation=self.activation[layer],
                 epsilon=epsilon,
                 geometry=self.parameters.geometry.as_settings(),
-                construction=construction.wire_name,
-                n_directions=construction.n_directions,
-                max_radius=construction.max_radius,
+                n_directions=self.parameters.n_directions,
                 random_state=self.seed,
                 hidden=hidden.as_content(),
             )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.neurons import as_matrix, every_geometry, layer, outputs
 
-from skgems.spaces import Gram, build_neuron_spaces, merge_neurons, neuron_importances
+from skgems.spaces import build_neuron_spaces, merge_neurons, neuron_importances
 from skgems.spaces._neuron_pool import NeuronPool
 
 # ---- merging ----------------------------------------------------------------
@@ -22,7 +22,11 @@ def spaces_of_nodes(
     spaces = []
     for k in range(n_nodes):
         X, W = layer(n_neurons[k], seed=k, mean=0.5 * k)
-        spaces.append(build_neuron_spaces(X, W, activation, epsilon=epsilon, **options))
+        spaces.append(
+            build_neuron_spaces(
+                X, W, activation, epsilon=epsilon, random_state=0, **options
+            )
+        )
     return spaces
 
 
@@ -231,7 +235,7 @@ def test_order_of_neurons_only_orders_the_units():
     X, W = layer(8, seed=1, mean=0.5)
     shuffled = [
         spaces[0],
-        build_neuron_spaces(X, W[:, order], "relu", epsilon=0.6),
+        build_neuron_spaces(X, W[:, order], "relu", epsilon=0.6, random_state=0),
         spaces[2],
     ]
     for options in ({}, {"max_units": 5}, {"n_clusters": 3, "random_state": 0}):
@@ -242,10 +246,9 @@ def test_order_of_neurons_only_orders_the_units():
 
 
 @every_geometry
-@pytest.mark.parametrize("construction", ["certified", "sampled"])
-def test_a_node_may_have_no_neurons_and_a_layer_keeps_one(geometry, construction):
+def test_a_node_may_have_no_neurons_and_a_layer_keeps_one(geometry):
     X, W = layer()
-    options = {"epsilon": 0.1, "geometry": geometry, "construction": construction}
+    options = {"epsilon": 0.1, "geometry": geometry}
     spaces = [build_neuron_spaces(X, w, "relu", **options) for w in (W[:, :0], W)]
     merged = merge_neurons(spaces, homogeneous=True)
     assert set(merged.node) == {1}
@@ -261,11 +264,10 @@ def test_sampled_radii_do_not_depend_on_the_zero_of_the_inputs():
     shifted_weights = np.vstack([W[:-1], W[-1] - shift @ W[:-1]])
     radii, shifted_radii = (
         build_neuron_spaces(
-            *rows_and_weights, "tanh", epsilon=0.3, construction="sampled",
-            n_directions=20, random_state=0,
+            rows, weights, "tanh", epsilon=0.3, n_directions=20, random_state=0
         ).radii
-        for rows_and_weights in ((X, W), (X + shift, shifted_weights))
-    )  # fmt: skip
+        for rows, weights in ((X, W), (X + shift, shifted_weights))
+    )
     np.testing.assert_allclose(radii, shifted_radii, rtol=1e-6)
 
 
@@ -451,10 +453,13 @@ def test_metrics_that_differ_in_their_inputs_only_are_diagonal_together(geometry
 
 def test_moments_that_no_node_completes_ask_for_a_ridge():
     X, W = layer()
-    X = np.round(8 * X)
-    X[:, 1] = X[:, 0]
+    X1 = np.column_stack([np.round(8 * X), np.ones(len(X))])
+    X1[:, 1] = X1[:, 0]
     spaces = [
-        build_neuron_spaces(X, w, "relu", epsilon=0.1, geometry=Gram(ridge=0))
+        replace(
+            build_neuron_spaces(X, w, "relu", epsilon=0.1),
+            precision=X1.T @ X1 / len(X1),
+        )
         for w in (W, W + 1)
     ]
     with pytest.raises(ValueError, match="geometry of hidden_layers a larger ridge"):
