@@ -134,7 +134,7 @@ class LayersFit:
             node.name: node.network.with_empty_layers(len(activation))
             for node in federation.nodes
         }
-        merged_hidden = last.run(stage.plan(networks, federation.classes))
+        merged_hidden = last.run(stage.plan(networks))
         _drop_unused(merged_hidden.hidden, federation.unused)
         if stage.retrain_last:
             last = last.with_models(
