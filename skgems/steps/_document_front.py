@@ -144,6 +144,10 @@ class DocumentFront(Front):
         return []
 
     @property
+    def statistics(self) -> dict[str, str]:
+        return {}
+
+    @property
     def most_messages(self) -> int:
         return 1
 

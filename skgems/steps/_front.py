@@ -7,7 +7,7 @@ content. A step is found by its *path*: "0" is the transformer, "0/2" what is th
 it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -53,6 +53,7 @@ from ._trees import (
     check_tree,
     from_tree,
     n_steps_of_rows,
+    statistics_by_path,
     steps_by_path,
 )
 
@@ -198,6 +199,31 @@ class Front:
         """A hash of columns and states, which two equal fits have in common."""
         columns = "" if self.columns is None else self.columns.as_content()
         return joblib.hash([columns, *sorted(self.states.items())])
+
+    @cached_property
+    def statistics(self) -> dict[str, str]:
+        """Hashes of what steps are fitted to that nodes tell, by path.
+
+        They are of all that decides about the rows that enter a step. If one step is in
+        two fronts, its hashes are equal if these rows are.
+        """
+        terms = [_bounds_as_json(self.bounds), self.drop_identifiers]
+        return {
+            path: joblib.hash([terms, entering])
+            for path, entering in statistics_by_path(self.transformer, self.states)
+        }
+
+    def untold(self, told: Container[str]) -> list[str]:
+        """Return the types of steps with a state of which a node told no part.
+
+        ``told`` has the hashes of the statistics that it told; see :attr:`statistics`.
+        """
+        steps = dict(steps_by_path(self.transformer))
+        return [
+            type(steps[path]).__name__
+            for path, statistic in self.statistics.items()
+            if path in self.states and statistic not in told
+        ]
 
     def as_content(self) -> dict:
         """Fields of a message."""
