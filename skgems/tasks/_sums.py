@@ -96,6 +96,10 @@ def _scatter_in_words(content: Mapping, reply: Mapping) -> str:
     return words
 
 
+def _block_in_words(content: Mapping, reply: Mapping) -> str:
+    return f"Here these are {int(content['block'].sum())} of {len(content['block'])}."
+
+
 def _digits_in_words(content: Mapping, reply: Mapping) -> str:
     words = f"With the digits of {content['means'].dtype}"
     factors = content.get("factors")
@@ -122,6 +126,8 @@ def sums_fit(content: Mapping, place: Place) -> None:
     come_together(content, "root_groups", "roots", place)
     if "roots" in content:
         _check_roots(content, place)
+    if "block" in content:
+        _check_block(content, place.at("block"))
     forms = {"triangles", "scatter", "roots"} & set(content)
     if not few_digits and len(forms) != 1:
         raise place.at("triangles").wrong("is missing, or there is more beside it")
@@ -151,6 +157,17 @@ def _check_classes_of_sums(content: Mapping, place: Place) -> None:
         raise place.at("groups").wrong("are no classes, or one stands there twice")
     if not set(columns.tolist()) <= set(groups.tolist()) and -1 not in groups:
         raise place.at("groups").wrong("are without a class that has a mean")
+
+
+def _check_block(content: Mapping, place: Place) -> None:
+    """Only a shared matrix has a block, outside of which it is 0."""
+    is_shared = content["groups"] == -1
+    place.deny(not is_shared.any() or "triangles" not in content, "has no matrix")
+    block = content["block"]
+    rows, columns = np.triu_indices(len(block))
+    is_told = (block[rows] & block[columns]) | (rows == columns)
+    products = content["triangles"][is_shared]
+    place.deny(bool(products[:, ~is_told].any()), "lacks features with products")
 
 
 def _check_roots(content: Mapping, place: Place) -> None:
@@ -267,6 +284,15 @@ FIELDS_OF_SUMS = {
         "as there are rows, where there are fewer rows than features. They span the "
         "rows: single rows can be recognized, and rows of whole numbers recovered.",
         detail=_scatter_in_words,
+    ),
+    "block": Array(
+        "d",
+        kinds="b",
+        default=ABSENT,
+        says="Which features the matrix of several classes together has products of: "
+        "they are drawn at the node, where all would say too much of its rows. Of the "
+        "others it has variances alone.",
+        detail=_block_in_words,
     ),
     "root_groups": whole_numbers("r", says="Matrix of each direction.", default=ABSENT),
     "correlations": _with_few_digits(
