@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rows that follow from the difference between two sums of nearly the same rows.
+
+Where a sum counts a row fully and another one counts it for less, or not at all, the
+difference is a sum of (1 - w) z over such rows. The other sum need not be one that was
+sent as such: what a classifier was fitted to are sums, too. With z = (x, 1):
+
+- logistic regression: the sum of (p - t) z over rows is -coef / C, for the
+  coefficients, and 0 for the intercept, with probabilities p and targets t;
+- ridge: the sum of (t - x coef - b) z is alpha coef, and 0;
+- a scaler: the center times n is the sum of x.
+
+A claim is proven where the difference is that of one row: then it has rank one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from helpers.attacked_exchanges import GroupSums
+from skgems.moments import ClassMoments
+
+# Relative size of what is rounding in a difference of sums.
+_ROUNDING = 1e-8
+
+
+# Two matrices of products --------------------------------------------------------------
+
+
+def rows_of_difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the rows by which two sums of the products of (1, x) differ.
+
+    A row may be in one of them alone, count for less in one, or have been replaced by
+    another one; with more such rows nothing is claimed.
+
+    Parameters
+    ----------
+    first, second : ndarray of shape (n_features + 1, n_features + 1)
+    """
+    n_features = len(first) - 1
+    known = np.isfinite(first) & np.isfinite(second)
+    if not known.all():
+        return np.zeros((0, n_features))
+    sizes = np.sqrt(np.maximum(np.diag(first), np.diag(second)))
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    difference = (second - first) / np.outer(sizes, sizes)
+    eigenvalues, vectors = np.linalg.eigh(difference)
+    is_there = np.abs(eigenvalues) > _ROUNDING
+    if is_there.sum() == 1:
+        one = vectors[:, np.argmax(np.abs(eigenvalues))] * sizes
+        return _as_rows(one[None])
+    if is_there.sum() == 2 and eigenvalues[0] < -_ROUNDING < eigenvalues[-1]:
+        gained = np.sqrt(eigenvalues[-1]) * vectors[:, -1] * sizes
+        lost = np.sqrt(-eigenvalues[0]) * vectors[:, 0] * sizes
+        return _replaced_rows(gained, lost)
+    return np.zeros((0, n_features))
+
+
+def _replaced_rows(gained: np.ndarray, lost: np.ndarray) -> np.ndarray:
+    """Return the rows y, x of y y' - x x', given g g' - l l' that is the same matrix.
+
+    The pairs with this matrix are (g cosh t + l sinh t, g sinh t + l cosh t); both rows
+    have a 1 in front, so g and l are equal there, but for the sign.
+    """
+    if not np.isclose(abs(gained[0]), abs(lost[0]), rtol=1e-4) or gained[0] == 0:
+        return np.zeros((0, len(gained) - 1))
+    gained = gained / np.sign(gained[0])
+    lost = lost / np.sign(lost[0])
+    t = -np.log(gained[0])
+    return _as_rows(
+        np.stack(
+            [
+                gained * np.cosh(t) + lost * np.sinh(t),
+                gained * np.sinh(t) + lost * np.cosh(t),
+            ]
+        )
+    )
+
+
+def _as_rows(multiples: np.ndarray) -> np.ndarray:
+    """Return x of multiples of (1, x), as far as they are such."""
+    is_row = multiples[:, 0] != 0
+    return multiples[is_row, 1:] / multiples[is_row, :1]
+
+
+def rows_of_group_differences(
+    first: Sequence[GroupSums], second: Sequence[GroupSums]
+) -> np.ndarray:
+    """Return rows by which the sums of each class differ between two messages."""
+    by_label = {group.label: group for group in first}
+    claims = [
+        rows_of_difference(by_label[group.label].with_one, group.with_one)
+        for group in second
+        if group.label in by_label
+    ]
+    return _joined(claims, [*first, *second])
+
+
+def added_groups(first: GroupSums, second: GroupSums) -> GroupSums:
+    """Return the sums of the rows of both groups, as of two halves."""
+    return GroupSums(
+        label=first.label, product=first.with_one + second.with_one, n_parts=1
+    )
+
+
+def _joined(claims: list[np.ndarray], groups: Sequence[GroupSums]) -> np.ndarray:
+    n_features = groups[0].with_one.shape[0] - 1 if groups else 0
+    return np.concatenate([np.zeros((0, n_features)), *claims])
+
+
+# Clusters of two messages ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClusterSums:
+    """Sums of the rows, and of their squares, of clusters of a class."""
+
+    counts: np.ndarray  # (n_clusters,)
+    sums: np.ndarray  # (n_clusters, n_features)
+    squares: np.ndarray | None  # (n_clusters, n_features)
+
+    @classmethod
+    def of_moments(cls, moments: ClassMoments, column: int) -> ClusterSums:
+        in_class = moments.columns == column
+        counts = moments.counts[in_class]
+        means = (moments.means + moments.origin)[in_class]
+        squares = moments.squares_of_parts()
+        if squares is not None:
+            squares = squares[in_class] + counts[:, None] * means**2
+        return cls(counts=counts, sums=counts[:, None] * means, squares=squares)
+
+
+def rows_of_clusters(first: ClusterSums, second: ClusterSums) -> np.ndarray:
+    """Return rows that one cluster of the first message has and one of the second not.
+
+    The difference of the squares proves that the difference is one row.
+    """
+    if first.squares is None or second.squares is None:
+        return np.zeros((0, first.sums.shape[1]))
+    rows = []
+    for i, count in enumerate(first.counts):
+        for j in np.flatnonzero(np.abs(np.abs(second.counts - count) - 1.0) < 1e-6):
+            sign = np.sign(second.counts[j] - count)
+            row = sign * (second.sums[j] - first.sums[i])
+            squares = sign * (second.squares[j] - first.squares[i])
+            size = np.abs(first.squares[i]) + np.abs(second.squares[j])
+            if np.all(np.abs(squares - row**2) <= _ROUNDING * size):
+                rows.append(row)
+    return np.array(rows).reshape(-1, first.sums.shape[1])
+
+
+# A message and the classifier that was sent ----------------------------------------------
+
+
+def row_of_gap(gap: np.ndarray) -> np.ndarray:
+    """Return the row x of a sum of multiples of (x, 1) that is of one row.
+
+    Parameters
+    ----------
+    gap : ndarray of shape (n_features + 1, n_outputs)
+        The difference of two gradients. With several outputs its rank tells whether it
+        is of one row; with one output that stays open.
+    """
+    n_features = len(gap) - 1
+    left, sizes, _ = np.linalg.svd(gap, full_matrices=False)
+    is_one = len(sizes) == 1 or sizes[1] <= 1e-5 * sizes[0]
+    if sizes[0] == 0 or not is_one or left[-1, 0] == 0:
+        return np.zeros((0, n_features))
+    return (left[:-1, 0] / left[-1, 0])[None]
+
+
+def gap_of_logistic(
+    gradient: np.ndarray, coefs: np.ndarray, *, C: float
+) -> np.ndarray:
+    """Return the gradient of all rows of a fitted model less that of a message.
+
+    Parameters
+    ----------
+    gradient : ndarray of shape (n_features + 1, n_outputs)
+        The sum of (p - t) (x, 1), as sent.
+    coefs : ndarray of shape (n_features, n_outputs)
+        Of the fitted model, which has an intercept without penalty.
+    C : float
+    """
+    stationary = np.vstack([-coefs / C, np.zeros((1, coefs.shape[1]))])
+    return stationary - gradient
+
+
+def gap_of_ridge(
+    group_of_target: Sequence[tuple[GroupSums, np.ndarray]],
+    coefs: np.ndarray,
+    intercepts: np.ndarray,
+    *,
+    alpha: float,
+) -> np.ndarray:
+    """Return the residual equations of a fitted ridge less those of sums by class.
+
+    Parameters
+    ----------
+    group_of_target : sequence of (GroupSums, ndarray of shape (n_outputs,))
+        The sums of each class, and its targets.
+    coefs : ndarray of shape (n_features, n_outputs)
+    intercepts : ndarray of shape (n_outputs,)
+    alpha : float
+    """
+    weights = np.vstack([coefs, intercepts])
+    told = np.zeros_like(weights)
+    for group, targets in group_of_target:
+        product = np.roll(group.with_one, -1, axis=(0, 1))  # (x, 1)
+        told += np.outer(product[-1], targets) - product @ weights
+    stationary = np.vstack([alpha * coefs, np.zeros((1, len(intercepts)))])
+    return stationary - told
+
+
+def row_of_scaler(
+    center: np.ndarray, scale: np.ndarray, *, n_rows: float, groups: Sequence[GroupSums]
+) -> np.ndarray:
+    """Return the row by which a scaler's sums of all rows differ from sums told.
+
+    With m = sum (1 - w) over rows that count for less, sums s of x and q of the squares
+    belong to one row if s^2 = m q in all columns.
+    """
+    products = sum(group.with_one for group in groups)
+    total = products[0, 0]
+    left = n_rows - total
+    sums = n_rows * center - products[0, 1:]
+    squares = n_rows * (scale**2 + center**2) - np.diag(products)[1:]
+    size = np.abs(np.diag(products)[1:])
+    is_varying = scale > 0
+    is_one = np.abs(sums**2 - left * squares) <= 1e-6 * left * size
+    if left <= 1e-6 or not is_one[is_varying].all():
+        return np.zeros((0, len(center)))
+    return (sums / left)[None]
+
+
+def row_of_lonely_gradient(
+    gradient: np.ndarray, origin: np.ndarray, *, effective_rows: float
+) -> np.ndarray:
+    """Return the row of a gradient that depends on one row alone, as is told.
+
+    Parameters
+    ----------
+    gradient : ndarray of shape (n_features + 1, n_outputs)
+        The sum of (p - t) (x - origin, 1).
+    origin : ndarray of shape (n_features,)
+    effective_rows : float
+    """
+    if effective_rows > 1.0 + 1e-6:
+        return np.zeros((0, len(origin)))
+    return row_of_gap(gradient) + origin
+
+
+def row_of_medians(moments: ClassMoments) -> np.ndarray:
+    """Return the point that means are counted from, which may be a row."""
+    return moments.origin[None]
+
+
+# Linear discriminant analysis ------------------------------------------------------------
+
+
+def row_of_lda(
+    coefs: np.ndarray,
+    groups: Sequence[GroupSums],
+    *,
+    class_of_row: int,
+    n_rows: float,
+) -> np.ndarray:
+    """Return what the row is that counts for less in the sums of its class: two answers.
+
+    The covariance S within classes, times the coefficients, are the means of classes:
+    ``S (b_k - b_l) = m_k - m_l``. Where one row x of a known class weighs w in the sums
+    of a message and 1 in those of the model, the matrix and the mean of the class
+    differ by multiples of d d' and d, with d = x - m; and so d is known up to its size,
+    which the equations give.
+
+    Parameters
+    ----------
+    coefs : ndarray of shape (n_features, n_classes)
+    groups : sequence of GroupSums
+        The sums of each class.
+    class_of_row : int
+    n_rows : float
+        Rows of all classes, counted fully.
+    """
+    counts = np.array([group.n_rows for group in groups])
+    means = np.stack([group.sums / group.n_rows for group in groups])
+    scatter = sum(
+        group.with_one[1:, 1:] - group.n_rows * np.outer(mean, mean)
+        for group, mean in zip(groups, means, strict=True)
+    )
+    other = 0 if class_of_row else 1
+    left = n_rows - counts.sum()
+    if left <= 1e-6:
+        return np.zeros((0, scatter.shape[0]))
+    # With the row, the mean is m + left / n d and the scatter S + left n' / n d d'.
+    size = counts[class_of_row]
+    slope = coefs[:, class_of_row] - coefs[:, other]
+    # n (m_k - m_l) = S slope holds for the model's sums: what is missing is along d.
+    missing = scatter @ slope / n_rows - (means[class_of_row] - means[other])
+    # missing = d (left / (size + left)) (1 - size (d' slope) / n_rows)
+    share = left / (size + left)
+    along = float(missing @ slope)
+    # along = share t (1 - size t / n_rows), with t = d' slope
+    roots = np.roots([-share * size / n_rows, share, -along])
+    rows = []
+    for t in roots[np.isreal(roots)].real:
+        factor = share * (1.0 - size * t / n_rows)
+        if abs(factor) > 1e-12:
+            rows.append(means[class_of_row] + missing / factor)
+    return np.array(rows).reshape(-1, len(slope))
