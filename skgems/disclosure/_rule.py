@@ -111,6 +111,30 @@ def disclosure_of(value: object) -> Disclosure | None:
     )
 
 
+def disclosure_of_min_rows(min_rows: int) -> Disclosure | None:
+    """Return the rule of a bound on rows, which is all that older files have.
+
+    Where one row is enough, single rows may be known.
+    """
+    if min_rows <= 1:
+        return None
+    return Disclosure(rows=max(2, min(Disclosure.rows, min_rows)), min_rows=min_rows)
+
+
+def min_rows_of(disclosure: Disclosure | None) -> int:
+    """Return the fewest rows of a class under a rule; 1 where there is none."""
+    return 1 if disclosure is None else disclosure.min_rows
+
+
+def stricter_disclosure(
+    first: Disclosure | None, second: Disclosure | None
+) -> Disclosure | None:
+    """Return the rule that holds where both do; None stands for no rule."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first.stricter(second)
+
+
 def disclosure_within(value: object) -> Disclosure | None:
     """Return the rule of a user's parameter for a fit in which nothing leaves."""
     rule = disclosure_of(value)

@@ -13,6 +13,12 @@ from sklearn.utils import column_or_1d
 from ..base import at_another_party, warn_user
 from ..compat import num_samples
 from ..datasets import as_groups
+from ..disclosure import (
+    Disclosure,
+    disclosure_of_min_rows,
+    min_rows_of,
+    stricter_disclosure,
+)
 from ..local import (
     Member,
     NodeShape,
@@ -283,7 +289,7 @@ def reply_to(
         held_out=given.held_out,
         groups=given.groups,
         weights=given.weights,
-        min_rows=min_rows,
+        disclosure=disclosure_of_min_rows(min_rows),
         tells_radii=radii or agreement is not None,
         limits=Limits() if limits is None else limits,
         confirm=confirm,
@@ -335,7 +341,7 @@ def _check_needs_no_ledger(agreement: object, *, again: bool) -> None:
 
 def _reply_without_ledger(request: Message, node: "_Node") -> Message:
     """The reply of a node that does not count what it has answered."""
-    _warn_of_small_bound(request, name=node.name, min_rows=node.min_rows)
+    _warn_of_small_bound(request, name=node.name, min_rows=min_rows_of(node.disclosure))
     check_accepted(request, has_ledger=False, by_person=False)
     check_is_derived(request, None)
     node.check_cost(request)
@@ -361,7 +367,7 @@ def _reply_with_ledger(
             agreed,
             node=node.name,
             fingerprint=lambda: node.fingerprint,
-            min_rows=node.min_rows_under(agreed),
+            min_rows=min_rows_of(node.disclosure_under(agreed)),
             again=again,
             by_person=accepted is not None,
         )
@@ -395,10 +401,10 @@ def _counted_reply(
     try:
         if has_told_of_front:
             fronts = unchecked_fronts(request, fronts_before.values())
-            node.check_fronts(fronts, min_rows=node.min_rows_under(agreed))
+            node.check_fronts(fronts, disclosure=node.disclosure_under(agreed))
         n_numbers_left = node.n_values - ledger.layer_numbers_before(request)
         reply = node.computed_reply(request, agreed, layer_numbers_left=n_numbers_left)
-        if node.min_rows_under(agreed) > 1:
+        if node.disclosure_under(agreed) is not None:
             ledger.check_layer_numbers(request, reply, most=node.n_values)
         check_reply_bytes(
             reply, node.shape, n_bytes_before=ledger.tree_bytes_before(request)
@@ -424,7 +430,7 @@ class _Node:
     held_out: object
     groups: object
     weights: np.ndarray | None  # (n_rows,), all above zero
-    min_rows: int
+    disclosure: Disclosure | None  # its own rule; None: single rows may be known
     tells_radii: bool
     limits: Limits
     confirm: Callable[[Message], bool] | None
@@ -476,20 +482,29 @@ class _Node:
                 "agreement that allows them."
             )
 
-    def min_rows_under(self, agreed: Agreement | None) -> int:
-        """The bound that holds: its own, or that of the agreement if it is larger."""
-        return self.min_rows if agreed is None else max(self.min_rows, agreed.min_rows)
+    def disclosure_under(self, agreed: Agreement | None) -> Disclosure | None:
+        """Return the rule that holds: the stricter of its own and the agreed one."""
+        if agreed is None:
+            return self.disclosure
+        return stricter_disclosure(
+            self.disclosure, disclosure_of_min_rows(agreed.min_rows)
+        )
 
-    def check_fronts(self, fronts: Iterable[Front], *, min_rows: int) -> None:
+    def check_fronts(
+        self, fronts: Iterable[Front], *, disclosure: Disclosure | None
+    ) -> None:
         """Raise NotAgreedError for fitted fronts that its rows contradict."""
         for front in fronts:
             held_out = as_mask(self.held_out, self.X)
             member = column_member(
-                self.name, self.X, held_out=held_out, min_rows=min_rows
+                self.name, self.X, held_out=held_out, disclosure=disclosure
             )
             with holding(self.estimator):
                 check_states(
-                    front, learning_columns(member), name=self.name, min_rows=min_rows
+                    front,
+                    learning_columns(member),
+                    name=self.name,
+                    min_rows=member.min_rows,
                 )
 
     def computed_reply(
@@ -562,13 +577,12 @@ def _answered_of_columns(
 ) -> Message:
     """What the columns are, before any front and without labels."""
     held_out = as_mask(node.held_out, node.X)
-    min_rows = node.min_rows_under(agreed)
     member = column_member(
         node.name,
         node.X,
         held_out=held_out,
         groups=as_groups(node.groups, node.X),
-        min_rows=min_rows,
+        disclosure=node.disclosure_under(agreed),
         estimator=node.estimator if node.set_aside is None else node.set_aside,
     )
     reply = answer(request, member)
@@ -582,13 +596,12 @@ def _answered_of_table(
 ) -> Message:
     """What the columns hold, or sums and judgments behind a front of each method."""
     held_out = as_mask(node.held_out, node.X)
-    min_rows = node.min_rows_under(agreed)
     member = column_member(
         node.name,
         node.X,
         held_out=held_out,
         groups=as_groups(node.groups, node.X),
-        min_rows=min_rows,
+        disclosure=node.disclosure_under(agreed),
     )
     member = replace(member, y=None if node.y is None else column_or_1d(node.y))
     if agreed is not None and member.y is not None:
@@ -624,7 +637,7 @@ def _answered_of_classifier(
         warn_of_another_front(member.model, X, y)
     with _explaining_agreed_bound(member, agreed):
         member = without_small_classes(
-            member, node.min_rows_under(agreed), is_kept=agreed is not None
+            member, node.disclosure_under(agreed), is_kept=agreed is not None
         )
     if is_first:
         warn_of_unseen_classes(member)
@@ -705,13 +718,14 @@ def _explaining_agreed_bound(
 
 
 def without_small_classes(
-    member: Member, min_rows: int, *, is_kept: bool = False
+    member: Member, disclosure: Disclosure | None, *, is_kept: bool = False
 ) -> Member:
-    """The member without the rows of classes that it has fewer of, with a warning.
+    """Return the member under a rule, without its small classes, with a warning.
 
     ``is_kept`` says that the reply is kept in a ledger.
     """
-    large_classes = replace(member.of_large_classes(min_rows), min_rows=min_rows)
+    large_classes = replace(member, disclosure=disclosure).of_large_classes()
+    min_rows = large_classes.min_rows
     if large_classes.left_out is member.left_out:
         return large_classes
     class_sizes = member.class_sizes()

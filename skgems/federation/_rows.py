@@ -26,6 +26,7 @@ from ..base import (
 )
 from ..compat import num_samples
 from ..datasets import as_groups, missing_labels
+from ..disclosure import Disclosure
 from ..local import (
     ChunkedMember,
     LocalModel,
@@ -133,7 +134,7 @@ def column_member(
     *,
     held_out: np.ndarray | None = None,
     groups: np.ndarray | None = None,
-    min_rows: int = 1,
+    disclosure: Disclosure | None = None,
     estimator: object = None,
 ) -> Member:
     """A node's columns as they are, without classifier and labels, for a front.
@@ -152,7 +153,7 @@ def column_member(
         moments=learning,
         training=learning,
         groups=groups,
-        min_rows=min_rows,
+        disclosure=disclosure,
         dropped=dropped_in_table(estimator, X),
     )
 

@@ -10,6 +10,7 @@ from typing import Self
 
 import numpy as np
 
+from ..disclosure import disclosure_of_min_rows
 from ..local import ChunkedMember, Member
 from ..messages import TASKS, Message, naming
 from ..moments import SAMPLE_ROWS
@@ -141,7 +142,7 @@ class SummarizingMixin:
                 options=options,
                 dropped=rows.get("dropped"),
             )
-        member = without_small_classes(member, min_rows)
+        member = without_small_classes(member, disclosure_of_min_rows(min_rows))
         warn_of_unseen_classes(member)
         request = aggregator._agreed_terms.first_message(member, **options)
         if member.weights_by_label() is not None:

@@ -190,8 +190,9 @@ class ChunkedMember(Member):
             sizes[label] = n_learning or n_held_out
         return sizes
 
-    def of_large_classes(self, min_rows: int) -> "ChunkedMember":
+    def of_large_classes(self, min_rows: int | None = None) -> "ChunkedMember":
         """See `Member.of_large_classes`; no row is read."""
+        min_rows = self.min_rows if min_rows is None else min_rows
         small_classes = self._small_classes(min_rows)
         if not small_classes:
             return self
@@ -580,7 +581,7 @@ def _with_all_rows(member: ChunkedMember) -> Member:
             else None
         ),
         left_out=member.left_out,
-        min_rows=member.min_rows,
+        disclosure=member.disclosure,
     )
 
 

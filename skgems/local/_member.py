@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from ..disclosure import Disclosure
+from ..disclosure import Disclosure, min_rows_of
 from ._cache import digest
 from ._classifiers import Rows
 from ._lookup import local_model
@@ -43,9 +43,7 @@ class Member:
     groups: np.ndarray | None = field(default=None, repr=False)
     # Labels of classes that were too small to be told of, whose rows are not in X.
     left_out: np.ndarray | None = field(default=None, repr=False)
-    # The fewest rows that a statistic may be of; 1: single rows may be known.
-    min_rows: int = field(default=1, repr=False)
-    # The rule for what is told of the rows; None: anything may be told.
+    # The rule for what is told of the rows; None: single rows may be known.
     disclosure: Disclosure | None = field(default=None, repr=False)
     # How many numbers may still be told about hidden layers; None: nobody counts them.
     layer_numbers_left: int | None = field(default=None, repr=False)
@@ -81,8 +79,8 @@ class Member:
 
     @cached_property
     def _rows_digest(self) -> str:
-        # Without weights, groups or rule the digest has no place for them: what is drawn by
-        # it, as for trees, is then the same as ever.
+        # Without weights, groups or rule the digest has no place for them: what is
+        # drawn by it, as for trees, is then the same as ever.
         given = {
             "weights": self.weights,
             "groups": self.groups,
@@ -100,6 +98,11 @@ class Member:
             self.layer_numbers_left,
             *given,
         )
+
+    @property
+    def min_rows(self) -> int:
+        """The fewest rows that a statistic may be of; 1: single rows may be known."""
+        return min_rows_of(self.disclosure)
 
     @property
     def learning(self) -> np.ndarray | slice:
@@ -146,8 +149,13 @@ class Member:
         sizes = np.where(n_learning > 0, n_learning, np.bincount(codes))
         return dict(zip(labels.tolist(), sizes.tolist(), strict=True))
 
-    def of_large_classes(self, min_rows: int) -> "Member":
-        """Without rows of smaller classes; TooFewRowsError where a role has no more."""
+    def of_large_classes(self, min_rows: int | None = None) -> "Member":
+        """Return the member without the rows of smaller classes.
+
+        ``min_rows`` is that of its rule if it is None. It raises TooFewRowsError where
+        a role has no rows left.
+        """
+        min_rows = self.min_rows if min_rows is None else min_rows
         small_classes = self._small_classes(min_rows)
         if not small_classes:
             return self

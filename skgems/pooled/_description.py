@@ -14,6 +14,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 
 from ..base import is_channel
 from ..compat import safe_indexing
+from ..disclosure import disclosure_of_min_rows
 from ..federation import (
     MIN_ROWS,
     InProcess,
@@ -257,7 +258,9 @@ def _member(name: str, X: Any, y: ArrayLike | None, *, min_rows: int) -> Member:
         y = column_or_1d(y)
         check_consistent_length(X, y)
         check_no_label_missing_at(name, y)
-    return replace(column_member(name, X, min_rows=min_rows), y=y)
+    return replace(
+        column_member(name, X, disclosure=disclosure_of_min_rows(min_rows)), y=y
+    )
 
 
 def _survey_plan() -> Generator[Message, Any, dict[str, Mapping]]:

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..base import is_channel
 from ..compat import HasMethods, StrOptions, fit_context
+from ..disclosure import disclosure_of_min_rows
 from ..federation import (
     MIN_ROWS,
     Run,
@@ -308,7 +309,9 @@ default=None
         request = Message.of("front", front=self._agreed_front.as_content())
         mask = None if held_out is None else as_mask(held_out, X)
         warn_of_written_numbers(X)
-        member = column_member(name, X, held_out=mask, min_rows=min_rows)
+        member = column_member(
+            name, X, held_out=mask, disclosure=disclosure_of_min_rows(min_rows)
+        )
         reply = answer(request, member)
         warn_of_exposed_columns(name, reply, self._agreed_front)
         return reply.with_envelope(node=name, to=request.digest)

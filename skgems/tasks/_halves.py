@@ -142,15 +142,16 @@ def members_of_halves(
     rows = AnyRowsWithMissing() if may_lack_values else AnyRows()
     for k, name in enumerate(HALF_NAMES):
         is_in_half = half == k
-        member_of_half = member_of(
+        all_of_half = member_of(
             rows,
             None,
             X[is_in_half],
             member.y[is_in_half],
             name=member.name,
             groups=None if member.groups is None else member.groups[is_in_half],
-        ).of_large_classes(member.min_rows)
-        yield name, replace(member_of_half, min_rows=member.min_rows)
+        )
+        ruled = replace(all_of_half, disclosure=member.disclosure)
+        yield name, ruled.of_large_classes()
 
 
 def _joins_of_halves(member: Member, content: Mapping) -> dict[str, dict]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
@@ -212,7 +213,7 @@ def request_for_push(net, n_rows):
 
 
 def member_with_min_rows(net):
-    return Member.of("lyon", net, X, Y, min_rows=10)
+    return Member.of("lyon", net, X, Y, disclosure=rule_of(10))
 
 
 def test_a_node_refuses_pushes_of_few_rows():

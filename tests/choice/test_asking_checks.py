@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from helpers.judging_nodes import (
     JudgingNodes,
     X,
@@ -288,7 +289,7 @@ def test_no_node_with_rows_enough_to_judge_is_an_error():
 
 def judgement_of_wines(min_rows, models):
     """What one node sends of models that it judges by all wines."""
-    member = Member.of("oslo", None, X, Y, min_rows=min_rows)
+    member = Member.of("oslo", None, X, Y, disclosure=rule_of(min_rows))
     return judge(member, models=models)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.agreements import Node, agreement_on_rounds, judging_content, request_under
+from helpers.disclosures import rule_of
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -124,7 +125,7 @@ def test_effective_rows_are_those_of_gradients_and_of_their_differences(node):
     W = np.hstack([-W / 2, W / 2])
     models = np.stack([0.5 * W, 0.6 * W, 2.0 * W])
     content = judging_content(models, ["benign", "malignant"], [0, 1], gradient=True)
-    member = Member.of("lyon", clf, X, y, min_rows=2)
+    member = Member.of("lyon", clf, X, y, disclosure=rule_of(2))
     evaluated = evaluate(member, **content)
     codes = (y == "malignant").astype(int)
     residuals_of_models = []
@@ -144,7 +145,7 @@ def test_effective_rows_are_those_of_gradients_and_of_their_differences(node):
     np.testing.assert_allclose(evaluated["effective_rows"], expected, rtol=1e-9)
     assert not np.isnan(evaluated["gradient"]).any()
     least = int(np.ceil(min(expected)))
-    bounded = evaluate(replace(member, min_rows=least), **content)
+    bounded = evaluate(replace(member, disclosure=rule_of(least)), **content)
     withheld = np.isnan(bounded["gradient"]).any(axis=(1, 2))
     np.testing.assert_array_equal(withheld, np.array(expected) < least)
     assert withheld.any() and not np.isnan(bounded["losses"]).any()

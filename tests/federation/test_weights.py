@@ -9,6 +9,7 @@ from inspect import signature
 import numpy as np
 import pytest
 import sklearn
+from helpers.disclosures import rule_of
 from numpy.random import RandomState
 from scipy.sparse import csr_array
 from sklearn.base import clone
@@ -329,7 +330,9 @@ def test_bounds_count_rows_and_not_weights():
 def test_rows_that_are_right_are_rounded_to_the_heaviest_rows():
     # A weight must not tell whether one row is right.
     weights = np.where(np.arange(N_ROWS) == 0, 3.0, 0.5)
-    member = Member.of("lyon", MEMBERS[0][1], X, Y, weights=weights, min_rows=4)
+    member = Member.of(
+        "lyon", MEMBERS[0][1], X, Y, weights=weights, disclosure=rule_of(4)
+    )
     sums = TASKS["evaluate"].answer(
         member,
         W=np.vstack([MEMBERS[0][1].coef_.T, MEMBERS[0][1].intercept_]),

@@ -21,6 +21,7 @@ from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScal
 
 from helpers.broken import Pair, with_value_at
 from helpers.choices import choice_pairs
+from helpers.disclosures import rule_of
 from helpers.forests import DRAWN, TREES, reply_behind_front, trees_behind_powers
 from helpers.mutations import mutate_at_random
 from helpers.outcomes import check_refusal, limit_time, outcome_of
@@ -482,7 +483,9 @@ def _members_of(aggregator, estimator, *, is_cautious: bool) -> list:
             name=name,
             held_out=np.arange(rows.sum()) % 4 == 0 if is_cautious else None,
         )
-        members.append(replace(member, min_rows=2) if is_cautious else member)
+        members.append(
+            replace(member, disclosure=rule_of(2)) if is_cautious else member
+        )
     return members
 
 
