@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from sklearn.base import BaseEstimator
 
 import skgems
@@ -25,6 +26,8 @@ from skgems.moments import ClassMoments
 # The rule that holds for what leaves a node by default.
 DEFAULT_RULE = "auto"
 HAS_RULE = "disclosure" in introspection.signature(reply_to).parameters
+# Of tests under the rule, as long as it does not hold.
+BEING_BUILT = pytest.mark.xfail(strict=False, reason="the rule is being built")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -170,7 +173,13 @@ def groups_of_moments(moments: ClassMoments, labels: list) -> list[GroupSums]:
         if moments.roots is not None:
             roots = moments.roots[moments.root_groups == g]
             scatter = roots.T @ roots
-        in_group = (moments.columns == column) | (column < 0)
+        block = getattr(moments, "block", None)
+        if column < 0 and block is not None:  # products of other columns are not told
+            is_told = (block[:, None] & block) | np.eye(len(block), dtype=bool)
+            scatter = np.where(is_told, scatter, np.nan)
+        in_group = moments.columns == column
+        if column < 0:  # classes without a scatter of their own
+            in_group = ~np.isin(moments.columns, moments.groups[moments.groups >= 0])
         groups.append(
             GroupSums(
                 label=labels[column] if column >= 0 else None,

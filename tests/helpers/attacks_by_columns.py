@@ -47,7 +47,8 @@ def rows_of_short_combinations(group: GroupSums) -> np.ndarray:
     """Return rows of whole numbers that any combination of columns shows.
 
     With whole numbers in Z and in a, a'Z'Za is 1 only if one row alone has +1 or -1. A
-    vector of such a length is a shortest one of the lattice with these products.
+    vector of such a length is a shortest one of the lattice with these products, and
+    one of a few more is short, too.
     """
     return _peeled_rows(group, _short_combinations)
 
@@ -87,6 +88,9 @@ def _combinations_of_two(product: np.ndarray, ones: np.ndarray) -> Iterator[np.n
     is_binary = np.abs(sums - squares) <= _EQUAL * squares
     are_binary = np.logical_and.outer(is_binary, is_binary)
     is_whole = bool(np.abs(product - np.rint(product)).max() < _WHOLE)
+    # Sums of numbers with few decimal places are equal by accident, too.
+    hundreds = 100.0 * product
+    is_rounded = bool(np.abs(hundreds - np.rint(hundreds)).max() < _WHOLE)
     for of_one, of_first, of_second in _COMBINATIONS:
         totals = of_one * n_rows + of_first * sums[:, None] + of_second * sums
         lengths = (
@@ -99,7 +103,10 @@ def _combinations_of_two(product: np.ndarray, ones: np.ndarray) -> Iterator[np.n
         is_one_row = np.abs(lengths - totals**2) <= _EQUAL * totals**2
         is_one_row &= lengths > smallest
         if of_one or of_second:
-            is_one_row &= is_whole | (are_binary & (np.abs(lengths - 1.0) < _WHOLE))
+            is_proven = np.where(
+                are_binary, np.abs(lengths - 1.0) < _WHOLE, is_whole or not is_rounded
+            )
+            is_one_row &= is_proven
         for first, second in np.argwhere(is_one_row):
             combination = of_one * ones
             combination[first] += of_first
@@ -108,7 +115,7 @@ def _combinations_of_two(product: np.ndarray, ones: np.ndarray) -> Iterator[np.n
 
 
 def _short_combinations(product: np.ndarray, ones: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield short combinations by whole numbers whose values are 1 in one row alone."""
+    """Yield short combinations by whole numbers that one row alone has."""
     # A part without rows has no columns any more.
     R, order = qr(product, mode="r", pivoting=True)
     sizes = np.abs(np.diag(R))
@@ -123,5 +130,5 @@ def _short_combinations(product: np.ndarray, ones: np.ndarray) -> Iterator[np.nd
         combination[chosen] = short
         length = combination @ product @ combination
         total = ones @ product @ combination
-        if abs(length - 1.0) < _WHOLE and abs(abs(total) - 1.0) < _WHOLE:
+        if abs(length - total**2) <= _EQUAL * total**2 and length > 0.5:
             yield combination

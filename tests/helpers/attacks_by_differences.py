@@ -236,45 +236,35 @@ def row_of_scaler(
     return (sums / left)[None]
 
 
-def row_of_lonely_gradient(
-    gradient: np.ndarray, origin: np.ndarray, *, effective_rows: float
-) -> np.ndarray:
-    """Return the row of a gradient that depends on one row alone, as is told.
+def rows_of_gradients(gradients: np.ndarray, origin: np.ndarray) -> np.ndarray:
+    """Return guesses that one row alone is in the gradient of each class.
 
     Parameters
     ----------
-    gradient : ndarray of shape (n_features + 1, n_outputs)
-        The sum of (p - t) (x - origin, 1).
+    gradients : ndarray of shape (n_classes, n_features + 1, n_outputs)
+        Sums of (p - t) (x - origin, 1).
     origin : ndarray of shape (n_features,)
-    effective_rows : float
     """
-    if effective_rows > 1.0 + 1e-6:
-        return np.zeros((0, len(origin)))
-    return row_of_gap(gradient) + origin
-
-
-def row_of_medians(moments: ClassMoments) -> np.ndarray:
-    """Return the point that means are counted from, which may be a row."""
-    return moments.origin[None]
+    guesses = [row_of_gap(gradient) + origin for gradient in gradients]
+    return np.concatenate([np.zeros((0, len(origin))), *guesses])
 
 
 # Linear discriminant analysis ------------------------------------------------------------
 
 
-def row_of_lda(
+def rows_of_lda(
     coefs: np.ndarray,
     groups: Sequence[GroupSums],
     *,
     class_of_row: int,
     n_rows: float,
 ) -> np.ndarray:
-    """Return what the row is that counts for less in the sums of its class: two answers.
+    """Return two guesses of the row that counts for less in its class than in a model.
 
-    The covariance S within classes, times the coefficients, are the means of classes:
-    ``S (b_k - b_l) = m_k - m_l``. Where one row x of a known class weighs w in the sums
-    of a message and 1 in those of the model, the matrix and the mean of the class
-    differ by multiples of d d' and d, with d = x - m; and so d is known up to its size,
-    which the equations give.
+    The covariance S within classes, times coefficients, are means: ``S (b_k - b_l) =
+    m_k - m_l``. Let one row x of class k weigh w in the sums of a message and 1 in
+    those of the model. Then S and m_k differ by multiples of d d' and d, d = x - m_k.
+    So the direction of d is known, and its size is a root of a quadratic equation.
 
     Parameters
     ----------
@@ -287,27 +277,70 @@ def row_of_lda(
     """
     counts = np.array([group.n_rows for group in groups])
     means = np.stack([group.sums / group.n_rows for group in groups])
-    scatter = sum(
-        group.with_one[1:, 1:] - group.n_rows * np.outer(mean, mean)
-        for group, mean in zip(groups, means, strict=True)
-    )
-    other = 0 if class_of_row else 1
     left = n_rows - counts.sum()
     if left <= 1e-6:
-        return np.zeros((0, scatter.shape[0]))
-    # With the row, the mean is m + left / n d and the scatter S + left n' / n d d'.
+        return np.zeros((0, means.shape[1]))
+    other = 0 if class_of_row else 1
     size = counts[class_of_row]
     slope = coefs[:, class_of_row] - coefs[:, other]
-    # n (m_k - m_l) = S slope holds for the model's sums: what is missing is along d.
-    missing = scatter @ slope / n_rows - (means[class_of_row] - means[other])
-    # missing = d (left / (size + left)) (1 - size (d' slope) / n_rows)
+    missing = scatter_within(groups) @ slope / n_rows
+    missing -= means[class_of_row] - means[other]
+    # With t = d' slope: missing = share d (1 - size t / n_rows).
     share = left / (size + left)
-    along = float(missing @ slope)
-    # along = share t (1 - size t / n_rows), with t = d' slope
-    roots = np.roots([-share * size / n_rows, share, -along])
-    rows = []
-    for t in roots[np.isreal(roots)].real:
-        factor = share * (1.0 - size * t / n_rows)
-        if abs(factor) > 1e-12:
-            rows.append(means[class_of_row] + missing / factor)
-    return np.array(rows).reshape(-1, len(slope))
+    roots = np.roots([-share * size / n_rows, share, -float(missing @ slope)])
+    factors = share * (1.0 - size * roots[np.isreal(roots)].real / n_rows)
+    return means[class_of_row] + missing / factors[np.abs(factors) > 1e-12, None]
+
+
+def row_of_lone_class(
+    coefs: np.ndarray, groups: Sequence[GroupSums], *, class_of_row: int, n_rows: float
+) -> np.ndarray:
+    """Return the one row of a class that no sum is of, out of a linear discriminant.
+
+    The row is the mean of its class, which has no scatter.
+
+    Parameters
+    ----------
+    coefs : ndarray of shape (n_features, n_classes)
+    groups : sequence of GroupSums
+        The sums of each class but that one, in order.
+    class_of_row : int
+    n_rows : float
+        Rows of all classes.
+    """
+    others = [k for k in range(coefs.shape[1]) if k != class_of_row]
+    slope = coefs[:, class_of_row] - coefs[:, others[0]]
+    mean = groups[0].sums / groups[0].n_rows
+    return (mean + scatter_within(groups) @ slope / n_rows)[None]
+
+
+def scatter_within(groups: Sequence[GroupSums]) -> np.ndarray:
+    """Return the scatter about the means of all groups, (n_features, n_features)."""
+    scatters = [
+        group.with_one[1:, 1:] - np.outer(group.sums, group.sums) / group.n_rows
+        for group in groups
+    ]
+    return np.sum(scatters, axis=0)
+
+
+# One message alone ------------------------------------------------------------------------
+
+
+def row_of_origin(moments: ClassMoments) -> np.ndarray:
+    """Return the point that means are counted from, which may be a row."""
+    return moments.origin[None]
+
+
+def rows_of_dominated_sums(group: GroupSums) -> np.ndarray:
+    """Return guesses that one row alone is far out in a column.
+
+    The sum of such a column is that row's value, but for what is small beside it. What
+    the row has in other columns is guessed to be what all have.
+    """
+    means = group.sums / group.n_rows
+    squares = np.diag(group.with_one)[1:]
+    is_one = group.sums**2 > 0.9 * squares
+    rows = np.tile(np.where(is_one, 0.0, means), (int(is_one.sum()), 1))
+    for row, j in zip(rows, np.flatnonzero(is_one), strict=True):
+        row[j] = group.sums[j]
+    return rows
