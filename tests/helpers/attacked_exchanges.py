@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect as introspection
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -112,35 +112,64 @@ def told_in_combine(
 
     Every n-th row of the table is at one node.
     """
-    names = [f"node {k}" for k in range(n_nodes)]
-    told: list[Told] = []
-    ledgers: dict[str, dict] = {name: {} for name in names}
+    nodes = LoggedNodes.dealt(table, n_nodes, disclosure=disclosure)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        skgems.combine(nodes.channel, budget=budget, random_state=0)
+    return nodes.told
 
-    def ask(requests: Mapping[str, Message]) -> dict[str, Message]:
+
+def told_in_fit(
+    aggregator: BaseAggregator, tables: Mapping[str, Table], *, disclosure: object
+) -> list[Told]:
+    """Return what the first node is asked and replies while an aggregator is fitted."""
+    nodes = LoggedNodes(tables=tables, disclosure=disclosure)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        aggregator.set_params(estimators=nodes.channel).fit()
+    return nodes.told
+
+
+@dataclass(kw_only=True, eq=False)
+class LoggedNodes:
+    """Nodes with ledgers, and what the first of them is asked and replies."""
+
+    tables: Mapping[str, Table]
+    disclosure: object
+    told: list[Told] = field(default_factory=list)
+    _ledgers: dict[str, dict] = field(default_factory=dict)
+
+    @classmethod
+    def dealt(cls, table: Table, n_nodes: int, *, disclosure: object) -> LoggedNodes:
+        """Return nodes of which each has every n-th row of a table."""
+        return cls(
+            tables={
+                f"node {k}": table.some_rows(slice(k, None, n_nodes))
+                for k in range(n_nodes)
+            },
+            disclosure=disclosure,
+        )
+
+    @property
+    def channel(self) -> Nodes:
+        rule = options_of_rule(self.disclosure)
+        return Nodes(self._ask, list(self.tables), **rule)
+
+    def _ask(self, requests: Mapping[str, Message]) -> dict[str, Message]:
         replies = {}
         for name, request in requests.items():
-            rows = slice(names.index(name), None, n_nodes)
             replies[name] = reply_to(
                 request,
                 None,
-                table.X[rows],
-                table.y[rows],
+                self.tables[name].X,
+                self.tables[name].y,
                 name=name,
-                state=ledgers[name],
-                **options_of_rule(disclosure),
+                state=self._ledgers.setdefault(name, {}),
+                **options_of_rule(self.disclosure),
             )
-            if name == names[0]:
-                told.append(Told(request=request, reply=replies[name]))
+            if name == next(iter(self.tables)):
+                self.told.append(Told(request=request, reply=replies[name]))
         return replies
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        skgems.combine(
-            Nodes(ask, names, **options_of_rule(disclosure)),
-            budget=budget,
-            random_state=0,
-        )
-    return told
 
 
 # What a server reads -------------------------------------------------------------------

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.attacked_exchanges import GroupSums
+from helpers.attacked_exchanges import GroupSums, Told, sums_in_message
+from skgems.federation import Message
 from skgems.moments import ClassMoments
 
 # Relative size of what is rounding in a difference of sums.
@@ -344,3 +345,102 @@ def rows_of_dominated_sums(group: GroupSums) -> np.ndarray:
     for row, j in zip(rows, np.flatnonzero(is_one), strict=True):
         row[j] = group.sums[j]
     return rows
+
+
+# A summary ----------------------------------------------------------------------------------
+
+
+def rows_of_classifier(
+    message: Message, *, kind: str, alpha: float | None = None
+) -> np.ndarray:
+    """Return guesses of rows that a summary's classifier and its sums give together.
+
+    The classifier was fitted to all rows, each counted once. Not all may be in the
+    sums, or not fully: of a class that is too small, or since the rule lowers weights.
+
+    Parameters
+    ----------
+    message : Message
+        Of a summary of one node.
+    kind : {"centroids", "lda", "ridge", "scaler"}
+        What is known of the classifier, and which of its equations are used.
+    alpha : float, default=None
+        The penalty of a ridge.
+    """
+    network = message.content["describe"]["network"]
+    labels = list(network["labels"])
+    coefs = np.asarray(network["coefs"][0])
+    groups = [group for group in sums_in_message(message.content) if group.label]
+    n_features = len(coefs)
+    if not groups or not all(np.isfinite(g.product).all() for g in groups):
+        return np.zeros((0, n_features))
+    told = [group.label for group in groups]
+    missing = [k for k, label in enumerate(labels) if label not in told]
+    n_told = sum(group.n_rows for group in groups)
+    # Whole numbers of rows that the model may have been fitted to.
+    n_fitted = int(np.ceil(n_told - 1e-6)) + np.arange(3)
+    if kind == "centroids":
+        # Coefficients are centroids, less one point.
+        of_first = coefs[:, labels.index(told[0])]
+        claims = [groups[0].sums / groups[0].n_rows + (coefs.T - of_first)]
+    elif kind == "scaler":
+        claims = [
+            row_of_scaler(
+                network["center"], network["scale"], n_rows=n_rows, groups=groups
+            )
+            for n_rows in n_fitted
+            if "center" in network
+        ]
+    elif kind == "ridge":
+        targets = 2.0 * np.eye(len(labels)) - 1.0
+        gap = gap_of_ridge(
+            [(group, targets[labels.index(group.label)]) for group in groups],
+            coefs,
+            np.asarray(network["intercepts"][0]),
+            alpha=alpha,
+        )
+        claims = [row_of_gap(gap)]
+    else:
+        claims = [
+            row_of_lone_class(coefs, groups, class_of_row=k, n_rows=n_told + 1)
+            for k in missing
+        ]
+        claims += [
+            rows_of_lda(coefs, groups, class_of_row=k, n_rows=n_rows)
+            for k in range(len(labels))
+            for n_rows in n_fitted
+            if not missing
+        ]
+    return np.concatenate([np.zeros((0, n_features)), *claims])
+
+
+def rows_of_scaling_front(told: Sequence[Told]) -> np.ndarray:
+    """Return the row by which what a scaler was fitted to differs from later sums.
+
+    The columns' sums that a node tells first are of all its rows, whatever their class.
+    """
+    by_task = {exchanged.request.task: exchanged for exchanged in told}
+    (part,) = by_task["front"].reply.content["parts"].values()
+    (state,) = by_task["join"].request.content["front"]["states"].values()
+    center = np.asarray(state["means"])
+    scale = np.sqrt(np.asarray(state["squares"]) / state["n_rows"])
+    groups = [
+        unscaled_group(group, center, scale)
+        for group in sums_in_message(by_task["join"].reply.content)
+    ]
+    if not all(np.isfinite(group.product).all() for group in groups):
+        return np.zeros((0, len(center)))
+    means = np.asarray(part["means"])
+    deviations = np.sqrt(np.asarray(part["squares"]) / part["n_rows"])
+    return row_of_scaler(means, deviations, n_rows=part["n_rows"], groups=groups)
+
+
+def unscaled_group(
+    group: GroupSums, center: np.ndarray, scale: np.ndarray
+) -> GroupSums:
+    """Return the sums of rows x of those of (x - center) / scale."""
+    to_rows = np.diag(np.append(1.0, scale))
+    to_rows[0, 1:] = center
+    return GroupSums(
+        label=group.label, product=to_rows.T @ group.with_one @ to_rows, n_parts=1
+    )
