@@ -31,7 +31,7 @@ _NO_MODEL = "no model"
 # The name of a file of a reply: the number of the message, and what stands for a node.
 _NAME_OF_REPLY = re.compile(r"(reply-)?\d{3,}-(?P<node>.+)\.safetensors")
 # Fields of moments that are covariances, and those that are gradients.
-_OF_COVARIANCES = {"triangles", "correlations", "factors", "roots"}
+_OF_COVARIANCES = {"triangles", "roots"}
 _OF_GRADIENTS = {"gradient", "gradients", "slope", "slopes"}
 # A gradient of fewer rows in effect is named: as many as min_rows is by default.
 _FEW_ROWS = MIN_ROWS

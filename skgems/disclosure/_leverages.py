@@ -18,8 +18,8 @@ _ROUNDING = 1e-10
 # A leverage of 1 but for rounding: the row alone has some direction.
 _ALONE = 1.0 - 1e-6
 # Weights are lowered to a leverage this much below the bound, so that those of the
-# other rows, which rise a little, stay below it.
-_MARGIN = 0.98
+# other rows, which rise a little, stay below it, and a further sum may be told.
+_MARGIN = 0.9
 # Weights below this are 0: such a row adds no more than rounding to an average, and a
 # row that is alone in a direction would be lowered for ever.
 _LEAST_WEIGHT = 0.03

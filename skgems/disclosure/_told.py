@@ -13,7 +13,7 @@ is below the bound, the rows keep most of their weight, and the numbers told are
 enough beside those that the rows are.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +21,7 @@ from scipy import sparse
 
 from ._leverages import (
     Design,
+    basis,
     columns_lowered,
     largest_in_columns,
     leverages,
@@ -32,6 +33,17 @@ from ._rule import Disclosure
 _LEAST_SHARE = 0.8
 # Factor on the number of columns of a block that does not hold yet.
 _FEWER_COLUMNS = 0.85
+# Weights of all rows are drawn between this and 1 where some are lowered: as few rows
+# fewer in effect as 1 in 100.
+_LEAST_FACTOR = 0.7
+# Share of their number that rows of a class weigh at least. Lowered beside known sums
+# they keep the least share twice.
+LEAST_WEIGHT_OF_ROWS = _LEAST_SHARE**2 * _LEAST_FACTOR
+# Share of known sums that is rounding.
+_ROUNDING = 1e-9
+# Rounds of lowering weights beside known sums, and the share of the bound to aim at.
+_MOST_ROUNDS = 10
+_MARGIN = 0.95
 # A block of one column has no products.
 _FEWEST_COLUMNS = 2
 
@@ -44,8 +56,11 @@ class Rows:
     codes: np.ndarray  # (n_rows,), the class of each row
     units: np.ndarray  # (n_rows,), what counts as one row, such as a patient
     weights: np.ndarray  # (n_rows,)
-    # (n_rows, n_residuals), residuals of models whose gradient is told.
+    # (n_rows, n_residuals), residuals of models whose gradient is told, with the weights.
     residuals: np.ndarray
+    # (n_rows, n_known), the same of sums without weights that are known otherwise, such
+    # as from where the fit of a model stopped.
+    known: np.ndarray
     # (n_rows,), clusters, each of one class; None: there are none.
     parts: np.ndarray | None = None
 
@@ -57,6 +72,7 @@ class Rows:
             units=self.units[rows],
             weights=self.weights[rows],
             residuals=self.residuals[rows],
+            known=self.known[rows],
             parts=None if self.parts is None else self.parts[rows],
         )
 
@@ -98,7 +114,13 @@ class Told:
 
 
 def told_of(
-    rows: Rows, rule: Disclosure, *, n_unknowns: int, seed: int, may_lower: bool
+    rows: Rows,
+    rule: Disclosure,
+    *,
+    kind: str,
+    n_unknowns: int,
+    seed: Callable[[], int],
+    may_lower: bool,
 ) -> Told:
     """Return what is told of rows at most.
 
@@ -106,23 +128,34 @@ def told_of(
     ----------
     rows : Rows
     rule : Disclosure
+    kind : {"class", "shared", "diagonal"}
+        What is asked for: products by class, of all classes together, or squares.
     n_unknowns : int
         How many numbers a row is, before any front.
-    seed : int
-        Of the columns that are drawn where not all products are told.
+    seed : callable
+        Returns the seed of the columns that are drawn where not all products are told.
     may_lower : bool
         Whether weights of rows may be lowered. If not, sums with these weights have
         left before.
     """
     teller = _Teller(
-        rule=rule, n_unknowns=n_unknowns, seed=seed, may_lower=may_lower
+        rule=rule,
+        kind=kind,
+        n_unknowns=n_unknowns,
+        seed=seed,
+        may_lower=may_lower,
     )
-    told = teller.told(rows)
-    if not told.has_gradient and rows.residuals.shape[1]:
-        # Without residuals more may be told.
-        told = teller.told(replace(rows, residuals=rows.residuals[:, :0]))
-        told = replace(told, has_gradient=False)
-    return told
+    if rows.residuals.shape[1]:
+        told = teller.told_with_weights(rows)
+        if told.has_gradient:
+            beside = teller.beside_known_sums(rows, told)
+            if beside is not None:
+                return beside
+        # Without a gradient more may be told of the rest.
+        none = rows.residuals[:, :0]
+        rows = replace(rows, residuals=none, known=none)
+        return replace(teller.told_with_weights(rows), has_gradient=False)
+    return teller.told_with_weights(rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,18 +163,37 @@ class _Teller:
     """The rule, and what it is applied with."""
 
     rule: Disclosure
+    kind: str
     n_unknowns: int
-    seed: int
+    seed: Callable[[], int]
     may_lower: bool
 
+    def told_with_weights(self, rows: Rows) -> Told:
+        """Return what is told; where a weight is lowered, all are, a little and unevenly.
+
+        A sum without weights may be known of some columns. Less the weighted one it
+        would be a sum over the few rows that weigh less, which it hides among all.
+        """
+        told = self.told(rows)
+        if not self.may_lower or (told.weights == rows.weights).all():
+            return told
+        rng = np.random.default_rng(self.seed())
+        factors = rng.uniform(_LEAST_FACTOR, 1.0, len(rows.weights))
+        return self.told(replace(rows, weights=factors * rows.weights))
+
     def told(self, rows: Rows) -> Told:
+        """Return what is told of rows that have these weights at most."""
         n_classes = int(rows.codes.max()) + 1
         weights = rows.weights.copy()
         has_clusters = np.zeros(n_classes, dtype=bool)
         has_own = np.zeros(n_classes, dtype=bool)
         for c in np.unique(rows.codes).tolist():
             of_class = np.flatnonzero(rows.codes == c)
-            step = self._own_step(rows.some(of_class))
+            step = None
+            if self.kind == "class":
+                step = self._own_step(rows.some(of_class))
+            elif self.kind == "diagonal":
+                step = self._diagonal_step(rows.some(of_class))
             if step is not None:
                 has_own[c] = True
                 has_clusters[c], weights[of_class] = step
@@ -152,9 +204,12 @@ class _Teller:
         has_gradient = True
         if len(left):
             shared = rows.some(left)
-            of_shared = self._holding_weights(
-                shared.design(shared.codes), shared.weights, n_means=0
-            )
+            of_shared = None
+            if self.kind != "diagonal":
+                n_means = len(np.unique(shared.codes)) * n_columns
+                of_shared = self._holding_weights(
+                    shared.design(shared.codes), shared.weights, n_means=n_means
+                )
             if of_shared is None:
                 has_gradient = not rows.residuals.shape[1]
                 of_shared, is_in_block, is_mean_only = self._block_step(shared)
@@ -168,6 +223,30 @@ class _Teller:
             has_gradient=has_gradient,
         )
 
+    def beside_known_sums(self, rows: Rows, told: Told) -> Told | None:
+        """Return what is told beside known sums without weights; None: too little.
+
+        Where few rows weigh less than 1, the difference to these is a sum over them.
+        """
+        bound = self.rule.leverage
+        _, units = np.unique(rows.units, return_inverse=True)
+        for _ in range(_MOST_ROUNDS):
+            of_told, of_known = _shares(rows, told)
+            h = np.bincount(units, of_told + of_known)
+            is_high = h >= bound
+            if not is_high.any():
+                return told
+            rest = _MARGIN * bound - np.bincount(units, of_known)
+            if not self.may_lower or (rest[is_high] <= 0).any():
+                return None
+            factors = np.ones(len(h))
+            factors[is_high] = rest[is_high] / np.bincount(units, of_told)[is_high]
+            weights = told.weights * np.sqrt(np.minimum(factors, 1.0))[units]
+            if weights.sum() < _LEAST_SHARE * told.weights.sum():
+                return None
+            told = replace(told, weights=weights)
+        return None
+
     def _own_step(self, rows: Rows) -> tuple[bool, np.ndarray] | None:
         """Return whether a class tells clusters, and its weights; None: no scatter."""
         if rows.parts is not None:
@@ -178,12 +257,39 @@ class _Teller:
                 weights = self._holding_weights(
                     rows.design(rows.parts), rows.weights, n_means=n_means
                 )
-                if weights is not None:
+                if weights is not None and self._holds_by_part(rows, weights):
                     return True, weights
         weights = self._holding_weights(
             rows.design(rows.codes), rows.weights, n_means=rows.X.shape[1]
         )
         return None if weights is None else (False, weights)
+
+    def _diagonal_step(self, rows: Rows) -> tuple[bool, np.ndarray] | None:
+        """Return the same of a class that tells squares of its columns."""
+        n_clusters = 0 if rows.parts is None else len(np.unique(rows.parts))
+        has_clusters = n_clusters > 1
+        n_numbers = 2 * (1 + n_clusters) * rows.X.shape[1]
+        if n_numbers > self.rule.unknowns * len(rows.codes) * self.n_unknowns:
+            return None
+        design = rows.design(rows.codes)
+        weights = rows.weights
+        if self.may_lower:
+            weights = columns_lowered(design, weights, bound=self.rule.leverage)
+            if weights.sum() < _LEAST_SHARE * rows.weights.sum():
+                return None
+        if largest_in_columns(design, weights).max(initial=0.0) >= self.rule.leverage:
+            return None
+        return has_clusters and self._holds_by_part(rows, weights), weights
+
+    def _holds_by_part(self, rows: Rows, weights: np.ndarray) -> bool:
+        """Report whether no row is most of the squares of its cluster in a column."""
+        for part in np.unique(rows.parts):
+            of_part = np.flatnonzero(rows.parts == part)
+            design = rows.some(of_part).design(np.zeros(len(of_part), dtype=int))
+            largest = largest_in_columns(design, weights[of_part])
+            if largest.max(initial=0.0) >= self.rule.leverage:
+                return False
+        return True
 
     def _holding_weights(
         self, design: Design, weights: np.ndarray, *, n_means: int
@@ -222,7 +328,7 @@ class _Teller:
             if lowered.sum() >= _LEAST_SHARE * weights.sum():
                 weights = lowered
         is_mean_only = largest_in_columns(whole, weights) >= bound
-        order = np.random.default_rng(self.seed).permutation(n_columns)
+        order = np.random.default_rng(self.seed()).permutation(n_columns)
         order = order[~is_mean_only[order]]
         is_in_block = np.zeros(n_columns, dtype=bool)
         for n_in_block in self._sizes_of_blocks(whole, len(order)):
@@ -246,3 +352,22 @@ class _Teller:
         while size >= _FEWEST_COLUMNS:
             yield size
             size = min(size - 1, int(_FEWER_COLUMNS * size))
+
+
+def _shares(rows: Rows, told: Told) -> tuple[np.ndarray, np.ndarray]:
+    """Return each row's leverage in what is told, and in known sums beside it."""
+    of_told = np.zeros(len(rows.codes))
+    rest = rows.known.copy()
+    groups = np.where(told.has_own[rows.codes], rows.codes, -1)
+    for group in np.unique(groups).tolist():
+        of_group = np.flatnonzero(groups == group)
+        some = rows.some(of_group)
+        has_clusters = group >= 0 and told.has_clusters[group]
+        weights = told.weights[of_group]
+        design = some.design(some.parts if has_clusters else some.codes)
+        Q = weights[:, None] * basis(design, weights**2)
+        of_told[of_group] = np.einsum("ij,ij->i", Q, Q)
+        rest[of_group] -= Q @ (Q.T @ rest[of_group])
+    U, sizes, _ = np.linalg.svd(rest, full_matrices=False)
+    U = U[:, sizes > _ROUNDING * np.linalg.norm(rows.known)]
+    return of_told, np.einsum("ij,ij->i", U, U)

@@ -47,7 +47,7 @@ from ..messages import (
     says,
 )
 from ._fingerprint import Fingerprint
-from ._front_states import fitted_fronts
+from ._front_states import fitted_fronts, statistics_told
 from ._ledger_store import (
     FolderStore,
     LedgerDamagedError,
@@ -284,10 +284,23 @@ class Ledger:
         tasks.pop(self._key(request), None)
         return Counter(tasks.values())
 
-    def has_answered(self, task: str) -> bool:
-        """Whether a request of this task got a reply that left."""
-        ended = self._counted(self._current.account, "ended")
-        return any(entry["task"] == task for entry in ended)
+    @property
+    def statistics_told(self) -> set[str]:
+        """Hashes of the statistics for fronts that were told of the current rows.
+
+        Those of earlier exchanges are among them, in which the rows were the same.
+        """
+        accounts = {
+            opened.account
+            for opened in self._opened.values()
+            if opened.rows == self._current.rows
+        }
+        ended = [
+            entry
+            for account in accounts | {self._current.account}
+            for entry in self._counted(account, "ended")
+        ]
+        return {statistic for entry in ended for statistic in entry["statistics"]}
 
     @property
     def fitted_fronts(self) -> dict[str, str]:
@@ -392,6 +405,7 @@ class Ledger:
                 "bytes": len(reply_bytes),
                 "numbers": sum(array.size for array in reply.arrays.values()),
                 "layer_numbers": numbers_about_layers(request, reply),
+                "statistics": statistics_told(request, reply),
                 "says": says(reply),
             }
             self._add([entry])

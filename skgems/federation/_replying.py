@@ -376,11 +376,18 @@ def _reply_with_ledger(
             return node.released(node.addressed(kept_reply, request))
         by_person = accepted is not None or ledger.is_accepted_by_person
         check_accepted(request, has_ledger=True, by_person=by_person)
-        return _counted_reply(request, node, ledger=ledger, agreed=agreed)
+        return _counted_reply(
+            request, node, ledger=ledger, agreed=agreed, by_person=by_person
+        )
 
 
 def _counted_reply(
-    request: Message, node: "_Node", *, ledger: Ledger, agreed: Agreement
+    request: Message,
+    node: "_Node",
+    *,
+    ledger: Ledger,
+    agreed: Agreement,
+    by_person: bool,
 ) -> Message:
     """A new reply, which is kept and counted; so is a failure after rows were read."""
     with ledger.naming_the_account():
@@ -389,22 +396,25 @@ def _counted_reply(
     # After what is agreed: which requests cost too much says how many rows there are.
     node.check_cost(request)
     node.check_consent(request)
+    disclosure = node.disclosure_under(agreed)
     fronts_before = ledger.fitted_fronts
-    has_told_of_front = ledger.has_answered("front")
+    comes_fitted = "fitted" in (agreed.settings.get("front") or {})
+    may_be_made_up = comes_fitted and by_person and disclosure is None
     check_fronts_are_due(
         request,
         settings=agreed.settings,
         fronts_before=fronts_before,
-        was_asked=has_told_of_front,
+        told=ledger.statistics_told,
+        may_be_made_up=may_be_made_up,
     )
     ledger.begin(request, node.fingerprint)
     try:
-        if has_told_of_front:
+        if not may_be_made_up:
             fronts = unchecked_fronts(request, fronts_before.values())
-            node.check_fronts(fronts, disclosure=node.disclosure_under(agreed))
+            node.check_fronts(fronts, disclosure=disclosure)
         n_numbers_left = node.n_values - ledger.layer_numbers_before(request)
         reply = node.computed_reply(request, agreed, layer_numbers_left=n_numbers_left)
-        if node.disclosure_under(agreed) is not None:
+        if disclosure is not None:
             ledger.check_layer_numbers(request, reply, most=node.n_values)
         check_reply_bytes(
             reply, node.shape, n_bytes_before=ledger.tree_bytes_before(request)

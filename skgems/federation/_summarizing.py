@@ -110,8 +110,6 @@ class SummarizingMixin:
         rows: Mapping[str, object],
         name: str,
         min_rows: int,
-        *,
-        digits: Mapping | None = None,
         **options: object,
     ) -> Summary:
         """The summary of a node.
@@ -122,8 +120,6 @@ class SummarizingMixin:
             What the node gave for "X", "y", "held_out", "groups", "sample_weight" and
             "chunks"; None for others. "dropped", if it is there, are the features that
             a classifier drops by name which is left aside, (n_features,), bool.
-        digits : mapping, default=None
-            The "dtype" and "rank" that moments are rounded to. None: all digits.
         **options : object
             What the first requests depend on, beside the aggregator and the node.
         """
@@ -147,15 +143,11 @@ class SummarizingMixin:
         request = aggregator._agreed_terms.first_message(member, **options)
         if member.weights_by_label() is not None:
             check_takes_weights(request, name=name)
-        if digits is None:
-            digits = {"dtype": "float64", "rank": None}
         content = TASKS["join"].answer(
             member,
             method=request.content["method"],
             settings=request.content["settings"],
             requests=request.content["requests"],
-            dtype=digits["dtype"],
-            rank=digits["rank"],
         )
         reply = Message.of("join", **content)
         aggregator._warn_of(member, reply)

@@ -45,6 +45,9 @@ class Member:
     left_out: np.ndarray | None = field(default=None, repr=False)
     # The rule for what is told of the rows; None: single rows may be known.
     disclosure: Disclosure | None = field(default=None, repr=False)
+    # How many numbers a row was before it came behind a front or layers, which its
+    # values there follow from; None: as many as X has columns.
+    n_raw_columns: int | None = field(default=None, repr=False)
     # How many numbers may still be told about hidden layers; None: nobody counts them.
     layer_numbers_left: int | None = field(default=None, repr=False)
     # Columns of X that a classifier which is left aside drops by name, (n_columns,).

@@ -9,6 +9,7 @@ The gradient is that of the log-loss of the node's own last layer ``W``, of shap
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
@@ -33,6 +34,7 @@ from ..networks import LayersBelow, final_step, linear_logits, output_labels
 from ._classifiers import Rows, at_node, indices_of
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
 from ._constants import warn_of_lost_features
+from ._disclosed import tellable_rows
 from ._layer_numbers import LayerMoments, layer_moments
 from ._member import Member
 from ._penalties import IN_PLACE_OF, penalty_of, speaking_classifier
@@ -274,6 +276,8 @@ def moments(
                         member, share * class_sizes.sum() * n_features
                     ),
                 )
+        if hidden is not None:
+            member = replace(member, n_raw_columns=n_features)
         parts = None  # (n_rows,), the cluster of each row
         if n_components > 1 and sent.has_clusters:
             # The request has no seed: see `seed_of_rows`.
@@ -288,18 +292,34 @@ def moments(
                 ),
                 weights=row_weights,
             )
+        kind_of_sums = moments_kind(
+            sent.kind,
+            n_features=X.shape[1],
+            n_classes=len(classes),
+            # Fewer rows than features are never told of by roots under a rule.
+            n_rows=X.shape[0] if member.disclosure is None else np.inf,
+        )
+        tellable = tellable_rows(
+            member,
+            X,
+            codes,
+            kind=kind_of_sums,
+            row_weights=row_weights,
+            parts=parts,
+            residuals=_own_residuals(member, X, classes[codes], model=model),
+        )
+        X = tellable.X
+        row_weights = tellable.weights
         sums = class_moments(
             X,
             codes,
-            kind=moments_kind(
-                sent.kind,
-                n_features=X.shape[1],
-                n_classes=len(classes),
-                n_rows=X.shape[0],
-            ),
-            parts=parts,
+            kind=kind_of_sums,
+            parts=tellable.parts,
             min_cluster_size=min_cluster_size,
             weights=row_weights,
+            has_own=tellable.has_own,
+            block=tellable.block,
+            tells_rows=tellable.told is None,
         )
     if hidden is None:
         warn_of_lost_features(member, sums)
@@ -308,12 +328,16 @@ def moments(
         classes=classes,
         in_sums=np.isin(np.arange(len(classes)), sums.columns),
         origin=sums.origin,
-        model=model,
+        model=model if tellable.has_gradient else None,
         class_weight=class_weight,
     )
     gradient.add(X, codes, row_weights)
     reply = reply_of_sums(
-        member, classes=classes, sums=sums, penalty=penalty, n_factors=sent.n_factors
+        member,
+        classes=classes,
+        sums=sums,
+        penalty=penalty,
+        withholds=tellable.withholds,
     )
     if model == "own":  # models that are functions of sums are exact with tails, too
         tails = CombinationTails(
@@ -322,6 +346,32 @@ def moments(
         tails.add(X, codes)
         reply |= reply_of_tails(member, tails)
     return reply | gradient.reply(sums)
+
+
+def _own_residuals(
+    member: Member, X: Rows, y: np.ndarray, *, model: str | None
+) -> np.ndarray:
+    """Return residuals of the node's own model under two factors, (2, n_rows, n_classes).
+
+    The sums that its gradient is are weighted by those under the factor that is told.
+    At the optimum of its own fit, sums weighted by those under the factor 1 follow from
+    its penalty. There are no columns where it has no gradient.
+    """
+    none = np.zeros((2, X.shape[0], 0))
+    if member.disclosure is None or model != "own" or not member.has_classifier:
+        return none
+    W, known_classes = member.own_linear()
+    outputs = indices_of(y, known_classes)
+    is_known = outputs >= 0
+    if len(known_classes) < 2 or not is_known.any():
+        return none
+    logits = linear_logits(X[is_known], W).astype(np.float64)
+    factor = _fit_factor(logits, outputs[is_known], None)
+    residuals = np.zeros((2, X.shape[0], logits.shape[1]))
+    residuals[:, is_known] = [
+        log_losses(f * logits, outputs[is_known])[1] for f in (factor, 1.0)
+    ]
+    return residuals
 
 
 def _sample_by_class(X: Rows, codes: np.ndarray, n_rows: int) -> list[tuple[int, Rows]]:
@@ -347,7 +397,7 @@ def reply_of_sums(
     classes: np.ndarray,
     sums: ClassMoments,
     penalty: bool,
-    n_factors: int | None = None,
+    withholds: bool = False,
 ) -> dict:
     """The reply to a request for moments, but for gradients.
 
@@ -359,14 +409,16 @@ def reply_of_sums(
     sums : ClassMoments
     penalty : bool
         Whether to tell the penalty that the classifier was fitted with.
-    n_factors : int or None, default=None
-        How many factors to send of each covariance matrix; None: the whole matrix.
+    withholds : bool, default=False
+        Whether the rule of disclosure has changed a sum.
     """
     estimator = member.model.estimator
     form = closed_form(estimator)
     if "kind" in form and len(np.unique(sums.columns)) < len(classes):
         form = {"reason": "a class with too few rows to be in sums (min_rows)"}
-    reply = {"labels": classes.tolist(), "moments": sums.as_arrays(rank=n_factors)}
+    elif "kind" in form and withholds:
+        form = {"reason": "sums in which the rule of disclosure withholds something"}
+    reply = {"labels": classes.tolist(), "moments": sums.as_arrays()}
     n_rows = member.n_rows_if_weighted(classes.tolist())
     if n_rows is not None:
         reply["n_rows"] = n_rows
@@ -374,6 +426,8 @@ def reply_of_sums(
     if penalty_of_estimator is not None:
         reply["penalty"] = penalty_of_estimator
     reply["form"] = form
+    if withholds:
+        reply["withheld"] = True
     reply["scaled"] = _scales_features(estimator)
     return reply
 

@@ -24,7 +24,6 @@ from ..messages import (
     says,
     sentences_of_fields,
 )
-from ..moments import ClassMoments
 from ..progress import tracked
 from ._counts import counts
 from ._describe import describe
@@ -82,17 +81,12 @@ def join(
     method: str,
     settings: Mapping,
     requests: Mapping[str, Mapping],
-    dtype: str = "float64",
-    rank: int | None = None,
 ) -> dict:
-    """Reply to all that is asked at first; ``dtype`` and ``rank`` round moments."""
+    """Reply to all that is asked at first."""
     answers = {}
     for number, request in tracked(requests.items(), "statistics", len(requests)):
         task = TASKS[request["task"]]
         reply = dict(task.answer(member, **request["asked"]))
-        if task.name == "moments" and (dtype != "float64" or rank):
-            exact = ClassMoments.from_arrays(reply["moments"])
-            reply["moments"] = exact.as_arrays(dtype=dtype, rank=rank)
         answers[number] = {**request, "reply": reply}
     return {
         "name": member.name,

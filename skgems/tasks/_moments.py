@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ..disclosure import LEAST_WEIGHT_OF_ROWS
 from ..local import (
     N_COMBINATIONS,
     ChunkedMember,
@@ -54,8 +55,9 @@ from ._shared import (
 )
 from ._sums import FIELDS_OF_SUMS, sums_fit
 
-# Rounding error, relative, of moments that are sent with few digits.
-_ROUNDING_OF_FEW_DIGITS = 5e-2
+# Relative rounding error of sums of squares that are made of float32 rows: their eps
+# of 1e-7, as many times as blocks of rows add up to.
+_ROUNDING_OF_FLOAT32 = 1e-4
 # Relative rounding error of a squared distance between rows, in float64.
 _ROUNDING_OF_SQUARES = 1e-12
 # What nodes tell of their models' gradients: one of these, if any.
@@ -127,7 +129,10 @@ def penalty_is_one(penalty: Mapping, place: Place) -> None:
 def moments_fit(content: Mapping, place: Place) -> None:
     """Moments are of the rows that a node has described, and of the kind asked for."""
     class_moments = ClassMoments.from_arrays(content["moments"])
-    sums_are_of_enough_rows(content, class_moments.counts, place)
+    counts = class_moments.counts
+    if content.get("withheld"):
+        counts = counts / LEAST_WEIGHT_OF_ROWS
+    sums_are_of_enough_rows(content, counts, place)
     rows_are_described(content, place)
     _check_kind(class_moments, place, n_labels=len(content["labels"]))
     _check_scatter(class_moments, place)
@@ -138,13 +143,11 @@ def moments_fit(content: Mapping, place: Place) -> None:
     if "penalty" in content and place.described["network"]["output"] == "none":
         raise place.at("penalty").wrong("is there, but the node has no classifier")
     are_of_all_rows = _check_counts(content, class_moments, place)
-    few_digits = "deviations" in content["moments"]
-    rounding = _ROUNDING_OF_FEW_DIGITS if few_digits else ROUNDING
     if are_of_all_rows:
-        _check_origin(class_moments, place, rounding)
+        _check_origin(class_moments, place)
     if correction is not None:
         _check_size_of_correction(
-            content[correction], class_moments, place.at(correction), rounding
+            content[correction], class_moments, place.at(correction)
         )
 
 
@@ -184,7 +187,7 @@ def _check_counts(content: Mapping, class_moments: ClassMoments, place: Place) -
     described = described_sizes(place, labels)
     # A class of too few rows has no mean; of several nodes not all need have too few.
     fits = np.abs(counts - described) <= ROUNDING * described
-    if {"slope", "slopes"} & set(content):
+    if {"slope", "slopes"} & set(content) or content.get("withheld"):
         fits = counts <= described * (1.0 + ROUNDING)
     if not np.all((counts == 0) | fits):
         raise place.at("counts").wrong("are not those of describe.rows")
@@ -198,7 +201,7 @@ def _check_counts(content: Mapping, class_moments: ClassMoments, place: Place) -
 
 
 def _check_size_of_correction(
-    correction: np.ndarray, class_moments: ClassMoments, place: Place, rounding: float
+    correction: np.ndarray, class_moments: ClassMoments, place: Place
 ) -> None:
     """A gradient is no larger than these rows allow (by Cauchy and Schwarz).
 
@@ -208,7 +211,7 @@ def _check_size_of_correction(
     n_rows = class_moments.n_rows
     squares = _squares(class_moments)
     squares = squares + class_moments.counts @ class_moments.means**2
-    limit = (1.0 + rounding) * np.sqrt(n_rows * np.append(squares, n_rows))
+    limit = (1.0 + ROUNDING) * np.sqrt(n_rows * np.append(squares, n_rows))
     class_weight = request.get("class_weight")
     if isinstance(class_weight, list):
         limit *= max([1.0, *(weight for _, weight in class_weight)])
@@ -218,7 +221,7 @@ def _check_size_of_correction(
     if np.any(np.abs(correction) > times * limit[:, None]):
         raise place.wrong("is larger than these moments allow")
     # What a row adds to one output it takes from others.
-    if not is_slope and np.any(np.abs(correction.sum(axis=-1)) > limit * rounding):
+    if not is_slope and np.any(np.abs(correction.sum(axis=-1)) > limit * ROUNDING):
         raise place.wrong("does not sum to 0 over the outputs")
 
 
@@ -239,8 +242,6 @@ def _check_kind(class_moments: ClassMoments, place: Place, *, n_labels: int) -> 
         raise place.at(name).wrong(f"is there, but {kind!r} was asked for")
     if kind == "shared" and class_moments.groups.tolist() != [-1]:
         raise place.at("groups").wrong("are of classes, but 'shared' was asked for")
-    if kind == "shared" and class_moments.squares is None:
-        raise place.at("squares").wrong("is missing, but 'shared' was asked for")
 
 
 def _squares(class_moments: ClassMoments) -> np.ndarray:
@@ -257,14 +258,21 @@ def _check_scatter(class_moments: ClassMoments, place: Place) -> None:
         groups = class_moments.groups.tolist()
         for group, matrix in zip(groups, class_moments.scatter, strict=True):
             check_definite(matrix, place.at(f"triangles of group {group}"))
-    largest = _squares(class_moments) * (1.0 + _ROUNDING_OF_FEW_DIGITS)
+    largest = _squares(class_moments) * (1.0 + _ROUNDING_OF_FLOAT32)
+    largest += _noise_of_squares(class_moments)
     for name in ("squares", "part_squares"):
         squares = getattr(class_moments, name)
         if squares is not None and np.any(squares.sum(axis=0) > largest):
             raise place.at(name).wrong("are more than those of all classes")
 
 
-def _check_origin(class_moments: ClassMoments, place: Place, rounding: float) -> None:
+def _noise_of_squares(class_moments: ClassMoments) -> np.ndarray:
+    """Return what rounding of rows far from 0 may add to squares, (n_features,)."""
+    origin = class_moments.origin
+    return _ROUNDING_OF_SQUARES * class_moments.n_rows * np.square(origin)
+
+
+def _check_origin(class_moments: ClassMoments, place: Place) -> None:
     """The origin is among the rows: no further from their mean than these allow."""
     origin = class_moments.origin
     if not origin.any():
@@ -272,8 +280,8 @@ def _check_origin(class_moments: ClassMoments, place: Place, rounding: float) ->
     mean = class_moments.mean()
     about_mean = class_moments.counts @ (class_moments.means - mean) ** 2
     squares = _squares(class_moments) + about_mean
-    noise = _ROUNDING_OF_SQUARES * class_moments.n_rows * np.square(origin)
-    if np.any(np.square(mean) > squares * (1.0 + rounding) + noise):
+    noise = _noise_of_squares(class_moments)
+    if np.any(np.square(mean) > squares * (1.0 + ROUNDING) + noise):
         raise place.at("means").wrong(
             "are further from the origin than counts and squares of the same rows "
             "allow. If the rows came in chunks, chunks() gave other rows in the second "
@@ -431,6 +439,12 @@ MOMENTS = Task(
             "Gaussian rows. It says that a few rows lie far outside of their class, "
             "and roughly how far.",
             detail=_kurtosis_in_words,
+        ),
+        "withheld": Flag(
+            default=ABSENT,
+            says="That the rule of disclosure has changed these sums: values of few "
+            "rows are replaced, rows that stand out count for less, or classes share a "
+            "matrix.",
         ),
         "class_weight": Weights(
             ("balanced",),

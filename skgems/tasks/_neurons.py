@@ -104,7 +104,6 @@ NEURONS = Task(
         "weights": Array("q u", high=LARGEST_SQUARE, least_bytes=2),
         "activation": Text(ACTIVATIONS),
         "epsilon": Number(),
-        "max_radius": Number(),
         "random_state": SEED,
         **HOW_SPACES_ARE_BUILT,
     },

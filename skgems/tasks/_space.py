@@ -245,7 +245,6 @@ FIELDS_OF_SPACE = {
 # What requests for spaces of models and of units have in common.
 HOW_SPACES_ARE_BUILT = {
     "geometry": Named(),
-    "construction": Text(("sampled", "certified")),
     "n_directions": whole_number(low=1, high=MOST_COUNTED),
     "hidden": HIDDEN,
 }
@@ -318,6 +317,7 @@ SPACE = Task(
         "n_others": whole_number(high=MOST_COUNTED),
         "min_cluster_size": whole_number(high=MOST_ROWS),
         "criterion": Named(),
+        "construction": Text(("sampled", "certified")),
         "scale_logits": Flag(("auto",)),
         "seed": SEED,
         **HOW_SPACES_ARE_BUILT,

@@ -1,0 +1,141 @@
+"""What a node's rows tell under the rule of disclosure.
+
+Values of few rows become the commonest one of their class and column, and each row gets
+one weight, with which all sums of an exchange are made.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy import sparse
+
+from ..disclosure import Rows as RowsToTell
+from ..disclosure import Told, clamped, told_of
+from ..moments import float_type
+from ._cache import digest
+from ._classifiers import Rows
+from ._member import Member
+
+# Bytes of a hash that a seed is made of.
+_BYTES_OF_SEED = 8
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TellableRows:
+    """Rows as a node sums them under the rule, and what of the sums it tells."""
+
+    X: Rows
+    weights: np.ndarray | None  # (n_rows,)
+    told: Told | None  # None: there is no rule
+
+    parts: np.ndarray | None  # (n_rows,), clusters that are told of
+
+    @property
+    def withholds(self) -> bool:
+        """Report whether the rule changes a sum."""
+        return self.told is not None and self.told.withholds
+
+    @property
+    def has_own(self) -> np.ndarray | None:
+        """Classes with a scatter of their own, (n_classes,); None: by their sizes."""
+        return None if self.told is None else self.told.has_own
+
+    @property
+    def block(self) -> np.ndarray | None:
+        """Columns of which the shared scatter has products; None: all of them."""
+        if self.told is None or self.told.is_in_block.all():
+            return None
+        return self.told.is_in_block
+
+    @property
+    def has_gradient(self) -> bool:
+        """Report whether the gradient of the node's own model is told."""
+        return self.told is None or self.told.has_gradient
+
+
+def tellable_rows(
+    member: Member,
+    X: Rows,
+    codes: np.ndarray,
+    *,
+    kind: str,
+    row_weights: np.ndarray | None,
+    parts: np.ndarray | None,
+    residuals: np.ndarray,
+) -> TellableRows:
+    """Return the rows of a member that learn, as they may be summed.
+
+    Parameters
+    ----------
+    member : Member
+    X : {ndarray, sparse matrix} of shape (n_rows, n_columns)
+        Rows as they are summed, such as behind hidden layers.
+    codes : ndarray of shape (n_rows,)
+        The class of each row.
+    kind : {"class", "shared", "diagonal"}
+        What is asked for, as in `moments_kind`.
+    row_weights : ndarray of shape (n_rows,), or None
+        How much each row counts before the rule. None: once.
+    parts : ndarray of shape (n_rows,), or None
+        The cluster of each row.
+    residuals : ndarray of shape (2, n_rows, n_residuals)
+        Of models whose gradient is asked for, and of those at the end of their fits.
+    """
+    rule = member.disclosure
+    if rule is None:
+        return TellableRows(X=X, weights=row_weights, told=None, parts=parts)
+    n_rows = X.shape[0]
+    units = np.arange(n_rows)
+    if member.groups is not None:
+        units = np.unique(member.groups[member.learning], return_inverse=True)[1]
+    X = clamped(X, codes, units, cell=rule.cell)
+    start = np.ones(n_rows) if row_weights is None else row_weights
+    told = told_of(
+        RowsToTell(
+            X=X,
+            codes=codes,
+            units=units,
+            weights=start,
+            residuals=residuals[0],
+            known=residuals[1],
+            parts=parts,
+        ),
+        rule,
+        kind=kind,
+        n_unknowns=member.n_raw_columns or X.shape[1],
+        seed=partial(_seed_of, X, codes),
+        may_lower=True,
+    )
+    weights = told.weights
+    if row_weights is None and (weights == 1).all():
+        weights = None
+    if parts is not None:  # numbers that no cluster has stand for whole classes
+        parts = np.where(told.has_clusters[codes], parts, parts.max() + 1 + codes)
+    X = _without_columns(X, codes, told)
+    return TellableRows(X=X, weights=weights, told=told, parts=parts)
+
+
+def _seed_of(X: Rows, codes: np.ndarray) -> int:
+    """Return a seed that follows from the rows, so that nobody else knows it."""
+    return int(digest(X, codes)[: 2 * _BYTES_OF_SEED], 16)
+
+
+def _without_columns(X: Rows, codes: np.ndarray, told: Told) -> Rows:
+    """Return rows in which columns of which only means are told are constant.
+
+    That is so for the rows of classes without a scatter of their own.
+    """
+    columns = np.flatnonzero(told.is_mean_only)
+    if not len(columns):
+        return X
+    rows = np.flatnonzero(~told.has_own[codes])
+    X = X.astype(float_type(X))
+    X = X.tolil() if sparse.issparse(X) else X
+    weights = told.weights[rows]
+    for j in columns.tolist():
+        values = X[rows, j]
+        if sparse.issparse(X):
+            values = values.toarray().ravel()
+        X[rows, j] = weights @ values / weights.sum()
+    return X.tocsr() if sparse.issparse(X) else X
