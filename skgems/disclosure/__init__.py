@@ -11,8 +11,11 @@ Disclosure(rows=3, cell=5, unknowns=0.5, min_rows=20)
 from ._rule import (
     Disclosure,
     disclosure_of,
+    disclosure_of_both,
     disclosure_of_min_rows,
     disclosure_within,
+    is_as_strict,
+    laxest_disclosure,
     min_rows_of,
     stricter_disclosure,
 )
