@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -27,7 +28,9 @@ from skgems.federation import (
     LedgerOlderError,
     Message,
     NotAgreedError,
+    ReplyDeclinedError,
     RowsAskedAgainWarning,
+    _ledger_store,
 )
 
 # Of a process that has threads, which those that are forked here do not use.
@@ -182,6 +185,48 @@ def test_a_copy_is_not_answered_from_beside_the_ledger(folder, tmp_path):
     answer(judging_request(agreement), folder)
     renamed = folder.rename(tmp_path / "moved")  # which is no copy
     answer(judging_request(agreement, 2.0), renamed)
+
+
+def test_a_copy_is_noticed_after_a_reply_was_declined(folder, tmp_path):
+    _, join = begin_exchange()
+    answer(join, folder)
+    with pytest.raises(ReplyDeclinedError):
+        answer(begin_exchange()[1], folder, confirm=lambda reply: False)
+    assert events_of_log(folder) == ["opened", "ended"]
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    with pytest.raises(LedgerCopiedError, match="is a copy"):
+        answer(join, copy)
+
+
+def test_a_copy_is_noticed_after_a_killed_write_has_come_to_an_end(folder, tmp_path):
+    _, join = begin_exchange()
+    answer(join, folder)
+    head = json.loads((folder / "ledger.head").read_bytes())
+    head["changed"] = None  # as a killed process leaves it
+    (folder / "ledger.head").write_text(json.dumps(head))
+    answer(join, folder)
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    with pytest.raises(LedgerCopiedError, match="is a copy"):
+        answer(join, copy)
+
+
+def test_a_head_that_cannot_be_written_is_no_reason_to_lose_a_reply(
+    folder, monkeypatch
+):
+    """What is committed counts, so that it may leave as well."""
+    agreement, join = begin_exchange()
+    write_bytes = _ledger_store.write_bytes
+
+    def write_unless_done(path, content):
+        if b"null" not in content:
+            raise OSError(28, "No space left on device")
+        write_bytes(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_ledger_store, "write_bytes", write_unless_done)
+        assert answer(join, folder).task == "join"
+    answer(judging_request(agreement), folder)
+    assert events_of_log(folder) == ["opened", "ended", "ended"]
 
 
 def restore_folder(backup, folder):
