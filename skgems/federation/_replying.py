@@ -29,6 +29,7 @@ from ..local import (
     check_reply_bytes,
     learning_columns,
     opened_front,
+    ruled,
 )
 from ..messages import (
     TASKS,
@@ -740,7 +741,7 @@ def without_small_classes(
 
     ``is_kept`` says that the reply is kept in a ledger.
     """
-    large_classes = replace(member, disclosure=disclosure).of_large_classes()
+    large_classes = ruled(replace(member, disclosure=disclosure).of_large_classes())
     min_rows = large_classes.min_rows
     if large_classes.left_out is member.left_out:
         return large_classes

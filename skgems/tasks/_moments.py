@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..disclosure import LEAST_WEIGHT_OF_ROWS
 from ..local import (
     N_COMBINATIONS,
     ChunkedMember,
@@ -130,10 +129,7 @@ def penalty_is_one(penalty: Mapping, place: Place) -> None:
 def moments_fit(content: Mapping, place: Place) -> None:
     """Moments are of the rows that a node has described, and of the kind asked for."""
     class_moments = ClassMoments.from_arrays(content["moments"])
-    counts = class_moments.counts
-    if content.get("withheld"):
-        counts = counts / LEAST_WEIGHT_OF_ROWS
-    sums_are_of_enough_rows(content, counts, place)
+    sums_are_of_enough_rows(content, class_moments.counts, place)
     rows_are_described(content, place)
     _check_kind(class_moments, place, n_labels=len(content["labels"]))
     _check_scatter(class_moments, place)
@@ -188,7 +184,7 @@ def _check_counts(content: Mapping, class_moments: ClassMoments, place: Place) -
     described = described_sizes(place, labels)
     # A class of too few rows has no mean; of several nodes not all need have too few.
     fits = np.abs(counts - described) <= ROUNDING * described
-    if {"slope", "slopes"} & set(content) or content.get("withheld"):
+    if {"slope", "slopes"} & set(content):
         fits = counts <= described * (1.0 + ROUNDING)
     if not np.all((counts == 0) | fits):
         raise place.at("counts").wrong("are not those of describe.rows")
@@ -441,12 +437,6 @@ MOMENTS = Task(
             "Gaussian rows. It says that a few rows lie far outside of their class, "
             "and roughly how far.",
             detail=_kurtosis_in_words,
-        ),
-        "withheld": Flag(
-            default=ABSENT,
-            says="That the rule of disclosure has changed these sums: values of few "
-            "rows are replaced, rows that stand out count for less, or classes share a "
-            "matrix.",
         ),
         "class_weight": Weights(
             ("balanced",),
