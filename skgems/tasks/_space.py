@@ -86,7 +86,7 @@ _OF_LOSSES = (
 
 
 def space_fits(space: Mapping, place: Place) -> None:
-    """A space is around the node's own model, and of the geometry asked for."""
+    """Deny spaces of another model than the node's, or of another geometry."""
     request = place.asked
     n_classes = place.lengths.get("k")
     most_rows = MOST_ROWS
@@ -143,7 +143,7 @@ def _check_metric(space: Mapping, place: Place) -> None:
 
 
 def _check_radii(space: Mapping, place: Place, most_rows: int) -> None:
-    """Radii are what the criterion makes; the model was tried on so many rows."""
+    """Deny radii that the criterion does not make, or of another number of rows."""
     is_by_loss = "radii_knots" in space
     criterion = place.asked["criterion"]["name"]
     if _IS_BY_LOSS.get(criterion, is_by_loss) != is_by_loss:
@@ -179,7 +179,7 @@ def _check_radii_by_rows(space: Mapping, place: Place, n_rows: int) -> None:
 
 
 def _check_center(space: Mapping, W: np.ndarray, place: Place) -> None:
-    """The center is the model itself, but for its scale and what outputs share."""
+    """Deny a center that is not the model, but for its scale and what outputs share."""
     center = space["center"][:, : W.shape[1]]
     center = float(space["scale"]) * (center - center.mean(axis=1, keepdims=True))
     W = W.astype(np.float64)
@@ -273,7 +273,7 @@ def space(
     hidden: Mapping | None = None,
     **settings: object,
 ) -> dict:
-    """The good-enough spaces of a linear model, see `node_space`."""
+    """Return the good-enough spaces of a linear model, see `node_space`."""
     if min_cluster_size > 1:
         member = member.of_large_classes(min_cluster_size)
     own_W, own_labels = member.own_linear()
