@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from ..disclosure import disclosure_of_min_rows
+from ..disclosure import Disclosure, disclosure_of_min_rows
 from ..local import ChunkedMember, Member
 from ..messages import TASKS, Message, naming
 from ..moments import SAMPLE_ROWS
@@ -131,7 +131,12 @@ class SummarizingMixin:
         self._check_one_message()
         aggregator = self._with_fitted_backbones(rows["X"], name=name)
         if rows["chunks"] is None:
-            member = aggregator._member_of_rows(estimator, rows, name=name)
+            member = aggregator._member_of_rows(
+                estimator,
+                rows,
+                name=name,
+                disclosure=disclosure_of_min_rows(min_rows),
+            )
         else:
             _check_chunks_stand_alone(rows, name=name)
             member = aggregator._chunked_member(
@@ -173,7 +178,12 @@ class SummarizingMixin:
         return aggregator
 
     def _member_of_rows(
-        self, estimator: object, rows: Mapping[str, object], *, name: str
+        self,
+        estimator: object,
+        rows: Mapping[str, object],
+        *,
+        name: str,
+        disclosure: Disclosure | None,
     ) -> Member:
         """The node with all its rows at once."""
         if rows["X"] is None or rows["y"] is None:
@@ -191,6 +201,7 @@ class SummarizingMixin:
             dropped=rows.get("dropped"),
             groups=rows["groups"],
             sample_weight=rows["sample_weight"],
+            disclosure=disclosure,
         )
 
     def _chunked_member(
@@ -224,7 +235,13 @@ class SummarizingMixin:
                 "no spaces (epsilon='auto' and intersection='likelihood')."
             )
         if not requests:  # nothing is summed, so that no row is drawn
-            return chunked_member_of(self, estimator, chunks, name=name)
+            return chunked_member_of(
+                self,
+                estimator,
+                chunks,
+                name=name,
+                disclosure=disclosure_of_min_rows(min_rows),
+            )
         (request,) = requests
         return chunked_member_of(
             self,
@@ -234,6 +251,7 @@ class SummarizingMixin:
             n_drawn=SAMPLE_ROWS * request.content.get("n_components", 1),
             least=max(min_rows, request.content.get("min_cluster_size", 1)),
             dropped=dropped,
+            disclosure=disclosure_of_min_rows(min_rows),
         )
 
 
