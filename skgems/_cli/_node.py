@@ -55,7 +55,7 @@ def answer_command(args: argparse.Namespace) -> int:
             held_out=rows.held_out,
             groups=rows.groups,
             sample_weight=rows.weights,
-            min_rows=args.min_rows,
+            disclosure=args.disclosure,
             agreement=args.agreement,
             radii=args.radii,
             state=args.state,

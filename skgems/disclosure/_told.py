@@ -24,6 +24,7 @@ from ._leverages import (
     basis,
     columns_lowered,
     largest_in_columns,
+    largest_leverage_bound,
     leverages,
     lowered_weights,
 )
@@ -56,7 +57,7 @@ class Rows:
     codes: np.ndarray  # (n_rows,), the class of each row
     units: np.ndarray  # (n_rows,), what counts as one row, such as a patient
     weights: np.ndarray  # (n_rows,)
-    # (n_rows, n_residuals), residuals of models whose gradient is told, with the weights.
+    # (n_rows, n_residuals), of models whose gradient is told, with the weights.
     residuals: np.ndarray
     # (n_rows, n_known), the same of sums without weights that are known otherwise, such
     # as from where the fit of a model stopped.
@@ -114,7 +115,13 @@ class Told:
 
 
 def told_of(
-    rows: Rows, rule: Disclosure, *, n_unknowns: int, seed: Callable[[], int], may_lower: bool
+    rows: Rows,
+    rule: Disclosure,
+    *,
+    kind: str,
+    n_unknowns: int,
+    seed: Callable[[], int],
+    may_lower: bool,
 ) -> Told:
     """Return what is told of rows at most.
 
@@ -122,6 +129,8 @@ def told_of(
     ----------
     rows : Rows
     rule : Disclosure
+    kind : {"class", "shared", "diagonal"}
+        What is asked for: products by class, of all classes together, or squares.
     n_unknowns : int
         How many numbers a row is, before any front.
     seed : callable
@@ -131,19 +140,21 @@ def told_of(
         left before.
     """
     teller = _Teller(
-        rule=rule, n_unknowns=n_unknowns, seed=seed, may_lower=may_lower
+        rule=rule,
+        kind=kind,
+        n_unknowns=n_unknowns,
+        seed=seed,
+        may_lower=may_lower,
     )
-    if rows.residuals.shape[1]:
-        told = teller.told_with_weights(rows)
-        if told.has_gradient:
-            beside = teller.beside_known_sums(rows, told)
-            if beside is not None:
-                return beside
-        # Without a gradient more may be told of the rest.
-        none = rows.residuals[:, :0]
-        rows = replace(rows, residuals=none, known=none)
-        return replace(teller.told_with_weights(rows), has_gradient=False)
-    return teller.told_with_weights(rows)
+    if not rows.residuals.shape[1]:
+        return teller.told_with_weights(rows)
+    told = teller.beside_known_sums(rows, teller.told_with_weights(rows))
+    if told is not None and told.has_gradient:
+        return told
+    # Without a gradient more may be told of the rest.
+    none = rows.residuals[:, :0]
+    told = teller.told_with_weights(replace(rows, residuals=none, known=none))
+    return replace(told, has_gradient=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,12 +162,13 @@ class _Teller:
     """The rule, and what it is applied with."""
 
     rule: Disclosure
+    kind: str
     n_unknowns: int
     seed: Callable[[], int]
     may_lower: bool
 
     def told_with_weights(self, rows: Rows) -> Told:
-        """Return what is told; where a weight is lowered, all are, a little and unevenly.
+        """Return what is told; where a weight is lowered, all are, a little, unevenly.
 
         A sum without weights may be known of some columns. Less the weighted one it
         would be a sum over the few rows that weigh less, which it hides among all.
@@ -176,7 +188,11 @@ class _Teller:
         has_own = np.zeros(n_classes, dtype=bool)
         for c in np.unique(rows.codes).tolist():
             of_class = np.flatnonzero(rows.codes == c)
-            step = self._own_step(rows.some(of_class))
+            step = None
+            if self.kind == "class":
+                step = self._own_step(rows.some(of_class))
+            elif self.kind == "diagonal":
+                step = self._diagonal_step(rows.some(of_class))
             if step is not None:
                 has_own[c] = True
                 has_clusters[c], weights[of_class] = step
@@ -187,9 +203,12 @@ class _Teller:
         has_gradient = True
         if len(left):
             shared = rows.some(left)
-            of_shared = self._holding_weights(
-                shared.design(shared.codes), shared.weights, n_means=0
-            )
+            of_shared = None
+            if self.kind != "diagonal":
+                n_means = len(np.unique(shared.codes)) * n_columns
+                of_shared = self._holding_weights(
+                    shared.design(shared.codes), shared.weights, n_means=n_means
+                )
             if of_shared is None:
                 has_gradient = not rows.residuals.shape[1]
                 of_shared, is_in_block, is_mean_only = self._block_step(shared)
@@ -244,6 +263,23 @@ class _Teller:
         )
         return None if weights is None else (False, weights)
 
+    def _diagonal_step(self, rows: Rows) -> tuple[bool, np.ndarray] | None:
+        """Return the same of a class that tells squares of its columns."""
+        n_clusters = 0 if rows.parts is None else len(np.unique(rows.parts))
+        has_clusters = n_clusters > 1
+        n_numbers = 2 * (1 + n_clusters) * rows.X.shape[1]
+        if n_numbers > self.rule.unknowns * len(rows.codes) * self.n_unknowns:
+            return None
+        design = rows.design(rows.codes)
+        weights = rows.weights
+        if self.may_lower:
+            weights = columns_lowered(design, weights, bound=self.rule.leverage)
+            if weights.sum() < _LEAST_SHARE * rows.weights.sum():
+                return None
+        if largest_in_columns(design, weights).max(initial=0.0) >= self.rule.leverage:
+            return None
+        return has_clusters and self._holds_by_part(rows, weights), weights
+
     def _holds_by_part(self, rows: Rows, weights: np.ndarray) -> bool:
         """Report whether no row is most of the squares of its cluster in a column."""
         for part in np.unique(rows.parts):
@@ -270,7 +306,8 @@ class _Teller:
             return lowered_weights(
                 design, weights, bound=bound, least_share=_LEAST_SHARE
             )
-        holds = leverages(design, weights).max() < bound
+        holds = largest_leverage_bound(design, weights) < bound
+        holds = holds or leverages(design, weights).max() < bound
         return weights if holds else None
 
     def _most_columns(self, design: Design) -> float:
@@ -327,7 +364,11 @@ def _shares(rows: Rows, told: Told) -> tuple[np.ndarray, np.ndarray]:
         some = rows.some(of_group)
         has_clusters = group >= 0 and told.has_clusters[group]
         weights = told.weights[of_group]
-        design = some.design(some.parts if has_clusters else some.codes)
+        columns = None
+        if group < 0 and not told.is_in_block.all():
+            columns = np.flatnonzero(told.is_in_block)
+        groups_of_rows = some.parts if has_clusters else some.codes
+        design = some.design(groups_of_rows, columns)
         Q = weights[:, None] * basis(design, weights**2)
         of_told[of_group] = np.einsum("ij,ij->i", Q, Q)
         rest[of_group] -= Q @ (Q.T @ rest[of_group])

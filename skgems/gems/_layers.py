@@ -66,7 +66,7 @@ class HiddenStage:
     retrain_last: bool  # the nodes' own last layers too, over the merged ones
     seed: int  # the same for all nodes: their order does not matter
 
-    def plan(self, networks: Mapping[str, Network], classes: np.ndarray) -> Generator:
+    def plan(self, networks: Mapping[str, Network]) -> Generator:
         """Plan whose result is MergedHidden, of networks by the names of the nodes.
 
         Layer by layer, from the lowest: nodes send the spaces of their neurons, these
@@ -94,7 +94,6 @@ class HiddenStage:
                 list(networks.values()),
                 spaces,
                 layer=layer,
-                classes=classes,
                 max_units=max_units[layer] or None,
             )
             report.append(
@@ -159,7 +158,6 @@ class HiddenStage:
         hidden: LayersBelow,
     ) -> dict[str, Message]:
         """Ask for the spaces of the neurons of a layer, over the merged ones below."""
-        construction = self.parameters.construction
         return {
             name: Message.of(
                 "neurons",
@@ -167,9 +165,7 @@ class HiddenStage:
                 activation=self.activation[layer],
                 epsilon=epsilon,
                 geometry=self.parameters.geometry.as_settings(),
-                construction=construction.wire_name,
-                n_directions=construction.n_directions,
-                max_radius=construction.max_radius,
+                n_directions=self.parameters.n_directions,
                 random_state=self.seed,
                 hidden=hidden.as_content(),
             )
@@ -182,7 +178,6 @@ class HiddenStage:
         spaces: Sequence[NeuronSpaces],
         *,
         layer: int,
-        classes: np.ndarray,
         max_units: int | None,
     ) -> MergedLayer:
         n_neurons = len(spaces[0].radii)
@@ -195,17 +190,10 @@ class HiddenStage:
             )
             for network, of_node in zip(networks, spaces, strict=True)
         ]
-        outgoing = None
-        if self.parameters.include_outgoing and layer == len(self.activation) - 1:
-            outgoing = [
-                network.aligned(classes).coefs[-1].T * of_node.sizes
-                for network, of_node in zip(networks, spaces, strict=True)
-            ]
         merged = merge_neurons(
             spaces,
             homogeneous=is_homogeneous,
             importances=importances,
-            outgoing=outgoing,
             n_clusters=self.parameters.n_clusters,
             max_units=max_units,
             random_state=self.seed,
@@ -628,7 +616,7 @@ class _ClustersOfNodes:
         others = fewer_parts(
             self._merged.some_parts(parts_of_others), _MOST_PARTS_OF_OTHERS
         )
-        return others.as_arrays(dtype="float32")
+        return others.as_arrays()
 
 
 class _TrainedReader:

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ._compact import compacted, expanded
 from ._pairs import SHARED, Pairs
 from ._part_sums import median_of_rows, products, sum_parts
 from ._rows import (
@@ -83,34 +82,24 @@ class ClassMoments:
         """Number of rows, or their weight."""
         return float(self.counts.sum())
 
-    def as_arrays(self, *, dtype: str = "float64", rank: int | None = None) -> dict:
-        """Arrays of a message, by name; matrices as upper "triangles", row by row."""
+    def as_arrays(self) -> dict:
+        """Return the arrays of a message, by name; matrices as upper "triangles"."""
         arrays = {
             name: array for name, array in vars(self).items() if array is not None
         }
         if self.roots is not None:
             del arrays["scatter"]  # the sum of the squares of the roots
-            if dtype != "float64":
-                arrays["roots"] = self.roots.astype(np.float32)
-            return arrays
-        if dtype != "float64" or rank is not None:
-            return compacted(arrays, dtype=dtype, rank=rank)
-        if not self.is_diagonal:
+        elif not self.is_diagonal:
             arrays["triangles"] = _triangles(arrays.pop("scatter"))
         return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "ClassMoments":
-        """The moments that `as_arrays` made these arrays of, but for their digits."""
+        """Return the moments that `as_arrays` made these arrays of."""
         fields = dict(arrays)
         if "roots" in fields:
-            roots = fields["roots"].astype(np.float64)
             one_hot = indicator(fields["root_groups"], len(fields["groups"]))
-            fields["roots"] = roots
-            fields["scatter"] = one_hot @ roots**2
-            return cls(**fields)
-        if "deviations" in fields:
-            fields = expanded(fields)
+            fields["scatter"] = one_hot @ fields["roots"] ** 2
         if "triangles" in fields:
             fields["scatter"] = _matrices_of_triangles(
                 fields.pop("triangles"), n_features=len(fields["origin"])
@@ -550,6 +539,7 @@ def class_moments(
         )
     else:
         groups = _told_groups(classes, has_own[classes])
+    has_shared = SHARED in groups.names
     group_of_part = groups.of_class[class_of_part]
     sums = sum_parts(
         X,
@@ -577,7 +567,9 @@ def class_moments(
         group_counts=np.bincount(group_of_part, sums.counts, len(groups.names)),
         scatter=sums.scatter,
         squares=squares,
-        part_squares=sums.squares if is_divided and SHARED not in groups.names else None,
+        part_squares=(
+            sums.squares if is_divided and (tells_rows or not has_shared) else None
+        ),
     )
     centers = sums.shifts + sums.means  # (n_parts, n_features), as rows have them
     check_sizes(

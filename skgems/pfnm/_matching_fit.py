@@ -93,11 +93,11 @@ class MatchingFit:
         the nodes are asked, if they have rows.
         """
         depth = len(activations_of(federation.nodes))
-        counts = self._given_counts(n_class_samples, seen=federation.seen)
+        counts = _given_counts(n_class_samples, seen=federation.seen)
         if self.n_rounds > 1:
             check_rounds(federation)
         run = federation.run(n_jobs=self.aggregator.n_jobs)
-        if n_class_samples is None and federation.can_reply and self._goes_by_rows:
+        if n_class_samples is None and federation.can_reply:
             counts = run(ask_counts(federation.classes)) * federation.seen
         rng = check_random_state(self.random_state)
         stream = self._first_step(
@@ -151,31 +151,6 @@ class MatchingFit:
             return False
         n_units = len(match.layers[-1].atoms)
         return federation.rows_in_moments.sum() >= _ROWS_A_UNIT * n_units
-
-    @property
-    def _goes_by_rows(self) -> bool:
-        """Whether a node's share of a class goes by its rows of that class."""
-        return self.matcher.matching.class_precision == "counts"
-
-    def _given_counts(
-        self, n_class_samples: ArrayLike | None, *, seen: np.ndarray
-    ) -> np.ndarray | None:
-        """Rows of each class at each node, if they are given and matter.
-
-        ``seen``, (n_nodes, n_classes), is whether the node's network has seen a class.
-        """
-        if n_class_samples is None:
-            return None
-        counts = np.asarray(n_class_samples, dtype=np.float64)
-        if counts.shape != seen.shape or not np.all((counts >= 0) & (counts < np.inf)):
-            raise ValueError(
-                "n_class_samples must hold one count, finite and not negative, for "
-                f"each of {seen.shape[0]} nodes and {seen.shape[1]} classes; got an "
-                f"array of shape {counts.shape}."
-            )
-        if not self._goes_by_rows:
-            return None
-        return np.where(seen, counts, 0.0)
 
     def _first_step(
         self,
@@ -306,7 +281,7 @@ class MatchingFit:
         batch = self.matcher.batch(
             stream.in_coordinates(networks),
             classes,
-            counts=self._given_counts(n_class_samples, seen=seen),
+            counts=_given_counts(n_class_samples, seen=seen),
             stream=stream,
         )
         match = self.matcher.match(
@@ -332,6 +307,25 @@ class MatchingFit:
         if self.matcher.matching.dtype is None:
             attributes["_dtype"] = earlier_steps.dtype_with(networks)
         return attributes
+
+
+def _given_counts(
+    n_class_samples: ArrayLike | None, *, seen: np.ndarray
+) -> np.ndarray | None:
+    """Return the checked rows of each class at each node, (n_nodes, n_classes).
+
+    ``seen``, of the same shape, is whether the node's network has seen a class.
+    """
+    if n_class_samples is None:
+        return None
+    counts = np.asarray(n_class_samples, dtype=np.float64)
+    if counts.shape != seen.shape or not np.all((counts >= 0) & (counts < np.inf)):
+        raise ValueError(
+            "n_class_samples must hold one count, finite and not negative, for "
+            f"each of {seen.shape[0]} nodes and {seen.shape[1]} classes; got an "
+            f"array of shape {counts.shape}."
+        )
+    return np.where(seen, counts, 0.0)
 
 
 def _have_rows_of_all_classes(federation: Federation) -> bool:

@@ -349,24 +349,23 @@ def _line_search(
     return None
 
 
-def check_spaces(spaces: list[GoodEnoughSpace], names: Sequence | None = None) -> None:
-    """Raise if spaces cannot be intersected; names, or indices, say which."""
+def check_spaces(spaces: list[GoodEnoughSpace]) -> None:
+    """Raise an error for spaces that cannot be intersected."""
     if not spaces:
         raise ValueError(
             "There is no space to intersect: the list is empty. Give one space or more."
         )
-    names = names or range(len(spaces))
-    check_family([space.metric for space in spaces], names)
-    for name, space in zip(names, spaces, strict=True):
+    check_family([space.metric for space in spaces])
+    for k, space in enumerate(spaces):
         if space.center.shape != spaces[0].center.shape:
             raise ValueError(
-                f"Space {name} has parameters {space.center.shape}, space {names[0]} "
-                f"has {spaces[0].center.shape}. Build all spaces of models of the same "
+                f"Space {k} has parameters {space.center.shape}, space 0 has "
+                f"{spaces[0].center.shape}. Build all spaces of models of the same "
                 "features and classes."
             )
         if space.radius == 0:
             raise ValueError(
-                f"Space {name} has radius 0: its own model does not reach epsilon on "
+                f"Space {k} has radius 0: its own model does not reach epsilon on "
                 "its rows. Choose another epsilon."
             )
 

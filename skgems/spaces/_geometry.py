@@ -59,17 +59,12 @@ class Geometry(Registered, BaseEstimator, ABC):
     in_logits : bool
         Whether distances are those of logits. Then the logits of all nodes have to be
         on one scale.
-    bounds_logits : bool
-        Whether no change of a neuron is shorter than the root mean square change of its
-        pre-activation. If False, certified radii are divided by the largest ratio of
-        the two.
     """
 
     needs_moments = False
     needs_rows = False
     needs_slopes = False
     in_logits = False
-    bounds_logits = False
     _parameter_constraints: dict = {}
 
     @abstractmethod
@@ -201,7 +196,6 @@ class Gram(Geometry):
 
     needs_moments = True
     in_logits = True
-    bounds_logits = True
     _parameter_constraints: dict = {
         "ridge": [Interval(Real, 0, None, closed="left")],
         "unseen_margin": [Interval(Real, 0, None, closed="left")],

@@ -50,8 +50,6 @@ WELL_INSIDE = 0.9
 # Steps for one pair of spaces: there are many pairs, and one that is not decided by
 # then counts as no conflict.
 _MAX_ITER_OF_PAIR = 50
-# And for one coalition, of which as many as spaces are tried.
-_MAX_ITER_OF_COALITION = 100
 # Pairs that are tried: their number grows with the square of that of the spaces.
 _MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
@@ -276,7 +274,6 @@ def intersect(
     See Also
     --------
     skgems.spaces.build_space : Build the space of one classifier.
-    skgems.spaces.intersect_unions : Find a model if nodes have several spaces.
 
     Examples
     --------
@@ -656,34 +653,3 @@ def disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
         outside=PROVED,
     )
     return bounds.lower_bound > PROVED
-
-
-def largest_coalition(spaces: Sequence[GoodEnoughSpace]) -> list[int]:
-    """Sorted indices of a large set of spaces that intersect, found greedily.
-
-    The space of largest dual weight is dropped until the others meet; then each that
-    was dropped is tried again, the last one first.
-    """
-    spaces = list(spaces)
-    check_spaces(spaces)
-    coalition = list(range(len(spaces)))
-    dropped = []
-    while True:
-        bounds = _bounds_of_deepest([spaces[k] for k in coalition])
-        if bounds.max_distance <= 1.0:
-            break
-        dropped.append(coalition.pop(int(bounds.weights.argmax())))
-    for k in reversed(dropped):
-        bounds = _bounds_of_deepest([spaces[j] for j in (*coalition, k)])
-        if bounds.max_distance <= 1.0:
-            coalition.append(k)
-    return sorted(coalition)
-
-
-def _bounds_of_deepest(spaces: Sequence[GoodEnoughSpace]) -> Bounds:
-    """Bounds of spaces, with the distance of the point as the spaces measure it."""
-    problem = DualProblem(spaces)
-    bounds = find_deepest(problem, tol=TOL, max_iter=_MAX_ITER_OF_COALITION, inside=1.0)
-    point = problem.model(bounds.step)
-    bounds.max_distance = normalized_distances(spaces, point).max()
-    return bounds

@@ -144,14 +144,11 @@ def with_free(metric: Metric, step: np.ndarray, free_values: np.ndarray) -> np.n
     return changed - metric.solve(metric.mv(changed - step))
 
 
-def check_family(metrics: Sequence[Metric], names: Sequence | None = None) -> None:
+def check_family(metrics: Sequence[Metric]) -> None:
     """Raise a TypeError, which names the spaces, if the metrics' classes differ."""
     if all(type(metric) is type(metrics[0]) for metric in metrics):
         return
-    names = names or range(len(metrics))
-    families = [
-        f"{name}: {metric.family}" for name, metric in zip(names, metrics, strict=True)
-    ]
+    families = [f"{k}: {metric.family}" for k, metric in enumerate(metrics)]
     raise TypeError(
         f"Spaces of different geometries cannot be combined ({', '.join(families)}). "
         "Build all with geometry='gram', or all with 'ball' or 'ellipsoid'."

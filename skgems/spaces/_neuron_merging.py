@@ -213,16 +213,12 @@ def merge_neurons(
     *,
     homogeneous: bool = False,  # neurons may be scaled: compared at unit size
     importances: Sequence[np.ndarray] | None = None,  # (n_neurons,) each
-    # (n_outputs, n_neurons) each, times the sizes of the neurons, if they count too.
-    outgoing: Sequence[np.ndarray] | None = None,
     n_clusters: int | None = None,  # k-means clusters within which neurons are compared
     max_units: int | None = None,
     random_state: RandomSource = None,
 ) -> MergedLayer:
     """Make one layer of all nodes' neurons: those that meet, then the cheapest."""
-    pool = NeuronPool(
-        spaces, homogeneous=homogeneous, outgoing=outgoing, importances=importances
-    )
+    pool = NeuronPool(spaces, homogeneous=homogeneous, importances=importances)
     order = MergeOrder(pool, pool.clusters(n_clusters, random_state))
     common_points = _CommonPoints(pool, order)
     common_points.search()
@@ -338,12 +334,12 @@ def _merged_layer(
             W[:, index] = centers[:, pool.alive[members[0]]]
             scale[index] = pool.scale[members[0]]
         elif roots[index] in points:
-            W[:, index] = scale[index] * points[roots[index]][: pool.n_params]
+            W[:, index] = scale[index] * points[roots[index]]
         else:
             is_forced[index] = True
     if is_forced.any():
         consensus = pool.consensus([groups[i] for i in np.flatnonzero(is_forced)])
-        W[:, is_forced] = consensus[: pool.n_params] * scale[is_forced]
+        W[:, is_forced] = consensus * scale[is_forced]
     # An order that does not depend on that of nodes, nor on the inputs' units and zero.
     ranking = np.lexsort((W.sum(axis=0), pool.levels(W)))
     scale = scale[ranking]

@@ -105,15 +105,14 @@ def as_precision(metric: Metric) -> np.ndarray:
 # ---- what a precision says of inputs -------------------------------------------------
 
 
-def scatter_diagonal(precision: np.ndarray, bias: int = -1) -> np.ndarray:
-    """What each number but the bias, at an index, costs apart from its mean.
+def scatter_diagonal(precision: np.ndarray) -> np.ndarray:
+    """Return what each weight costs where the bias makes up for its mean, (n_inputs,).
 
-    The diagonal of ``P - p p' / p_bb``, with p the bias's column of P: the cost of a
-    weight where the bias makes up for what it moves on average.
+    It is the diagonal of ``P - p p' / p_bb`` without the bias, with p the bias's column
+    of P.
     """
-    others = np.delete(np.arange(len(precision)), bias)
-    row = precision[bias]
-    return precision.diagonal()[others] - row[others] ** 2 / row[bias]
+    row = precision[-1]
+    return precision.diagonal()[:-1] - row[:-1] ** 2 / row[-1]
 
 
 def constant_inputs(precision: np.ndarray) -> np.ndarray:

@@ -46,6 +46,7 @@ from ._shared import (
     MIN_ROWS,
     MODEL,
     ROWS_OF_CLASSES,
+    RULE,
     described_sizes,
     has_weights,
     rows_are_described,
@@ -55,8 +56,9 @@ from ._shared import (
 )
 from ._sums import FIELDS_OF_SUMS, sums_fit
 
-# Rounding error, relative, of moments that are sent with few digits.
-_ROUNDING_OF_FEW_DIGITS = 5e-2
+# Relative rounding error of sums of squares that are made of float32 rows: their eps
+# of 1e-7, as many times as blocks of rows add up to.
+_ROUNDING_OF_FLOAT32 = 1e-4
 # Relative rounding error of a squared distance between rows, in float64.
 _ROUNDING_OF_SQUARES = 1e-12
 # What nodes tell of their models' gradients: one of these, if any.
@@ -142,13 +144,11 @@ def moments_fit(content: Mapping, place: Place) -> None:
     if "penalty" in content and place.described["network"]["output"] == "none":
         raise place.at("penalty").wrong("is there, but the node has no classifier")
     are_of_all_rows = _check_counts(content, class_moments, place)
-    few_digits = "deviations" in content["moments"]
-    rounding = _ROUNDING_OF_FEW_DIGITS if few_digits else ROUNDING
     if are_of_all_rows:
-        _check_origin(class_moments, place, rounding)
+        _check_origin(class_moments, place)
     if correction is not None:
         _check_size_of_correction(
-            content[correction], class_moments, place.at(correction), rounding
+            content[correction], class_moments, place.at(correction)
         )
 
 
@@ -202,7 +202,7 @@ def _check_counts(content: Mapping, class_moments: ClassMoments, place: Place) -
 
 
 def _check_size_of_correction(
-    correction: np.ndarray, class_moments: ClassMoments, place: Place, rounding: float
+    correction: np.ndarray, class_moments: ClassMoments, place: Place
 ) -> None:
     """A gradient is no larger than these rows allow (by Cauchy and Schwarz).
 
@@ -212,7 +212,7 @@ def _check_size_of_correction(
     n_rows = class_moments.n_rows
     squares = _squares(class_moments)
     squares = squares + class_moments.counts @ class_moments.means**2
-    limit = (1.0 + rounding) * np.sqrt(n_rows * np.append(squares, n_rows))
+    limit = (1.0 + ROUNDING) * np.sqrt(n_rows * np.append(squares, n_rows))
     class_weight = request.get("class_weight")
     if isinstance(class_weight, list):
         limit *= max([1.0, *(weight for _, weight in class_weight)])
@@ -222,7 +222,7 @@ def _check_size_of_correction(
     if np.any(np.abs(correction) > times * limit[:, None]):
         raise place.wrong("is larger than these moments allow")
     # What a row adds to one output it takes from others.
-    if not is_slope and np.any(np.abs(correction.sum(axis=-1)) > limit * rounding):
+    if not is_slope and np.any(np.abs(correction.sum(axis=-1)) > limit * ROUNDING):
         raise place.wrong("does not sum to 0 over the outputs")
 
 
@@ -259,14 +259,21 @@ def _check_scatter(class_moments: ClassMoments, place: Place) -> None:
         groups = class_moments.groups.tolist()
         for group, matrix in zip(groups, class_moments.scatter, strict=True):
             check_definite(matrix, place.at(f"triangles of group {group}"))
-    largest = _squares(class_moments) * (1.0 + _ROUNDING_OF_FEW_DIGITS)
+    largest = _squares(class_moments) * (1.0 + _ROUNDING_OF_FLOAT32)
+    largest += _noise_of_squares(class_moments)
     for name in ("squares", "part_squares"):
         squares = getattr(class_moments, name)
         if squares is not None and np.any(squares.sum(axis=0) > largest):
             raise place.at(name).wrong("are more than those of all classes")
 
 
-def _check_origin(class_moments: ClassMoments, place: Place, rounding: float) -> None:
+def _noise_of_squares(class_moments: ClassMoments) -> np.ndarray:
+    """Return what rounding of rows far from 0 may add to squares, (n_features,)."""
+    origin = class_moments.origin
+    return _ROUNDING_OF_SQUARES * class_moments.n_rows * np.square(origin)
+
+
+def _check_origin(class_moments: ClassMoments, place: Place) -> None:
     """The origin is among the rows: no further from their mean than these allow."""
     origin = class_moments.origin
     if not origin.any():
@@ -274,8 +281,8 @@ def _check_origin(class_moments: ClassMoments, place: Place, rounding: float) ->
     mean = class_moments.mean()
     about_mean = class_moments.counts @ (class_moments.means - mean) ** 2
     squares = _squares(class_moments) + about_mean
-    noise = _ROUNDING_OF_SQUARES * class_moments.n_rows * np.square(origin)
-    if np.any(np.square(mean) > squares * (1.0 + rounding) + noise):
+    noise = _noise_of_squares(class_moments)
+    if np.any(np.square(mean) > squares * (1.0 + ROUNDING) + noise):
         raise place.at("means").wrong(
             "are further from the origin than counts and squares of the same rows "
             "allow. If the rows came in chunks, chunks() gave other rows in the second "
@@ -412,6 +419,7 @@ MOMENTS = Task(
     },
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "labels": CLASSES,
         "n_rows": ROWS_OF_CLASSES,
         "moments": Table(FIELDS_OF_SUMS, sums_fit, inline=True),

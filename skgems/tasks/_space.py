@@ -30,6 +30,7 @@ from ._rows import layer_inputs
 from ._shared import (
     MIN_ROWS,
     MODEL,
+    RULE,
     SEED,
     one_model,
     optional_array,
@@ -245,7 +246,6 @@ FIELDS_OF_SPACE = {
 # What requests for spaces of models and of units have in common.
 HOW_SPACES_ARE_BUILT = {
     "geometry": Named(),
-    "construction": Text(("sampled", "certified")),
     "n_directions": whole_number(low=1, high=MOST_COUNTED),
     "hidden": HIDDEN,
 }
@@ -318,12 +318,13 @@ SPACE = Task(
         "n_others": whole_number(high=MOST_COUNTED),
         "min_cluster_size": whole_number(high=MOST_ROWS),
         "criterion": Named(),
+        "construction": Text(("sampled", "certified")),
         "scale_logits": Flag(("auto",)),
         "seed": SEED,
         **HOW_SPACES_ARE_BUILT,
     },
     request_rule=one_model,
-    reply={"min_rows": MIN_ROWS, **FIELDS_OF_SPACE},
+    reply={"min_rows": MIN_ROWS, "rule": RULE, **FIELDS_OF_SPACE},
     rule=space_fits,
     cost=_cost,
     answer=space,

@@ -20,7 +20,6 @@ from skgems import (
     PooledAggregator,
 )
 from skgems.federation import ManyRowsWarning, nodes_of_many_rows
-from skgems.pfnm import Matching
 
 X, Y = make_classification(1500, 4, n_informative=4, n_redundant=0, random_state=0)
 NAMES = ["bern", "lyon", "nice", "oslo"]
@@ -91,11 +90,6 @@ NOT_WEIGHTED_BY_ROWS = {
     "averages": lambda nodes: ModelAveragingAggregator(
         members(LogisticRegression, nodes)
     ),
-    "matched": lambda nodes: PFNMAggregator(
-        members(small_network, nodes),
-        last_layer=None,
-        matching=Matching(class_precision="equal"),
-    ),
 }
 
 
@@ -124,7 +118,9 @@ def test_no_node_is_named_where_the_number_of_rows_does_not_matter(kind):
 def test_a_fit_on_summaries_warns_too_and_the_report_repeats_it():
     agg = PooledAggregator(pooled=GaussianNB())
     summaries = [
-        agg.summarize(None, X[UNEVEN == name], Y[UNEVEN == name], name=name, min_rows=1)
+        agg.summarize(
+            None, X[UNEVEN == name], Y[UNEVEN == name], name=name, disclosure=None
+        )
         for name in NAMES
     ]
     agg.set_params(estimators=summaries)

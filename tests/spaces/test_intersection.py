@@ -18,7 +18,6 @@ from skgems.spaces import (
     ball_metric,
     diagonal,
     intersect,
-    largest_coalition,
     squared_norm,
 )
 
@@ -450,7 +449,7 @@ def test_hinge_agrees_whether_there_is_an_intersection(family):
     assert {True, False} == set(flags)
 
 
-# ---- conflicts and coalitions ---------------------------------------------
+# ---- conflicts ------------------------------------------------------------
 
 
 def pair_is_empty(one, other):
@@ -480,24 +479,6 @@ def test_spaces_may_meet_in_pairs_and_not_together():
     intersection = intersect(spaces)
     assert not intersection.found and intersection.conflicts == []
     assert intersection.lower_bound > 1
-    assert len(largest_coalition(spaces)) == 2
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_coalition_intersects_and_can_not_grow(family):
-    for seed in range(2):
-        spaces = make_spaces(family, 7, seed=seed, reach=0.6)
-        coalition = largest_coalition(spaces)
-        assert coalition == sorted(set(coalition)) and coalition
-        assert intersect([spaces[k] for k in coalition]).found
-        for k in set(range(7)) - set(coalition):
-            grown = [spaces[k], *(spaces[j] for j in coalition)]
-            assert not intersect(grown, method="deepest").found
-
-
-def test_a_coalition_leaves_out_the_one_far_away():
-    assert largest_coalition(balls((0, 1), (0.5, 1), (40, 1), (1, 1))) == [0, 1, 3]
-    assert largest_coalition(balls((0, 1))) == [0]
 
 
 # ---- errors ---------------------------------------------------------------
@@ -505,9 +486,8 @@ def test_a_coalition_leaves_out_the_one_far_away():
 
 def test_mixed_families_name_the_nodes():
     spaces = [make_spaces("gram")[0], make_spaces("diagonal")[0]]
-    for function in (intersect, largest_coalition):
-        with pytest.raises(TypeError, match="0: gram, 1: diagonal"):
-            function(spaces)
+    with pytest.raises(TypeError, match="0: gram, 1: diagonal"):
+        intersect(spaces)
 
 
 @pytest.mark.parametrize(
