@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator
 import skgems
 from helpers.attacked_tables import Table
 from skgems.base import BaseAggregator
-from skgems.federation import Message, Nodes, reply_to
+from skgems.federation import Agreement, Message, Nodes, reply_to
 from skgems.moments import ClassMoments
 
 # The rule that holds for what leaves a node by default.
@@ -81,6 +81,14 @@ def options_of_rule(disclosure: object) -> dict[str, Any]:
     if not HAS_RULE:
         return {"min_rows": 10 if disclosure is not None else 1}
     return {"disclosure": disclosure}
+
+
+def agreement_under(aggregator: BaseAggregator, disclosure: object) -> Agreement:
+    """Return the agreement of an aggregator's exchange under a rule; None: no rule."""
+    has_rule = "disclosure" in introspection.signature(Agreement.of).parameters
+    if not has_rule:
+        return Agreement.of(aggregator, min_rows=10 if disclosure is not None else 1)
+    return Agreement.of(aggregator, disclosure=disclosure)
 
 
 def told_in_summary(

@@ -7,6 +7,8 @@ message and of what the classifier in it was fitted to.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +16,7 @@ from helpers.attacked_exchanges import (
     BEING_BUILT,
     DEFAULT_RULE,
     GroupSums,
+    agreement_under,
     group_of_rows,
     options_of_rule,
     replies_with_moments,
@@ -44,7 +47,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, PooledTransformer
-from skgems.federation import Agreement, Message, RowsAskedAgainError, reply_to
+from skgems.federation import (
+    ClassesLeftOutWarning,
+    Message,
+    RowsAskedAgainError,
+    reply_to,
+)
 from skgems.gems import Moments
 from skgems.messages import sealed
 
@@ -221,7 +229,7 @@ def test_a_classifier_does_not_give_the_row_that_the_rule_lowers(table, kind):
 
 
 def told_behind_scaler(table: Table, rule: object):
-    other = attacked_table(table.name).some_rows(slice(1, None, 2))
+    other = table.some_rows(slice(1, None, 2))
     front = PooledTransformer(StandardScaler())
     aggregator = GEMSLogisticAggregator(front=front, random_state=0)
     return told_in_fit(aggregator, {"lyon": table, "rome": other}, disclosure=rule)
@@ -251,14 +259,22 @@ def test_a_front_has_the_row_that_later_sums_leave_out():
     np.testing.assert_allclose(claims[0], table.X[-1], atol=1e-6)
 
 
+def answer_quietly(*args, **options):
+    """A reply of a node that leaves small classes out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClassesLeftOutWarning)
+        return reply_to(*args, **options)
+
+
 def gap_of_judged_model(table: Table, judged: Table, rule: object) -> np.ndarray:
     """A claim by the gradient of a node's own model, which a later message asks for.
 
-    The model is fitted to a table, and the node answers with another one.
+    The model is fitted to a table of three classes, and the node answers with another
+    one.
     """
     clf = LogisticRegression(C=3.0, tol=1e-10, max_iter=10000).fit(table.X, table.y)
     aggregator = GEMSLogisticAggregator(n_rounds=3, random_state=0)
-    agreement = Agreement.of(aggregator)
+    agreement = agreement_under(aggregator, rule)
     ask_gradient = Message.of(
         "evaluate",
         W=np.vstack([clf.coef_.T, clf.intercept_]),
@@ -269,13 +285,14 @@ def gap_of_judged_model(table: Table, judged: Table, rule: object) -> np.ndarray
     )
     state: dict = {}
     replies = [
-        reply_to(
+        answer_quietly(
             sealed(message, agreement),
             clf,
             judged.X,
             judged.y,
             name="lyon",
             state=state,
+            agreement=agreement,
             **options_of_rule(rule),
         )
         for message in (aggregator._agreed_terms.first_message(), ask_gradient)
@@ -301,7 +318,11 @@ def test_the_gradient_of_a_fitted_model_does_not_give_the_row_of_a_left_out_clas
 
 
 @BEING_BUILT
-@pytest.mark.parametrize("table", outlying_tables(), ids=lambda table: table.name)
+@pytest.mark.parametrize(
+    "table",
+    [table for table in outlying_tables() if len(np.unique(table.y)) == 3],
+    ids=lambda table: table.name,
+)
 def test_the_gradient_of_a_fitted_model_does_not_give_a_lowered_row(table):
     claims = gap_of_judged_model(table, table, DEFAULT_RULE)
     assert judge_claims(table.X, claims).n_found == 0
@@ -337,14 +358,15 @@ def test_the_sums_of_halves_differ_from_those_of_all_rows_by_no_row(name):
 
 def answered(table: Table, aggregator, state: dict, *, rule: object, X=None, y=None):
     """The moments that a node with a ledger tells in a new exchange."""
-    request = sealed(aggregator._agreed_terms.first_message(), Agreement.of(aggregator))
+    agreement = agreement_under(aggregator, rule)
     reply = reply_to(
-        request,
+        sealed(aggregator._agreed_terms.first_message(), agreement),
         None,
         table.X if X is None else X,
         table.y if y is None else y,
         name="lyon",
         state=state,
+        agreement=agreement,
         **options_of_rule(rule),
     )
     return reply.content
