@@ -69,11 +69,14 @@ class GroupSums:
         """The matrix of (1, features), (n_features + 1, n_features + 1)."""
         features = self.product[self.n_parts :, self.n_parts :]
         return np.block(
-            [[np.array([[self.n_rows]]), self.sums[None]], [self.sums[:, None], features]]
+            [
+                [np.array([[self.n_rows]]), self.sums[None]],
+                [self.sums[:, None], features],
+            ]
         )
 
 
-# What a node is asked ------------------------------------------------------------------
+# What a node is asked -----------------------------------------------------------------
 
 
 def options_of_rule(disclosure: object) -> dict[str, Any]:
@@ -180,7 +183,7 @@ class LoggedNodes:
         return replies
 
 
-# What a server reads -------------------------------------------------------------------
+# What a server reads ------------------------------------------------------------------
 
 
 def replies_with_moments(content: object) -> Iterator[tuple[list, ClassMoments]]:

@@ -148,9 +148,7 @@ class _Program:
         # Noise is on pairs of columns alone.
         slacks = np.where((first > 0) & (first != second), slack, 0.0)
         slacks = slacks + (0.0 if is_whole else _ROUNDING * product[0, 0])
-        return cls(
-            sparse.csr_array(A), sums - slacks, sums + slacks, is_whole=is_whole
-        )
+        return cls(sparse.csr_array(A), sums - slacks, sums + slacks, is_whole=is_whole)
 
     def in_some_solution(self) -> np.ndarray:
         """Return the candidates that are there in one solution, if there is any."""

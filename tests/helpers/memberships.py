@@ -86,7 +86,9 @@ def log_ratios(
     return numbers @ deviation - np.square(numbers).sum(axis=1) / (2.0 * n_rows)
 
 
-def measured_advantage(ratios_of_rows: np.ndarray, ratios_of_others: np.ndarray) -> float:
+def measured_advantage(
+    ratios_of_rows: np.ndarray, ratios_of_others: np.ndarray
+) -> float:
     """Return how much better than chance the sign of the ratio tells rows from others."""
     return float(np.mean(ratios_of_rows > 0) + np.mean(ratios_of_others <= 0) - 1.0)
 
