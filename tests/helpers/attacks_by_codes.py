@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Combinations of codes that some row must have, by integer programs.
 
-A table of columns that are 0 or 1 has few possible rows x. How often each is there, c_x,
-is a whole number, or a weight where rows count for less, and
+A table of columns that are 0 or 1 has few possible rows x. How often each is there,
+c_x, is a whole number, or a weight where rows count for less, and
 
     sum_x c_x z z' = P,    z = (1, x),    c_x >= 0,
 
