@@ -12,8 +12,11 @@ from ._cells import clamped
 from ._rule import (
     Disclosure,
     disclosure_of,
+    disclosure_of_both,
     disclosure_of_min_rows,
     disclosure_within,
+    is_as_strict,
+    laxest_disclosure,
     min_rows_of,
     stricter_disclosure,
 )

@@ -3,8 +3,12 @@
 import numpy as np
 from scipy import sparse
 
+Rows = np.ndarray | sparse.csr_matrix
 
-def clamped(X, codes: np.ndarray, groups: np.ndarray | None, *, cell: int):
+
+def clamped(
+    X: Rows, codes: np.ndarray, groups: np.ndarray | None, *, cell: int
+) -> Rows:
     """Return rows in which fewer than ``cell`` rows of a class never stand alone.
 
     Where a class and column has at least one and fewer than ``cell`` rows (or groups of
@@ -65,7 +69,9 @@ def _middle(values: np.ndarray) -> float:
     return np.partition(values, half)[half]
 
 
-def _clamped_sparse(X, codes: np.ndarray, groups: np.ndarray, *, cell: int):
+def _clamped_sparse(
+    X: Rows, codes: np.ndarray, groups: np.ndarray, *, cell: int
+) -> Rows:
     """Return sparse rows; where more than half of a column is not 0 it stays."""
     X = sparse.csr_matrix(X, copy=True)
     X.sum_duplicates()

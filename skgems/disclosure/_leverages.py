@@ -200,9 +200,7 @@ def _lowered_of_basis(
     return None
 
 
-def columns_lowered(
-    design: Design, start: np.ndarray, *, bound: float
-) -> np.ndarray:
+def columns_lowered(design: Design, start: np.ndarray, *, bound: float) -> np.ndarray:
     """Return weights with which no row has a large leverage in any column alone."""
     squares = start**2
     for n_rounds in range(_MOST_ROUNDS):

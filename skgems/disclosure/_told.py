@@ -24,6 +24,7 @@ from ._leverages import (
     basis,
     columns_lowered,
     largest_in_columns,
+    largest_leverage_bound,
     leverages,
     lowered_weights,
 )
@@ -56,7 +57,7 @@ class Rows:
     codes: np.ndarray  # (n_rows,), the class of each row
     units: np.ndarray  # (n_rows,), what counts as one row, such as a patient
     weights: np.ndarray  # (n_rows,)
-    # (n_rows, n_residuals), residuals of models whose gradient is told, with the weights.
+    # (n_rows, n_residuals), of models whose gradient is told, with the weights.
     residuals: np.ndarray
     # (n_rows, n_known), the same of sums without weights that are known otherwise, such
     # as from where the fit of a model stopped.
@@ -145,17 +146,15 @@ def told_of(
         seed=seed,
         may_lower=may_lower,
     )
-    if rows.residuals.shape[1]:
-        told = teller.told_with_weights(rows)
-        if told.has_gradient:
-            beside = teller.beside_known_sums(rows, told)
-            if beside is not None:
-                return beside
-        # Without a gradient more may be told of the rest.
-        none = rows.residuals[:, :0]
-        rows = replace(rows, residuals=none, known=none)
-        return replace(teller.told_with_weights(rows), has_gradient=False)
-    return teller.told_with_weights(rows)
+    if not rows.residuals.shape[1]:
+        return teller.told_with_weights(rows)
+    told = teller.beside_known_sums(rows, teller.told_with_weights(rows))
+    if told is not None and told.has_gradient:
+        return told
+    # Without a gradient more may be told of the rest.
+    none = rows.residuals[:, :0]
+    told = teller.told_with_weights(replace(rows, residuals=none, known=none))
+    return replace(told, has_gradient=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +168,7 @@ class _Teller:
     may_lower: bool
 
     def told_with_weights(self, rows: Rows) -> Told:
-        """Return what is told; where a weight is lowered, all are, a little and unevenly.
+        """Return what is told; where a weight is lowered, all are, a little, unevenly.
 
         A sum without weights may be known of some columns. Less the weighted one it
         would be a sum over the few rows that weigh less, which it hides among all.
@@ -307,7 +306,8 @@ class _Teller:
             return lowered_weights(
                 design, weights, bound=bound, least_share=_LEAST_SHARE
             )
-        holds = leverages(design, weights).max() < bound
+        holds = largest_leverage_bound(design, weights) < bound
+        holds = holds or leverages(design, weights).max() < bound
         return weights if holds else None
 
     def _most_columns(self, design: Design) -> float:
@@ -364,7 +364,11 @@ def _shares(rows: Rows, told: Told) -> tuple[np.ndarray, np.ndarray]:
         some = rows.some(of_group)
         has_clusters = group >= 0 and told.has_clusters[group]
         weights = told.weights[of_group]
-        design = some.design(some.parts if has_clusters else some.codes)
+        columns = None
+        if group < 0 and not told.is_in_block.all():
+            columns = np.flatnonzero(told.is_in_block)
+        groups_of_rows = some.parts if has_clusters else some.codes
+        design = some.design(groups_of_rows, columns)
         Q = weights[:, None] * basis(design, weights**2)
         of_told[of_group] = np.einsum("ij,ij->i", Q, Q)
         rest[of_group] -= Q @ (Q.T @ rest[of_group])

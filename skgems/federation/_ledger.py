@@ -382,8 +382,8 @@ class Ledger:
                 "(rows times features), and that many numbers about hidden layers can "
                 "reveal single rows. Let the server merge fewer units (max_units of "
                 "hidden_layers) or draw fewer (n_common_units), set moments='auto' of "
-                "last_layer, or answer with min_rows=1 under an agreement of "
-                "min_rows=1, if single rows may be revealed."
+                "last_layer, or answer with disclosure=None under an agreement of "
+                "disclosure=None, if single rows may be revealed."
             )
 
     def end(self, request: Message, reply: Message) -> None:

@@ -15,7 +15,8 @@ from ..compat import num_samples
 from ..datasets import as_groups
 from ..disclosure import (
     Disclosure,
-    disclosure_of_min_rows,
+    disclosure_of,
+    is_as_strict,
     min_rows_of,
     stricter_disclosure,
 )
@@ -38,6 +39,7 @@ from ..messages import (
     as_agreement,
     check_request,
     check_version,
+    fields_of_disclosure,
     signed,
     tells_radii,
 )
@@ -69,8 +71,6 @@ from ._warnings import (
 )
 from ._weights import check_takes_weights, weighted_rows
 
-# Statistics of fewer rows of a class are nearly the rows: the default of ``min_rows``.
-MIN_ROWS = 10
 # What NumPy and classifiers raise for arrays of a request whose shapes do not go with
 # the classifier, or for weights with which training diverges. Requests are checked
 # before, but not against the classifier; a server gets a ValueError of all these.
@@ -100,8 +100,11 @@ def answer(request: Message, member: Member) -> Message:
         )
     task = TASKS[request.task]
     content = dict(task.answer(member, **request.content))
-    if "min_rows" in task.reply:
-        content["min_rows"] = member.min_rows
+    content |= {
+        field: value
+        for field, value in fields_of_disclosure(member.disclosure).items()
+        if field in task.reply
+    }
     return Message.of(request.task, **content)
 
 
@@ -116,7 +119,7 @@ def reply_to(
     held_out=None,
     groups=None,
     sample_weight=None,
-    min_rows=MIN_ROWS,
+    disclosure="auto",
     agreement=None,
     radii=False,
     state=None,
@@ -158,16 +161,18 @@ def reply_to(
         of an exchange. If None, each row stands alone.
     sample_weight : array-like of shape (n_samples,), default=None
         How much each row counts in sums: a row of weight 2 counts as two equal rows,
-        and one of weight 0 as none. They must be the same for each request. Bounds such
-        as ``min_rows`` count rows, whatever they weigh. The reply tells the sum of the
-        weights of each class. If None, each row counts once.
-    min_rows : int, default=10
-        Smallest number of rows of a class. Classes with fewer rows are left out, except
-        for what the classifier itself knows about them. No cluster has fewer rows, and
-        no gradient is sent that depends on fewer effective rows; the gradient of the
-        node's own model is the exception. The reply states the bound. Increase it for
-        stronger protection of small groups. If the agreement has a larger bound, that
-        one is used if ``state`` is given; otherwise the server refuses the reply.
+        and one of weight 0 as none. They must be the same for each request. The
+        bounds of ``disclosure`` count rows, whatever they weigh. The reply tells the
+        sum of the weights of each class. If None, each row counts once.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        The rule for what the reply tells of the rows; "auto" is ``Disclosure()``. See
+        :class:`~skgems.Disclosure`. The reply states it. Classes of fewer than its
+        ``min_rows`` rows are left out, except for what the classifier itself knows
+        about them. No cluster has fewer rows, and no gradient is sent that depends on
+        fewer effective rows; the gradient of the node's own model is the exception. If
+        ``state`` is given, the stricter of this rule and that of the agreement holds;
+        otherwise the server refuses a reply that was made under a laxer rule. None is
+        for parties that are one organization: single rows may be known.
     agreement : Agreement, str or os.PathLike, default=None
         The agreement that a person at the node has accepted, or its file. It requires
         ``state``. If None, the agreement that comes with the first request is accepted
@@ -215,7 +220,7 @@ def reply_to(
     RowsAskedAgainError
         If the rows were asked about before on other terms, and ``again`` is False; it
         is a NotAgreedError. It is raised as well if the rows differ from those of an
-        earlier exchange in fewer than ``min_rows`` rows of a class.
+        earlier exchange in fewer than ``min_rows`` rows of a class, by the rule.
     RowsChangedError
         If the rows are not those of the earlier messages of the exchange; it is a
         LedgerError.
@@ -289,7 +294,7 @@ def reply_to(
         held_out=given.held_out,
         groups=given.groups,
         weights=given.weights,
-        disclosure=disclosure_of_min_rows(min_rows),
+        disclosure=disclosure_of(disclosure),
         tells_radii=radii or agreement is not None,
         limits=Limits() if limits is None else limits,
         confirm=confirm,
@@ -341,7 +346,7 @@ def _check_needs_no_ledger(agreement: object, *, again: bool) -> None:
 
 def _reply_without_ledger(request: Message, node: "_Node") -> Message:
     """The reply of a node that does not count what it has answered."""
-    _warn_of_small_bound(request, name=node.name, min_rows=min_rows_of(node.disclosure))
+    _warn_of_laxer_rule(request, name=node.name, rule=node.disclosure)
     check_accepted(request, has_ledger=False, by_person=False)
     check_is_derived(request, None)
     node.check_cost(request)
@@ -496,9 +501,7 @@ class _Node:
         """Return the rule that holds: the stricter of its own and the agreed one."""
         if agreed is None:
             return self.disclosure
-        return stricter_disclosure(
-            self.disclosure, disclosure_of_min_rows(agreed.min_rows)
-        )
+        return stricter_disclosure(self.disclosure, agreed.disclosure)
 
     def check_fronts(
         self, fronts: Iterable[Front], *, disclosure: Disclosure | None
@@ -692,18 +695,20 @@ def _member_behind_front(request: Message, node: _Node) -> Member:
     )
 
 
-def _warn_of_small_bound(request: Message, *, name: str, min_rows: int) -> None:
-    """Warn where the server will refuse the reply, since it offers a larger bound."""
+def _warn_of_laxer_rule(
+    request: Message, *, name: str, rule: Disclosure | None
+) -> None:
+    """Warn where the server will refuse the reply, since it offers a stricter rule."""
     offered = request.envelope.get("agreement")  # in the first request of an exchange
     if offered is None:
         return
-    agreed_rows = Agreement.from_json(offered).min_rows
-    if min_rows < agreed_rows:
+    offered_rule = Agreement.from_json(offered).disclosure
+    if not is_as_strict(rule, offered_rule):
         warn_user(
-            f"Node {name!r} answers with min_rows={min_rows}, but the server offers "
-            f"min_rows={agreed_rows} and refuses replies that were made with less. "
-            f"Answer with min_rows={agreed_rows} or more, or have the server start a "
-            f"new exchange with min_rows={min_rows}."
+            f"Node {name!r} answers with disclosure={rule}, but the server offers "
+            f"disclosure={offered_rule} and refuses replies that were made under a "
+            "laxer rule. Answer under the offered rule, or have the server start a "
+            "new exchange with that of the node."
         )
 
 
@@ -716,10 +721,11 @@ def _explaining_agreed_bound(
         yield
     except TooFewRowsError as error:
         largest = max(member.class_sizes().values())
-        if agreed is None or largest >= agreed.min_rows:
+        least = 1 if agreed is None else min_rows_of(agreed.disclosure)
+        if largest >= least:
             raise
         raise TooFewRowsError(
-            f"Node {member.name!r} has fewer than min_rows={agreed.min_rows} rows of "
+            f"Node {member.name!r} has fewer than min_rows={least} rows of "
             f"each class, {largest} at most. That bound is agreed, and no setting of "
             "the node changes it. The node cannot take part, unless the server begins "
             "an exchange with another agreement, and the node's owner accepts that "
@@ -745,7 +751,7 @@ def without_small_classes(
             f"Node {member.name!r} leaves the classes {left_out} out (rows of each): "
             f"they have fewer than min_rows={min_rows}, and statistics of so few rows "
             "would reveal them. What its classifier knows about these classes is sent. "
-            "The reply is kept for this exchange; a smaller min_rows has an effect in "
+            "The reply is kept for this exchange; a laxer rule has an effect in "
             "other exchanges only.",
             ClassesLeftOutWarning,
         )
@@ -754,7 +760,7 @@ def without_small_classes(
             f"Node {member.name!r} leaves the classes {left_out} out (rows of each): "
             f"they have fewer than min_rows={min_rows}, and statistics of so few rows "
             "would reveal them. What its classifier knows about these classes is sent. "
-            "Set a smaller min_rows if these rows may be known.",
+            "Pass a Disclosure with a smaller min_rows if these rows may be known.",
             ClassesLeftOutWarning,
         )
     return large_classes

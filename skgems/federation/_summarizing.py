@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from ..disclosure import disclosure_of_min_rows
+from ..disclosure import Disclosure, disclosure_of, min_rows_of
 from ..local import ChunkedMember, Member
 from ..messages import TASKS, Message, naming
 from ..moments import SAMPLE_ROWS
@@ -18,7 +18,7 @@ from ..progress import shown
 from ._fronts import fitted_without_learning
 from ._labels import warn_of_unseen_classes
 from ._nodes import RowsLike
-from ._replying import MIN_ROWS, without_small_classes
+from ._replying import without_small_classes
 from ._rows import check_node, chunked_member_of, member_of
 from ._summary import Summary
 from ._warnings import warn_of_exposed
@@ -49,7 +49,7 @@ class SummarizingMixin:
         held_out=None,
         groups=None,
         sample_weight=None,
-        min_rows=MIN_ROWS,
+        disclosure="auto",
     ) -> Summary:
         """Make the summary that the node sends.
 
@@ -74,13 +74,14 @@ class SummarizingMixin:
             True for held-out rows, which are used only to score models.
         groups : array-like of shape (n_samples,), default=None
             Group of each row, for example the patient. A cluster of rows then has rows
-            of at least ``min_rows`` groups. The groups are not sent.
+            of at least ``min_rows`` groups, by `disclosure`. The groups are not sent.
         sample_weight : array-like of shape (n_samples,), default=None
             How much each row counts in the sums, as for
             :func:`~skgems.federation.reply_to`.
-        min_rows : int, default=10
-            Classes with fewer rows are left out, as for
-            :func:`~skgems.federation.reply_to`.
+        disclosure : Disclosure, "auto" or None, default="auto"
+            The rule for what the summary tells of the rows, as for
+            :func:`~skgems.federation.reply_to`. If the aggregator has a rule too, the
+            stricter of both holds.
 
         Returns
         -------
@@ -102,20 +103,22 @@ class SummarizingMixin:
             "groups": groups,
             "sample_weight": sample_weight,
         }
-        return self._summarize(estimator, rows, name, min_rows)
+        return self._summarize(estimator, rows, name, disclosure)
 
     def _summarize(
         self,
         estimator: object,
         rows: Mapping[str, object],
         name: str,
-        min_rows: int,
+        disclosure: object,
         **options: object,
     ) -> Summary:
         """The summary of a node.
 
         Parameters
         ----------
+        disclosure : Disclosure, "auto" or None
+            What the node gave as its rule.
         rows : mapping
             What the node gave for "X", "y", "held_out", "groups", "sample_weight" and
             "chunks"; None for others. "dropped", if it is there, are the features that
@@ -125,6 +128,7 @@ class SummarizingMixin:
         """
         self._validate_params()
         self._check_one_message()
+        rule = disclosure_of(disclosure)
         aggregator = self._with_fitted_backbones(rows["X"], name=name)
         if rows["chunks"] is None:
             member = aggregator._member_of_rows(estimator, rows, name=name)
@@ -134,11 +138,11 @@ class SummarizingMixin:
                 estimator,
                 rows["chunks"],
                 name=name,
-                min_rows=min_rows,
+                disclosure=rule,
                 options=options,
                 dropped=rows.get("dropped"),
             )
-        member = without_small_classes(member, disclosure_of_min_rows(min_rows))
+        member = without_small_classes(member, rule)
         warn_of_unseen_classes(member)
         request = aggregator._agreed_terms.first_message(member, **options)
         if member.weights_by_label() is not None:
@@ -191,7 +195,7 @@ class SummarizingMixin:
         chunks: Callable[[], Iterable],
         *,
         name: str,
-        min_rows: int,
+        disclosure: Disclosure | None,
         options: Mapping[str, object],
         dropped: np.ndarray | None = None,
     ) -> ChunkedMember:
@@ -224,7 +228,9 @@ class SummarizingMixin:
             chunks,
             name=name,
             n_drawn=SAMPLE_ROWS * request.content.get("n_components", 1),
-            least=max(min_rows, request.content.get("min_cluster_size", 1)),
+            least=max(
+                min_rows_of(disclosure), request.content.get("min_cluster_size", 1)
+            ),
             dropped=dropped,
         )
 

@@ -455,7 +455,8 @@ def warn_of_exposed_columns(name: str, reply: Message, front: Front) -> None:
         warn_user(
             f"Node {name!r} sends the values of the columns {labels[:_MOST_LISTED]}, "
             "nearly all of which are values of a single row. If that must not happen, "
-            "do not send this reply. Leave the columns out, or set a larger min_rows.",
+            "do not send this reply. Leave the columns out, or pass a Disclosure "
+            "with a larger min_rows.",
             RowsExposedWarning,
         )
     for sums in reply.content["parts"].values():

@@ -4,7 +4,6 @@ from copy import copy
 
 from ..base import BaseAggregator, Takes
 from ..federation import (
-    MIN_ROWS,
     Federation,
     KeptReplies,
     PublicRows,
@@ -41,7 +40,7 @@ class LinearMethodMixin(SummarizingMixin):
         held_out=None,
         groups=None,
         sample_weight=None,
-        min_rows=MIN_ROWS,
+        disclosure="auto",
         classes=None,
         space="auto",
     ) -> Summary:
@@ -55,10 +54,10 @@ class LinearMethodMixin(SummarizingMixin):
 
         Parameters
         ----------
-        estimator, X, y, name, held_out, groups, sample_weight, min_rows
+        estimator, X, y, name, held_out, groups, sample_weight, disclosure
             The node's classifier, its rows and labels, its name, which rows only score,
-            and how much each row counts in sums. Classes of fewer than ``min_rows``
-            rows are left out. All are as for :func:`~skgems.federation.reply_to`.
+            how much each row counts in sums, and the rule for what the summary tells
+            of the rows. All are as for :func:`~skgems.federation.reply_to`.
         chunks : callable, default=None
             Gives the rows in parts, in place of X, y, ``held_out`` and
             ``sample_weight``. Use it if the rows do not fit into memory
@@ -126,7 +125,7 @@ class LinearMethodMixin(SummarizingMixin):
                 "sample_weight": sample_weight,
             },
             name=name,
-            min_rows=min_rows,
+            disclosure=disclosure,
             classes=classes,
             space=space,
         )

@@ -4,7 +4,7 @@ Values of few rows become the commonest one of their class and column, and each 
 one weight, with which all sums of an exchange are made.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..moments import float_type
 from ._cache import digest
 from ._classifiers import Rows
 from ._member import Member
+from ._own_residuals import has_linear_model, own_residuals
 
 # Bytes of a hash that a seed is made of.
 _BYTES_OF_SEED = 8
@@ -60,9 +61,8 @@ def tellable_rows(
     codes: np.ndarray,
     *,
     kind: str,
-    row_weights: np.ndarray | None,
     parts: np.ndarray | None,
-    residuals: np.ndarray,
+    has_gradient: bool,
 ) -> TellableRows:
     """Return the rows of a member that learn, as they may be summed.
 
@@ -75,45 +75,82 @@ def tellable_rows(
         The class of each row.
     kind : {"class", "shared", "diagonal"}
         What is asked for, as in `moments_kind`.
-    row_weights : ndarray of shape (n_rows,), or None
-        How much each row counts before the rule. None: once.
     parts : ndarray of shape (n_rows,), or None
         The cluster of each row.
-    residuals : ndarray of shape (2, n_rows, n_residuals)
-        Of models whose gradient is asked for, and of those at the end of their fits.
+    has_gradient : bool
+        Whether the gradient of the node's own model is asked for.
     """
     rule = member.disclosure
+    row_weights = member.row_weights("learning")
     if rule is None:
         return TellableRows(X=X, weights=row_weights, told=None, parts=parts)
-    n_rows = X.shape[0]
-    units = np.arange(n_rows)
-    if member.groups is not None:
-        units = np.unique(member.groups[member.learning], return_inverse=True)[1]
-    X = clamped(X, codes, units, cell=rule.cell)
-    start = np.ones(n_rows) if row_weights is None else row_weights
+    weights = rule_weights(member)
+    rows = _rows_to_tell(member, X, codes, weights=weights)
+    rows = replace(rows, parts=parts)
+    if has_gradient:
+        _, y = member.rows("learning")
+        told_residuals, known = own_residuals(member, rows.X, y, weights)
+        rows = replace(rows, residuals=told_residuals, known=known)
     told = told_of(
-        RowsToTell(
-            X=X,
-            codes=codes,
-            units=units,
-            weights=start,
-            residuals=residuals[0],
-            known=residuals[1],
-            parts=parts,
-        ),
+        rows,
         rule,
         kind=kind,
         n_unknowns=member.n_raw_columns or X.shape[1],
         seed=partial(_seed_of, X, codes),
-        may_lower=True,
+        may_lower=False,
     )
-    weights = told.weights
-    if row_weights is None and (weights == 1).all():
-        weights = None
     if parts is not None:  # numbers that no cluster has stand for whole classes
         parts = np.where(told.has_clusters[codes], parts, parts.max() + 1 + codes)
-    X = _without_columns(X, codes, told)
+    X = _without_columns(rows.X, codes, told)
+    if row_weights is None and (weights == 1).all():
+        weights = None
     return TellableRows(X=X, weights=weights, told=told, parts=parts)
+
+
+def rule_weights(member: Member) -> np.ndarray:
+    """Return the weight of each row that learns, the same in all sums of a node.
+
+    It follows from the rows, their labels and the node's own linear model alone, so
+    that it is the same in each message.
+    """
+    if "rule_weights" not in member.memo:
+        X, y = member.rows("learning")
+        codes = np.unique(y, return_inverse=True)[1]
+        row_weights = member.row_weights("learning")
+        start = np.ones(len(y)) if row_weights is None else row_weights
+        rows = _rows_to_tell(member, X, codes, weights=start)
+        residuals = np.zeros((2, len(y), 0))
+        if has_linear_model(member):
+            residuals = own_residuals(member, rows.X, y, row_weights)
+        told = told_of(
+            replace(rows, residuals=residuals[0], known=residuals[1]),
+            member.disclosure,
+            kind="class",
+            n_unknowns=member.n_raw_columns or X.shape[1],
+            seed=partial(_seed_of, X, codes),
+            may_lower=True,
+        )
+        member.memo["rule_weights"] = told.weights
+    return member.memo["rule_weights"]
+
+
+def _rows_to_tell(
+    member: Member, X: Rows, codes: np.ndarray, *, weights: np.ndarray
+) -> RowsToTell:
+    """Return rows with the values of few rows replaced, and without residuals."""
+    n_rows = X.shape[0]
+    units = np.arange(n_rows)
+    if member.groups is not None:
+        units = np.unique(member.groups[member.learning], return_inverse=True)[1]
+    none = np.zeros((n_rows, 0))
+    return RowsToTell(
+        X=clamped(X, codes, units, cell=member.disclosure.cell),
+        codes=codes,
+        units=units,
+        weights=weights,
+        residuals=none,
+        known=none,
+    )
 
 
 def _seed_of(X: Rows, codes: np.ndarray) -> int:

@@ -197,8 +197,8 @@ class Member:
     ) -> NoReturn:
         raise TooFewRowsError(
             f"Node {self.name!r} has fewer than min_rows={min_rows} rows of the "
-            f"classes {small_classes}, and no other rows for {role}. Set a smaller "
-            "min_rows if these rows may be known."
+            f"classes {small_classes}, and no other rows for {role}. Pass a "
+            "Disclosure with a smaller min_rows if these rows may be known."
         )
 
     def row_counts(self) -> tuple[list, dict[str, np.ndarray]]:

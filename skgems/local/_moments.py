@@ -25,7 +25,6 @@ from ..moments import (
     check_rows,
     class_moments,
     cluster_classes,
-    fit_inverse_temperature,
     log_losses,
     moments_kind,
     row_blocks,
@@ -37,14 +36,11 @@ from ._constants import warn_of_lost_features
 from ._disclosed import tellable_rows
 from ._layer_numbers import LayerMoments, layer_moments
 from ._member import Member
+from ._own_residuals import fitted_factor
 from ._penalties import IN_PLACE_OF, penalty_of, speaking_classifier
 from ._samples import spread
 from ._seeds import seed_of_rows
 from ._tails import CombinationTails, rounded_kurtosis
-
-# Rows that the factor on a model's logits is fitted to. It is one number, which hardly
-# changes with more of them.
-TEMPERATURE_ROWS = 4000
 
 
 def class_weight_of(estimator: object) -> str | list | None:
@@ -138,7 +134,7 @@ class OwnGradient:
         rows = np.flatnonzero((codes >= 0) & self.has_gradient[codes])
         if len(rows):
             logits = linear_logits(X[rows], self.W).astype(np.float64)
-            self.factor = _fit_factor(
+            self.factor = fitted_factor(
                 logits,
                 self.outputs[codes[rows]],
                 None if row_weights is None else row_weights[rows],
@@ -161,7 +157,7 @@ class OwnGradient:
         logits = linear_logits(X, self.W).astype(np.float64)
         outputs = self.outputs[codes]
         if self.factor is None:
-            self.factor = _fit_factor(logits, outputs, row_weights)
+            self.factor = fitted_factor(logits, outputs, row_weights)
         _, residuals = log_losses(self.factor * logits, outputs)
         if row_weights is not None:
             residuals *= row_weights[:, None]
@@ -202,19 +198,6 @@ class OwnGradient:
         offsets = sums.mean()[constant][:, None]
         self.gradients[:, constant, :] = offsets * self.gradients[:, -1:, :]
         return self.gradients
-
-
-def _fit_factor(
-    logits: np.ndarray, outputs: np.ndarray, row_weights: np.ndarray | None
-) -> float:
-    """The factor on logits (n_rows, n_outputs) that makes rows' outputs most likely."""
-    # One that is next to the best will do.
-    rows = spread(outputs, TEMPERATURE_ROWS)
-    return fit_inverse_temperature(
-        logits[rows],
-        outputs[rows],
-        weights=None if row_weights is None else row_weights[rows],
-    )
 
 
 def _gradient_about(origin: np.ndarray, X: Rows, residuals: np.ndarray) -> np.ndarray:
@@ -304,9 +287,8 @@ def moments(
             X,
             codes,
             kind=kind_of_sums,
-            row_weights=row_weights,
             parts=parts,
-            residuals=_own_residuals(member, X, classes[codes], model=model),
+            has_gradient=model == "own" and member.has_classifier,
         )
         X = tellable.X
         row_weights = tellable.weights
@@ -346,32 +328,6 @@ def moments(
         tails.add(X, codes)
         reply |= reply_of_tails(member, tails)
     return reply | gradient.reply(sums)
-
-
-def _own_residuals(
-    member: Member, X: Rows, y: np.ndarray, *, model: str | None
-) -> np.ndarray:
-    """Return residuals of the node's own model under two factors, (2, n_rows, n_classes).
-
-    The sums that its gradient is are weighted by those under the factor that is told.
-    At the optimum of its own fit, sums weighted by those under the factor 1 follow from
-    its penalty. There are no columns where it has no gradient.
-    """
-    none = np.zeros((2, X.shape[0], 0))
-    if member.disclosure is None or model != "own" or not member.has_classifier:
-        return none
-    W, known_classes = member.own_linear()
-    outputs = indices_of(y, known_classes)
-    is_known = outputs >= 0
-    if len(known_classes) < 2 or not is_known.any():
-        return none
-    logits = linear_logits(X[is_known], W).astype(np.float64)
-    factor = _fit_factor(logits, outputs[is_known], None)
-    residuals = np.zeros((2, X.shape[0], logits.shape[1]))
-    residuals[:, is_known] = [
-        log_losses(f * logits, outputs[is_known])[1] for f in (factor, 1.0)
-    ]
-    return residuals
 
 
 def _sample_by_class(X: Rows, codes: np.ndarray, n_rows: int) -> list[tuple[int, Rows]]:

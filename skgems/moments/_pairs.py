@@ -25,8 +25,10 @@ class Pairs:
     def __init__(self, n_features: int) -> None:
         self._n_features = n_features
         self.has_blocks = False
-        self._squares = 0.0  # (n_features, n_features): of i over rows that tell i and j
-        self._counts = 0.0  # the same of rows
+        self._squares = (
+            0.0  # (n_features, n_features): of i over rows that tell i and j
+        )
+        self._counts = 0.0
         self._told_squares = 0.0  # (n_features,), those of nodes that tell some pairs
         self._told_count = 0.0
 

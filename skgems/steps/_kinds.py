@@ -614,7 +614,9 @@ class _SplineTransformer(_EdgesStep):
     def bins(self, fitted: BaseEstimator) -> Bins:
         # Knots of a spline beyond the first and the last one are scikit-learn's.
         degree = fitted.degree
-        edges = [spline.t[degree : len(spline.t) - degree] for spline in fitted.bsplines_]
+        edges = [
+            spline.t[degree : len(spline.t) - degree] for spline in fitted.bsplines_
+        ]
         return Bins(edges=edges, is_periodic=fitted.extrapolation == "periodic")
 
     def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:

@@ -95,7 +95,9 @@ def statistics_by_path(
             place = f"{path}/{k}"
             yield from statistics_by_path(step, states, path=place, before=before)
     elif isinstance(transformer, ColumnTransformer):
-        choices = [_columns_as_json(columns) for *_, columns in transformer.transformers]
+        choices = [
+            _columns_as_json(columns) for *_, columns in transformer.transformers
+        ]
         steps = [step for _, step, _ in transformer.transformers]
         # The remainder is what none of the branches takes.
         for k, (step, choice) in enumerate(

@@ -48,7 +48,7 @@ from ._join import (
     join,
     sentences_of_summary,
 )
-from ._shared import MIN_ROWS
+from ._shared import MIN_ROWS, RULE
 
 HALF_NAMES = ("first", "second")
 _FIELDS_OF_PAIR = {name: Json() for name in HALF_NAMES}
@@ -202,6 +202,7 @@ HALVES = Task(
     request_rule=_requests_are_summaries,
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "joins": Json(),
         "refused": Json(says="Reasons why there are no summaries for some methods."),
     },

@@ -46,6 +46,7 @@ from ._shared import (
     MIN_ROWS,
     MODEL,
     ROWS_OF_CLASSES,
+    RULE,
     described_sizes,
     has_weights,
     rows_are_described,
@@ -418,6 +419,7 @@ MOMENTS = Task(
     },
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "labels": CLASSES,
         "n_rows": ROWS_OF_CLASSES,
         "moments": Table(FIELDS_OF_SUMS, sums_fit, inline=True),

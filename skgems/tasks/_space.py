@@ -30,6 +30,7 @@ from ._rows import layer_inputs
 from ._shared import (
     MIN_ROWS,
     MODEL,
+    RULE,
     SEED,
     one_model,
     optional_array,
@@ -323,7 +324,7 @@ SPACE = Task(
         **HOW_SPACES_ARE_BUILT,
     },
     request_rule=one_model,
-    reply={"min_rows": MIN_ROWS, **FIELDS_OF_SPACE},
+    reply={"min_rows": MIN_ROWS, "rule": RULE, **FIELDS_OF_SPACE},
     rule=space_fits,
     cost=_cost,
     answer=space,

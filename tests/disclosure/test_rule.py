@@ -61,9 +61,8 @@ def test_other_values_are_errors_that_say_what_to_pass(value):
     ("min_rows", "rule"),
     [
         (1, None),
-        (2, Disclosure(rows=2, min_rows=2)),
-        (5, Disclosure(min_rows=5)),
-        (50, Disclosure(min_rows=50)),
+        (2, Disclosure(rows=2, cell=1, unknowns=1.0, min_rows=2)),
+        (50, Disclosure(rows=2, cell=1, unknowns=1.0, min_rows=50)),
     ],
 )
 def test_a_bound_of_an_older_file_is_a_rule(min_rows, rule):

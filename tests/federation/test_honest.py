@@ -120,7 +120,7 @@ def test_honest_summaries_are_taken(kind, way):
         X,
         y,
         name="lyon",
-        min_rows=1,
+        disclosure=None,
         classes=classes,
         held_out=held_out,
         **OPTIONS.get(way, {}),

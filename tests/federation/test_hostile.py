@@ -505,8 +505,8 @@ def test_a_region_with_a_larger_slope_than_its_moments_allow_is_refused():
     agg = aggregator()
     clf = LogisticRegression().fit(X, y)
     summaries = [
-        agg.summarize(clf, X[::2], y[::2], name="a", min_rows=1),
-        agg.summarize(clf, X[1::2], y[1::2], name="b", min_rows=1),
+        agg.summarize(clf, X[::2], y[::2], name="a", disclosure=None),
+        agg.summarize(clf, X[1::2], y[1::2], name="b", disclosure=None),
     ]
     region = agg.merge_summaries(summaries, name="region")
     content = bytes_of_changed(region.message, arrays={"slope": lambda a: a + 1e4})

@@ -103,7 +103,7 @@ def test_counts_of_rows_that_are_right_are_rounded(node, direction):
     places = np.sort(X @ direction)[::9]
     server = agreement_on_rounds(n_rounds=26)
     counts = []
-    at_node = Node(node, server, min_rows=20)
+    at_node = Node(node, server, disclosure=rule_of(20))
     for few_places in np.array_split(places, 4):
         content = judging_content(
             steps(few_places, direction, 1.0), ["malignant", "benign"], [0, 1]
@@ -167,8 +167,12 @@ def fitted_over_channel(clfs, X, y, nodes, aggregator, **options):
             for name, request in requests.items()
         }
 
-    min_rows = min(options.get("min_rows", 10), 10)
-    channel = Nodes(ask, [str(k) for k in range(len(clfs))], min_rows=min_rows)
+    is_open = options.get("disclosure", "auto") is None
+    channel = Nodes(
+        ask,
+        [str(k) for k in range(len(clfs))],
+        disclosure=None if is_open else "auto",
+    )
     return clone(aggregator).set_params(estimators=channel).fit()
 
 
@@ -192,8 +196,8 @@ def test_moments_stand_in_for_what_is_not_sent(digits, C):
     first = fitted_over_channel(clfs, X, y, nodes, agg.set_params(n_rounds=1))
     agg.set_params(n_rounds=4)
     # Nothing but losses is sent, then nearly all.
-    losses_alone = fitted_over_channel(clfs, X, y, nodes, agg, min_rows=50)
-    nearly_all = fitted_over_channel(clfs, X, y, nodes, agg, min_rows=1)
+    losses_alone = fitted_over_channel(clfs, X, y, nodes, agg, disclosure=rule_of(50))
+    nearly_all = fitted_over_channel(clfs, X, y, nodes, agg, disclosure=None)
     losses = [
         entry["objective"]
         for entry in losses_alone.history_

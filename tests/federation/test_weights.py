@@ -324,7 +324,7 @@ def test_bounds_count_rows_and_not_weights():
     )
     sums = sums_in(summary)
     n_parts = np.bincount(sums["columns"])
-    assert (n_parts <= np.bincount(Y) // summary.min_rows).all()
+    assert (n_parts <= np.bincount(Y) // summary.disclosure.min_rows).all()
 
 
 def test_rows_that_are_right_are_rounded_to_the_heaviest_rows():

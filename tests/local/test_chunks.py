@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from helpers.parts import in_parts
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
@@ -657,10 +658,10 @@ def test_there_must_be_rows_that_are_not_held_out():
 def test_there_must_be_min_rows_that_judge():
     X, y = rows()
     with pytest.raises(TooFewRowsError, match="fewer than min_rows=5000.*for judging"):
-        summarize(chunked(X, y), min_rows=5000)
+        summarize(chunked(X, y), disclosure=rule_of(5000))
     held_out = y == "d"
     with pytest.raises(TooFewRowsError, match="for judging"):
-        summarize(chunked(X, y, held_out), min_rows=1000)
+        summarize(chunked(X, y, held_out), disclosure=rule_of(1000))
 
 
 def test_a_class_must_have_the_rows_of_a_cluster():

@@ -124,15 +124,20 @@ def test_a_kind_that_a_person_agreed_on_is_not_made_another(node):
             *node,
             name="lyon",
             state={},
-            min_rows=1,
+            disclosure=None,
             agreement=agreement,
         )
     one = Agreement.of(
         GEMSMLPAggregator(last_layer=GEMSLogisticAggregator(moments="class")),
-        min_rows=1,
+        disclosure=None,
     )
     reply = reply_to(
-        sealed(request, one), *node, name="lyon", state={}, min_rows=1, agreement=one
+        sealed(request, one),
+        *node,
+        name="lyon",
+        state={},
+        disclosure=None,
+        agreement=one,
     )
     assert numbers_about_layers(request, reply) > 200 * D
 

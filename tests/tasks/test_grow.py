@@ -234,7 +234,7 @@ def reply_within(limits: Limits, content: dict) -> Message:
     member = make_member()
     request = Message.of("grow", **content)
     return reply_to(
-        request, None, member.X, member.y, name="lyon", min_rows=1, limits=limits
+        request, None, member.X, member.y, name="lyon", disclosure=None, limits=limits
     )
 
 

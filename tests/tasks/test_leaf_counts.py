@@ -124,7 +124,13 @@ def test_what_costs_more_than_the_limits_is_refused(limit, amount):
     def reply_within(limits):
         request = Message.of("leaf_counts", **ASKED)
         return reply_to(
-            request, None, member.X, member.y, name="lyon", min_rows=1, limits=limits
+            request,
+            None,
+            member.X,
+            member.y,
+            name="lyon",
+            disclosure=None,
+            limits=limits,
         )
 
     assert reply_within(Limits(**{limit: amount})).task == "leaf_counts"
