@@ -59,12 +59,12 @@ class GroupSums:
     @property
     def n_rows(self) -> float:
         """Number of rows, or their weight."""
-        return float(self.ones @ self.product @ self.ones)
+        return float(self.product[: self.n_parts, : self.n_parts].sum())
 
     @property
     def sums(self) -> np.ndarray:
         """Sums of the features over the rows, (n_features,)."""
-        return (self.ones @ self.product)[self.n_parts :]
+        return self.product[: self.n_parts, self.n_parts :].sum(axis=0)
 
     @property
     def with_one(self) -> np.ndarray:
