@@ -35,6 +35,7 @@ from ..ensembles import EnsembleAggregator
 from ..federation import (
     RowsExposedWarning,
     Summary,
+    as_channel,
     as_groups,
     check_labels,
     is_path,
@@ -364,10 +365,17 @@ def _combine_over_channel(
             power_transformed=(scaled, PowerTransformer()),
         )
 
+    disclosure = as_channel(channel).disclosure
+
     def tried(n_rows: int) -> list[Candidate]:
         # Over a channel the nodes' names stand for this one, which is never asked.
         of_sums = candidates_of_rows(
-            ["all"], before, n_rows, budget=budget, random_state=seed
+            ["all"],
+            before,
+            n_rows,
+            budget=budget,
+            random_state=seed,
+            has_rule=disclosure is not None,
         )
         # Whoever grows trees can ask for rules that single rows meet.
         if budget != THOROUGH:

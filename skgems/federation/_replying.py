@@ -419,7 +419,7 @@ def _counted_reply(
     try:
         if not may_be_made_up:
             fronts = unchecked_fronts(request, fronts_before.values())
-            node.check_fronts(fronts, disclosure=disclosure)
+            node.under_rule(agreed).check_fronts(fronts, disclosure=disclosure)
         n_numbers_left = node.n_values - ledger.layer_numbers_before(request)
         reply = node.computed_reply(request, agreed, layer_numbers_left=n_numbers_left)
         if disclosure is not None:
