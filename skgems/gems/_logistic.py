@@ -165,10 +165,7 @@ default="auto"
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
-        Names of the nodes. If more than 256 paths of summaries are given, they are
-        merged in groups of up to 256, as by :meth:`merge_summaries`, and each group is
-        one node. They are not merged if single nodes are needed: with spaces, further
-        messages, `keep_replies`, weights of nodes, or rows by `nodes`.
+        Names of the nodes.
     geometry_ : Geometry
         The object that the geometry of `spaces` stands for.
     spaces_ : list of GoodEnoughSpace or None
@@ -428,7 +425,7 @@ default="auto"
         if sample_weight is not None:
             linear_fit.check_takes_weights()
         federation = read_federation(
-            self._in_groups(nodes),
+            self,
             X,
             y,
             nodes,
