@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -48,6 +49,7 @@ from sklearn.utils._param_validation import validate_parameter_constraints
 
 import skgems
 from skgems import (
+    Disclosure,
     DistillationAggregator,
     EnsembleAggregator,
     Exchange,
@@ -149,6 +151,8 @@ def all_advice() -> list[Advice]:
 SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     "_cli": {
         "C": (LINEAR,),
+        "min_rows": (Disclosure,),
+        "rows": (Disclosure,),
         "epochs": (Limits,),
         "epsilon": (LINEAR,),
         "n_rounds": (LINEAR, NETWORKS, PFNMAggregator, ModelAveragingAggregator),
@@ -175,7 +179,14 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "front": (combine,),
         "n_features": (HashingVectorizer, FeatureHasher),
     },
-    "choice": {"min_rows": (reply_to,), "scoring": (combine,)},
+    "choice": {"min_rows": (Disclosure,), "scoring": (combine,)},
+    "disclosure": {
+        "cell": (Disclosure,),
+        "disclosure": (reply_to,),
+        "min_rows": (Disclosure,),
+        "rows": (Disclosure,),
+        "unknowns": (Disclosure,),
+    },
     "datasets": {
         "groups": (partition_by_label,),
         "min_size": (partition_dirichlet,),
@@ -188,7 +199,8 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "channels": {
         "again": (reply_to,),
-        "min_rows": (reply_to,),
+        "disclosure": (reply_to,),
+        "min_rows": (Disclosure,),
         "nodes": (Exchange,),
         "request": (channels.inspect,),
     },
@@ -203,12 +215,13 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
             PFNMAggregator.summarize,
             PooledAggregator.summarize,
         ),
+        "disclosure": (reply_to, LINEAR.summarize, Agreement),
         "epsilon": (LINEAR,),
         "groups": (combine, reply_to, LINEAR.summarize, PooledAggregator.summarize),
         "held_out": (reply_to, LINEAR.summarize),
         "intersection": (LINEAR,),
         "keep_replies": (LINEAR, PooledAggregator),
-        "min_rows": (reply_to, LINEAR.summarize),
+        "min_rows": (Disclosure,),
         "moments": (LINEAR,),
         "n_jobs": (LINEAR, ModelAveragingAggregator),
         "n_rounds": (LINEAR,),
@@ -237,7 +250,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     "local": {
         "limits": (reply_to,),
         "metric": (NearestCentroid,),
-        "min_rows": (reply_to, LINEAR.summarize),
+        "min_rows": (Disclosure,),
         "positive": (RidgeClassifier,),
         "shrinkage": (LinearDiscriminantAnalysis,),
         "solver": (LogisticRegression,),
@@ -245,7 +258,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "messages": {
         "agreement": (reply_to,),
-        "min_rows": (Agreement, Exchange, reply_to),
+        "disclosure": (Agreement, Exchange, reply_to),
     },
     "moments": {
         "geometry": (Spaces, HiddenLayers),
@@ -294,7 +307,10 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     "tasks": {
         "bootstrap": (RandomForestClassifier,),
         "fit_intercept": (LogisticRegression, RidgeClassifier, SGDClassifier),
-        "min_rows": (reply_to,),
+        "cell": (Disclosure,),
+        "min_rows": (Disclosure,),
+        "rows": (Disclosure,),
+        "unknowns": (Disclosure,),
     },
 }
 # Parameters of packages of extras: module and name of a class or function.
@@ -323,6 +339,7 @@ NO_PARAMETERS = {
 # Values that are no literals.
 NAMES = {
     "Backbone": Backbone,
+    "Disclosure": Disclosure,
     "FeatureUnion": FeatureUnion,
     "name": "backbone",
     "net": "a digest",
@@ -374,6 +391,17 @@ def reply_to_first_message(*, n_components: int, state: dict, **options) -> None
         reply_to(request, classifier, X, y, name="lyon", state=state, **options)
 
 
+def agreed(**options) -> None:
+    """An agreement on what the linear method asks."""
+    Agreement.of(LINEAR(), **options)
+
+
+def exchanged(**options) -> None:
+    """An exchange in a new folder."""
+    with TemporaryDirectory() as folder:
+        Exchange(folder, LINEAR(random_state=0), nodes=["lyon"], **options)
+
+
 def combined(front=None, **options) -> None:
     """A call of ``combine``: on texts, with a front that a text names, or on rows."""
     X, y = rows()
@@ -390,6 +418,9 @@ def combined(front=None, **options) -> None:
 # Calls of functions that do not declare what values they take, to see whether they take
 # the one that a text names.
 CALLS = {
+    Agreement: agreed,
+    Disclosure: Disclosure,
+    Exchange: exchanged,
     LINEAR.summarize: summarize,
     Limits: Limits,
     combine: combined,

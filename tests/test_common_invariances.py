@@ -179,7 +179,7 @@ def test_classes_of_summaries_have_the_kind_of_the_labels(listed, dtype):
             X_local,
             labels[y_local],
             name=name,
-            min_rows=1,
+            disclosure=None,
         )
         for name, (X_local, y_local) in zip(
             dataset.names, dataset.local_rows, strict=True

@@ -27,7 +27,7 @@ read_network(clf)
 front = skgems.PooledTransformer(skgems.steps.RandomFeatures(random_state=0))
 request = skgems.federation.Message.of("front", front=front.as_front().as_content())
 skgems.federation.reply_to(
-    request, clf, [[0.0], [1.0]], [0, 1], name="lyon", min_rows=1
+    request, clf, [[0.0], [1.0]], [0, 1], name="lyon", disclosure=None
 )
 print(*(set(sys.modules) - before))
 """

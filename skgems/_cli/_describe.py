@@ -24,7 +24,7 @@ def survey_command(args: argparse.Namespace) -> int:
         drop=args.drop,
     )
     warn_of_texts([table])
-    summary = survey(table.frame, name=args.name, min_rows=args.min_rows)
+    summary = survey(table.frame, name=args.name, disclosure=args.disclosure)
     if not confirm(summary, args=args, place=place):
         print("Nothing was written.")
         return 1

@@ -4,10 +4,11 @@ import argparse
 from collections.abc import Callable
 
 from .. import __version__
-from ..federation import MIN_ROWS
+from ..disclosure import Disclosure
 from ._auto import auto_command
 from ._describe import describe_command, survey_command
 from ._dialects import DIALECT_KEYS
+from ._disclosure import disclosure_of_text
 from ._files import composed
 from ._node import answer_command
 from ._others import inspect_command, keys_command
@@ -193,9 +194,7 @@ def _add_answer(commands) -> None:
         help="file or folder of the reply (default: the folder replies beside the "
         "folder requests; otherwise beside the request, with 'reply-' before its name)",
     )
-    _add_min_rows(
-        parser, "classes with fewer rows are left out of the reply (default: 10)"
-    )
+    _add_disclosure(parser, "the rule for what the reply tells of the rows")
     add(
         "--agreement",
         metavar="FILE",
@@ -290,10 +289,9 @@ def _add_start(commands) -> None:
         help="names of the nodes",
     )
     add("--key", metavar="FILE", help="private key that signs the requests")
-    _add_min_rows(
+    _add_disclosure(
         parser,
-        "the bound that all parties agree on: replies made with a smaller --min-rows "
-        "are refused (default: 10)",
+        "the rule that all agree on: replies made under a laxer one are refused",
     )
     _add_parameters(
         parser, help="parameters of the method, such as n_rounds=3; values are JSON"
@@ -430,7 +428,7 @@ def _add_survey(commands) -> None:
         metavar="FILE",
         help="file to write (default: survey-NODE.safetensors)",
     )
-    _add_min_rows(parser, "every number is about so many rows or more (default: 10)")
+    _add_disclosure(parser, "the rule for what is told of the rows")
     add(
         "--yes",
         action="store_true",
@@ -503,9 +501,17 @@ def _add_as_text(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_min_rows(parser: argparse.ArgumentParser, help: str) -> None:
+def _add_disclosure(parser: argparse.ArgumentParser, help: str) -> None:
+    values = ",".join(
+        f"{name}={value}" for name, value in Disclosure().as_dict().items()
+    )
     parser.add_argument(
-        "--min-rows", metavar="N", type=int, default=MIN_ROWS, help=help
+        "--disclosure",
+        metavar="RULE",
+        type=disclosure_of_text,
+        default=Disclosure(),
+        help=f"{help}: any of {values}, which are the defaults; or none, if single "
+        "rows may be known",
     )
 
 

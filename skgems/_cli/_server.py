@@ -41,7 +41,7 @@ def start_command(args: argparse.Namespace) -> int:
         aggregator,
         nodes=args.nodes,
         private_key=args.key,
-        min_rows=args.min_rows,
+        disclosure=args.disclosure,
     )
     print(
         f"The agreement, which every node has to accept: {exchange.folder / AGREEMENT}"

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from ..base import BaseAggregator
-from ..federation import MIN_ROWS, RepliesMissingError
+from ..disclosure import disclosure_of
+from ..federation import RepliesMissingError
 from ..messages import Agreement, public_key_of
 from ._folder import STATE, Folder, exchange_at
 from ._methods import as_json, from_json
@@ -51,9 +52,9 @@ class Exchange:
     report : bool, default=False
         Whether one more message asks the nodes how well the aggregate does on their
         rows, for ``node_scores_``.
-    min_rows : int, default=10
-        Bound of the agreement that is made if there is none yet: the server refuses
-        replies that were made with a smaller ``min_rows``.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        Rule of the agreement that is made if there is none yet: the server refuses
+        replies that were made under a laxer one.
 
     Attributes
     ----------
@@ -115,9 +116,10 @@ class Exchange:
         private_key=None,
         agreement=None,
         report=False,
-        min_rows=MIN_ROWS,
+        disclosure="auto",
     ) -> None:
         self.waiting_for: dict[str, Path] = {}
+        disclosure_of(disclosure)  # raises for other values
         if aggregator is not None:
             aggregator._validate_params()
         _check_seed(aggregator)
@@ -148,7 +150,7 @@ class Exchange:
                 self.channel.agreement = agreement or Agreement.of(
                     self.aggregator,
                     nodes=self.nodes,
-                    min_rows=min_rows,
+                    disclosure=disclosure,
                     public_key=public_key,
                 )
             elif agreement not in (None, self.channel.agreement):

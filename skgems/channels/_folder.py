@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..base import PUBLIC_NAME
+from ..disclosure import disclosure_of
 from ..federation import (
-    MIN_ROWS,
     Channel,
     LeftOutError,
     RepliesMissingError,
@@ -73,10 +73,10 @@ class Folder(Channel):
     reports : bool, default=False
         Whether a fit ends with one more message, which asks the nodes how well the
         aggregate does on their rows.
-    min_rows : int, default=10
-        Bound of the agreement that is made if the folder has none: the server refuses
-        replies that were made with a smaller ``min_rows``. An agreement that is in the
-        folder keeps its own bound.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        Rule of the agreement that is made if the folder has none: the server refuses
+        replies that were made under a laxer one. An agreement that is in the folder
+        keeps its own rule.
 
     Attributes
     ----------
@@ -111,13 +111,14 @@ class Folder(Channel):
         public_keys=None,
         private_key=None,
         reports=False,
-        min_rows=MIN_ROWS,
+        disclosure="auto",
     ) -> None:
         self.path = Path(path)
         self._public_keys = dict(public_keys or {})
         self._private_key = private_key
         self.reports = reports
-        self.min_rows = min_rows
+        disclosure_of(disclosure)  # raises for other values
+        self.disclosure = disclosure
         self.notes: list[str] = []
         self._is_alone = False
         new_names = None if names is None else list(names)
@@ -450,7 +451,7 @@ def answer(request, estimator, X, y, *, name, to=None, **options) -> Path:
         "requests", the reply goes to the folder "replies" beside it, under the same
         name. Otherwise it goes beside the request, with "reply-" before its name.
     **options : dict
-        The parameters ``held_out``, ``groups``, ``sample_weight``, ``min_rows``,
+        The parameters ``held_out``, ``groups``, ``sample_weight``, ``disclosure``,
         ``agreement``, ``radii``, ``state``, ``again``, ``limits``, ``confirm`` and
         ``private_key`` of :func:`~skgems.federation.reply_to`. Give at least
         ``agreement`` and ``state`` if the rows must be protected.

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ..federation import MIN_ROWS, Summary, exposed_classes, load_message
+from ..disclosure import Disclosure, is_as_strict, laxest_disclosure
+from ..federation import Summary, exposed_classes, load_message
 from ..messages import (
     TASKS,
     Agreement,
     Message,
     check_signed,
+    disclosures_in,
     labels_and_counts,
     labels_of_features,
     least_rows_of,
@@ -31,10 +33,10 @@ _NO_MODEL = "no model"
 # The name of a file of a reply: the number of the message, and what stands for a node.
 _NAME_OF_REPLY = re.compile(r"(reply-)?\d{3,}-(?P<node>.+)\.safetensors")
 # Fields of moments that are covariances, and those that are gradients.
-_OF_COVARIANCES = {"triangles", "correlations", "factors", "roots"}
+_OF_COVARIANCES = {"triangles", "roots"}
 _OF_GRADIENTS = {"gradient", "gradients", "slope", "slopes"}
-# A gradient of fewer rows in effect is named: as many as min_rows is by default.
-_FEW_ROWS = MIN_ROWS
+# A gradient of fewer rows in effect is named: as many as a class has by default.
+_FEW_ROWS = Disclosure.min_rows
 
 _KINDS = {
     "agreement": "an agreement: what the server may ask of the nodes, and how often",
@@ -403,10 +405,11 @@ def _agreement_in_words(
     exchange = message.envelope.get("exchange")
     if exchange is not None and exchange != agreement.exchange:
         return f"{place} is of another exchange."
-    min_rows = least_rows_of(message)
-    if min_rows is not None and min_rows < agreement.min_rows:
+    rules = disclosures_in(message)
+    if not all(is_as_strict(rule, agreement.disclosure) for rule in rules):
         return (
-            f"min_rows={min_rows} is less than the min_rows={agreement.min_rows} of "
+            f"disclosure={laxest_disclosure(rules)} is laxer than the "
+            f"disclosure={agreement.disclosure} of "
             f"{place}: the server will refuse this reply."
         )
     if message.task not in agreement.tasks:

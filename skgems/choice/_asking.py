@@ -64,7 +64,7 @@ def choose_over(
     fronts = _Fronts(tried, drop_identifiers=drop_identifiers)
     channel = as_channel(channel)
     if channel.agreement is None:
-        channel.agreement = _agreement(tried, fronts, min_rows=channel.min_rows)
+        channel.agreement = _agreement(tried, fronts, disclosure=channel.disclosure)
     run = Run(channel, agreement=channel.agreement)
     with noted_warnings() as warning_texts:
         run(fronts.plan())
@@ -151,7 +151,9 @@ def _grows_trees(candidate: Candidate) -> bool:
     return "grow_halves" in _terms_of(candidate).bounded_tasks
 
 
-def _agreement(tried: list[Candidate], fronts: _Fronts, *, min_rows: int) -> Agreement:
+def _agreement(
+    tried: list[Candidate], fronts: _Fronts, *, disclosure: object
+) -> Agreement:
     """What nodes agree to answer while one of the candidates is chosen and fitted."""
     methods = [
         {
@@ -177,7 +179,7 @@ def _agreement(tried: list[Candidate], fronts: _Fronts, *, min_rows: int) -> Agr
         method="combine",
         settings={"methods": methods, "fronts": fronts.agreed},
         tasks=tasks,
-        min_rows=min_rows,
+        disclosure=disclosure,
     )
 
 
@@ -266,7 +268,9 @@ def _choice_by(
     n_judging = {name: judgment["n_rows"] for name, judgment in judgments.items()}
     n_rows = sum(n_judging.values())
     if judged and not n_rows:
-        raise ValueError("No node has enough rows (min_rows) to judge a candidate.")
+        raise ValueError(
+            "No node has enough rows (min_rows of its disclosure) to judge a candidate."
+        )
     n_both_right = sum(judgment["right"] for judgment in judgments.values())
     losses = sum(judgment["losses"] for judgment in judgments.values())
     for place, k in enumerate(judged):

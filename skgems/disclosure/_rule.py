@@ -1,5 +1,6 @@
 """The parameters of the rule."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any
@@ -108,6 +109,62 @@ def disclosure_of(value: object) -> Disclosure | None:
     raise ValueError(
         f"disclosure={value!r} is none of 'auto', None and a Disclosure. Pass "
         "disclosure=Disclosure(rows=3), for example."
+    )
+
+
+def disclosure_of_both(first: object, second: object) -> Disclosure | None:
+    """Return the rule of two parameters of one party.
+
+    Where one of them is "auto", the other one holds; else the stricter of both.
+    """
+    rules = [disclosure_of(first), disclosure_of(second)]
+    if isinstance(first, str):
+        return rules[1]
+    if isinstance(second, str):
+        return rules[0]
+    return stricter_disclosure(*rules)
+
+
+def disclosure_of_min_rows(min_rows: int) -> Disclosure | None:
+    """Return the rule of a bound on rows, which is all that older messages tell.
+
+    Beside the bound it asks as little as a rule can. Where one row is enough, single
+    rows may be known.
+    """
+    if min_rows <= 1:
+        return None
+    return Disclosure(rows=2, cell=1, unknowns=1.0, min_rows=min_rows)
+
+
+def min_rows_of(disclosure: Disclosure | None) -> int:
+    """Return the fewest rows of a class under a rule; 1 where there is none."""
+    return 1 if disclosure is None else disclosure.min_rows
+
+
+def is_as_strict(rule: Disclosure | None, other: Disclosure | None) -> bool:
+    """Report whether a rule allows no more than another one."""
+    return stricter_disclosure(rule, other) == rule
+
+
+def stricter_disclosure(
+    first: Disclosure | None, second: Disclosure | None
+) -> Disclosure | None:
+    """Return the rule that holds where both do; None stands for no rule."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first.stricter(second)
+
+
+def laxest_disclosure(rules: Iterable[Disclosure | None]) -> Disclosure | None:
+    """Return the rule that sums of several parties keep to, which have these rules."""
+    rules = list(rules)
+    if None in rules:
+        return None
+    return Disclosure(
+        rows=min(rule.rows for rule in rules),
+        cell=min(rule.cell for rule in rules),
+        unknowns=max(rule.unknowns for rule in rules),
+        min_rows=min(rule.min_rows for rule in rules),
     )
 
 

@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import BaseAggregator
 from ..compat import HasMethods, StrOptions
 from ..federation import (
-    MIN_ROWS,
     ReportMixin,
     Summary,
     federated_fit,
@@ -232,7 +231,7 @@ default=None
         return self
 
     def summarize_odds(
-        self, X, y, *, name, held_out=None, min_rows=MIN_ROWS
+        self, X, y, *, name, held_out=None, disclosure="auto"
     ) -> Summary:
         """Make what a node sends for a stack: moments of all classifiers' log-odds.
 
@@ -240,9 +239,9 @@ default=None
 
         Parameters
         ----------
-        X, y, name, held_out, min_rows
+        X, y, name, held_out, disclosure
             The rows and labels of the node, its name, a mask of the rows that are held
-            out, and the fewest rows that anything sent may be based on. They are as in
+            out, and the rule for what the summary tells of the rows. They are as in
             :func:`~skgems.federation.reply_to`. All nodes, and the server, need the
             same `estimators` in the same order.
 
@@ -258,7 +257,9 @@ default=None
             In the same cases as ``summarize`` of :class:`GEMSLogisticAggregator`.
         """
         self._validate_params()
-        return odds_summary(self, X, y, name=name, held_out=held_out, min_rows=min_rows)
+        return odds_summary(
+            self, X, y, name=name, held_out=held_out, disclosure=disclosure
+        )
 
     @available_if(lambda self: self.combine == "stack" or hasattr(self, "stack_"))
     def to_estimator(self) -> Pipeline:

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from ..base import BaseAggregator, NodePairs, named_members, validated_for_fit
+from ..disclosure import Disclosure
 from ..federation import (
     Federation,
     HeavyTailsWarning,
@@ -162,7 +163,7 @@ def odds_summary(
     *,
     name: str,
     held_out: np.ndarray | None,
-    min_rows: int,
+    disclosure: Disclosure | str | None,
 ) -> Summary:
     """What a node sends for a stack: moments of the log-odds of all members."""
     names, members = named_members(aggregator.estimators)
@@ -176,7 +177,7 @@ def odds_summary(
         y,
         name=name,
         held_out=held_out,
-        min_rows=min_rows,
+        disclosure=disclosure,
     )
     _check_classes_of_stack(
         name=name,

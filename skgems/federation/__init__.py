@@ -76,11 +76,12 @@ from ._plans import (
 from ._reading import read_federation
 from ._record import Record
 from ._region import region_summary
-from ._replying import MIN_ROWS, ReplyDeclinedError, answer, reply_to
+from ._replying import ReplyDeclinedError, answer, reply_to
 from ._report import Report, ReportMixin, printable
 from ._rows import (
     AnyRows,
     AnyRowsWithMissing,
+    cells_of,
     check_no_label_missing_at,
     column_member,
     member_of,

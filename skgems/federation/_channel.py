@@ -12,11 +12,12 @@ from joblib import Memory, effective_n_jobs
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
+from ..disclosure import Disclosure, disclosure_of
 from ..local import Member, cached_call, digest, recall, remember
 from ..messages import TASKS, Agreement, Message, as_agreement
 from ..spaces import Registered
 from ._pickling import told_if_not_pickled
-from ._replying import MIN_ROWS, answer
+from ._replying import answer
 from ._warnings import warning_of_exposed_in_process
 
 # Nodes from which on processes answer sooner than threads, which wait for each other in
@@ -41,8 +42,8 @@ class Channel:
     agreement : Agreement or None
         The agreement of all parties. If None, one is made for the first fit and stored
         here.
-    min_rows : int
-        Bound of the agreement that is made if there is none yet; 10 by default.
+    disclosure : Disclosure, "auto" or None
+        Rule of the agreement that is made if there is none yet; "auto" by default.
     min_nodes : int
         Number of nodes that have to answer each message; 1 by default.
     private_key : str, os.PathLike or None
@@ -95,7 +96,7 @@ class Channel:
 
     names: Sequence[str] | Callable[[], Sequence[str]]
     agreement: Agreement | None = None
-    min_rows: int = MIN_ROWS
+    disclosure: Disclosure | str | None = "auto"
     min_nodes: int = 1
     private_key: str | os.PathLike | None = None
     public_keys: Mapping = MappingProxyType({})
@@ -167,9 +168,9 @@ class Nodes(Channel):
     public_keys : dict of str to path or bytes, default=None
         Public ed25519 key of each node, by which its replies must be signed. If None,
         replies need no signature.
-    min_rows : int, default=10
-        Bound of the agreement that is made if none is given: the server refuses replies
-        that were made with a smaller ``min_rows``.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        Rule of the agreement that is made if none is given: the server refuses replies
+        that were made under a laxer one.
 
     Attributes
     ----------
@@ -219,7 +220,7 @@ class Nodes(Channel):
         agreement: Agreement | str | os.PathLike | None = None,
         private_key: str | os.PathLike | None = None,
         public_keys: Mapping | None = None,
-        min_rows: int = MIN_ROWS,
+        disclosure: Disclosure | str | None = "auto",
     ) -> None:
         self.ask = ask
         self.names = names
@@ -227,7 +228,8 @@ class Nodes(Channel):
         self.agreement = None if agreement is None else as_agreement(agreement)
         self.private_key = private_key
         self.public_keys = dict(public_keys or {})
-        self.min_rows = min_rows
+        disclosure_of(disclosure)  # raises for other values
+        self.disclosure = disclosure
         self.records: dict = {}
 
     def __getstate__(self) -> dict:
@@ -321,9 +323,9 @@ class RowsAlone(Channel):
         return self.channel.min_nodes
 
     @property
-    def min_rows(self) -> int:
-        """The bound ``min_rows`` of the wrapped channel."""
-        return self.channel.min_rows
+    def disclosure(self) -> Disclosure | str | None:
+        """The rule of the wrapped channel."""
+        return self.channel.disclosure
 
     @property
     def records(self) -> dict | None:

@@ -81,8 +81,8 @@ def _warn_of_inexact(advanced: Advanced) -> None:
             f"The front leaves out the columns {advanced.empty[:10]}: no value occurs "
             "in min_rows rows of any node, so nodes send none of the values. If a "
             "column identifies rows, as the number of a patient does, leave it out of "
-            "all tables. Otherwise agree on categories=[...], or have nodes set a "
-            "smaller min_rows."
+            "all tables. Otherwise agree on categories=[...], or have nodes answer "
+            "with a Disclosure of a smaller min_rows."
         )
 
 

@@ -48,7 +48,7 @@ def join_channel(
 def _new_run(aggregator: BaseAggregator, channel: Channel) -> Run:
     channel = as_channel(channel)
     if channel.agreement is None:  # later fits are of the same exchange
-        channel.agreement = Agreement.of(aggregator, min_rows=channel.min_rows)
+        channel.agreement = Agreement.of(aggregator, disclosure=channel.disclosure)
     return Run(
         channel,
         keeps=True,

@@ -47,7 +47,7 @@ from ..messages import (
     says,
 )
 from ._fingerprint import Fingerprint
-from ._front_states import fitted_fronts
+from ._front_states import fitted_fronts, statistics_told
 from ._ledger_store import (
     FolderStore,
     LedgerDamagedError,
@@ -284,10 +284,23 @@ class Ledger:
         tasks.pop(self._key(request), None)
         return Counter(tasks.values())
 
-    def has_answered(self, task: str) -> bool:
-        """Whether a request of this task got a reply that left."""
-        ended = self._counted(self._current.account, "ended")
-        return any(entry["task"] == task for entry in ended)
+    @property
+    def statistics_told(self) -> set[str]:
+        """Hashes of the statistics for fronts that were told of the current rows.
+
+        Those of earlier exchanges are among them, in which the rows were the same.
+        """
+        accounts = {
+            opened.account
+            for opened in self._opened.values()
+            if opened.rows == self._current.rows
+        }
+        ended = [
+            entry
+            for account in accounts | {self._current.account}
+            for entry in self._counted(account, "ended")
+        ]
+        return {statistic for entry in ended for statistic in entry["statistics"]}
 
     @property
     def fitted_fronts(self) -> dict[str, str]:
@@ -369,8 +382,8 @@ class Ledger:
                 "(rows times features), and that many numbers about hidden layers can "
                 "reveal single rows. Let the server merge fewer units (max_units of "
                 "hidden_layers) or draw fewer (n_common_units), set moments='auto' of "
-                "last_layer, or answer with min_rows=1 under an agreement of "
-                "min_rows=1, if single rows may be revealed."
+                "last_layer, or answer with disclosure=None under an agreement of "
+                "disclosure=None, if single rows may be revealed."
             )
 
     def end(self, request: Message, reply: Message) -> None:
@@ -392,6 +405,7 @@ class Ledger:
                 "bytes": len(reply_bytes),
                 "numbers": sum(array.size for array in reply.arrays.values()),
                 "layer_numbers": numbers_about_layers(request, reply),
+                "statistics": statistics_told(request, reply),
                 "says": says(reply),
             }
             self._add([entry])

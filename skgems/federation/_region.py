@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..base import BaseAggregator
+from ..disclosure import laxest_disclosure
 from ..local import ROLES, indices_of
-from ..messages import Message
+from ..messages import Message, fields_of_disclosure
 from ..networks import Network
 from ._federation import Federation
 from ._summary import Summary
@@ -43,14 +44,16 @@ def region_summary(
     has_training_rows = counts["training"] > 0
     # Sums of all nodes are of no fewer rows than those of each. All rows of nodes that
     # are here count.
-    min_rows = min(getattr(node.record, "min_rows", 1) for node in federation.nodes)
+    disclosure = laxest_disclosure(
+        getattr(node.record, "disclosure", None) for node in federation.nodes
+    )
     terms = aggregator._agreed_terms
     message = Message.of(
         "join",
         name=name,
         method=terms.method,
         settings=terms.settings_at_nodes,
-        min_rows=min_rows,
+        **fields_of_disclosure(disclosure),
         describe={
             "network": network.as_content(),
             "rows": {"labels": labels, **counts},

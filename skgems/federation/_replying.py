@@ -13,6 +13,13 @@ from sklearn.utils import column_or_1d
 from ..base import at_another_party, warn_user
 from ..compat import num_samples
 from ..datasets import as_groups
+from ..disclosure import (
+    Disclosure,
+    disclosure_of,
+    is_as_strict,
+    min_rows_of,
+    stricter_disclosure,
+)
 from ..local import (
     Member,
     NodeShape,
@@ -22,6 +29,7 @@ from ..local import (
     check_reply_bytes,
     learning_columns,
     opened_front,
+    ruled,
 )
 from ..messages import (
     TASKS,
@@ -32,21 +40,23 @@ from ..messages import (
     as_agreement,
     check_request,
     check_version,
+    fields_of_disclosure,
     signed,
     tells_radii,
 )
 from ..networks import dropped_columns
-from ..steps import Columns, Front, holding, repeated_identifiers
+from ..steps import Cells, Columns, Front, holding, repeated_identifiers
 from ._acceptance import check_accepted
 from ._derived import allows_missing, check_is_derived
 from ._fingerprint import Fingerprint
 from ._front_states import check_fronts_are_due, check_states, unchecked_fronts
 from ._labels import warn_of_unseen_classes
 from ._ledger import Ledger, open_ledger
-from ._nodes import as_mask
+from ._nodes import as_mask, halves_of
 from ._rows import (
     AnyRows,
     AnyRowsWithMissing,
+    cells_of,
     check_is_behind_front,
     check_no_label_missing_at,
     column_member,
@@ -63,8 +73,6 @@ from ._warnings import (
 )
 from ._weights import check_takes_weights, weighted_rows
 
-# Statistics of fewer rows of a class are nearly the rows: the default of ``min_rows``.
-MIN_ROWS = 10
 # What NumPy and classifiers raise for arrays of a request whose shapes do not go with
 # the classifier, or for weights with which training diverges. Requests are checked
 # before, but not against the classifier; a server gets a ValueError of all these.
@@ -94,8 +102,11 @@ def answer(request: Message, member: Member) -> Message:
         )
     task = TASKS[request.task]
     content = dict(task.answer(member, **request.content))
-    if "min_rows" in task.reply:
-        content["min_rows"] = member.min_rows
+    content |= {
+        field: value
+        for field, value in fields_of_disclosure(member.disclosure).items()
+        if field in task.reply
+    }
     return Message.of(request.task, **content)
 
 
@@ -110,7 +121,7 @@ def reply_to(
     held_out=None,
     groups=None,
     sample_weight=None,
-    min_rows=MIN_ROWS,
+    disclosure="auto",
     agreement=None,
     radii=False,
     state=None,
@@ -152,16 +163,18 @@ def reply_to(
         of an exchange. If None, each row stands alone.
     sample_weight : array-like of shape (n_samples,), default=None
         How much each row counts in sums: a row of weight 2 counts as two equal rows,
-        and one of weight 0 as none. They must be the same for each request. Bounds such
-        as ``min_rows`` count rows, whatever they weigh. The reply tells the sum of the
-        weights of each class. If None, each row counts once.
-    min_rows : int, default=10
-        Smallest number of rows of a class. Classes with fewer rows are left out, except
-        for what the classifier itself knows about them. No cluster has fewer rows, and
-        no gradient is sent that depends on fewer effective rows; the gradient of the
-        node's own model is the exception. The reply states the bound. Increase it for
-        stronger protection of small groups. If the agreement has a larger bound, that
-        one is used if ``state`` is given; otherwise the server refuses the reply.
+        and one of weight 0 as none. They must be the same for each request. The
+        bounds of ``disclosure`` count rows, whatever they weigh. The reply tells the
+        sum of the weights of each class. If None, each row counts once.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        The rule for what the reply tells of the rows; "auto" is ``Disclosure()``. See
+        :class:`~skgems.Disclosure`. The reply states it. Classes of fewer than its
+        ``min_rows`` rows are left out, except for what the classifier itself knows
+        about them. No cluster has fewer rows, and no gradient is sent that depends on
+        fewer effective rows; the gradient of the node's own model is the exception. If
+        ``state`` is given, the stricter of this rule and that of the agreement holds;
+        otherwise the server refuses a reply that was made under a laxer rule. None is
+        for parties that are one organization: single rows may be known.
     agreement : Agreement, str or os.PathLike, default=None
         The agreement that a person at the node has accepted, or its file. It requires
         ``state``. If None, the agreement that comes with the first request is accepted
@@ -209,7 +222,7 @@ def reply_to(
     RowsAskedAgainError
         If the rows were asked about before on other terms, and ``again`` is False; it
         is a NotAgreedError. It is raised as well if the rows differ from those of an
-        earlier exchange in fewer than ``min_rows`` rows of a class.
+        earlier exchange in fewer than ``min_rows`` rows of a class, by the rule.
     RowsChangedError
         If the rows are not those of the earlier messages of the exchange; it is a
         LedgerError.
@@ -283,7 +296,7 @@ def reply_to(
         held_out=given.held_out,
         groups=given.groups,
         weights=given.weights,
-        min_rows=min_rows,
+        disclosure=disclosure_of(disclosure),
         tells_radii=radii or agreement is not None,
         limits=Limits() if limits is None else limits,
         confirm=confirm,
@@ -335,7 +348,7 @@ def _check_needs_no_ledger(agreement: object, *, again: bool) -> None:
 
 def _reply_without_ledger(request: Message, node: "_Node") -> Message:
     """The reply of a node that does not count what it has answered."""
-    _warn_of_small_bound(request, name=node.name, min_rows=node.min_rows)
+    _warn_of_laxer_rule(request, name=node.name, rule=node.disclosure)
     check_accepted(request, has_ledger=False, by_person=False)
     check_is_derived(request, None)
     node.check_cost(request)
@@ -361,7 +374,7 @@ def _reply_with_ledger(
             agreed,
             node=node.name,
             fingerprint=lambda: node.fingerprint,
-            min_rows=node.min_rows_under(agreed),
+            min_rows=min_rows_of(node.disclosure_under(agreed)),
             again=again,
             by_person=accepted is not None,
         )
@@ -370,11 +383,18 @@ def _reply_with_ledger(
             return node.released(node.addressed(kept_reply, request))
         by_person = accepted is not None or ledger.is_accepted_by_person
         check_accepted(request, has_ledger=True, by_person=by_person)
-        return _counted_reply(request, node, ledger=ledger, agreed=agreed)
+        return _counted_reply(
+            request, node, ledger=ledger, agreed=agreed, by_person=by_person
+        )
 
 
 def _counted_reply(
-    request: Message, node: "_Node", *, ledger: Ledger, agreed: Agreement
+    request: Message,
+    node: "_Node",
+    *,
+    ledger: Ledger,
+    agreed: Agreement,
+    by_person: bool,
 ) -> Message:
     """A new reply, which is kept and counted; so is a failure after rows were read."""
     with ledger.naming_the_account():
@@ -383,22 +403,25 @@ def _counted_reply(
     # After what is agreed: which requests cost too much says how many rows there are.
     node.check_cost(request)
     node.check_consent(request)
+    disclosure = node.disclosure_under(agreed)
     fronts_before = ledger.fitted_fronts
-    has_told_of_front = ledger.has_answered("front")
+    comes_fitted = "fitted" in (agreed.settings.get("front") or {})
+    may_be_made_up = comes_fitted and by_person and disclosure is None
     check_fronts_are_due(
         request,
         settings=agreed.settings,
         fronts_before=fronts_before,
-        was_asked=has_told_of_front,
+        told=ledger.statistics_told,
+        may_be_made_up=may_be_made_up,
     )
     ledger.begin(request, node.fingerprint)
     try:
-        if has_told_of_front:
+        if not may_be_made_up:
             fronts = unchecked_fronts(request, fronts_before.values())
-            node.check_fronts(fronts, min_rows=node.min_rows_under(agreed))
+            node.check_fronts(fronts, disclosure=disclosure)
         n_numbers_left = node.n_values - ledger.layer_numbers_before(request)
         reply = node.computed_reply(request, agreed, layer_numbers_left=n_numbers_left)
-        if node.min_rows_under(agreed) > 1:
+        if disclosure is not None:
             ledger.check_layer_numbers(request, reply, most=node.n_values)
         check_reply_bytes(
             reply, node.shape, n_bytes_before=ledger.tree_bytes_before(request)
@@ -424,7 +447,7 @@ class _Node:
     held_out: object
     groups: object
     weights: np.ndarray | None  # (n_rows,), all above zero
-    min_rows: int
+    disclosure: Disclosure | None  # its own rule; None: single rows may be known
     tells_radii: bool
     limits: Limits
     confirm: Callable[[Message], bool] | None
@@ -476,20 +499,44 @@ class _Node:
                 "agreement that allows them."
             )
 
-    def min_rows_under(self, agreed: Agreement | None) -> int:
-        """The bound that holds: its own, or that of the agreement if it is larger."""
-        return self.min_rows if agreed is None else max(self.min_rows, agreed.min_rows)
+    def disclosure_under(self, agreed: Agreement | None) -> Disclosure | None:
+        """Return the rule that holds: the stricter of its own and the agreed one."""
+        if agreed is None:
+            return self.disclosure
+        return stricter_disclosure(self.disclosure, agreed.disclosure)
 
-    def check_fronts(self, fronts: Iterable[Front], *, min_rows: int) -> None:
+    def cells_under(self, agreed: Agreement | None) -> Cells | None:
+        """Return which of its rows are summed together, and the least in a bin.
+
+        Where halves are summed too, bins hold as many rows of each half.
+        """
+        disclosure = self.disclosure_under(agreed)
+        if disclosure is None:
+            return None
+        y = column_or_1d(self.y)
+        held_out = as_mask(self.held_out, self.X)
+        groups = as_groups(self.groups, self.X)
+        halves = None
+        if agreed is not None and "halves" in agreed.tasks:
+            learning = np.arange(len(y)) if held_out is None else np.flatnonzero(~held_out)
+            halves = halves_of({self.name: learning}, y, groups)
+        return cells_of(disclosure, y, held_out=held_out, groups=groups, halves=halves)
+
+    def check_fronts(
+        self, fronts: Iterable[Front], *, disclosure: Disclosure | None
+    ) -> None:
         """Raise NotAgreedError for fitted fronts that its rows contradict."""
         for front in fronts:
             held_out = as_mask(self.held_out, self.X)
             member = column_member(
-                self.name, self.X, held_out=held_out, min_rows=min_rows
+                self.name, self.X, held_out=held_out, disclosure=disclosure
             )
             with holding(self.estimator):
                 check_states(
-                    front, learning_columns(member), name=self.name, min_rows=min_rows
+                    front,
+                    learning_columns(member),
+                    name=self.name,
+                    min_rows=member.min_rows,
                 )
 
     def computed_reply(
@@ -562,13 +609,12 @@ def _answered_of_columns(
 ) -> Message:
     """What the columns are, before any front and without labels."""
     held_out = as_mask(node.held_out, node.X)
-    min_rows = node.min_rows_under(agreed)
     member = column_member(
         node.name,
         node.X,
         held_out=held_out,
         groups=as_groups(node.groups, node.X),
-        min_rows=min_rows,
+        disclosure=node.disclosure_under(agreed),
         estimator=node.estimator if node.set_aside is None else node.set_aside,
     )
     reply = answer(request, member)
@@ -582,13 +628,12 @@ def _answered_of_table(
 ) -> Message:
     """What the columns hold, or sums and judgments behind a front of each method."""
     held_out = as_mask(node.held_out, node.X)
-    min_rows = node.min_rows_under(agreed)
     member = column_member(
         node.name,
         node.X,
         held_out=held_out,
         groups=as_groups(node.groups, node.X),
-        min_rows=min_rows,
+        disclosure=node.disclosure_under(agreed),
     )
     member = replace(member, y=None if node.y is None else column_or_1d(node.y))
     if agreed is not None and member.y is not None:
@@ -612,7 +657,7 @@ def _answered_of_classifier(
 ) -> Message:
     """What the classifier and its rows say, behind a front if the request has one."""
     has_front = request.content.get("front") is not None
-    member = _member_behind_front(request, node)
+    member = _member_behind_front(request, node, agreed=agreed)
     request = request.with_fields(front=None)
     if agreed is not None:
         # Behind a front features have other names than those that are agreed on.
@@ -624,7 +669,7 @@ def _answered_of_classifier(
         warn_of_another_front(member.model, X, y)
     with _explaining_agreed_bound(member, agreed):
         member = without_small_classes(
-            member, node.min_rows_under(agreed), is_kept=agreed is not None
+            member, node.disclosure_under(agreed), is_kept=agreed is not None
         )
     if is_first:
         warn_of_unseen_classes(member)
@@ -634,14 +679,16 @@ def _answered_of_classifier(
     return reply
 
 
-def _member_behind_front(request: Message, node: _Node) -> Member:
+def _member_behind_front(
+    request: Message, node: _Node, *, agreed: Agreement | None
+) -> Member:
     """The node's classifier and rows, these transformed if the request says how."""
     X = node.X
     estimator = node.estimator
     front_content = request.content.get("front")
     if front_content is not None:
         front = opened_front(front_content)
-        X = front.transform(node.X)
+        X = front.transform(node.X, cells=node.cells_under(agreed))
         estimator = fitted_at_node(
             node.name,
             front.rest_of(node.estimator, name=node.name),
@@ -669,18 +716,20 @@ def _member_behind_front(request: Message, node: _Node) -> Member:
     )
 
 
-def _warn_of_small_bound(request: Message, *, name: str, min_rows: int) -> None:
-    """Warn where the server will refuse the reply, since it offers a larger bound."""
+def _warn_of_laxer_rule(
+    request: Message, *, name: str, rule: Disclosure | None
+) -> None:
+    """Warn where the server will refuse the reply, since it offers a stricter rule."""
     offered = request.envelope.get("agreement")  # in the first request of an exchange
     if offered is None:
         return
-    agreed_rows = Agreement.from_json(offered).min_rows
-    if min_rows < agreed_rows:
+    offered_rule = Agreement.from_json(offered).disclosure
+    if not is_as_strict(rule, offered_rule):
         warn_user(
-            f"Node {name!r} answers with min_rows={min_rows}, but the server offers "
-            f"min_rows={agreed_rows} and refuses replies that were made with less. "
-            f"Answer with min_rows={agreed_rows} or more, or have the server start a "
-            f"new exchange with min_rows={min_rows}."
+            f"Node {name!r} answers with disclosure={rule}, but the server offers "
+            f"disclosure={offered_rule} and refuses replies that were made under a "
+            "laxer rule. Answer under the offered rule, or have the server start a "
+            "new exchange with that of the node."
         )
 
 
@@ -693,10 +742,11 @@ def _explaining_agreed_bound(
         yield
     except TooFewRowsError as error:
         largest = max(member.class_sizes().values())
-        if agreed is None or largest >= agreed.min_rows:
+        least = 1 if agreed is None else min_rows_of(agreed.disclosure)
+        if largest >= least:
             raise
         raise TooFewRowsError(
-            f"Node {member.name!r} has fewer than min_rows={agreed.min_rows} rows of "
+            f"Node {member.name!r} has fewer than min_rows={least} rows of "
             f"each class, {largest} at most. That bound is agreed, and no setting of "
             "the node changes it. The node cannot take part, unless the server begins "
             "an exchange with another agreement, and the node's owner accepts that "
@@ -705,13 +755,14 @@ def _explaining_agreed_bound(
 
 
 def without_small_classes(
-    member: Member, min_rows: int, *, is_kept: bool = False
+    member: Member, disclosure: Disclosure | None, *, is_kept: bool = False
 ) -> Member:
-    """The member without the rows of classes that it has fewer of, with a warning.
+    """Return the member under a rule, without its small classes, with a warning.
 
     ``is_kept`` says that the reply is kept in a ledger.
     """
-    large_classes = replace(member.of_large_classes(min_rows), min_rows=min_rows)
+    large_classes = ruled(replace(member, disclosure=disclosure).of_large_classes())
+    min_rows = large_classes.min_rows
     if large_classes.left_out is member.left_out:
         return large_classes
     class_sizes = member.class_sizes()
@@ -721,7 +772,7 @@ def without_small_classes(
             f"Node {member.name!r} leaves the classes {left_out} out (rows of each): "
             f"they have fewer than min_rows={min_rows}, and statistics of so few rows "
             "would reveal them. What its classifier knows about these classes is sent. "
-            "The reply is kept for this exchange; a smaller min_rows has an effect in "
+            "The reply is kept for this exchange; a laxer rule has an effect in "
             "other exchanges only.",
             ClassesLeftOutWarning,
         )
@@ -730,7 +781,7 @@ def without_small_classes(
             f"Node {member.name!r} leaves the classes {left_out} out (rows of each): "
             f"they have fewer than min_rows={min_rows}, and statistics of so few rows "
             "would reveal them. What its classifier knows about these classes is sent. "
-            "Set a smaller min_rows if these rows may be known.",
+            "Pass a Disclosure with a smaller min_rows if these rows may be known.",
             ClassesLeftOutWarning,
         )
     return large_classes

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import check_no_label_missing, versions
 from ..compat import safe_indexing
+from ..disclosure import min_rows_of
 from ..local import indices_of, local_model, net_of_state
 from ..messages import TASKS
 from ..networks import ModuleState
@@ -381,7 +382,8 @@ def _lines_of_messages(aggregator: BaseEstimator, report: Report) -> list[str]:
             )
     lines += [
         f"- File of node {summary.name!r}: {summary.n_bytes:,} bytes, made with "
-        f"min_rows={summary.min_rows}, SHA-256 digest {summary.message.digest}."
+        f"min_rows={min_rows_of(summary.disclosure)}, SHA-256 digest "
+        f"{summary.message.digest}."
         for summary in summaries
     ]
     return lines
@@ -535,7 +537,7 @@ def _bounds(aggregator: BaseEstimator) -> list[int | None]:
             for message in aggregator.history_
             if name in message.get("min_rows", {})
         ]
-        bounds.append(min([member.min_rows, *later_bounds]))
+        bounds.append(min([min_rows_of(member.disclosure), *later_bounds]))
     return bounds
 
 
@@ -737,9 +739,10 @@ def _doubts_about_small_classes(aggregator: BaseEstimator) -> list[str]:
             if label in labels_sent and label not in summary.row_counts["labels"]
         ]
         if kept_back:
+            least = min_rows_of(summary.disclosure)
             doubts.append(
                 f"Node {summary.name!r} has sent nothing about rows of the classes "
-                f"{shown_labels(kept_back)}: it has fewer than {summary.min_rows} of "
+                f"{shown_labels(kept_back)}: it has fewer than {least} of "
                 "each, or none. Its scores are of its other classes."
             )
     return doubts[:_MOST_LISTED]

@@ -10,6 +10,7 @@ from typing import Self
 
 import numpy as np
 
+from ..disclosure import Disclosure, disclosure_of, min_rows_of
 from ..local import ChunkedMember, Member
 from ..messages import TASKS, Message, naming
 from ..moments import SAMPLE_ROWS
@@ -17,7 +18,7 @@ from ..progress import shown
 from ._fronts import fitted_without_learning
 from ._labels import warn_of_unseen_classes
 from ._nodes import RowsLike
-from ._replying import MIN_ROWS, without_small_classes
+from ._replying import without_small_classes
 from ._rows import check_node, chunked_member_of, member_of
 from ._summary import Summary
 from ._warnings import warn_of_exposed
@@ -48,7 +49,7 @@ class SummarizingMixin:
         held_out=None,
         groups=None,
         sample_weight=None,
-        min_rows=MIN_ROWS,
+        disclosure="auto",
     ) -> Summary:
         """Make the summary that the node sends.
 
@@ -73,13 +74,14 @@ class SummarizingMixin:
             True for held-out rows, which are used only to score models.
         groups : array-like of shape (n_samples,), default=None
             Group of each row, for example the patient. A cluster of rows then has rows
-            of at least ``min_rows`` groups. The groups are not sent.
+            of at least ``min_rows`` groups, by `disclosure`. The groups are not sent.
         sample_weight : array-like of shape (n_samples,), default=None
             How much each row counts in the sums, as for
             :func:`~skgems.federation.reply_to`.
-        min_rows : int, default=10
-            Classes with fewer rows are left out, as for
-            :func:`~skgems.federation.reply_to`.
+        disclosure : Disclosure, "auto" or None, default="auto"
+            The rule for what the summary tells of the rows, as for
+            :func:`~skgems.federation.reply_to`. If the aggregator has a rule too, the
+            stricter of both holds.
 
         Returns
         -------
@@ -101,60 +103,60 @@ class SummarizingMixin:
             "groups": groups,
             "sample_weight": sample_weight,
         }
-        return self._summarize(estimator, rows, name, min_rows)
+        return self._summarize(estimator, rows, name, disclosure)
 
     def _summarize(
         self,
         estimator: object,
         rows: Mapping[str, object],
         name: str,
-        min_rows: int,
-        *,
-        digits: Mapping | None = None,
+        disclosure: object,
         **options: object,
     ) -> Summary:
         """The summary of a node.
 
         Parameters
         ----------
+        disclosure : Disclosure, "auto" or None
+            What the node gave as its rule.
         rows : mapping
             What the node gave for "X", "y", "held_out", "groups", "sample_weight" and
             "chunks"; None for others. "dropped", if it is there, are the features that
             a classifier drops by name which is left aside, (n_features,), bool.
-        digits : mapping, default=None
-            The "dtype" and "rank" that moments are rounded to. None: all digits.
         **options : object
             What the first requests depend on, beside the aggregator and the node.
         """
         self._validate_params()
         self._check_one_message()
+        rule = disclosure_of(disclosure)
         aggregator = self._with_fitted_backbones(rows["X"], name=name)
         if rows["chunks"] is None:
-            member = aggregator._member_of_rows(estimator, rows, name=name)
+            member = aggregator._member_of_rows(
+                estimator,
+                rows,
+                name=name,
+                disclosure=rule,
+            )
         else:
             _check_chunks_stand_alone(rows, name=name)
             member = aggregator._chunked_member(
                 estimator,
                 rows["chunks"],
                 name=name,
-                min_rows=min_rows,
+                disclosure=rule,
                 options=options,
                 dropped=rows.get("dropped"),
             )
-        member = without_small_classes(member, min_rows)
-        warn_of_unseen_classes(member)
         request = aggregator._agreed_terms.first_message(member, **options)
         if member.weights_by_label() is not None:
             check_takes_weights(request, name=name)
-        if digits is None:
-            digits = {"dtype": "float64", "rank": None}
+        member = without_small_classes(member, rule)
+        warn_of_unseen_classes(member)
         content = TASKS["join"].answer(
             member,
             method=request.content["method"],
             settings=request.content["settings"],
             requests=request.content["requests"],
-            dtype=digits["dtype"],
-            rank=digits["rank"],
         )
         reply = Message.of("join", **content)
         aggregator._warn_of(member, reply)
@@ -172,7 +174,12 @@ class SummarizingMixin:
         return aggregator
 
     def _member_of_rows(
-        self, estimator: object, rows: Mapping[str, object], *, name: str
+        self,
+        estimator: object,
+        rows: Mapping[str, object],
+        *,
+        name: str,
+        disclosure: Disclosure | None,
     ) -> Member:
         """The node with all its rows at once."""
         if rows["X"] is None or rows["y"] is None:
@@ -190,6 +197,7 @@ class SummarizingMixin:
             dropped=rows.get("dropped"),
             groups=rows["groups"],
             sample_weight=rows["sample_weight"],
+            disclosure=disclosure,
         )
 
     def _chunked_member(
@@ -198,7 +206,7 @@ class SummarizingMixin:
         chunks: Callable[[], Iterable],
         *,
         name: str,
-        min_rows: int,
+        disclosure: Disclosure | None,
         options: Mapping[str, object],
         dropped: np.ndarray | None = None,
     ) -> ChunkedMember:
@@ -223,7 +231,13 @@ class SummarizingMixin:
                 "no spaces (epsilon='auto' and intersection='likelihood')."
             )
         if not requests:  # nothing is summed, so that no row is drawn
-            return chunked_member_of(self, estimator, chunks, name=name)
+            return chunked_member_of(
+                self,
+                estimator,
+                chunks,
+                name=name,
+                disclosure=disclosure,
+            )
         (request,) = requests
         return chunked_member_of(
             self,
@@ -231,8 +245,11 @@ class SummarizingMixin:
             chunks,
             name=name,
             n_drawn=SAMPLE_ROWS * request.content.get("n_components", 1),
-            least=max(min_rows, request.content.get("min_cluster_size", 1)),
+            least=max(
+                min_rows_of(disclosure), request.content.get("min_cluster_size", 1)
+            ),
             dropped=dropped,
+            disclosure=disclosure,
         )
 
 

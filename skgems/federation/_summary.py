@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..disclosure import Disclosure
 from ..messages import (
     NO_MESSAGE,
     Agreement,
@@ -15,6 +16,7 @@ from ..messages import (
     check_signed,
     check_start,
     check_summary,
+    disclosure_in,
     key_of,
     naming,
     read_bytes,
@@ -56,9 +58,9 @@ class Summary:
     row_counts : dict
         The "labels" of the node's rows, and the number of rows of each label for each
         use of the rows.
-    min_rows : int
-        Smallest number of rows of a class in the summary. Classes with fewer rows at
-        the node were left out.
+    disclosure : Disclosure or None
+        The rule that the summary passed, as the node says. Classes with fewer rows than
+        its ``min_rows`` were left out. None: single rows may be known.
 
     Raises
     ------
@@ -106,7 +108,7 @@ class Summary:
         kind = ModuleState if is_module else Network
         self.network: Network | ModuleState = kind.from_content(described)
         self.row_counts: dict = content["describe"]["rows"]
-        self.min_rows: int = int(content["min_rows"])
+        self.disclosure: Disclosure | None = disclosure_in(content)
         self.requests = record.requests
         self.n_bytes = message.n_bytes
         self._keys = record.keys()
@@ -199,7 +201,7 @@ class Summary:
             their way.
         agreement : Agreement, str or os.PathLike, default=None
             The agreement of all parties, or its file. If given, a summary that was made
-            with a smaller ``min_rows`` is refused. If None, any bound is accepted.
+            under a laxer rule is refused. If None, any rule is accepted.
 
         Returns
         -------

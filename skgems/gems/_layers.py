@@ -616,7 +616,7 @@ class _ClustersOfNodes:
         others = fewer_parts(
             self._merged.some_parts(parts_of_others), _MOST_PARTS_OF_OTHERS
         )
-        return others.as_arrays(dtype="float32")
+        return others.as_arrays()
 
 
 class _TrainedReader:

@@ -197,9 +197,8 @@ default="auto"
     pooled_form_ : PooledForm or None
         Which function of sums the aggregate is, by its ``kind``, or the ``reason`` why
         it is none, with the parameter and the nodes. If there are both, it is made of
-        sums, but scikit-learn's fit may decide otherwise: scatter matrices are
-        ill-conditioned, or moments were sent with fewer digits. None unless
-        ``intersection="likelihood"``.
+        sums, but scikit-learn's fit may decide otherwise, since scatter matrices are
+        ill-conditioned. None unless ``intersection="likelihood"``.
     history_ : list of dict
         One entry for each message to the nodes:
 

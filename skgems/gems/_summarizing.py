@@ -1,11 +1,9 @@
 """What the parameters of GEMSLogisticAggregator mean for nodes, server and fit."""
 
 from copy import copy
-from numbers import Integral
 
 from ..base import BaseAggregator, Takes
 from ..federation import (
-    MIN_ROWS,
     Federation,
     KeptReplies,
     PublicRows,
@@ -26,9 +24,6 @@ from ._parameters import Moments
 from ._regions import in_groups, many_paths, merged_summary
 from ._terms import LinearTerms
 
-# What the arrays of moments may be sent as.
-_DTYPES = ("float64", "float32", "float16")
-
 
 class LinearMethodMixin(SummarizingMixin):
     """Mixin of GEMSLogisticAggregator: what its parameters make of fit and summary."""
@@ -45,11 +40,9 @@ class LinearMethodMixin(SummarizingMixin):
         held_out=None,
         groups=None,
         sample_weight=None,
-        min_rows=MIN_ROWS,
+        disclosure="auto",
         classes=None,
         space="auto",
-        dtype="float64",
-        rank=None,
     ) -> Summary:
         """Make the summary that a node sends.
 
@@ -61,10 +54,10 @@ class LinearMethodMixin(SummarizingMixin):
 
         Parameters
         ----------
-        estimator, X, y, name, held_out, groups, sample_weight, min_rows
+        estimator, X, y, name, held_out, groups, sample_weight, disclosure
             The node's classifier, its rows and labels, its name, which rows only score,
-            and how much each row counts in sums. Classes of fewer than ``min_rows``
-            rows are left out. All are as for :func:`~skgems.federation.reply_to`.
+            how much each row counts in sums, and the rule for what the summary tells
+            of the rows. All are as for :func:`~skgems.federation.reply_to`.
         chunks : callable, default=None
             Gives the rows in parts, in place of X, y, ``held_out`` and
             ``sample_weight``. Use it if the rows do not fit into memory
@@ -79,12 +72,6 @@ class LinearMethodMixin(SummarizingMixin):
             Whether to send the good-enough space, which takes n_features^2 numbers with
             ``spaces="gram"``. With "auto" it is sent if `epsilon` or `intersection`
             need it. Set it to True if the server may need spaces later.
-        dtype : {"float64", "float32", "float16"}, default="float64"
-            Type of the moments that are sent. Fewer digits take fewer bytes.
-        rank : int, default=None
-            Rank of the scatter matrices that are sent, which then take this many
-            numbers per feature. With None they are sent whole. Set it if there are many
-            features.
 
         Returns
         -------
@@ -127,10 +114,6 @@ class LinearMethodMixin(SummarizingMixin):
         >>> agg.set_params(estimators=sent).fit().score(X, y) > 0.9
         True
         """
-        if dtype not in _DTYPES:
-            raise ValueError(f"dtype must be one of {_DTYPES}, got {dtype!r}.")
-        if rank is not None and not (isinstance(rank, Integral) and rank > 0):
-            raise ValueError(f"rank must be a number of at least 1, got {rank!r}.")
         return self._summarize(
             estimator,
             rows={
@@ -142,8 +125,7 @@ class LinearMethodMixin(SummarizingMixin):
                 "sample_weight": sample_weight,
             },
             name=name,
-            min_rows=min_rows,
-            digits={"dtype": dtype, "rank": None if rank is None else int(rank)},
+            disclosure=disclosure,
             classes=classes,
             space=space,
         )

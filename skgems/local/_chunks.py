@@ -33,6 +33,7 @@ from . import _moments, _samples
 from ._classifiers import Rows, at_node, indices_of
 from ._constants import warn_of_lost_features
 from ._member import Member
+from ._own_residuals import TEMPERATURE_ROWS
 from ._seeds import seed_of_rows
 from ._tails import CombinationTails
 
@@ -143,7 +144,7 @@ class ChunkedMember(Member):
         total_weights: dict[object, float] = {}
         factor_sample = _EvenSample(
             labels=set() if estimator is None else set(member.own_linear()[1]),
-            n_rows=_moments.TEMPERATURE_ROWS,
+            n_rows=TEMPERATURE_ROWS,
             min_class_size=least,
         )
         class_samples = _ClassSamples(n_rows=n_drawn)
@@ -177,6 +178,11 @@ class ChunkedMember(Member):
             drawn_weights=class_samples.weights(),
         )
 
+    @property
+    def has_all_rows(self) -> bool:
+        """See `Member.has_all_rows`."""
+        return False
+
     def _sent_labels(self) -> list:
         """Labels of classes that are not left out, sorted."""
         left_out = () if self.left_out is None else self.left_out.tolist()
@@ -190,8 +196,9 @@ class ChunkedMember(Member):
             sizes[label] = n_learning or n_held_out
         return sizes
 
-    def of_large_classes(self, min_rows: int) -> "ChunkedMember":
+    def of_large_classes(self, min_rows: int | None = None) -> "ChunkedMember":
         """See `Member.of_large_classes`; no row is read."""
+        min_rows = self.min_rows if min_rows is None else min_rows
         small_classes = self._small_classes(min_rows)
         if not small_classes:
             return self
@@ -580,7 +587,7 @@ def _with_all_rows(member: ChunkedMember) -> Member:
             else None
         ),
         left_out=member.left_out,
-        min_rows=member.min_rows,
+        disclosure=member.disclosure,
     )
 
 

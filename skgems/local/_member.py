@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from ..disclosure import Disclosure
+from ..disclosure import Disclosure, min_rows_of
 from ._cache import digest
 from ._classifiers import Rows
 from ._lookup import local_model
@@ -43,10 +43,15 @@ class Member:
     groups: np.ndarray | None = field(default=None, repr=False)
     # Labels of classes that were too small to be told of, whose rows are not in X.
     left_out: np.ndarray | None = field(default=None, repr=False)
-    # The fewest rows that a statistic may be of; 1: single rows may be known.
-    min_rows: int = field(default=1, repr=False)
-    # The rule for what is told of the rows; None: anything may be told.
+    # The rule for what is told of the rows; None: single rows may be known.
     disclosure: Disclosure | None = field(default=None, repr=False)
+    # Whether the rows and their weights have passed the rule, by `ruled`.
+    is_ruled: bool = field(default=False, repr=False)
+    # Whether the rule has changed a value or a weight.
+    is_changed: bool = field(default=False, repr=False)
+    # How many numbers a row was before it came behind a front or layers, which its
+    # values there follow from; None: as many as X has columns.
+    n_raw_columns: int | None = field(default=None, repr=False)
     # How many numbers may still be told about hidden layers; None: nobody counts them.
     layer_numbers_left: int | None = field(default=None, repr=False)
     # Columns of X that a classifier which is left aside drops by name, (n_columns,).
@@ -81,8 +86,8 @@ class Member:
 
     @cached_property
     def _rows_digest(self) -> str:
-        # Without weights, groups or rule the digest has no place for them: what is drawn by
-        # it, as for trees, is then the same as ever.
+        # Without weights, groups or rule the digest has no place for them: what is
+        # drawn by it, as for trees, is then the same as ever.
         given = {
             "weights": self.weights,
             "groups": self.groups,
@@ -102,11 +107,21 @@ class Member:
         )
 
     @property
+    def min_rows(self) -> int:
+        """The fewest rows that a statistic may be of; 1: single rows may be known."""
+        return min_rows_of(self.disclosure)
+
+    @property
     def learning(self) -> np.ndarray | slice:
         """Indices of rows that may be summed or trained on; a slice: all rows."""
         if isinstance(self.moments, slice) or isinstance(self.training, slice):
             return _all_rows()
         return np.union1d(self.moments, self.training)
+
+    @property
+    def has_all_rows(self) -> bool:
+        """Whether X has all rows, and not a few that were drawn of chunks."""
+        return True
 
     @property
     def has_classifier(self) -> bool:
@@ -139,15 +154,23 @@ class Member:
         """The number of rows of each class that models learn from.
 
         For a class of which no row is learnt from it is the number of all its rows.
+        Rows of one group, such as a patient, count as one.
         """
         labels, codes = np.unique(self.y, return_inverse=True)
+        groups = np.arange(len(codes)) if self.groups is None else self.groups
         # Rows that only score are in no sum by class, so the others must be enough.
-        n_learning = np.bincount(codes[self.learning], minlength=len(labels))
-        sizes = np.where(n_learning > 0, n_learning, np.bincount(codes))
+        n_learning = _sizes(codes[self.learning], groups[self.learning], len(labels))
+        n_all = _sizes(codes, groups, len(labels))
+        sizes = np.where(n_learning > 0, n_learning, n_all)
         return dict(zip(labels.tolist(), sizes.tolist(), strict=True))
 
-    def of_large_classes(self, min_rows: int) -> "Member":
-        """Without rows of smaller classes; TooFewRowsError where a role has no more."""
+    def of_large_classes(self, min_rows: int | None = None) -> "Member":
+        """Return the member without the rows of smaller classes.
+
+        ``min_rows`` is that of its rule if it is None. It raises TooFewRowsError where
+        a role has no rows left.
+        """
+        min_rows = self.min_rows if min_rows is None else min_rows
         small_classes = self._small_classes(min_rows)
         if not small_classes:
             return self
@@ -186,8 +209,8 @@ class Member:
     ) -> NoReturn:
         raise TooFewRowsError(
             f"Node {self.name!r} has fewer than min_rows={min_rows} rows of the "
-            f"classes {small_classes}, and no other rows for {role}. Set a smaller "
-            "min_rows if these rows may be known."
+            f"classes {small_classes}, and no other rows for {role}. Pass a "
+            "Disclosure with a smaller min_rows if these rows may be known."
         )
 
     def row_counts(self) -> tuple[list, dict[str, np.ndarray]]:
@@ -244,3 +267,9 @@ class Member:
         if isinstance(indices, slice):  # not even a view of them is made
             return self.X, self.y
         return self.X[indices], self.y[indices]
+
+
+def _sizes(codes: np.ndarray, groups: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return how many groups of rows each class has, (n_classes,)."""
+    pairs = np.unique(np.column_stack([codes, groups]), axis=0)
+    return np.bincount(pairs[:, 0], minlength=n_classes)

@@ -12,7 +12,7 @@ all parties have accepted.
 >>> Message.from_bytes(request.to_bytes()).digest == request.digest
 True
 >>> sorted(TASKS["counts"].reply)
-['counts', 'labels', 'min_rows']
+['counts', 'labels', 'min_rows', 'rule']
 """
 
 from ._agreement import (
@@ -35,6 +35,7 @@ from ._checks import (
     says,
     sentences_of_fields,
 )
+from ._disclosed import disclosure_in, disclosure_in_words, fields_of_disclosure
 from ._fields import (
     ABSENT,
     REQUIRED,
@@ -95,6 +96,7 @@ from ._summaries import (
     check_summary,
     check_summary_of_request,
     contents_of,
+    disclosures_in,
     joins_in,
     least_rows_of,
     pairs_in,

@@ -7,12 +7,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from ._fields import Field, Flag, Json, Labels, Number, Place, Text, check_fields
+from ..disclosure import (
+    Disclosure,
+    disclosure_of,
+    disclosure_of_min_rows,
+    is_as_strict,
+)
+from ..moments import SMALLEST
+from ._disclosed import disclosure_in_words
+from ._fields import (
+    Field,
+    Flag,
+    Json,
+    Labels,
+    Number,
+    Place,
+    Table,
+    Text,
+    check_fields,
+)
 from ._limits import MOST_AGREEMENT, MOST_JUDGED, MOST_ROWS, MOST_TIMES
 from ._message import Message
 from ._packing import naming, read_bytes, write_bytes
 from ._signing import check_signed, signed
-from ._summaries import contents_of, joins_in, least_rows_of, requests_in
+from ._summaries import contents_of, disclosures_in, joins_in, requests_in
 from ._tasks import TASKS
 from ._terms import TERMS, Terms
 from ._words import listed
@@ -37,13 +55,23 @@ _FIELDS: Mapping[str, Field] = {
     "settings": Json(),
     "further_settings": Json(default={}),
     "tasks": Json(),
-    "min_rows": Number(low=1, high=MOST_ROWS, whole=True),
+    "disclosure": Table(
+        {
+            "rows": Number(low=2, high=MOST_ROWS, whole=True),
+            "cell": Number(low=1, high=MOST_ROWS, whole=True),
+            "unknowns": Number(low=SMALLEST, high=1),
+            "min_rows": Number(low=1, high=MOST_ROWS, whole=True),
+        },
+        default=None,
+    ),
     "radii": Flag(),
     "nodes": Labels(default=None),
     "classes": Labels(default=None),
     "feature_names": Labels(default=None),
     "public_key": Text(default=None),
 }
+# What agreements of older versions have in place of a rule.
+_MIN_ROWS = Number(low=1, high=MOST_ROWS, whole=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +99,11 @@ class Agreement:
     tasks : dict of str to int
         Number of times that each task may be asked. A task that is not listed may not
         be asked at all.
-    min_rows : int, default=10
-        Smallest bound ``min_rows`` with which nodes answer. A node may set a larger
-        one. The server refuses a reply that was made with a smaller one.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        The rule for what nodes tell of their rows; "auto" is ``Disclosure()``. Where a
+        node has a rule of its own, the stricter of both holds. The server refuses a
+        reply that was made under a laxer one. None is for parties that are one
+        organization: anything may be told.
     radii : bool, default=False
         Whether numbers about single rows may be sent: the distances from which
         good-enough spaces by accuracy are made, or the smallest and the largest value
@@ -109,7 +139,7 @@ class Agreement:
     settings: Mapping
     tasks: Mapping[str, int]
     further_settings: Mapping = field(default_factory=dict)
-    min_rows: int = 10
+    disclosure: Disclosure | str | None = "auto"
     radii: bool = False
     nodes: list | None = None
     classes: list | None = None
@@ -118,7 +148,8 @@ class Agreement:
 
     def __post_init__(self) -> None:
         place = Place("agreement")
-        check_fields(self._fields_that_are_set, _FIELDS, place)
+        object.__setattr__(self, "disclosure", disclosure_of(self.disclosure))
+        check_fields(self._content, _FIELDS, place)
         if not _ID.fullmatch(self.exchange):
             raise place.at("exchange").wrong("is not 32 hexadecimal digits")
         for task, n in self.tasks.items():
@@ -141,7 +172,7 @@ class Agreement:
         n_hidden_layers : int, default=3
             Largest number of hidden layers of the nodes' networks.
         **further_fields : dict
-            Other parameters of the class, such as ``min_rows`` or ``nodes``.
+            Other parameters of the class, such as ``disclosure`` or ``nodes``.
 
         Returns
         -------
@@ -197,13 +228,17 @@ class Agreement:
         )
 
     @property
-    def _fields_that_are_set(self) -> dict:
-        return {name: value for name, value in vars(self).items() if value is not None}
+    def _content(self) -> dict:
+        """The fields that are set, as JSON has them; the rule is among them if None."""
+        rule = self.disclosure
+        content = {
+            name: value for name, value in vars(self).items() if value is not None
+        }
+        return content | {"disclosure": None if rule is None else rule.as_dict()}
 
     def to_json(self) -> str:
         """Return the agreement as a text in JSON."""
-        content = {"skgems": "agreement", **self._fields_that_are_set}
-        return json.dumps(content, indent=1)
+        return json.dumps({"skgems": "agreement", **self._content}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "Agreement":
@@ -220,8 +255,19 @@ class Agreement:
             raise ValueError(f"it is not an agreement: {exc!s:.200}.") from None
         if not isinstance(content, dict) or content.pop("skgems", None) != "agreement":
             raise ValueError("it is not an agreement of skgems.")
-        check_fields(content, _FIELDS, Place("agreement"))
-        return cls(**content)
+        place = Place("agreement")
+        if "min_rows" in content:  # of an older version, which had no other rule
+            place.deny("disclosure" in content, "min_rows", "is in disclosure")
+            check_fields(content, {**_FIELDS, "min_rows": _MIN_ROWS}, place)
+            rule = disclosure_of_min_rows(content.pop("min_rows"))
+            return cls(**content, disclosure=rule)
+        check_fields(content, _FIELDS, place)
+        place.deny("disclosure" not in content, "disclosure", "is missing")
+        rule = content.pop("disclosure")
+        if rule is not None:
+            with naming("agreement.disclosure"):
+                rule = Disclosure(**rule)
+        return cls(**content, disclosure=rule)
 
     def save(self, path) -> None:
         """Write the agreement to a file, for example ``"agreement.json"``.
@@ -255,12 +301,12 @@ class Agreement:
             sentences[f"tasks.{task}"] = (
                 f"The server may ask {times} for {TASKS[task].asks}."
             )
-        sentences["min_rows"] = (
-            f"Nodes answer with min_rows={self.min_rows} or more. A node leaves out "
-            "classes with fewer rows. Clusters have at least this many rows, and so do "
-            "gradients in effect, except the gradient of the node's own model. The "
-            "server refuses replies that were made with a smaller min_rows."
-        )
+        sentences["disclosure"] = disclosure_in_words(self.disclosure)
+        if self.disclosure is not None:
+            sentences["disclosure"] += (
+                " A node may have a stricter rule. The server refuses replies that "
+                "were made under a laxer one."
+            )
         if self.radii:
             sentences["radii"] = (
                 "Numbers about single rows may be sent: distances by which the model "
@@ -454,17 +500,17 @@ class Agreement:
         )
 
     def check_bound(self, reply: Message, name: str) -> None:
-        """Raise ValueError if a reply has a smaller ``min_rows`` than agreed."""
-        min_rows = least_rows_of(reply)
-        if min_rows is not None and min_rows < self.min_rows:
-            raise ValueError(
-                f"Node {name!r} answered with min_rows={min_rows}, but all parties "
-                f"have agreed on min_rows={self.min_rows}, so its reply "
-                f"({reply.task!r:.40}) is not used. Have the node answer again with "
-                f"min_rows={self.min_rows} or more. Or agree on min_rows={min_rows} in "
-                "a new exchange: give it to Agreement.of or to the channel, or type "
-                "skgems start --min-rows."
-            )
+        """Raise ValueError if a reply was made under a laxer rule than agreed."""
+        for rule in disclosures_in(reply):
+            if not is_as_strict(rule, self.disclosure):
+                raise ValueError(
+                    f"Node {name!r} answered with disclosure={rule}, but all parties "
+                    f"have agreed on disclosure={self.disclosure}, so its reply "
+                    f"({reply.task!r:.40}) is not used. Have the node answer again "
+                    "under the agreed rule or a stricter one. Or agree on its rule in "
+                    "a new exchange: give disclosure to Agreement.of or to the "
+                    "channel, or type skgems start --disclosure."
+                )
 
     def check_modest(self) -> None:
         """Raise NotAgreedError if only a person may accept so much.

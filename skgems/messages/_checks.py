@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..moments import LARGEST, LARGEST_FLOAT32
+from ._disclosed import check_disclosed
 from ._fields import ABSENT, REQUIRED, Field, Place, Table, check_fields
 from ._message import Message
 from ._tasks import COMMON, task_named
@@ -60,6 +61,8 @@ def check_reply(
         place.lengths.setdefault("k", int(np.sum(network["seen"])))
     content = reply.content
     check_fields(content, task.reply, place)
+    if "rule" in task.reply:
+        check_disclosed(content, place)
     if task.rule is not None:
         task.rule(content, place)
 

@@ -6,7 +6,9 @@ requests that need nothing of other nodes. Other messages may hold several of th
 
 from collections.abc import Iterator, Mapping
 
+from ..disclosure import Disclosure, min_rows_of
 from ._checks import check_reply
+from ._disclosed import check_disclosed, disclosure_in
 from ._fields import Field, Json, Place, Text, check_fields
 from ._message import Message
 from ._tasks import TASKS
@@ -39,6 +41,7 @@ def check_summary(content: Mapping) -> list[tuple[Message, Message]]:
     """
     place = Place("summary")
     check_fields(content, TASKS["join"].reply, place)
+    check_disclosed(content, place)
     place.deny(not content["name"], "name", "is empty")
     described = None
     pairs = []
@@ -69,9 +72,11 @@ def pairs_in(content: Mapping) -> Iterator[tuple[Message, Message]]:
 
 
 def _reply_within(content: Mapping, task: str, reply: Mapping) -> Message:
-    """A reply within that to a first message, which has the bound of all of them."""
-    Place(task).deny("min_rows" in reply, "min_rows", "is that of the whole summary")
-    return Message.of(task, min_rows=content["min_rows"], **reply)
+    """A reply within that to a first message, which has the rule of all of them."""
+    rule = {name: content[name] for name in ("min_rows", "rule") if name in content}
+    for name in ("min_rows", "rule"):
+        Place(task).deny(name in reply, name, "is that of the whole summary")
+    return Message.of(task, **rule, **reply)
 
 
 def requests_in(content: Mapping) -> list[Message]:
@@ -96,9 +101,13 @@ def contents_of(request: Message) -> list[Mapping]:
     return models or joins_in(request) or [request.content]
 
 
+def disclosures_in(reply: Message) -> list[Disclosure | None]:
+    """Return the rules under which the parts of a reply were made; none if untold."""
+    # Without a copy of the reply's tables, in which there may be many arrays.
+    contents = [*joins_in(reply), {**reply.settings, **reply.arrays}]
+    return [disclosure_in(content) for content in contents if "min_rows" in content]
+
+
 def least_rows_of(reply: Message) -> int | None:
     """Return the smallest bound ``min_rows`` in a reply, or None if it has none."""
-    # Without a copy of the reply's tables, in which there may be many arrays.
-    contents = [*joins_in(reply), reply.settings, reply.arrays]
-    bounds = [int(content["min_rows"]) for content in contents if "min_rows" in content]
-    return min(bounds, default=None)
+    return min(map(min_rows_of, disclosures_in(reply)), default=None)

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,8 @@ from sklearn.utils import check_consistent_length, column_or_1d
 
 from ..base import is_channel
 from ..compat import safe_indexing
+from ..disclosure import disclosure_of
 from ..federation import (
-    MIN_ROWS,
     InProcess,
     Run,
     answer,
@@ -125,12 +124,13 @@ class Description:
 
 
 def describe(
-    X=None, y=None, nodes=None, *, summaries=None, min_rows=MIN_ROWS
+    X=None, y=None, nodes=None, *, summaries=None, disclosure="auto"
 ) -> Description:
     """Describe what the columns of all nodes hold, by node and over all.
 
     It is what to look at before any model. It takes one message, in which nodes send
-    numbers of rows and sums over at least `min_rows` rows each.
+    numbers of rows and sums over at least as many rows as `disclosure`
+    asks for (its ``min_rows``).
 
     Parameters
     ----------
@@ -146,9 +146,9 @@ default=None
     summaries : list, or channel to nodes, default=None
         What the nodes made with :func:`survey`, or paths of the files, or a channel to
         the nodes such as :class:`~skgems.federation.Nodes`.
-    min_rows : int, default=10
-        Smallest number of rows that any number is about, for `X`. Nodes that are
-        elsewhere set their own bound.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        The rule for what is told of the rows, for `X`: any number is about at least its
+        ``min_rows`` rows. Nodes that are elsewhere have rules of their own.
 
     Returns
     -------
@@ -185,7 +185,7 @@ default=None
     ['44', '17', '201', '4201']
     """
     if X is not None:
-        replies = _replies_of_rows(X, y, nodes, min_rows=min_rows)
+        replies = _replies_of_rows(X, y, nodes, disclosure=disclosure)
     elif is_channel(summaries):
         replies = _replies_of_channel(summaries)
     else:
@@ -198,7 +198,7 @@ default=None
     return _description(replies)
 
 
-def survey(X, y=None, *, name, min_rows=MIN_ROWS) -> Message:
+def survey(X, y=None, *, name, disclosure="auto") -> Message:
     """Make all that a node sends for a description. It is called at the node.
 
     Parameters
@@ -210,9 +210,9 @@ def survey(X, y=None, *, name, min_rows=MIN_ROWS) -> Message:
         Labels of the rows. If given, the rows of each class are counted.
     name : str
         Name of the node.
-    min_rows : int, default=10
-        Smallest number of rows that any number may be about. Increase it for stricter
-        privacy.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        The rule for what is told of the rows: any number is about at least its
+        ``min_rows`` rows. Increase these for stricter privacy.
 
     Returns
     -------
@@ -222,7 +222,7 @@ def survey(X, y=None, *, name, min_rows=MIN_ROWS) -> Message:
     Raises
     ------
     TooFewRowsError
-        If the node has fewer than `min_rows` rows. This is a ValueError.
+        If the node has fewer rows than `disclosure` asks for. This is a ValueError.
 
     See Also
     --------
@@ -240,24 +240,20 @@ def survey(X, y=None, *, name, min_rows=MIN_ROWS) -> Message:
     """
     request = Message.of("survey")
     warn_of_written_numbers(X)
-    reply = answer(request, _member(name, X, y, min_rows=min_rows))
+    reply = answer(request, _member(name, X, y, disclosure=disclosure))
     return reply.with_envelope(node=name, to=request.digest)
 
 
 # ---- replies -------------------------------------------------------------------------
 
 
-def _member(name: str, X: Any, y: ArrayLike | None, *, min_rows: int) -> Member:
+def _member(name: str, X: Any, y: ArrayLike | None, *, disclosure: object) -> Member:
     """A node's table, and its labels if there are any."""
-    if not isinstance(min_rows, Integral) or min_rows < 1:
-        raise ValueError(
-            f"min_rows must be a whole number of at least 1, got {min_rows!r}."
-        )
     if y is not None:
         y = column_or_1d(y)
         check_consistent_length(X, y)
         check_no_label_missing_at(name, y)
-    return replace(column_member(name, X, min_rows=min_rows), y=y)
+    return replace(column_member(name, X, disclosure=disclosure_of(disclosure)), y=y)
 
 
 def _survey_plan() -> Generator[Message, Any, dict[str, Mapping]]:
@@ -267,7 +263,7 @@ def _survey_plan() -> Generator[Message, Any, dict[str, Mapping]]:
 
 
 def _replies_of_rows(
-    X: Any, y: ArrayLike | None, nodes: ArrayLike | None, *, min_rows: int
+    X: Any, y: ArrayLike | None, nodes: ArrayLike | None, *, disclosure: object
 ) -> dict[str, Mapping]:
     X = as_rows(X)
     warn_of_written_numbers(X)
@@ -277,7 +273,7 @@ def _replies_of_rows(
             name,
             safe_indexing(X, rows),
             None if y is None else y[rows],
-            min_rows=min_rows,
+            disclosure=disclosure,
         )
         for name, rows in owners_of(nodes, X).items()
     ]
@@ -287,7 +283,7 @@ def _replies_of_rows(
 def _replies_of_channel(channel: object) -> dict[str, Mapping]:
     channel = as_channel(channel)
     agreement = channel.agreement or Agreement.of_terms(
-        DescriptionTerms(), min_rows=channel.min_rows
+        DescriptionTerms(), disclosure=channel.disclosure
     )
     return Run(channel, agreement=agreement)(_survey_plan())
 

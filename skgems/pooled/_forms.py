@@ -190,6 +190,6 @@ def _counts(
         raise ValueError(
             "Some rows are in a scatter matrix but in no mean, because their class has "
             "fewer than min_rows rows at a node. So no classifier of all rows can be "
-            "made. Have nodes summarize with a smaller min_rows."
+            "made. Have nodes summarize with a Disclosure of a smaller min_rows."
         )
     return counts

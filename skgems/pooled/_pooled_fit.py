@@ -143,7 +143,7 @@ class PooledFit:
             warn_user(
                 f"No node has rows of the classes {missing} in its sums, so these "
                 "classes are never predicted. Pass rows of them to fit, or have nodes "
-                "summarize with a smaller min_rows."
+                "summarize with a Disclosure of a smaller min_rows."
             )
         classes = federation.classes[columns]
         fitted, rounding_reason = fit_to_sums(self.classifier, sums, classes)

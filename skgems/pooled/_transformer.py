@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..base import is_channel
 from ..compat import HasMethods, StrOptions, fit_context
+from ..disclosure import disclosure_of
 from ..federation import (
-    MIN_ROWS,
     Run,
     answer,
     as_channel,
@@ -221,7 +221,7 @@ default=None
         channel = as_channel(self.summaries)
         agreement = channel.agreement
         if agreement is None:
-            agreement = Agreement.of(self, min_rows=channel.min_rows)
+            agreement = Agreement.of(self, disclosure=channel.disclosure)
         run = Run(channel, agreement=agreement)
         fitted = run(front_plan(front))
         return fitted, run.history
@@ -272,7 +272,7 @@ default=None
             summaries[name] = message
         return summaries
 
-    def summarize(self, X, *, name, held_out=None, min_rows=MIN_ROWS) -> Message:
+    def summarize(self, X, *, name, held_out=None, disclosure="auto") -> Message:
         """Make all that a node sends. It is called at the node.
 
         Parameters
@@ -283,9 +283,10 @@ default=None
             Name of the node.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that are not used.
-        min_rows : int, default=10
-            Smallest number of rows that a category, or anything else that is sent, may
-            be based on. Increase it for stricter privacy.
+        disclosure : Disclosure, "auto" or None, default="auto"
+            The rule for what the summary tells of the rows, as for
+            :func:`~skgems.federation.reply_to`. No category has fewer rows than its
+            ``min_rows``.
 
         Returns
         -------
@@ -308,7 +309,9 @@ default=None
         request = Message.of("front", front=self._agreed_front.as_content())
         mask = None if held_out is None else as_mask(held_out, X)
         warn_of_written_numbers(X)
-        member = column_member(name, X, held_out=mask, min_rows=min_rows)
+        member = column_member(
+            name, X, held_out=mask, disclosure=disclosure_of(disclosure)
+        )
         reply = answer(request, member)
         warn_of_exposed_columns(name, reply, self._agreed_front)
         return reply.with_envelope(node=name, to=request.digest)

@@ -1,8 +1,8 @@
 """Taking a node's rows through the steps of a front, as far as these are fitted.
 
-Three visitors do so: one tells what the next steps need, one compares states with the
-rows, and one checks at the server, on an example of a row, that no texts enter a step
-of numbers. Errors here may reach a server, so that none has a value of a row.
+Four visitors do so: one tells what the next steps need, one compares states with the
+rows, one joins bins that hold few rows, and one checks at the server, on an example of
+a row, that no texts enter a step of numbers. Errors here may reach a server, so that none has a value of a row.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,6 +14,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from ..compat import safe_indexing
+from ._bins import Cells, JoinedBins
 from ._branches import branches_of, side_by_side
 from ._columns import (
     INFINITE,
@@ -199,6 +200,50 @@ class ContradictionVisitor(RowsVisitor):
             if contradiction:
                 self.contradictions.append(f"{type(step).__name__}: {contradiction}")
                 return None
+        return transformed(fitted, step=step, table=table)
+
+
+class JoiningVisitor(RowsVisitor):
+    """Takes rows through fitted steps, where bins of few rows have joined a neighbor.
+
+    It stops where a step lays edges and it is not known yet which bins join: the rows
+    that enter there are counted.
+
+    Parameters
+    ----------
+    leaves : mapping
+        By path, the steps, all of which are fitted.
+    joined : JoinedBins
+        Which bins join which; counts are added to it.
+    cells : Cells
+        Which of the rows are summed together.
+    """
+
+    def __init__(
+        self,
+        *,
+        leaves: Mapping[str, BaseEstimator],
+        is_sparse: Mapping[str, bool | None],
+        joined: JoinedBins,
+        cells: Cells,
+    ) -> None:
+        super().__init__(is_sparse)
+        self.leaves = leaves
+        self.joined = joined
+        self.cells = cells
+
+    def visit_leaf(
+        self, step: BaseEstimator, table: Table, *, path: str
+    ) -> Table | None:
+        fitted = self.leaves[path]
+        kind = KINDS[type(step)]
+        if kind.lays_edges:
+            bins = kind.bins(fitted)
+            with no_values_in_errors(step, table):
+                if not self.joined.is_settled(path):
+                    self.joined.add(path, bins, table, self.cells)
+                    return None
+                table = self.joined.table(path, bins, table, self.cells)
         return transformed(fitted, step=step, table=table)
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from ._bins import Bins
 from ._columns import Table
 from ._contradictions import NodeRows
 
@@ -81,6 +82,9 @@ class Kind:
     #: Whether each column comes out by itself, so that bounds of it are still bounds.
     by_column: bool = False
 
+    #: Whether it lays edges into columns, so that rows are in bins; see :meth:`bins`.
+    lays_edges: bool = False
+
     #: Name in `STATISTICS` of what nodes tell of their columns; None: nothing.
     statistic: str | None = None
 
@@ -131,6 +135,10 @@ class Kind:
     def identifiers(self, replies: Iterable[Mapping], labels: list) -> list:
         """Return those labels of columns that identify rows, and should not enter."""
         return []
+
+    def bins(self, fitted: BaseEstimator) -> Bins:
+        """Return the bins that a fitted step lays into columns, if it lays edges."""
+        raise NotImplementedError
 
     # ---- what is refused -------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from sklearn.kernel_approximation import (
 
 from ..compat import safe_indexing
 from ._backbone import Backbone
+from ._bins import Bins
 from ._columns import Columns, Table
 from ._contradictions import (
     NodeRows,
@@ -537,6 +538,7 @@ class _EdgesStep(_ExtremesStep):
     """A step that lays edges into columns: evenly between extremes, or at quantiles."""
 
     by_column = False
+    lays_edges = True
     _spacing_parameter: str  # that says which of both
 
     def _n_edges(self, step: BaseEstimator) -> int:
@@ -585,6 +587,10 @@ class _KBinsDiscretizer(_EdgesStep):
     def _n_edges(self, step: BaseEstimator) -> int:
         return int(np.max(step.n_bins)) + 1
 
+    def bins(self, fitted: BaseEstimator) -> Bins:
+        dtype = None if fitted.dtype is None else np.dtype(fitted.dtype)
+        return Bins(edges=list(fitted.bin_edges_), dtype=dtype)
+
     def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
         if step.encode == "ordinal":
             return n_columns
@@ -604,6 +610,14 @@ class _SplineTransformer(_EdgesStep):
 
     def _n_edges(self, step: BaseEstimator) -> int:
         return int(step.n_knots)
+
+    def bins(self, fitted: BaseEstimator) -> Bins:
+        # Knots of a spline beyond the first and the last one are scikit-learn's.
+        degree = fitted.degree
+        edges = [
+            spline.t[degree : len(spline.t) - degree] for spline in fitted.bsplines_
+        ]
+        return Bins(edges=edges, is_periodic=fitted.extrapolation == "periodic")
 
     def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
         return n_columns * self._n_splines(step)

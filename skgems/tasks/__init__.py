@@ -7,7 +7,7 @@ look them up. A new task is one file and a line here.
 
 >>> from skgems.tasks import COUNTS
 >>> sorted(COUNTS.reply)
-['counts', 'labels', 'min_rows']
+['counts', 'labels', 'min_rows', 'rule']
 >>> COUNTS.asks
 'the number of rows of each class that the node may train on'
 """
@@ -38,7 +38,7 @@ from ._moments import MOMENTS
 from ._neurons import NEURONS
 from ._retrain import RETRAIN
 from ._score import SCORE
-from ._shared import MIN_ROWS
+from ._shared import MIN_ROWS, RULE
 from ._size import SIZE
 from ._space import SPACE
 from ._survey import SURVEY

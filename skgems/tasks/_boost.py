@@ -33,7 +33,7 @@ from ..trees import (
 )
 from ._grow import FOREST_FIELDS, forest_is_sound, has_grown_from
 from ._rows import rows_of_labels
-from ._shared import MIN_ROWS, whole_number
+from ._shared import MIN_ROWS, RULE, whole_number
 
 # The largest hessian of a row, which is p (1 - p).
 _LARGEST_HESSIAN = SCALE // 4
@@ -260,6 +260,7 @@ BOOST = Task(
     request_rule=iteration_is_sound,
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         **{name: Array("*", kinds="u", says=_SAYS) for name in _SUMS},
     },
     rule=sums_are_of_leaves,

@@ -21,6 +21,7 @@ from ._shared import (
     CLASSES,
     MIN_ROWS,
     ROWS_OF_CLASSES,
+    RULE,
     described_sizes,
     rows_are_described,
     sums,
@@ -118,6 +119,7 @@ CLASS_SUMS = Task(
     },
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "labels": CLASSES,
         "n_rows": ROWS_OF_CLASSES,
         "counts": Array(

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..local import Member
 from ..messages import Labels, Place, Task, labels_and_counts
-from ._shared import MIN_ROWS, described_counts, whole_numbers
+from ._shared import MIN_ROWS, RULE, described_counts, whole_numbers
 
 _TO_TRAIN = "Number of rows of each class that the node may train on."
 
@@ -43,6 +43,7 @@ COUNTS = Task(
     request={},
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "labels": Labels("l", ordered=True, says=_TO_TRAIN, detail=_counts_in_words),
         "counts": whole_numbers("l", says=_TO_TRAIN),
     },

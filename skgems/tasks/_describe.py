@@ -30,6 +30,7 @@ from ._shared import (
     AS_A_MODEL,
     MIN_ROWS,
     MODEL_REVEALS,
+    RULE,
     come_together,
     optional_array,
     whole_number,
@@ -274,6 +275,7 @@ DESCRIBE = Task(
     request={},
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "network": Table(NETWORK, model_fits),
         "rows": Table(ROWS, rows_are_some),
     },

@@ -38,6 +38,7 @@ from ._shared import (
     GRADIENT,
     LABELS_AND_OUTPUTS,
     MIN_ROWS,
+    RULE,
     model_weights,
     optional_array,
     sums,
@@ -215,6 +216,7 @@ EVALUATE = Task(
     request_rule=models_are_few,
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         **_SUMS,
         "gradient": sums(
             "m? p c",

@@ -18,7 +18,7 @@ from ..messages import (
 )
 from ..moments import LARGEST
 from ..steps import IDENTIFIES, NOT_USED, ROLES
-from ._shared import N_ROWS, bound_on_rows, sums
+from ._shared import N_ROWS, RULE, bound_on_rows, sums
 
 # ---- what fields say in figures ----------------------------------------------------
 
@@ -125,7 +125,8 @@ def front(member: Member, *, front: Mapping) -> dict:
         raise TooFewRowsError(
             f"Node {member.name!r} has {X.shape[0]} rows, fewer than "
             f"min_rows={member.min_rows}, so it sends no statistics of their "
-            "columns. Set a smaller min_rows if these rows may be known."
+            "columns. Pass a Disclosure with a smaller min_rows if these rows may be "
+            "known."
         )
     return opened_front(front).tell(
         X, min_rows=member.min_rows, memo=member.memo, dropped=member.dropped
@@ -151,6 +152,7 @@ FRONT = Task(
             "The bound min_rows of the node. It has at least this many rows, and so "
             "does each category that it sends."
         ),
+        "rule": RULE,
         "columns": Table(COLUMNS, roles_are_words),
         "again": Flag(default=ABSENT, says=_SEEN),
         "parts": Told(

@@ -38,7 +38,7 @@ from ..trees import (
     unpacked_cells,
 )
 from ._rows import rows_of_labels
-from ._shared import MIN_ROWS, whole_number
+from ._shared import MIN_ROWS, RULE, whole_number
 
 # Trees in one request, which are so many numbers for each row.
 _MOST_TREES = 10_000
@@ -259,6 +259,7 @@ GROW = Task(
     request_rule=drawn_are_sound,
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "counts": Array(
             "*",
             kinds="u",

@@ -11,7 +11,7 @@ from ..local import Member, NodeShape, check_cost_of_content
 from ..messages import Array, Place, Table, Task
 from ._grow import FIELDS_OF_GROWTH, GROW, counts_are_of_leaves, drawn_are_sound, grow
 from ._halves import HALF_NAMES, members_of_halves
-from ._shared import MIN_ROWS
+from ._shared import MIN_ROWS, RULE
 
 # Both halves have the same classes, and as many features are drawn for each leaf.
 _LENGTHS_OF_BOTH = {"k", "j"}
@@ -88,6 +88,7 @@ GROW_HALVES = Task(
     request_rule=any_half_is_asked,
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         **{
             half: Array(
                 "*",

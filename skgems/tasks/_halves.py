@@ -18,6 +18,7 @@ from ..federation import (
     AnyRowsWithMissing,
     RowsExposedWarning,
     allows_missing,
+    cells_of,
     halves_of,
     member_of,
     warn_of_exposed,
@@ -48,7 +49,7 @@ from ._join import (
     join,
     sentences_of_summary,
 )
-from ._shared import MIN_ROWS
+from ._shared import MIN_ROWS, RULE
 
 HALF_NAMES = ("first", "second")
 _FIELDS_OF_PAIR = {name: Json() for name in HALF_NAMES}
@@ -113,7 +114,13 @@ def rows_behind_front(member: Member, front: Mapping | None) -> np.ndarray:
     if front is None:
         X, _ = validated_rows_for_fit(AnyRows(), member.X)
         return X
-    return opened_front(front).transform(member.X)
+    cells = cells_of(
+        member.disclosure,
+        member.y,
+        groups=member.groups,
+        halves=half_of_rows(member),  # -1 of those held out
+    )
+    return opened_front(front).transform(member.X, cells=cells)
 
 
 def halves(member: Member, *, asked: Mapping[str, Mapping]) -> dict:
@@ -142,15 +149,16 @@ def members_of_halves(
     rows = AnyRowsWithMissing() if may_lack_values else AnyRows()
     for k, name in enumerate(HALF_NAMES):
         is_in_half = half == k
-        member_of_half = member_of(
+        all_of_half = member_of(
             rows,
             None,
             X[is_in_half],
             member.y[is_in_half],
             name=member.name,
             groups=None if member.groups is None else member.groups[is_in_half],
-        ).of_large_classes(member.min_rows)
-        yield name, replace(member_of_half, min_rows=member.min_rows)
+        )
+        ruled = replace(all_of_half, disclosure=member.disclosure)
+        yield name, ruled.of_large_classes()
 
 
 def _joins_of_halves(member: Member, content: Mapping) -> dict[str, dict]:
@@ -201,6 +209,7 @@ HALVES = Task(
     request_rule=_requests_are_summaries,
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "joins": Json(),
         "refused": Json(says="Reasons why there are no summaries for some methods."),
     },

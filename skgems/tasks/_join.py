@@ -19,16 +19,16 @@ from ..messages import (
     Text,
     check_request,
     check_summary_of_request,
+    fields_of_disclosure,
     pairs_in,
     requests_in,
     says,
     sentences_of_fields,
 )
-from ..moments import ClassMoments
 from ..progress import tracked
 from ._counts import counts
 from ._describe import describe
-from ._shared import MIN_ROWS, MODEL_REVEALS
+from ._shared import MIN_ROWS, MODEL_REVEALS, RULE
 
 FIELDS_OF_REQUEST = {
     "method": Text(),
@@ -57,11 +57,12 @@ def _check_joined(request: Message, reply: Message) -> None:
 
 def sentences_of_summary(content: Mapping) -> dict[str, str]:
     """What the bound, the model, the counts and the numbered answers say, by path."""
-    bound = {"min_rows": JOIN.reply["min_rows"]}
-    sentences = dict(sentences_of_fields(bound, content, path="summary"))
+    rule = {name: JOIN.reply[name] for name in ("min_rows", "rule")}
+    sentences = dict(sentences_of_fields(rule, content, path="summary"))
     for k, (_, reply) in enumerate(pairs_in(content)):
         for path, sentence in says(reply).items():
-            if path.endswith(".min_rows"):  # which all of them have in common
+            # All of them have the rule in common.
+            if path.endswith((".min_rows", ".rule")):
                 continue
             if k < 2:  # model and counts
                 sentences[path] = sentence
@@ -82,23 +83,18 @@ def join(
     method: str,
     settings: Mapping,
     requests: Mapping[str, Mapping],
-    dtype: str = "float64",
-    rank: int | None = None,
 ) -> dict:
-    """Reply to all that is asked at first; ``dtype`` and ``rank`` round moments."""
+    """Reply to all that is asked at first."""
     answers = {}
     for number, request in tracked(requests.items(), "statistics", len(requests)):
         task = TASKS[request["task"]]
         reply = dict(task.answer(member, **request["asked"]))
-        if task.name == "moments" and (dtype != "float64" or rank):
-            exact = ClassMoments.from_arrays(reply["moments"])
-            reply["moments"] = exact.as_arrays(dtype=dtype, rank=rank)
         answers[number] = {**request, "reply": reply}
     return {
         "name": member.name,
         "method": method,
         "settings": settings,
-        "min_rows": member.min_rows,
+        **fields_of_disclosure(member.disclosure),
         "describe": describe(member),
         "counts": counts(member),
         "answers": answers,
@@ -119,6 +115,7 @@ JOIN = Task(
     request_rule=check_requests_within,
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "name": Text(most=MOST_NAME),
         "method": Text(),
         "settings": Json(),

@@ -36,6 +36,7 @@ from ._halves import HALF_NAMES, half_of_rows, rows_behind_front
 from ._layers import check_classes
 from ._shared import (
     MIN_ROWS,
+    RULE,
     model_weights,
     sums_are_of_enough_rows,
     whole_number,
@@ -283,6 +284,7 @@ JUDGE = Task(
     request_rule=judged_are_few,
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "n_rows": whole_number(
             high=MOST_ROWS, says="Number of rows that judge the models."
         ),

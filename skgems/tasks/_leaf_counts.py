@@ -19,7 +19,7 @@ from ..trees import (
     rounded_leaf_counts,
     unpacked_counts,
 )
-from ._shared import CLASSES, MIN_ROWS, whole_number
+from ._shared import CLASSES, MIN_ROWS, RULE, whole_number
 
 # Each tree has at least two leaves, and each level doubles the leaves.
 _MOST_TREES = 10_000
@@ -135,6 +135,7 @@ LEAF_COUNTS = Task(
     },
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "labels": CLASSES,
         "counts": Array(
             "*",

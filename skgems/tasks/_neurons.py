@@ -11,7 +11,7 @@ from ..networks import ACTIVATIONS
 from ..spaces import Geometry, build_neuron_spaces
 from ._layers import behind_layers
 from ._rows import layer_inputs
-from ._shared import MIN_ROWS, SEED, sums
+from ._shared import MIN_ROWS, RULE, SEED, sums
 from ._space import HOW_SPACES_ARE_BUILT, WITHOUT_MATRIX
 
 # A precision is a sum over rows, whose halves may be rounded apart, relatively.
@@ -109,6 +109,7 @@ NEURONS = Task(
     },
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "centers": Array(
             "q u", says="The weights of the units, once more.", least_bytes=4
         ),

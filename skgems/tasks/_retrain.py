@@ -42,6 +42,7 @@ from ._shared import (
     MODEL_REVEALS,
     OUTPUTS,
     PLANTED_UNITS,
+    RULE,
     SEED,
     come_together,
     whole_number,
@@ -254,6 +255,7 @@ RETRAIN = Task(
     request_rule=network_and_labels_fit,
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "coefs": Arrays(
             LAYERS["coefs"].each, "coefs", says=_TRAINED, detail=numbers_in_words
         ),

@@ -23,6 +23,7 @@ from ._shared import (
     LABELS_AND_OUTPUTS,
     MIN_ROWS,
     OUTPUTS,
+    RULE,
     model_weights,
     whole_number,
 )
@@ -114,6 +115,7 @@ SCORE = Task(
     request_rule=columns_are_outputs,
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "score": Number(nan=True, says=_SCORED, detail=_score_in_words),
         "n_rows": whole_number(high=MOST_ROWS, says="Number of rows that were scored."),
         "beside": Number(

@@ -13,9 +13,10 @@ from ..messages import (
     Labels,
     Number,
     Place,
+    Table,
     Text,
 )
-from ..moments import LARGEST_SQUARE
+from ..moments import LARGEST_SQUARE, SMALLEST
 
 
 def whole_number(*, low: int = 0, high: int, **options) -> Number:
@@ -88,6 +89,26 @@ MIN_ROWS = bound_on_rows(
     "The bound min_rows of the node. Classes with fewer rows are left out. Clusters "
     "have at least this many rows, and so do gradients in effect, except the gradient "
     "of the node's own model."
+)
+
+
+def _own_rule(rule: Mapping, reply: Mapping) -> str:
+    return (
+        f"Here rows={rule['rows']}, cell={rule['cell']} and "
+        f"unknowns={rule['unknowns']:g}."
+    )
+
+
+# Comes back with every reply of a node that has a rule; it tells nothing of rows.
+RULE = Table(
+    {
+        "rows": whole_number(low=2, high=MOST_ROWS),
+        "cell": whole_number(low=1, high=MOST_ROWS),
+        "unknowns": Number(low=SMALLEST, high=1.0),
+    },
+    default=ABSENT,
+    detail=_own_rule,
+    says="The rule of disclosure that the answer passed. It tells nothing of rows.",
 )
 
 

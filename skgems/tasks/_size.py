@@ -10,7 +10,7 @@ from ..moments import LARGEST, SMALLEST
 from ..spaces import normalize_logits
 from ._layers import HIDDEN, behind_layers, check_classes
 from ._rows import layer_inputs
-from ._shared import MIN_ROWS, MODEL, one_model
+from ._shared import MIN_ROWS, MODEL, RULE, one_model
 
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
@@ -48,6 +48,7 @@ SIZE = Task(
     request_rule=one_model,
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "size": Number(
             low=SMALLEST,
             high=LARGEST,

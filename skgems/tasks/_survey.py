@@ -32,7 +32,7 @@ from ..steps import (
     survey_of_column,
     survey_of_table,
 )
-from ._shared import bound_on_rows, come_together, whole_number, whole_numbers
+from ._shared import RULE, bound_on_rows, come_together, whole_number, whole_numbers
 
 # ---- what fields say in figures ----------------------------------------------------
 
@@ -158,8 +158,8 @@ def survey(member: Member) -> dict:
     if n_rows < member.min_rows:
         raise TooFewRowsError(
             f"Node {member.name!r} has {n_rows} rows, fewer than "
-            f"min_rows={member.min_rows}, so it tells nothing about its columns. Set a "
-            "smaller min_rows if these rows may be known."
+            f"min_rows={member.min_rows}, so it tells nothing about its columns. Pass "
+            "a Disclosure with a smaller min_rows if these rows may be known."
         )
     content = {
         "n_rows": n_rows,
@@ -189,6 +189,7 @@ SURVEY = Task(
             "The bound min_rows of the node. Every number is about at least this many "
             "rows, and so is what remains after the numbers that are told."
         ),
+        "rule": RULE,
         "n_rows": whole_number(high=MOST_ROWS, says="Number of rows."),
         "names": Labels(says="Names of the columns.", detail=_columns_in_words),
         "columns": Each(_COLUMN, says=_OF_COLUMNS, detail=_kinds_in_words),

@@ -21,6 +21,7 @@ from ._shared import (
     MIN_ROWS,
     MODEL_REVEALS,
     PLANTED_UNITS,
+    RULE,
     SEED,
     whole_number,
 )
@@ -88,7 +89,7 @@ def _draw_rows(
         raise TooFewRowsError(
             f"Node {member.name!r} is to train on {n_rows} rows, fewer than "
             f"min_rows={member.min_rows}. The server must ask for more rows, or the "
-            "node set a smaller min_rows if they may be known."
+            "node answer with a Disclosure of a smaller min_rows if they may be known."
         )
     # Another number of rows draws others: the difference of two is no row's.
     rng = np.random.RandomState([seed or 0, n_rows])
@@ -124,6 +125,7 @@ TRAIN = Task(
     },
     reply={
         "min_rows": MIN_ROWS,
+        "rule": RULE,
         "parameters": Arrays(
             _PARAMETER,
             "parameters",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
@@ -212,7 +213,7 @@ def request_for_push(net, n_rows):
 
 
 def member_with_min_rows(net):
-    return Member.of("lyon", net, X, Y, min_rows=10)
+    return Member.of("lyon", net, X, Y, disclosure=rule_of(10))
 
 
 def test_a_node_refuses_pushes_of_few_rows():
@@ -256,7 +257,7 @@ def test_a_channel_gives_equal_bits():
         for name, request in requests.items():
             rows = NODES == int(name)
             replies[name] = reply_to(
-                request, nets[int(name)], X[rows], Y[rows], name=name, min_rows=1
+                request, nets[int(name)], X[rows], Y[rows], name=name, disclosure=None
             )
         return replies
 
@@ -267,7 +268,7 @@ def test_a_channel_gives_equal_bits():
         random_state=0,
         server=Downpour(n_rows=60, staleness=2, optimizer="adam", rate=0.01),
     )
-    channel = Nodes(ask, names, min_rows=1)
+    channel = Nodes(ask, names, disclosure=None)
     over_channel = clone(in_process).set_params(estimators=channel).fit()
     in_process.fit(X, Y, nodes=NODES)
     for coefs, expected in zip(over_channel.coefs_, in_process.coefs_, strict=True):

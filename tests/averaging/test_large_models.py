@@ -110,11 +110,13 @@ def channel(lie) -> Nodes:
         for name, request in requests.items():
             rows = ROWS[name]
             member = LogisticRegression(max_iter=5).fit(X[rows], Y[rows])
-            reply = reply_to(request, member, X[rows], Y[rows], name=name, min_rows=1)
+            reply = reply_to(
+                request, member, X[rows], Y[rows], name=name, disclosure=None
+            )
             replies[name] = lie(reply) if name == "nice" else reply
         return replies
 
-    return Nodes(ask, NAMES, min_rows=1)
+    return Nodes(ask, NAMES, disclosure=None)
 
 
 def larger(task: str, first: str):

@@ -256,7 +256,9 @@ def test_files_of_linear_models_become_the_linear_model(tmp_path):
         fit_members(LogisticRegression(max_iter=500)), paths, strict=True
     ):
         rows = NODES == name
-        summary = linear.summarize(classifier, X[rows], Y[rows], name=name, min_rows=1)
+        summary = linear.summarize(
+            classifier, X[rows], Y[rows], name=name, disclosure=None
+        )
         summary.save(path)
     agg = combine(paths, random_state=0)
     assert agg.choice_.name == "linear"

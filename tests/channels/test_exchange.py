@@ -49,7 +49,7 @@ pytestmark = [
 
 def run_exchange(folder, agg, classifiers):
     """The aggregate of an exchange in which the server starts anew for each step."""
-    exchange = skgems.Exchange(folder, agg, nodes=NAMES, report=True, min_rows=1)
+    exchange = skgems.Exchange(folder, agg, nodes=NAMES, report=True, disclosure=None)
     for _ in range(40):  # more steps than any method takes
         fitted = exchange.step()
         if fitted is not None:

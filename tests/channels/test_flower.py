@@ -108,7 +108,7 @@ def test_letters_change_no_bit(plan, clock):
         lambda context: clone(aggregator),
         lambda aggregate, context: calls_of_done.append((aggregate, context)),
         min_nodes=3,
-        min_rows=1,
+        disclosure=None,
     )
     app(grid, "the context")
     ((aggregate, context),) = calls_of_done
@@ -489,10 +489,11 @@ def test_wrong_input_of_a_node_is_told_in_words():
         fit_over(grid, LINEAR)
 
 
-@pytest.mark.filterwarnings("ignore:Node .* answers with min_rows=1")
+@pytest.mark.filterwarnings("ignore:Node .* answers with disclosure=None")
 def test_a_bound_below_the_agreed_one_is_refused():
-    grid = grid_of()  # of nodes that answer with min_rows=1
-    with pytest.raises(ValueError, match="Node 'lyon' answered with min_rows=1, but"):
+    grid = grid_of()  # of nodes that answer with disclosure=None
+    words = "Node 'lyon' answered with disclosure=None, but"
+    with pytest.raises(ValueError, match=words):
         fit_over(grid, LINEAR, min_rows=2)
     agg = fit_over(grid, LINEAR, min_rows=1)
     assert agg.report().nodes["min_rows"] == [1, 1, 1]

@@ -205,8 +205,10 @@ def test_a_node_of_few_rows_refuses_unless_it_says_so(tmp_path):
         skgems.answer(request, classifier, X, y, name="rome")
     replies = tmp_path / "replies"
     assert not list(replies.iterdir())
-    with pytest.warns(UserWarning, match="'rome' answers with min_rows=1, but the"):
-        skgems.answer(request, classifier, X, y, name="rome", min_rows=1)
+    with pytest.warns(
+        UserWarning, match="'rome' answers with disclosure=None, but the"
+    ):
+        skgems.answer(request, classifier, X, y, name="rome", disclosure=None)
     assert len(list(replies.iterdir())) == 1
 
 
@@ -465,7 +467,6 @@ WRONG_REPLIES = {
     "spaces": {
         "space": {
             "center is not the model itself": change_field("center", lambda W: 2 * W),
-            "radii_score is 0": change_field("radii_score", lambda score: 0.5 * score),
             "family is 'diagonal', but": set_field("family", "diagonal"),
         },
     },

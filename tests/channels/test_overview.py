@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
@@ -51,7 +52,7 @@ def test_a_summary_says_what_it_holds_over_how_many_rows(tmp_path):
 
 def test_classes_that_are_left_out_are_named(tmp_path):
     with pytest.warns(skgems.federation.ClassesLeftOutWarning):
-        overview = overview_of_summary(tmp_path, min_rows=20)
+        overview = overview_of_summary(tmp_path, disclosure=rule_of(20))
     assert overview["rows"].endswith("left out: 'rare' (min_rows=20).")
     assert "by class: 'ill': 30, 'well': 40." in overview["rows"]
 
@@ -97,10 +98,10 @@ def test_a_reply_is_held_to_the_agreement_beside_it(tmp_path):
 
 
 def test_a_bound_below_the_agreed_one_is_named(tmp_path):
-    exchange, request = begin_exchange(tmp_path, min_rows=30)
-    with pytest.warns(UserWarning, match="server offers min_rows=30"):
+    exchange, request = begin_exchange(tmp_path, disclosure=rule_of(30))
+    with pytest.warns(UserWarning, match="server offers .*min_rows=30"):
         reply = answer_at_lyon(request)
-    words = "min_rows=10 is less than the min_rows=30"
+    words = f"disclosure={rule_of(10)} is laxer than the disclosure={rule_of(30)}"
     assert words in inspect(reply).overview["agreement"]
 
 
@@ -118,7 +119,7 @@ def test_signatures_are_checked_where_the_key_is_known(tmp_path):
 def test_statistics_of_columns_are_of_all_rows(tmp_path):
     front = skgems.PooledTransformer(StandardScaler())
     path = tmp_path / "front.safetensors"
-    front.summarize(X, name="lyon", min_rows=3).save(path)
+    front.summarize(X, name="lyon", disclosure=rule_of(3)).save(path)
     overview = inspect(path).overview
     assert "statistics for the front: columns" in overview["holds"]
     assert "At least 3 rows" in overview["rows"]

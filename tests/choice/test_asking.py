@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.disclosures import rule_of
 from helpers.few_features import use_few_features, use_no_powers
 from helpers.judging_nodes import (
     NODES,
@@ -205,7 +206,7 @@ def test_combine_over_a_folder_goes_on_where_it_stopped(tmp_path):
                     labels,
                     name=name,
                     state=tmp_path / name,
-                    min_rows=3,
+                    disclosure=rule_of(3),
                 )
     assert n_steps == 4  # as many as there are messages
     in_process = combine_four_columns()

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from helpers.judging_nodes import (
     JudgingNodes,
     X,
@@ -226,7 +227,7 @@ def channel_with_false_judgement(nodes, falsify):
             replies["oslo"] = replies["oslo"].with_fields(**false_fields)
         return replies
 
-    return Nodes(ask, nodes.names, min_rows=nodes.min_rows)
+    return Nodes(ask, nodes.names, disclosure=rule_of(nodes.min_rows))
 
 
 @pytest.mark.parametrize(
@@ -280,7 +281,7 @@ def test_no_node_with_rows_enough_to_judge_is_an_error():
         return nodes.ask(requests)
 
     with pytest.raises(ValueError, match="No node has enough rows"):
-        choose_over(Nodes(ask, nodes.names, min_rows=10), linear_candidates)
+        choose_over(Nodes(ask, nodes.names, disclosure=rule_of(10)), linear_candidates)
 
 
 # ---- what a judgment says about single rows ---------------------------------------
@@ -288,7 +289,7 @@ def test_no_node_with_rows_enough_to_judge_is_an_error():
 
 def judgement_of_wines(min_rows, models):
     """What one node sends of models that it judges by all wines."""
-    member = Member.of("oslo", None, X, Y, min_rows=min_rows)
+    member = Member.of("oslo", None, X, Y, disclosure=rule_of(min_rows))
     return judge(member, models=models)
 
 

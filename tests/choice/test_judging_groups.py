@@ -181,7 +181,7 @@ def test_a_node_is_warned_of_repeated_identifiers():
     request = nodes.first_request("halves")
     with pytest.warns(IdentifierWarning, match=r"Node 'bern': The columns \[1\]"):
         rows = np.c_[X[:160, 0], PATIENT[:160]]
-        reply_to(request, None, rows, Y[:160], name="bern", min_rows=1)
+        reply_to(request, None, rows, Y[:160], name="bern", disclosure=None)
 
 
 # ---- errors --------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def test_nodes_write_surveys_that_the_server_describes(work, capsys):
 
 
 def test_a_description_is_printed_as_json(work, capsys):
-    files = survey_nodes("--drop", "patient", "--min-rows", "15")
+    files = survey_nodes("--drop", "patient", "--disclosure", "min_rows=15")
     capsys.readouterr()
     assert main(["describe", "--json", *files]) == 0
     printed = json.loads(capsys.readouterr().out)
@@ -76,11 +76,15 @@ def test_a_file_is_replaced_only_on_purpose(work, capsys):
         (["describe", "empty"], "empty: there is no survey"),
         (["survey", "--rows", "no.csv", "--name", "lyon"], "there is no such file"),
         (
-            ["survey", "--rows", "lyon.csv", "--name", "a", "--min-rows", "0"],
-            "min_rows must be a whole number of at least 1",
-        ),
-        (
-            ["survey", "--rows", "lyon.csv", "--name", "a", "--min-rows", "61"],
+            [
+                "survey",
+                "--rows",
+                "lyon.csv",
+                "--name",
+                "a",
+                "--disclosure",
+                "min_rows=61",
+            ],
             "has 60 rows, fewer than min_rows=61",
         ),
     ],

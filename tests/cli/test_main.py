@@ -79,7 +79,10 @@ pandas = pytest.importorskip("pandas")
         ),
         (
             answer_arguments(
-                "study/requests/001-lyon.safetensors", "lyon", "--min-rows", "21"
+                "study/requests/001-lyon.safetensors",
+                "lyon",
+                "--disclosure",
+                "min_rows=21",
             ),
             "min_rows=21 rows of the classes {'NA': 20, 'flu': 20, 'well': 20}",
         ),

@@ -24,6 +24,7 @@ from helpers.command_line import (
     start_study,
     write_rows,
 )
+from helpers.disclosures import rule_of
 from sklearn.linear_model import LogisticRegression
 
 import skgems
@@ -132,7 +133,7 @@ def split_cell(text):
         ),
         (
             lambda text: text.replace(",", "~"),
-            "no separator of columns was found",
+            "has no ',' between names of columns",
         ),
         (split_cell, "'age' hold texts, but the model takes numbers: 'many' in line 5"),
         (
@@ -146,7 +147,7 @@ def split_cell(text):
         ),
         (
             lambda text: text.replace("weight,", "", 1),
-            "more cells (5) than line 1 has names",
+            "has 5 cells, but line 1 has 4 names",
         ),
         (lambda text: "", "lyon.csv: the file is empty"),
     ],
@@ -223,7 +224,7 @@ def test_a_label_that_is_unknown_to_the_model_draws_a_warning(work, capsys):
 def answer_with_min_rows_5_at_nice():
     """Answer all first requests; the other nodes have the default, 10."""
     for node, request in paths_of_requests(1).items():
-        options = ["--min-rows", "5"] if node == "nice" else []
+        options = ["--disclosure", "min_rows=5"] if node == "nice" else []
         assert main(answer_arguments(request, node, *options)) == 0
 
 
@@ -233,18 +234,19 @@ def test_a_bound_below_the_agreed_one_is_refused(work, capsys):
     printed = capsys.readouterr()
     assert "(min_rows=5)" in printed.out
     assert "(min_rows=10)" in printed.out
-    words = "'nice' answers with min_rows=5, but the server offers min_rows=10"
+    words = f"answers with disclosure={rule_of(5)}, but the server offers disclosure="
     assert words in printed.err
-    words = "Node 'nice' answered with min_rows=5, but all parties have agreed on"
+    words = f"Node 'nice' answered with disclosure={rule_of(5)}, but all parties have"
     for folder in ("study", "study/replies"):
         assert main(["combine", folder, "--out", "model.skops"]) == 1
         assert words in capsys.readouterr().err
 
 
 def test_a_lower_bound_is_agreed_at_the_start(work, capsys):
-    start_study("--min-rows", "5")
+    start_study("--disclosure", "min_rows=5")
     assert main(["inspect", "study/agreement.json"]) == 0
-    assert "min_rows=5 or more" in " ".join(capsys.readouterr().out.split())
+    words = "Classes with fewer than 5 rows are left out"
+    assert words in " ".join(capsys.readouterr().out.split())
     answer_with_min_rows_5_at_nice()
     capsys.readouterr()
     for folder in ("study", "study/replies"):
@@ -302,7 +304,7 @@ def test_a_reply_that_is_declined_is_not_in_the_ledger_either(
     assert answer_at_lyon("--state", "ledger") == 1
     assert "Nothing was written." in capsys.readouterr().out
     # The node wants larger clusters, and has another reply.
-    assert answer_at_lyon("--state", "ledger", "--min-rows", "20") == 0
+    assert answer_at_lyon("--state", "ledger", "--disclosure", "min_rows=20") == 0
     reply_of_large_clusters = REPLY.read_bytes()
     assert answer_at_lyon("--state", "ledger") == 0
     assert REPLY.read_bytes() == reply_of_large_clusters  # that of the ledger

@@ -52,7 +52,7 @@ def save_summaries(members, folder):
     paths = []
     for name in CLASSIFIERS:
         rows = NODES == name
-        summary = stack.summarize_odds(X[rows], Y[rows], name=name, min_rows=1)
+        summary = stack.summarize_odds(X[rows], Y[rows], name=name, disclosure=None)
         path = folder / f"{name}.safetensors"
         summary.save(path)
         paths.append(path)

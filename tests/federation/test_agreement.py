@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.agreements import Node, agreement_on_rounds, judging_content, request_under
+from helpers.disclosures import rule_of
 from helpers.fitted import call_once
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -59,7 +60,7 @@ def test_no_cluster_has_fewer_rows_than_the_node_allows():
     y = np.array(["well"] * 129 + ["ill"])
     clf = LogisticRegression().fit(X, y)
     request = Message.of("moments", kind="class", n_components=200, min_cluster_size=1)
-    reply = reply_to(request, clf, X, y, name="lyon", min_rows=50).content
+    reply = reply_to(request, clf, X, y, name="lyon", disclosure=rule_of(50)).content
     assert reply["moments"]["counts"].min() >= 50
     assert reply["labels"] == ["ill", "well"]
     means = reply["moments"]["means"] + reply["moments"]["origin"]
@@ -289,8 +290,8 @@ def test_the_larger_min_rows_holds_of_the_node_and_the_agreement(node):
     join = agg._agreed_terms.first_message()
 
     def labels_of_reply(*, agreed_rows, rows_of_node):
-        server = Agreement.of(agg, min_rows=agreed_rows)
-        at_node = Node(node_of_38_benign, server, min_rows=rows_of_node)
+        server = Agreement.of(agg, disclosure=rule_of(agreed_rows))
+        at_node = Node(node_of_38_benign, server, disclosure=rule_of(rows_of_node))
         reply = at_node(sealed(join, server))
         return reply.content["describe"]["rows"]["labels"]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
@@ -30,11 +31,12 @@ pytestmark = pytest.mark.usefixtures("accepting_nodes")
 NAMES = ["lyon", "paris"]
 # The beginning of the error about a node that answers with a lower bound than agreed.
 AGREED_ON_TEN = (
-    "Node 'paris' answered with min_rows=5, but all parties have agreed on min_rows=10"
+    f"Node 'paris' answered with disclosure={rule_of(5)}, but all parties have agreed "
+    f"on disclosure={rule_of(10)}"
 )
 # The node is warned as well, which is not what these tests are about.
 WITHOUT_WARNING_OF_NODE = pytest.mark.filterwarnings(
-    "ignore:Node 'paris' answers with min_rows=5"
+    r"ignore:Node 'paris' answers with disclosure=.*min_rows=5\)"
 )
 
 
@@ -61,7 +63,9 @@ def channel_of(bounds, **options):
     def reply_of(name, request):
         X, y = node_rows(name)
         min_rows = bounds.get((name, request.task), bounds.get(name, 10))
-        return reply_to(request, CLFS[name], X, y, name=name, min_rows=min_rows)
+        return reply_to(
+            request, CLFS[name], X, y, name=name, disclosure=rule_of(min_rows)
+        )
 
     def ask(requests):
         return {name: reply_of(name, request) for name, request in requests.items()}
@@ -77,7 +81,9 @@ def aggregator_of(estimators=None, **parameters):
 def summary_of(name, min_rows):
     """The summary of a node under a bound."""
     X, y = node_rows(name)
-    return aggregator_of().summarize(CLFS[name], X, y, name=name, min_rows=min_rows)
+    return aggregator_of().summarize(
+        CLFS[name], X, y, name=name, disclosure=rule_of(min_rows)
+    )
 
 
 # ---- the server refuses -------------------------------------------------------------
@@ -92,16 +98,19 @@ def test_a_reply_below_the_agreed_bound_is_refused(agreement):
         aggregator_of(channel).fit()
     text = str(refused.value)
     assert text.startswith(f"{AGREED_ON_TEN}, so its reply ('join') is not used.")
-    assert "answer again with min_rows=10 or more" in text
-    assert "Or agree on min_rows=5 in a new exchange" in text
+    assert "answer again under the agreed rule or a stricter one" in text
+    assert "Or agree on its rule in a new exchange" in text
 
 
 @WITHOUT_WARNING_OF_NODE
 def test_the_advice_for_a_reply_below_the_agreed_bound_helps():
     X, y = node_rows("paris")
     assert aggregator_of(channel_of({"paris": 10})).fit().score(X, y) > 0.8
-    assert aggregator_of(channel_of({"paris": 5}, min_rows=5)).fit().exact_ is False
-    agreement = Agreement.of(aggregator_of(), min_rows=5)
+    assert (
+        aggregator_of(channel_of({"paris": 5}, disclosure=rule_of(5))).fit().exact_
+        is False
+    )
+    agreement = Agreement.of(aggregator_of(), disclosure=rule_of(5))
     aggregator_of(channel_of({"paris": 5}, agreement=agreement)).fit()
 
 
@@ -123,14 +132,14 @@ def test_a_score_below_the_agreed_bound_is_left_out_and_the_model_is_made():
 @WITHOUT_WARNING_OF_NODE
 def test_a_transformer_refuses_replies_below_the_agreed_bound():
     front = PooledTransformer(StandardScaler(), summaries=channel_of({"paris": 5}))
-    with pytest.raises(ValueError, match=AGREED_ON_TEN):
+    with pytest.raises(ValueError, match=re.escape(AGREED_ON_TEN)):
         front.fit()
-    front.set_params(summaries=channel_of({"paris": 5}, min_rows=5)).fit()
+    front.set_params(summaries=channel_of({"paris": 5}, disclosure=rule_of(5))).fit()
 
 
 @WITHOUT_WARNING_OF_NODE
 def test_combine_refuses_replies_below_the_agreed_bound():
-    with pytest.raises(ValueError, match=AGREED_ON_TEN):
+    with pytest.raises(ValueError, match=re.escape(AGREED_ON_TEN)):
         combine(channel_of({"paris": 5}), budget="small", random_state=0)
 
 
@@ -160,7 +169,9 @@ def test_files_of_an_exchange_are_refused_by_name(tmp_path):
     exchange.step()
     for name, request in exchange.waiting_for.items():
         answer_file(request, name, min_rows=5 if name == "paris" else 10)
-    with pytest.raises(ValueError, match=f"001-paris.safetensors: {AGREED_ON_TEN}"):
+    with pytest.raises(
+        ValueError, match=re.escape(f"001-paris.safetensors: {AGREED_ON_TEN}")
+    ):
         exchange.step()
     # The exchange goes on when the node answers again, with a larger bound.
     request = tmp_path / "requests" / "001-paris.safetensors"
@@ -172,38 +183,40 @@ def test_files_of_an_exchange_are_refused_by_name(tmp_path):
 def answer_file(request, name, min_rows):
     """Answer the file of a request as a node, under a bound."""
     X, y = node_rows(name)
-    skgems.answer(request, CLFS[name], X, y, name=name, min_rows=min_rows)
+    skgems.answer(request, CLFS[name], X, y, name=name, disclosure=rule_of(min_rows))
 
 
 def test_an_exchange_takes_the_bound_to_agree_on_and_keeps_it(tmp_path):
-    exchange = skgems.Exchange(tmp_path / "a", aggregator_of(), nodes=NAMES, min_rows=5)
-    assert exchange.channel.agreement.min_rows == 5
-    assert skgems.Exchange(tmp_path / "a").channel.agreement.min_rows == 5
+    exchange = skgems.Exchange(
+        tmp_path / "a", aggregator_of(), nodes=NAMES, disclosure=rule_of(5)
+    )
+    assert exchange.channel.agreement.disclosure == rule_of(5)
+    assert skgems.Exchange(tmp_path / "a").channel.agreement.disclosure == rule_of(5)
 
 
 def test_a_folder_takes_the_bound_to_agree_on(tmp_path):
-    folder = Folder(tmp_path / "b", NAMES, min_rows=7)
+    folder = Folder(tmp_path / "b", NAMES, disclosure=rule_of(7))
     with pytest.raises(RepliesMissingError):
         aggregator_of(folder).fit()
-    assert folder.agreement.min_rows == 7
+    assert folder.agreement.disclosure == rule_of(7)
 
 
 def test_summaries_in_files_are_held_to_an_agreement(tmp_path):
     path = tmp_path / "lyon.safetensors"
     summary_of("lyon", min_rows=5).save(path)
-    assert Summary.load(path).min_rows == 5
+    assert Summary.load(path).disclosure == rule_of(5)
     agreement = Agreement.of(aggregator_of())
     agreement.save(tmp_path / "agreement.json")
     for agreement_or_path in (agreement, tmp_path / "agreement.json"):
         with pytest.raises(ValueError, match="lyon.safetensors: Node 'lyon' answered"):
             Summary.load(path, agreement=agreement_or_path)
     summary_of("paris", min_rows=10).save(path)
-    assert Summary.load(path, agreement=agreement).min_rows == 10
+    assert Summary.load(path, agreement=agreement).disclosure == rule_of(10)
 
 
 def test_summaries_that_come_later_are_held_to_the_agreement_of_the_channel():
     agg = aggregator_of(channel_of({}), keep_replies=True).fit()
-    with pytest.raises(ValueError, match=AGREED_ON_TEN):
+    with pytest.raises(ValueError, match=re.escape(AGREED_ON_TEN)):
         agg.update([summary_of("paris", min_rows=5)])
 
 
@@ -212,10 +225,13 @@ def test_summaries_that_come_later_are_held_to_the_agreement_of_the_channel():
 
 def test_the_node_is_warned_before_its_reply_travels():
     channel = channel_of({"paris": 5})
-    warning = "'paris' answers with min_rows=5, but the server offers min_rows=10"
+    warning = re.escape(
+        f"'paris' answers with disclosure={rule_of(5)}, but the server offers "
+        f"disclosure={rule_of(10)}"
+    )
     with (
         pytest.warns(UserWarning, match=warning),
-        pytest.raises(ValueError, match=AGREED_ON_TEN),
+        pytest.raises(ValueError, match=re.escape(AGREED_ON_TEN)),
     ):
         aggregator_of(channel).fit()
 
@@ -232,7 +248,7 @@ def test_a_node_with_a_state_answers_under_the_larger_bound():
             X,
             y,
             name="paris",
-            min_rows=5,
+            disclosure=rule_of(5),
             state=state,
         )
         return {"paris": reply}
@@ -264,7 +280,9 @@ def test_a_bound_that_is_larger_than_a_class_of_the_reply_is_refused(value):
     error = r"describe.min_rows is \d+, but there are 30 rows of the class 'a'"
     with pytest.raises(ValueError, match=error):
         Summary(message_with(summary, "min_rows", value=value))
-    assert Summary(message_with(summary, "min_rows", value=10)).min_rows == 10
+    assert Summary(message_with(summary, "min_rows", value=10)).disclosure == rule_of(
+        10
+    )
 
 
 def test_clusters_of_fewer_rows_than_the_bound_are_refused():
@@ -295,15 +313,15 @@ def test_parts_of_a_summary_have_no_bound_of_their_own(place):
 def test_a_bound_may_be_sent_as_an_array_of_no_dimensions(value):
     summary = summary_of("paris", min_rows=10)
     message = message_with(summary, "min_rows", value=value)
-    with pytest.raises(ValueError, match=AGREED_ON_TEN):
+    with pytest.raises(ValueError, match=re.escape(AGREED_ON_TEN)):
         Agreement.of(aggregator_of()).check_bound(message, "paris")
-    assert type(Summary(message).min_rows) is int
+    assert type(Summary(message).disclosure.min_rows) is int
 
 
 def test_a_region_has_the_smallest_bound_of_its_nodes():
     summaries = [summary_of("lyon", min_rows=5), summary_of("paris", min_rows=8)]
     region = aggregator_of().merge_summaries(summaries, name="all")
-    assert region.min_rows == 5
+    assert region.disclosure == rule_of(5)
 
 
 # ---- where it is shown ---------------------------------------------------------------
@@ -325,13 +343,13 @@ def test_report_and_card_list_the_bound_of_each_file(tmp_path):
 @WITHOUT_WARNING_OF_NODE
 def test_report_and_card_have_the_smallest_bound_of_several_messages(tmp_path):
     bounds = {"lyon": 6, "paris": 5, ("paris", "evaluate"): 4}
-    agg = aggregator_of(channel_of(bounds, min_rows=4), n_rounds=2).fit()
+    agg = aggregator_of(channel_of(bounds, disclosure=rule_of(4)), n_rounds=2).fit()
     assert agg.report().nodes["min_rows"] == [6, 4]
     agg.model_card(tmp_path / "card.md")
     card = (tmp_path / "card.md").read_text(encoding="utf-8")
     assert re.search("- Message 'join': .*, made with min_rows=5, ", card)
     assert re.search("- Message 'evaluate': .*, made with min_rows=4, ", card)
-    assert "- Nodes answer with min_rows=4 or more" in card
+    assert "Classes with fewer than 4 rows are left out" in card
 
 
 def test_a_fit_in_one_process_shows_no_bound(tmp_path):
@@ -357,7 +375,7 @@ def test_inspect_says_the_bound_of_a_summary_once(tmp_path):
 def test_inspect_says_the_bound_of_a_summary_for_a_transformer(tmp_path):
     X, _ = node_rows("lyon")
     front = PooledTransformer(StandardScaler())
-    summary = front.summarize(X, name="lyon", min_rows=3)
+    summary = front.summarize(X, name="lyon", disclosure=rule_of(3))
     summary.save(tmp_path / "front.safetensors")
     says = inspect(tmp_path / "front.safetensors").says
     assert says["front.min_rows"].endswith("Here min_rows=3.")

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from skgems import (
+    Disclosure,
     GEMSLogisticAggregator,
     PooledAggregator,
     PooledTransformer,
@@ -44,7 +46,8 @@ def test_ask_and_names_are_enough():
     channel = Derived()
     fitted = GEMSLogisticAggregator(channel, random_state=0).fit()
     assert fitted.node_names_ == ["lyon"]
-    assert channel.agreement.min_rows == Channel.min_rows == 10
+    assert channel.agreement.disclosure == Disclosure()
+    assert Channel.disclosure == "auto"
     assert Channel.agreement is None
 
 
@@ -73,7 +76,7 @@ def test_rows_alone_has_all_that_its_channel_has():
         agreement=agreement,
         private_key="a key",
         public_keys={"lyon": b"another"},
-        min_rows=20,
+        disclosure=rule_of(20),
     )
     alone = RowsAlone(channel)
     for name in (*DECLARED, "names"):

@@ -94,18 +94,18 @@ def channel_to(clfs):
                 X_of_node,
                 y_of_node,
                 name=name,
-                min_rows=1,
+                disclosure=None,
             )
             replies[name] = Message.from_bytes(reply)
         return replies
 
-    return Nodes(ask, ["lyon", "paris"], min_rows=1)
+    return Nodes(ask, ["lyon", "paris"], disclosure=None)
 
 
 def summary_of(agg, name, clf):
     """The summary of a node for an aggregator."""
     X_of_node, y_of_node = rows_of(name)
-    return agg.summarize(clf, X_of_node, y_of_node, name=name, min_rows=1)
+    return agg.summarize(clf, X_of_node, y_of_node, name=name, disclosure=None)
 
 
 @call_once
@@ -213,7 +213,7 @@ def test_an_exchange_fits_the_front_within_its_agreement(tmp_path):
                 X_of_node,
                 y_of_node,
                 name=name,
-                min_rows=1,
+                disclosure=None,
                 state=tmp_path / f"state of {name}",
             )
     tasks = [entry["task"] for entry in fitted.history_]
@@ -424,14 +424,22 @@ def start_command(tmp_path, monkeypatch):
         numbers.to_csv(f"{name}.csv", index=False)
     joblib.dump(LOGISTIC, "clf.joblib")
     start = ["start", "work", "--method", "linear", "--nodes", "lyon", "paris"]
-    return [*start, "--min-rows", "1", "--set", "random_state=0", "--front"]
+    return [*start, "--disclosure", "none", "--set", "random_state=0", "--front"]
 
 
 def answer_by_command(name, number):
     """Have a node answer the message of this number."""
     request = f"work/requests/{number:03d}-{name}.safetensors"
     rows_and_name = ["--rows", f"{name}.csv", "--name", name]
-    options = ["--label", "label", "--model", "clf.joblib", "--yes", "--min-rows", "1"]
+    options = [
+        "--label",
+        "label",
+        "--model",
+        "clf.joblib",
+        "--yes",
+        "--disclosure",
+        "none",
+    ]
     assert main(["answer", request, *rows_and_name, *options]) == 0
 
 

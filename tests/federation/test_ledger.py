@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from helpers.ledgers import (
     CLF,
     FEW_ROWS,
@@ -48,7 +49,7 @@ pytestmark = [
 
 def test_a_request_that_fails_counts_once_and_can_be_asked_again(state):
     agreement, _ = begin_exchange({"evaluate": 2})
-    accepted = replace(agreement, min_rows=2)
+    accepted = replace(agreement, disclosure=rule_of(2))
     for _ in range(3):
         with pytest.raises(ValueError, match="fewer than min_rows=10"):
             answer(judging_request(accepted), state, agreement=accepted, **FEW_ROWS)
@@ -60,10 +61,10 @@ def test_a_request_that_fails_counts_once_and_can_be_asked_again(state):
     assert events_of_log(state) == ["opened"] + ["begun", "failed"] * 4
     assert "TooFewRowsError" in log_of(state)[-1]["error"]
     # What was advised helps: the same requests are answered, and no others.
-    answer(judging_request(accepted, 1.0), state, min_rows=2, **FEW_ROWS)
-    answer(judging_request(accepted, 2.0), state, min_rows=2, **FEW_ROWS)
+    answer(judging_request(accepted, 1.0), state, disclosure=rule_of(2), **FEW_ROWS)
+    answer(judging_request(accepted, 2.0), state, disclosure=rule_of(2), **FEW_ROWS)
     with pytest.raises(NotAgreedError, match="'evaluate' may be asked 2 times"):
-        answer(judging_request(accepted, 3.0), state, min_rows=2, **FEW_ROWS)
+        answer(judging_request(accepted, 3.0), state, disclosure=rule_of(2), **FEW_ROWS)
 
 
 def test_a_smaller_min_rows_is_not_advised_where_it_does_not_help(state):
@@ -76,10 +77,10 @@ def test_a_smaller_min_rows_is_not_advised_where_it_does_not_help(state):
                 judging_request(agreement),
                 state,
                 agreement=agreement,
-                min_rows=min_rows,
+                disclosure=rule_of(min_rows),
                 **FEW_ROWS,
             )
-        assert "Set a smaller" not in str(caught.value)
+        assert "smaller min_rows" not in str(caught.value)
         assert "no setting of the node changes" in str(caught.value)
 
 
@@ -88,16 +89,22 @@ def test_another_agreement_with_a_smaller_min_rows_needs_the_owner(state):
     with pytest.raises(ValueError, match="has fewer than min_rows=10 rows"):
         answer(judging_request(agreement), state, agreement=agreement, **FEW_ROWS)
     agreement_of_two, _ = begin_exchange({"evaluate": 1})
-    agreement_of_two = replace(agreement_of_two, min_rows=2)
+    agreement_of_two = replace(agreement_of_two, disclosure=rule_of(2))
     request = judging_request(agreement_of_two)
-    with pytest.raises(RowsAskedAgainError, match="with other min_rows"):
-        answer(request, state, agreement=agreement_of_two, min_rows=2, **FEW_ROWS)
+    with pytest.raises(RowsAskedAgainError, match="with other disclosure"):
+        answer(
+            request,
+            state,
+            agreement=agreement_of_two,
+            disclosure=rule_of(2),
+            **FEW_ROWS,
+        )
     with pytest.warns(RowsAskedAgainWarning):
         answer(
             request,
             state,
             agreement=agreement_of_two,
-            min_rows=2,
+            disclosure=rule_of(2),
             again=True,
             **FEW_ROWS,
         )
@@ -110,15 +117,17 @@ def test_a_smaller_min_rows_does_not_change_a_reply_that_is_kept(state):
         ClassesLeftOutWarning, match="has an effect in other exchanges only"
     ) as caught:
         first = answer(join, state, rows=X_few, y=y_few)
-    assert "Set a smaller" not in str(caught[0].message)
-    second = answer(join, state, min_rows=2, rows=X_few, y=y_few)
+    assert "smaller min_rows" not in str(caught[0].message)
+    second = answer(join, state, disclosure=rule_of(2), rows=X_few, y=y_few)
     assert second.to_bytes() == first.to_bytes()
 
 
 def test_without_a_ledger_a_smaller_min_rows_is_advised_for_small_classes():
     _, join = begin_exchange()
     X_few, y_few = rows_of_five_well()
-    with pytest.warns(ClassesLeftOutWarning, match="Set a smaller min_rows"):
+    with pytest.warns(
+        ClassesLeftOutWarning, match="Disclosure with a smaller min_rows"
+    ):
         reply_to(join, CLF, X_few, y_few, name="lyon")
 
 
@@ -167,7 +176,7 @@ def test_a_reply_that_the_owner_declines_is_neither_counted_nor_kept(state):
         answer(join, state, confirm=confirm)
     assert "ended" not in events_of_log(state)
     # So the owner can make it anew, with another min_rows.
-    second = answer(join, state, confirm=confirm, min_rows=20)
+    second = answer(join, state, confirm=confirm, disclosure=rule_of(20))
     assert second.digest != replies_shown[0].digest
     with pytest.raises(ReplyDeclinedError):
         answer(join, state, confirm=lambda reply: False)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.agreements import Node, agreement_on_rounds, judging_content, request_under
+from helpers.disclosures import rule_of
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -102,7 +103,7 @@ def test_counts_of_rows_that_are_right_are_rounded(node, direction):
     places = np.sort(X @ direction)[::9]
     server = agreement_on_rounds(n_rounds=26)
     counts = []
-    at_node = Node(node, server, min_rows=20)
+    at_node = Node(node, server, disclosure=rule_of(20))
     for few_places in np.array_split(places, 4):
         content = judging_content(
             steps(few_places, direction, 1.0), ["malignant", "benign"], [0, 1]
@@ -124,7 +125,7 @@ def test_effective_rows_are_those_of_gradients_and_of_their_differences(node):
     W = np.hstack([-W / 2, W / 2])
     models = np.stack([0.5 * W, 0.6 * W, 2.0 * W])
     content = judging_content(models, ["benign", "malignant"], [0, 1], gradient=True)
-    member = Member.of("lyon", clf, X, y, min_rows=2)
+    member = Member.of("lyon", clf, X, y, disclosure=rule_of(2))
     evaluated = evaluate(member, **content)
     codes = (y == "malignant").astype(int)
     residuals_of_models = []
@@ -144,7 +145,7 @@ def test_effective_rows_are_those_of_gradients_and_of_their_differences(node):
     np.testing.assert_allclose(evaluated["effective_rows"], expected, rtol=1e-9)
     assert not np.isnan(evaluated["gradient"]).any()
     least = int(np.ceil(min(expected)))
-    bounded = evaluate(replace(member, min_rows=least), **content)
+    bounded = evaluate(replace(member, disclosure=rule_of(least)), **content)
     withheld = np.isnan(bounded["gradient"]).any(axis=(1, 2))
     np.testing.assert_array_equal(withheld, np.array(expected) < least)
     assert withheld.any() and not np.isnan(bounded["losses"]).any()
@@ -166,8 +167,12 @@ def fitted_over_channel(clfs, X, y, nodes, aggregator, **options):
             for name, request in requests.items()
         }
 
-    min_rows = min(options.get("min_rows", 10), 10)
-    channel = Nodes(ask, [str(k) for k in range(len(clfs))], min_rows=min_rows)
+    is_open = options.get("disclosure", "auto") is None
+    channel = Nodes(
+        ask,
+        [str(k) for k in range(len(clfs))],
+        disclosure=None if is_open else "auto",
+    )
     return clone(aggregator).set_params(estimators=channel).fit()
 
 
@@ -191,8 +196,8 @@ def test_moments_stand_in_for_what_is_not_sent(digits, C):
     first = fitted_over_channel(clfs, X, y, nodes, agg.set_params(n_rounds=1))
     agg.set_params(n_rounds=4)
     # Nothing but losses is sent, then nearly all.
-    losses_alone = fitted_over_channel(clfs, X, y, nodes, agg, min_rows=50)
-    nearly_all = fitted_over_channel(clfs, X, y, nodes, agg, min_rows=1)
+    losses_alone = fitted_over_channel(clfs, X, y, nodes, agg, disclosure=rule_of(50))
+    nearly_all = fitted_over_channel(clfs, X, y, nodes, agg, disclosure=None)
     losses = [
         entry["objective"]
         for entry in losses_alone.history_

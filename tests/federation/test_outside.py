@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -103,14 +104,14 @@ class Wire:
             y[in_node],
             name=name,
             radii=True,
-            min_rows=self.min_rows,
+            disclosure=rule_of(self.min_rows),
         )
         return Message.from_bytes(reply_bytes)
 
 
 def nodes_behind(wire, **options):
     """The channel to all nodes behind a wire."""
-    return Nodes(wire, NAMES, min_rows=wire.min_rows, **options)
+    return Nodes(wire, NAMES, disclosure=rule_of(wire.min_rows), **options)
 
 
 # An aggregator, and the kind of classifiers of nodes.

@@ -8,6 +8,7 @@ from html import escape
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
@@ -499,7 +500,9 @@ def aggregator_of_a_rare_class(min_rows):
         clf = LogisticRegression().fit(A, b)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClassesLeftOutWarning)
-            summaries.append(agg.summarize(clf, A, b, name=name, min_rows=min_rows))
+            summaries.append(
+                agg.summarize(clf, A, b, name=name, disclosure=rule_of(min_rows))
+            )
     return agg.set_params(estimators=summaries)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from helpers.ledgers import X, Y, answer, begin_exchange, log_of
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
@@ -82,7 +83,7 @@ def test_the_refusal_says_in_how_many_rows_the_tables_differ():
     assert words in str(caught.value)
     # The stricter bound of the node holds.
     with pytest.raises(RowsAskedAgainError, match="fewer than min_rows=20"):
-        asked_about(*without(WELL[:15]), min_rows=20)
+        asked_about(*without(WELL[:15]), disclosure=rule_of(20))
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ class Target:
         self.failures = failures  # calls that raise before one is answered
         self.error = error
         self.calls = []
+        self.disclosure = None
 
     def train(self, parameters, classes, epochs, rates, seed):
         self.calls.append((epochs, None if rates is None else rates.tolist(), seed))

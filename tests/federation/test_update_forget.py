@@ -409,7 +409,7 @@ def summaries():
     summaries = []
     for name, clf in members():
         in_node = nodes == name
-        summary = agg.summarize(clf, X[in_node], y[in_node], name=name, min_rows=1)
+        summary = agg.summarize(clf, X[in_node], y[in_node], name=name, disclosure=None)
         summaries.append(summary)
     return summaries
 

@@ -118,7 +118,9 @@ def test_no_node_is_named_where_the_number_of_rows_does_not_matter(kind):
 def test_a_fit_on_summaries_warns_too_and_the_report_repeats_it():
     agg = PooledAggregator(pooled=GaussianNB())
     summaries = [
-        agg.summarize(None, X[UNEVEN == name], Y[UNEVEN == name], name=name, min_rows=1)
+        agg.summarize(
+            None, X[UNEVEN == name], Y[UNEVEN == name], name=name, disclosure=None
+        )
         for name in NAMES
     ]
     agg.set_params(estimators=summaries)

@@ -9,6 +9,7 @@ from inspect import signature
 import numpy as np
 import pytest
 import sklearn
+from helpers.disclosures import rule_of
 from numpy.random import RandomState
 from scipy.sparse import csr_array
 from sklearn.base import clone
@@ -323,13 +324,15 @@ def test_bounds_count_rows_and_not_weights():
     )
     sums = sums_in(summary)
     n_parts = np.bincount(sums["columns"])
-    assert (n_parts <= np.bincount(Y) // summary.min_rows).all()
+    assert (n_parts <= np.bincount(Y) // summary.disclosure.min_rows).all()
 
 
 def test_rows_that_are_right_are_rounded_to_the_heaviest_rows():
     # A weight must not tell whether one row is right.
     weights = np.where(np.arange(N_ROWS) == 0, 3.0, 0.5)
-    member = Member.of("lyon", MEMBERS[0][1], X, Y, weights=weights, min_rows=4)
+    member = Member.of(
+        "lyon", MEMBERS[0][1], X, Y, weights=weights, disclosure=rule_of(4)
+    )
     sums = TASKS["evaluate"].answer(
         member,
         W=np.vstack([MEMBERS[0][1].coef_.T, MEMBERS[0][1].intercept_]),

@@ -179,7 +179,7 @@ def test_files_have_the_bits_of_rows(case, tmp_path):
         class_weight=class_weight, moments=ONE_CLUSTER, random_state=0
     )
     paths = []
-    for summary in summaries_of(agg, model, min_rows=1):
+    for summary in summaries_of(agg, model, disclosure=None):
         paths.append(str(tmp_path / f"{summary.name}.safetensors"))
         summary.save(paths[-1])
     files = clone(agg).set_params(estimators=paths).fit()
@@ -208,16 +208,18 @@ def test_channels_and_exchanges_have_the_bits_of_rows(tmp_path):
                     models[int(name)],
                     *(X[nodes == int(name)], y[nodes == int(name)]),
                     name=name,
-                    min_rows=1,
+                    disclosure=None,
                 )
             )
             for name, request in requests.items()
         }
 
-    agg = GEMSLogisticAggregator(Nodes(ask, ["0", "1", "2"], min_rows=1), **parameters)
+    agg = GEMSLogisticAggregator(
+        Nodes(ask, ["0", "1", "2"], disclosure=None), **parameters
+    )
     np.testing.assert_array_equal(agg.fit().coef_, near.coef_)
     agg = GEMSLogisticAggregator(**parameters)
-    exchange = Exchange(tmp_path, agg, nodes=["0", "1", "2"], min_rows=1)
+    exchange = Exchange(tmp_path, agg, nodes=["0", "1", "2"], disclosure=None)
     while (fitted := exchange.step()) is None:
         for name, request in exchange.waiting_for.items():
             of_node = nodes == int(name)
@@ -227,7 +229,7 @@ def test_channels_and_exchanges_have_the_bits_of_rows(tmp_path):
                 X[of_node],
                 y[of_node],
                 name=name,
-                min_rows=1,
+                disclosure=None,
             )
     np.testing.assert_array_equal(fitted.coef_, near.coef_)
     assert fitted.C_ == near.C_ == 0.03
@@ -235,7 +237,7 @@ def test_channels_and_exchanges_have_the_bits_of_rows(tmp_path):
 
 def test_a_region_hands_on_what_weights_need():
     agg = GEMSLogisticAggregator(random_state=0, moments=ONE_CLUSTER)
-    summaries = summaries_of(agg, BALANCED, min_rows=1)
+    summaries = summaries_of(agg, BALANCED, disclosure=None)
     region = agg.merge_summaries(summaries[:2], name="north")
     content = region.message.content["answers"]["0"]["reply"]
     assert content["class_weight"] == "balanced" and "slope" not in content
@@ -243,7 +245,7 @@ def test_a_region_hands_on_what_weights_need():
     direct = clone(agg).set_params(estimators=summaries).fit()
     plain = clone(agg).set_params(
         estimators=summaries_of(
-            clone(agg).set_params(class_weight=None), BALANCED, min_rows=1
+            clone(agg).set_params(class_weight=None), BALANCED, disclosure=None
         ),
         class_weight=None,
     )

@@ -197,7 +197,7 @@ def test_a_channel_gives_the_same_network():
                 X[nodes == names.index(name)],
                 y[nodes == names.index(name)],
                 name=name,
-                min_rows=1,
+                disclosure=None,
                 state=states[name],
             )
             for name, request in requests.items()
@@ -205,7 +205,7 @@ def test_a_channel_gives_the_same_network():
 
     states = {name: {} for name in names}
     parameters = {"n_common_units": 25, "last_layer": QUICK, "random_state": 0}
-    channel = Nodes(ask, names, min_rows=1)
+    channel = Nodes(ask, names, disclosure=None)
     by_channel = GEMSMLPAggregator(channel, **parameters).fit()
     here = GEMSMLPAggregator(list(members.items()), **parameters)
     here.fit(X, y, nodes=np.array(names)[nodes])

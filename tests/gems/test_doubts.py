@@ -61,7 +61,7 @@ def fit(model, X, y, nodes, kind=GEMSLogisticAggregator, **parameters):
 def summaries(agg, model, X, y, nodes):
     return [
         agg.summarize(
-            classifier, X[nodes == k], y[nodes == k], name=f"n{k}", min_rows=1
+            classifier, X[nodes == k], y[nodes == k], name=f"n{k}", disclosure=None
         )
         for k, classifier in enumerate(fitted(model, X, y, nodes))
     ]
@@ -144,7 +144,11 @@ def test_too_large_a_feature_is_named_with_its_node(kind, model, parameters, sca
         of_node = nodes == 1
         with pytest.raises(ValueError, match="Node 'lyon'.*feature 5 is too large"):
             agg.summarize(
-                agg.estimators[1], large[of_node], y[of_node], name="lyon", min_rows=1
+                agg.estimators[1],
+                large[of_node],
+                y[of_node],
+                name="lyon",
+                disclosure=None,
             )
 
 

@@ -36,7 +36,7 @@ def summaries(model, agg, **options):
             clone(model).fit(X[nodes == k], y[nodes == k]),
             *(X[nodes == k], y[nodes == k]),
             name=f"node {k}",
-            min_rows=1,
+            disclosure=None,
             **options,
         )
         for k in range(N_NODES)

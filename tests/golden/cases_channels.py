@@ -18,6 +18,7 @@ from golden.nodes import (
     temporary_folder,
 )
 from helpers.accepting import nodes_that_accept_everything
+from helpers.disclosures import rule_of
 from helpers.parts import in_parts
 from sklearn.linear_model import RidgeClassifier, SGDClassifier
 from sklearn.naive_bayes import MultinomialNB
@@ -104,7 +105,7 @@ def rows_alone_beside_a_classifier(rows=OVERLAPPING):
 
 def agreement_of(aggregate, **parameters):
     """An agreement whose exchange has a fixed number, not one drawn at random."""
-    terms = {"nodes": NAMES, "min_rows": MIN_ROWS, **parameters}
+    terms = {"nodes": NAMES, "disclosure": rule_of(MIN_ROWS), **parameters}
     return replace(Agreement.of(aggregate, **terms), exchange="0" * 32)
 
 
@@ -158,7 +159,7 @@ def with_a_ledger(rows=OVERLAPPING):
                 name="north",
                 agreement=agreement,
                 state=folder,
-                min_rows=MIN_ROWS,
+                disclosure=rule_of(MIN_ROWS),
             )
 
         other = replace(agreement_of(other_terms), exchange="1" * 32)
@@ -221,7 +222,7 @@ def by_folder(aggregate, rows=OVERLAPPING, members=None, leave_out=(), **options
     members = dict(zip(NAMES, members(rows) if members else [None] * 3, strict=True))
     with temporary_folder() as folder:
         place = folder / "work"
-        exchange = Exchange(place, aggregate, nodes=NAMES, min_rows=MIN_ROWS)
+        exchange = Exchange(place, aggregate, nodes=NAMES, disclosure=rule_of(MIN_ROWS))
         exchange.step()
         while (fitted := exchange.step(leave_out=leave_out)) is None:
             for name, request in exchange.waiting_for.items():
@@ -231,7 +232,7 @@ def by_folder(aggregate, rows=OVERLAPPING, members=None, leave_out=(), **options
                         members[name],
                         *rows_of(rows, NAMES.index(name)),
                         name=name,
-                        min_rows=MIN_ROWS,
+                        disclosure=rule_of(MIN_ROWS),
                         **options,
                     )
             exchange = Exchange(place)
@@ -339,7 +340,7 @@ def by_chunks(aggregate, rows=OVERLAPPING, members=linears, **options):
             member,
             name=NAMES[k],
             chunks=in_chunks(*rows_of(rows, k)),
-            min_rows=MIN_ROWS,
+            disclosure=rule_of(MIN_ROWS),
             **options,
         )
         for k, member in enumerate(members)
@@ -503,10 +504,6 @@ CASES = {
     "files linear space": lambda: by_files(
         linear_of(epsilon=0.5), members=linears, space=True
     ),
-    "files linear float16": lambda: by_files(
-        linear_of(), members=linears, dtype="float16"
-    ),
-    "files linear rank": lambda: by_files(linear_of(), members=linears, rank=5),
     "files linear classes": lambda: by_files(
         linear_of(criterion="log_loss", epsilon=3.0),
         BINARY,

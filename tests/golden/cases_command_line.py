@@ -79,7 +79,7 @@ def written(place) -> dict:
                 "settings": agreement.settings,
                 "tasks": agreement.tasks,
                 "radii": agreement.radii,
-                "min_rows": agreement.min_rows,
+                "disclosure": agreement.disclosure.as_dict(),
             }
     return records
 
@@ -125,7 +125,15 @@ def exchange(
                 model = ("--model", f"{name}.joblib") if with_model else ()
                 rows = ("--rows", f"{name}.csv", "--label", label, "--name", name)
                 codes.append(
-                    typed("answer", request, *model, *rows, "--min-rows", 10, *answer)
+                    typed(
+                        "answer",
+                        request,
+                        *model,
+                        *rows,
+                        "--disclosure",
+                        "min_rows=10",
+                        *answer,
+                    )
                 )
             codes.append(typed("combine", *combine, "--out", out))
         X_test = test_rows(label)

@@ -10,6 +10,7 @@ from pathlib import Path
 from golden.data import NAMES, Rows
 from golden.records import plain
 from helpers.accepting import nodes_that_accept_everything
+from helpers.disclosures import rule_of
 
 from skgems.federation import Message, Nodes, reply_to
 
@@ -69,12 +70,14 @@ class Wire:
         self.members = dict(zip(self.names, members, strict=True))
         self.down = down
         self.ledgers = ledgers
-        self.reply_options = {"min_rows": MIN_ROWS, **reply_options}
+        self.reply_options = {"disclosure": rule_of(MIN_ROWS), **reply_options}
         self.sent: list[dict] = []
         self.kept: dict[str, bytes] = {}
 
     def channel(self, **options) -> Nodes:
-        return Nodes(self.ask, self.names, **{"min_rows": MIN_ROWS, **options})
+        return Nodes(
+            self.ask, self.names, **{"disclosure": rule_of(MIN_ROWS), **options}
+        )
 
     def ask(self, requests):
         return {name: self._reply(name, request) for name, request in requests.items()}
@@ -116,7 +119,11 @@ def summaries_of(aggregate, rows: Rows, members=None, **options) -> list:
     members = members or [None] * len(rows.local)
     return [
         aggregate.summarize(
-            member, *rows_of(rows, k), name=NAMES[k], min_rows=MIN_ROWS, **options
+            member,
+            *rows_of(rows, k),
+            name=NAMES[k],
+            disclosure=rule_of(MIN_ROWS),
+            **options,
         )
         for k, member in enumerate(members)
     ]

@@ -20,6 +20,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from helpers.disclosures import rule_of
 from helpers.lattices import rows_of_lattices
 from skgems import GEMSLogisticAggregator
 from skgems.base import BaseAggregator
@@ -98,7 +99,7 @@ def features_found(rows: Rows, guesses: np.ndarray) -> np.ndarray:
     return n_found
 
 
-# The honest summary ----------------------------------------------------------------
+# The honest summary -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,7 +117,7 @@ class HonestSummary:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             summary = aggregator.summarize(
-                classifier, rows.X, rows.y, name="lyon", min_rows=min_rows
+                classifier, rows.X, rows.y, name="lyon", disclosure=rule_of(min_rows)
             )
         (answer,) = summary.message.content["answers"].values()
         moments = ClassMoments.from_arrays(answer["reply"]["moments"])
@@ -243,7 +244,7 @@ class AgreedNode:
                     self.rows.X,
                     self.rows.y,
                     name="lyon",
-                    min_rows=self.min_rows,
+                    disclosure=rule_of(self.min_rows),
                     state=self.state,
                     agreement=self.agreement,
                 )

@@ -58,6 +58,7 @@ from helpers.attacks_by_training import (
     training_of_planted_layers,
     training_of_shared_network,
 )
+from helpers.disclosures import rule_of
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, ModelAveragingAggregator
 from skgems.base import BaseAggregator
 from skgems.federation import Agreement
@@ -111,13 +112,16 @@ class Attack:
     ) -> np.ndarray:
         """What it guesses of a node that keeps to the agreement."""
         node = self.node(
-            rows, self.classifier(rows), self.agreement(min_rows), min_rows=min_rows
+            rows,
+            self.classifier(rows),
+            self.agreement(min_rows),
+            min_rows=min_rows,
         )
         return summary.completed(self.play(node.ask, summary))
 
 
 def _agreement_of(aggregator: BaseAggregator) -> Callable[[int], Agreement]:
-    return lambda min_rows: Agreement.of(aggregator, min_rows=min_rows)
+    return lambda min_rows: Agreement.of(aggregator, disclosure=rule_of(min_rows))
 
 
 def _agreement_of_choice(min_rows: int) -> Agreement:
@@ -139,7 +143,7 @@ def _agreement_of_choice(min_rows: int) -> Agreement:
         method="combine",
         settings={"methods": methods, "fronts": []},
         tasks={"halves": 1, "judge": 1, "join": 1, "score": 1},
-        min_rows=min_rows,
+        disclosure=rule_of(min_rows),
     )
 
 

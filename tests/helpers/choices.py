@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from helpers.agreements import trusting_reply
 from helpers.broken import Pair
+from helpers.disclosures import rule_of
 from skgems import GEMSLogisticAggregator, PooledAggregator
 from skgems.choice import Candidate, choose_over
 from skgems.federation import Nodes, RowsExposedWarning
@@ -27,7 +28,13 @@ def choice_pairs(X: np.ndarray, y: np.ndarray) -> list[Pair]:
         for k, (name, request) in enumerate(requests.items()):
             rows = np.arange(len(y)) % 2 == k
             reply = trusting_reply(
-                request, None, X[rows], y[rows], name=name, ledgers=ledgers, min_rows=2
+                request,
+                None,
+                X[rows],
+                y[rows],
+                name=name,
+                ledgers=ledgers,
+                disclosure=rule_of(2),
             )
             pairs.append(Pair(request=request, reply=reply))
             replies[name] = reply
@@ -42,6 +49,6 @@ def choice_pairs(X: np.ndarray, y: np.ndarray) -> list[Pair]:
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RowsExposedWarning)
-        nodes = Nodes(ask, ["lyon", "paris"], min_rows=2)
+        nodes = Nodes(ask, ["lyon", "paris"], disclosure=rule_of(2))
         choose_over(nodes, lambda n_rows: candidates)
     return pairs

@@ -19,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import skgems
+from helpers.disclosures import rule_of
 from helpers.fitted import call_once
 from skgems import (
     GEMSLogisticAggregator,
@@ -72,7 +73,7 @@ def answer_waiting(exchange, classifiers, names=NAMES, *, min_rows=10):
                 X,
                 y,
                 name=name,
-                min_rows=min_rows,
+                disclosure=rule_of(min_rows),
                 radii=True,
             )
 

@@ -7,6 +7,7 @@ import pytest
 from sklearn.base import clone
 
 import skgems.channels._flower_server as server_module
+from helpers.disclosures import rule_of
 from helpers.flower import NAMES, node_fields
 from skgems.channels import FlowerNodes, client_app
 
@@ -115,7 +116,8 @@ class LocalGrid(Grid):
 
 def app_of(name, kind="linear", *, min_rows=1, **fields):
     """The client app of a node; ``fields`` are further ones that ``load`` returns."""
-    loaded = node_fields(name, kind) | {"radii": True, "min_rows": min_rows} | fields
+    options = {"radii": True, "disclosure": rule_of(min_rows)}
+    loaded = node_fields(name, kind) | options | fields
     return client_app(lambda context: loaded)
 
 
@@ -127,7 +129,7 @@ def grid_of(kind="linear", names=NAMES, *, is_lost=never, is_gone=never):
 
 def fit_over(grid, aggregator, *, min_rows=1, **options):
     """A clone of the aggregator, fitted over a grid with these options."""
-    nodes = FlowerNodes(grid, timeout=TIMEOUT, min_rows=min_rows, **options)
+    nodes = FlowerNodes(grid, timeout=TIMEOUT, disclosure=rule_of(min_rows), **options)
     return clone(aggregator).set_params(estimators=nodes).fit()
 
 

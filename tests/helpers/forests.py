@@ -17,6 +17,7 @@ from sklearn.preprocessing import PowerTransformer
 from sklearn.tree import DecisionTreeClassifier
 
 from helpers.accepting import nodes_that_accept_everything
+from helpers.disclosures import rule_of
 from skgems import PooledAggregator, PooledTransformer
 from skgems.federation import Message, Nodes, reply_to
 
@@ -89,13 +90,13 @@ def channel_of(
             X[nodes == name],
             y[nodes == name],
             name=name,
-            min_rows=min_rows,
+            disclosure=rule_of(min_rows),
         )
 
     def ask(requests):
         return {name: reply_of(name, request) for name, request in requests.items()}
 
-    return Nodes(ask, NAMES, min_rows=min_rows)
+    return Nodes(ask, NAMES, disclosure=rule_of(min_rows))
 
 
 def grown_over(pooled=None, data=None, *, min_rows=1, fails=None, **parameters):
@@ -136,6 +137,11 @@ def reply_behind_front(request: Message, member) -> Message:
     """What a member replies whose rows go through the front of a request."""
     with nodes_that_accept_everything():
         reply = reply_to(
-            request, None, member.X, member.y, name=member.name, min_rows=1
+            request,
+            None,
+            member.X,
+            member.y,
+            name=member.name,
+            disclosure=member.disclosure,
         )
     return Message.of(reply.task, **reply.content)

@@ -21,6 +21,7 @@ from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScal
 
 from helpers.broken import Pair, with_value_at
 from helpers.choices import choice_pairs
+from helpers.disclosures import pairs_under_a_rule, rule_of
 from helpers.forests import DRAWN, TREES, reply_behind_front, trees_behind_powers
 from helpers.mutations import mutate_at_random
 from helpers.outcomes import check_refusal, limit_time, outcome_of
@@ -167,20 +168,13 @@ def _plans_of_spaces() -> list[KindPlan]:
 
 
 def _plans_of_moments() -> list[KindPlan]:
-    """Kinds whose moments are rounded, cut to a rank, clustered, weighted or wide."""
+    """Kinds whose moments are shared by classes, clustered, weighted or wide."""
     logistic = LogisticRegression(C=0.5)
     return [
         KindPlan(
-            name="float16",
+            name="shared",
             aggregator=quick_gems(moments="shared"),
             estimator=logistic,
-            options={"dtype": "float16"},
-        ),
-        KindPlan(
-            name="rank",
-            aggregator=quick_gems(),
-            estimator=logistic,
-            options={"dtype": "float32", "rank": 1},
         ),
         KindPlan(
             name="clusters",
@@ -329,7 +323,8 @@ def _summary_of(
             name=name,
             held_out=np.arange(rows.sum()) % 4 == 0 if holds_out else None,
             sample_weight=sample_weight,
-            min_rows=1,
+            # Counts in trees are multiples of min_rows.
+            disclosure=rule_of(2) if plan.name == "drawn trees" else None,
             **plan.options,
         )
 
@@ -398,7 +393,7 @@ class MethodOfRounds:
                 for name, request in requests.items()
             }
 
-        channel = Nodes(ask, list(members), min_rows=1)
+        channel = Nodes(ask, list(members), disclosure=None)
         channel.reports = True
         return copy.copy(self.aggregator).set_params(estimators=channel).fit()
 
@@ -460,7 +455,7 @@ def _method_of_trees(kind: str) -> MethodOfRounds:
     return MethodOfRounds(
         name=kind,
         aggregator=aggregator,
-        members=_members_of(aggregator, None, is_cautious=False),
+        members=_members_of(aggregator, None, is_cautious=True),
         rows=X,
         reply=reply_behind_front,
     )
@@ -482,7 +477,9 @@ def _members_of(aggregator, estimator, *, is_cautious: bool) -> list:
             name=name,
             held_out=np.arange(rows.sum()) % 4 == 0 if is_cautious else None,
         )
-        members.append(replace(member, min_rows=2) if is_cautious else member)
+        members.append(
+            replace(member, disclosure=rule_of(2)) if is_cautious else member
+        )
     return members
 
 
@@ -555,7 +552,7 @@ def honest_pairs() -> list[Pair]:
     of_moments = next(pair for pair in pairs if pair.request.task == "moments")
     with_tails = Message.of("moments", **of_moments.reply.content, kurtosis=16)
     pairs.append(Pair(request=of_moments.request, reply=with_tails))
-    return pairs
+    return pairs + pairs_under_a_rule(pairs)
 
 
 def _pairs_of_summaries() -> list[Pair]:
@@ -581,7 +578,7 @@ def _pairs_of_summaries() -> list[Pair]:
 def _pair_of_front(front: PooledTransformer) -> Pair:
     """A front's request, and a reply to it with names of columns."""
     X, _ = data()
-    reply = front.summarize(X.round(), name="lyon", min_rows=1)
+    reply = front.summarize(X.round(), name="lyon", disclosure=None)
     names = [f"x{j}" for j in range(len(reply.content["columns"]["text"]))]
     named = with_value_at(reply.content, ("columns", "names"), names)
     return Pair(
@@ -686,7 +683,7 @@ def outcome_of_mutated_request(
                 member.y,
                 name=member.name,
                 to=folder / "reply.safetensors",
-                min_rows=1,
+                disclosure=None,
             )
         except ColumnsError:  # names columns that do not fit a front, and no file
             return mutation, "refused"

@@ -8,6 +8,7 @@ from sklearn.datasets import load_wine
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 
+from helpers.disclosures import rule_of
 from skgems import GEMSLogisticAggregator, PooledAggregator
 from skgems.choice import Candidate
 from skgems.federation import Message, Nodes, reply_to
@@ -58,7 +59,7 @@ class JudgingNodes:
                 y,
                 name=name,
                 state=self.state[name],
-                min_rows=self.min_rows,
+                disclosure=rule_of(self.min_rows),
                 held_out=self.held_out,
                 groups=self.groups[name],
             )
@@ -74,7 +75,7 @@ class JudgingNodes:
         if self.keep_state:
             return Nodes(self.ask, self.names)
         # Replies that were made with fewer rows than the server expects are refused.
-        return Nodes(self.ask, self.names, min_rows=self.min_rows)
+        return Nodes(self.ask, self.names, disclosure=rule_of(self.min_rows))
 
     def first_request(self, task):
         return next(request for request, _ in self.exchanged if request.task == task)

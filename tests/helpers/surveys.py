@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.broken import Pair
+from helpers.disclosures import rule_of
 from skgems import survey
 from skgems.federation import Message
 
@@ -18,7 +19,7 @@ def pairs_of_surveys() -> list[Pair]:
     return [
         Pair(
             request=Message.of("survey"),
-            reply=survey(table, labels, name="lyon", min_rows=5),
+            reply=survey(table, labels, name="lyon", disclosure=rule_of(5)),
         )
         for labels in (categories, measurements)
     ]

@@ -69,7 +69,7 @@ def pooled_over_channel(tables, transformer, **options):
                 replies[name] = refusal
         return replies
 
-    channel = Nodes(ask, list(tables), min_rows=options.get("min_rows", 10))
+    channel = Nodes(ask, list(tables), disclosure=options.get("disclosure", "auto"))
     return PooledTransformer(transformer, summaries=channel)
 
 

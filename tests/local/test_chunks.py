@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from helpers.parts import in_parts
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
@@ -114,15 +115,14 @@ def assert_close_replies(reply, expected, tol):
             assert reply[name] == field, name
 
 
-def summaries(X, y, held_out=None, *, size=1000, clf=None, options=None, **settings):
+def summaries(X, y, held_out=None, *, size=1000, clf=None, **settings):
     """The summary of chunks and that of all rows, by one component a class."""
     quick = {"random_state": 0, "on_empty": "ignore", "n_components": 1}
     agg = GEMSLogisticAggregator(**in_parts(quick | settings))
     clf = classifier() if clf is None else clf
-    options = options or {}
-    of_rows = agg.summarize(clf, X, y, name="lyon", held_out=held_out, **options)
+    of_rows = agg.summarize(clf, X, y, name="lyon", held_out=held_out)
     chunks = chunked(X, y, held_out, size=size)
-    return agg.summarize(clf, name="lyon", chunks=chunks, **options), of_rows
+    return agg.summarize(clf, name="lyon", chunks=chunks), of_rows
 
 
 def assert_chunks_give_the_same(X, y, *, tol=1e-8, **options):
@@ -325,12 +325,6 @@ def test_functions_of_sums_stay_exact(clf):
     ours = agg.decision_function(X)
     assert agg.pooled_form_ is not None
     np.testing.assert_allclose(ours, pooled, atol=1e-7 * np.abs(pooled).max())
-
-
-@pytest.mark.parametrize("options", [{"dtype": "float32"}, {"rank": 2}])
-def test_summaries_of_fewer_digits_or_ranks_may_be_of_chunks(options):
-    X, y = rows()
-    assert_chunks_give_the_same(X, y, options=options, tol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
@@ -664,10 +658,10 @@ def test_there_must_be_rows_that_are_not_held_out():
 def test_there_must_be_min_rows_that_judge():
     X, y = rows()
     with pytest.raises(TooFewRowsError, match="fewer than min_rows=5000.*for judging"):
-        summarize(chunked(X, y), min_rows=5000)
+        summarize(chunked(X, y), disclosure=rule_of(5000))
     held_out = y == "d"
     with pytest.raises(TooFewRowsError, match="for judging"):
-        summarize(chunked(X, y, held_out), min_rows=1000)
+        summarize(chunked(X, y, held_out), disclosure=rule_of(1000))
 
 
 def test_a_class_must_have_the_rows_of_a_cluster():

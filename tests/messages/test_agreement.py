@@ -69,7 +69,17 @@ def test_fronts_of_any_form_are_read_in_words(front):
         ({"tasks": {"rows": 1}}, "agreement.tasks is not a table of how"),
         ({"tasks": {"score": -1}}, "agreement.tasks is not a table of how"),
         ({"tasks": {"score": True}}, "agreement.tasks is not a table of how"),
-        ({"min_rows": 0}, "agreement.min_rows is 0"),
+        ({"disclosure": 3}, "agreement.disclosure is not a table"),
+        (
+            {"disclosure": {"rows": 3, "cell": 3, "unknowns": 0.5, "min_rows": 0}},
+            "agreement.disclosure.min_rows is 0",
+        ),
+        (
+            {"disclosure": {"rows": 3, "cell": 3, "unknowns": 0.5, "min_rows": 2}},
+            "agreement.disclosure: min_rows=2 of Disclosure is below rows=3",
+        ),
+        ({"disclosure": {"rows": 3}}, "agreement.disclosure.cell is missing"),
+        ({"min_rows": 10}, "agreement.min_rows is in disclosure"),
         ({"nodes": ["a", 1]}, "agreement.nodes has labels that are not all"),
         ({"public_key": 3}, "agreement.public_key is not a text"),
         ({"more": 3}, "agreement.more is an unknown field"),

@@ -60,9 +60,9 @@ WHOLE_NUMBERS = {
     "retrain request epochs": (0, COUNTED),
     "retrain request seed": (0, SEEDS),
     **{
-        f"{name} reply min_rows": (1, ROWS)
-        for name, task in TASKS.items()
-        if "min_rows" in task.reply
+        f"{name} reply {field}": (low, ROWS)
+        for name in TASKS
+        for field, low in (("min_rows", 1), ("rule.rows", 2), ("rule.cell", 1))
     },
 }
 

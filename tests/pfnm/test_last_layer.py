@@ -110,7 +110,7 @@ def test_by_default_matched_weights_stay_where_rows_say_too_little():
     alone = PFNMAggregator(nets[:1]).fit(*simulated.local_rows[0])
     assert alone.last_layer_ is None
     summaries = [
-        agg.summarize(net, *rows, name=f"node {k}", min_rows=1)
+        agg.summarize(net, *rows, name=f"node {k}", disclosure=None)
         for k, (net, rows) in enumerate(zip(nets, simulated.local_rows, strict=True))
     ]
     assert PFNMAggregator(summaries).fit().last_layer_ is None
@@ -268,7 +268,7 @@ def test_it_needs_rows_and_may_be_searched():
         aggregate(simulated, nets, last_layer=GEMSLogisticAggregator(nets))
     with pytest.raises(ValueError, match="last_layer asks nodes once more"):
         X, y = simulated.local_rows[0]
-        agg.summarize(nets[0], X, y, name="lyon", min_rows=1)
+        agg.summarize(nets[0], X, y, name="lyon", disclosure=None)
     search = GridSearchCV(
         agg, {"last_layer__C": [1e-6, 1.0]}, cv=2, error_score="raise"
     )

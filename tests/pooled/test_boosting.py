@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from helpers.labels import assert_same_labels
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification
@@ -82,7 +83,7 @@ def ask_nodes(data, *, min_rows: int = 1, **options):
                 X[nodes == name],
                 y[nodes == name],
                 name=name,
-                min_rows=min_rows,
+                disclosure=rule_of(min_rows),
                 **options,
             )
             for name, request in requests.items()
@@ -94,7 +95,9 @@ def ask_nodes(data, *, min_rows: int = 1, **options):
 def boosted_over_a_channel(pooled=None, data=None, *, min_rows=1) -> PooledAggregator:
     """The aggregate of nodes that are asked over a channel."""
     data = rows() if data is None else data
-    channel = Nodes(ask_nodes(data, min_rows=min_rows), NAMES, min_rows=min_rows)
+    channel = Nodes(
+        ask_nodes(data, min_rows=min_rows), NAMES, disclosure=rule_of(min_rows)
+    )
     pooled = boosting() if pooled is None else pooled
     return PooledAggregator(channel, pooled=pooled).fit()
 
@@ -411,7 +414,7 @@ def test_the_classifiers_of_the_nodes_say_what_is_boosted():
 
 def agreement_on(pooled=None) -> Agreement:
     pooled = boosting() if pooled is None else pooled
-    return Agreement.of(PooledAggregator(pooled=pooled), min_rows=1)
+    return Agreement.of(PooledAggregator(pooled=pooled), disclosure=None)
 
 
 def test_an_agreement_says_what_is_boosted_and_how_often_nodes_are_asked():
@@ -434,7 +437,7 @@ def requests_of(pooled) -> list[Message]:
         requests.append(requests_by_name["lyon"])
         return ask(requests_by_name)
 
-    channel = Nodes(noting_ask, NAMES, min_rows=1)
+    channel = Nodes(noting_ask, NAMES, disclosure=None)
     PooledAggregator(channel, pooled=pooled).fit()
     return requests
 
@@ -450,7 +453,7 @@ def ask_under(agreement: Agreement, requests: list[Message]) -> list[Message]:
             X[nodes_of(len(y)) == "lyon"],
             y[nodes_of(len(y)) == "lyon"],
             name="lyon",
-            min_rows=1,
+            disclosure=None,
             agreement=agreement,
             state=state,
         )

@@ -28,14 +28,14 @@ IS_LYON = nodes_of(len(Y)) == "lyon"
 def answer_at(name: str, request, X=X, y=Y, **options) -> Path:
     is_own = nodes_of(len(y)) == name
     return skgems.answer(
-        request, None, X[is_own], y[is_own], name=name, min_rows=1, **options
+        request, None, X[is_own], y[is_own], name=name, disclosure=None, **options
     )
 
 
 def exchange_up_to_trees(folder, pooled, data=(X, Y), **options) -> skgems.Exchange:
     """An exchange in which all have answered but what is asked about trees."""
     exchange = skgems.Exchange(
-        folder, PooledAggregator(pooled=pooled), nodes=NAMES, min_rows=1
+        folder, PooledAggregator(pooled=pooled), nodes=NAMES, disclosure=None
     )
     exchange.step()
     while inspect(exchange.waiting_for["lyon"]).task not in ("grow", "boost"):

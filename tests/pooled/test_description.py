@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 
 from skgems import describe, survey
 from skgems.federation import Message, Nodes, NotAgreedError, reply_to
@@ -88,7 +90,7 @@ def test_quartiles_of_few_rows_are_unknown():
     X = RNG.normal(size=(39, 1))
     (quartiles,) = of_column(describe(X).by_node, "x0", "mean", "median")
     assert quartiles == [pytest.approx(X.mean()), None]
-    (quartiles,) = of_column(describe(X, min_rows=9).by_node, "x0", "median")
+    (quartiles,) = of_column(describe(X, disclosure=rule_of(9)).by_node, "x0", "median")
     assert quartiles != [None]
 
 
@@ -112,7 +114,7 @@ def test_rare_categories_are_others_and_the_mean_of_rare_numbers_is_unknown():
     assert description.total["mean"] == [None]
     rows = of_column(description.categories, "x0", "category", "rows")
     assert rows[:2] == [[0, 53], [None, 10]]
-    assert describe(X, min_rows=1).total["mean"] == [pytest.approx(3 / 63)]
+    assert describe(X, disclosure=None).total["mean"] == [pytest.approx(3 / 63)]
 
 
 def test_totals_are_over_the_nodes_that_have_a_mean():
@@ -179,10 +181,10 @@ def test_rows_files_and_channels_give_the_same_description(tmp_path):
     channel = Nodes(ask, sorted(set(SITES)))
     assert describe(summaries=paths) == describe(summaries=surveys()) == of_rows
     assert describe(summaries=channel) == of_rows
-    strict = Nodes(ask, sorted(set(SITES)), min_rows=20)
+    strict = Nodes(ask, sorted(set(SITES)), disclosure=rule_of(20))
     with (
-        pytest.warns(UserWarning, match="answers with min_rows=10"),
-        pytest.raises(ValueError, match="answered with min_rows=10"),
+        pytest.warns(UserWarning, match="answers with disclosure=.*min_rows=10"),
+        pytest.raises(ValueError, match="answered with disclosure=.*min_rows=10"),
     ):
         describe(summaries=strict)
 
@@ -256,10 +258,11 @@ def test_wrong_summaries_are_refused(tmp_path):
         describe(summaries=[path])
 
 
-@pytest.mark.parametrize("min_rows", [0, 2.5, None])
-def test_bounds_are_whole_numbers(min_rows):
-    with pytest.raises(ValueError, match="min_rows must be a whole number of at least"):
-        describe(TABLE, min_rows=min_rows)
+@pytest.mark.parametrize("disclosure", [10, "none", {"min_rows": 10}])
+def test_what_is_no_rule_is_an_error(disclosure):
+    for tell in (describe, partial(survey, name="lyon")):
+        with pytest.raises(ValueError, match="^disclosure=.* is none of 'auto', None"):
+            tell(TABLE, disclosure=disclosure)
 
 
 def test_missing_labels_are_refused():

@@ -91,7 +91,7 @@ def test_files_in_any_order_say_the_same_as_rows():
     y = np.where(nodes == "nice", (y + 1) % 3, y)
     agg = PooledAggregator(pooled="GaussianNB")
     files = [
-        agg.summarize(None, X[nodes == k], y[nodes == k], name=k, min_rows=1)
+        agg.summarize(None, X[nodes == k], y[nodes == k], name=k, disclosure=None)
         for k in NAMES[::-1]
     ]
     with warnings.catch_warnings(record=True) as caught:

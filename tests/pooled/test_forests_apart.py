@@ -64,7 +64,7 @@ def exchanged(folder, pooled, data, **options):
     X, y = data
     nodes = nodes_of(len(y))
     exchange = skgems.Exchange(
-        folder, PooledAggregator(pooled=pooled), nodes=NAMES, min_rows=1
+        folder, PooledAggregator(pooled=pooled), nodes=NAMES, disclosure=None
     )
     for _ in range(12):
         aggregate = exchange.step()
@@ -73,7 +73,13 @@ def exchanged(folder, pooled, data, **options):
         for name, request in exchange.waiting_for.items():
             is_own = nodes == name
             skgems.answer(
-                request, None, X[is_own], y[is_own], name=name, min_rows=1, **options
+                request,
+                None,
+                X[is_own],
+                y[is_own],
+                name=name,
+                disclosure=None,
+                **options,
             )
         exchange = skgems.Exchange(folder)
     raise AssertionError("The exchange does not come to an end.")
@@ -112,14 +118,14 @@ def test_weights_of_numbers_are_kept_in_a_folder(tmp_path):
 def test_files_of_an_exchange_are_in_words(tmp_path):
     nodes = nodes_of(len(Y))
     exchange = skgems.Exchange(
-        tmp_path, PooledAggregator(pooled=forest()), nodes=NAMES, min_rows=1
+        tmp_path, PooledAggregator(pooled=forest()), nodes=NAMES, disclosure=None
     )
     for _ in range(3):  # the front, what nodes are, and the roots
         exchange.step()
         for name, request in exchange.waiting_for.items():
             is_own = nodes == name
             last = skgems.answer(
-                request, None, X[is_own], Y[is_own], name=name, min_rows=1
+                request, None, X[is_own], Y[is_own], name=name, disclosure=None
             )
     asked = inspect(request)
     assert asked.kind == "request" and asked.task == "grow" and asked.checked
@@ -282,7 +288,7 @@ def ask_under(agreement, requests) -> list[Message]:
             X[is_own],
             Y[is_own],
             name="lyon",
-            min_rows=1,
+            disclosure=None,
             state=state,
         )
         for request in requests
@@ -290,7 +296,7 @@ def ask_under(agreement, requests) -> list[Message]:
 
 
 def agreement_on(pooled=AGREED) -> Agreement:
-    return Agreement.of(PooledAggregator(pooled=pooled), min_rows=1)
+    return Agreement.of(PooledAggregator(pooled=pooled), disclosure=None)
 
 
 def test_an_agreement_says_what_is_grown_and_how_often_nodes_are_asked():
@@ -320,7 +326,7 @@ def test_a_node_draws_the_same_rows_with_a_ledger_and_without_one():
     *_, with_ledger = ask_under(agreement_on(pooled), [requests[0], first_level])
     is_own = nodes_of(len(Y)) == "lyon"
     without_ledger = reply_to(
-        first_level, None, X[is_own], Y[is_own], name="lyon", min_rows=1
+        first_level, None, X[is_own], Y[is_own], name="lyon", disclosure=None
     )
     np.testing.assert_array_equal(
         with_ledger.content["counts"], without_ledger.content["counts"]

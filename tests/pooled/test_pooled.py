@@ -234,7 +234,9 @@ def test_files_are_rows_to_the_bit_and_regions_and_nodes_come_and_go(kind, tmp_p
     for name in ("lyon", "nice", "paris"):
         at_node = nodes == name
         paths.append(tmp_path / f"{name}.safetensors")
-        summary = agg.summarize(None, X[at_node], y[at_node], name=name, min_rows=1)
+        summary = agg.summarize(
+            None, X[at_node], y[at_node], name=name, disclosure=None
+        )
         summary.save(paths[-1])
         assert "no model" in " ".join(inspect(paths[-1]).words.split())
     by_rows = clone(agg).fit(X, y, nodes=nodes)
@@ -274,7 +276,7 @@ def test_rows_may_come_in_chunks_and_over_a_channel(kind):
         )
 
     summaries = [
-        agg.summarize(None, name=name, chunks=chunks(X_node, y_node), min_rows=1)
+        agg.summarize(None, name=name, chunks=chunks(X_node, y_node), disclosure=None)
         for name, (X_node, y_node) in rows_by_node.items()
     ]
     order = np.argsort(nodes, kind="stable")  # one node after the other
@@ -285,9 +287,12 @@ def test_rows_may_come_in_chunks_and_over_a_channel(kind):
     def ask(requests):
         for name, request in requests.items():
             X_node, y_node = rows_by_node[name]
-            yield name, reply_to(request, None, X_node, y_node, name=name, min_rows=1)
+            yield (
+                name,
+                reply_to(request, None, X_node, y_node, name=name, disclosure=None),
+            )
 
-    channel = Nodes(ask, ["0", "1"], min_rows=1)
+    channel = Nodes(ask, ["0", "1"], disclosure=None)
     over_channel = clone(agg).set_params(estimators=channel).fit()
     assert_same_fit(over_channel, expected, X)
     with pytest.raises(ValueError, match="chunk"):
@@ -430,7 +435,7 @@ def test_a_summary_has_no_classifier_that_cannot_be_pooled(two_nodes, forest):
     with pytest.raises(ValueError, match="which nodes elsewhere do not know"):
         PooledAggregator().summarize(forest, X_second, y_second, name="a")
     agg = PooledAggregator(pooled="MultinomialNB")
-    summary = agg.summarize(forest, X_second, y_second, name="a", min_rows=1)
+    summary = agg.summarize(forest, X_second, y_second, name="a", disclosure=None)
     assert not summary.network.has_classifier
     assert not summary.network.coefs[0].any()
 

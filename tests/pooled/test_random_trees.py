@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from helpers.forests import NAMES, channel_of, grown, grown_over, nodes_of, rows
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.preprocessing import PowerTransformer
@@ -47,7 +48,7 @@ def summaries(aggregator, *, min_rows=1, names=NAMES) -> list:
             X[nodes_of(len(Y)) == name],
             Y[nodes_of(len(Y)) == name],
             name=name,
-            min_rows=min_rows,
+            disclosure=rule_of(min_rows),
         )
         for name in names
     ]
@@ -204,13 +205,13 @@ def test_a_summary_needs_a_fitted_front():
 
 def test_chunks_are_counted_as_all_rows_are():
     aggregator = behind_front()
-    whole = aggregator.summarize(None, X, Y, name="lyon", min_rows=1)
+    whole = aggregator.summarize(None, X, Y, name="lyon", disclosure=None)
 
     def chunks():
         for first in range(0, len(Y), 40):
             yield X[first : first + 40], Y[first : first + 40]
 
-    parts = aggregator.summarize(None, name="lyon", chunks=chunks, min_rows=1)
+    parts = aggregator.summarize(None, name="lyon", chunks=chunks, disclosure=None)
     assert_same_probabilities(
         aggregator.set_params(estimators=[whole]).fit(),
         behind_front(estimators=[parts]).fit(),
@@ -226,7 +227,7 @@ def test_a_region_counts_as_its_nodes_do(bounds):
     ]
     single = behind_front(estimators=members).fit()
     region = aggregator.merge_summaries(members[:2], name="south")
-    assert region.min_rows == min(bounds)
+    assert region.disclosure == rule_of(min(bounds))
     merged = behind_front(estimators=[region, members[2]]).fit()
     assert_same_probabilities(single, merged)
 
@@ -295,7 +296,7 @@ def test_settings_of_other_trees_are_not_those_of_drawn_ones():
 )
 def test_a_server_cannot_choose_other_trees_than_are_agreed(change):
     """A node draws the trees from what is agreed, and answers about no others."""
-    agreement = Agreement.of(behind_front(), min_rows=1)
+    agreement = Agreement.of(behind_front(), disclosure=None)
     is_own = nodes_of(len(Y)) == "lyon"
 
     def ask(aggregator):
@@ -308,7 +309,7 @@ def test_a_server_cannot_choose_other_trees_than_are_agreed(change):
             X[is_own],
             Y[is_own],
             name="lyon",
-            min_rows=1,
+            disclosure=None,
             state={},
         )
 
@@ -320,12 +321,14 @@ def test_a_server_cannot_choose_other_trees_than_are_agreed(change):
 def test_an_exchange_of_files(tmp_path):
     nodes = nodes_of(len(Y))
     aggregator = PooledAggregator(pooled=drawn(random_state=0))
-    exchange = skgems.Exchange(tmp_path, aggregator, nodes=NAMES, min_rows=1)
+    exchange = skgems.Exchange(tmp_path, aggregator, nodes=NAMES, disclosure=None)
     for _ in range(2):
         assert exchange.step() is None
         for name, request in exchange.waiting_for.items():
             is_own = nodes == name
-            skgems.answer(request, None, X[is_own], Y[is_own], name=name, min_rows=1)
+            skgems.answer(
+                request, None, X[is_own], Y[is_own], name=name, disclosure=None
+            )
     assert_same_probabilities(exchange.step(), grown(drawn()))
 
 

@@ -348,7 +348,7 @@ def test_of_few_digits_and_of_sparse_rows():
 def columns_over_channel():
     """The front of columns, fitted over a channel to nodes of the mixed table."""
     tables = table_of_each_node(mixed_table())
-    return pooled_over_channel(tables, COLUMNS, min_rows=1).fit()
+    return pooled_over_channel(tables, COLUMNS, disclosure=None).fit()
 
 
 def test_a_channel_gives_equal_bits():
@@ -371,7 +371,7 @@ def test_another_order_of_columns_is_set_right():
     tables["node 1"] = tables["node 1"].iloc[:, ::-1].assign(more=1.0)
     scaled = make_pipeline(SimpleImputer(), StandardScaler())
     for transformer in (COLUMNS, ColumnTransformer([("x", scaled, [0, 1, 2, 3])])):
-        pooled = pooled_over_channel(tables, transformer, min_rows=1).fit()
+        pooled = pooled_over_channel(tables, transformer, disclosure=None).fit()
         np.testing.assert_allclose(
             as_dense(pooled.transform(frame)),
             as_dense(clone(transformer).fit(frame).transform(frame)),
@@ -390,12 +390,12 @@ def test_missing_columns_are_named_with_the_node():
     tables["node 2"] = tables["node 2"].drop(columns=["c", "code"])
     for transformer in (COLUMNS, SimpleImputer(strategy="most_frequent")):
         with pytest.raises(ValueError, match=r"ode 'node 2'.*'c'"):
-            pooled_over_channel(tables, transformer, min_rows=1).fit()
+            pooled_over_channel(tables, transformer, disclosure=None).fit()
     with pytest.raises(ValueError, match=r"lacks the columns \['c'\]"):
         columns_over_channel().transform(mixed_table().drop(columns="c"))
     arrays = {"a": table_of_numbers(), "b": table_of_numbers()[:, :3]}
     with pytest.raises(ValueError, match="same columns"):
-        pooled_over_channel(arrays, StandardScaler(), min_rows=1).fit()
+        pooled_over_channel(arrays, StandardScaler(), disclosure=None).fit()
 
 
 def test_texts_at_one_node_and_numbers_at_another_are_said():
@@ -407,11 +407,11 @@ def test_texts_at_one_node_and_numbers_at_another_are_said():
     with pytest.raises(
         ValueError, match=r"'node 1'.*'code' holds numbers here and texts at other"
     ):
-        pooled_over_channel(tables, OneHotEncoder(), min_rows=1).fit()
+        pooled_over_channel(tables, OneHotEncoder(), disclosure=None).fit()
     # A node without a value of the column is on neither side.
     tables["node 1"] = tables["node 1"].astype(object).assign(code=None)
     with pytest.raises(ValueError, match=r"'node 2'.*'code' holds numbers here"):
-        pooled_over_channel(tables, OneHotEncoder(), min_rows=1).fit()
+        pooled_over_channel(tables, OneHotEncoder(), disclosure=None).fit()
 
 
 def test_the_order_of_the_nodes_does_not_matter():

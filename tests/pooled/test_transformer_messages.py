@@ -74,7 +74,7 @@ def test_counts_on_a_grid_are_multiples_of_min_rows():
     summary = front.summarize(table_of_numbers(), name="lyon")
     cumulative = summary.content["parts"]["0"]["cumulative"]
     assert (cumulative % 10 == 0).all() and cumulative.max() == 300
-    of_single_rows = front.summarize(table_of_numbers(), name="lyon", min_rows=1)
+    of_single_rows = front.summarize(table_of_numbers(), name="lyon", disclosure=None)
     assert (of_single_rows.content["parts"]["0"]["cumulative"] % 10 != 0).any()
 
 
@@ -86,10 +86,10 @@ def test_errors_tell_no_value_of_a_row():
     with pytest.raises(
         ValueError, match="'paris'.*cannot transform the values"
     ) as refused:
-        pooled_over_channel(tables, encoded, min_rows=1).fit()
+        pooled_over_channel(tables, encoded, disclosure=None).fit()
     assert "secret" not in str(refused.value)
     with pytest.raises(ValueError, match="'lyon'.*hold texts") as refused:
-        pooled_over_channel(tables, StandardScaler(), min_rows=1).fit()
+        pooled_over_channel(tables, StandardScaler(), disclosure=None).fit()
     assert "red" not in str(refused.value)
     fitted = PooledTransformer(listed).fit(frame)
     request = Message.of("counts", front=fitted.as_front().as_content())
@@ -211,7 +211,7 @@ def test_files_give_what_rows_give(tmp_path):
     paths = []
     for k in range(3):
         paths.append(tmp_path / f"{k}.safetensors")
-        front.summarize(X[nodes == k], name=str(k), min_rows=1).save(paths[-1])
+        front.summarize(X[nodes == k], name=str(k), disclosure=None).save(paths[-1])
     by_files = clone(front).set_params(summaries=paths).fit()
     assert by_files._front.digest == front.fit(X, nodes=nodes)._front.digest
     by_files.save(tmp_path / "front.safetensors")
@@ -394,7 +394,7 @@ def test_odd_replies_are_refused(name):
         X = np.round(X / [1, 10, 0.1, 1e3])
     elif name == "box_powers":
         X = np.exp(X / 1e4)
-    reply = front.summarize(X, name="lyon", min_rows=1)
+    reply = front.summarize(X, name="lyon", disclosure=None)
     request = Message.of("front", front=front.as_front().as_content())
     check_reply(request, reply)
     part = reply.content["parts"]["0"]
@@ -404,7 +404,7 @@ def test_odd_replies_are_refused(name):
         with pytest.raises(ValueError, match=r"front\.parts"):
             check_reply(request, Message.of("front", **content))
     # Of other columns than there are.
-    of_three_columns = front.summarize(X[:, :3], name="paris", min_rows=1)
+    of_three_columns = front.summarize(X[:, :3], name="paris", disclosure=None)
     content = {**of_three_columns.content, "columns": reply.content["columns"]}
     message = Message.of("front", **content)
     message = message.with_envelope(node="paris", to=request.digest)

@@ -342,7 +342,7 @@ def test_a_node_is_asked_about_no_more_units_than_its_network_has():
 
 def test_a_node_is_asked_about_any_number_of_units_where_min_rows_is_1():
     rows = attacked_rows("continuous")
-    agreement = Agreement.of(GEMSMLPAggregator(random_state=0), min_rows=1)
+    agreement = Agreement.of(GEMSMLPAggregator(random_state=0), disclosure=None)
     net = network_of_node(rows, n_units=20)
     node = AgreedNode(rows, net, agreement, min_rows=1)
     assert len(units_in_neurons(node.ask, honest_summary("continuous"))) > 20

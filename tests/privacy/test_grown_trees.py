@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -80,7 +81,12 @@ class AttackedNode(NamedTuple):
             request = Message.of("grow_halves", first=request.content)
         terms.check_request(request)  # what is agreed allows it
         reply = reply_to(
-            request, None, self.X, self.y, name="lyon", min_rows=self.min_rows
+            request,
+            None,
+            self.X,
+            self.y,
+            name="lyon",
+            disclosure=rule_of(self.min_rows),
         )
         counts = reply.content["first" if self.is_halved else "counts"]
         return unpacked_counts(counts, asked.shape(N_CLASSES))
@@ -186,7 +192,9 @@ def test_gradients_of_bins_with_one_row_tell_its_class(min_rows, finds_rows):
         max_iter=1, max_depth=1, max_leaf_nodes=None, early_stopping=False
     )
     request = BoostingTerms(classifier=classifier).request(growth, np.arange(N_CLASSES))
-    reply = reply_to(request, None, node.X, node.y, name="lyon", min_rows=min_rows)
+    reply = reply_to(
+        request, None, node.X, node.y, name="lyon", disclosure=rule_of(min_rows)
+    )
     shape = (1, node.X.shape[1], N_BINS + 1, N_SUMS)
     (sums,) = unpacked_sums(reply.content, shape)
     gradients, _, n_rows = np.moveaxis(sums, 2, 0)
@@ -226,7 +234,7 @@ def counts_of_drawn_trees(
     )
     request = RandomTreesTerms(classifier=classifier).request()
     reply = reply_to(
-        request, None, X[:N_ROWS], y[:N_ROWS], name="lyon", min_rows=min_rows
+        request, None, X[:N_ROWS], y[:N_ROWS], name="lyon", disclosure=rule_of(min_rows)
     )
     forest = random_forest(n_features=X.shape[1], **request.content)
     first_leaf = forest.n_vertices - n_trees * 2**max_depth
@@ -270,13 +278,13 @@ def test_a_server_chooses_no_split_and_asks_once():
     drawn = ExtraTreesClassifier(2, max_depth=3, max_features=1, random_state=0)
     front = PooledTransformer(PowerTransformer()).fit(X)
     aggregator = PooledAggregator(pooled=drawn, front=front)
-    agreement = Agreement.of(aggregator, min_rows=1)
+    agreement = Agreement.of(aggregator, disclosure=None)
     state = {}
 
     def ask(request):
         request = request.with_fields(front=aggregator._agreed_front.as_content())
         request = sealed(request, agreement)
-        return reply_to(request, None, X, y, name="lyon", min_rows=1, state=state)
+        return reply_to(request, None, X, y, name="lyon", disclosure=None, state=state)
 
     first = aggregator._agreed_terms.first_message()
     content = first.content

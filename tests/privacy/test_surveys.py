@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 
 from skgems import survey
 from skgems.messages import Message
@@ -53,7 +54,7 @@ def known(column: np.ndarray) -> list:
 @pytest.mark.parametrize("seed", range(60))
 def test_no_number_of_rows_is_small_nor_a_difference_of_such(seed):
     table, labels = random_table(seed)
-    content = survey(table, labels, name="lyon", min_rows=MIN_ROWS).content
+    content = survey(table, labels, name="lyon", disclosure=rule_of(MIN_ROWS)).content
     n_rows = content["n_rows"]
     assert n_rows == len(table)
     for told in [*content["columns"].values(), content["classes"]]:
@@ -68,7 +69,7 @@ def test_no_number_of_rows_is_small_nor_a_difference_of_such(seed):
 @pytest.mark.parametrize("seed", range(60))
 def test_categories_are_those_of_enough_rows(seed):
     table, labels = random_table(seed)
-    content = survey(table, labels, name="lyon", min_rows=MIN_ROWS).content
+    content = survey(table, labels, name="lyon", disclosure=rule_of(MIN_ROWS)).content
     surveyed = zip(
         [*table.T, labels],
         [*content["columns"].values(), content["classes"]],
@@ -86,7 +87,7 @@ def test_categories_are_those_of_enough_rows(seed):
 @pytest.mark.parametrize("seed", range(60))
 def test_means_are_of_enough_rows_that_are_not_told_apart(seed):
     table, _ = random_table(seed)
-    content = survey(table, name="lyon", min_rows=MIN_ROWS).content
+    content = survey(table, name="lyon", disclosure=rule_of(MIN_ROWS)).content
     for column, told in zip(table.T, content["columns"].values(), strict=True):
         if "means" not in told:
             continue
@@ -113,7 +114,8 @@ def numbers_in(content: object) -> Iterator[float]:
 @pytest.mark.parametrize("n_rows", [5, 9, 10, 200])
 def test_no_value_of_a_row_is_in_a_message(n_rows):
     X = np.random.default_rng(0).standard_cauchy(size=(n_rows, 4))
-    content = survey(X, name="lyon", min_rows=MIN_ROWS).content
+    content = survey(X, name="lyon", disclosure=rule_of(MIN_ROWS)).content
+    del content["rule"]  # which is that of the node
     told = list(numbers_in(content))
     assert len(told) == 4 * (2 + min(n_rows // MIN_ROWS, 20))
     distances = np.abs(X.ravel()[:, None] - np.array(told))
@@ -131,7 +133,7 @@ def test_identifiers_and_texts_of_few_rows_are_in_no_message():
     few = names.copy()[:12]  # too few rows to see that they are names
     table = np.column_stack([names, rng.permutation(rare)])
     for rows in (table, few.reshape(-1, 1)):
-        message = survey(rows, name="lyon", min_rows=MIN_ROWS)
+        message = survey(rows, name="lyon", disclosure=rule_of(MIN_ROWS))
         assert b"secret" not in message.to_bytes()
         assert isinstance(message, Message)
 
@@ -140,7 +142,7 @@ def test_two_surveys_of_nearly_the_same_rows_tell_a_row():
     """A limit that the guide names: nodes must not answer again after a change."""
     rows = np.random.default_rng(0).normal(size=(40, 1))
     before, after = (
-        survey(part, name="lyon", min_rows=MIN_ROWS).content["columns"]["0"]
+        survey(part, name="lyon", disclosure=rule_of(MIN_ROWS)).content["columns"]["0"]
         for part in (rows[:-1], rows)
     )
     difference = 40 * after["mean"] - 39 * before["mean"]

@@ -580,7 +580,7 @@ def test_summaries_behind_an_unfitted_backbone_need_no_rows_at_the_server(
             given = {"X": rows[0], "y": rows[1]}
             if way == "chunks":
                 given = {"chunks": lambda rows=rows: iter([rows])}
-            yield agg.summarize(net, **given, name=name, min_rows=1)
+            yield agg.summarize(net, **given, name=name, disclosure=None)
 
     unfitted = GEMSLogisticAggregator(front=Backbone(base), random_state=0)
     expected = clone(unfitted).set_params(front=backbone)
@@ -596,13 +596,13 @@ def test_a_backbone_of_rows_with_names_is_refused_where_these_are_not_known(base
     pd = pytest.importorskip("pandas")
     rows = pd.DataFrame(X).add_prefix("pixel")
     agg = GEMSLogisticAggregator(front=Backbone(base), random_state=0)
-    summary = agg.summarize(None, rows, Y, name="lyon", min_rows=1)
+    summary = agg.summarize(None, rows, Y, name="lyon", disclosure=None)
     with pytest.raises(ValueError, match="'lyon' was summarized with front="):
         agg.set_params(estimators=[summary]).fit()
     agg.set_params(front=Backbone(base).fit(rows[:1])).fit()
     with pytest.raises(ValueError, match="Node 'lyon': .* cannot take rows of shape"):
         clone(agg).set_params(front=Backbone(base)).summarize(
-            None, X[:, :5], Y, name="lyon", min_rows=1
+            None, X[:, :5], Y, name="lyon", disclosure=None
         )
 
 

@@ -142,12 +142,14 @@ def test_gaps_of_pandas_are_gaps_over_a_channel(columns_behind_front):
 
     def ask(requests):
         return {
-            name: reply_to(request, None, frames[name], None, name=name, min_rows=1)
+            name: reply_to(
+                request, None, frames[name], None, name=name, disclosure=None
+            )
             for name, request in requests.items()
         }
 
     over_channel = PooledTransformer(
-        FRONT, summaries=Nodes(ask, sorted(frames), min_rows=1)
+        FRONT, summaries=Nodes(ask, sorted(frames), disclosure=None)
     ).fit()
     np.testing.assert_allclose(
         dense(over_channel.transform(frame)), columns_behind_front, atol=1e-12

@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.disclosures import rule_of
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.decomposition import PCA
@@ -63,14 +64,14 @@ def fit_over_channel(front, tables, min_rows=10):
                     tables[name],
                     None,
                     name=name,
-                    min_rows=min_rows,
+                    disclosure=rule_of(min_rows),
                 )
                 replies[name] = Message.from_bytes(reply)
             except ValueError as error:
                 replies[name] = error
         return replies
 
-    nodes = Nodes(ask, list(tables), min_rows=min_rows)
+    nodes = Nodes(ask, list(tables), disclosure=rule_of(min_rows))
     return PooledTransformer(front, summaries=nodes).fit(), requests_sent
 
 

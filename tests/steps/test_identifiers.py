@@ -418,13 +418,13 @@ def test_a_node_is_warned_if_it_sends_values_of_single_rows():
     with pytest.warns(
         RowsExposedWarning, match=r"'lyon' sends the values .*\['name'\]"
     ):
-        summary = front.summarize(frame, name="lyon", min_rows=1)
+        summary = front.summarize(frame, name="lyon", disclosure=None)
     assert b"P00001" in summary.to_bytes()
     request = Message.of("front", front=front.as_front().as_content())
     with pytest.warns(
         RowsExposedWarning, match=r"'lyon' sends the values .*\['name'\]"
     ):
-        reply_to(request, None, frame, None, name="lyon", min_rows=1)
+        reply_to(request, None, frame, None, name="lyon", disclosure=None)
 
 
 # ---- repeated identifiers ------------------------------------------------------------

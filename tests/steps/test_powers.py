@@ -57,7 +57,7 @@ def fitted(method):
 @cache
 def honest_message(method):
     """What a node that has all rows of these columns sends."""
-    return fitted(method).summarize(columns(method), name="liar", min_rows=1)
+    return fitted(method).summarize(columns(method), name="liar", disclosure=None)
 
 
 def after(powers, X, method):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from helpers.rules import assert_outcome
 from helpers.tasks import LABELS, make_member
 
@@ -319,7 +320,7 @@ def reply_within(limits: Limits, content: dict) -> Message:
     member = make_member()
     request = Message.of("boost", **content)
     return reply_to(
-        request, None, member.X, member.y, name="lyon", min_rows=1, limits=limits
+        request, None, member.X, member.y, name="lyon", disclosure=None, limits=limits
     )
 
 
@@ -481,7 +482,7 @@ def test_another_number_of_features_names_the_node():
 @pytest.mark.parametrize("content", [REQUESTS[0], REQUESTS[3]])
 def test_bins_are_joined_where_a_node_hides_rows(content):
     exact = summed(fresh_member(), content)
-    joined = summed(replace(fresh_member(), min_rows=4), content)
+    joined = summed(replace(fresh_member(), disclosure=rule_of(4)), content)
     np.testing.assert_array_equal(joined, joined_histograms(exact, 4))
     assert (joined != exact).any()
     reply = {**packed_sums(joined), "min_rows": 4}

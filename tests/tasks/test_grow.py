@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from helpers.rules import assert_outcome
 from helpers.tasks import LABELS, make_member
 
@@ -233,7 +234,7 @@ def reply_within(limits: Limits, content: dict) -> Message:
     member = make_member()
     request = Message.of("grow", **content)
     return reply_to(
-        request, None, member.X, member.y, name="lyon", min_rows=1, limits=limits
+        request, None, member.X, member.y, name="lyon", disclosure=None, limits=limits
     )
 
 
@@ -410,7 +411,7 @@ def test_rows_that_cannot_be_hashed_cannot_be_drawn(monkeypatch):
 
 def test_counts_are_rounded_where_a_node_hides_rows():
     exact = counted(member_with_missing(), growing())
-    hiding = replace(member_with_missing(), min_rows=4)
+    hiding = replace(member_with_missing(), disclosure=rule_of(4))
     rounded = counted(hiding, growing())
     np.testing.assert_array_equal(rounded, rounded_histograms(exact, 4))
     assert (rounded % 4 == 0).all() and rounded.any() and (rounded != exact).any()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from helpers.forests import NAMES, rows
 from sklearn.preprocessing import PowerTransformer
 
@@ -65,7 +66,13 @@ def counts_of(packed, content) -> np.ndarray:
 def reply_of(X=X, y=Y, *, min_rows=1, **options) -> Message:
     request = Message.of("grow_halves", **options.pop("asked"))
     reply = reply_to(
-        request.to_bytes(), None, X, y, name=NAMES[0], min_rows=min_rows, **options
+        request.to_bytes(),
+        None,
+        X,
+        y,
+        name=NAMES[0],
+        disclosure=rule_of(min_rows),
+        **options,
     )
     return Message.from_bytes(reply)
 

@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from scipy.special import log_softmax
 from sklearn.datasets import make_blobs
 
@@ -43,7 +44,7 @@ def reply_content(task: str, X, y, *, min_rows=10, held_out=None, **content) -> 
         X,
         y,
         name="lyon",
-        min_rows=min_rows,
+        disclosure=rule_of(min_rows),
         held_out=held_out,
     )
     return Message.from_bytes(reply).content

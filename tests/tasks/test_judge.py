@@ -83,7 +83,7 @@ def judged(request, *, limits=None):
     """What a node of 40 rows replies, whose labels go by the second feature."""
     X = np.linspace([-2.0, 1.5], [2.0, -1.5], 40)
     y = np.where(X[:, 1] > 0.2, "b", "a")
-    reply = reply_to(request, None, X, y, name="lyon", min_rows=1, limits=limits)
+    reply = reply_to(request, None, X, y, name="lyon", disclosure=None, limits=limits)
     return reply.content, X, y
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from helpers.rules import assert_outcome
 from helpers.tasks import LABELS, make_member
 from scipy.sparse import csr_matrix
@@ -123,7 +124,13 @@ def test_what_costs_more_than_the_limits_is_refused(limit, amount):
     def reply_within(limits):
         request = Message.of("leaf_counts", **ASKED)
         return reply_to(
-            request, None, member.X, member.y, name="lyon", min_rows=1, limits=limits
+            request,
+            None,
+            member.X,
+            member.y,
+            name="lyon",
+            disclosure=None,
+            limits=limits,
         )
 
     assert reply_within(Limits(**{limit: amount})).task == "leaf_counts"
@@ -159,7 +166,7 @@ def test_rows_of_other_roles_are_not_counted_nor_are_classes_without_rows():
 
 def test_counts_are_rounded_where_a_node_hides_rows():
     exact = counted(make_member())
-    rounded = counted(replace(make_member(), min_rows=4))
+    rounded = counted(replace(make_member(), disclosure=rule_of(4)))
     np.testing.assert_array_equal(rounded, rounded_leaf_counts(exact, 4))
     assert (rounded % 4 == 0).all() and (rounded != exact).any()
 

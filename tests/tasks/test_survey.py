@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from helpers.ledgers import CLF, X, Y, answer, log_of
 
 from skgems import GEMSLogisticAggregator, survey
@@ -24,7 +25,7 @@ def honest_reply() -> dict:
     table = np.column_stack([np.arange(40) / 7, np.arange(40) % 2]).astype(object)
     table[:10, 1] = np.nan
     labels = np.repeat(["a", "b"], 20)
-    reply = survey(table.astype(float), labels, name="lyon", min_rows=5)
+    reply = survey(table.astype(float), labels, name="lyon", disclosure=rule_of(5))
     return reply.content
 
 
@@ -124,18 +125,18 @@ def test_an_agreement_on_a_description_allows_one_survey_and_nothing_else():
 
 
 def test_the_larger_bound_holds():
-    agreement, request = begin_survey(min_rows=20)
-    reply = answer(request, {}, agreement=agreement, min_rows=5)
+    agreement, request = begin_survey(disclosure=rule_of(20))
+    reply = answer(request, {}, agreement=agreement, disclosure=rule_of(5))
     assert reply.content["min_rows"] == 20
     sizes = reply.content["classes"]["counts"]
     assert sizes.min() >= 20
 
 
 def test_a_server_refuses_a_smaller_bound_than_agreed():
-    agreement, request = begin_survey(min_rows=10)
-    with pytest.warns(UserWarning, match="answers with min_rows=5"):
-        reply = reply_to(request, None, X, Y, name="lyon", min_rows=5)
-    with pytest.raises(ValueError, match="answered with min_rows=5"):
+    agreement, request = begin_survey(disclosure=rule_of(10))
+    with pytest.warns(UserWarning, match="answers with disclosure=.*min_rows=5"):
+        reply = reply_to(request, None, X, Y, name="lyon", disclosure=rule_of(5))
+    with pytest.raises(ValueError, match="answered with disclosure=.*min_rows=5"):
         agreement.check_bound(reply, "lyon")
 
 

@@ -78,8 +78,9 @@ def test_every_field_of_a_reply_says_what_it_tells_of_rows(name):
     }
     # Those of a network, and summaries, which speak for themselves.
     may_be_silent = {"network.activation", "network.output", "joins"}
-    # Parameters of a classifier, of which their table speaks.
-    parameters = {path for path in silent if path.startswith(("form.", "penalty."))}
+    # Parameters of a classifier, or of the rule, of which their table speaks.
+    tables = ("form.", "penalty.", "rule.")
+    parameters = {path for path in silent if path.startswith(tables)}
     # Answers to "join" are those to other tasks.
     answers = set(TASKS["join"].reply) if name == "join" else set()
     assert silent <= may_be_silent | parameters | answers
