@@ -500,7 +500,7 @@ default="auto"
             return state
         intersection = state["intersection_"]
         if intersection is not None and intersection.spaces:
-            intersection = intersection.without_spaces()
+            intersection = intersection.drop_spaces()
         has_none = state["likelihood_"] is None and state["spaces_"] is None
         return state | {
             "_merge": None,
