@@ -106,8 +106,6 @@ class TellingVisitor(RowsVisitor):
         By path, what came out of fitted steps for these rows before; filled further.
     min_rows : int
         Nothing is told of columns and categories that have fewer rows.
-    tells_extremes : bool
-        Whether the smallest and the largest value of a column are told.
     """
 
     def __init__(
@@ -118,14 +116,12 @@ class TellingVisitor(RowsVisitor):
         is_sparse: Mapping[str, bool | None],
         tables: dict[str, Table],
         min_rows: int,
-        tells_extremes: bool,
     ) -> None:
         super().__init__(is_sparse)
         self.leaves = leaves
         self.pending = pending
         self.tables = tables
         self.min_rows = min_rows
-        self.tells_extremes = tells_extremes
         self.parts: dict[str, dict] = {}  # what is told, by path
 
     def visit_leaf(
@@ -138,7 +134,7 @@ class TellingVisitor(RowsVisitor):
                 )
             return self.tables[path]
         pending = self.pending.get(path)
-        if pending is not None and pending.can_tell(self.tells_extremes):
+        if pending is not None and pending.can_tell:
             self.parts[path] = self._told_of(step, table=table, pending=pending)
         return None
 
