@@ -147,11 +147,11 @@ class SummarizingMixin:
                 options=options,
                 dropped=rows.get("dropped"),
             )
-        member = without_small_classes(member, rule)
-        warn_of_unseen_classes(member)
         request = aggregator._agreed_terms.first_message(member, **options)
         if member.weights_by_label() is not None:
             check_takes_weights(request, name=name)
+        member = without_small_classes(member, rule)
+        warn_of_unseen_classes(member)
         content = TASKS["join"].answer(
             member,
             method=request.content["method"],
