@@ -212,8 +212,7 @@ class Agreement:
         if terms.front is not None:
             n_times["front"] = fits * terms.front.most_messages
         needs_radii = (
-            any(map(tells_radii, terms.first_requests()))
-            or n_times.get("space", 0) > 0
+            any(map(tells_radii, terms.first_requests())) or n_times.get("space", 0) > 0
         )
         return cls(
             exchange=uuid4().hex,

@@ -582,8 +582,7 @@ class _KBinsDiscretizer(_EdgesStep):
         return int(np.max(step.n_bins)) + 1
 
     def bins(self, fitted: BaseEstimator) -> Bins:
-        dtype = None if fitted.dtype is None else np.dtype(fitted.dtype)
-        return Bins(edges=list(fitted.bin_edges_), dtype=dtype)
+        return Bins(edges=list(fitted.bin_edges_))
 
     def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
         if step.encode == "ordinal":

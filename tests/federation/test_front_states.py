@@ -262,7 +262,9 @@ def test_one_organization_may_agree_on_a_front_of_any_rows():
     model = aggregator.set_params(estimators=channel).fit()
     assert model.score(X, Y) > 0.8
     with pytest.raises(ValueError, match="told no statistics for StandardScaler"):
-        Sites(disclosure=None).ask({"lyon": sites.requests[0]})  # nobody has accepted it
+        Sites(disclosure=None).ask(
+            {"lyon": sites.requests[0]}
+        )  # nobody has accepted it
 
 
 def test_a_step_is_not_fitted_before_the_node_was_asked_behind_the_same_steps():
