@@ -181,8 +181,8 @@ def reply_to(
         ``state``. If None, the agreement that comes with the first request is accepted
         if it stays within bounds that an honest exchange meets.
     radii : bool, default=False
-        Whether distances of single rows, or the smallest and the largest value of a
-        column, may be sent. It matters only if no agreement is given.
+        Whether distances of single rows may be sent. It matters only if no agreement is
+        given.
     state : str, os.PathLike or mutable mapping of str to bytes, default=None
         The node's ledger: a folder on a local disk, which is created if it does not
         exist. Use one ledger for all exchanges of the node, since it also notices that
@@ -497,9 +497,8 @@ class _Node:
         if not self.tells_radii and tells_radii(request):
             raise NotAgreedError(
                 f"this request ({request.task!r}) asks for numbers about single rows "
-                "(radii of good-enough spaces, or the smallest and largest values of "
-                "columns). They are sent only with consent: radii=True, or an "
-                "agreement that allows them."
+                "(radii of good-enough spaces). They are sent only with consent: "
+                "radii=True, or an agreement that allows them."
             )
 
     def disclosure_under(self, agreed: Agreement | None) -> Disclosure | None:

@@ -10,7 +10,7 @@ from sklearn.utils import check_array, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..base import is_channel
-from ..compat import HasMethods, StrOptions, fit_context
+from ..compat import HasMethods, fit_context
 from ..disclosure import disclosure_of
 from ..federation import (
     Run,
@@ -58,11 +58,10 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
         - from a seed: RBFSampler, PolynomialCountSketch, SkewedChi2Sampler and
           :class:`RandomFeatures`;
         - :class:`Backbone`.
-    bounds : dict of column to (low, high), (low, high) or "tell", default=None
+    bounds : dict of column to (low, high), or (low, high), default=None
         The bounds between which the values of the columns lie, by name or place of the
-        column, or one pair for all columns. Give them if a step above needs them. With
-        "tell" the nodes send their smallest and largest values, which are values of
-        single rows.
+        column, or one pair for all columns. Give them if a step above needs them. Nodes
+        do not send their smallest and largest values, which are values of single rows.
     drop_identifiers : bool, default=False
         Whether to leave out, before all steps, columns that identify rows, as the
         number of a patient does (:ref:`identifiers`). Each node says which of its
@@ -118,7 +117,7 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
 
     _parameter_constraints: dict = {
         "transformer": [HasMethods(["fit", "transform"])],
-        "bounds": [dict, tuple, list, StrOptions({"tell"}), None],
+        "bounds": [dict, tuple, list, None],
         "drop_identifiers": ["boolean"],
         "summaries": "no_validation",
         "n_jobs": [None, int],
