@@ -20,14 +20,16 @@ from sklearn.base import BaseEstimator
 import skgems
 from helpers.attacked_tables import Table
 from skgems.base import BaseAggregator
-from skgems.federation import Message, Nodes, reply_to
+from skgems.federation import Agreement, Message, Nodes, reply_to
 from skgems.moments import ClassMoments
 
 # The rule that holds for what leaves a node by default.
 DEFAULT_RULE = "auto"
 HAS_RULE = "disclosure" in introspection.signature(reply_to).parameters
 # Of tests under the rule, as long as it does not hold.
-BEING_BUILT = pytest.mark.xfail(strict=False, reason="the rule is being built")
+BEING_BUILT = pytest.mark.xfail(
+    strict=False, raises=AssertionError, reason="the rule is being built"
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,23 +59,25 @@ class GroupSums:
     @property
     def n_rows(self) -> float:
         """Number of rows, or their weight."""
-        return float(self.ones @ self.product @ self.ones)
+        return float(self.product[: self.n_parts, : self.n_parts].sum())
 
     @property
     def sums(self) -> np.ndarray:
         """Sums of the features over the rows, (n_features,)."""
-        return (self.ones @ self.product)[self.n_parts :]
+        return self.product[: self.n_parts, self.n_parts :].sum(axis=0)
 
     @property
     def with_one(self) -> np.ndarray:
         """The matrix of (1, features), (n_features + 1, n_features + 1)."""
         features = self.product[self.n_parts :, self.n_parts :]
-        return np.block(
-            [[np.array([[self.n_rows]]), self.sums[None]], [self.sums[:, None], features]]
-        )
+        with_one = np.empty((len(features) + 1, len(features) + 1))
+        with_one[0, 0] = self.n_rows
+        with_one[0, 1:] = with_one[1:, 0] = self.sums
+        with_one[1:, 1:] = features
+        return with_one
 
 
-# What a node is asked ------------------------------------------------------------------
+# What a node is asked -----------------------------------------------------------------
 
 
 def options_of_rule(disclosure: object) -> dict[str, Any]:
@@ -81,6 +85,14 @@ def options_of_rule(disclosure: object) -> dict[str, Any]:
     if not HAS_RULE:
         return {"min_rows": 10 if disclosure is not None else 1}
     return {"disclosure": disclosure}
+
+
+def agreement_under(aggregator: BaseAggregator, disclosure: object) -> Agreement:
+    """Return the agreement of an aggregator's exchange under a rule; None: no rule."""
+    has_rule = "disclosure" in introspection.signature(Agreement.of).parameters
+    if not has_rule:
+        return Agreement.of(aggregator, min_rows=10 if disclosure is not None else 1)
+    return Agreement.of(aggregator, disclosure=disclosure)
 
 
 def told_in_summary(
@@ -172,7 +184,7 @@ class LoggedNodes:
         return replies
 
 
-# What a server reads -------------------------------------------------------------------
+# What a server reads ------------------------------------------------------------------
 
 
 def replies_with_moments(content: object) -> Iterator[tuple[list, ClassMoments]]:

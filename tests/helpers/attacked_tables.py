@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Small tables whose rows attacks look for, and how claimed rows are judged.
 
-A row is *found* if a claim has all of its columns to 1e-3 deviations. A claim that is no
-row is *false*: an attack that also claims rows that are not there proves nothing.
+A row is *found* if a claim has all of its columns to 1e-3 deviations. A claim that is
+no row is *false*: an attack that also claims rows that are not there proves nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Combinations of codes that some row must have, by integer programs.
 
-A table of columns that are 0 or 1 has few possible rows x. How often each is there, c_x,
-is a whole number, or a weight where rows count for less, and
+A table of columns that are 0 or 1 has few possible rows x. How often each is there,
+c_x, is a whole number, or a weight where rows count for less, and
 
     sum_x c_x z z' = P,    z = (1, x),    c_x >= 0,
 
@@ -148,9 +148,7 @@ class _Program:
         # Noise is on pairs of columns alone.
         slacks = np.where((first > 0) & (first != second), slack, 0.0)
         slacks = slacks + (0.0 if is_whole else _ROUNDING * product[0, 0])
-        return cls(
-            sparse.csr_array(A), sums - slacks, sums + slacks, is_whole=is_whole
-        )
+        return cls(sparse.csr_array(A), sums - slacks, sums + slacks, is_whole=is_whole)
 
     def in_some_solution(self) -> np.ndarray:
         """Return the candidates that are there in one solution, if there is any."""

@@ -28,7 +28,7 @@ from skgems.moments import ClassMoments
 _ROUNDING = 1e-8
 
 
-# Two matrices of products --------------------------------------------------------------
+# Two matrices of products -------------------------------------------------------------
 
 
 def rows_of_difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -112,7 +112,7 @@ def _joined(claims: list[np.ndarray], groups: Sequence[GroupSums]) -> np.ndarray
     return np.concatenate([np.zeros((0, n_features)), *claims])
 
 
-# Clusters of two messages ---------------------------------------------------------------
+# Clusters of two messages -------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -153,7 +153,7 @@ def rows_of_clusters(first: ClusterSums, second: ClusterSums) -> np.ndarray:
     return np.array(rows).reshape(-1, first.sums.shape[1])
 
 
-# A message and the classifier that was sent ----------------------------------------------
+# A message and the classifier that was sent -------------------------------------------
 
 
 def row_of_gap(gap: np.ndarray) -> np.ndarray:
@@ -173,9 +173,7 @@ def row_of_gap(gap: np.ndarray) -> np.ndarray:
     return (left[:-1, 0] / left[-1, 0])[None]
 
 
-def gap_of_logistic(
-    gradient: np.ndarray, coefs: np.ndarray, *, C: float
-) -> np.ndarray:
+def gap_of_logistic(gradient: np.ndarray, coefs: np.ndarray, *, C: float) -> np.ndarray:
     """Return the gradient of all rows of a fitted model less that of a message.
 
     Parameters
@@ -250,7 +248,7 @@ def rows_of_gradients(gradients: np.ndarray, origin: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros((0, len(origin))), *guesses])
 
 
-# Linear discriminant analysis ------------------------------------------------------------
+# Linear discriminant analysis ---------------------------------------------------------
 
 
 def rows_of_lda(
@@ -324,7 +322,7 @@ def scatter_within(groups: Sequence[GroupSums]) -> np.ndarray:
     return np.sum(scatters, axis=0)
 
 
-# One message alone ------------------------------------------------------------------------
+# One message alone --------------------------------------------------------------------
 
 
 def row_of_origin(moments: ClassMoments) -> np.ndarray:
@@ -347,7 +345,7 @@ def rows_of_dominated_sums(group: GroupSums) -> np.ndarray:
     return rows
 
 
-# A summary ----------------------------------------------------------------------------------
+# A summary ----------------------------------------------------------------------------
 
 
 def rows_of_classifier(

@@ -97,7 +97,7 @@ class PowerMap(FeatureMap):
         return steps[:, :, None] * np.eye(X.shape[1])
 
 
-# Ranges of singular sums ----------------------------------------------------------------
+# Ranges of singular sums --------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -211,7 +211,7 @@ def _n_features(features: FeatureMap, n_columns: int) -> int:
     return len(features.weights) if isinstance(features, FourierMap) else n_columns
 
 
-# All rows at once -----------------------------------------------------------------------
+# All rows at once ---------------------------------------------------------------------
 
 
 def rows_of_fit(
@@ -308,9 +308,7 @@ class _RowsFit:
 
     def _columns(self, unknowns: np.ndarray) -> np.ndarray:
         """Return (parts, features) of the rows, of weight 1."""
-        return np.hstack(
-            [self.parts, self.view.features.values(self.rows(unknowns))]
-        )
+        return np.hstack([self.parts, self.view.features.values(self.rows(unknowns))])
 
     def misfit(self, unknowns: np.ndarray) -> np.ndarray:
         Z = self._roots_of_weights(unknowns) * self._columns(unknowns)
@@ -324,8 +322,10 @@ class _RowsFit:
         Z = roots * columns
         of_features = self.view.features.slopes(self.rows(unknowns))
         changes = np.concatenate(
-            [np.zeros((self.n_rows, self.parts.shape[1], of_features.shape[2])),
-             roots[:, :, None] * of_features],
+            [
+                np.zeros((self.n_rows, self.parts.shape[1], of_features.shape[2])),
+                roots[:, :, None] * of_features,
+            ],
             axis=1,
         )  # (n_rows, n_columns, n_unknown of a row)
         if self.with_weights:

@@ -86,14 +86,6 @@ def log_ratios(
     return numbers @ deviation - np.square(numbers).sum(axis=1) / (2.0 * n_rows)
 
 
-def measured_advantage(ratios_of_rows: np.ndarray, ratios_of_others: np.ndarray) -> float:
-    """Return how much better than chance the sign of the ratio tells rows from others."""
-    return float(np.mean(ratios_of_rows > 0) + np.mean(ratios_of_others <= 0) - 1.0)
-
-
-def best_advantage(ratios_of_rows: np.ndarray, ratios_of_others: np.ndarray) -> float:
-    """Return the advantage of the best threshold, which a reader may know."""
-    thresholds = np.concatenate([ratios_of_rows, ratios_of_others])
-    of_rows = (ratios_of_rows[:, None] >= thresholds).mean(axis=0)
-    of_others = (ratios_of_others[:, None] >= thresholds).mean(axis=0)
-    return float((of_rows - of_others).max())
+def measured_advantage(of_rows: np.ndarray, of_others: np.ndarray) -> float:
+    """Return how much better than chance the sign of ratios tells rows from others."""
+    return float(np.mean(of_rows > 0) + np.mean(of_others <= 0) - 1.0)

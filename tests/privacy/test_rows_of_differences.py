@@ -7,6 +7,8 @@ message and of what the classifier in it was fitted to.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,37 +16,45 @@ from helpers.attacked_exchanges import (
     BEING_BUILT,
     DEFAULT_RULE,
     GroupSums,
+    agreement_under,
     group_of_rows,
     options_of_rule,
-    replies_with_moments,
     sums_in_message,
     told_in_combine,
-    told_in_fit,
     told_in_summary,
 )
 from helpers.attacked_tables import Table, attacked_table, judge_claims
 from helpers.attacks_by_differences import (
-    ClusterSums,
     added_groups,
     gap_of_logistic,
     gap_of_ridge,
     row_of_gap,
     row_of_scaler,
     rows_of_classifier,
-    rows_of_clusters,
     rows_of_difference,
     rows_of_group_differences,
     rows_of_lda,
     rows_of_scaling_front,
 )
+from helpers.attacks_on_summaries import (
+    ALPHA,
+    CLASSIFIERS,
+    claims_of_classifier,
+    cluster_differences,
+    told_behind_scaler,
+    with_lone_class,
+)
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.neighbors import NearestCentroid
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skgems import GEMSLogisticAggregator, PooledTransformer
-from skgems.federation import Agreement, Message, RowsAskedAgainError, reply_to
+from skgems import GEMSLogisticAggregator
+from skgems.federation import (
+    ClassesLeftOutWarning,
+    Message,
+    RowsAskedAgainError,
+    reply_to,
+)
 from skgems.gems import Moments
 from skgems.messages import sealed
 
@@ -88,7 +98,7 @@ def test_rows_do_not_follow_where_all_rows_count_for_a_little_less():
     assert not len(rows_of_difference(first.with_one, second.with_one))
 
 
-# A classifier and sums in which one row counts for less ---------------------------------
+# A classifier and sums in which one row counts for less -------------------------------
 
 
 def lowered_groups(weight: float) -> tuple[Table, int, list[GroupSums]]:
@@ -142,48 +152,22 @@ def test_a_scaler_and_lowered_sums_have_the_row_between_them():
     np.testing.assert_allclose(claims[0], table.X[lowered], atol=1e-6)
 
 
-# Summaries of fitted classifiers --------------------------------------------------------
-
-
-CLASSIFIERS = {
-    "centroids": NearestCentroid(),
-    "lda": LinearDiscriminantAnalysis(),
-    "ridge": RidgeClassifier(alpha=2.0),
-    "scaler": make_pipeline(StandardScaler(), LogisticRegression()),
-}
-
-
-def claims_of_summary(table: Table, kind: str, rule: object) -> np.ndarray:
-    classifier = CLASSIFIERS[kind].fit(table.X, table.y)
-    aggregator = GEMSLogisticAggregator(random_state=0)
-    message = told_in_summary(
-        aggregator, table, disclosure=rule, classifier=classifier
-    )
-    return rows_of_classifier(message, kind=kind, alpha=2.0)
-
-
-def table_with_lone_class(name: str) -> Table:
-    """Two classes of some rows, and a class of one row, which comes last."""
-    table = attacked_table(name)
-    first, second, third = np.unique(table.y)[:3]
-    large = np.flatnonzero(np.isin(table.y, [first, second]))
-    lone = np.flatnonzero(table.y == third)[:1]
-    return table.some_rows(np.append(large, lone))
+# Summaries of fitted classifiers ------------------------------------------------------
 
 
 @BEING_BUILT
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 @pytest.mark.parametrize("name", ["iris", "wine", "penguins"])
 def test_a_classifier_does_not_give_the_row_of_a_class_that_is_left_out(name, kind):
-    table = table_with_lone_class(name)
-    claims = claims_of_summary(table, kind, DEFAULT_RULE)
+    table = with_lone_class(attacked_table(name))
+    claims = claims_of_classifier(table, kind, DEFAULT_RULE)
     assert judge_claims(table.X, claims).n_found == 0
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 @pytest.mark.parametrize("name", ["iris", "wine", "penguins"])
 def test_the_row_of_a_class_is_known_where_sums_are_of_all_others(name, kind):
-    table = table_with_lone_class(name)
+    table = with_lone_class(attacked_table(name))
     # Sums as they leave a node that only has a bound on rows.
     classifier = CLASSIFIERS[kind].fit(table.X, table.y)
     message = told_in_summary(
@@ -192,7 +176,7 @@ def test_the_row_of_a_class_is_known_where_sums_are_of_all_others(name, kind):
         disclosure=None,
         classifier=classifier,
     )
-    claims = rows_of_classifier(message, kind=kind, alpha=2.0)
+    claims = rows_of_classifier(message, kind=kind, alpha=ALPHA)
     deviations = table.X.std(axis=0)
     errors = np.abs(claims - table.X[-1]).max(axis=1) / deviations.max()
     assert errors.min() < 1e-6
@@ -213,24 +197,17 @@ def outlying_tables() -> list[Table]:
 @pytest.mark.parametrize("kind", ["lda", "ridge", "scaler"])
 @pytest.mark.parametrize("table", outlying_tables(), ids=lambda table: table.name)
 def test_a_classifier_does_not_give_the_row_that_the_rule_lowers(table, kind):
-    claims = claims_of_summary(table, kind, DEFAULT_RULE)
+    claims = claims_of_classifier(table, kind, DEFAULT_RULE)
     assert judge_claims(table.X, claims).n_found == 0
 
 
-# Messages of one exchange -----------------------------------------------------------------
-
-
-def told_behind_scaler(table: Table, rule: object):
-    other = attacked_table(table.name).some_rows(slice(1, None, 2))
-    front = PooledTransformer(StandardScaler())
-    aggregator = GEMSLogisticAggregator(front=front, random_state=0)
-    return told_in_fit(aggregator, {"lyon": table, "rome": other}, disclosure=rule)
+# Messages of one exchange -------------------------------------------------------------
 
 
 @BEING_BUILT
 @pytest.mark.parametrize("name", ["iris", "wine", "penguins"])
 def test_a_front_does_not_give_the_row_of_a_class_that_is_left_out(name):
-    table = table_with_lone_class(name)
+    table = with_lone_class(attacked_table(name))
     claims = rows_of_scaling_front(told_behind_scaler(table, DEFAULT_RULE))
     assert judge_claims(table.X, claims).n_found == 0
 
@@ -243,7 +220,7 @@ def test_a_front_does_not_give_the_row_that_the_rule_lowers(table):
 
 
 def test_a_front_has_the_row_that_later_sums_leave_out():
-    table = table_with_lone_class("iris")
+    table = with_lone_class(attacked_table("iris"))
     front_told = told_behind_scaler(table, None)
     join_told = told_behind_scaler(table.some_rows(slice(0, -1)), None)
     # The scales of the two fits differ: the server knows those of each.
@@ -251,14 +228,22 @@ def test_a_front_has_the_row_that_later_sums_leave_out():
     np.testing.assert_allclose(claims[0], table.X[-1], atol=1e-6)
 
 
+def answer_quietly(*args, **options):
+    """A reply of a node that leaves small classes out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClassesLeftOutWarning)
+        return reply_to(*args, **options)
+
+
 def gap_of_judged_model(table: Table, judged: Table, rule: object) -> np.ndarray:
     """A claim by the gradient of a node's own model, which a later message asks for.
 
-    The model is fitted to a table, and the node answers with another one.
+    The model is fitted to a table of three classes, and the node answers with another
+    one.
     """
     clf = LogisticRegression(C=3.0, tol=1e-10, max_iter=10000).fit(table.X, table.y)
     aggregator = GEMSLogisticAggregator(n_rounds=3, random_state=0)
-    agreement = Agreement.of(aggregator)
+    agreement = agreement_under(aggregator, rule)
     ask_gradient = Message.of(
         "evaluate",
         W=np.vstack([clf.coef_.T, clf.intercept_]),
@@ -269,13 +254,14 @@ def gap_of_judged_model(table: Table, judged: Table, rule: object) -> np.ndarray
     )
     state: dict = {}
     replies = [
-        reply_to(
+        answer_quietly(
             sealed(message, agreement),
             clf,
             judged.X,
             judged.y,
             name="lyon",
             state=state,
+            agreement=agreement,
             **options_of_rule(rule),
         )
         for message in (aggregator._agreed_terms.first_message(), ask_gradient)
@@ -288,20 +274,24 @@ def gap_of_judged_model(table: Table, judged: Table, rule: object) -> np.ndarray
 
 
 def test_the_gradient_of_a_fitted_model_has_the_row_that_sums_leave_out():
-    table = table_with_lone_class("iris")
+    table = with_lone_class(attacked_table("iris"))
     claims = gap_of_judged_model(table, table.some_rows(slice(0, -1)), None)
     np.testing.assert_allclose(claims[0], table.X[-1], atol=1e-3)
 
 
 @BEING_BUILT
 def test_the_gradient_of_a_fitted_model_does_not_give_the_row_of_a_left_out_class():
-    table = table_with_lone_class("iris")
+    table = with_lone_class(attacked_table("iris"))
     claims = gap_of_judged_model(table, table, DEFAULT_RULE)
     assert judge_claims(table.X, claims).n_found == 0
 
 
 @BEING_BUILT
-@pytest.mark.parametrize("table", outlying_tables(), ids=lambda table: table.name)
+@pytest.mark.parametrize(
+    "table",
+    [table for table in outlying_tables() if len(np.unique(table.y)) == 3],
+    ids=lambda table: table.name,
+)
 def test_the_gradient_of_a_fitted_model_does_not_give_a_lowered_row(table):
     claims = gap_of_judged_model(table, table, DEFAULT_RULE)
     assert judge_claims(table.X, claims).n_found == 0
@@ -332,19 +322,20 @@ def test_the_sums_of_halves_differ_from_those_of_all_rows_by_no_row(name):
         assert not len(claims)
 
 
-# Two exchanges ------------------------------------------------------------------------------
+# Two exchanges ------------------------------------------------------------------------
 
 
 def answered(table: Table, aggregator, state: dict, *, rule: object, X=None, y=None):
     """The moments that a node with a ledger tells in a new exchange."""
-    request = sealed(aggregator._agreed_terms.first_message(), Agreement.of(aggregator))
+    agreement = agreement_under(aggregator, rule)
     reply = reply_to(
-        request,
+        sealed(aggregator._agreed_terms.first_message(), agreement),
         None,
         table.X if X is None else X,
         table.y if y is None else y,
         name="lyon",
         state=state,
+        agreement=agreement,
         **options_of_rule(rule),
     )
     return reply.content
@@ -395,27 +386,7 @@ def test_two_exchanges_without_a_common_ledger_have_the_row_between_them(change)
     assert judge_claims(all_rows, claims).n_false == 0
 
 
-# Clusters ------------------------------------------------------------------------------------
-
-
-def cluster_differences(table: Table, numbers: range, rule: object) -> np.ndarray:
-    """Rows by which clusters of several summaries differ."""
-    clusters: dict[str, list[ClusterSums]] = {}
-    for n_components in numbers:
-        moments = Moments(n_components=n_components)
-        aggregator = GEMSLogisticAggregator(moments=moments, random_state=0)
-        message = told_in_summary(aggregator, table, disclosure=rule)
-        for labels, told in replies_with_moments(message.content):
-            for column in np.unique(told.columns):
-                of_class = ClusterSums.of_moments(told, column)
-                clusters.setdefault(labels[column], []).append(of_class)
-    claims = [
-        rows_of_clusters(first, second)
-        for of_label in clusters.values()
-        for k, first in enumerate(of_label)
-        for second in of_label[:k]
-    ]
-    return np.concatenate([np.zeros((0, table.n_features)), *claims])
+# Clusters -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["iris", "penguins"])

@@ -14,7 +14,6 @@ from helpers.attacked_exchanges import (
     DEFAULT_RULE,
     group_of_rows,
     replies_with_moments,
-    sums_in_message,
     told_in_summary,
 )
 from helpers.attacked_tables import (
@@ -23,14 +22,17 @@ from helpers.attacked_tables import (
     attacked_table,
     judge_claims,
 )
-from helpers.attacks_by_codes import n_rare, n_wrong, proven_combinations
 from helpers.attacks_by_columns import rows_of_columns, rows_of_short_combinations
 from helpers.attacks_by_differences import (
     row_of_origin,
     rows_of_dominated_sums,
     rows_of_gradients,
 )
-from helpers.lattices import rows_of_lattices
+from helpers.attacks_on_summaries import (
+    claims_of_groups,
+    claims_of_lattices,
+    rare_combinations_proven,
+)
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator, PooledAggregator
@@ -39,12 +41,6 @@ AGGREGATORS = {
     "by class": GEMSLogisticAggregator(random_state=0),
     "of all classes": PooledAggregator(),
 }
-
-
-def claims_of(attack, message, n_features):
-    """The rows that an attack claims of all groups of rows in a message."""
-    claims = [attack(group) for group in sums_in_message(message.content)]
-    return np.concatenate([np.zeros((0, n_features)), *claims])
 
 
 def table_with_columns(kind: str) -> Table:
@@ -95,7 +91,7 @@ def test_a_summary_without_a_rule_has_rows_in_its_columns(name, most):
     table = attacked_table(name)
     message = told_in_summary(AGGREGATORS["by class"], table, disclosure=None)
     verdict = judge_claims(
-        table.X, claims_of(rows_of_columns, message, table.n_features)
+        table.X, claims_of_groups(rows_of_columns, message, table.n_features)
     )
     assert verdict.n_found >= most
     assert verdict.n_false == 0
@@ -104,7 +100,7 @@ def test_a_summary_without_a_rule_has_rows_in_its_columns(name, most):
 def test_combinations_of_many_codes_have_rows_without_a_rule():
     table = attacked_table("clinics").first_of_each_class(20)
     message = told_in_summary(AGGREGATORS["by class"], table, disclosure=None)
-    claims = claims_of(rows_of_short_combinations, message, table.n_features)
+    claims = claims_of_groups(rows_of_short_combinations, message, table.n_features)
     verdict = judge_claims(table.X, claims)
     assert verdict.n_found >= 3
     assert verdict.n_false == 0
@@ -116,10 +112,8 @@ def test_combinations_of_many_codes_have_rows_without_a_rule():
 @pytest.mark.parametrize("n_rows", [20, 400])  # of each class, at most
 def test_no_row_follows_from_columns_under_the_rule(name, n_rows, aggregator):
     table = attacked_table(name).first_of_each_class(n_rows)
-    message = told_in_summary(
-        AGGREGATORS[aggregator], table, disclosure=DEFAULT_RULE
-    )
-    claims = claims_of(rows_of_columns, message, table.n_features)
+    message = told_in_summary(AGGREGATORS[aggregator], table, disclosure=DEFAULT_RULE)
+    claims = claims_of_groups(rows_of_columns, message, table.n_features)
     assert judge_claims(table.X, claims).n_found == 0
 
 
@@ -135,7 +129,7 @@ def test_no_row_follows_from_columns_that_one_row_has_under_the_rule(table):
         Table(name=table.name, X=X, y=y),
         disclosure=DEFAULT_RULE,
     )
-    claims = claims_of(rows_of_columns, message, table.n_features)
+    claims = claims_of_groups(rows_of_columns, message, table.n_features)
     # A rare cell takes the commonest value: the row is known by its measures.
     assert judge_claims(X[:, :5], claims[:, :5]).n_found == 0
 
@@ -144,24 +138,12 @@ def test_no_row_follows_from_columns_that_one_row_has_under_the_rule(table):
 @pytest.mark.parametrize("name", ["clinics", "iris", "penguins"])
 def test_no_row_follows_from_combinations_of_codes_under_the_rule(name):
     table = attacked_table(name).first_of_each_class(40)
-    message = told_in_summary(
-        AGGREGATORS["by class"], table, disclosure=DEFAULT_RULE
-    )
-    claims = claims_of(rows_of_short_combinations, message, table.n_features)
+    message = told_in_summary(AGGREGATORS["by class"], table, disclosure=DEFAULT_RULE)
+    claims = claims_of_groups(rows_of_short_combinations, message, table.n_features)
     assert judge_claims(table.X, claims).n_found == 0
 
 
-# Whole numbers of fewer rows than features ---------------------------------------------
-
-
-def claims_of_lattices(message, n_features):
-    """The rows that lattices give of all moments in a message."""
-    claims = [
-        rows_of_lattices(moments)
-        for _, moments in replies_with_moments(message.content)
-        if moments.roots is None and getattr(moments, "block", None) is None
-    ]
-    return np.concatenate([np.zeros((0, n_features)), *claims])
+# Whole numbers of fewer rows than features --------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -177,22 +159,7 @@ def test_lattices_find_rows_of_small_classes_unless_the_rule_holds(rule, finds):
     assert finds or verdict.n_found == 0
 
 
-# Combinations of codes -------------------------------------------------------------------
-
-
-def rare_combinations_proven(table, rule):
-    """How many combinations are proven that few rows have, and how many are wrong."""
-    message = told_in_summary(AGGREGATORS["by class"], table, disclosure=rule)
-    labels_and_claims = [
-        (group.label, proven_combinations(group))
-        for group in sums_in_message(message.content)
-    ]
-    n_proven = wrong = 0
-    for label, claims in labels_and_claims:
-        X = table.X if label is None else table.X[table.y == label]
-        n_proven += n_rare(X, claims)
-        wrong += n_wrong(X, claims)
-    return n_proven, wrong
+# Combinations of codes ----------------------------------------------------------------
 
 
 def small_clinic() -> Table:
@@ -213,7 +180,7 @@ def test_programs_prove_no_rare_combination_under_the_rule():
     assert n_proven == 0
 
 
-# What else is in a message ----------------------------------------------------------------
+# What else is in a message ------------------------------------------------------------
 
 
 def outlying_table() -> Table:
@@ -230,7 +197,7 @@ def outlying_table() -> Table:
 def test_sums_that_one_row_dominates_give_it_unless_the_rule_holds(rule, finds):
     table = outlying_table()
     message = told_in_summary(AGGREGATORS["by class"], table, disclosure=rule)
-    claims = claims_of(rows_of_dominated_sums, message, table.n_features)
+    claims = claims_of_groups(rows_of_dominated_sums, message, table.n_features)
     verdict = judge_claims(table.X, claims)
     assert (verdict.n_found == table.n_rows) == finds
     assert finds or verdict.n_found == 0
@@ -271,9 +238,7 @@ def test_the_gradient_of_a_mistyped_row_is_that_row_unless_the_rule_holds(rule, 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_point_that_means_are_counted_from_is_no_row(name):
     table = attacked_table(name).first_of_each_class(10)
-    message = told_in_summary(
-        AGGREGATORS["by class"], table, disclosure=DEFAULT_RULE
-    )
+    message = told_in_summary(AGGREGATORS["by class"], table, disclosure=DEFAULT_RULE)
     for _, moments in replies_with_moments(message.content):
         origin = row_of_origin(moments)
         assert judge_claims(table.X, origin).n_found == 0
