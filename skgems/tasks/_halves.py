@@ -39,6 +39,7 @@ from ..messages import (
     Json,
     Message,
     Place,
+    Sentences,
     Task,
     Text,
     check_fields,
@@ -88,16 +89,14 @@ def _summaries(content: Mapping) -> list[Mapping]:
     return list(content["asked"].values())
 
 
-def _sentences(content: Mapping) -> dict[str, str]:
-    sentences = {
-        f"{number}.{half}.{path}": sentence
-        for number, pair in content["joins"].items()
-        for half, summary in pair.items()
-        for path, sentence in sentences_of_summary(summary).items()
-    }
+def _sentences(content: Mapping) -> Iterator[tuple[str, Sentences]]:
+    for number, pair in content["joins"].items():
+        for half, summary in pair.items():
+            for path, sentences in sentences_of_summary(summary):
+                yield f"{number}.{half}.{path}", sentences
     for number, reason in content["refused"].items():
-        sentences[f"{number}.refused"] = f"No summaries are sent: {reason}."
-    return sentences
+        refusal = f"No summaries are sent: {reason}."
+        yield f"{number}.refused", Sentences(meaning=refusal)
 
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
