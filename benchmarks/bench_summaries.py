@@ -106,7 +106,7 @@ def summarize_node(federation: Federation, node: int, setting: Setting, *, space
         federation.X[in_node],
         federation.y[in_node],
         name=str(node),
-        min_rows=1,
+        disclosure=None,
         dtype=setting.dtype,
         rank=setting.rank,
         space=space,
