@@ -71,7 +71,7 @@ def write(
                     X[of_node],
                     y[of_node],
                     name=path.stem,
-                    min_rows=1,
+                    disclosure=None,
                     space=False,
                 )
                 summary.save(path)

@@ -139,6 +139,11 @@ default="auto"
         With None they are kept in the process, within a quarter of scikit-learn's
         ``working_memory``. Give a folder if several processes should share them; it
         also keeps the clones that simulation trains.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        The rule for what nodes tell of their rows, see :class:`~skgems.Disclosure`.
+        With "auto" it is ``Disclosure()`` for all that leaves a process, and there is
+        no rule within ``fit(X, y)``, where nothing leaves. Pass a Disclosure to
+        simulate an exchange under it. None is for parties that are one organization.
     front : transformer, default=None
         Transformers that all nodes apply before the model. An unfitted front is fitted
         to statistics that the nodes send, by :class:`~skgems.PooledTransformer`, which
@@ -313,6 +318,7 @@ default="auto"
         validation_fraction=0.2,
         keep_replies=False,
         memory=None,
+        disclosure="auto",
         front=None,
         n_jobs=None,
         verbose=0,
@@ -332,6 +338,7 @@ default="auto"
         self.validation_fraction = validation_fraction
         self.keep_replies = keep_replies
         self.memory = memory
+        self.disclosure = disclosure
         self.front = front
         self.n_jobs = n_jobs
         self.verbose = verbose
