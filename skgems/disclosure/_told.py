@@ -37,9 +37,6 @@ _FEWER_COLUMNS = 0.85
 # Weights of all rows are drawn between this and 1 where some are lowered: as few rows
 # fewer in effect as 1 in 100.
 _LEAST_FACTOR = 0.7
-# Share of their number that rows of a class weigh at least. Lowered beside known sums
-# they keep the least share twice.
-LEAST_WEIGHT_OF_ROWS = _LEAST_SHARE**2 * _LEAST_FACTOR
 # Share of known sums that is rounding.
 _ROUNDING = 1e-9
 # Rounds of lowering weights beside known sums, and the share of the bound to aim at.
@@ -105,13 +102,6 @@ class Told:
     # their means alone.
     is_mean_only: np.ndarray
     has_gradient: bool
-
-    @property
-    def withholds(self) -> bool:
-        """Whether anything is told otherwise than without a rule."""
-        return not (
-            (self.weights == 1).all() and self.has_own.all() and self.has_gradient
-        )
 
 
 def told_of(

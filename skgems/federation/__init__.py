@@ -81,6 +81,7 @@ from ._report import Report, ReportMixin, printable
 from ._rows import (
     AnyRows,
     AnyRowsWithMissing,
+    cells_of,
     check_no_label_missing_at,
     column_member,
     member_of,

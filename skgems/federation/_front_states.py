@@ -115,7 +115,8 @@ def check_states(front: Front, X: RowsLike, *, name: str, min_rows: int) -> None
             "The server says that the front is fitted to the rows of node "
             f"{name!r} and others, but that cannot be. {contradiction}. Do not answer "
             "before the server has explained it. If the rows of the node have "
-            "changed since the front was fitted, a new exchange is needed."
+            "changed since the front was fitted, it has to be fitted again, in a new "
+            "exchange."
         )
 
 

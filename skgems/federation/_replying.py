@@ -29,6 +29,7 @@ from ..local import (
     check_reply_bytes,
     learning_columns,
     opened_front,
+    ruled,
 )
 from ..messages import (
     TASKS,
@@ -44,17 +45,18 @@ from ..messages import (
     tells_radii,
 )
 from ..networks import dropped_columns
-from ..steps import Columns, Front, holding, repeated_identifiers
+from ..steps import Cells, Columns, Front, holding, repeated_identifiers
 from ._acceptance import check_accepted
 from ._derived import allows_missing, check_is_derived
 from ._fingerprint import Fingerprint
 from ._front_states import check_fronts_are_due, check_states, unchecked_fronts
 from ._labels import warn_of_unseen_classes
 from ._ledger import Ledger, open_ledger
-from ._nodes import as_mask
+from ._nodes import as_mask, halves_of
 from ._rows import (
     AnyRows,
     AnyRowsWithMissing,
+    cells_of,
     check_is_behind_front,
     check_no_label_missing_at,
     column_member,
@@ -503,6 +505,23 @@ class _Node:
             return self.disclosure
         return stricter_disclosure(self.disclosure, agreed.disclosure)
 
+    def cells_under(self, agreed: Agreement | None) -> Cells | None:
+        """Return which of its rows are summed together, and the least in a bin.
+
+        Where halves are summed too, bins hold as many rows of each half.
+        """
+        disclosure = self.disclosure_under(agreed)
+        if disclosure is None:
+            return None
+        y = column_or_1d(self.y)
+        held_out = as_mask(self.held_out, self.X)
+        groups = as_groups(self.groups, self.X)
+        halves = None
+        if agreed is not None and "halves" in agreed.tasks:
+            learning = np.arange(len(y)) if held_out is None else np.flatnonzero(~held_out)
+            halves = halves_of({self.name: learning}, y, groups)
+        return cells_of(disclosure, y, held_out=held_out, groups=groups, halves=halves)
+
     def check_fronts(
         self, fronts: Iterable[Front], *, disclosure: Disclosure | None
     ) -> None:
@@ -638,7 +657,7 @@ def _answered_of_classifier(
 ) -> Message:
     """What the classifier and its rows say, behind a front if the request has one."""
     has_front = request.content.get("front") is not None
-    member = _member_behind_front(request, node)
+    member = _member_behind_front(request, node, agreed=agreed)
     request = request.with_fields(front=None)
     if agreed is not None:
         # Behind a front features have other names than those that are agreed on.
@@ -660,14 +679,16 @@ def _answered_of_classifier(
     return reply
 
 
-def _member_behind_front(request: Message, node: _Node) -> Member:
+def _member_behind_front(
+    request: Message, node: _Node, *, agreed: Agreement | None
+) -> Member:
     """The node's classifier and rows, these transformed if the request says how."""
     X = node.X
     estimator = node.estimator
     front_content = request.content.get("front")
     if front_content is not None:
         front = opened_front(front_content)
-        X = front.transform(node.X)
+        X = front.transform(node.X, cells=node.cells_under(agreed))
         estimator = fitted_at_node(
             node.name,
             front.rest_of(node.estimator, name=node.name),
@@ -740,7 +761,7 @@ def without_small_classes(
 
     ``is_kept`` says that the reply is kept in a ledger.
     """
-    large_classes = replace(member, disclosure=disclosure).of_large_classes()
+    large_classes = ruled(replace(member, disclosure=disclosure).of_large_classes())
     min_rows = large_classes.min_rows
     if large_classes.left_out is member.left_out:
         return large_classes

@@ -3,7 +3,8 @@
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import NoReturn
 
@@ -24,7 +25,7 @@ from ..base import (
     validated_for_fit,
     warn_user,
 )
-from ..compat import num_samples
+from ..compat import num_samples, safe_indexing
 from ..datasets import as_groups, missing_labels
 from ..disclosure import Disclosure
 from ..local import (
@@ -38,8 +39,9 @@ from ..local import (
 )
 from ..messages import naming
 from ..networks import Network, dropped_in_table, is_fitted, without_values
-from ..steps import ColumnsError, as_rows
+from ..steps import Cells, ColumnsError, Front, JoinedBins, as_rows
 from . import _nodes
+from ._front_states import check_states
 from ._labels import check_labels_of
 from ._nodes import Rows, RowsLike
 from ._weights import WeightedRows, weighted_rows
@@ -78,19 +80,30 @@ def member_of(
     groups: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     dropped: np.ndarray | None = None,
+    disclosure: Disclosure | None = None,
 ) -> Member:
     """A node's fitted classifier and rows, validated; ``held_out`` rows only score.
 
     Rows of one of the ``groups``, (n_rows,), stay together when rows are divided.
-    ``dropped`` says which features a classifier drops by name that is left aside.
+    ``dropped`` says which features a classifier drops by name that is left aside, and
+    ``disclosure`` how many rows are in a bin of the front at least.
     """
     check_node(aggregator, estimator, name)
     given = weighted_rows(
         X, y, sample_weight, held_out=held_out, groups=groups, name=name
     )
     front = aggregator._agreed_front
+    cells = None
     if front is not None:
         estimator = front.rest_of(estimator, name=name)
+        check_no_label_missing_at(name, given.y)
+        cells = cells_of(
+            disclosure,
+            given.y,
+            held_out=_nodes.as_mask(given.held_out, given.X),
+            groups=as_groups(given.groups, given.X),
+        )
+        _check_front_of_rows(front, given, name=name, disclosure=disclosure)
     checked = _checked_rows(
         aggregator,
         estimator,
@@ -99,6 +112,7 @@ def member_of(
         name=name,
         held_out=given.held_out,
         dropped=dropped,
+        cells=cells,
     )
     if front is not None and estimator is not None:
         warn_of_another_front(local_model(estimator, name=name), checked.X, checked.y)
@@ -121,6 +135,47 @@ def member_of(
     )
     check_labels_of(member)
     return member
+
+
+def _check_front_of_rows(
+    front: Front, given: WeightedRows, *, name: str, disclosure: Disclosure | None
+) -> None:
+    """Raise NotAgreedError for a fitted front that rows contradict, under a rule."""
+    if disclosure is None or not front.states:
+        return
+    X = as_rows(given.X)
+    if given.held_out is not None:
+        learning = ~_nodes.as_mask(given.held_out, X)
+        X = safe_indexing(X, np.flatnonzero(learning))
+    if X.shape[0]:
+        check_states(front, X, name=name, min_rows=disclosure.min_rows)
+
+
+def cells_of(
+    disclosure: Disclosure | None,
+    y: ArrayLike,
+    *,
+    held_out: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    halves: np.ndarray | None = None,
+    numbers: dict | None = None,
+) -> Cells | None:
+    """Return which rows are summed together, and the least in a bin, under a rule.
+
+    These are the rows of a class, or of each of its ``halves``; rows that are held out
+    are apart. Rows of one of the ``groups`` count as one. All are (n_rows,).
+    ``numbers`` has those that classes got in earlier parts of a table.
+    """
+    if disclosure is None:
+        return None
+    labels, places = np.unique(column_or_1d(y), return_inverse=True)
+    numbers = {} if numbers is None else numbers
+    codes = [numbers.setdefault(label, len(numbers)) for label in labels.tolist()]
+    sums = np.array(codes)[places]
+    for parts in (held_out, halves):
+        if parts is not None:
+            sums = sums * 3 + np.asarray(parts, dtype=int)  # -1, 0 or 1
+    return Cells(cell=disclosure.cell, sums=sums, units=groups)
 
 
 def _slice_if_all(rows: np.ndarray, n_rows: int) -> np.ndarray | slice:
@@ -260,14 +315,19 @@ def _checked_rows(
     name: str,
     held_out: ArrayLike | None,
     dropped: np.ndarray | None = None,
+    cells: Cells | None = None,
+    joined: JoinedBins | None = None,
 ) -> _CheckedRows:
     """A node's rows behind the front, of the features that its classifier knows.
 
     Features that the classifier drops by name have no values, nor have those that are
-    ``dropped`` by one that is left aside.
+    ``dropped`` by one that is left aside. Bins of the front join by ``cells``, and by
+    what all chunks together have ``joined``.
     """
     check_no_label_missing_at(name, y)
-    X, y, features = _validated_behind_front(aggregator, X, y, name=name)
+    X, y, features = _validated_behind_front(
+        aggregator, X, y, name=name, cells=cells, joined=joined
+    )
     y = column_or_1d(y)
     check_classification_targets(y)
     label_types = {type(label) for label in np.unique(y).tolist()}
@@ -288,7 +348,13 @@ def _checked_rows(
 
 
 def _validated_behind_front(
-    aggregator: BaseAggregator, X: RowsLike, y: ArrayLike, *, name: str
+    aggregator: BaseAggregator,
+    X: RowsLike,
+    y: ArrayLike,
+    *,
+    name: str,
+    cells: Cells | None,
+    joined: JoinedBins | None,
 ) -> tuple[Rows, np.ndarray, Features]:
     """Rows that went through the fitted front, labels, and what the features are."""
     front = aggregator._agreed_front
@@ -306,7 +372,7 @@ def _validated_behind_front(
         )
     try:
         if front is not None:
-            X = front.transform(X)
+            X = front.transform(X, cells=cells, joined=joined)
         (X, y), features = validated_for_fit(aggregator, X, y)
     except ColumnsError as exc:  # the server may see it, and it has no value of a row
         raise ColumnsError(f"Node {name!r}: {exc}") from exc.__cause__
@@ -349,11 +415,13 @@ def chunked_member_of(
     n_drawn: int = 0,
     least: int = 1,
     dropped: np.ndarray | None = None,
+    disclosure: Disclosure | None = None,
 ) -> ChunkedMember:
     """A node's rows in chunks after the first pass.
 
     ``n_drawn`` rows of each class that has at least ``least`` are drawn meanwhile; see
-    `ChunkedMember.read_once`.
+    `ChunkedMember.read_once`. ``disclosure`` says how many rows are in a bin of the
+    front at least, for which there is a pass before the first where it has bins.
     """
     if not callable(chunks):
         raise TypeError(
@@ -368,7 +436,9 @@ def chunked_member_of(
         chunks=chunks,
         name=name,
         dropped=dropped,
+        disclosure=disclosure,
     )
+    reader.join_bins()
     member = ChunkedMember.read_once(
         name, estimator, reader, n_drawn=n_drawn, least=least
     )
@@ -405,6 +475,10 @@ class _ChunkReader:
     chunks: Callable[[], Iterable]
     name: str
     dropped: np.ndarray | None  # by a classifier that is left aside
+    disclosure: Disclosure | None
+    joined: JoinedBins | None = None  # bins of the front, as all chunks have them
+    numbers: dict = field(default_factory=dict)  # of classes, in the order of chunks
+    has_compared: bool = False  # whether the front was compared with the rows
     label_type: type | None = None  # that of the first chunk, once it was read
     has_weights: bool | None = None  # whether that one has weights of rows
     layout: tuple | None = None  # its shape without rows, dtype, "sparse" or "dense"
@@ -413,6 +487,48 @@ class _ChunkReader:
 
     def __call__(self) -> Iterator[tuple]:
         """X, y, mask and weights, or None, of each chunk that has rows."""
+        for given, number in self._given():
+            with self._naming(number):
+                if not self.has_compared and self.aggregator._agreed_front is not None:
+                    _check_front_of_rows(
+                        self.aggregator._agreed_front,
+                        given,
+                        name=self.name,
+                        disclosure=self.disclosure,
+                    )
+                checked = self._checked(given)
+            yield checked.X, checked.y, checked.held_out, given.weights
+            # Memory holds one chunk at a time: each is let go before the next comes.
+            del given, checked
+        self.has_compared = True
+
+    def join_bins(self) -> None:
+        """Find which bins of the front join which, in a pass over all chunks.
+
+        Nothing is read without a rule, or where the front has no bins.
+        """
+        front = self.aggregator._agreed_front
+        if front is None or front.columns is None or self.disclosure is None:
+            return
+        self.joined = front.joined_bins(
+            lambda: ((given.X, self._cells(given)) for given, _ in self._given()),
+            cell=self.disclosure.cell,
+        )
+
+    def _cells(self, given: WeightedRows) -> Cells | None:
+        """Return which rows of a chunk are summed together."""
+        if self.disclosure is None:
+            return None
+        check_no_label_missing_at(self.name, given.y)
+        return cells_of(
+            self.disclosure,
+            given.y,
+            held_out=_nodes.as_mask(given.held_out, given.X),
+            numbers=self.numbers,
+        )
+
+    def _given(self) -> Iterator[tuple[WeightedRows, int]]:
+        """Yield each chunk that has rows, and its number."""
         chunks = iter(self.chunks())
         for number in count():
             try:
@@ -422,17 +538,18 @@ class _ChunkReader:
             except Exception as exc:
                 exc.add_note(f"Node {self.name!r}: chunk {number} could not be read.")
                 raise
-            with naming(
-                f"Node {self.name!r}, chunk {number}",
-                instead_of=f"Node {self.name!r}: ",
-            ):
+            with self._naming(number):
                 given = self._weighted(chunk)
-                checked = None if given is None else self._checked(given)
-            # Memory holds one chunk at a time: each is let go before the next comes.
             del chunk
-            if checked is not None:
-                yield checked.X, checked.y, checked.held_out, given.weights
-            del given, checked
+            if given is not None:
+                yield given, number
+            del given
+
+    def _naming(self, number: int) -> AbstractContextManager:
+        """Return a context in which errors name the node and the chunk."""
+        return naming(
+            f"Node {self.name!r}, chunk {number}", instead_of=f"Node {self.name!r}: "
+        )
 
     def _weighted(self, chunk: tuple) -> WeightedRows | None:
         """The rows of a chunk that weigh something; None where it has none."""
@@ -463,6 +580,8 @@ class _ChunkReader:
                 name=self.name,
                 held_out=given.held_out,
                 dropped=self.dropped,
+                cells=self._cells(given),
+                joined=self.joined,
             )
         self._check_is_like_first(checked)
         return checked

@@ -131,7 +131,12 @@ class SummarizingMixin:
         rule = disclosure_of(disclosure)
         aggregator = self._with_fitted_backbones(rows["X"], name=name)
         if rows["chunks"] is None:
-            member = aggregator._member_of_rows(estimator, rows, name=name)
+            member = aggregator._member_of_rows(
+                estimator,
+                rows,
+                name=name,
+                disclosure=rule,
+            )
         else:
             _check_chunks_stand_alone(rows, name=name)
             member = aggregator._chunked_member(
@@ -142,11 +147,11 @@ class SummarizingMixin:
                 options=options,
                 dropped=rows.get("dropped"),
             )
-        member = without_small_classes(member, rule)
-        warn_of_unseen_classes(member)
         request = aggregator._agreed_terms.first_message(member, **options)
         if member.weights_by_label() is not None:
             check_takes_weights(request, name=name)
+        member = without_small_classes(member, rule)
+        warn_of_unseen_classes(member)
         content = TASKS["join"].answer(
             member,
             method=request.content["method"],
@@ -169,7 +174,12 @@ class SummarizingMixin:
         return aggregator
 
     def _member_of_rows(
-        self, estimator: object, rows: Mapping[str, object], *, name: str
+        self,
+        estimator: object,
+        rows: Mapping[str, object],
+        *,
+        name: str,
+        disclosure: Disclosure | None,
     ) -> Member:
         """The node with all its rows at once."""
         if rows["X"] is None or rows["y"] is None:
@@ -187,6 +197,7 @@ class SummarizingMixin:
             dropped=rows.get("dropped"),
             groups=rows["groups"],
             sample_weight=rows["sample_weight"],
+            disclosure=disclosure,
         )
 
     def _chunked_member(
@@ -220,7 +231,13 @@ class SummarizingMixin:
                 "no spaces (epsilon='auto' and intersection='likelihood')."
             )
         if not requests:  # nothing is summed, so that no row is drawn
-            return chunked_member_of(self, estimator, chunks, name=name)
+            return chunked_member_of(
+                self,
+                estimator,
+                chunks,
+                name=name,
+                disclosure=disclosure,
+            )
         (request,) = requests
         return chunked_member_of(
             self,
@@ -232,6 +249,7 @@ class SummarizingMixin:
                 min_rows_of(disclosure), request.content.get("min_cluster_size", 1)
             ),
             dropped=dropped,
+            disclosure=disclosure,
         )
 
 

@@ -265,7 +265,7 @@ class HiddenLayers(_PartWithGeometry):
 
 
 def with_objects_of_settings(settings: Mapping) -> dict:
-    """Parameters of the flat settings in a summary or an agreement.
+    """Return the parameters for the flat settings of a summary or an agreement.
 
     Spaces and moments are objects in parameters; what travels holds what is in them by
     flat names, as "geometry" and "n_components". Settings that are not there, since

@@ -178,6 +178,11 @@ class ChunkedMember(Member):
             drawn_weights=class_samples.weights(),
         )
 
+    @property
+    def has_all_rows(self) -> bool:
+        """See `Member.has_all_rows`."""
+        return False
+
     def _sent_labels(self) -> list:
         """Labels of classes that are not left out, sorted."""
         left_out = () if self.left_out is None else self.left_out.tolist()

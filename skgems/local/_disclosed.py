@@ -4,6 +4,7 @@ Values of few rows become the commonest one of their class and column, and each 
 one weight, with which all sums of an exchange are made.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,8 +19,70 @@ from ._classifiers import Rows
 from ._member import Member
 from ._own_residuals import has_linear_model, own_residuals
 
-# Bytes of a hash that a seed is made of.
-_BYTES_OF_SEED = 8
+# Digits of a hash, in base 16, that a seed is made of.
+_DIGITS_OF_SEED = 16
+
+
+def ruled(member: Member) -> Member:
+    """Return a member whose rows pass the rule: some values replaced, some rows lighter.
+
+    The weights follow from the rows, their labels and the node's own linear model alone,
+    so that they are the same in each message. Rows that are held out are judged by and
+    never summed, so that they stay as they are.
+    """
+    rule = member.disclosure
+    if rule is None or member.is_ruled or not _is_table(member):
+        return member
+    learning = np.arange(len(member.y))[member.learning]
+    X, y = member.rows("learning")
+    codes = np.unique(y, return_inverse=True)[1]
+    row_weights = member.row_weights("learning")
+    start = np.ones(len(y)) if row_weights is None else row_weights
+    rows = _rows_to_tell(member, X, codes, weights=start)
+    residuals = np.zeros((2, len(y), 0))
+    if has_linear_model(member):
+        residuals = own_residuals(member, rows.X, y, row_weights)
+    told = told_of(
+        replace(rows, residuals=residuals[0], known=residuals[1]),
+        rule,
+        kind="class",
+        n_unknowns=member.n_raw_columns or X.shape[1],
+        seed=_seed_of(X, codes),
+        may_lower=True,
+    )
+    weights = member.weights
+    if (told.weights != start).any():
+        weights = np.ones(len(member.y)) if weights is None else weights.copy()
+        weights[learning] = told.weights
+    return replace(
+        member,
+        X=_with_rows(member.X, learning, rows.X, were=X),
+        weights=weights,
+        is_ruled=True,
+        is_changed=rows.X is not X or weights is not member.weights,
+    )
+
+
+def _is_table(member: Member) -> bool:
+    """Report whether a member has rows of numbers, all of them and in two dimensions."""
+    X = member.X
+    is_of_numbers = getattr(X, "ndim", 0) == 2 and X.dtype.kind in "biuf"
+    return is_of_numbers and member.has_all_rows
+
+
+def _with_rows(X: Rows, indices: np.ndarray, rows: Rows, *, were: Rows) -> Rows:
+    """Return X with some rows replaced; X itself if they are what they were."""
+    if rows is were or len(indices) == X.shape[0]:
+        return rows
+    if sparse.issparse(X):
+        order = np.argsort(
+            np.concatenate([indices, np.setdiff1d(np.arange(X.shape[0]), indices)])
+        )
+        others = np.delete(np.arange(X.shape[0]), indices)
+        return sparse.vstack([rows, X[others]], "csr")[order]
+    X = X.copy()
+    X[indices] = rows
+    return X
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,15 +90,9 @@ class TellableRows:
     """Rows as a node sums them under the rule, and what of the sums it tells."""
 
     X: Rows
-    weights: np.ndarray | None  # (n_rows,)
     told: Told | None  # None: there is no rule
-
     parts: np.ndarray | None  # (n_rows,), clusters that are told of
-
-    @property
-    def withholds(self) -> bool:
-        """Report whether the rule changes a sum."""
-        return self.told is not None and self.told.withholds
+    withholds: bool = False  # whether the rule changes a sum
 
     @property
     def has_own(self) -> np.ndarray | None:
@@ -81,57 +138,34 @@ def tellable_rows(
         Whether the gradient of the node's own model is asked for.
     """
     rule = member.disclosure
-    row_weights = member.row_weights("learning")
     if rule is None:
-        return TellableRows(X=X, weights=row_weights, told=None, parts=parts)
-    weights = rule_weights(member)
+        return TellableRows(X=X, told=None, parts=parts)
+    row_weights = member.row_weights("learning")
+    weights = np.ones(X.shape[0]) if row_weights is None else row_weights
     rows = _rows_to_tell(member, X, codes, weights=weights)
     rows = replace(rows, parts=parts)
     if has_gradient:
         _, y = member.rows("learning")
-        told_residuals, known = own_residuals(member, rows.X, y, weights)
+        told_residuals, known = own_residuals(member, rows.X, y, row_weights)
         rows = replace(rows, residuals=told_residuals, known=known)
     told = told_of(
         rows,
         rule,
         kind=kind,
         n_unknowns=member.n_raw_columns or X.shape[1],
-        seed=partial(_seed_of, X, codes),
+        seed=_seed_of(X, codes),
         may_lower=False,
     )
     if parts is not None:  # numbers that no cluster has stand for whole classes
         parts = np.where(told.has_clusters[codes], parts, parts.max() + 1 + codes)
-    X = _without_columns(rows.X, codes, told)
-    if row_weights is None and (weights == 1).all():
-        weights = None
-    return TellableRows(X=X, weights=weights, told=told, parts=parts)
-
-
-def rule_weights(member: Member) -> np.ndarray:
-    """Return the weight of each row that learns, the same in all sums of a node.
-
-    It follows from the rows, their labels and the node's own linear model alone, so
-    that it is the same in each message.
-    """
-    if "rule_weights" not in member.memo:
-        X, y = member.rows("learning")
-        codes = np.unique(y, return_inverse=True)[1]
-        row_weights = member.row_weights("learning")
-        start = np.ones(len(y)) if row_weights is None else row_weights
-        rows = _rows_to_tell(member, X, codes, weights=start)
-        residuals = np.zeros((2, len(y), 0))
-        if has_linear_model(member):
-            residuals = own_residuals(member, rows.X, y, row_weights)
-        told = told_of(
-            replace(rows, residuals=residuals[0], known=residuals[1]),
-            member.disclosure,
-            kind="class",
-            n_unknowns=member.n_raw_columns or X.shape[1],
-            seed=partial(_seed_of, X, codes),
-            may_lower=True,
-        )
-        member.memo["rule_weights"] = told.weights
-    return member.memo["rule_weights"]
+    are_all_told = told.has_gradient and (kind == "shared" or told.has_own.all())
+    withholds = member.is_changed or rows.X is not X or not are_all_told
+    return TellableRows(
+        X=_without_columns(rows.X, codes, weights=weights, told=told),
+        told=told,
+        parts=parts,
+        withholds=withholds,
+    )
 
 
 def _rows_to_tell(
@@ -153,12 +187,18 @@ def _rows_to_tell(
     )
 
 
-def _seed_of(X: Rows, codes: np.ndarray) -> int:
-    """Return a seed that follows from the rows, so that nobody else knows it."""
-    return int(digest(X, codes)[: 2 * _BYTES_OF_SEED], 16)
+def _seed_of(X: Rows, codes: np.ndarray) -> Callable[[], int]:
+    """Return a function of a seed that follows from the rows: nobody else knows it."""
+    return partial(_digest_as_number, X, codes)
 
 
-def _without_columns(X: Rows, codes: np.ndarray, told: Told) -> Rows:
+def _digest_as_number(X: Rows, codes: np.ndarray) -> int:
+    return int(digest(X, codes)[:_DIGITS_OF_SEED], 16)
+
+
+def _without_columns(
+    X: Rows, codes: np.ndarray, *, weights: np.ndarray, told: Told
+) -> Rows:
     """Return rows in which columns of which only means are told are constant.
 
     That is so for the rows of classes without a scatter of their own.
@@ -169,7 +209,7 @@ def _without_columns(X: Rows, codes: np.ndarray, told: Told) -> Rows:
     rows = np.flatnonzero(~told.has_own[codes])
     X = X.astype(float_type(X))
     X = X.tolil() if sparse.issparse(X) else X
-    weights = told.weights[rows]
+    weights = weights[rows]
     for j in columns.tolist():
         values = X[rows, j]
         if sparse.issparse(X):

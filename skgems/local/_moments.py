@@ -291,7 +291,6 @@ def moments(
             has_gradient=model == "own" and member.has_classifier,
         )
         X = tellable.X
-        row_weights = tellable.weights
         sums = class_moments(
             X,
             codes,
@@ -382,8 +381,6 @@ def reply_of_sums(
     if penalty_of_estimator is not None:
         reply["penalty"] = penalty_of_estimator
     reply["form"] = form
-    if withholds:
-        reply["withheld"] = True
     reply["scaled"] = _scales_features(estimator)
     return reply
 

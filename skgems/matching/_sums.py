@@ -192,7 +192,7 @@ class PairSums:
         self.members.data[self.units.slices[group]] = 0.0
 
     def clear(self, rows: np.ndarray) -> None:
-        """Nothing is left of units without weight."""
+        """Return the sums without units that have no weight."""
 
     def products(self, group: int, atoms: np.ndarray) -> np.ndarray:
         """Of the sums in the rows ``atoms`` with the group's units."""
@@ -201,7 +201,7 @@ class PairSums:
 
 
 def _rows(table: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Rows of a table in ascending order; no copy of the first ones."""
+    """Return rows of a table in ascending order; no copy of the first ones."""
     if not len(rows) or rows[-1] == len(rows) - 1:
         return table[: len(rows)]
     return table[rows]

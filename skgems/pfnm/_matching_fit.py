@@ -71,7 +71,7 @@ class MatchingFit:
 
     @classmethod
     def of(cls, aggregator: BaseAggregator) -> Self:
-        """The fit that the parameters of a PFNMAggregator stand for."""
+        """Return the fit that the parameters of a PFNMAggregator stand for."""
         return cls(
             matcher=Matcher.of(aggregator),
             n_rounds=aggregator.n_rounds,
@@ -87,7 +87,7 @@ class MatchingFit:
     def attributes(
         self, federation: Federation, *, n_class_samples: ArrayLike | None
     ) -> dict[str, object]:
-        """What the fit finds, as the server sees it: match, ask, tune.
+        """Return the attributes of a fit, as the server sees it: match, ask, tune.
 
         ``n_class_samples`` are rows of classes at nodes, (n_nodes, n_classes); None:
         the nodes are asked, if they have rows.
@@ -161,7 +161,7 @@ class MatchingFit:
         run: Run,
         rng: np.random.RandomState,
     ) -> Stream:
-        """A stream of one step, which may be of several rounds."""
+        """Return a stream of one step, which may be of several rounds."""
         networks = [node.network for node in federation.nodes]
         stream = Stream.before_any(
             depth=depth,
@@ -223,7 +223,7 @@ class MatchingFit:
         run: Run,
         rng: np.random.RandomState,
     ) -> tuple[Layers, GEMSLogisticAggregator]:
-        """Layers with a last one that is merged over the matched units."""
+        """Return layers with a last one that is merged over the matched units."""
         last_layer = LastLayer.of(
             None if self.last_layer == "auto" else self.last_layer,
             outer=self.aggregator,
@@ -273,7 +273,7 @@ class MatchingFit:
         *,
         n_class_samples: ArrayLike | None,
     ) -> dict[str, object]:
-        """What is known when the networks of a batch are matched to earlier ones."""
+        """Return the attributes after a batch is matched to earlier networks."""
         networks = [node.network for node in federation.nodes]
         classes = union_of_classes([earlier_steps.description, *networks])
         stream = earlier_steps.stream_for(networks, classes)
@@ -361,7 +361,7 @@ def _warn_of_poor_match(match: NetworkMatch) -> None:
 
 
 def _calibrated(layers: Layers, *, federation: Federation, run: Run) -> Layers:
-    """Layers whose logits have the factor that is likeliest at the nodes."""
+    """Return layers whose logits have the factor that is likeliest at the nodes."""
     # One network alone is to come back as it is.
     if len(federation.nodes) == 1 or len(federation.classes) == 1:
         return layers
@@ -377,7 +377,7 @@ def _calibrated(layers: Layers, *, federation: Federation, run: Run) -> Layers:
 
 
 def _attributes_of(stream: Stream, *, layers: Layers) -> dict[str, object]:
-    """The attributes of what is known after a step of a stream."""
+    """Return the attributes of what is known after a step of a stream."""
     match = stream.match
     n_units = tuple(len(layer.atoms) for layer in match.layers)
     # Copies: the stream goes on from its own.

@@ -381,7 +381,7 @@ GEOMETRIES = {"gram": Gram(), "ellipsoid": Ellipsoid(), "ball": Ball()}
 def as_geometry(
     geometry: Geometry | str, short_forms: Mapping[str, Geometry] = GEOMETRIES
 ) -> Geometry:
-    """A checked copy of a geometry, or of that which a word stands for."""
+    """Return a checked copy of a geometry, or of that which a word stands for."""
     checked = clone(resolve(geometry, short_forms, Geometry))
     checked._validate_params()
     return checked

@@ -199,19 +199,19 @@ class GramMetric(Metric):
         return inverse_of_all
 
     def _divide_by_factor(self, rhs: np.ndarray) -> np.ndarray:
-        """L^-1 times `rhs`, whose rows are the features that vary."""
+        """Return L^-1 times `rhs`, whose rows are the features that vary."""
         return linalg.solve_triangular(
             self._factor, rhs, lower=True, check_finite=False
         )
 
     def _divide_by_transposed_factor(self, rhs: np.ndarray) -> np.ndarray:
-        """L^-T times `rhs`, whose rows are the features that vary."""
+        """Return L^-T times `rhs`, whose rows are the features that vary."""
         return linalg.solve_triangular(
             self._factor, rhs, lower=True, trans="T", check_finite=False
         )
 
     def _divide_by_scatter(self, rhs: np.ndarray) -> np.ndarray:
-        """G^-1 times `rhs`, whose rows are the features that vary."""
+        """Return G^-1 times `rhs`, whose rows are the features that vary."""
         return linalg.cho_solve((self._factor, True), rhs, check_finite=False)
 
     def _on_varying(
@@ -241,7 +241,7 @@ class GramMetric(Metric):
         return product
 
     def _at_mean(self, weights: np.ndarray) -> np.ndarray:
-        """m' w of weights (..., n_features, n_outputs): (..., 1, n_outputs)."""
+        """Return m' w of weights (..., n_features, n_outputs): (..., 1, n_outputs)."""
         return np.matmul(self.mean, weights)[..., None, :]
 
     def solve(self, B: np.ndarray) -> np.ndarray:
@@ -273,7 +273,7 @@ class GramMetric(Metric):
 
 @select_outputs.register(GramMetric)
 def _gram_select_outputs(metric: GramMetric, places: np.ndarray) -> GramMetric:
-    """The metric, of the same matrix, of the outputs at some places."""
+    """Return the metric, of the same matrix, of the outputs at some places."""
     if metric.output_weights is None:
         return metric
     return replace(metric, output_weights=metric.output_weights[places])
@@ -329,7 +329,7 @@ def _gram_row_norms(
     *,
     squared: bool = False,
 ) -> np.ndarray:
-    """Lengths of white rows, whatever the number of outputs.
+    """Return lengths of white rows, whatever the number of outputs.
 
     A norm is infinite for a row with a value that the metric's rows never had in a
     feature that does not vary: its weight is free, so nothing bounds the change.
@@ -455,7 +455,7 @@ class GramSum(Metric):
         method: Callable[[GramMetric, np.ndarray], np.ndarray],
         array: np.ndarray,
     ) -> np.ndarray:
-        """A method of each group's metric on its outputs of (..., n_outputs)."""
+        """Return a method of each group's metric on its outputs of (..., n_outputs)."""
         products = np.empty_like(array, dtype=np.float64)
         for group, gram in enumerate(self.grams):
             columns = self.groups == group
@@ -506,7 +506,7 @@ def _gram_weighted_sum(
 
 
 def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMetric:
-    """The weighted sum of metrics, whose output weights are ignored.
+    """Return the weighted sum of metrics, whose output weights are ignored.
 
     Scatters add up about the common mean: with sizes ``s_k = weights_k size_k``, their
     sum s and ``m = sum_k s_k m_k / s``, the scatter of the sum is

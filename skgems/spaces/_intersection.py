@@ -168,7 +168,7 @@ class Intersection:
 
     @property
     def empty(self) -> bool:
-        """Whether it is proved that no point is in all spaces.
+        """Report whether it is proved that no point is in all spaces.
 
         If spaces almost touch, it may be that no common point is found, and that it is
         not proved either that there is none.
@@ -207,7 +207,7 @@ class Intersection:
 
     @property
     def all_pairs_are_tried(self) -> bool:
-        """Whether `conflicts` is about all pairs of spaces."""
+        """Report whether `conflicts` is about all pairs of spaces."""
         n_spaces = len(self.weights)
         return n_spaces * (n_spaces - 1) // 2 <= _MOST_PAIRS
 
@@ -337,7 +337,7 @@ def _checked_node_weight(node_weight: ArrayLike | None, n_spaces: int) -> np.nda
 def _intersection(
     spaces: list[GoodEnoughSpace], *, method: str, point: np.ndarray, proof: Bounds
 ) -> Intersection:
-    """What is known of a point: its distances, and the proof of a bound."""
+    """Return what is known of a point: its distances, and the proof of a bound."""
     distances = normalized_distances(spaces, point)
     max_distance = float(distances.max())
     return Intersection(
@@ -383,7 +383,7 @@ def _consensus(
         return deepest
 
     def is_done(dual: DualPoint) -> bool:
-        """Whether the point is in all spaces, and touches those of free weight."""
+        """Report whether the point is in all spaces and touches those that bind."""
         excess = dual.distances - 1.0
         complementarity = abs((dual.weights - lower) @ excess)
         return excess.max() <= tol and complementarity <= tol * (lower @ dual.distances)
@@ -404,7 +404,7 @@ def _consensus(
 
 
 def _matrix_weights(problem: DualProblem, weights: np.ndarray) -> np.ndarray:
-    """Weights of the metrics themselves, of sum 1, for those of the distances."""
+    """Return weights of the metrics, of sum 1, for weights of the distances."""
     scaled = weights * problem.inverse_squares
     return scaled / scaled.sum()
 
@@ -479,7 +479,7 @@ def _hinge(
 def _hinge_sum(
     spaces: Sequence[GoodEnoughSpace], point: np.ndarray, *, smoothing: float
 ) -> tuple[float, np.ndarray]:
-    """``sum_k max(0, d_k - R_k)`` and its gradient.
+    """Return ``sum_k max(0, d_k - R_k)`` and its gradient.
 
     With smoothing s each term is a parabola up to ``d_k - R_k = s R_k``, and a line
     from there on.
@@ -505,7 +505,7 @@ def _minimize_hinge(
     smoothing: float,
     max_iter: int,
 ) -> tuple[np.ndarray, int]:
-    """The point at which L-BFGS ends, and its number of steps."""
+    """Return the point at which L-BFGS ends, and its number of steps."""
 
     def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = _hinge_sum(
@@ -593,7 +593,7 @@ def _penalty(
     multipliers: np.ndarray,
     strength: float,
 ) -> tuple[float, np.ndarray]:
-    """What all spaces add to the loss at W, see `likeliest`, and its gradient."""
+    """Return what spaces add to the loss at W, see `likeliest`, and its gradient."""
     total = 0.0
     gradient = np.zeros_like(W)
     for space, multiplier in zip(spaces, multipliers, strict=True):
@@ -633,7 +633,7 @@ def likely_conflicts(
 
 
 def disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
-    """Whether it is proved that two spaces do not meet."""
+    """Report whether it is proved that two spaces do not meet."""
     distance_by_one = one.distance(other.center)
     distance_by_other = other.distance(one.center)
     # At the part t of the line from one center to the other, the distances are t and

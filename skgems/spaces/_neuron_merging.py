@@ -39,7 +39,7 @@ _ERROR_OF_CONSENSUS = 1e-3
 
 
 def ward_tree(costs: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Joins by Ward's update with masses, ascending heights; overwrites ``costs``.
+    """Return joins by Ward's update with masses, and their heights, ascending.
 
     Row t of the joins (n_points - 1, 2) has the two nodes of the tree that are joined
     into node n_points + t; nodes below n_points are the points. Its height is the cost.
@@ -92,7 +92,7 @@ def _extend_to_mutual_neighbours(chain: list[int], costs: np.ndarray) -> None:
 def _sorted_by_height(
     children: np.ndarray, heights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Joins in ascending order, with the nodes that they make numbered anew."""
+    """Return joins in ascending order, with the nodes that they make numbered anew."""
     n_points = len(heights) + 1
     order = np.argsort(heights, kind="stable")
     rank = np.empty_like(order)
@@ -154,7 +154,7 @@ def _group_masses(pool: NeuronPool, groups: list[np.ndarray]) -> np.ndarray:
 
 
 def _costs_of_groups(pool: NeuronPool, groups: list[np.ndarray]) -> np.ndarray:
-    """What it would cost to join whole groups, by their means, (n_groups, n_groups)."""
+    """Return costs of joining whole groups, by their means, (n_groups, n_groups)."""
     masses = _group_masses(pool, groups)
     sums = [pool.coordinates[:, g] @ pool.masses[g] for g in groups]
     scale = np.sqrt(pool.basis.diagonals.mean(axis=0))[:, None]
@@ -184,7 +184,7 @@ class MergedLayer:
         return self.W.shape[1]
 
     def outgoing(self, node: int, V: np.ndarray) -> np.ndarray:
-        """Weights (n_units, n_outputs) out of units: sums over one node's neurons.
+        """Return weights (n_units, n_outputs) out of units: sums over a node's neurons.
 
         V are those out of the node's neurons, (n_neurons of the node, n_outputs).
         """
@@ -197,7 +197,7 @@ class MergedLayer:
         return weights
 
     def counts(self) -> dict[str, int]:
-        """How many neurons are kept, merged, merged by force, and dropped."""
+        """Return how many neurons are kept, merged, merged by force, and dropped."""
         sizes = np.bincount(self.unit[self.unit >= 0], minlength=self.n_units)
         is_alone = sizes == 1
         return {
@@ -288,7 +288,7 @@ class _CommonPoints:
 def _points_in_all(
     pool: NeuronPool, groups: list[np.ndarray]
 ) -> list[np.ndarray | None]:
-    """A common point of each group's spaces, or None where none was found."""
+    """Return a common point of each group's spaces, or None where none was found."""
     consensus = pool.consensus(groups)
     distances = pool.normalized_squared_distances(consensus, groups)
     return [
@@ -300,7 +300,7 @@ def _points_in_all(
 def _point_aside(
     pool: NeuronPool, members: np.ndarray, q: np.ndarray
 ) -> np.ndarray | None:
-    """A common point of a group whose consensus is not one; its distances are q."""
+    """Return a common point of a group whose consensus, at q, is not one."""
     allowed = pool.masses[members] * pool.radii[members] ** 2
     # No point has a much smaller sum of weighted squared distances, and at a common
     # point the sum is at most that of the squared radii.
@@ -320,7 +320,7 @@ def _merged_layer(
     is_joined: np.ndarray,  # (n_joins,)
     points: dict[int, np.ndarray],  # by node of the tree
 ) -> MergedLayer:
-    """The layer after some joins: units at their common points, or by force."""
+    """Return the layer after some joins: units at their common points, or by force."""
     root = _roots(order, is_joined)
     roots, unit = np.unique(root, return_inverse=True)
     by_unit = np.argsort(unit, kind="stable")
@@ -359,7 +359,7 @@ def _merged_layer(
 
 
 def _roots(order: MergeOrder, is_joined: np.ndarray) -> np.ndarray:
-    """The topmost node that each neuron is joined into, (n_leaves,)."""
+    """Return the topmost node that each neuron is joined into, (n_leaves,)."""
     root = np.arange(order.n_leaves + len(order.children))
     # From the top: a join has the root of its own node before its children take it.
     for t in range(len(order.children) - 1, -1, -1):

@@ -79,21 +79,21 @@ def _matrix_weighted_sum(
 
 
 def metric_of_neurons(precision: np.ndarray) -> MatrixMetric | DiagonalMetric:
-    """The metric of a precision, for any number of neurons."""
+    """Return the metric of a precision, for any number of neurons."""
     if precision.ndim == 2:
         return MatrixMetric(precision)
     return DiagonalMetric(precision[:, None])
 
 
 def metric_of_one_neuron(precision: np.ndarray) -> GramMetric | DiagonalMetric:
-    """The metric of a precision as one of linear models, which spaces intersect by."""
+    """Return the metric of a precision as one of linear models, for intersections."""
     if precision.ndim == 2:
         return GramMetric.of(precision)
     return DiagonalMetric(precision[:, None])
 
 
 def as_precision(metric: Metric) -> np.ndarray:
-    """The precision of a metric that measures all neurons alike.
+    """Return the precision of a metric that measures all neurons alike.
 
     Of shape (n_params,) where it is diagonal, else (n_params, n_params).
     """
@@ -116,7 +116,7 @@ def scatter_diagonal(precision: np.ndarray) -> np.ndarray:
 
 
 def constant_inputs(precision: np.ndarray) -> np.ndarray:
-    """Mask of inputs constant on the rows, of which a precision says nothing."""
+    """Return the mask of inputs that are constant on the rows."""
     if precision.ndim == 1:
         return np.zeros(len(precision) - 1, dtype=bool)
     mean_squares_of_inputs = precision.diagonal()[:-1]
@@ -126,7 +126,7 @@ def constant_inputs(precision: np.ndarray) -> np.ndarray:
 def with_costs_of_constant_inputs(
     precision: np.ndarray, costs: np.ndarray | float = 1.0
 ) -> np.ndarray:
-    """The precision, with a cost for each input that it says nothing of.
+    """Return the precision, with a cost for each input that it says nothing of.
 
     The costs are (n_inputs,), or one for all.
     """

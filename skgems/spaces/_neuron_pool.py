@@ -119,7 +119,7 @@ class NeuronPool:
         return self._times_metric(self.centers, self.node)
 
     def _times_metric(self, columns: np.ndarray, node: np.ndarray) -> np.ndarray:
-        """Columns times the metric of the node of each."""
+        """Return columns times the metric of the node of each."""
         products = np.empty_like(columns)
         for k in np.unique(node):
             of_node = node == k
@@ -127,7 +127,7 @@ class NeuronPool:
         return products
 
     def consensus(self, groups: Sequence[np.ndarray]) -> np.ndarray:
-        """The points (n_params, n_groups) that move the neurons of groups least."""
+        """Return the points (n_params, n_groups) that move neurons of groups least."""
         members = np.concatenate(groups)
         sizes = [len(group) for group in groups]
         group = np.repeat(np.arange(len(groups)), sizes)
@@ -209,7 +209,7 @@ class NeuronPool:
     def _times_summed_metrics(
         self, shares: np.ndarray, columns: np.ndarray
     ) -> np.ndarray:
-        """Each column times ``sum_k shares_k P_k``, of shares (n_nodes, n_columns)."""
+        """Return columns times ``sum_k shares_k P_k``; shares (n_nodes, n_columns)."""
         products = np.zeros_like(columns)
         for node_shares, metric in zip(shares, self.metrics, strict=True):
             of_node = np.flatnonzero(node_shares)
@@ -221,7 +221,7 @@ class NeuronPool:
     def normalized_squared_distances(
         self, points: np.ndarray, groups: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
-        """q of each group's members at its point; infinite where there is no radius."""
+        """Return q of each group's members at its point; infinite without a radius."""
         members = np.concatenate(groups)
         sizes = [len(group) for group in groups]
         group = np.repeat(np.arange(len(groups)), sizes)
@@ -234,7 +234,7 @@ class NeuronPool:
         return np.split(q, np.cumsum(sizes)[:-1])
 
     def space(self, index: int) -> GoodEnoughSpace:
-        """The space of one neuron, as of a linear model of one output."""
+        """Return the space of one neuron, as of a linear model of one output."""
         return GoodEnoughSpace(
             center=self.centers[:, [index]],
             metric=metric_of_one_neuron(self.precisions[self.node[index]]),
@@ -243,7 +243,7 @@ class NeuronPool:
         )
 
     def pair_costs(self, members: np.ndarray) -> np.ndarray:
-        """What it costs to merge each two of some neurons; the diagonal means nothing.
+        """Return costs of merging each two of some neurons; the diagonal means nothing.
 
         By the formula of the module, where ``(P_k^-1 + P_l^-1)^-1`` has the diagonal
         ``d_k d_l / (d_k + d_l)`` in the joint basis, d_k that of node k's metric.
@@ -287,7 +287,7 @@ class NeuronPool:
     def clusters(
         self, n_clusters: int | None, random_state: RandomSource
     ) -> list[np.ndarray]:
-        """Indices of the neurons of each k-means cluster; None: one of all."""
+        """Return indices of the neurons of each k-means cluster; None: one of all."""
         # In an order for which that of nodes and units does not matter.
         order = np.lexsort(
             (self.centers.sum(axis=0), self.masses, self.levels(self.centers))
@@ -305,20 +305,20 @@ class NeuronPool:
 
 
 def _dead_mask(spaces: Sequence[NeuronSpaces]) -> np.ndarray:
-    """Mask of all neurons: those that are dropped, as they are 0 on their rows."""
+    """Return the mask of the neurons that are dropped, as they are 0 on their rows."""
     is_dead = np.concatenate([space.dead for space in spaces])
     # A layer needs units: where all are dead none is dropped.
     return np.zeros_like(is_dead) if is_dead.all() else is_dead
 
 
 def _nonzero_sizes(spaces: Sequence[NeuronSpaces]) -> np.ndarray:
-    """Sizes of all neurons; 1 for those of size 0."""
+    """Return sizes of all neurons; 1 for those of size 0."""
     sizes = np.concatenate([space.sizes for space in spaces])
     return np.where(sizes > 0, sizes, 1.0)
 
 
 def _masses(importances: np.ndarray, node: np.ndarray) -> np.ndarray:
-    """Importances relative to the mean of the neuron's node, but not too small."""
+    """Return importances relative to the mean of a neuron's node, but not too small."""
     n_neurons = np.maximum(np.bincount(node), 1)
     means = (np.bincount(node, importances) / n_neurons)[node]
     return np.maximum(ratio(importances, means, otherwise=1.0), _LEAST_MASS)
@@ -355,14 +355,14 @@ def _by_diagonals(
 
 
 def _column_dots(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Dot products of the columns of one array with those of the other."""
+    """Return dot products of the columns of one array with those of the other."""
     return np.einsum("ij,ij->j", A, B)
 
 
 def _filled_precisions(
     spaces: Sequence[NeuronSpaces], centers: np.ndarray
 ) -> list[np.ndarray]:
-    """Precisions that cost a little, in the unit of others, where they say nothing.
+    """Return precisions that cost a little, in others' unit, where they say nothing.
 
     `centers` are the weights (n_params, n_neurons) of all neurons.
     """

@@ -111,7 +111,7 @@ def build_neuron_spaces(
 def _layer_precision(
     geometry: Geometry, X: Rows, *, W: np.ndarray, slopes: np.ndarray | None
 ) -> np.ndarray:
-    """The precision of the metric that the geometry makes of what enters the layer."""
+    """Return the precision of the geometry's metric of what enters the layer."""
     metric = geometry.neuron_metric(
         row_moments(X) if geometry.needs_moments else None,
         W,
@@ -157,7 +157,7 @@ def sampled_radii(
     max_radius: float,
     rng: np.random.RandomState,
 ) -> np.ndarray:
-    """Radii, to 1e-4 on the safe side, where a ray leaves the neuron's bound; or 0."""
+    """Return radii where a ray leaves the neuron's bound, to 1e-4 on the safe side."""
     # logistic(z) = (1 + tanh(z / 2)) / 2, and tanh is the faster one: half the
     # pre-activations and radii, and twice the bounds, make the same of it.
     input_scale = 0.5 if activation == "logistic" else 1.0
@@ -189,7 +189,7 @@ def changes_along_rays(
     *,
     n_rays: int,
 ) -> np.ndarray:
-    """Change of the pre-activations along unit rays, (n_rays, n_rows)."""
+    """Return the change of pre-activations along unit rays, (n_rays, n_rows)."""
     # Normal numbers in float32, ray after ray (Box-Muller: faster than numpy's own).
     half = X.shape[1] // 2 + 1
     uniform = generator.random((n_rays, 2, half), dtype=np.float32)
@@ -203,14 +203,14 @@ def changes_along_rays(
 
 
 def _root_mean_square(rows: np.ndarray) -> np.ndarray:
-    """Of each row."""
+    """Return the root mean square of each row."""
     # A stack of dot products is faster than einsum.
     dots = np.matmul(rows[:, None, :], rows[:, :, None])[:, 0, 0]
     return np.sqrt(dots / rows.shape[1])
 
 
 def _block_size(changes: np.ndarray) -> int:
-    """How many rays' changes (n_rays, n_rows) stay near the processor."""
+    """Return how many rays' changes (n_rays, n_rows) stay near the processor."""
     return max(1, _BLOCK_BYTES // (changes.shape[1] * changes.itemsize))
 
 
@@ -272,7 +272,7 @@ class _CurvedLayer(_Layer):
     def _squared_slopes(
         self, radii: np.ndarray, rises: np.ndarray, falls: np.ndarray
     ) -> _SlopeBounds:
-        """Bounds within radii, for rays of these squared rises and falls.
+        """Return bounds within radii, for rays of these squared rises and falls.
 
         Radii are (n_neurons,), rises and falls (n_rays, n_rows), for unit steps.
         """
@@ -340,7 +340,7 @@ class _CurvedLayer(_Layer):
     def _changes_at_radii(
         self, changes: np.ndarray, *, pairs: np.ndarray
     ) -> np.ndarray:
-        """Root mean square change (n_neurons, n_rays) of some pairs; 0 of others."""
+        """Return the rms change (n_neurons, n_rays) of some pairs; 0 of others."""
         activation_changes = np.zeros(pairs.shape)
         size = _block_size(changes)
         buffer = np.empty((min(size, len(changes)), changes.shape[1]), changes.dtype)
@@ -360,7 +360,7 @@ class _CurvedLayer(_Layer):
         rays: np.ndarray,
         radii: np.ndarray,
     ) -> np.ndarray:
-        """Root mean square change of neurons, each on a ray at a radius of its own."""
+        """Return the rms change of neurons, each on a ray at a radius of its own."""
         activation_changes = np.empty(len(neurons))
         size = _block_size(changes)
         for start in range(0, len(neurons), size):
@@ -371,7 +371,7 @@ class _CurvedLayer(_Layer):
         return activation_changes
 
     def _change_at_radius(self, changes: np.ndarray, neuron: int) -> np.ndarray:
-        """Root mean square change of one neuron on rays; overwrites their changes."""
+        """Return the rms change of one neuron on rays; overwrites their changes."""
         return self._change(changes, radii=self.radii[neuron], neurons=neuron)
 
     def _change(
@@ -522,7 +522,7 @@ _LAYERS = {"identity": _Identity, "relu": _Relu, "tanh": _Tanh, "logistic": _Tan
 def neuron_importances(
     spaces: NeuronSpaces, outgoing: np.ndarray, *, homogeneous: bool
 ) -> np.ndarray:
-    """How far outputs move, squared, by a unit of a neuron; center them for softmax.
+    """Return how far outputs move, squared, by a unit of a neuron.
 
     `outgoing` are the weights (n_neurons, n_outputs) out of the neurons. The unit is
     the neuron's own size where its activation is homogeneous, and else 1.

@@ -18,6 +18,7 @@ from ..federation import (
     AnyRowsWithMissing,
     RowsExposedWarning,
     allows_missing,
+    cells_of,
     halves_of,
     member_of,
     warn_of_exposed,
@@ -113,7 +114,13 @@ def rows_behind_front(member: Member, front: Mapping | None) -> np.ndarray:
     if front is None:
         X, _ = validated_rows_for_fit(AnyRows(), member.X)
         return X
-    return opened_front(front).transform(member.X)
+    cells = cells_of(
+        member.disclosure,
+        member.y,
+        groups=member.groups,
+        halves=half_of_rows(member),  # -1 of those held out
+    )
+    return opened_front(front).transform(member.X, cells=cells)
 
 
 def halves(member: Member, *, asked: Mapping[str, Mapping]) -> dict:

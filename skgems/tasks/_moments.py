@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..disclosure import LEAST_WEIGHT_OF_ROWS
 from ..local import (
     N_COMBINATIONS,
     ChunkedMember,
@@ -30,7 +29,6 @@ from ..messages import (
     Text,
     Weights,
     check_definite,
-    rows_of_groups,
 )
 from ..moments import (
     CLUSTER_ROWS,
@@ -48,7 +46,6 @@ from ._shared import (
     ROWS_OF_CLASSES,
     RULE,
     described_sizes,
-    has_weights,
     rows_are_described,
     sums,
     sums_are_of_enough_rows,
@@ -56,11 +53,6 @@ from ._shared import (
 )
 from ._sums import FIELDS_OF_SUMS, sums_fit
 
-# Relative rounding error of sums of squares that are made of float32 rows: their eps
-# of 1e-7, as many times as blocks of rows add up to.
-_ROUNDING_OF_FLOAT32 = 1e-4
-# Relative rounding error of a squared distance between rows, in float64.
-_ROUNDING_OF_SQUARES = 1e-12
 # What nodes tell of their models' gradients: one of these, if any.
 _CORRECTIONS = ("gradient", "gradients", "slope", "slopes")
 # Parameters of the classifiers that are functions of sums.
@@ -130,10 +122,7 @@ def penalty_is_one(penalty: Mapping, place: Place) -> None:
 def moments_fit(content: Mapping, place: Place) -> None:
     """Moments are of the rows that a node has described, and of the kind asked for."""
     class_moments = ClassMoments.from_arrays(content["moments"])
-    counts = class_moments.counts
-    if content.get("withheld"):
-        counts = counts / LEAST_WEIGHT_OF_ROWS
-    sums_are_of_enough_rows(content, counts, place)
+    sums_are_of_enough_rows(content, class_moments.counts, place)
     rows_are_described(content, place)
     _check_kind(class_moments, place, n_labels=len(content["labels"]))
     _check_scatter(class_moments, place)
@@ -143,9 +132,7 @@ def moments_fit(content: Mapping, place: Place) -> None:
         return
     if "penalty" in content and place.described["network"]["output"] == "none":
         raise place.at("penalty").wrong("is there, but the node has no classifier")
-    are_of_all_rows = _check_counts(content, class_moments, place)
-    if are_of_all_rows:
-        _check_origin(class_moments, place)
+    _check_counts(content, class_moments, place)
     if correction is not None:
         _check_size_of_correction(
             content[correction], class_moments, place.at(correction)
@@ -153,11 +140,9 @@ def moments_fit(content: Mapping, place: Place) -> None:
 
 
 def _check_kurtosis(content: Mapping, place: Place) -> None:
-    """Raise ValueError for digits, which could be a message, or more than the rows."""
+    """Raise ValueError for digits, which could be a message."""
     kurtosis = content.get("kurtosis", 1)
     place.deny(kurtosis & (kurtosis - 1) != 0, "kurtosis", "is not a power of two")
-    is_too_large = kurtosis > 2 * rows_of_groups(content).sum()
-    place.deny(is_too_large, "kurtosis", "is larger than these rows allow")
 
 
 def _check_corrections(content: Mapping, place: Place) -> str | None:
@@ -181,14 +166,14 @@ def _check_corrections(content: Mapping, place: Place) -> str | None:
     return correction
 
 
-def _check_counts(content: Mapping, class_moments: ClassMoments, place: Place) -> bool:
-    """Whether counts are all rows described; ValueError if they are not of these."""
+def _check_counts(content: Mapping, class_moments: ClassMoments, place: Place) -> None:
+    """Raise ValueError for counts that are not those of the rows described."""
     labels = content["labels"]
     counts = class_moments.class_counts(len(labels))
     described = described_sizes(place, labels)
     # A class of too few rows has no mean; of several nodes not all need have too few.
     fits = np.abs(counts - described) <= ROUNDING * described
-    if {"slope", "slopes"} & set(content) or content.get("withheld"):
+    if {"slope", "slopes"} & set(content):
         fits = counts <= described * (1.0 + ROUNDING)
     if not np.all((counts == 0) | fits):
         raise place.at("counts").wrong("are not those of describe.rows")
@@ -197,8 +182,6 @@ def _check_counts(content: Mapping, class_moments: ClassMoments, place: Place) -
     rounding = ROUNDING * described.sum()
     if not counts.sum() - rounding <= n_rows <= described.sum() + rounding:
         raise place.at("group_counts").wrong("are not those of describe.rows")
-    # Rows of weights far below 1 say nothing of how far they are from their mean.
-    return bool(counts.sum() == described.sum()) and not has_weights(place)
 
 
 def _check_size_of_correction(
@@ -252,42 +235,13 @@ def _squares(class_moments: ClassMoments) -> np.ndarray:
 
 
 def _check_scatter(class_moments: ClassMoments, place: Place) -> None:
-    """Matrices are definite, and squares of classes no more than those of all."""
+    """Raise ValueError for matrices that are not definite, or squares sent twice."""
     if class_moments.is_diagonal and class_moments.squares is not None:
         raise place.at("squares").wrong("are there, though scatter has them")
     if not class_moments.is_diagonal:
         groups = class_moments.groups.tolist()
         for group, matrix in zip(groups, class_moments.scatter, strict=True):
             check_definite(matrix, place.at(f"triangles of group {group}"))
-    largest = _squares(class_moments) * (1.0 + _ROUNDING_OF_FLOAT32)
-    largest += _noise_of_squares(class_moments)
-    for name in ("squares", "part_squares"):
-        squares = getattr(class_moments, name)
-        if squares is not None and np.any(squares.sum(axis=0) > largest):
-            raise place.at(name).wrong("are more than those of all classes")
-
-
-def _noise_of_squares(class_moments: ClassMoments) -> np.ndarray:
-    """Return what rounding of rows far from 0 may add to squares, (n_features,)."""
-    origin = class_moments.origin
-    return _ROUNDING_OF_SQUARES * class_moments.n_rows * np.square(origin)
-
-
-def _check_origin(class_moments: ClassMoments, place: Place) -> None:
-    """The origin is among the rows: no further from their mean than these allow."""
-    origin = class_moments.origin
-    if not origin.any():
-        return  # as of sparse rows
-    mean = class_moments.mean()
-    about_mean = class_moments.counts @ (class_moments.means - mean) ** 2
-    squares = _squares(class_moments) + about_mean
-    noise = _noise_of_squares(class_moments)
-    if np.any(np.square(mean) > squares * (1.0 + ROUNDING) + noise):
-        raise place.at("means").wrong(
-            "are further from the origin than counts and squares of the same rows "
-            "allow. If the rows came in chunks, chunks() gave other rows in the second "
-            "pass; it must give the same rows in each pass"
-        )
 
 
 # ---- fields ------------------------------------------------------------------------
@@ -441,12 +395,6 @@ MOMENTS = Task(
             "Gaussian rows. It says that a few rows lie far outside of their class, "
             "and roughly how far.",
             detail=_kurtosis_in_words,
-        ),
-        "withheld": Flag(
-            default=ABSENT,
-            says="That the rule of disclosure has changed these sums: values of few "
-            "rows are replaced, rows that stand out count for less, or classes share a "
-            "matrix.",
         ),
         "class_weight": Weights(
             ("balanced",),
