@@ -241,3 +241,11 @@ def group_of_rows(X: np.ndarray, weights: np.ndarray | None = None) -> GroupSums
     Z = np.column_stack([np.ones(len(X)), X])
     weighted = Z if weights is None else weights[:, None] * Z
     return GroupSums(label=None, product=Z.T @ weighted, n_parts=1)
+
+
+def group_of_moments(
+    n_rows: float, mean: np.ndarray, covariance: np.ndarray
+) -> GroupSums:
+    """Return the sums of rows that are one part, by their mean and covariance."""
+    product = product_of_parts(np.array([n_rows]), mean[None], n_rows * covariance)
+    return GroupSums(label=None, product=product, n_parts=1)
