@@ -290,8 +290,7 @@ def claims_of_space(message, n_features):
     [(None, True), pytest.param(DEFAULT_RULE, False, marks=BEING_BUILT)],
 )
 def test_the_shape_of_a_space_has_rows_unless_the_rule_holds(rule, finds):
-    rng = np.random.default_rng(0)
-    X = np.column_stack([rng.standard_normal((60, 5)), np.arange(60) == 3])
+    X = table_with_columns("nested").X
     y = np.where(X[:, 0] > 0, "ill", "well")
     message = told_in_summary(
         GEMSLogisticAggregator(epsilon=0.5, random_state=0),
@@ -300,5 +299,5 @@ def test_the_shape_of_a_space_has_rows_unless_the_rule_holds(rule, finds):
         classifier=LogisticRegression().fit(X, y),
         space=True,
     )
-    claims = claims_of_space(message, 6)
-    assert (judge_claims(X[:, :5], claims[:, :5]).n_found > 0) == finds
+    claims = claims_of_space(message, X.shape[1])
+    assert (judge_claims(X, claims).n_found > 0) == finds
