@@ -22,6 +22,7 @@ from helpers.attacked_tables import (
     Table,
     attacked_table,
     judge_claims,
+    table_of_outliers,
 )
 from helpers.attacks_by_columns import rows_of_columns, rows_of_short_combinations
 from helpers.attacks_by_differences import (
@@ -185,19 +186,12 @@ def test_programs_prove_no_rare_combination_under_the_rule():
 # What else is in a message ------------------------------------------------------------
 
 
-def outlying_table() -> Table:
-    """Patients of whom each who is ill is far out in a measure of his or her own."""
-    measures = np.random.default_rng(0).standard_normal((40, 20))
-    measures[:20] += 1e6 * np.eye(20)
-    return Table(name="outliers", X=measures, y=np.repeat(["ill", "well"], 20))
-
-
 @pytest.mark.parametrize(
     "rule, finds",
     [(None, True), pytest.param(DEFAULT_RULE, False, marks=BEING_BUILT)],
 )
 def test_sums_that_one_row_dominates_give_it_unless_the_rule_holds(rule, finds):
-    table = outlying_table()
+    table = table_of_outliers()
     message = told_in_summary(AGGREGATORS["by class"], table, disclosure=rule)
     claims = claims_of_groups(rows_of_dominated_sums, message, table.n_features)
     verdict = judge_claims(table.X, claims)
