@@ -19,7 +19,7 @@ def clamped(
     X : {ndarray, sparse matrix} of shape (n_rows, n_columns)
         Numbers without missing values. It is not changed.
     codes : ndarray of shape (n_rows,)
-        The class of each row.
+        The class of each row; negative for rows that stay as they are.
     groups : ndarray of shape (n_rows,), or None
         None: each row is a group of its own.
     cell : int
@@ -34,7 +34,7 @@ def clamped(
     if sparse.issparse(X):
         return _clamped_sparse(X, codes, groups, cell=cell)
     changed = X
-    for c in np.unique(codes).tolist():
+    for c in np.unique(codes[codes >= 0]).tolist():
         rows = np.flatnonzero(codes == c)
         for j in _columns_to_look_at(X, rows, groups, cell=cell):
             values = X[rows, j]
@@ -73,6 +73,7 @@ def _clamped_sparse(
     X: Rows, codes: np.ndarray, groups: np.ndarray, *, cell: int
 ) -> Rows:
     """Return sparse rows; where more than half of a column is not 0 it stays."""
+    given = X
     X = sparse.csr_matrix(X, copy=True)
     X.sum_duplicates()
     X.eliminate_zeros()
@@ -88,6 +89,8 @@ def _clamped_sparse(
     n_values = np.bincount(places, minlength=n_places)
     sizes = np.repeat(np.bincount(code_of_row), X.shape[1])
     is_few = (n_groups < cell) & (n_values < sizes / 2)
-    X.data[is_few[places]] = 0
+    if not (is_few[places] & (codes[rows] >= 0)).any():
+        return given
+    X.data[is_few[places] & (codes[rows] >= 0)] = 0
     X.eliminate_zeros()
     return X

@@ -10,6 +10,8 @@ exchange, and if the fitted front was agreed, it is that one.
 
 from collections.abc import Collection, Iterable, Mapping
 
+import numpy as np
+
 from ..local import digest, opened_front
 from ..messages import Message, NotAgreedError, contents_of, unfitted_front
 from ..steps import Front
@@ -99,7 +101,14 @@ def unchecked_fronts(request: Message, checked: Iterable[str]) -> list[Front]:
     return [front for front in fronts if front.states and front.digest not in digests]
 
 
-def check_states(front: Front, X: RowsLike, *, name: str, min_rows: int) -> None:
+def check_states(
+    front: Front,
+    X: RowsLike,
+    *,
+    name: str,
+    min_rows: int,
+    weights: np.ndarray | None = None,
+) -> None:
     """Raise NotAgreedError for a front that cannot be of a node's rows and others.
 
     Parameters
@@ -108,8 +117,10 @@ def check_states(front: Front, X: RowsLike, *, name: str, min_rows: int) -> None
         The rows that the node's statistics are made of: not those that it holds out.
     min_rows : int
         Columns with fewer known values are in no statistic of the node.
+    weights : ndarray of shape (n_rows,), or None
+        How much each row counted in these. None: once.
     """
-    contradiction = front.contradiction(X, min_rows=min_rows)
+    contradiction = front.contradiction(X, min_rows=min_rows, weights=weights)
     if contradiction:
         raise NotAgreedError(
             "The server says that the front is fitted to the rows of node "

@@ -64,6 +64,7 @@ from ._rows import (
     member_of,
     warn_of_another_front,
 )
+from ._ruled import RuledTable, table_under
 from ._warnings import (
     ClassesLeftOutWarning,
     warn_of_exposed,
@@ -454,6 +455,8 @@ class _Node:
     private_key: str | os.PathLike | None
     # The classifier where a request leaves it aside: what it drops does not leave.
     set_aside: object = None
+    # The rows under the rule, once it is known; None: they are ruled behind a front.
+    ruled: RuledTable | None = None
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
@@ -518,18 +521,63 @@ class _Node:
         groups = as_groups(self.groups, self.X)
         halves = None
         if agreed is not None and "halves" in agreed.tasks:
-            learning = np.arange(len(y)) if held_out is None else np.flatnonzero(~held_out)
+            learning = (
+                np.arange(len(y)) if held_out is None else np.flatnonzero(~held_out)
+            )
             halves = halves_of({self.name: learning}, y, groups)
         return cells_of(disclosure, y, held_out=held_out, groups=groups, halves=halves)
+
+    def under_rule(self, agreed: Agreement | None) -> "_Node":
+        """Return the node with the rows that may be summed before any front."""
+        rule = self.disclosure_under(agreed)
+        y = None if self.y is None else column_or_1d(self.y)
+        held_out = as_mask(self.held_out, self.X)
+        groups = as_groups(self.groups, self.X)
+        halves = None
+        if y is not None and agreed is not None and "halves" in agreed.tasks:
+            learning = (
+                np.arange(len(y)) if held_out is None else np.flatnonzero(~held_out)
+            )
+            halves = halves_of({self.name: learning}, y, groups)
+        ruled = table_under(
+            rule,
+            self.X,
+            y,
+            held_out=held_out,
+            groups=groups,
+            weights=self.weights,
+            halves=halves,
+        )
+        if ruled is None:
+            return self
+        return replace(self, X=ruled.X, ruled=ruled)
+
+    @property
+    def weights_under_rule(self) -> np.ndarray | None:
+        """How much each row counts in sums, (n_rows,); None: once."""
+        return self.weights if self.ruled is None else self.ruled.weights
+
+    @property
+    def rows_left_out(self) -> np.ndarray | None:
+        """Rows that no statistic of columns is of, (n_rows,), bool; None: there are none.
+
+        Those of a class with too few rows would follow from sums with them and without.
+        """
+        if self.ruled is not None:
+            return self.ruled.is_left_out
+        return as_mask(self.held_out, self.X)
 
     def check_fronts(
         self, fronts: Iterable[Front], *, disclosure: Disclosure | None
     ) -> None:
         """Raise NotAgreedError for fitted fronts that its rows contradict."""
         for front in fronts:
-            held_out = as_mask(self.held_out, self.X)
             member = column_member(
-                self.name, self.X, held_out=held_out, disclosure=disclosure
+                self.name,
+                self.X,
+                held_out=self.rows_left_out,
+                disclosure=disclosure,
+                weights=None if self.ruled is None else self.ruled.weights,
             )
             with holding(self.estimator):
                 check_states(
@@ -537,6 +585,7 @@ class _Node:
                     learning_columns(member),
                     name=self.name,
                     min_rows=member.min_rows,
+                    weights=member.row_weights("learning"),
                 )
 
     def computed_reply(
@@ -608,13 +657,14 @@ def _answered_of_columns(
     request: Message, node: _Node, *, agreed: Agreement | None
 ) -> Message:
     """What the columns are, before any front and without labels."""
-    held_out = as_mask(node.held_out, node.X)
+    node = node.under_rule(agreed)
     member = column_member(
         node.name,
         node.X,
-        held_out=held_out,
+        held_out=node.rows_left_out,
         groups=as_groups(node.groups, node.X),
         disclosure=node.disclosure_under(agreed),
+        weights=None if node.ruled is None else node.ruled.weights,
         estimator=node.estimator if node.set_aside is None else node.set_aside,
     )
     reply = answer(request, member)
@@ -627,6 +677,7 @@ def _answered_of_table(
     request: Message, node: _Node, *, agreed: Agreement | None
 ) -> Message:
     """What the columns hold, or sums and judgments behind a front of each method."""
+    node = node.under_rule(agreed)
     held_out = as_mask(node.held_out, node.X)
     member = column_member(
         node.name,
@@ -634,7 +685,10 @@ def _answered_of_table(
         held_out=held_out,
         groups=as_groups(node.groups, node.X),
         disclosure=node.disclosure_under(agreed),
+        weights=node.weights_under_rule,
     )
+    if node.ruled is not None:
+        member = replace(member, is_ruled=True, is_changed=node.ruled.is_changed)
     member = replace(member, y=None if node.y is None else column_or_1d(node.y))
     if agreed is not None and member.y is not None:
         # Names of features are those before the fronts, which are not agreed on.
@@ -703,7 +757,7 @@ def _member_behind_front(
     dropped = None
     if front_content is None and node.set_aside is not None:
         dropped = dropped_columns(node.set_aside)
-    return member_of(
+    member = member_of(
         rows,
         estimator,
         X,
@@ -712,8 +766,15 @@ def _member_behind_front(
         held_out=node.held_out,
         dropped=dropped,
         groups=node.groups,
-        sample_weight=node.weights,
+        sample_weight=node.weights_under_rule,
     )
+    if front_content is not None:
+        n_dimensions = len(np.shape(node.X))
+        n_raw_columns = np.shape(node.X)[1] if n_dimensions == 2 else None
+        member = replace(member, n_raw_columns=n_raw_columns)
+    if node.ruled is not None:
+        member = replace(member, is_ruled=True, is_changed=node.ruled.is_changed)
+    return member
 
 
 def _warn_of_laxer_rule(

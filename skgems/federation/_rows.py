@@ -191,12 +191,14 @@ def column_member(
     groups: np.ndarray | None = None,
     disclosure: Disclosure | None = None,
     estimator: object = None,
+    weights: np.ndarray | None = None,
 ) -> Member:
     """A node's columns as they are, without classifier and labels, for a front.
 
     ``held_out`` marks rows that only score, shape (n_rows,): a front is not fitted to
     them. ``groups`` has a number for the group of each row, (n_rows,). Columns that
-    the ``estimator`` drops by name are marked.
+    the ``estimator`` drops by name are marked. ``weights`` say how much each row counts
+    under the rule, (n_rows,); None: once.
     """
     X = as_rows(X)
     learning = slice(None) if held_out is None else np.flatnonzero(~held_out)
@@ -209,6 +211,7 @@ def column_member(
         training=learning,
         groups=groups,
         disclosure=disclosure,
+        weights=weights,
         dropped=dropped_in_table(estimator, X),
     )
 

@@ -4,7 +4,7 @@ Values of few rows become the commonest one of their class and column, and each 
 one weight, with which all sums of an exchange are made.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,20 +14,17 @@ from scipy import sparse
 from ..disclosure import Rows as RowsToTell
 from ..disclosure import Told, clamped, told_of
 from ..moments import float_type
-from ._cache import digest
 from ._classifiers import Rows
+from ._disclosed_tables import seed_of
 from ._member import Member
 from ._own_residuals import has_linear_model, own_residuals
 
-# Digits of a hash, in base 16, that a seed is made of.
-_DIGITS_OF_SEED = 16
-
 
 def ruled(member: Member) -> Member:
-    """Return a member whose rows pass the rule: some values replaced, some rows lighter.
+    """Return a member whose rows pass the rule: other values, and lighter rows.
 
-    The weights follow from the rows, their labels and the node's own linear model alone,
-    so that they are the same in each message. Rows that are held out are judged by and
+    The weights follow from the rows, their labels and the node's own linear model, so
+    that they are the same in each message. Rows that are held out are judged by and
     never summed, so that they stay as they are.
     """
     rule = member.disclosure
@@ -47,7 +44,7 @@ def ruled(member: Member) -> Member:
         rule,
         kind="class",
         n_unknowns=member.n_raw_columns or X.shape[1],
-        seed=_seed_of(X, codes),
+        seed=partial(seed_of, X, codes),
         may_lower=True,
     )
     weights = member.weights
@@ -64,7 +61,7 @@ def ruled(member: Member) -> Member:
 
 
 def _is_table(member: Member) -> bool:
-    """Report whether a member has rows of numbers, all of them and in two dimensions."""
+    """Report whether a member has all its rows, and they are a table of numbers."""
     X = member.X
     is_of_numbers = getattr(X, "ndim", 0) == 2 and X.dtype.kind in "biuf"
     return is_of_numbers and member.has_all_rows
@@ -151,9 +148,9 @@ def tellable_rows(
     told = told_of(
         rows,
         rule,
-        kind=kind,
+        kind=kind if member.may_tell_classes or kind == "diagonal" else "shared",
         n_unknowns=member.n_raw_columns or X.shape[1],
-        seed=_seed_of(X, codes),
+        seed=partial(seed_of, X, codes),
         may_lower=False,
     )
     if parts is not None:  # numbers that no cluster has stand for whole classes
@@ -165,6 +162,58 @@ def tellable_rows(
         told=told,
         parts=parts,
         withholds=withholds,
+    )
+
+
+def tables_that_hold(
+    member: Member, tables: Mapping[str, Rows]
+) -> tuple[list[str], bool]:
+    """Return which tables of the same rows may be summed, and whether by class.
+
+    Parameters
+    ----------
+    member : Member
+        Its rows learn, all of them, and have passed the rule.
+    tables : mapping of str to {ndarray, sparse matrix} of shape (n_rows, n_columns)
+        What comes out of each of several fronts. A table that would tell too much
+        beside those before it is left out, but never the first.
+    """
+    rule = member.disclosure
+    if rule is None:
+        return list(tables), True
+    codes = np.unique(member.y, return_inverse=True)[1]
+    weights = np.ones(len(codes)) if member.weights is None else member.weights
+    held: list[str] = []
+    beside = np.zeros((len(codes), 0))
+    may_tell_classes = True
+    for name, X in tables.items():
+        X = X.toarray() if sparse.issparse(X) else X
+        rows = _rows_to_tell(member, X, codes, weights=weights)
+        together = np.hstack([beside, rows.X])
+        if held:
+            if _has_rank_of(beside, together):  # nothing new is told of these columns
+                held.append(name)
+                continue
+            told = told_of(
+                replace(rows, X=together),
+                rule,
+                kind="shared",
+                n_unknowns=member.n_raw_columns or X.shape[1],
+                seed=partial(seed_of, X, codes),
+                may_lower=False,
+            )
+            if not told.is_in_block.all():
+                continue
+            may_tell_classes = False
+        held.append(name)
+        beside = together
+    return held, may_tell_classes
+
+
+def _has_rank_of(X: np.ndarray, wider: np.ndarray) -> bool:
+    """Report whether further columns are combinations of the first, and of a constant."""
+    return np.linalg.matrix_rank(X - X.mean(axis=0)) == np.linalg.matrix_rank(
+        wider - wider.mean(axis=0)
     )
 
 
@@ -185,15 +234,6 @@ def _rows_to_tell(
         residuals=none,
         known=none,
     )
-
-
-def _seed_of(X: Rows, codes: np.ndarray) -> Callable[[], int]:
-    """Return a function of a seed that follows from the rows: nobody else knows it."""
-    return partial(_digest_as_number, X, codes)
-
-
-def _digest_as_number(X: Rows, codes: np.ndarray) -> int:
-    return int(digest(X, codes)[:_DIGITS_OF_SEED], 16)
 
 
 def _without_columns(

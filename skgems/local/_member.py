@@ -49,6 +49,9 @@ class Member:
     is_ruled: bool = field(default=False, repr=False)
     # Whether the rule has changed a value or a weight.
     is_changed: bool = field(default=False, repr=False)
+    # Whether classes may have scatters of their own. Not where the same rows are summed
+    # behind another front, too: the columns of all would be too many for a class.
+    may_tell_classes: bool = field(default=True, repr=False)
     # How many numbers a row was before it came behind a front or layers, which its
     # values there follow from; None: as many as X has columns.
     n_raw_columns: int | None = field(default=None, repr=False)

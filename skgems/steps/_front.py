@@ -339,12 +339,14 @@ class Front:
         min_rows: int,
         memo: dict | None = None,
         dropped: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
     ) -> dict:
         """What the next steps need of a node's rows: "columns", and "parts" by path.
 
         ``memo`` is a dict of the node, empty at first. The next message of the same
         front finds rows, and what came out of fitted steps, in it again. ``dropped``
         are columns of X that the node's classifier drops by name, (n_columns,), bool.
+        ``weights`` (n_rows,) say how much each row counts; None: once.
         """
         memo = {} if memo is None else memo
         if not memo.get("digests", {}).items() <= self._digests.items():
@@ -371,6 +373,7 @@ class Front:
             tables=tables,
             min_rows=min_rows,
             tells_extremes=self.bounds == "tell",
+            weights=weights,
         )
         reply["parts"] = visitor.parts
         try:
@@ -390,11 +393,13 @@ class Front:
             X = safe_indexing(X, columns.kept_places, axis=1)
         return visitor.visit(with_columns_listed(self.transformer, columns.kept), X)
 
-    def contradiction(self, X: Any, *, min_rows: int) -> str:
+    def contradiction(
+        self, X: Any, *, min_rows: int, weights: np.ndarray | None = None
+    ) -> str:
         """Why the states cannot be of a node's rows among others; "" if they can.
 
-        ``X`` are the rows of which the node told, and nothing of fewer than
-        ``min_rows``.
+        ``X`` are the rows of which the node told, with their ``weights``, and nothing
+        of fewer than ``min_rows``.
         """
         if not self.states:
             return ""
@@ -407,6 +412,7 @@ class Front:
             bounds=ready.bounds,
             is_sparse=ready.is_sparse,
             min_rows=min_rows,
+            weights=weights,
         )
         self._visit_rows(visitor, X=X, columns=columns)
         return visitor.contradictions[0] if visitor.contradictions else ""

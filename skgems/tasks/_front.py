@@ -129,7 +129,11 @@ def front(member: Member, *, front: Mapping) -> dict:
             "known."
         )
     return opened_front(front).tell(
-        X, min_rows=member.min_rows, memo=member.memo, dropped=member.dropped
+        X,
+        min_rows=member.min_rows,
+        memo=member.memo,
+        dropped=member.dropped,
+        weights=member.row_weights("learning"),
     )
 
 
@@ -138,7 +142,7 @@ FRONT = Task(
     bound="fields",
     accepted_by="anybody",
     asks="the statistics that the agreed transformers are fitted to",
-    takes_weights=True,  # steps are fitted to rows, whatever these weigh
+    takes_weights=True,  # steps are fitted to rows, whatever a user says they weigh
     reveals="Statistics of columns over all rows of the node. The smallest and the "
     "largest value of a column are values of single rows; they are sent only if that "
     "is agreed.",
