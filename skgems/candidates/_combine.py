@@ -386,8 +386,6 @@ def _combine_over_channel(
             power_transformed=(scaled, PowerTransformer()),
         )
 
-    disclosure = as_channel(channel).disclosure
-
     def tried(n_rows: int) -> list[Candidate]:
         # Over a channel the nodes' names stand for this one, which is never asked.
         tried = candidates_of_rows(
@@ -396,7 +394,7 @@ def _combine_over_channel(
             n_rows,
             budget=budget,
             random_state=seed,
-            has_rule=disclosure is not None,
+            has_rule=disclosure_of(disclosure) is not None,
         )
         # Whoever grows trees can ask for rules that single rows meet.
         if budget == THOROUGH:

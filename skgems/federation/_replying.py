@@ -262,9 +262,9 @@ def reply_to(
     used again. Counting, answering and keeping are one step, during which the folder is
     locked and other processes wait.
 
-    ``state`` may also be a mapping, for example a dict in a test. It has the entries in
-    ``"log.jsonl"``, and each reply under a name of its own. A mapping cannot be locked,
-    and an older copy of it is not noticed. Use it in one thread of one process only.
+    ``state`` may also be a mapping, for example a dict in a test. It has the bytes of
+    the database under ``"ledger.sqlite"``. A mapping cannot be locked, and an older
+    copy of it is not noticed. Use it in one thread of one process only.
 
     Examples
     --------
@@ -415,18 +415,16 @@ def _counted_reply(
         told=ledger.statistics_told,
         may_be_made_up=may_be_made_up,
     )
-    ledger.begin(request, node.fingerprint)
+    ledger.check_rows(node.fingerprint)
     try:
         if not may_be_made_up:
             fronts = unchecked_fronts(request, fronts_before.values())
             node.under_rule(agreed).check_fronts(fronts, disclosure=disclosure)
-        n_numbers_left = node.n_values - ledger.layer_numbers_before(request)
+        n_numbers_left = node.n_values - ledger.n_layer_numbers
         reply = node.computed_reply(request, agreed, layer_numbers_left=n_numbers_left)
         if disclosure is not None:
             ledger.check_layer_numbers(request, reply, most=node.n_values)
-        check_reply_bytes(
-            reply, node.shape, n_bytes_before=ledger.tree_bytes_before(request)
-        )
+        check_reply_bytes(reply, node.shape, n_bytes_before=ledger.n_tree_bytes)
     except Exception as error:
         # Not for a BaseException, as where somebody stops the program: that is as if it
         # were killed, nothing left, and the request does not count.
