@@ -98,7 +98,7 @@ from ._run import (
 )
 from ._simulation import Simulation
 from ._summarizing import SummarizingMixin
-from ._summary import Summary, is_path, load_message, name_and_digest
+from ._summary import Summary, is_path, load_message
 from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
 from ._warnings import (
     ClassesLeftOutWarning,

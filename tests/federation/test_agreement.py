@@ -100,7 +100,6 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
     for parameter, value in {
         "random_state": 1,
         "moments__n_components": 10**5,
-        "moments__min_cluster_size": 3,
     }.items():
         aggregator = GEMSLogisticAggregator(n_rounds=3, random_state=0)
         aggregator.set_params(**{parameter: value})
