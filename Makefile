@@ -22,7 +22,7 @@ WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test golden lint types docs bench clean
+.PHONY: help demo test golden lint types paths docs bench clean
 .PHONY: test-oldest test-newest test-anywhere test-kernels package release
 
 help:
@@ -41,6 +41,8 @@ help:
 	@echo "make golden  compare results with those of another commit (BASE=<commit>);"
 	@echo "             what differs is an error, but for INTENDED=\"pattern, pattern\""
 	@echo "make lint    check style, format, spelling and the length of sentences"
+	@echo "make paths   count the functions and files that nine kinds of fits and replies"
+	@echo "             pass, which may not become more (half a minute)"
 	@echo "make types   check the types of the examples in README and guide, as users would"
 	@echo "make docs    build the documentation in docs/_build/html"
 	@echo "make bench   run a quick form of each benchmark, and print the claims of README"
@@ -132,14 +134,17 @@ release: package
 	@echo "skgems $(VERSION) is built and checked. Left to do by hand:"
 	@test -z "$$(git status --porcelain)" || \
 		echo "  - commit what git status shows, and make release again"
-	@grep -q '^## \[$(VERSION)\]' CHANGELOG.md || \
-		echo "  - name [Unreleased] of CHANGELOG.md [$(VERSION)], with its date; commit"
+	@echo $(VERSION) | grep -vq dev || \
+		echo "  - leave out .dev0 in skgems/__init__.py and CITATION.cff; commit"
+	@grep -q '^## \[$(VERSION:.dev0=)\]' CHANGELOG.md || \
+		echo "  - name [Unreleased] of CHANGELOG.md [$(VERSION:.dev0=)], with its date; commit"
 	@echo "  - .ci/run on this commit; make test-oldest; make test-newest"
 	@echo "  - make golden BASE=v<the last version>, and read what differs on purpose"
-	@echo "  - git tag -s v$(VERSION) && git push origin v$(VERSION)"
+	@echo "  - git tag -s v$(VERSION:.dev0=) && git push origin v$(VERSION:.dev0=)"
 	@echo "  - $(RUN) -m twine upload dist/*"
 	@echo "  - a release of the tag, with its section of CHANGELOG.md"
-	@echo "  - the next version in skgems/__init__.py and CITATION.cff; [Unreleased] on top"
+	@echo "  - the next version, with .dev0, in skgems/__init__.py and CITATION.cff;"
+	@echo "    [Unreleased] on top"
 
 # What each of two commits makes of its own cases, and whether this one reads what the
 # other has kept. Cases that differ are errors, unless tests/golden/intended.toml names
@@ -166,6 +171,10 @@ types: $(call ready,types)
 	$(RUN) .ci/snippets.py build/snippets
 	MYPYPATH=$(CURDIR) $(RUN) -m mypy --cache-dir build/mypy --ignore-missing-imports \
 		--follow-imports silent --check-untyped-defs build/snippets
+
+# The ceilings are in .ci/ceilings.toml; tests/test_sizes.py holds the others there.
+paths: $(call ready,test)
+	$(TEST_ENV) $(RUN) .ci/path_of_a_fit.py --check
 
 docs: $(call ready,docs)
 	$(RUN) -m sphinx -E -W --keep-going -q -b html docs docs/_build/html

@@ -61,12 +61,10 @@ class Telling:
     Attributes
     ----------
     moments : {"auto", "class", "shared", "diagonal"}
-    dtype : {"float64", "float32", "float16"}
     space : "auto" or bool
     """
 
     moments: str
-    dtype: str = "float64"
     space: str | bool = False
 
     @property
@@ -89,9 +87,7 @@ OF_SUMS = {
 OF_SUMMARIES = {
     "likelihood, auto": Telling("auto"),
     "  auto, with space": Telling("auto", space=True),
-    "  class, float16": Telling("class", "float16"),
     "  shared": Telling("shared"),
-    "  shared, float16": Telling("shared", "float16"),
     "  diagonal": Telling("diagonal"),
 }
 LOCALS = "local models (mean)"
@@ -154,7 +150,6 @@ class Work:
                 y,
                 name=f"node {k}",
                 space=telling.space,
-                dtype=telling.dtype,
             )
             summary.save(path)
         elif line in OF_SUMS:

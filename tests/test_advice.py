@@ -288,7 +288,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "var_smoothing": (GaussianNB,),
     },
     "spaces": {
-        "construction": (Spaces, HiddenLayers),
+        "construction": (Spaces,),
         "criterion": (Spaces,),
         "geometry": (Spaces, HiddenLayers),
     },

@@ -70,7 +70,7 @@ OTHER_ORDER = [2, 0, 1]
     lambda case: True,
     slow=[
         *("gems tuned", "gems within spaces", "gems consensus loss", "gems mlp deep"),
-        *("gems mlp clusters", "gems mlp sampled", "gems mlp in rounds"),
+        *("gems mlp clusters", "gems mlp in rounds"),
         *("pfnm rounds of own units",),
     ],
 )
@@ -132,7 +132,7 @@ def counts_units_by_place(case):
 # tests/gems/test_mlp.py has further settings of GEMSMLPAggregator.
 @cases_where(
     lambda case: case.of_networks and not counts_units_by_place(case),
-    slow=["gems mlp", "gems mlp clusters", "gems mlp sampled", "gems mlp in rounds"],
+    slow=["gems mlp", "gems mlp clusters", "gems mlp in rounds"],
 )
 def test_order_of_hidden_units_does_not_matter(case):
     members = [
@@ -224,8 +224,7 @@ def tolerance_to_units(case):
 # tests/gems/test_units_and_zero.py, tests/gems/test_mlp_rounds.py and
 # tests/pfnm/test_pfnm_coordinates.py show more of these.
 UNITS_ELSEWHERE = ["gems tuned", "gems", "gems consensus", "gems mlp deep"]
-UNITS_ELSEWHERE += ["gems mlp sampled", "gems mlp in rounds"]
-UNITS_ELSEWHERE += ["pfnm", "pfnm top down", "pfnm rounds"]
+UNITS_ELSEWHERE += ["gems mlp in rounds", "pfnm", "pfnm top down", "pfnm rounds"]
 
 
 # A student sees what an ensemble says.

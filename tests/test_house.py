@@ -224,7 +224,6 @@ PUBLIC = {
         *("Criterion", "Accuracy", "LogLoss", "Registered", "build_space", "intersect"),
         *("Construction", "Sampled", "Certified"),
         *("GoodEnoughSpace", "Intersection", "NoSpaceError"),
-        *("UnionIntersection", "intersect_unions"),
         *("EmptyIntersectionError", "EmptyIntersectionWarning"),
     ],
     "skgems.federation": [

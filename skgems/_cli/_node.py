@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 from ..base import warn_user
 from ..channels import answer, inspect, reply_place
-from ..federation import ReplyDeclinedError, load_message, printable
+from ..federation import ReplyDeclinedError, load_message
 from ..messages import Limits, Message, listed
 from ..steps import Columns, ColumnsError, Front, are_codes, code_as_text
 from ._dialects import dialect_of
@@ -171,33 +171,46 @@ class _Rows(NamedTuple):
 def _rows(
     request: Message, model: BaseEstimator | None, args: argparse.Namespace
 ) -> _Rows:
-    """The rows of the table; features, and the columns that options name."""
-    behind_front = "front" in request.content
-    takes_tables = behind_front or request.task == "survey"
-    names = None if takes_tables else getattr(model, "feature_names_in_", None)
-    options = (args.label, args.held_out, args.group, args.weights)
-    roles = [role for role in options if role]
+    """Return the rows of the table: features, and the columns that options name."""
+    names = None
+    if not _takes_tables(request):
+        names = getattr(model, "feature_names_in_", None)
+    roles = (args.label, args.held_out, args.group, args.weights)
     table = read_table(
         args.rows,
         dialect_of(args, args.name),
-        as_written=roles,
+        as_written=list(filter(None, roles)),
         as_text=args.as_text,
         drop=args.drop,
         only=None if names is None else [composed(name.strip()) for name in names],
     )
-    y = labels_of([table], args.label, getattr(model, "classes_", None))[0]
-    marks = _marks(table, args.held_out) if args.held_out else None
-    groups = groups_of(table, args.group) if args.group else None
-    weights = _weights(table, args.weights) if args.weights else None
-    if names is not None:
-        X = _as_fitted(table, list(names))
-    elif takes_tables:
-        X = _columns_as_written(table, behind_front=behind_front)
+    return _Rows(
+        y=labels_of([table], args.label, getattr(model, "classes_", None))[0],
+        held_out=_marks(table, args.held_out) if args.held_out else None,
+        groups=groups_of(table, args.group) if args.group else None,
+        weights=_weights(table, args.weights) if args.weights else None,
+        X=_features_for(request, model, table),
+    )
+
+
+def _takes_tables(request: Message) -> bool:
+    """Report whether a request is about columns as they are, texts and gaps too."""
+    return "front" in request.content or request.task == "survey"
+
+
+def _features_for(
+    request: Message, model: BaseEstimator | None, table: Table
+) -> "DataFrame | np.ndarray":
+    """Return the features as the request needs them; prints which they are."""
+    if _takes_tables(request):
+        behind_front = "front" in request.content
+        features = _columns_as_written(table, behind_front=behind_front)
         if behind_front:
             _check_codes(table, request)
-    else:
-        X = _features(table, has_model=model is not None)
-    return _Rows(X=X, y=y, held_out=marks, groups=groups, weights=weights)
+        return features
+    if hasattr(model, "feature_names_in_"):
+        return _as_fitted(table, list(model.feature_names_in_))
+    return _features(table, has_model=model is not None)
 
 
 def _columns_as_written(table: Table, *, behind_front: bool) -> "DataFrame":
@@ -322,25 +335,19 @@ def labels_of(tables: Sequence[Table], label: str, classes=None) -> list[np.ndar
     label = label.strip()
     for table in tables:
         _check_no_gap(table, label)
-        if table.as_written[label] != _stripped(table.as_written[label]):
-            print(printable(f"{table.path}: blanks around labels are ignored."))
     if classes is not None:
         listed_classes = np.asarray(classes).ravel().tolist()
         return [_as_classes(table, label, listed_classes) for table in tables]
-    labels = [_stripped(table.as_written[label]) for table in tables]
+    labels = [table.as_written[label] for table in tables]
     if all(text.lstrip("+-").isdecimal() for texts in labels for text in texts):
         return [np.array(list(map(int, texts))) for texts in labels]
     return list(map(np.array, labels))
 
 
-def _stripped(texts: list[str]) -> list[str]:
-    return [text.strip() for text in texts]
-
-
 def groups_of(table: Table, column: str) -> np.ndarray:
     """The group of each row, as a text; ValueError where a cell is empty."""
     column = column.strip()
-    texts = _stripped(table.as_written[column])
+    texts = table.as_written[column]
     gaps = [row for row, text in enumerate(texts) if text in table.missing]
     if gaps:
         raise ValueError(
@@ -352,7 +359,7 @@ def groups_of(table: Table, column: str) -> np.ndarray:
 
 
 def _check_no_gap(table: Table, label: str) -> None:
-    texts = [text.strip() for text in table.as_written[label]]
+    texts = table.as_written[label]
     gaps = [row for row, text in enumerate(texts) if text in table.missing]
     if gaps:
         place = table.place(gaps[0])
@@ -370,7 +377,6 @@ def _as_classes(table: Table, label: str, classes: list) -> np.ndarray:
     by_text = {composed(str(label).strip()): label for label in classes}
     labels = []
     for row, text in enumerate(table.as_written[label]):
-        text = text.strip()
         if read is None:  # texts, of which some may be classes that it does not know
             labels.append(by_text.get(text, text))
             continue
@@ -393,7 +399,7 @@ def _whole(text: str) -> int:
 
 
 def _truth(text: str) -> bool:
-    return _TRUTHS[text.strip().lower()]
+    return _TRUTHS[text.lower()]
 
 
 _KINDS: Mapping[type, Callable] = {int: _whole, float: float, bool: _truth}
@@ -404,7 +410,7 @@ def _weights(table: Table, column: str) -> np.ndarray:
     weights = []
     for row, text in enumerate(table.as_written[column.strip()]):
         try:
-            weights.append(float(text.strip().replace(table.decimal, ".")))
+            weights.append(float(text.replace(table.decimal, ".")))
         except ValueError:
             raise ValueError(
                 f"{table.path}: column {column!r} has {text!r} in {table.place(row)}, "

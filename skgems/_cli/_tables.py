@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from ..base import warn_user
 from ..federation import printable
 from ..messages import counting, listed
 from ..steps import code_as_text
-from ._dialects import Dialect, Layout, decoded, layout_of
+from ._dialects import Dialect, Layout, decoded, doubt_of_encoding, layout_of
 from ._files import composed, needed
 
 if TYPE_CHECKING:
@@ -22,15 +22,12 @@ if TYPE_CHECKING:
 CSV_KINDS = (".csv", ".tsv")
 # Of the cells of a column, how many have to be numbers for the others to look wrong.
 _MOSTLY = 0.5
-# Cells that pandas takes for missing values, which it has no public name for.
-_MISSING = frozenset(
-    "|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|"
-    "None|n/a|nan|null".split("|")
-)
 _NUMBERS = {
     ".": re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?"),
     ",": re.compile(r"[+-]?(\d+(,\d*)?|,\d+)([eE][+-]?\d+)?"),
 }
+# Numbers that may have more than 64 bits.
+_LARGE = re.compile(r"[+-]?\d{19,}")
 # Numbers whose thousands are set apart: by a mark, an apostrophe, or a blank.
 _GROUPED = re.compile(
     r"[+-]?[1-9]\d{0,2}([.,'\u2019 \u00a0\u202f])\d{3}(\1\d{3})*(?!\1)([.,]\d+)?"
@@ -98,43 +95,61 @@ def read_table(
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path}: there is no such file.")
+    choice = _Choice(
+        as_written=[name.strip() for name in as_written],
+        as_text=[name.strip() for name in as_text],
+        drop=[name.strip() for name in drop],
+        only=only,
+    )
     kind = Path(path).suffix.lower()
     if kind in CSV_KINDS:
-        read = _read_csv(
-            path,
-            dialect,
-            as_written=as_written,
-            as_text=as_text,
-            drop=drop,
-            only=only,
-        )
-    elif kind == ".parquet":
-        read = _read_parquet(
-            path, as_written=as_written, as_text=as_text, drop=drop, only=only
-        )
-    else:
-        raise ValueError(
-            f"{path}: rows are read from files .csv, .tsv or .parquet. Save a sheet of "
-            "Excel as CSV."
-        )
-    return read
+        return _read_csv(path, dialect, choice)
+    if kind == ".parquet":
+        return _read_parquet(path, choice)
+    raise ValueError(
+        f"{path}: rows are read from files .csv, .tsv or .parquet. Save a sheet of "
+        "Excel as CSV."
+    )
 
 
-def _is_used(name: str, drop: Collection[str], only: Collection[str] | None) -> bool:
-    return name not in drop and (only is None or name in only)
+@dataclass(frozen=True, kw_only=True)
+class _Choice:
+    """Columns that are read in some other way than as features, by name."""
+
+    as_written: Sequence[str]
+    as_text: Sequence[str]
+    drop: Sequence[str]
+    only: Collection[str] | None
+
+    def has_feature(self, name: str) -> bool:
+        """Report whether a column is a feature that is looked at."""
+        is_wanted = self.only is None or name in self.only
+        return is_wanted and name not in self.drop and name not in self.as_written
+
+    def unused(self, names: Sequence[str]) -> list[str]:
+        """Return columns that are not looked at, but for those to drop."""
+        expected = {*self.as_written, *self.drop, ""}
+        return [n for n in names if n not in expected and not self.has_feature(n)]
+
+    def check(self, path: str, names: Sequence[str]) -> None:
+        """Raise ValueError unless there are the columns that were named."""
+        for column in (*self.as_written, *self.as_text, *self.drop):
+            if column in names:
+                continue
+            text = (
+                f"{path}: there is no column {column!r}; columns are "
+                f"{listed(map(repr, names))}."
+            )
+            similar = [name for name in names if name.casefold() == column.casefold()]
+            if similar:
+                text += f" Did you mean {similar[0]!r}?"
+            raise ValueError(text)
 
 
 # ---- parquet ---------------------------------------------------------------------
 
 
-def _read_parquet(
-    path: str,
-    *,
-    as_written: Sequence[str],
-    as_text: Sequence[str],
-    drop: Sequence[str],
-    only: Collection[str] | None,
-) -> Table:
+def _read_parquet(path: str, choice: _Choice) -> Table:
     pandas = needed("pandas")
     try:
         frame = pandas.read_parquet(path)
@@ -145,329 +160,215 @@ def _read_parquet(
         ) from None
     if not len(frame):
         raise ValueError(f"{path}: there are no rows.")
-    frame = _with_composed_texts(frame)
-    check_columns(path, list(frame.columns), [*as_written, *as_text, *drop])
-    texts = {column: _written(frame[column]) for column in as_written}
-    features = [name for name in frame.columns if name not in as_written]
-    used = [name for name in features if _is_used(name, drop, only)]
-    rows = frame[used].reset_index(drop=True)
+    frame = frame.rename(columns=lambda name: composed(str(name)))
+    for name in frame.columns[[is_text(column) for _, column in frame.items()]]:
+        frame[name] = frame[name].map(composed, na_action="ignore")
+    names = list(frame.columns)
+    choice.check(path, names)
+    rows = frame[list(filter(choice.has_feature, names))].reset_index(drop=True)
     table = Table(
         path=path,
         frame=rows,
-        unused=[name for name in features if name not in {*used, *drop}],
+        unused=choice.unused(names),
         odd_cells={},
-        as_written=texts,
+        as_written={column: _written(frame[column]) for column in choice.as_written},
         lines=None,
         decimal=".",
         missing=frozenset([""]),
         texts_of=lambda names: rows[names].map(code_as_text, na_action="ignore"),
     )
-    return table.with_texts([name for name in as_text if name in used])
+    return table.with_texts([name for name in choice.as_text if name in rows])
 
 
-def _with_composed_texts(frame: "DataFrame") -> "DataFrame":
-    """A frame whose names and texts are in one normal form of Unicode."""
-    frame = frame.rename(columns=lambda name: composed(str(name)))
-    for name in frame.columns[[is_text(column) for _, column in frame.items()]]:
-        frame[name] = [
-            composed(cell) if isinstance(cell, str) else cell for cell in frame[name]
-        ]
-    return frame
-
-
-def _written(column) -> list[str]:
+def _written(column: "Series") -> list[str]:
     pairs = zip(column, column.isna(), strict=True)
-    return ["" if is_missing else str(value) for value, is_missing in pairs]
-
-
-def check_columns(path: str, columns: Sequence[str], needed_columns) -> None:
-    """ValueError unless there are the columns that were named."""
-    for column in needed_columns:
-        if column in columns:
-            continue
-        text = (
-            f"{path}: there is no column {column!r}; columns are "
-            f"{listed(map(repr, columns))}."
-        )
-        similar = [name for name in columns if name.casefold() == column.casefold()]
-        if similar:
-            text += f" Did you mean {similar[0]!r}?"
-        raise ValueError(text)
+    return ["" if is_missing else str(value).strip() for value, is_missing in pairs]
 
 
 # ---- CSV -------------------------------------------------------------------------
 
 
-def _read_csv(
-    path: str,
-    dialect: Dialect,
-    *,
-    as_written: Sequence[str],
-    as_text: Sequence[str],
-    drop: Sequence[str],
-    only: Collection[str] | None,
-) -> Table:
-    text, notes = decoded(path, Path(path).read_bytes(), dialect.encoding)
+def _read_csv(path: str, dialect: Dialect, choice: _Choice) -> Table:
+    content = Path(path).read_bytes()
+    text = decoded(path, content, dialect.encoding)
     layout = layout_of(path, composed(text), dialect.sep)
-    names = [name.strip() for name in layout.header]
-    as_written = [name.strip() for name in as_written]
-    as_text = [name.strip() for name in as_text]
-    drop = [name.strip() for name in drop]
-    check_columns(path, names, [*as_written, *as_text, *drop])
-    columns = {
-        place: name
-        for place, name in enumerate(names)
-        if name in as_written or _is_used(name, drop, only)
-    }
-    _check_names(path, columns, layout)
-    parsed = _Parsed(
+    choice.check(path, layout.names)
+    places = _places(path, layout, choice)
+    table = _TableOfText(
         path=path,
         layout=layout,
-        columns=columns,
-        as_written=as_written,
-        as_text=as_text,
-        missing=_MISSING | set(dialect.na or ()),
+        features={name: k for name, k in places.items() if choice.has_feature(name)},
+        as_text=choice.as_text,
+        na=dialect.na or (),
     )
-    frame, decimal = parsed.in_numbers(dialect.decimal)
-    for note in [*notes, *layout.notes, *parsed.notes]:
+    frame, decimal, comma = table.with_decimal(dialect.decimal)
+    odd_cells = table.odd_cells(frame, decimal)
+    notes = [
+        doubt_of_encoding(content, dialect.encoding),
+        layout.note_on_separator,
+        comma and f"the decimal mark is a comma, as in {comma}",
+        layout.note_on_first_column if choice.has_feature("") else "",
+    ]
+    for note in filter(None, notes):
         print(printable(f"{path}: {note}."))
-    frame = frame.rename(columns=columns)
     return Table(
         path=path,
-        frame=frame.drop(columns=as_written),
-        unused=[name for name in names if name not in {*columns.values(), *drop, ""}],
-        odd_cells=parsed.odd_cells,
-        as_written={name: frame[name].tolist() for name in as_written},
+        frame=frame,
+        unused=choice.unused(layout.names),
+        odd_cells=odd_cells,
+        as_written={name: layout.cells(places[name]) for name in choice.as_written},
         lines=layout.lines,
         decimal=decimal,
-        missing=frozenset(["", *(dialect.na or ())]),
-        texts_of=parsed.texts_of,
+        missing=frozenset(["", *table.na]),
+        texts_of=table.texts,
     )
 
 
-def _check_names(path: str, columns: dict[int, str], layout: Layout) -> None:
-    """ValueError for two columns of one name."""
-    first: dict[str, int] = {}
-    for place, name in columns.items():
-        if name and name in first:
+def _places(path: str, layout: Layout, choice: _Choice) -> dict[str, int]:
+    """Return the places of the columns that are looked at, by name.
+
+    ValueError for two columns of one name, and for one without a name that is neither
+    empty nor the number of the row.
+    """
+    places: dict[str, int] = {}
+    for place, name in enumerate(layout.names):
+        if not (name in choice.as_written or choice.has_feature(name)):
+            continue
+        if not name and _is_ignored(place, layout.cells(place)):
+            continue
+        if not name:
+            raise ValueError(
+                f"{path}: column {place + 1} has no name in line {layout.header_line}. "
+                "Give it a name; if it is not a feature, leave it out with --drop."
+            )
+        if name in places:
             raise ValueError(
                 f"{path}: line {layout.header_line} has two columns of the name "
-                f"{name!r}, the columns {first[name] + 1} and {place + 1}. Rename one "
+                f"{name!r}, the columns {places[name] + 1} and {place + 1}. Rename one "
                 f"of them, or leave both out with --drop {name!r}."
             )
-        first[name] = place
+        places[name] = place
+    return places
 
 
-def _counts_rows(column) -> bool:
-    if column.dtype.kind not in "iu":
-        return False
-    steps = np.diff(column.to_numpy())
-    return column.iloc[0] in (0, 1) and bool((steps == 1).all())
+def _is_ignored(place: int, cells: list[str]) -> bool:
+    """Report whether a column without a name is empty, or the first and counts rows."""
+    if place == 0 and cells[0] in ("0", "1"):
+        first = int(cells[0])
+        return cells == list(map(str, range(first, first + len(cells))))
+    return not any(cells)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Parsed:
-    """A table of text whose layout is known, to be read by pandas.
-
-    ``columns`` are names by place; columns of the frames are places.
-    """
+class _TableOfText:
+    """A table of text whose layout is known, to be read by pandas."""
 
     path: str
     layout: Layout
-    columns: dict[int, str]
-    as_written: Collection[str]
-    as_text: Collection[str]
-    missing: frozenset[str]
-    # Of columns of texts that are nearly all numbers: what is not, by name.
-    odd_cells: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)  # what to say of the table
-
-    def in_numbers(self, decimal: str | None) -> tuple:
-        """The frame, and the decimal mark, which is looked for if it is None."""
-        frame = self.frame(decimal or ".")
-        if decimal is None:
-            decimal = "."
-            place, cell = self._decimal_comma(frame)
-            if place is not None:
-                decimal = ","
-                self.notes.append(
-                    f"the decimal mark is a comma, as in {cell!r} of column "
-                    f"{self.columns[place]!r}"
-                )
-                frame = self.frame(decimal)
-        padded = []
-        for place, column in self._texts(frame):
-            if any(a != b for a, b in zip(column, frame[place], strict=True) if a == a):
-                padded.append(self.columns[place])
-            frame[place] = self._tidied(place, column, decimal)
-        if padded:
-            columns = listed(map(repr, padded))
-            self.notes.append(
-                f"blanks around the cells of the columns {columns} are ignored"
-            )
-        return self._without_unnamed(frame), decimal
-
-    def texts_of(self, names: Sequence[str]) -> "DataFrame":
-        """Columns as texts, as they stand in the file, without blanks around them."""
-        columns = {place: name for place, name in self.columns.items() if name in names}
-        # What is to be said of the table was said when it was read.
-        parsed = replace(
-            self, columns=columns, as_written=(), as_text=names, odd_cells={}, notes=[]
-        )
-        frame, _ = parsed.in_numbers(".")
-        return frame.rename(columns=columns)
-
-    def _without_unnamed(self, frame: "DataFrame") -> "DataFrame":
-        """The frame without columns that have neither name nor say anything."""
-        for place in list(frame.columns):
-            if self.columns[place]:
-                continue
-            if frame[place].isna().all():
-                self.notes.append(
-                    f"column {place + 1}, which has no name and is empty, is left out: "
-                    "separators at the ends of lines make such a column"
-                )
-            elif place == 0 and _counts_rows(frame[place]):
-                self.notes.append(
-                    "the first column, which has no name and counts rows, is left out"
-                )
-            else:
-                raise ValueError(
-                    f"{self.path}: column {place + 1} has no name in line "
-                    f"{self.layout.header_line}. Give it a name; if it is not a "
-                    "feature, leave it out with --drop."
-                )
-            frame = frame.drop(columns=place)
-        return frame
+    features: dict[str, int]  # places of columns, by name
+    as_text: Sequence[str]
+    na: Sequence[str]
 
     def frame(self, decimal: str) -> "DataFrame":
-        """What pandas reads, where columns that are not all numbers are texts."""
-        pandas = needed("pandas")
-        # Before pandas 3, where this argument is deprecated, the default is not exact.
-        exact = {} if pandas.__version__ >= "3" else {"float_precision": "round_trip"}
-        missing = sorted(self.missing)
-        read_as_written = [
-            place for place, name in self.columns.items() if name in self.as_written
-        ]
-        read_as_text = [
-            place for place, name in self.columns.items() if name in self.as_text
-        ]
-        try:
-            frame = pandas.read_csv(
-                StringIO(self.layout.body, newline=""),
-                sep=self.layout.sep,
-                header=None,
-                names=range(len(self.layout.header)),
-                usecols=list(self.columns),
-                skipinitialspace=self.layout.sep != " ",
-                decimal=decimal,
-                keep_default_na=False,
-                na_values={
-                    place: missing
-                    for place in self.columns
-                    if place not in read_as_written
-                },
-                dtype=dict.fromkeys([*read_as_written, *read_as_text], str),
-                low_memory=False,
-                **exact,
-            )
-        except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as exc:
-            raise ValueError(
-                f"{self.path}: it cannot be read as a table: {exc}"
-            ) from None
-        if len(frame) != len(self.layout.lines):
-            raise ValueError(
-                f"{self.path}: it has {len(self.layout.lines)} lines of rows, but "
-                f"{len(frame)} rows were read. Is a quotation mark not closed?"
-            )
+        """Return the features; columns that are not all numbers are texts."""
+        frame = self._parsed(decimal)
+        for name in set(self.features).difference(self.as_text):
+            column = frame[name]
+            if column.dtype.kind in "biuf" or not _has_large_numbers(column):
+                continue
+            # With a number of more than 64 bits pandas reads gaps as texts, too.
+            texts = self.texts([name])[name]
+            if _matches(texts.dropna(), _NUMBERS[decimal]).all():
+                texts = texts.str.replace(decimal, ".", regex=False).astype(float)
+            frame[name] = texts
         return frame
 
-    def _texts(self, frame: "DataFrame") -> Iterator[tuple[int, "Series"]]:
-        """Columns of texts by place, without blanks around them, gaps NaN."""
-        for place in frame.columns:
-            column = frame[place]
-            if column.dtype.kind in "biuf" or self.columns[place] in self.as_written:
-                continue
-            if all(isinstance(value, bool) for value in column.dropna()):
-                continue
-            cells = column.astype(object).where(column.notna(), np.nan).str.strip()
-            yield place, cells.mask(cells.isin(self.missing))
+    def with_decimal(self, decimal: str | None) -> tuple["DataFrame", str, str | None]:
+        """Return the features, the decimal mark, and a cell by which it is a comma."""
+        frame = self.frame(decimal or ".")
+        comma = self._decimal_comma(frame) if decimal is None else None
+        if comma is None:
+            return frame, decimal or ".", None
+        return self.frame(","), ",", comma
 
-    def _decimal_comma(self, frame) -> tuple:
-        """Place and cell of a column whose decimals are surely commas, or None."""
-        doubtful = None
-        for place, column in self._texts(frame):
-            cells = column.dropna()
-            if self.columns[place] in self.as_text:
-                continue
-            if _matches(cells, _is_surely_grouped).any():
-                continue
-            numbers = cells[_matches(cells, _NUMBERS[","].fullmatch)]
-            commas = numbers[numbers.str.contains(",", regex=False)]
-            if not len(commas) or len(numbers) < _MOSTLY * len(cells):
-                continue
-            sure = commas[~_matches(commas, _GROUPED.fullmatch)]
-            if len(sure):
-                return place, sure.iloc[0]
-            doubtful = doubtful or (place, commas)
-        if doubtful is not None:
-            place, commas = doubtful
-            raise ValueError(
-                f"{self.path}: column {self.columns[place]!r} has {commas.iloc[0]!r} "
-                f"in line {self._line(commas)}. If the comma is a decimal mark, add "
-                "--decimal ','. If it separates thousands, remove these commas."
-            )
-        return None, None
+    def texts(self, names: Sequence[str]) -> "DataFrame":
+        """Return columns as texts, as they stand in the file."""
+        return replace(self, as_text=names)._parsed(".")[names]
 
-    def _line(self, cells) -> int:
-        return self.layout.lines[cells.index[0]]
+    def _parsed(self, decimal: str) -> "DataFrame":
+        pandas = needed("pandas")
+        if not self.features:
+            return pandas.DataFrame(index=range(len(self.layout.lines)))
+        # Before pandas 3, where this argument is deprecated, the default is not exact.
+        exact = {} if pandas.__version__ >= "3" else {"float_precision": "round_trip"}
+        frame = pandas.read_csv(
+            StringIO(self.layout.body, newline=""),
+            sep="\t",
+            header=None,
+            names=range(len(self.layout.names)),
+            usecols=list(self.features.values()),
+            decimal=decimal,
+            na_values=list(self.na),
+            dtype={k: str for name, k in self.features.items() if name in self.as_text},
+            low_memory=False,
+            **exact,
+        )
+        return frame.set_axis(list(self.features), axis="columns")
 
-    def _tidied(self, place: int, column: "Series", decimal: str) -> "Series":
-        """A column of texts, as numbers where all cells are; ValueError if in doubt."""
-        cells = column.dropna()
-        name = self.columns[place]
-        if name in self.as_text:
-            return column
-        are_numbers = _matches(cells, _NUMBERS[decimal].fullmatch)
-        if are_numbers.all():  # blanks kept pandas from reading them
-            return column.str.replace(decimal, ".", regex=False).astype(float)
+    def _decimal_comma(self, frame: "DataFrame") -> str | None:
+        """Return a cell and its column if its decimal mark is surely a comma."""
+        for name, cells in self._texts(frame):
+            numbers = cells[_matches(cells, _NUMBERS[","])]
+            if len(numbers) < _MOSTLY * len(cells):
+                continue
+            surely = numbers[~_matches(numbers, _GROUPED)]
+            with_comma = surely[surely.str.contains(",", regex=False)]
+            if len(with_comma):
+                return f"{with_comma.iloc[0]!r} of column {name!r}"
+        return None
+
+    def odd_cells(self, frame: "DataFrame", decimal: str) -> dict[str, str]:
+        """Return which cells are no numbers in columns where most are, by column.
+
+        ValueError if the texts are numbers that are written in another way.
+        """
+        odd_cells = {}
         other = "," if decimal == "." else "."
-        grouped = _matches(cells, _GROUPED.fullmatch) & ~are_numbers
-        foreign = _matches(cells, _NUMBERS[other].fullmatch) & ~are_numbers
-        if grouped.any() and (are_numbers | grouped | foreign).mean() >= _MOSTLY:
-            wrong = cells[grouped]
-            raise ValueError(
-                f"{self.path}: column {name!r} has {wrong.iloc[0]!r} in line "
-                f"{self._line(wrong)}, where thousands are separated. Remove the "
-                "separators of thousands from the table, or leave the column out with "
-                f"--drop {name!r}."
-            )
-        if foreign.any() and (are_numbers | foreign).mean() >= _MOSTLY:
-            wrong = cells[foreign]
-            raise ValueError(
-                f"{self.path}: column {name!r} has {wrong.iloc[0]!r} in line "
-                f"{self._line(wrong)}, but the decimal mark of this table is "
-                f"{decimal!r}. Write all numbers with the same mark, name the mark "
-                f"with --decimal, or leave the column out with --drop {name!r}."
-            )
-        if are_numbers.mean() >= _MOSTLY:
-            wrong = cells[~are_numbers]
-            self.odd_cells[name] = (
-                f"{wrong.iloc[0]!r} in line {self._line(wrong)} is not a number, but "
-                f"{int(are_numbers.sum())} of {len(cells)} cells are"
-            )
-        return column
+        for name, cells in self._texts(frame):
+            are_numbers = _matches(cells, _NUMBERS[decimal])
+            are_foreign = _matches(cells, _NUMBERS[other]) | _matches(cells, _GROUPED)
+            wrong = cells[are_foreign & ~are_numbers]
+            if len(wrong) and (are_numbers | are_foreign).mean() >= _MOSTLY:
+                raise ValueError(
+                    f"{self.path}: column {name!r} has {self._first(wrong)}, where "
+                    "thousands are separated or the decimal mark is not that of the "
+                    f"table, {decimal!r}. Write all numbers in one way, without "
+                    "separators of thousands. Name the decimal mark with --decimal, or "
+                    f"leave the column out with --drop {name!r}."
+                )
+            if are_numbers.mean() >= _MOSTLY:
+                odd_cells[name] = (
+                    f"{self._first(cells[~are_numbers])} is not a number, but "
+                    f"{int(are_numbers.sum())} of {len(cells)} cells are"
+                )
+        return odd_cells
+
+    def _texts(self, frame: "DataFrame") -> Iterator[tuple[str, "Series"]]:
+        """Yield the cells that are not empty of columns of texts."""
+        for name, column in frame.items():
+            if name not in self.as_text and is_text(column):
+                yield name, column.dropna()
+
+    def _first(self, cells: "Series") -> str:
+        return f"{cells.iloc[0]!r} in line {self.layout.lines[cells.index[0]]}"
 
 
-def _matches(cells, matcher: Callable) -> np.ndarray:
-    return np.array([bool(matcher(cell)) for cell in cells], dtype=bool)
+def _matches(cells: "Series", pattern: re.Pattern) -> np.ndarray:
+    return np.array([bool(pattern.fullmatch(cell)) for cell in cells], dtype=bool)
 
 
-def _is_surely_grouped(cell: str) -> bool:
-    """Whether thousands are set apart, and no mark can be that of decimals."""
-    if not _GROUPED.fullmatch(cell):
-        return False
-    return not any(number.fullmatch(cell) for number in _NUMBERS.values())
+def _has_large_numbers(column: "Series") -> bool:
+    return any(_LARGE.fullmatch(str(cell)) for cell in column)
 
 
 def is_text(column) -> bool:

@@ -25,7 +25,7 @@ class AveragedModel:
 
     @classmethod
     def of(cls, aggregator: BaseAggregator) -> Self:
-        """What a fitted ModelAveragingAggregator has."""
+        """Return what a fitted ModelAveragingAggregator has."""
         return cls(
             net=aggregator.net_,
             network=aggregator.network_,
@@ -34,7 +34,7 @@ class AveragedModel:
 
     @classmethod
     def of_average(cls, model: LocalModel | Network, classes: np.ndarray) -> Self:
-        """What was averaged, with one output for each of ``classes``."""
+        """Return what was averaged, with one output for each of ``classes``."""
         net = None
         if isinstance(model, LocalModel):
             if model.has_module:
@@ -55,14 +55,14 @@ class AveragedModel:
         return {"net_": self.net, "network_": self.network, **arrays}
 
     def logits(self, X: np.ndarray) -> np.ndarray:
-        """Logits of rows, (n_rows, n_classes)."""
+        """Return logits of rows, (n_rows, n_classes)."""
         if self.network is not None:
             return self.network.decision_function(X)
         net = local_model(self.net, name="average")
         return to_logits(net.probabilities(X, self.classes))
 
     def as_classifier(self) -> BaseEstimator:
-        """The scikit-learn classifier that has the weights of the network."""
+        """Return the scikit-learn classifier that has the weights of the network."""
         network = self.network.astype(self.network.dtype)
         return as_classifier(network, self.classes)
 
@@ -78,7 +78,7 @@ class AveragedModel:
 
 
 def as_classifier(network: Network, classes: np.ndarray) -> BaseEstimator:
-    """The scikit-learn classifier that has the weights of a network."""
+    """Return the scikit-learn classifier that has the weights of a network."""
     if network.is_linear:
         return to_logistic_regression(
             network.coefs[0].T, network.intercepts[0], classes

@@ -76,7 +76,7 @@ def parameter_weights(
     classes: np.ndarray,
     shares: Shares,
 ) -> list[list[Weight]]:
-    """The weight of each array of each node.
+    """Return the weight of each array of each node.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def average_networks(
     sizes: ModelSizes,
     align: bool,
 ) -> Network:
-    """Average of chains of dense layers, which may be of different kinds."""
+    """Return the average of chains of dense layers, which may be of different kinds."""
     first = with_outputs(nodes[0].model.borrow_network(), classes)
     depth = len(first.coefs)
     weights = parameter_weights(
@@ -165,7 +165,7 @@ def average_networks(
 
 
 def _without_constants(network: Network) -> list[np.ndarray]:
-    """Its arrays, without weights of features that do not vary at the node."""
+    """Return the arrays of a model, without weights of features that do not vary."""
     coordinates = network.coordinates
     if coordinates is not None:
         network = coordinates.give_back(coordinates.take_in(network))
@@ -173,7 +173,7 @@ def _without_constants(network: Network) -> list[np.ndarray]:
 
 
 def _in_one_order(networks: Iterable[Network]) -> Iterator[Network]:
-    """Hidden units in the order of the network of most weight on its outputs."""
+    """Return hidden units in the order of the network of most weight on its outputs."""
     networks = list(networks)
     # Sums over hidden units are rounded: their last digits depend on the units' order.
     sizes = [float(f"{np.linalg.norm(net.coefs[-1]):.9g}") for net in networks]
@@ -245,7 +245,7 @@ def average_nets(
 
 
 def has_counters(nodes: list[Node]) -> bool:
-    """Whether modules have buffers of integers, which are those of one node."""
+    """Report whether modules have buffers of integers, which are those of one node."""
     for node in nodes:
         if node.model.has_module:
             return any(array.dtype.kind != "f" for array in node.model.parameters())
@@ -257,7 +257,7 @@ _N_COMPARED = 16
 
 
 def why_not_alike(nodes: list[Node], X: np.ndarray | None = None) -> Exception | None:
-    """The error of nodes whose parameters do not correspond; None where they do.
+    """Return the error of nodes whose parameters do not correspond; None where they do.
 
     Modules with equal parameters may still compute other things from them. ``X``: see
     `average`.

@@ -76,7 +76,7 @@ class AveragingFit:
         )
 
     def simulation(self, aggregator: BaseAggregator) -> Simulation:
-        """How clones are trained where estimators are not fitted.
+        """Return how clones are trained where estimators are not fitted.
 
         TypeError where they could not train in rounds.
         """
@@ -246,7 +246,7 @@ def _check_trainable(aggregator: BaseAggregator) -> None:
 
 
 def _with_layout(node: Node) -> Node:
-    """A node that is not here, as the classifier that its layers are one of."""
+    """Return a node that is not here, as the classifier that its layers are one of."""
     if node.record is None:
         return node
     network = node.model.network

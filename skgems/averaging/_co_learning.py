@@ -148,7 +148,7 @@ def _mean_and_losses(replies, weights: Weights, before: Parameters, model_of) ->
 def _kept_where_no_weight(
     mean: Parameters, before: Parameters, weights_that_came: list[Weight]
 ) -> Parameters:
-    """Parameters as before where none of the nodes that replied has a weight."""
+    """Return parameters as before where none of the nodes that replied has a weight."""
     if all(isinstance(weight, Real) for weight in weights_that_came):
         return mean
     totals = [sum(of_array) for of_array in zip(*weights_that_came, strict=True)]

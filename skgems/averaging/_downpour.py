@@ -138,7 +138,7 @@ class _Steps:
         self.squares = [np.zeros_like(array, dtype=float) for array in start]
 
     def towards(self, mean: Parameters, shared: Parameters) -> Parameters:
-        """The shared model after a step towards the mean."""
+        """Return the shared model after a step towards the mean."""
         self.n_steps += 1
         stepped = []
         for i, (array, target) in enumerate(zip(shared, mean, strict=True)):

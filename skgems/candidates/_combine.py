@@ -36,6 +36,7 @@ from ..ensembles import EnsembleAggregator
 from ..federation import (
     RowsExposedWarning,
     Summary,
+    as_channel,
     as_groups,
     check_labels,
     is_path,
@@ -388,7 +389,12 @@ def _combine_over_channel(
     def tried(n_rows: int) -> list[Candidate]:
         # Over a channel the nodes' names stand for this one, which is never asked.
         tried = candidates_of_rows(
-            ["all"], before, n_rows, budget=budget, random_state=seed
+            ["all"],
+            before,
+            n_rows,
+            budget=budget,
+            random_state=seed,
+            has_rule=disclosure_of(disclosure) is not None,
         )
         # Whoever grows trees can ask for rules that single rows meet.
         if budget == THOROUGH:

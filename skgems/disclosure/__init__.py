@@ -8,6 +8,7 @@ a rule, the stricter one holds.
 Disclosure(rows=3, cell=5, unknowns=0.5, min_rows=20)
 """
 
+from ._cells import clamped
 from ._rule import (
     Disclosure,
     disclosure_of,
@@ -19,5 +20,6 @@ from ._rule import (
     min_rows_of,
     stricter_disclosure,
 )
+from ._told import Rows, Told, told_of
 
 __all__ = ["Disclosure"]

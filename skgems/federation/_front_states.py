@@ -1,14 +1,16 @@
-"""Fitted fronts that a server sends: those agreed, or such as a node's rows allow.
+"""Fitted fronts that a server sends, and what of them a node takes.
 
 Between a node's rows and the sums that it tells stands a front. If a tree of steps is
 agreed, the server may still choose what they are fitted to: a center and a scale that
 put one row apart from all others, before features that are not linear. So a node takes
-one fitted front of each tree in an exchange. If the fitted front was agreed it is that
-one; if not, the node was asked for its part of it, and its own rows do not contradict
-it.
+a fitted step only if it has told its part of the statistic that the step is fitted to,
+and if its own rows do not contradict it. It takes one fitted front of each tree in an
+exchange, and if the fitted front was agreed, it is that one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+
+import numpy as np
 
 from ..local import digest, opened_front
 from ..messages import Message, NotAgreedError, contents_of, unfitted_front
@@ -26,14 +28,26 @@ def fitted_fronts(request: Message) -> dict[str, str]:
     }
 
 
+def statistics_told(request: Message, reply: Message) -> list[str]:
+    """Return hashes of the statistics of steps that a reply has of a node's rows."""
+    if request.task != "front":
+        return []
+    statistics = opened_front(request.content["front"]).statistics
+    return sorted(statistics[path] for path in reply.content["parts"])
+
+
 def check_fronts_are_due(
     request: Message,
     *,
     settings: Mapping,
     fronts_before: Mapping[str, str],
-    was_asked: bool,
+    told: Collection[str],
+    may_be_made_up: bool,
 ) -> None:
     """Raise NotAgreedError for a fitted front that another was sent or agreed for.
+
+    It is raised for a step as well that is fitted to a statistic which the node has not
+    told.
 
     Parameters
     ----------
@@ -42,8 +56,11 @@ def check_fronts_are_due(
         was agreed.
     fronts_before : mapping of str to str
         Digests of the fitted fronts in earlier requests, by those of their trees.
-    was_asked : bool
-        Whether the node told its part of what the fronts are fitted to.
+    told : collection of str
+        Hashes of the statistics of these rows that the node has told.
+    may_be_made_up : bool
+        Whether a person has accepted a fitted front, and that single rows may be known:
+        it may then be of any rows.
     """
     digest_agreed = (settings.get("front") or {}).get("fitted")
     for tree, fitted in fitted_fronts(request).items():
@@ -60,16 +77,17 @@ def check_fronts_are_due(
                 "would reveal more than was agreed. If the front was fitted again, the "
                 "server has to start a new exchange."
             )
-    if digest_agreed is not None or was_asked:
+    if may_be_made_up:
         return
     for content in _fronts_in(request):
-        if opened_front(content).states:
+        untold = opened_front(content).untold(told)
+        if untold:
             raise NotAgreedError(
                 "the front of this request was fitted without the rows of this node, "
-                "which therefore cannot check it. Either the server has to ask all "
-                "nodes for the statistics that the front is fitted to, or it has to "
-                "fit the front first and make the agreement from an aggregator with "
-                "the fitted front."
+                f"which told no statistics for {untold[0]} and therefore cannot check "
+                "it. The server has to give its aggregator the unfitted transformers, "
+                "so that all nodes are asked; a front that comes fitted is accepted "
+                "where the node's ledger has its part in it, of the same rows."
             )
 
 
@@ -83,7 +101,14 @@ def unchecked_fronts(request: Message, checked: Iterable[str]) -> list[Front]:
     return [front for front in fronts if front.states and front.digest not in digests]
 
 
-def check_states(front: Front, X: RowsLike, *, name: str, min_rows: int) -> None:
+def check_states(
+    front: Front,
+    X: RowsLike,
+    *,
+    name: str,
+    min_rows: int,
+    weights: np.ndarray | None = None,
+) -> None:
     """Raise NotAgreedError for a front that cannot be of a node's rows and others.
 
     Parameters
@@ -92,14 +117,17 @@ def check_states(front: Front, X: RowsLike, *, name: str, min_rows: int) -> None
         The rows that the node's statistics are made of: not those that it holds out.
     min_rows : int
         Columns with fewer known values are in no statistic of the node.
+    weights : ndarray of shape (n_rows,), or None
+        How much each row counted in these. None: once.
     """
-    contradiction = front.contradiction(X, min_rows=min_rows)
+    contradiction = front.contradiction(X, min_rows=min_rows, weights=weights)
     if contradiction:
         raise NotAgreedError(
             "The server says that the front is fitted to the rows of node "
             f"{name!r} and others, but that cannot be. {contradiction}. Do not answer "
             "before the server has explained it. If the rows of the node have "
-            "changed since the front was fitted, a new exchange is needed."
+            "changed since the front was fitted, it has to be fitted again, in a new "
+            "exchange."
         )
 
 

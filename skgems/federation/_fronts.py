@@ -90,12 +90,13 @@ def _warn_of_inexact(advanced: Advanced) -> None:
 def _check_answerable(front: Front, advanced: Advanced) -> None:
     """Raise if no message will fit what is left of a front."""
     for pending in advanced.pending.values():
-        if not pending.can_tell(front.bounds == "tell"):
+        if not pending.can_tell:
             raise NotPooledError(
-                f"{type(pending.step).__name__} needs the smallest and the largest "
-                "value of each column, which are values of single rows, or counts on a "
-                "grid between agreed bounds. Set bounds={column: (low, high)}, or "
-                "bounds='tell' if nodes may send the smallest and the largest values."
+                f"{type(pending.step).__name__} needs bounds of the columns that enter "
+                "it, which all nodes agree on: nodes do not send their smallest and "
+                "largest values, which are values of single rows. Set bounds={column: "
+                "(low, high)}. Bounds follow a column through scalers and imputers "
+                "only, so this step has to stand before steps that mix columns."
             )
     if len(advanced.front.states) == len(front.states):
         kinds = [type(pending.step).__name__ for pending in advanced.pending.values()]

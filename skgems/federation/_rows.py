@@ -3,7 +3,8 @@
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import NoReturn
 
@@ -24,7 +25,7 @@ from ..base import (
     validated_for_fit,
     warn_user,
 )
-from ..compat import num_samples
+from ..compat import num_samples, safe_indexing
 from ..datasets import as_groups, missing_labels
 from ..disclosure import Disclosure
 from ..local import (
@@ -38,10 +39,12 @@ from ..local import (
 )
 from ..messages import naming
 from ..networks import Network, dropped_in_table, is_fitted, without_values
-from ..steps import ColumnsError, as_rows
+from ..steps import Cells, ColumnsError, Front, JoinedBins, as_rows
 from . import _nodes
+from ._front_states import check_states
 from ._labels import check_labels_of
 from ._nodes import Rows, RowsLike
+from ._ruled import table_under
 from ._weights import WeightedRows, weighted_rows
 
 # Types of labels that JSON, and so a message, can hold.
@@ -78,19 +81,30 @@ def member_of(
     groups: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     dropped: np.ndarray | None = None,
+    disclosure: Disclosure | None = None,
 ) -> Member:
     """A node's fitted classifier and rows, validated; ``held_out`` rows only score.
 
     Rows of one of the ``groups``, (n_rows,), stay together when rows are divided.
-    ``dropped`` says which features a classifier drops by name that is left aside.
+    ``dropped`` says which features a classifier drops by name that is left aside, and
+    ``disclosure`` how many rows are in a bin of the front at least.
     """
     check_node(aggregator, estimator, name)
     given = weighted_rows(
         X, y, sample_weight, held_out=held_out, groups=groups, name=name
     )
     front = aggregator._agreed_front
+    cells = None
     if front is not None:
         estimator = front.rest_of(estimator, name=name)
+        check_no_label_missing_at(name, given.y)
+        cells = cells_of(
+            disclosure,
+            given.y,
+            held_out=_nodes.as_mask(given.held_out, given.X),
+            groups=as_groups(given.groups, given.X),
+        )
+        _check_front_of_rows(front, given, name=name, disclosure=disclosure)
     checked = _checked_rows(
         aggregator,
         estimator,
@@ -99,6 +113,7 @@ def member_of(
         name=name,
         held_out=given.held_out,
         dropped=dropped,
+        cells=cells,
     )
     if front is not None and estimator is not None:
         warn_of_another_front(local_model(estimator, name=name), checked.X, checked.y)
@@ -123,6 +138,64 @@ def member_of(
     return member
 
 
+def _check_front_of_rows(
+    front: Front, given: WeightedRows, *, name: str, disclosure: Disclosure | None
+) -> None:
+    """Raise NotAgreedError for a fitted front that rows contradict, under a rule.
+
+    Rows are compared as they are under the rule: what nodes told is of these, or of
+    more rows where a front was fitted from files, which have no classes.
+    """
+    if disclosure is None or not front.states:
+        return
+    ruled = table_under(
+        disclosure,
+        given.X,
+        given.y,
+        held_out=_nodes.as_mask(given.held_out, given.X),
+        groups=as_groups(given.groups, given.X),
+        weights=given.weights,
+        halves=None,
+    )
+    if ruled is None:
+        return
+    rows = np.flatnonzero(~ruled.is_left_out)
+    check_states(
+        front,
+        safe_indexing(ruled.X, rows),
+        name=name,
+        min_rows=disclosure.min_rows,
+        weights=None if ruled.weights is None else ruled.weights[rows],
+    )
+
+
+def cells_of(
+    disclosure: Disclosure | None,
+    y: ArrayLike,
+    *,
+    held_out: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    halves: np.ndarray | None = None,
+    numbers: dict | None = None,
+) -> Cells | None:
+    """Return which rows are summed together, and the least in a bin, under a rule.
+
+    These are the rows of a class, or of each of its ``halves``; rows that are held out
+    are apart. Rows of one of the ``groups`` count as one. All are (n_rows,).
+    ``numbers`` has those that classes got in earlier parts of a table.
+    """
+    if disclosure is None:
+        return None
+    labels, places = np.unique(column_or_1d(y), return_inverse=True)
+    numbers = {} if numbers is None else numbers
+    codes = [numbers.setdefault(label, len(numbers)) for label in labels.tolist()]
+    sums = np.array(codes)[places]
+    for parts in (held_out, halves):
+        if parts is not None:
+            sums = sums * 3 + np.asarray(parts, dtype=int)  # -1, 0 or 1
+    return Cells(cell=disclosure.cell, sums=sums, units=groups)
+
+
 def _slice_if_all(rows: np.ndarray, n_rows: int) -> np.ndarray | slice:
     """Indices of rows; a slice, by which nothing is copied, where they are all rows."""
     return rows if len(rows) < n_rows else slice(None)
@@ -136,12 +209,14 @@ def column_member(
     groups: np.ndarray | None = None,
     disclosure: Disclosure | None = None,
     estimator: object = None,
+    weights: np.ndarray | None = None,
 ) -> Member:
     """A node's columns as they are, without classifier and labels, for a front.
 
     ``held_out`` marks rows that only score, shape (n_rows,): a front is not fitted to
     them. ``groups`` has a number for the group of each row, (n_rows,). Columns that
-    the ``estimator`` drops by name are marked.
+    the ``estimator`` drops by name are marked. ``weights`` say how much each row counts
+    under the rule, (n_rows,); None: once.
     """
     X = as_rows(X)
     learning = slice(None) if held_out is None else np.flatnonzero(~held_out)
@@ -154,6 +229,7 @@ def column_member(
         training=learning,
         groups=groups,
         disclosure=disclosure,
+        weights=weights,
         dropped=dropped_in_table(estimator, X),
     )
 
@@ -260,14 +336,19 @@ def _checked_rows(
     name: str,
     held_out: ArrayLike | None,
     dropped: np.ndarray | None = None,
+    cells: Cells | None = None,
+    joined: JoinedBins | None = None,
 ) -> _CheckedRows:
     """A node's rows behind the front, of the features that its classifier knows.
 
     Features that the classifier drops by name have no values, nor have those that are
-    ``dropped`` by one that is left aside.
+    ``dropped`` by one that is left aside. Bins of the front join by ``cells``, and by
+    what all chunks together have ``joined``.
     """
     check_no_label_missing_at(name, y)
-    X, y, features = _validated_behind_front(aggregator, X, y, name=name)
+    X, y, features = _validated_behind_front(
+        aggregator, X, y, name=name, cells=cells, joined=joined
+    )
     y = column_or_1d(y)
     check_classification_targets(y)
     label_types = {type(label) for label in np.unique(y).tolist()}
@@ -288,7 +369,13 @@ def _checked_rows(
 
 
 def _validated_behind_front(
-    aggregator: BaseAggregator, X: RowsLike, y: ArrayLike, *, name: str
+    aggregator: BaseAggregator,
+    X: RowsLike,
+    y: ArrayLike,
+    *,
+    name: str,
+    cells: Cells | None,
+    joined: JoinedBins | None,
 ) -> tuple[Rows, np.ndarray, Features]:
     """Rows that went through the fitted front, labels, and what the features are."""
     front = aggregator._agreed_front
@@ -306,7 +393,7 @@ def _validated_behind_front(
         )
     try:
         if front is not None:
-            X = front.transform(X)
+            X = front.transform(X, cells=cells, joined=joined)
         (X, y), features = validated_for_fit(aggregator, X, y)
     except ColumnsError as exc:  # the server may see it, and it has no value of a row
         raise ColumnsError(f"Node {name!r}: {exc}") from exc.__cause__
@@ -349,11 +436,13 @@ def chunked_member_of(
     n_drawn: int = 0,
     least: int = 1,
     dropped: np.ndarray | None = None,
+    disclosure: Disclosure | None = None,
 ) -> ChunkedMember:
     """A node's rows in chunks after the first pass.
 
     ``n_drawn`` rows of each class that has at least ``least`` are drawn meanwhile; see
-    `ChunkedMember.read_once`.
+    `ChunkedMember.read_once`. ``disclosure`` says how many rows are in a bin of the
+    front at least, for which there is a pass before the first where it has bins.
     """
     if not callable(chunks):
         raise TypeError(
@@ -368,7 +457,9 @@ def chunked_member_of(
         chunks=chunks,
         name=name,
         dropped=dropped,
+        disclosure=disclosure,
     )
+    reader.join_bins()
     member = ChunkedMember.read_once(
         name, estimator, reader, n_drawn=n_drawn, least=least
     )
@@ -405,6 +496,10 @@ class _ChunkReader:
     chunks: Callable[[], Iterable]
     name: str
     dropped: np.ndarray | None  # by a classifier that is left aside
+    disclosure: Disclosure | None
+    joined: JoinedBins | None = None  # bins of the front, as all chunks have them
+    numbers: dict = field(default_factory=dict)  # of classes, in the order of chunks
+    has_compared: bool = False  # whether the front was compared with the rows
     label_type: type | None = None  # that of the first chunk, once it was read
     has_weights: bool | None = None  # whether that one has weights of rows
     layout: tuple | None = None  # its shape without rows, dtype, "sparse" or "dense"
@@ -413,6 +508,48 @@ class _ChunkReader:
 
     def __call__(self) -> Iterator[tuple]:
         """X, y, mask and weights, or None, of each chunk that has rows."""
+        for given, number in self._given():
+            with self._naming(number):
+                if not self.has_compared and self.aggregator._agreed_front is not None:
+                    _check_front_of_rows(
+                        self.aggregator._agreed_front,
+                        given,
+                        name=self.name,
+                        disclosure=self.disclosure,
+                    )
+                checked = self._checked(given)
+            yield checked.X, checked.y, checked.held_out, given.weights
+            # Memory holds one chunk at a time: each is let go before the next comes.
+            del given, checked
+        self.has_compared = True
+
+    def join_bins(self) -> None:
+        """Find which bins of the front join which, in a pass over all chunks.
+
+        Nothing is read without a rule, or where the front has no bins.
+        """
+        front = self.aggregator._agreed_front
+        if front is None or front.columns is None or self.disclosure is None:
+            return
+        self.joined = front.joined_bins(
+            lambda: ((given.X, self._cells(given)) for given, _ in self._given()),
+            cell=self.disclosure.cell,
+        )
+
+    def _cells(self, given: WeightedRows) -> Cells | None:
+        """Return which rows of a chunk are summed together."""
+        if self.disclosure is None:
+            return None
+        check_no_label_missing_at(self.name, given.y)
+        return cells_of(
+            self.disclosure,
+            given.y,
+            held_out=_nodes.as_mask(given.held_out, given.X),
+            numbers=self.numbers,
+        )
+
+    def _given(self) -> Iterator[tuple[WeightedRows, int]]:
+        """Yield each chunk that has rows, and its number."""
         chunks = iter(self.chunks())
         for number in count():
             try:
@@ -422,17 +559,18 @@ class _ChunkReader:
             except Exception as exc:
                 exc.add_note(f"Node {self.name!r}: chunk {number} could not be read.")
                 raise
-            with naming(
-                f"Node {self.name!r}, chunk {number}",
-                instead_of=f"Node {self.name!r}: ",
-            ):
+            with self._naming(number):
                 given = self._weighted(chunk)
-                checked = None if given is None else self._checked(given)
-            # Memory holds one chunk at a time: each is let go before the next comes.
             del chunk
-            if checked is not None:
-                yield checked.X, checked.y, checked.held_out, given.weights
-            del given, checked
+            if given is not None:
+                yield given, number
+            del given
+
+    def _naming(self, number: int) -> AbstractContextManager:
+        """Return a context in which errors name the node and the chunk."""
+        return naming(
+            f"Node {self.name!r}, chunk {number}", instead_of=f"Node {self.name!r}: "
+        )
 
     def _weighted(self, chunk: tuple) -> WeightedRows | None:
         """The rows of a chunk that weigh something; None where it has none."""
@@ -463,6 +601,8 @@ class _ChunkReader:
                 name=self.name,
                 held_out=given.held_out,
                 dropped=self.dropped,
+                cells=self._cells(given),
+                joined=self.joined,
             )
         self._check_is_like_first(checked)
         return checked

@@ -111,8 +111,6 @@ class SummarizingMixin:
         rows: Mapping[str, object],
         name: str,
         disclosure: object,
-        *,
-        digits: Mapping | None = None,
         **options: object,
     ) -> Summary:
         """The summary of a node.
@@ -125,8 +123,6 @@ class SummarizingMixin:
             What the node gave for "X", "y", "held_out", "groups", "sample_weight" and
             "chunks"; None for others. "dropped", if it is there, are the features that
             a classifier drops by name which is left aside, (n_features,), bool.
-        digits : mapping, default=None
-            The "dtype" and "rank" that moments are rounded to. None: all digits.
         **options : object
             What the first requests depend on, beside the aggregator and the node.
         """
@@ -135,7 +131,12 @@ class SummarizingMixin:
         rule = disclosure_of_both(self.disclosure, disclosure)
         aggregator = self._with_fitted_backbones(rows["X"], name=name)
         if rows["chunks"] is None:
-            member = aggregator._member_of_rows(estimator, rows, name=name)
+            member = aggregator._member_of_rows(
+                estimator,
+                rows,
+                name=name,
+                disclosure=rule,
+            )
         else:
             _check_chunks_stand_alone(rows, name=name)
             member = aggregator._chunked_member(
@@ -146,20 +147,16 @@ class SummarizingMixin:
                 options=options,
                 dropped=rows.get("dropped"),
             )
-        member = without_small_classes(member, rule)
-        warn_of_unseen_classes(member)
         request = aggregator._agreed_terms.first_message(member, **options)
         if member.weights_by_label() is not None:
             check_takes_weights(request, name=name)
-        if digits is None:
-            digits = {"dtype": "float64", "rank": None}
+        member = without_small_classes(member, rule)
+        warn_of_unseen_classes(member)
         content = TASKS["join"].answer(
             member,
             method=request.content["method"],
             settings=request.content["settings"],
             requests=request.content["requests"],
-            dtype=digits["dtype"],
-            rank=digits["rank"],
         )
         reply = Message.of("join", **content)
         aggregator._warn_of(member, reply)
@@ -177,7 +174,12 @@ class SummarizingMixin:
         return aggregator
 
     def _member_of_rows(
-        self, estimator: object, rows: Mapping[str, object], *, name: str
+        self,
+        estimator: object,
+        rows: Mapping[str, object],
+        *,
+        name: str,
+        disclosure: Disclosure | None,
     ) -> Member:
         """The node with all its rows at once."""
         if rows["X"] is None or rows["y"] is None:
@@ -195,6 +197,7 @@ class SummarizingMixin:
             dropped=rows.get("dropped"),
             groups=rows["groups"],
             sample_weight=rows["sample_weight"],
+            disclosure=disclosure,
         )
 
     def _chunked_member(
@@ -228,7 +231,13 @@ class SummarizingMixin:
                 "no spaces (epsilon='auto' and intersection='likelihood')."
             )
         if not requests:  # nothing is summed, so that no row is drawn
-            return chunked_member_of(self, estimator, chunks, name=name)
+            return chunked_member_of(
+                self,
+                estimator,
+                chunks,
+                name=name,
+                disclosure=disclosure,
+            )
         (request,) = requests
         return chunked_member_of(
             self,
@@ -240,6 +249,7 @@ class SummarizingMixin:
                 min_rows_of(disclosure), request.content.get("min_cluster_size", 1)
             ),
             dropped=dropped,
+            disclosure=disclosure,
         )
 
 

@@ -562,8 +562,8 @@ def _features_that_vary(sums: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """Which features vary in each group of moments, (n_groups, n_features), bool.
 
     None where there are variances alone. The variances of a group are the diagonal of
-    its covariance, which comes as an upper triangle row by row; as a root R of fewer
-    rows with the covariance R^T R; or by correlations and deviations.
+    its covariance, which comes as an upper triangle row by row, or as a root R of fewer
+    rows with the covariance R^T R.
     """
     n_features = len(sums["origin"])
     if "triangles" in sums:
@@ -575,6 +575,4 @@ def _features_that_vary(sums: Mapping[str, np.ndarray]) -> np.ndarray | None:
         groups = np.arange(len(sums["groups"]))
         is_of_group = groups[:, None] == sums["root_groups"]  # (n_groups, n_root_rows)
         return is_of_group.astype(float) @ sums["roots"] ** 2 > 0
-    if "correlations" in sums or "factors" in sums:
-        return sums["deviations"] > 0
     return None

@@ -66,7 +66,7 @@ class HiddenStage:
     retrain_last: bool  # the nodes' own last layers too, over the merged ones
     seed: int  # the same for all nodes: their order does not matter
 
-    def plan(self, networks: Mapping[str, Network], classes: np.ndarray) -> Generator:
+    def plan(self, networks: Mapping[str, Network]) -> Generator:
         """Plan whose result is MergedHidden, of networks by the names of the nodes.
 
         Layer by layer, from the lowest: nodes send the spaces of their neurons, these
@@ -94,7 +94,6 @@ class HiddenStage:
                 list(networks.values()),
                 spaces,
                 layer=layer,
-                classes=classes,
                 max_units=max_units[layer] or None,
             )
             report.append(
@@ -126,7 +125,7 @@ class HiddenStage:
     def _common_units(
         self, names: Sequence[str], spaces: Sequence[NeuronSpaces]
     ) -> np.ndarray:
-        """Common units of the first layer, by what nodes tell of their features."""
+        """Return common units of the first layer, by what nodes tell of features."""
         mean, covariance = pooled_input_moments(
             [of_node.precision for of_node in spaces],
             ridge=self.parameters.geometry.ridge,
@@ -144,7 +143,7 @@ class HiddenStage:
         )
 
     def _max_units(self, networks: Mapping[str, Network]) -> Sequence[int | None]:
-        """Most units of each hidden layer; None or 0: any number."""
+        """Return the largest number of units of each hidden layer; None or 0: any."""
         if self.parameters.max_units == "auto":
             widths = [network.widths for network in networks.values()]
             return 2 * np.max(widths, axis=0)
@@ -159,7 +158,6 @@ class HiddenStage:
         hidden: LayersBelow,
     ) -> dict[str, Message]:
         """Ask for the spaces of the neurons of a layer, over the merged ones below."""
-        construction = self.parameters.construction
         return {
             name: Message.of(
                 "neurons",
@@ -167,9 +165,7 @@ class HiddenStage:
                 activation=self.activation[layer],
                 epsilon=epsilon,
                 geometry=self.parameters.geometry.as_settings(),
-                construction=construction.wire_name,
-                n_directions=construction.n_directions,
-                max_radius=construction.max_radius,
+                n_directions=self.parameters.n_directions,
                 random_state=self.seed,
                 hidden=hidden.as_content(),
             )
@@ -182,7 +178,6 @@ class HiddenStage:
         spaces: Sequence[NeuronSpaces],
         *,
         layer: int,
-        classes: np.ndarray,
         max_units: int | None,
     ) -> MergedLayer:
         n_neurons = len(spaces[0].radii)
@@ -195,17 +190,10 @@ class HiddenStage:
             )
             for network, of_node in zip(networks, spaces, strict=True)
         ]
-        outgoing = None
-        if self.parameters.include_outgoing and layer == len(self.activation) - 1:
-            outgoing = [
-                network.aligned(classes).coefs[-1].T * of_node.sizes
-                for network, of_node in zip(networks, spaces, strict=True)
-            ]
         merged = merge_neurons(
             spaces,
             homogeneous=is_homogeneous,
             importances=importances,
-            outgoing=outgoing,
             n_clusters=self.parameters.n_clusters,
             max_units=max_units,
             random_state=self.seed,
@@ -218,7 +206,7 @@ class HiddenStage:
         return merged
 
     def _retrains(self, layer: int, *, n_nodes: int) -> bool:
-        """Whether nodes retrain what is above a merged layer.
+        """Report whether nodes retrain what is above a merged layer.
 
         Above the last hidden layer is the nodes' last layer, which is not needed where
         the last layer of all is made of moments.
@@ -258,7 +246,7 @@ class HiddenStage:
 
 
 def _as_it_is(spaces: NeuronSpaces) -> MergedLayer:
-    """The layer of a single node, of which each neuron is a unit."""
+    """Return the layer of a single node, of which each neuron is a unit."""
     n_neurons = len(spaces.radii)
     return MergedLayer(
         W=spaces.centers,
@@ -270,14 +258,14 @@ def _as_it_is(spaces: NeuronSpaces) -> MergedLayer:
 
 
 def _layers_above(network: Network, merged: MergedLayer, node: int) -> Layers:
-    """A node's layers above its lowest, which go on from the merged units."""
+    """Return a node's layers above its lowest, which go on from the merged units."""
     above = network.above(1)
     first = merged.outgoing(node, above.coefs[0])
     return replace(above, coefs=(first, *above.coefs[1:]))
 
 
 def _outgoing(network: Network) -> np.ndarray:
-    """Outgoing weights of the first hidden layer, as the node's outputs feel them."""
+    """Return outgoing weights of the first hidden layer, as the outputs feel them."""
     above = network.coefs[1]
     if len(network.coefs) > 2:
         return above
@@ -288,7 +276,7 @@ def _outgoing(network: Network) -> np.ndarray:
 
 
 def _neuron_spaces(reply: Message) -> NeuronSpaces:
-    """The spaces of a layer's units that a node has replied."""
+    """Return the spaces of a layer's units that a node has replied."""
     content = reply.content
     return NeuronSpaces(
         centers=content["centers"],
@@ -305,7 +293,7 @@ def _layer_report(
     names: Sequence[str],
     n_common: int,
 ) -> dict:
-    """What became of the neurons of a layer, each of which is (node name, index)."""
+    """Return the fate of the neurons of a layer, each of which is (name, index)."""
     first_neurons = np.searchsorted(merged.node, np.arange(len(names)))
     neurons = [(names[k], int(i - first_neurons[k])) for i, k in enumerate(merged.node)]
     members: list[list[tuple[str, int]]] = [[] for _ in range(merged.n_units)]
@@ -327,7 +315,7 @@ def _layer_report(
 
 
 def activation_of(nodes: list[Node]) -> tuple[str, ...]:
-    """The activations of hidden layers that all networks have; errors name the node."""
+    """Return the activations of all networks' hidden layers; errors name the node."""
     # A node that saw one class may have a model without any layers.
     layered = [node for node in nodes if not node.network.is_constant]
     if not layered:
@@ -351,7 +339,7 @@ def activation_of(nodes: list[Node]) -> tuple[str, ...]:
 
 
 def last_spaces(spaces: Spaces | str) -> Spaces:
-    """The spaces of last layers; there "gram" has other settings than elsewhere.
+    """Return the spaces of last layers; there "gram" has other settings than elsewhere.
 
     They are part of the documented meaning of GEMSMLPAggregator's parameters.
     """
@@ -415,7 +403,7 @@ class LastLayer:
         )
 
     def with_models(self, weights: Mapping[str, np.ndarray]) -> "LastLayer":
-        """The same of these last layers of the nodes, over common hidden layers."""
+        """Return the last layer of these models of nodes, over common hidden layers."""
         nodes = [
             replace(node, W=weights[node.name], hidden=None)
             for node in self.problem.nodes
@@ -465,7 +453,7 @@ class LastLayer:
 def settled_last_layer(
     last_layer: BaseAggregator | None, outer: BaseAggregator
 ) -> GEMSLogisticAggregator:
-    """A clone of the last layer with what ``outer`` decides for it.
+    """Return a clone of the last layer with what ``outer`` decides for it.
 
     Parameters
     ----------
@@ -618,7 +606,7 @@ class _ClustersOfNodes:
         self._owners = np.array(owners, dtype=object)[self._order]
 
     def of_others(self, name: str) -> dict | None:
-        """Moments of all but one node, as in messages; None if there is no other."""
+        """Return moments of all other nodes, as in messages; None without another."""
         if len(self.n_rows) < 2:
             return None
         # Variances within a class are those of all nodes: this one has a share in them.
@@ -626,7 +614,7 @@ class _ClustersOfNodes:
         others = fewer_parts(
             self._merged.some_parts(parts_of_others), _MOST_PARTS_OF_OTHERS
         )
-        return others.as_arrays(dtype="float32")
+        return others.as_arrays()
 
 
 class _TrainedReader:
@@ -637,7 +625,7 @@ class _TrainedReader:
         self.losses: dict[str, float] = {}  # of the network that the node was sent
 
     def mean(self, replies: Iterable[tuple[str, Message]], *, start: Layers) -> Layers:
-        """The mean of the networks over all rows, of the shape of ``start``."""
+        """Return the mean of the networks over all rows, of the shape of ``start``."""
         parameters = mean_parameters(
             self._read(name, reply.content) for name, reply in replies
         )
@@ -649,7 +637,7 @@ class _TrainedReader:
         )
 
     def _read(self, name: str, content: Mapping) -> tuple[list[np.ndarray], float]:
-        """The parameters of a node's network, and their weight."""
+        """Return the parameters of a node's network, and their weight."""
         self.losses[name] = content["loss"]
         return [*content["coefs"], *content["intercepts"]], self._n_rows[name]
 
@@ -660,7 +648,7 @@ def _is_lower(
     *,
     n_rows: Mapping[str, float],
 ) -> bool:
-    """Whether losses a row are lower in sum over the rows of nodes that have both."""
+    """Report whether losses a row fell in sum over the rows of nodes that have both."""
     change = sum(
         n_rows[name] * (losses[name] - losses_before[name])
         for name in losses

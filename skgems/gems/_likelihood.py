@@ -578,12 +578,7 @@ def _form_of_classifiers(
     forms = {node.name: node.form for node in node_sums if node.form is not None}
     if not forms:
         return PooledForm(kind=None, reason="no node has a model of two classes.")
-    form = common_form(forms)
-    rounded = [node.name for node in node_sums if node.is_rounded]
-    if rounded and form.kind is not None:
-        reason = f"node {rounded[0]!r} sends its moments with fewer digits."
-        return replace(form, reason=reason)
-    return form
+    return common_form(forms)
 
 
 def _scaled_spaces(

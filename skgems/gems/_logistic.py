@@ -170,10 +170,7 @@ default="auto"
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
-        Names of the nodes. If more than 256 paths of summaries are given, they are
-        merged in groups of up to 256, as by :meth:`merge_summaries`, and each group is
-        one node. They are not merged if single nodes are needed: with spaces, further
-        messages, `keep_replies`, weights of nodes, or rows by `nodes`.
+        Names of the nodes.
     geometry_ : Geometry
         The object that the geometry of `spaces` stands for.
     spaces_ : list of GoodEnoughSpace or None
@@ -202,9 +199,8 @@ default="auto"
     pooled_form_ : PooledForm or None
         Which function of sums the aggregate is, by its ``kind``, or the ``reason`` why
         it is none, with the parameter and the nodes. If there are both, it is made of
-        sums, but scikit-learn's fit may decide otherwise: scatter matrices are
-        ill-conditioned, or moments were sent with fewer digits. None unless
-        ``intersection="likelihood"``.
+        sums, but scikit-learn's fit may decide otherwise, since scatter matrices are
+        ill-conditioned. None unless ``intersection="likelihood"``.
     history_ : list of dict
         One entry for each message to the nodes:
 
@@ -436,7 +432,7 @@ default="auto"
         if sample_weight is not None:
             linear_fit.check_takes_weights()
         federation = read_federation(
-            self._in_groups(nodes),
+            self,
             X,
             y,
             nodes,
@@ -511,7 +507,7 @@ default="auto"
             return state
         intersection = state["intersection_"]
         if intersection is not None and intersection.spaces:
-            intersection = intersection.without_spaces()
+            intersection = intersection.drop_spaces()
         has_none = state["likelihood_"] is None and state["spaces_"] is None
         return state | {
             "_merge": None,

@@ -38,7 +38,7 @@ _PLACES = {
 
 
 class _PartWithGeometry(Part):
-    """A part that holds a geometry and a construction, by words or as objects."""
+    """A part that holds a geometry, by a word or as an object."""
 
     # What the words for a geometry stand for in this place.
     geometries: ClassVar[Mapping[str, Geometry]] = GEOMETRIES
@@ -53,18 +53,13 @@ class _PartWithGeometry(Part):
             )
 
     def _long_form(self, name: str, value: object) -> object | None:
-        if not isinstance(value, str):
-            return None
-        if name == "geometry" and value in self.geometries:
+        if name == "geometry" and isinstance(value, str) and value in self.geometries:
             return as_geometry(value, self.geometries)
-        if name == "construction" and value in CONSTRUCTIONS:
-            return as_construction(value)
         return None
 
     def _with_objects(self) -> Self:
         # Without `set_params`, which would first find all parameters within them.
         self.geometry = as_geometry(self.geometry, self.geometries)
-        self.construction = as_construction(self.construction)
         return self
 
 
@@ -134,7 +129,13 @@ class Spaces(_PartWithGeometry):
         self.scale_logits = scale_logits
         self.on_empty = on_empty
 
+    def _long_form(self, name: str, value: object) -> object | None:
+        if name == "construction" and isinstance(value, str) and value in CONSTRUCTIONS:
+            return as_construction(value)
+        return super()._long_form(name, value)
+
     def _with_objects(self) -> Self:
+        self.construction = as_construction(self.construction)
         self.criterion = as_criterion(self.criterion)
         return super()._with_objects()
 
@@ -202,13 +203,10 @@ class HiddenLayers(_PartWithGeometry):
         How far the activation of a neuron may move on the node's rows. It is the root
         mean square of the change, relative to the root mean square of the activation.
         Raise it to merge more neurons at a common point.
-    construction : Construction or {"certified", "sampled"}, default="certified"
-        How the size of a space is found. With "certified" it is proved that every
-        neuron in the space stays so close. With "sampled" neurons did so in a sample of
-        directions; such spaces are larger, and more of them meet.
-    include_outgoing : bool, default=False
-        Whether the outgoing weights of the last hidden layer are compared, too, as in
-        GEMS 2018.
+    n_directions : int, default=100
+        Number of random rays along which the size of a space is found, see
+        :class:`~skgems.spaces.Sampled`. More rays take longer, and make the spaces
+        smaller and more reliable.
     n_clusters : int, default=None
         Number of k-means clusters within which neurons are compared. With None all
         neurons are compared. Set it if there are very many neurons.
@@ -237,8 +235,7 @@ class HiddenLayers(_PartWithGeometry):
     _parameter_constraints: dict = {
         "geometry": [*short_forms, Geometry],
         "epsilon": [Interval(Real, 0, None, closed="neither"), "array-like"],
-        "construction": [StrOptions(set(CONSTRUCTIONS)), Construction],
-        "include_outgoing": ["boolean"],
+        "n_directions": [_FROM_1],
         "n_clusters": [None, _FROM_1],
         "max_units": [None, StrOptions({"auto"}), _FROM_1],
     }
@@ -248,21 +245,19 @@ class HiddenLayers(_PartWithGeometry):
         geometry="gram",
         *,
         epsilon=0.05,
-        construction="certified",
-        include_outgoing=False,
+        n_directions=100,
         n_clusters=None,
         max_units="auto",
     ):
         self.geometry = geometry
         self.epsilon = epsilon
-        self.construction = construction
-        self.include_outgoing = include_outgoing
+        self.n_directions = n_directions
         self.n_clusters = n_clusters
         self.max_units = max_units
 
 
 def with_objects_of_settings(settings: Mapping) -> dict:
-    """Parameters of the flat settings in a summary or an agreement.
+    """Return the parameters for the flat settings of a summary or an agreement.
 
     Spaces and moments are objects in parameters; what travels holds what is in them by
     flat names, as "geometry" and "n_components". Settings that are not there, since

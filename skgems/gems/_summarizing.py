@@ -1,9 +1,6 @@
 """What the parameters of GEMSLogisticAggregator mean for nodes, server and fit."""
 
-from copy import copy
-from numbers import Integral
-
-from ..base import BaseAggregator, Takes
+from ..base import Takes
 from ..federation import (
     Federation,
     KeptReplies,
@@ -22,11 +19,8 @@ from ..progress import shown
 from ._further import Rounds
 from ._linear_fit import LinearFit
 from ._parameters import Moments
-from ._regions import in_groups, many_paths, merged_summary
+from ._regions import merged_summary
 from ._terms import LinearTerms
-
-# What the arrays of moments may be sent as.
-_DTYPES = ("float64", "float32", "float16")
 
 
 class LinearMethodMixin(SummarizingMixin):
@@ -47,8 +41,6 @@ class LinearMethodMixin(SummarizingMixin):
         disclosure="auto",
         classes=None,
         space="auto",
-        dtype="float64",
-        rank=None,
     ) -> Summary:
         """Make the summary that a node sends.
 
@@ -79,12 +71,6 @@ class LinearMethodMixin(SummarizingMixin):
             Whether to send the good-enough space, which takes n_features^2 numbers with
             ``spaces="gram"``. With "auto" it is sent if `epsilon` or `intersection`
             need it. Set it to True if the server may need spaces later.
-        dtype : {"float64", "float32", "float16"}, default="float64"
-            Type of the moments that are sent. Fewer digits take fewer bytes.
-        rank : int, default=None
-            Rank of the scatter matrices that are sent, which then take this many
-            numbers per feature. With None they are sent whole. Set it if there are many
-            features.
 
         Returns
         -------
@@ -127,10 +113,6 @@ class LinearMethodMixin(SummarizingMixin):
         >>> agg.set_params(estimators=sent).fit().score(X, y) > 0.9
         True
         """
-        if dtype not in _DTYPES:
-            raise ValueError(f"dtype must be one of {_DTYPES}, got {dtype!r}.")
-        if rank is not None and not (isinstance(rank, Integral) and rank > 0):
-            raise ValueError(f"rank must be a number of at least 1, got {rank!r}.")
         return self._summarize(
             estimator,
             rows={
@@ -143,7 +125,6 @@ class LinearMethodMixin(SummarizingMixin):
             },
             name=name,
             disclosure=disclosure,
-            digits={"dtype": dtype, "rank": None if rank is None else int(rank)},
             classes=classes,
             space=space,
         )
@@ -203,9 +184,3 @@ class LinearMethodMixin(SummarizingMixin):
         kept: KeptReplies | None,
     ) -> dict:
         return LinearFit.of(self).attributes(federation, run, public=public, kept=kept)
-
-    def _in_groups(self, nodes: object) -> BaseAggregator:
-        """This aggregator, or a copy of few groups if its summaries are very many."""
-        if not many_paths(self, nodes):
-            return self
-        return copy(self).set_params(estimators=in_groups(self, self.estimators))

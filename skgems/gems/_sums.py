@@ -52,7 +52,6 @@ class NodeSums:
     class_weight: str | list | None  # of its classifier
     penalty: NodePenalty | None  # None: it has no classifier that could say
     scaled: bool  # whether its classifier scales features
-    is_rounded: bool  # whether it sent fewer digits
     kurtosis: int | None  # of rows far outside of their class; None: it has none
     # (n_features,): the mean over other nodes that stands for a feature which its steps
     # drop by name; NaN for other features. None: it drops none that others use.
@@ -297,7 +296,6 @@ def _read_node_sums(
         class_weight=content.get("class_weight"),
         penalty=_penalty_in(content, node=node, moments=moments),
         scaled=content["scaled"],
-        is_rounded=_has_fewer_digits(content["moments"]),
         kurtosis=content.get("kurtosis"),
     )
 
@@ -339,12 +337,6 @@ def _digest_of_model(node: LinearNode) -> bytes:
     digest = hashlib.sha256(node.known_classes.tobytes())
     digest.update(np.ascontiguousarray(node.W).data)
     return digest.digest()
-
-
-def _has_fewer_digits(arrays: Mapping) -> bool:
-    """Whether the arrays of moments have less than float64, or a lower rank."""
-    roots = arrays.get("roots")
-    return "deviations" in arrays or (roots is not None and roots.itemsize < 8)
 
 
 def _penalty_in(

@@ -51,7 +51,7 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
         moments_settings = self.moments_settings()
         return {
             **self._geometry_and_criterion(),
-            "construction": self.spaces.construction.for_nodes(),
+            "construction": self.spaces.construction.settings_for_nodes(),
             "scale_logits": self.spaces.scale_logits,
             # The penalty, of which these say nothing, is always asked for.
             "moments": moments_settings["kind"],

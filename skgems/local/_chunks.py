@@ -33,6 +33,7 @@ from . import _moments, _samples
 from ._classifiers import Rows, at_node, indices_of
 from ._constants import warn_of_lost_features
 from ._member import Member
+from ._own_residuals import TEMPERATURE_ROWS
 from ._seeds import seed_of_rows
 from ._tails import CombinationTails
 
@@ -143,7 +144,7 @@ class ChunkedMember(Member):
         total_weights: dict[object, float] = {}
         factor_sample = _EvenSample(
             labels=set() if estimator is None else set(member.own_linear()[1]),
-            n_rows=_moments.TEMPERATURE_ROWS,
+            n_rows=TEMPERATURE_ROWS,
             min_class_size=least,
         )
         class_samples = _ClassSamples(n_rows=n_drawn)
@@ -176,6 +177,11 @@ class ChunkedMember(Member):
             weights=factor_sample.weights_of_rows(),
             drawn_weights=class_samples.weights(),
         )
+
+    @property
+    def has_all_rows(self) -> bool:
+        """See `Member.has_all_rows`."""
+        return False
 
     def _sent_labels(self) -> list:
         """Labels of classes that are not left out, sorted."""

@@ -45,6 +45,16 @@ class Member:
     left_out: np.ndarray | None = field(default=None, repr=False)
     # The rule for what is told of the rows; None: single rows may be known.
     disclosure: Disclosure | None = field(default=None, repr=False)
+    # Whether the rows and their weights have passed the rule, by `ruled`.
+    is_ruled: bool = field(default=False, repr=False)
+    # Whether the rule has changed a value or a weight.
+    is_changed: bool = field(default=False, repr=False)
+    # Whether classes may have scatters of their own. Not where the same rows are summed
+    # behind another front, too: the columns of all would be too many for a class.
+    may_tell_classes: bool = field(default=True, repr=False)
+    # How many numbers a row was before it came behind a front or layers, which its
+    # values there follow from; None: as many as X has columns.
+    n_raw_columns: int | None = field(default=None, repr=False)
     # How many numbers may still be told about hidden layers; None: nobody counts them.
     layer_numbers_left: int | None = field(default=None, repr=False)
     # Columns of X that a classifier which is left aside drops by name, (n_columns,).
@@ -112,6 +122,11 @@ class Member:
         return np.union1d(self.moments, self.training)
 
     @property
+    def has_all_rows(self) -> bool:
+        """Whether X has all rows, and not a few that were drawn of chunks."""
+        return True
+
+    @property
     def has_classifier(self) -> bool:
         """Whether it has more than rows: `Network.of_rows` stands for no classifier."""
         return getattr(self.model.estimator, "has_classifier", True)
@@ -142,11 +157,14 @@ class Member:
         """The number of rows of each class that models learn from.
 
         For a class of which no row is learnt from it is the number of all its rows.
+        Rows of one group, such as a patient, count as one.
         """
         labels, codes = np.unique(self.y, return_inverse=True)
+        groups = np.arange(len(codes)) if self.groups is None else self.groups
         # Rows that only score are in no sum by class, so the others must be enough.
-        n_learning = np.bincount(codes[self.learning], minlength=len(labels))
-        sizes = np.where(n_learning > 0, n_learning, np.bincount(codes))
+        n_learning = _sizes(codes[self.learning], groups[self.learning], len(labels))
+        n_all = _sizes(codes, groups, len(labels))
+        sizes = np.where(n_learning > 0, n_learning, n_all)
         return dict(zip(labels.tolist(), sizes.tolist(), strict=True))
 
     def of_large_classes(self, min_rows: int | None = None) -> "Member":
@@ -252,3 +270,9 @@ class Member:
         if isinstance(indices, slice):  # not even a view of them is made
             return self.X, self.y
         return self.X[indices], self.y[indices]
+
+
+def _sizes(codes: np.ndarray, groups: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return how many groups of rows each class has, (n_classes,)."""
+    pairs = np.unique(np.column_stack([codes, groups]), axis=0)
+    return np.bincount(pairs[:, 0], minlength=n_classes)

@@ -9,6 +9,7 @@ The gradient is that of the log-loss of the node's own last layer ``W``, of shap
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
@@ -24,7 +25,6 @@ from ..moments import (
     check_rows,
     class_moments,
     cluster_classes,
-    fit_inverse_temperature,
     log_losses,
     moments_kind,
     row_blocks,
@@ -33,16 +33,14 @@ from ..networks import LayersBelow, final_step, linear_logits, output_labels
 from ._classifiers import Rows, at_node, indices_of
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
 from ._constants import warn_of_lost_features
+from ._disclosed import tellable_rows
 from ._layer_numbers import LayerMoments, layer_moments
 from ._member import Member
+from ._own_residuals import fitted_factor
 from ._penalties import IN_PLACE_OF, penalty_of, speaking_classifier
 from ._samples import spread
 from ._seeds import seed_of_rows
 from ._tails import CombinationTails, rounded_kurtosis
-
-# Rows that the factor on a model's logits is fitted to. It is one number, which hardly
-# changes with more of them.
-TEMPERATURE_ROWS = 4000
 
 
 def class_weight_of(estimator: object) -> str | list | None:
@@ -136,7 +134,7 @@ class OwnGradient:
         rows = np.flatnonzero((codes >= 0) & self.has_gradient[codes])
         if len(rows):
             logits = linear_logits(X[rows], self.W).astype(np.float64)
-            self.factor = _fit_factor(
+            self.factor = fitted_factor(
                 logits,
                 self.outputs[codes[rows]],
                 None if row_weights is None else row_weights[rows],
@@ -159,7 +157,7 @@ class OwnGradient:
         logits = linear_logits(X, self.W).astype(np.float64)
         outputs = self.outputs[codes]
         if self.factor is None:
-            self.factor = _fit_factor(logits, outputs, row_weights)
+            self.factor = fitted_factor(logits, outputs, row_weights)
         _, residuals = log_losses(self.factor * logits, outputs)
         if row_weights is not None:
             residuals *= row_weights[:, None]
@@ -200,19 +198,6 @@ class OwnGradient:
         offsets = sums.mean()[constant][:, None]
         self.gradients[:, constant, :] = offsets * self.gradients[:, -1:, :]
         return self.gradients
-
-
-def _fit_factor(
-    logits: np.ndarray, outputs: np.ndarray, row_weights: np.ndarray | None
-) -> float:
-    """The factor on logits (n_rows, n_outputs) that makes rows' outputs most likely."""
-    # One that is next to the best will do.
-    rows = spread(outputs, TEMPERATURE_ROWS)
-    return fit_inverse_temperature(
-        logits[rows],
-        outputs[rows],
-        weights=None if row_weights is None else row_weights[rows],
-    )
 
 
 def _gradient_about(origin: np.ndarray, X: Rows, residuals: np.ndarray) -> np.ndarray:
@@ -274,6 +259,8 @@ def moments(
                         member, share * class_sizes.sum() * n_features
                     ),
                 )
+        if hidden is not None:
+            member = replace(member, n_raw_columns=n_features)
         parts = None  # (n_rows,), the cluster of each row
         if n_components > 1 and sent.has_clusters:
             # The request has no seed: see `seed_of_rows`.
@@ -288,18 +275,32 @@ def moments(
                 ),
                 weights=row_weights,
             )
+        kind_of_sums = moments_kind(
+            sent.kind,
+            n_features=X.shape[1],
+            n_classes=len(classes),
+            # Fewer rows than features are never told of by roots under a rule.
+            n_rows=X.shape[0] if member.disclosure is None else np.inf,
+        )
+        tellable = tellable_rows(
+            member,
+            X,
+            codes,
+            kind=kind_of_sums,
+            parts=parts,
+            has_gradient=model == "own" and member.has_classifier,
+        )
+        X = tellable.X
         sums = class_moments(
             X,
             codes,
-            kind=moments_kind(
-                sent.kind,
-                n_features=X.shape[1],
-                n_classes=len(classes),
-                n_rows=X.shape[0],
-            ),
-            parts=parts,
+            kind=kind_of_sums,
+            parts=tellable.parts,
             min_cluster_size=min_cluster_size,
             weights=row_weights,
+            has_own=tellable.has_own,
+            block=tellable.block,
+            tells_rows=tellable.told is None,
         )
     if hidden is None:
         warn_of_lost_features(member, sums)
@@ -308,12 +309,16 @@ def moments(
         classes=classes,
         in_sums=np.isin(np.arange(len(classes)), sums.columns),
         origin=sums.origin,
-        model=model,
+        model=model if tellable.has_gradient else None,
         class_weight=class_weight,
     )
     gradient.add(X, codes, row_weights)
     reply = reply_of_sums(
-        member, classes=classes, sums=sums, penalty=penalty, n_factors=sent.n_factors
+        member,
+        classes=classes,
+        sums=sums,
+        penalty=penalty,
+        withholds=tellable.withholds,
     )
     if model == "own":  # models that are functions of sums are exact with tails, too
         tails = CombinationTails(
@@ -347,7 +352,7 @@ def reply_of_sums(
     classes: np.ndarray,
     sums: ClassMoments,
     penalty: bool,
-    n_factors: int | None = None,
+    withholds: bool = False,
 ) -> dict:
     """The reply to a request for moments, but for gradients.
 
@@ -359,14 +364,16 @@ def reply_of_sums(
     sums : ClassMoments
     penalty : bool
         Whether to tell the penalty that the classifier was fitted with.
-    n_factors : int or None, default=None
-        How many factors to send of each covariance matrix; None: the whole matrix.
+    withholds : bool, default=False
+        Whether the rule of disclosure has changed a sum.
     """
     estimator = member.model.estimator
     form = closed_form(estimator)
     if "kind" in form and len(np.unique(sums.columns)) < len(classes):
         form = {"reason": "a class with too few rows to be in sums (min_rows)"}
-    reply = {"labels": classes.tolist(), "moments": sums.as_arrays(rank=n_factors)}
+    elif "kind" in form and withholds:
+        form = {"reason": "sums in which the rule of disclosure withholds something"}
+    reply = {"labels": classes.tolist(), "moments": sums.as_arrays()}
     n_rows = member.n_rows_if_weighted(classes.tolist())
     if n_rows is not None:
         reply["n_rows"] = n_rows

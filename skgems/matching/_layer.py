@@ -71,7 +71,7 @@ class Atoms:
             self.linear, self.precision, n_shared=self.n_shared, operation=np.divide
         )
 
-    def without_prior(self, prior_precision: float) -> np.ndarray:
+    def subtract_prior(self, prior_precision: float) -> np.ndarray:
         """What the neurons alone say of each atom; zero where they say nothing."""
         precision = self.precision - self.precision.dtype.type(prior_precision)
         precision = np.where(
@@ -92,7 +92,7 @@ def scaled(
     n_shared: int,
     operation: np.ufunc = np.multiply,
 ) -> np.ndarray:
-    """Neurons times, or divided by, the precision of each of their numbers."""
+    """Return neurons times, or divided by, the precision of each of their numbers."""
     product = operation(V, precision[..., :1])
     product[:, n_shared:] = operation(V[:, n_shared:], precision[..., 1:])
     return product
@@ -136,7 +136,7 @@ def neuron_factors(
     neuron_squares: np.ndarray,  # squares(v, n_shared)
     neuron_terms: np.ndarray,  # (n_neurons,): added whatever atom a neuron goes to
 ) -> np.ndarray:
-    """What evidence_gains needs of neurons, beside products: a row for each."""
+    """Return what evidence_gains needs of neurons, beside products: a row for each."""
     columns = [
         neuron_squares * precision**2,
         V[:, n_shared:] * (2.0 * precision[1:]),
@@ -152,7 +152,7 @@ def first_evidence(
     *,
     prior_precision: float,
 ) -> np.ndarray:
-    """The same for a new atom, a = 0 and q = ``prior_precision``."""
+    """Return the evidence gain of a new atom, with a = 0 and q = ``prior_precision``."""
     return neuron_squares @ (precision**2 / (prior_precision + precision))
 
 
@@ -170,7 +170,7 @@ class LayerMatch:
 
     @property
     def uses(self) -> np.ndarray:
-        """Whether each group uses each atom, 1 or 0, (n_groups, n_atoms)."""
+        """Report whether each group uses each atom, 1 or 0, (n_groups, n_atoms)."""
         n_atoms = len(self.atoms)
         return np.stack(
             [np.bincount(atoms, minlength=n_atoms) for atoms in self.assignments]
@@ -245,7 +245,7 @@ def match_layer(
 def _better_first_pass(
     exchangeable: "_Search", ordered: "_Search", *, tol: float
 ) -> "_Search":
-    """The search to go on with, with exchangeable new atoms.
+    """Return the search to go on with, with exchangeable new atoms.
 
     Either first pass may lead to a poor optimum; one sweep shows it.
     """
@@ -365,7 +365,7 @@ class _Matcher:
         self._make_room(max(len(V) for V in self.groups))
 
     def _set_odds_of_stream(self, history: History) -> None:
-        """Odds that a group uses an atom: by how often it did, of all steps."""
+        """Return odds that a group uses an atom: by how often it did, of all steps."""
         n_steps = history.n_steps + 1
         self.log_odds_of_new -= np.log(n_steps)
         # (n_groups, n_base)
@@ -414,7 +414,7 @@ class _Matcher:
         return old_rows is None or not np.array_equal(rows, old_rows)
 
     def _pairs_are_cheaper(self, group: int, *, n_atoms: int) -> bool:
-        """Whether to go on with products of pairs from this step on."""
+        """Report whether to go on with products of pairs from this step on."""
         # Sums of earlier steps of a stream have no products with units.
         if self.n_base or isinstance(self.sums, PairSums):
             return False
@@ -480,7 +480,7 @@ class _Matcher:
         return self.groups[group][:, self.n_shared :]
 
     def _log_odds(self, group: int, atoms: np.ndarray) -> np.ndarray:
-        """Log odds that a group uses each of the atoms, by those that do."""
+        """Return log odds that a group uses each of the atoms, by those that do."""
         if self.history is None:
             users = self.popularity[atoms]
             return np.log(users / (self.n_groups - users))
@@ -570,7 +570,7 @@ class _Matcher:
         return rows
 
     def objective(self) -> float:
-        """Log-posterior of the assignments of all groups, up to a constant."""
+        """Return log-posterior of the assignments of all groups, up to a constant."""
         users = self.popularity[: self.n_rows]
         is_used = users > 0
         fits = np.sum(
@@ -582,7 +582,7 @@ class _Matcher:
         return self._with_prior_of_stream(evidence, users)
 
     def _with_prior(self, evidence: float, users: np.ndarray) -> float:
-        """Evidence, and the log of the Indian buffet of J groups and K atoms.
+        """Return evidence, and the log of the Indian buffet of J groups and K atoms.
 
         That is ``K log(gamma0) + sum of log((J - m)! (m - 1)! / J!)`` for atoms that m
         groups use each.
@@ -654,7 +654,7 @@ class _Matcher:
 
 
 def _columns_that_beat_new_atoms(gains: np.ndarray) -> np.ndarray:
-    """The best assignment where each neuron may have a new atom, which gains 0.
+    """Return the best assignment where each neuron may have a new atom, which gains 0.
 
     ``gains`` is (n_atoms, n_neurons). Only what beats a new atom can be in the best
     assignment, so that rows and columns without such are left out before.

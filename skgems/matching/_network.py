@@ -377,7 +377,7 @@ def _match_linked(
 
 
 def nodes_per_class(class_share: np.ndarray) -> float:
-    """How many nodes share a class, mean over classes; one counts by its share.
+    """Return how many nodes share a class, mean over classes; one counts by its share.
 
     Equal shares of n nodes come to n, and the share of one node that has all to 1.
     """
@@ -450,9 +450,9 @@ def _with_earlier_sums(match: NetworkMatch, previous: NetworkMatch) -> NetworkMa
 def _reweighted(
     match: NetworkMatch, *, share: np.ndarray, votes: np.ndarray | float
 ) -> NetworkMatch:
-    """The same, with shares of each class that add up to ``share``; NaN: as now.
+    """Return a match whose shares of each class add up to ``share``; NaN: as now.
 
-    Those of outgoing weights add up to ``share`` times ``votes``.
+    Shares of outgoing weights add up to ``share`` times ``votes``.
     """
     class_factor = _factor(match.class_share, share)
     layers = list(match.layers)
@@ -487,7 +487,7 @@ def _factor(sums: np.ndarray, new_sums: np.ndarray) -> np.ndarray:
 
 
 def widened(atoms: Atoms, *, n_shared: int, n_targets: int, sigma0: float) -> Atoms:
-    """The same beliefs where the layer before or after has new atoms.
+    """Return beliefs of atoms where the layer before or after has new atoms.
 
     The last of the shared numbers is the bias: it moves to the new end of these.
     """
@@ -567,7 +567,7 @@ def merged_layers(match: NetworkMatch) -> Layers:
 
 
 def scale_factors(match: NetworkMatch, layer: int) -> tuple[float, np.ndarray]:
-    """Factors on incoming (one) and outgoing weights that undo the prior's pull.
+    """Return factors on incoming (one) and outgoing weights that undo the prior's pull.
 
     Of n units the mean is drawn to zero by the factor ``n / sigma^2`` over
     ``n / sigma^2 + 1 / sigma0^2``, whose inverse is ``1 + sigma^2 / sigma0^2 / n``.
@@ -643,7 +643,7 @@ def _with_factors_on_changes(
 
 
 def _prior_at_merged(merged: NetworkMatch) -> NetworkMatch:
-    """Atoms at the merged units, as uncertain as any; nothing else is known."""
+    """Return atoms at the merged units, as uncertain as any; nothing else is known."""
     start = merged_layers(merged)
     layers = []
     for i, layer in enumerate(merged.layers):

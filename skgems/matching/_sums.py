@@ -41,7 +41,7 @@ class Units:
     def of(cls, groups: "Sequence[np.ndarray] | Units", n_shared: int) -> "Units":
         if isinstance(groups, Units):
             return groups
-        groups = [_without_subnormals(V) for V in groups]
+        groups = [_flush_subnormals(V) for V in groups]
         return cls(
             groups=groups,
             n_shared=n_shared,
@@ -114,7 +114,7 @@ def squares(V: np.ndarray, n_shared: int) -> np.ndarray:
     return columns
 
 
-def _without_subnormals(V: np.ndarray) -> np.ndarray:
+def _flush_subnormals(V: np.ndarray) -> np.ndarray:
     """Zeros for numbers with subnormal products, which multiply ten times slower."""
     is_small = np.abs(V) < np.sqrt(np.finfo(V.dtype).tiny)
     return np.where(is_small, np.zeros((), V.dtype), V)
@@ -192,7 +192,7 @@ class PairSums:
         self.members.data[self.units.slices[group]] = 0.0
 
     def clear(self, rows: np.ndarray) -> None:
-        """Nothing is left of units without weight."""
+        """Return the sums without units that have no weight."""
 
     def products(self, group: int, atoms: np.ndarray) -> np.ndarray:
         """Of the sums in the rows ``atoms`` with the group's units."""
@@ -201,7 +201,7 @@ class PairSums:
 
 
 def _rows(table: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Rows of a table in ascending order; no copy of the first ones."""
+    """Return rows of a table in ascending order; no copy of the first ones."""
     if not len(rows) or rows[-1] == len(rows) - 1:
         return table[: len(rows)]
     return table[rows]

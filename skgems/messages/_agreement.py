@@ -107,8 +107,7 @@ class Agreement:
         organization: anything may be told.
     radii : bool, default=False
         Whether numbers about single rows may be sent: the distances from which
-        good-enough spaces by accuracy are made, or the smallest and the largest value
-        of a column.
+        good-enough spaces by accuracy are made.
     nodes : list of str, default=None
         Names of the nodes that take part. If None, nodes do not check who takes part.
     classes : list, default=None
@@ -227,9 +226,7 @@ class Agreement:
         if terms.front is not None:
             n_times["front"] = fits * terms.front.most_messages
         needs_radii = (
-            any(map(tells_radii, terms.first_requests()))
-            or n_times.get("space", 0) > 0
-            or settings.get("front", {}).get("bounds") == "tell"
+            any(map(tells_radii, terms.first_requests())) or n_times.get("space", 0) > 0
         )
         return cls(
             exchange=uuid4().hex,
@@ -324,8 +321,7 @@ class Agreement:
         if self.radii:
             sentences["radii"] = (
                 "Numbers about single rows may be sent: distances by which the model "
-                "may change before it loses a row, without saying which row, and the "
-                "smallest and the largest value of a column."
+                "may change before it loses a row, without saying which row."
             )
         return sentences | self._sentences_on_the_parties()
 
@@ -433,7 +429,7 @@ class Agreement:
         if not self.radii and tells_radii(request):
             raise NotAgreedError(
                 "the agreement does not allow numbers about single rows (radii of "
-                "good-enough spaces, or the smallest and largest values of columns)."
+                "good-enough spaces)."
             )
 
     def _check_judged(self, request: Message) -> None:
@@ -619,8 +615,6 @@ def as_agreement(agreement: Agreement | str | os.PathLike) -> Agreement:
 
 def tells_radii(request: Message) -> bool:
     """Whether a reply holds distances of single rows."""
-    if request.task == "front":
-        return request.content["front"].get("bounds") == "tell"
     requests_within = [
         inner for content in joins_in(request) for inner in requests_in(content)
     ]

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ._compact import compacted, expanded
+from ._pairs import SHARED, Pairs
 from ._part_sums import median_of_rows, products, sum_parts
 from ._rows import (
     Moments,
@@ -36,8 +36,6 @@ from ._rows import (
     rounding_of_values,
 )
 
-# The group of rows whose scatter is not by class.
-SHARED = -1
 # Means that differ by less than so many units in the last place are equal: sums of
 # equal numbers in different orders end a few units apart.
 _ULPS = 16
@@ -66,6 +64,9 @@ class ClassMoments:
     # has the diagonals; and the index of the group of each.
     roots: np.ndarray | None = None
     root_groups: np.ndarray | None = None
+    # (n_features,), bool: those of which the scatter of several classes together has
+    # products, 0 for the others. None: of all.
+    block: np.ndarray | None = None
 
     @property
     def n_features(self) -> int:
@@ -81,34 +82,24 @@ class ClassMoments:
         """Number of rows, or their weight."""
         return float(self.counts.sum())
 
-    def as_arrays(self, *, dtype: str = "float64", rank: int | None = None) -> dict:
-        """Arrays of a message, by name; matrices as upper "triangles", row by row."""
+    def as_arrays(self) -> dict:
+        """Return the arrays of a message, by name; matrices as upper "triangles"."""
         arrays = {
             name: array for name, array in vars(self).items() if array is not None
         }
         if self.roots is not None:
             del arrays["scatter"]  # the sum of the squares of the roots
-            if dtype != "float64":
-                arrays["roots"] = self.roots.astype(np.float32)
-            return arrays
-        if dtype != "float64" or rank is not None:
-            return compacted(arrays, dtype=dtype, rank=rank)
-        if not self.is_diagonal:
+        elif not self.is_diagonal:
             arrays["triangles"] = _triangles(arrays.pop("scatter"))
         return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "ClassMoments":
-        """The moments that `as_arrays` made these arrays of, but for their digits."""
+        """Return the moments that `as_arrays` made these arrays of."""
         fields = dict(arrays)
         if "roots" in fields:
-            roots = fields["roots"].astype(np.float64)
             one_hot = indicator(fields["root_groups"], len(fields["groups"]))
-            fields["roots"] = roots
-            fields["scatter"] = one_hot @ roots**2
-            return cls(**fields)
-        if "deviations" in fields:
-            fields = expanded(fields)
+            fields["scatter"] = one_hot @ fields["roots"] ** 2
         if "triangles" in fields:
             fields["scatter"] = _matrices_of_triangles(
                 fields.pop("triangles"), n_features=len(fields["origin"])
@@ -225,6 +216,7 @@ class ClassMoments:
             squares=some(self.squares),
             part_squares=some(self.part_squares),
             roots=some(self.roots),
+            block=some(self.block),
         )
 
     def some_parts(self, index: np.ndarray) -> "ClassMoments":
@@ -266,6 +258,7 @@ class ClassMoments:
             part_squares=None,
             roots=None,
             root_groups=None,
+            block=None,
         )
 
     def mean(self) -> np.ndarray:
@@ -511,6 +504,10 @@ def class_moments(
     parts: np.ndarray | None = None,  # (n_rows,), clusters, each of one class
     min_cluster_size: int = 1,  # a class with a smaller part is not divided
     weights: np.ndarray | None = None,  # (n_rows,)
+    # (n_labels,), bool: classes with a scatter of their own; the others share one.
+    has_own: np.ndarray | None = None,
+    block: np.ndarray | None = None,  # of the shared scatter, see `ClassMoments`
+    tells_rows: bool = True,  # False: nothing is of fewer rows than counts say
 ) -> ClassMoments:
     """Counts, means and scatter of rows by class, in float64 and one pass.
 
@@ -532,13 +529,17 @@ def class_moments(
         part_of_row, class_of_part = _sorted_parts(
             parts, codes, min_cluster_size=min_cluster_size
         )
-    groups = _scatter_groups(
-        classes,
-        class_sizes,
-        is_large=is_large,
-        is_shared=kind == "shared",
-        min_cluster_size=min_cluster_size,
-    )
+    if has_own is None or kind == "shared":
+        groups = _scatter_groups(
+            classes,
+            class_sizes,
+            is_large=is_large,
+            is_shared=kind == "shared",
+            min_cluster_size=min_cluster_size,
+        )
+    else:
+        groups = _told_groups(classes, has_own[classes])
+    has_shared = SHARED in groups.names
     group_of_part = groups.of_class[class_of_part]
     sums = sum_parts(
         X,
@@ -550,10 +551,13 @@ def class_moments(
         with_squares=kind == "shared" or is_divided,
     )
     squares = None
-    if kind == "shared":
+    if kind == "shared" and tells_rows:
         squares = indicator(class_of_part, len(classes)) @ sums.squares
-    large_rows = np.flatnonzero(is_large[codes])
-    origin = median_of_rows(X, large_rows, min_cluster_size > 1)
+    if tells_rows:
+        large_rows = np.flatnonzero(is_large[codes])
+        origin = median_of_rows(X, large_rows, min_cluster_size > 1)
+    else:
+        origin = weighted_mean(sums.shifts + sums.means, sums.counts)
     moments = ClassMoments(
         origin=origin,
         columns=classes[class_of_part],
@@ -563,7 +567,9 @@ def class_moments(
         group_counts=np.bincount(group_of_part, sums.counts, len(groups.names)),
         scatter=sums.scatter,
         squares=squares,
-        part_squares=sums.squares if is_divided else None,
+        part_squares=(
+            sums.squares if is_divided and (tells_rows or not has_shared) else None
+        ),
     )
     centers = sums.shifts + sums.means  # (n_parts, n_features), as rows have them
     check_sizes(
@@ -580,6 +586,8 @@ def class_moments(
         is_large_part=is_large[class_of_part],
         is_large_class=is_large,
     )
+    if block is not None and SHARED in moments.groups and not moments.is_diagonal:
+        moments = _of_block(moments, block)
     if kind != "roots":
         return moments
     return _with_roots(
@@ -657,6 +665,25 @@ def _scatter_groups(
         names=np.append(names, SHARED),
         n_sent=n_large + int(is_sent),
     )
+
+
+def _told_groups(classes: np.ndarray, has_own: np.ndarray) -> _ScatterGroups:
+    """Return one group for each class that has its own, and one for the others."""
+    n_own = int(has_own.sum())
+    names = classes[has_own].astype(np.intp)
+    if n_own < len(classes):
+        names = np.append(names, SHARED)
+    of_class = np.where(has_own, np.cumsum(has_own) - 1, n_own)
+    return _ScatterGroups(of_class=of_class, names=names, n_sent=len(names))
+
+
+def _of_block(moments: ClassMoments, block: np.ndarray) -> ClassMoments:
+    """Return moments whose shared scatter has products of some columns alone."""
+    scatter = moments.scatter.copy()
+    shared = scatter[moments.groups == SHARED]
+    is_told = block[:, None] & block | np.eye(len(block), dtype=bool)
+    scatter[moments.groups == SHARED] = np.where(is_told, shared, 0.0)
+    return replace(moments, scatter=scatter, block=block)
 
 
 def _without_small_classes(
@@ -750,7 +777,10 @@ class _Merger:
         # By class.
         self._class_squares: dict[int, Any] = {}
         self._has_class_squares = False
+        self._lacks_class_squares = False
         self._has_clusters = False
+        # Of nodes that tell products of some columns alone, and of the others.
+        self._pairs = Pairs(self._n_features)
 
     def add(self, moments: ClassMoments) -> None:
         """Add moments to the sums; ValueError if they cannot be merged."""
@@ -772,7 +802,12 @@ class _Merger:
         self._part_squares.append(moments.squares_of_parts())
         self._has_clusters |= moments.part_squares is not None
         self._has_class_squares |= moments.squares is not None
+        self._lacks_class_squares |= (
+            moments.squares is None and SHARED in moments.groups
+        )
         for group, count, scatter in moments.by_group():
+            if group == SHARED and moments.block is not None:
+                self._pairs.add(scatter.diagonal(), count, moments.block)
             if group in self._scatter:
                 self._scatter[group] += scatter
             else:
@@ -786,6 +821,10 @@ class _Merger:
         """The sums so far, once: matrices are moved out of here."""
         # Those of classes first, in ascending order.
         groups = sorted(self._scatter, key=lambda group: (group == SHARED, group))
+        if self._pairs.has_blocks:
+            self._scatter[SHARED] = self._pairs.completed(
+                self._scatter, self._group_counts
+            )
         return ClassMoments(
             origin=self._origin,
             columns=np.concatenate(self._columns),
@@ -800,7 +839,7 @@ class _Merger:
 
     def _merged_squares(self) -> np.ndarray | None:
         """Squares of classes, (n_classes, n_features), if a node sent them."""
-        if not self._has_class_squares:
+        if not self._has_class_squares or self._lacks_class_squares:
             return None
         return np.stack([self._class_squares[c] for c in sorted(self._class_squares)])
 

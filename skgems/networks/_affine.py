@@ -265,7 +265,7 @@ def _constant_inputs(step: BaseEstimator) -> np.ndarray | None:
 def _container(
     steps: Steps, *, n_features: int, feature_names: np.ndarray | None
 ) -> Container:
-    """How rows are handed to the first step: dense, sparse or as a DataFrame."""
+    """Return how rows are handed to the first step: dense, sparse or as a DataFrame."""
     if feature_names is not None:
         try:
             from pandas import DataFrame
@@ -329,7 +329,7 @@ class _Points:
         return csr_matrix(entries, (n_rows, self.n_features))
 
     def spikes(self, block: slice) -> Rows:
-        """Rows of the unit matrix times `length`."""
+        """Return rows of the unit matrix times `length`."""
         n_rows = block.stop - block.start
         unit = eye_array(n_rows, self.n_features, k=block.start, format="csr")
         spikes = unit * self.length
@@ -337,7 +337,7 @@ class _Points:
 
 
 def _stored_numbers(value: object, depth: int = 5) -> Iterator[float]:
-    """Numbers that a fitted step stores, many of them thinned out.
+    """Return numbers that a fitted step stores, many of them thinned out.
 
     The depth bounds the work, as estimators may refer to each other.
     """
@@ -398,7 +398,7 @@ def _check_steps(
 
 
 def _rows_on_lines(points: _Points) -> Rows:
-    """Rows u, rows v, and for each a of RATES the rows ``a u + (1 - a) v``."""
+    """Return rows u, rows v, and for each a of RATES the rows ``a u + (1 - a) v``."""
     u = points.draw(N_PAIRS)
     v = points.draw(N_PAIRS)
     # Some lines start at zero, some at a probe, the two kinds of point that the
@@ -426,7 +426,7 @@ def _not_affine_error(
 
 
 def _why_not_affine(outputs: Rows, tolerance: tuple[float, float]) -> str | None:
-    """What is wrong with the outputs of a step at `_rows_on_lines`, or None."""
+    """Return what is wrong with the outputs of a step at `_rows_on_lines`, or None."""
     n_rows = N_PAIRS * (2 + len(RATES))
     if outputs.ndim != 2 or outputs.shape[0] != n_rows:
         return f"it turns {n_rows} rows into an array of shape {outputs.shape}"

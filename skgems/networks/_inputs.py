@@ -23,7 +23,7 @@ def takes_documents(estimator: object) -> bool:
 
 
 def takes_missing_values(estimator: object) -> bool:
-    """Whether its rows may have missing values (NaN).
+    """Report whether its rows may have missing values (NaN).
 
     In a pipeline all steps must accept them, up to one that fills them. A step beside
     others may fill only some columns; then the next step raises if it finds NaN.

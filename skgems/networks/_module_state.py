@@ -30,7 +30,7 @@ class ModuleState:
     feature_names_in: None = None
 
     def as_content(self) -> dict:
-        """Fields of a message."""
+        """Return fields of a message."""
         content = {
             "output": self.output,
             "names": list(self.names),

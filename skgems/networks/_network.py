@@ -34,7 +34,7 @@ ACTIVATIONS = tuple(_ACTIVATIONS)  # names of those that a hidden layer may have
 
 
 def squared_slopes(Z: np.ndarray, activation: str) -> np.ndarray:
-    """Squares of an activation's derivatives, in float64, where it gives Z."""
+    """Return squares of an activation's derivatives, in float64, where it gives Z."""
     slopes = _ACTIVATIONS[activation].slopes(Z.astype(np.float64))
     return np.broadcast_to(np.square(slopes, dtype=np.float64), Z.shape)
 
@@ -139,7 +139,7 @@ class Layers:
         return _affine(Z, self.coefs[layer], self.intercepts[layer])
 
     def inputs(self, X: np.ndarray | csr_matrix) -> list:
-        """What enters each layer, the rows first."""
+        """Return what enters each layer, the rows first."""
         inputs = [self.hidden(X, 0)]
         for i, name in enumerate(self.activation):
             inputs.append(activate(self._pre_activation(inputs[-1], i), name))
@@ -247,7 +247,7 @@ def expand_binary(
 
 
 def as_two_logits(difference: np.ndarray) -> np.ndarray:
-    """Two logits that differ by z and sum to zero: columns -z / 2 and z / 2.
+    """Return two logits that differ by z and sum to zero: columns -z / 2 and z / 2.
 
     What z is made of, one column of weights or one intercept, becomes two the same way.
     """
@@ -255,7 +255,7 @@ def as_two_logits(difference: np.ndarray) -> np.ndarray:
 
 
 def one_per_layer(name: str, value: object, depth: int, *words: str) -> list:
-    """A parameter's value for each hidden layer, of one value or a sequence.
+    """Return a parameter's value for each hidden layer.
 
     Each must be a positive number or one of `words`.
     """
@@ -331,7 +331,7 @@ class Coordinates:
         return with_first(layers, coef=first * filled.scale[:, None], bias=bias)
 
     def give_back(self, layers: Layers) -> Layers:
-        """Layers of rows in these coordinates as layers of the features."""
+        """Return layers of rows in these coordinates as layers of the features."""
         filled = self.filled()
         first = layers.coefs[0] / filled.scale[:, None]
         bias = layers.intercepts[0] - filled.center @ first
@@ -392,7 +392,7 @@ class Network(Layers):
         *,
         dropped: np.ndarray | None = None,
     ) -> "Network":
-        """What stands for the classifier of a node that has none, but rows."""
+        """Return what stands for the classifier of a node that has none, but rows."""
         classes = np.unique(as_labels(labels))
         n_features = X.shape[1]
         dtype = np.result_type(X.dtype, np.float32)
@@ -467,7 +467,7 @@ class Network(Layers):
         return replace(network, dropped=dropped)
 
     def as_content(self) -> dict:
-        """Fields of a message."""
+        """Return fields of a message."""
         names = self.feature_names_in
         content = {
             "coefs": list(self.coefs),

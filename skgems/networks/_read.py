@@ -265,7 +265,7 @@ ACCEPTED = (
 
 
 def is_constant(estimator: object) -> bool:
-    """Whether it is the constant model of a node whose rows show one class."""
+    """Report whether it is the constant model of a node whose rows show one class."""
     classifier = unwrap(estimator)
     if isinstance(classifier, OneVsRestClassifier):
         return len(getattr(classifier, "classes_", ())) == 1
@@ -273,7 +273,7 @@ def is_constant(estimator: object) -> bool:
 
 
 def is_skorch(estimator: object) -> bool:
-    """Whether it is a skorch classifier; imports neither skorch nor torch."""
+    """Report whether it is a skorch classifier; imports neither skorch nor torch."""
     return not _SKORCH.isdisjoint(_class_paths(estimator))
 
 
@@ -345,7 +345,7 @@ SUMMED = (
 
 
 def _alternative_to_a_vote(estimator: object) -> str:
-    """What else can be done with a classifier that has no weights."""
+    """Return what else can be done with a classifier that has no weights."""
     kind = type(estimator).__name__
     if kind in SUMMED:
         return (

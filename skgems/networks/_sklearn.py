@@ -99,7 +99,7 @@ def read_linear(estimator: BaseEstimator, *, name: str, copy: bool = True) -> Ne
 
 
 def _is_softmax_of_both_signs(estimator: BaseEstimator) -> bool:
-    """Whether it is a softmax over (-d, d), whose logits are 2 d apart.
+    """Report whether it is a softmax over (-d, d), whose logits are 2 d apart.
 
     That is LogisticRegression(multi_class="multinomial") of scikit-learn < 1.8.
     """
@@ -187,7 +187,7 @@ def _without_rounding(
 
 
 def _link(estimator: BaseEstimator, n_classes: int) -> str:
-    """What predict_proba does with the logits, see `Network.output`."""
+    """Return what predict_proba does with the logits, see `Network.output`."""
     scores_only = (
         not hasattr(estimator, "predict_proba")
         or getattr(estimator, "loss", None) == "modified_huber"

@@ -100,7 +100,7 @@ class Chain:
             )
 
     def _per_unit(self, array: np.ndarray | float) -> np.ndarray:
-        """A number, or one per unit; anything else is no part of a chain."""
+        """Return a number, or one per unit; anything else is no part of a chain."""
         array = np.asarray(array)
         if array.size == 1:
             return array.reshape(())
@@ -262,7 +262,7 @@ def _no_chain_error(module: nn.Module, name: str) -> TypeError:
 def _evaluate_graph(
     graph: fx.Graph, *, output: fx.Node, root: nn.Module, name: str
 ) -> _Value:
-    """Value of `output`; TypeError for an operation that no chain has.
+    """Return the value of `output`; TypeError for an operation that no chain has.
 
     Operations that the output does not need are checked too: they may change in place
     what it needs.
@@ -307,7 +307,7 @@ def _unsupported_error(
 def _evaluate(
     node: fx.Node, node_values: dict[fx.Node, _Value], *, root: nn.Module, name: str
 ) -> _Value:
-    """Value of a graph node, from those of the nodes that enter it."""
+    """Return the value of a graph node, from those of the nodes that enter it."""
     if node.op == "placeholder":
         return Chain()
     if node.op == "get_attr":
@@ -370,7 +370,7 @@ def _evaluate_constant(node: fx.Node, args: Sequence, *, kwargs: Mapping) -> _Va
 
 
 def _dimension(index: object) -> object:
-    """The mark of an entry of a shape (n_rows, width)."""
+    """Return the mark of an entry of a shape (n_rows, width)."""
     if index not in (0, 1, -1):
         raise UnsupportedError
     return _WIDTH if index else _BATCH
@@ -405,13 +405,13 @@ def _module_kind(layer: nn.Module) -> str | None:
 
 
 def _dims_of(layer: nn.Module) -> dict:
-    """Arguments of Softmax and Flatten, as their functions take them."""
+    """Return arguments of Softmax and Flatten, as their functions take them."""
     names = ("dim", "start_dim", "end_dim")
     return {name: getattr(layer, name) for name in names if hasattr(layer, name)}
 
 
 def _apply(kind: str | None, args: Sequence, *, kwargs: Mapping, name: str) -> _Value:
-    """A function or method of a chain; every other argument is a constant."""
+    """Return a function or method of a chain; every other argument is a constant."""
     if kind in _ARITHMETIC or kind == "matmul":
         return _arithmetic(kind, args, kwargs=kwargs, name=name)
     # An input that is given by its name alone is in no place.
@@ -456,7 +456,7 @@ def _linear(chain: Chain, args: Sequence, *, kwargs: Mapping, name: str) -> Chai
 
 
 def _arithmetic(kind: str, args: Sequence, *, kwargs: Mapping, name: str) -> Chain:
-    """A chain and a constant, added, multiplied and the like."""
+    """Return a chain and a constant, added, multiplied and the like."""
     if kwargs or len(args) != 2:
         raise UnsupportedError
     chain_is_first = isinstance(args[0], Chain)
@@ -500,7 +500,7 @@ def _squeeze_keeps(chain: Chain, args: Sequence, kwargs: Mapping) -> bool:
 
 
 def _getitem_keeps(chain: Chain, args: Sequence, kwargs: Mapping) -> bool:
-    """Whether it is ``x[:, 0]`` of a single column."""
+    """Report whether it is ``x[:, 0]`` of a single column."""
     index = args[1] if isinstance(args[1], tuple) else (args[1],)
     takes_all_rows = all(i in (Ellipsis, slice(None)) for i in index[:-1])
     is_column = len(index) == 2 and takes_all_rows and index[-1] in (0, -1)
@@ -546,7 +546,7 @@ def _bound(args: Sequence, kwargs: Mapping, *names: str) -> list:
 
 
 def _numpy(constant: object, *, name: str, array_name: str) -> np.ndarray:
-    """A constant in float64; ValueError if it is not finite."""
+    """Return a constant in float64; ValueError if it is not finite."""
     if isinstance(constant, torch.Tensor):
         constant = constant.detach().cpu().double().numpy()
     elif not isinstance(constant, (int, float)):

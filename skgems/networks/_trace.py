@@ -120,7 +120,7 @@ def is_in_place(node: fx.Node, root: nn.Module) -> bool:
 
 
 def needed_nodes(output: fx.Node) -> set[fx.Node]:
-    """The node, and all from which its value is computed."""
+    """Return the node, and all from which its value is computed."""
     needed = set()
     waiting = [output]
     while waiting:

@@ -13,6 +13,6 @@ def unwrap(estimator: object) -> object:
 
 
 def final_step(estimator: object) -> object:
-    """The classifier in any wrappers, at the end of any pipelines."""
+    """Return the classifier in any wrappers, at the end of any pipelines."""
     inner = unwrap(estimator)
     return final_step(inner.steps[-1][1]) if isinstance(inner, Pipeline) else inner

@@ -27,7 +27,7 @@ class EarlierSteps:
 
     @classmethod
     def of(cls, aggregator: BaseAggregator) -> Self:
-        """What a fitted PFNMAggregator knows."""
+        """Return what a fitted PFNMAggregator knows."""
         return cls(
             stream=aggregator._stream,
             description=Description.of(aggregator, aggregator.classes_),
@@ -75,7 +75,7 @@ class EarlierSteps:
             )
 
     def stream_for(self, networks: Sequence[Network], classes: np.ndarray) -> Stream:
-        """The stream so far, with the classes and the coordinates of a new batch."""
+        """Return the stream so far, with a new batch's classes and coordinates."""
         stream = self.stream
         if len(classes) > len(self.description.classes):
             places = np.searchsorted(classes, self.description.classes)
@@ -91,13 +91,13 @@ class EarlierSteps:
         return stream
 
     def dtype_with(self, networks: Sequence[Network]) -> np.dtype:
-        """The type of numbers of these networks and of all before them."""
+        """Return the type of numbers of these networks and of all before them."""
         # Constant models have no weights that a type could cost digits.
         dtypes = [network.dtype for network in networks if not network.is_constant]
         return np.result_type(self.dtype, *dtypes)
 
     def feature_attributes(self) -> dict[str, object]:
-        """What the aggregator publishes of its features, which stay."""
+        """Return what the aggregator publishes of its features, which stay."""
         attributes: dict[str, object] = {
             "n_features_in_": self.description.n_features_in
         }
@@ -115,7 +115,7 @@ class EarlierSteps:
         n_fresh: int | None,
         random_state: object,
     ) -> MLPClassifier:
-        """Weights for a node to start its next step from, as its aggregator says."""
+        """Return weights for a node to start its next step from."""
         name = self._name_of(node)
         if n_fresh is not None and n_fresh < 0:
             raise ValueError(
@@ -133,7 +133,7 @@ class EarlierSteps:
                 rng=rng,
             )
         estimator = to_mlp_classifier(
-            self.stream.on_features(layers),
+            self.stream.to_features(layers),
             self.description.classes,
             feature_names_in=self.description.feature_names_in,
         )
@@ -151,7 +151,7 @@ class EarlierSteps:
     def _widths_to_draw(
         self, n_units: int | Sequence[int] | None, n_fresh: int | None
     ) -> list[int]:
-        """Units of each hidden layer, with fresh ones."""
+        """Return units of each hidden layer, with fresh ones."""
         n_merged = [len(layer.atoms) for layer in self.stream.match.layers]
         if n_units is None:
             return [n + n_fresh for n in n_merged]

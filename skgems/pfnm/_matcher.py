@@ -38,7 +38,7 @@ class Matcher:
 
     @classmethod
     def of(cls, aggregator: BaseAggregator) -> Self:
-        """The matcher that the parameters of a PFNMAggregator stand for."""
+        """Return the matcher that the parameters of a PFNMAggregator stand for."""
         return cls(
             sigma=aggregator.sigma,
             sigma0=aggregator.sigma0,
@@ -56,7 +56,7 @@ class Matcher:
         stream: Stream,
         start: NetworkMatch | None = None,
     ) -> Batch:
-        """Networks ready to be matched.
+        """Return networks ready to be matched.
 
         ``start`` is the match whose last layer all were trained from, or None.
         """
@@ -93,7 +93,7 @@ class Matcher:
         names: Sequence[str],
         rng: np.random.RandomState,
     ) -> NetworkMatch:
-        """The match of a step, with all steps before it as its prior.
+        """Return the match of a step, with all steps before it as its prior.
 
         ``names`` are those of the nodes; of a first step, which has no prior, none.
         """
@@ -119,7 +119,7 @@ class Matcher:
     def match_trained(
         self, batch: Batch, *, start: NetworkMatch, rng: np.random.RandomState
     ) -> NetworkMatch:
-        """The match of networks that all were trained from the one of a round before.
+        """Return the match of networks that were trained from an earlier match.
 
         Its sigma and sigma0 stay.
         """

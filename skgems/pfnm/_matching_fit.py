@@ -71,7 +71,7 @@ class MatchingFit:
 
     @classmethod
     def of(cls, aggregator: BaseAggregator) -> Self:
-        """The fit that the parameters of a PFNMAggregator stand for."""
+        """Return the fit that the parameters of a PFNMAggregator stand for."""
         return cls(
             matcher=Matcher.of(aggregator),
             n_rounds=aggregator.n_rounds,
@@ -87,24 +87,24 @@ class MatchingFit:
     def attributes(
         self, federation: Federation, *, n_class_samples: ArrayLike | None
     ) -> dict[str, object]:
-        """What the fit finds, as the server sees it: match, ask, tune.
+        """Return the attributes of a fit, as the server sees it: match, ask, tune.
 
         ``n_class_samples`` are rows of classes at nodes, (n_nodes, n_classes); None:
         the nodes are asked, if they have rows.
         """
         depth = len(activations_of(federation.nodes))
-        counts = self._given_counts(n_class_samples, seen=federation.seen)
+        counts = _given_counts(n_class_samples, seen=federation.seen)
         if self.n_rounds > 1:
             check_rounds(federation)
         run = federation.run(n_jobs=self.aggregator.n_jobs)
-        if n_class_samples is None and federation.can_reply and self._goes_by_rows:
+        if n_class_samples is None and federation.can_reply:
             counts = run(ask_counts(federation.classes)) * federation.seen
         rng = check_random_state(self.random_state)
         stream = self._first_step(
             federation, depth=depth, counts=counts, run=run, rng=rng
         )
         layers = stream.layers(federation.features.n_features_in)
-        layers = stream.on_features(layers)
+        layers = stream.to_features(layers)
         history = run.history
         last_layer = None
         if self._makes_last_layer(federation, stream.match):
@@ -152,31 +152,6 @@ class MatchingFit:
         n_units = len(match.layers[-1].atoms)
         return federation.rows_in_moments.sum() >= _ROWS_A_UNIT * n_units
 
-    @property
-    def _goes_by_rows(self) -> bool:
-        """Whether a node's share of a class goes by its rows of that class."""
-        return self.matcher.matching.class_precision == "counts"
-
-    def _given_counts(
-        self, n_class_samples: ArrayLike | None, *, seen: np.ndarray
-    ) -> np.ndarray | None:
-        """Rows of each class at each node, if they are given and matter.
-
-        ``seen``, (n_nodes, n_classes), is whether the node's network has seen a class.
-        """
-        if n_class_samples is None:
-            return None
-        counts = np.asarray(n_class_samples, dtype=np.float64)
-        if counts.shape != seen.shape or not np.all((counts >= 0) & (counts < np.inf)):
-            raise ValueError(
-                "n_class_samples must hold one count, finite and not negative, for "
-                f"each of {seen.shape[0]} nodes and {seen.shape[1]} classes; got an "
-                f"array of shape {counts.shape}."
-            )
-        if not self._goes_by_rows:
-            return None
-        return np.where(seen, counts, 0.0)
-
     def _first_step(
         self,
         federation: Federation,
@@ -186,9 +161,9 @@ class MatchingFit:
         run: Run,
         rng: np.random.RandomState,
     ) -> Stream:
-        """A stream of one step, which may be of several rounds."""
+        """Return a stream of one step, which may be of several rounds."""
         networks = [node.network for node in federation.nodes]
-        stream = Stream.before_any(
+        stream = Stream.empty(
             depth=depth,
             n_classes=len(federation.classes),
             coordinates=common_coordinates(networks, are_trained=self.n_rounds > 1),
@@ -204,7 +179,7 @@ class MatchingFit:
             )
             network_by_name = dict(zip(federation.names, networks, strict=True))
             match = run(rounds.plan(network_by_name, match))
-        return stream.after(
+        return stream.extended(
             match, names=federation.names, class_rows=batch.shares.class_rows
         )
 
@@ -248,7 +223,7 @@ class MatchingFit:
         run: Run,
         rng: np.random.RandomState,
     ) -> tuple[Layers, GEMSLogisticAggregator]:
-        """Layers with a last one that is merged over the matched units."""
+        """Return layers with a last one that is merged over the matched units."""
         last_layer = LastLayer.of(
             None if self.last_layer == "auto" else self.last_layer,
             outer=self.aggregator,
@@ -298,7 +273,7 @@ class MatchingFit:
         *,
         n_class_samples: ArrayLike | None,
     ) -> dict[str, object]:
-        """What is known when the networks of a batch are matched to earlier ones."""
+        """Return the attributes after a batch is matched to earlier networks."""
         networks = [node.network for node in federation.nodes]
         classes = union_of_classes([earlier_steps.description, *networks])
         stream = earlier_steps.stream_for(networks, classes)
@@ -306,7 +281,7 @@ class MatchingFit:
         batch = self.matcher.batch(
             stream.in_coordinates(networks),
             classes,
-            counts=self._given_counts(n_class_samples, seen=seen),
+            counts=_given_counts(n_class_samples, seen=seen),
             stream=stream,
         )
         match = self.matcher.match(
@@ -315,12 +290,12 @@ class MatchingFit:
             names=federation.names,
             rng=check_random_state(self.random_state),
         )
-        stream = stream.after(
+        stream = stream.extended(
             match, names=federation.names, class_rows=batch.shares.class_rows
         )
         _warn_of_poor_match(stream.match)
         n_features = earlier_steps.description.n_features_in
-        layers = stream.on_features(stream.layers(n_features))
+        layers = stream.to_features(stream.layers(n_features))
         attributes = {
             **_attributes_of(stream, layers=layers),
             "fine_tuning_": None,
@@ -332,6 +307,25 @@ class MatchingFit:
         if self.matcher.matching.dtype is None:
             attributes["_dtype"] = earlier_steps.dtype_with(networks)
         return attributes
+
+
+def _given_counts(
+    n_class_samples: ArrayLike | None, *, seen: np.ndarray
+) -> np.ndarray | None:
+    """Return the checked rows of each class at each node, (n_nodes, n_classes).
+
+    ``seen``, of the same shape, is whether the node's network has seen a class.
+    """
+    if n_class_samples is None:
+        return None
+    counts = np.asarray(n_class_samples, dtype=np.float64)
+    if counts.shape != seen.shape or not np.all((counts >= 0) & (counts < np.inf)):
+        raise ValueError(
+            "n_class_samples must hold one count, finite and not negative, for "
+            f"each of {seen.shape[0]} nodes and {seen.shape[1]} classes; got an "
+            f"array of shape {counts.shape}."
+        )
+    return np.where(seen, counts, 0.0)
 
 
 def _have_rows_of_all_classes(federation: Federation) -> bool:
@@ -367,7 +361,7 @@ def _warn_of_poor_match(match: NetworkMatch) -> None:
 
 
 def _calibrated(layers: Layers, *, federation: Federation, run: Run) -> Layers:
-    """Layers whose logits have the factor that is likeliest at the nodes."""
+    """Return layers whose logits have the factor that is likeliest at the nodes."""
     # One network alone is to come back as it is.
     if len(federation.nodes) == 1 or len(federation.classes) == 1:
         return layers
@@ -383,7 +377,7 @@ def _calibrated(layers: Layers, *, federation: Federation, run: Run) -> Layers:
 
 
 def _attributes_of(stream: Stream, *, layers: Layers) -> dict[str, object]:
-    """The attributes of what is known after a step of a stream."""
+    """Return the attributes of what is known after a step of a stream."""
     match = stream.match
     n_units = tuple(len(layer.atoms) for layer in match.layers)
     # Copies: the stream goes on from its own.

@@ -25,10 +25,6 @@ class Matching(Part):
         same, so no sweep makes the objective worse. The search then starts from the
         better of two first passes, one for each kind of cost. With "paper" each further
         new atom of a node costs more, as in the paper.
-    class_precision : {"counts", "equal"}, default="counts"
-        How much each node counts for a class. With "counts" it counts by its rows of
-        the class, if ``fit`` knows these. With "equal" all nodes that have seen the
-        class count the same.
     layer_order : {"bottom_up", "top_down"}, default="bottom_up"
         Whether the first or the last hidden layer is matched first. The paper begins
         with the last. Incoming weights say more about a unit than outgoing weights,
@@ -51,7 +47,6 @@ class Matching(Part):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "new_atom_cost": [StrOptions({"exchangeable", "paper"})],
-        "class_precision": [StrOptions({"counts", "equal"})],
         "layer_order": [StrOptions({"bottom_up", "top_down"})],
         "dtype": [None, StrOptions({"float32", "float64"})],
     }
@@ -62,13 +57,11 @@ class Matching(Part):
         max_iter=100,
         tol=1e-3,
         new_atom_cost="exchangeable",
-        class_precision="counts",
         layer_order="bottom_up",
         dtype=None,
     ):
         self.max_iter = max_iter
         self.tol = tol
         self.new_atom_cost = new_atom_cost
-        self.class_precision = class_precision
         self.layer_order = layer_order
         self.dtype = dtype

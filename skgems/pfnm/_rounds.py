@@ -31,7 +31,7 @@ _EVIDENCE = 1e-6
 def with_all_units(
     network: Network, *, match: NetworkMatch, classes: np.ndarray
 ) -> Network:
-    """The merged network with a node's outputs; what no node knows is its bias."""
+    """Return the merged network with a node's outputs; unknown ones are a bias."""
     merged = merged_layers(match)
     outputs, columns = _common_classes(network, classes)
     last = np.zeros((len(merged.last), len(network.classes)), dtype=merged.last.dtype)
@@ -43,7 +43,7 @@ def with_all_units(
 def with_own_units(
     network: Network, *, match: NetworkMatch, node: int, classes: np.ndarray
 ) -> Network:
-    """The node's network with what was matched to each weight, if any node says it."""
+    """Return the node's network with what was matched to each weight, if anything."""
     coefs = [coef.copy() for coef in network.coefs]
     intercepts = [intercept.copy() for intercept in network.intercepts]
     outputs, columns = _common_classes(network, classes)
@@ -51,7 +51,7 @@ def with_own_units(
         n_shared = layer.atoms.n_shared
         prior_precision = match.sigma0[i] ** -2.0
         units = layer.assignments[node]
-        mean = layer.atoms.without_prior(prior_precision)[units]
+        mean = layer.atoms.subtract_prior(prior_precision)[units]
         intercepts[i] = mean[:, n_shared - 1].copy()
         if i == 0:
             coefs[0] = np.ascontiguousarray(mean[:, : n_shared - 1].T)
@@ -90,7 +90,7 @@ def with_own_units(
 def _common_classes(
     network: Network, classes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Outputs of a network for some of ``classes``, and the places of these there."""
+    """Return outputs of a network for some of ``classes``, and their places there."""
     outputs = np.flatnonzero(np.isin(network.classes, classes))
     return outputs, np.searchsorted(classes, network.classes[outputs])
 
@@ -103,7 +103,7 @@ def drawn_units(
     n_fresh: int | None,  # of each layer; None: a tenth of its width
     rng: np.random.RandomState,
 ) -> Layers:
-    """Layers of such widths: units drawn by how often they were used, and fresh ones.
+    """Return layers of units drawn by how often they were used, and of fresh ones.
 
     One that was used n times has the chance of n + 1.
     """
@@ -127,7 +127,7 @@ def drawn_units(
 def _rows_or_fresh(
     W: np.ndarray, units: np.ndarray, rng: np.random.RandomState
 ) -> np.ndarray:
-    """The rows of units; where the index is negative, small random ones.
+    """Return the rows of units; where the index is negative, small random ones.
 
     Their deviation is that of Glorot's initialization, root 2 over both widths.
     """
@@ -200,7 +200,7 @@ class MatchingRounds:
         match: NetworkMatch,
         absent: AbstractSet[str],
     ) -> dict[str, Network]:
-        """What each node is to train."""
+        """Return what each node is to train."""
         starts = {}
         for node, (name, network) in enumerate(networks.items()):
             if network.is_linear:
@@ -255,7 +255,7 @@ class MatchingRounds:
                 )
                 trained[name] = start.with_layers(layers)
         except TooFewNodesError as error:
-            merged = self.stream.on_features(merged_layers(match))
+            merged = self.stream.to_features(merged_layers(match))
             error.parameters = [*merged.coefs, *merged.intercepts]
             raise
         return trained
@@ -267,7 +267,7 @@ def _dispensable(
     requests: Mapping[str, Message],
     trained: Mapping[str, Network],
 ) -> set[str]:
-    """Nodes that did not answer, and whose classes are all known by those that did.
+    """Return nodes that did not answer, and whose classes the others all know.
 
     Two that did not answer, and share a class that no other knows, both stay.
     """
@@ -286,7 +286,7 @@ def _dispensable(
 def _with_absent_nodes(
     match: NetworkMatch, *, present: Sequence[int], n_nodes: int
 ) -> NetworkMatch:
-    """The match of the nodes ``present`` as one of all, with no units of the others."""
+    """Return the match of the nodes ``present`` as one of all nodes."""
     no_units = np.empty(0, dtype=np.intp)
     layers = []
     for layer in match.layers:

@@ -18,7 +18,7 @@ TOWARDS_LARGEST = 0.2
 
 
 def activations_of(nodes: Sequence[Node]) -> tuple[str, ...]:
-    """Activations of the hidden layers, or an error; none if all are constant."""
+    """Return the activations of the hidden layers; none if all are constant."""
     for node in nodes:
         if node.network.is_linear and not node.network.is_constant:
             raise TypeError(
@@ -31,7 +31,7 @@ def activations_of(nodes: Sequence[Node]) -> tuple[str, ...]:
 def common_coordinates(
     networks: Sequence[Network], *, are_trained: bool = False
 ) -> Coordinates | None:
-    """What networks are compared in; of features if None.
+    """Return what networks are compared in; of features if None.
 
     Where networks are trained in them, features that no network knows have a weight
     too, and so a center and a scale.
@@ -53,7 +53,7 @@ def aligned_networks(
     center: bool,
     dtype: str | None,
 ) -> list[Network]:
-    """Networks of one dtype with outputs of ``classes`` and ``depth`` hidden layers.
+    """Return networks of one dtype, with outputs of ``classes`` and ``depth`` layers.
 
     A softmax says nothing of what is common to classes. So, with ``center``, that is
     taken from the outgoing weights to the classes that a network has seen. After
@@ -84,7 +84,7 @@ def _centred(network: Network, start: np.ndarray | None) -> Network:
 
 
 def common_part(W: np.ndarray) -> np.ndarray:
-    """What outgoing weights, (n_in, n_classes), have in common, (n_in, 1).
+    """Return what outgoing weights, (n_in, n_classes), have in common, (n_in, 1).
 
     It moves with the weights: taken from them, it leaves nothing that depends on it.
     """
@@ -109,7 +109,7 @@ class ClassShares:
         seen: np.ndarray,  # whether each node has seen each class
         earlier_rows: np.ndarray,  # (n_classes,), NaN where not counted
     ) -> "ClassShares":
-        """By rows, where all steps counted them; else nodes that saw a class share."""
+        """Return shares by rows where all steps counted them, or by nodes."""
         if counts is None:
             node_rows = np.zeros(seen.shape)
             step_rows = np.where(seen.any(axis=0), np.nan, 0.0)
@@ -143,10 +143,10 @@ class Stream:
     match: NetworkMatch | None = None  # of the last step, with all before it
 
     @classmethod
-    def before_any(
+    def empty(
         cls, *, depth: int, n_classes: int, coordinates: Coordinates | None
     ) -> "Stream":
-        """The stream before its first step, of networks with so many hidden layers."""
+        """Return the stream before its first step, of networks of ``depth`` layers."""
         return cls(
             names=(),
             popularity=(np.zeros((0, 0), dtype=np.int64),) * depth,
@@ -156,26 +156,26 @@ class Stream:
         )
 
     def in_coordinates(self, networks: Sequence[Network]) -> list[Network]:
-        """Networks of features as networks of rows in the stream's coordinates."""
+        """Return networks of features as networks in the stream's coordinates."""
         if self.coordinates is None:
             return list(networks)
         return [self.coordinates.take_in(network) for network in networks]
 
-    def on_features(self, layers: Layers) -> Layers:
-        """The inverse of :meth:`in_coordinates`."""
+    def to_features(self, layers: Layers) -> Layers:
+        """Return the inverse of :meth:`in_coordinates`."""
         if self.coordinates is None:
             return layers
         return self.coordinates.give_back(layers)
 
     def uses_by(self, name: str) -> list[np.ndarray]:
-        """For each hidden layer how often a node has used units, (n_units,)."""
+        """Return how often a node has used units, (n_units,), for each hidden layer."""
         if name in self.names:
             node = self.names.index(name)
             return [uses[node] for uses in self.popularity]
         return [np.zeros(uses.shape[1], dtype=np.int64) for uses in self.popularity]
 
     def layers(self, n_features: int) -> Layers:
-        """What was matched, in the stream's coordinates, before rows change it."""
+        """Return the matched layers, in the stream's coordinates."""
         if self.match.layers:
             return merged_layers(self.match)
         # Constant models only.
@@ -185,14 +185,14 @@ class Stream:
         return Layers.of([last])
 
     def with_classes(self, places: np.ndarray, n_classes: int) -> "Stream":
-        """The same with more classes, the old ones at the indices ``places``."""
+        """Return the stream with more classes, old ones at the indices ``places``."""
         class_rows = np.zeros(n_classes)
         class_rows[places] = self.class_rows
         match = widen_classes(self.match, places=places, n_classes=n_classes)
         return replace(self, class_rows=class_rows, match=match)
 
     def centered(self) -> "Stream":
-        """The same without what outgoing weights and biases of classes have in common.
+        """Return the stream without what outgoing weights of classes have in common.
 
         A network alone comes back as it is, number by number, and so is not centered.
         Beside others, of other rows for each class, what a softmax says nothing of
@@ -212,10 +212,10 @@ class Stream:
             layers[-1] = replace(layers[-1], atoms=atoms)
         return replace(self, match=replace(match, bias=bias, layers=layers))
 
-    def after(
+    def extended(
         self, match: NetworkMatch, *, names: Sequence[str], class_rows: np.ndarray
     ) -> "Stream":
-        """The stream after a step that matched the networks of ``names``."""
+        """Return the stream after a step that matched the networks of ``names``."""
         all_names = tuple(dict.fromkeys((*self.names, *names)))
         nodes = [all_names.index(name) for name in names]
         popularity = []

@@ -21,7 +21,7 @@ class MatchingTerms(Terms, method="PFNMAggregator"):
 
     @classmethod
     def of(cls, aggregator: BaseAggregator) -> Self:
-        """The terms, without a front, that a PFNMAggregator's parameters stand for."""
+        """Return the terms, without a front, of the parameters of a PFNMAggregator."""
         last_layer = None
         if aggregator.last_layer is not None:
             template = aggregator.last_layer

@@ -151,7 +151,7 @@ class EpsilonDisplay(Display):
             self._draw_table(ax)
 
     def _draw_line(self, ax: "Axes") -> None:
-        """Accuracy over the level that all nodes have in common."""
+        """Return the accuracy over the level that all nodes have in common."""
         is_known = np.isfinite(self.scores)
         lowest = self.scores[is_known].min(initial=1.0)
         scores = np.where(is_known, self.scores, lowest)
@@ -212,7 +212,7 @@ class EpsilonDisplay(Display):
 
 
 def _ignoring_empty(aggregator: BaseEstimator) -> BaseEstimator:
-    """A clone that goes on without a word where spaces do not intersect."""
+    """Return a clone that goes on without a word where spaces do not intersect."""
     ignoring = clone(aggregator)
     if "last_layer" in ignoring.get_params(deep=False):  # of networks
         return ignoring.set_params(last_layer__spaces__on_empty="ignore")
@@ -511,12 +511,12 @@ class GapDisplay(Display):
 
 
 def _named(models) -> dict[str, BaseEstimator]:
-    """Models by name; one alone has the name of its class."""
+    """Return models by name; one alone has the name of its class."""
     return models if isinstance(models, dict) else {type(models).__name__: models}
 
 
 def _n_weights(model: BaseEstimator) -> int:
-    """Weights and biases of a model, or of all members of an ensemble."""
+    """Return weights and biases of a model, or of all members of an ensemble."""
     check_is_fitted(model)
     if hasattr(model, "stack_"):
         return sum(map(_n_weights, [*model.estimators_, model.stack_]))

@@ -24,7 +24,7 @@ _MARGIN = 1.4
 
 
 def new_axes(*shape: int, **options) -> Any:
-    """Axes of a new figure; an ImportError says what to install.
+    """Return axes of a new figure; an ImportError says what to install.
 
     ``options`` are those of ``matplotlib.pyplot.subplots``.
     """
@@ -301,7 +301,7 @@ def _two_directions(away: np.ndarray) -> np.ndarray:
 def _accuracies(
     models: np.ndarray, space: GoodEnoughSpace, X, codes: np.ndarray
 ) -> np.ndarray:
-    """Accuracy of each model of a grid on rows, of the shape of the grid.
+    """Return the accuracy of each model of a grid on rows, of the shape of the grid.
 
     ``models`` has the shape (n_grid, n_grid, n_features + 1, n_outputs).
     """

@@ -58,11 +58,10 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
         - from a seed: RBFSampler, PolynomialCountSketch, SkewedChi2Sampler and
           :class:`RandomFeatures`;
         - :class:`Backbone`.
-    bounds : dict of column to (low, high), (low, high) or "tell", default=None
+    bounds : dict of column to (low, high), or (low, high), default=None
         The bounds between which the values of the columns lie, by name or place of the
-        column, or one pair for all columns. Give them if a step above needs them. With
-        "tell" the nodes send their smallest and largest values, which are values of
-        single rows.
+        column, or one pair for all columns. Give them if a step above needs them. Nodes
+        do not send their smallest and largest values, which are values of single rows.
     drop_identifiers : bool, default=False
         Whether to leave out, before all steps, columns that identify rows, as the
         number of a patient does (:ref:`identifiers`). Each node says which of its
@@ -121,7 +120,7 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
 
     _parameter_constraints: dict = {
         "transformer": [HasMethods(["fit", "transform"])],
-        "bounds": [dict, tuple, list, StrOptions({"tell"}), None],
+        "bounds": [dict, tuple, list, None],
         "drop_identifiers": ["boolean"],
         "summaries": "no_validation",
         "disclosure": [StrOptions({"auto"}), Disclosure, None],

@@ -32,12 +32,10 @@ from ._intersection import (
     Intersection,
     NoSpaceError,
     intersect,
-    largest_coalition,
     likeliest,
 )
 from ._metric import (
     Metric,
-    check_family,
     combine_metrics,
     diagonal,
     mean_matrix,
@@ -56,7 +54,7 @@ from ._neuron_spaces import (
     build_neuron_spaces,
     neuron_importances,
 )
-from ._outputs import fill_unseen, logits_on_rows, on_one_scale
+from ._outputs import fill_unseen, logits_on_rows, normalize_logits
 from ._parts import (
     CONSTRUCTIONS,
     Accuracy,
@@ -78,12 +76,10 @@ from ._space import (
     factor_kept_inside,
     gram_metric,
 )
-from ._unions import UnionIntersection, intersect_unions
 
 __all__ = ["Accuracy", "Ball", "Certified", "Construction", "Criterion"]
 __all__ += ["Ellipsoid", "EmptyIntersectionError"]
 __all__ += ["EmptyIntersectionWarning", "Geometry", "GoodEnoughSpace", "Gram"]
 __all__ += ["GramMetric", "Intersection", "LogLoss", "Metric", "NoSpaceError"]
 __all__ += ["Registered"]
-__all__ += ["Sampled", "UnionIntersection", "build_space", "intersect"]
-__all__ += ["intersect_unions"]
+__all__ += ["Sampled", "build_space", "intersect"]

@@ -75,7 +75,7 @@ def draw_common_units(
     scale: np.ndarray | None = None,
     random_state: RandomSource = None,
 ) -> np.ndarray:
-    """Weights (n_inputs + 1, n_units) of units for such inputs, biases in the last row.
+    """Return weights (n_inputs + 1, n_units) for inputs, biases in the last row.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def draw_common_units(
 
 
 def with_common_units(hidden: LayersBelow, units: np.ndarray) -> LayersBelow:
-    """Hidden layers with common units beside those of the first layer.
+    """Return hidden layers with common units beside those of the first layer.
 
     Layers above pass them on: each common unit has a unit of its own there, which reads
     no other, and no other reads it. The outputs of all common units come last.

@@ -99,7 +99,7 @@ def _diagonal_weighted_sum(
 def _diagonal_select_outputs(
     metric: DiagonalMetric, places: np.ndarray
 ) -> DiagonalMetric:
-    """At the place -1 an output is free."""
+    """Return the metric of outputs at some places; at -1 an output is free."""
     return DiagonalMetric(np.where(places < 0, 0.0, metric.precision[:, places]))
 
 
@@ -136,7 +136,7 @@ def _diagonal_row_norms(
     *,
     squared: bool = False,
 ) -> np.ndarray:
-    """For each output, of squared rows in blocks; 0 for free outputs."""
+    """Return norms of rows for each output, in blocks; 0 for free outputs."""
     columns = output_columns(outputs, metric.precision.shape[1])
     squared_axes = metric.axes[:, columns] ** 2
     weights = np.ascontiguousarray(squared_axes[:-1], dtype=float_type(X))

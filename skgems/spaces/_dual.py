@@ -74,7 +74,7 @@ class DualPoint:
         return float(self.weights @ self.distances)
 
     def curvature(self) -> np.ndarray:
-        """The negative Hessian of g, ``2 <G_k, M^-1 G_l>``, (K, K)."""
+        """Return the negative Hessian of g, ``2 <G_k, M^-1 G_l>``, (K, K)."""
         n_spaces = len(self.weights)
         divided = self.metric.solve(self.forces)
         divided = (divided / self.size).reshape(n_spaces, -1)
@@ -100,7 +100,7 @@ class DualProblem:
         self._one_metric = all(metric is self.metrics[0] for metric in self.metrics)
 
     def model(self, step: np.ndarray) -> np.ndarray:
-        """The model base + step; what is free in all spaces has the centers' mean."""
+        """Return the model base + step; what is free in all has the centers' mean."""
         if all(metric.free is not None for metric in self.metrics):
             summed = combine_metrics(self.metrics, self.inverse_squares)
             step = with_free(summed, step, self.offsets.mean(axis=0))
@@ -137,7 +137,7 @@ class DualProblem:
         )
 
     def forces(self, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """G_k and q_k at the point ``base + step``."""
+        """Return G_k and q_k at the point ``base + step``."""
         deltas = step - self.offsets
         forces = self.apply(deltas)
         distances = np.einsum("kij,kij->k", deltas, forces)
@@ -152,24 +152,24 @@ class Domain(ABC):
 
     @abstractmethod
     def largest_distance(self, point: DualPoint) -> float:
-        """The distance that no space is to exceed; slacks start from what is left."""
+        """Return the distance that no space is to exceed, where slacks begin."""
 
     @abstractmethod
     def multiplier(self, gradient: np.ndarray, free: np.ndarray) -> float:
-        """What a unit of free weight costs: the price, or that of the constraint."""
+        """Return the cost of a unit of free weight: the price, or the constraint's."""
 
     def normalize(self, free: np.ndarray) -> np.ndarray:
-        """Free weights after a step, without what rounding takes them off by."""
+        """Return free weights after a step, without what rounding takes them off by."""
         return free
 
     def conditioned(self, matrix: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        """The matrix of scaled Newton equations, made well conditioned."""
+        """Return the matrix of scaled Newton equations, made well conditioned."""
         return matrix
 
     def project(
         self, change: np.ndarray, solve: Callable[[np.ndarray], np.ndarray]
     ) -> np.ndarray:
-        """The change within the domain next to one that ignores its constraint."""
+        """Return the change within the domain next to one without the constraint."""
         return change
 
 
@@ -288,7 +288,7 @@ class _NewtonEquations:
         )
 
     def step(self, gradient: np.ndarray, mu: float) -> tuple[np.ndarray, np.ndarray]:
-        """Changes of `free` and `slack` towards the maximiser for mu."""
+        """Return changes of `free` and `slack` towards the maximiser for mu."""
         multiplier = self.domain.multiplier(gradient, self.free)
         change = self._solve(gradient - multiplier + mu / self.free)
         change = self.domain.project(change, self._solve)
@@ -296,7 +296,7 @@ class _NewtonEquations:
 
 
 def _barrier_ahead(newton: _NewtonEquations, gradient: np.ndarray) -> float:
-    """The mu to go for, by Mehrotra's rule.
+    """Return the next mu, by Mehrotra's rule.
 
     How far the step without a barrier gets says what to use: the share of
     ``free @ slack`` that it leaves, cubed.
@@ -311,7 +311,7 @@ def _barrier_ahead(newton: _NewtonEquations, gradient: np.ndarray) -> float:
 
 
 def _part_of_step(positive: np.ndarray, change: np.ndarray) -> float:
-    """Part of the change, up to 1, that keeps positive numbers above 0."""
+    """Return the part of the change, up to 1, that keeps positive numbers above 0."""
     shrinking = change < 0
     room = (positive[shrinking] / -change[shrinking]).min(initial=np.inf)
     return min(1.0, _TO_BOUNDARY * float(room))
@@ -326,7 +326,7 @@ def _line_search(
     change: np.ndarray,
     mu: float,
 ) -> tuple[DualPoint, np.ndarray] | None:
-    """The point and its free weights after part of a change; None if nothing rises."""
+    """Return point and free weights after part of a change; None if nothing rises."""
 
     def barrier_function(point: DualPoint, free: np.ndarray) -> float:
         return (
@@ -349,24 +349,23 @@ def _line_search(
     return None
 
 
-def check_spaces(spaces: list[GoodEnoughSpace], names: Sequence | None = None) -> None:
-    """Raise if spaces cannot be intersected; names, or indices, say which."""
+def check_spaces(spaces: list[GoodEnoughSpace]) -> None:
+    """Raise an error for spaces that cannot be intersected."""
     if not spaces:
         raise ValueError(
             "There is no space to intersect: the list is empty. Give one space or more."
         )
-    names = names or range(len(spaces))
-    check_family([space.metric for space in spaces], names)
-    for name, space in zip(names, spaces, strict=True):
+    check_family([space.metric for space in spaces])
+    for k, space in enumerate(spaces):
         if space.center.shape != spaces[0].center.shape:
             raise ValueError(
-                f"Space {name} has parameters {space.center.shape}, space {names[0]} "
-                f"has {spaces[0].center.shape}. Build all spaces of models of the same "
+                f"Space {k} has parameters {space.center.shape}, space 0 has "
+                f"{spaces[0].center.shape}. Build all spaces of models of the same "
                 "features and classes."
             )
         if space.radius == 0:
             raise ValueError(
-                f"Space {name} has radius 0: its own model does not reach epsilon on "
+                f"Space {k} has radius 0: its own model does not reach epsilon on "
                 "its rows. Choose another epsilon."
             )
 
@@ -374,7 +373,7 @@ def check_spaces(spaces: list[GoodEnoughSpace], names: Sequence | None = None) -
 def normalized_distances(
     spaces: Sequence[GoodEnoughSpace], model: np.ndarray
 ) -> np.ndarray:
-    """The normalized squared distance of one model in each space, (K,)."""
+    """Return the normalized squared distance of one model in each space, (K,)."""
     return np.array([space.normalized_squared_distance(model) for space in spaces])
 
 

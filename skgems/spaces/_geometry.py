@@ -59,17 +59,12 @@ class Geometry(Registered, BaseEstimator, ABC):
     in_logits : bool
         Whether distances are those of logits. Then the logits of all nodes have to be
         on one scale.
-    bounds_logits : bool
-        Whether no change of a neuron is shorter than the root mean square change of its
-        pre-activation. If False, certified radii are divided by the largest ratio of
-        the two.
     """
 
     needs_moments = False
     needs_rows = False
     needs_slopes = False
     in_logits = False
-    bounds_logits = False
     _parameter_constraints: dict = {}
 
     @abstractmethod
@@ -201,7 +196,6 @@ class Gram(Geometry):
 
     needs_moments = True
     in_logits = True
-    bounds_logits = True
     _parameter_constraints: dict = {
         "ridge": [Interval(Real, 0, None, closed="left")],
         "unseen_margin": [Interval(Real, 0, None, closed="left")],
@@ -387,7 +381,7 @@ GEOMETRIES = {"gram": Gram(), "ellipsoid": Ellipsoid(), "ball": Ball()}
 def as_geometry(
     geometry: Geometry | str, short_forms: Mapping[str, Geometry] = GEOMETRIES
 ) -> Geometry:
-    """A checked copy of a geometry, or of that which a word stands for."""
+    """Return a checked copy of a geometry, or of that which a word stands for."""
     checked = clone(resolve(geometry, short_forms, Geometry))
     checked._validate_params()
     return checked

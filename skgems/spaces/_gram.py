@@ -29,7 +29,7 @@ from ._metric import (
     Metric,
     diagonal,
     mean_matrix,
-    on_params,
+    apply_to_params,
     ray_map,
     row_norms,
     select_outputs,
@@ -124,7 +124,7 @@ class GramMetric(Metric):
         vars(self).update(output_weights=output_weights)
 
     @classmethod
-    def of(
+    def from_matrix(
         cls, gram: np.ndarray, output_weights: ArrayLike | None = None
     ) -> "GramMetric":
         """Return the metric of one matrix of all parameters.
@@ -199,22 +199,22 @@ class GramMetric(Metric):
         return inverse_of_all
 
     def _divide_by_factor(self, rhs: np.ndarray) -> np.ndarray:
-        """L^-1 times `rhs`, whose rows are the features that vary."""
+        """Return L^-1 times `rhs`, whose rows are the features that vary."""
         return linalg.solve_triangular(
             self._factor, rhs, lower=True, check_finite=False
         )
 
     def _divide_by_transposed_factor(self, rhs: np.ndarray) -> np.ndarray:
-        """L^-T times `rhs`, whose rows are the features that vary."""
+        """Return L^-T times `rhs`, whose rows are the features that vary."""
         return linalg.solve_triangular(
             self._factor, rhs, lower=True, trans="T", check_finite=False
         )
 
     def _divide_by_scatter(self, rhs: np.ndarray) -> np.ndarray:
-        """G^-1 times `rhs`, whose rows are the features that vary."""
+        """Return G^-1 times `rhs`, whose rows are the features that vary."""
         return linalg.cho_solve((self._factor, True), rhs, check_finite=False)
 
-    def _on_varying(
+    def _divide_varying(
         self, divide: Callable[[np.ndarray], np.ndarray], rhs: np.ndarray
     ) -> np.ndarray:
         """Divide `rhs` (n_features, m); 0 in the rows of features that do not vary."""
@@ -232,7 +232,7 @@ class GramMetric(Metric):
     def mv(self, W: np.ndarray) -> np.ndarray:
         """Multiply the column of each output by P, see :meth:`Metric.mv`."""
         weights = W[..., :-1, :]
-        mean_logit = self.size * (W[..., -1:, :] + self._at_mean(weights))
+        mean_logit = self.size * (W[..., -1:, :] + self._logit_of_mean(weights))
         product = np.empty_like(W, dtype=np.float64)
         np.matmul(self.scatter, weights, out=product[..., :-1, :])
         product[..., :-1, :] += self.mean[:, None] * mean_logit
@@ -240,18 +240,18 @@ class GramMetric(Metric):
         product *= self._output_roots**2
         return product
 
-    def _at_mean(self, weights: np.ndarray) -> np.ndarray:
-        """m' w of weights (..., n_features, n_outputs): (..., 1, n_outputs)."""
+    def _logit_of_mean(self, weights: np.ndarray) -> np.ndarray:
+        """Return m' w of weights (..., n_features, n_outputs): (..., 1, n_outputs)."""
         return np.matmul(self.mean, weights)[..., None, :]
 
     def solve(self, B: np.ndarray) -> np.ndarray:
         """Multiply by the inverse of P, see :meth:`Metric.solve`."""
         last = B[..., -1:, :]
-        weights = on_params(
-            partial(self._on_varying, self._divide_by_scatter),
+        weights = apply_to_params(
+            partial(self._divide_varying, self._divide_by_scatter),
             B[..., :-1, :] - self.mean[:, None] * last,
         )
-        intercept = last / self.size - self._at_mean(weights)
+        intercept = last / self.size - self._logit_of_mean(weights)
         return np.concatenate([weights, intercept], axis=-2) / self._output_roots**2
 
     def unwhiten(self, Z: np.ndarray) -> np.ndarray:
@@ -259,12 +259,12 @@ class GramMetric(Metric):
 
         In R the weights have the transposed Cholesky factor L' of G.
         """
-        weights = on_params(
-            partial(self._on_varying, self._divide_by_transposed_factor),
+        weights = apply_to_params(
+            partial(self._divide_varying, self._divide_by_transposed_factor),
             Z[..., :-1, :],
         )
         intercept = Z[..., -1:, :] / np.sqrt(self.size)
-        intercept = intercept - self._at_mean(weights)
+        intercept = intercept - self._logit_of_mean(weights)
         return np.concatenate([weights, intercept], axis=-2) / self._output_roots
 
 
@@ -273,7 +273,7 @@ class GramMetric(Metric):
 
 @select_outputs.register(GramMetric)
 def _gram_select_outputs(metric: GramMetric, places: np.ndarray) -> GramMetric:
-    """The metric, of the same matrix, of the outputs at some places."""
+    """Return the metric, of the same matrix, of the outputs at some places."""
     if metric.output_weights is None:
         return metric
     return replace(metric, output_weights=metric.output_weights[places])
@@ -308,7 +308,7 @@ def white_rows(metric: GramMetric, X: Rows) -> np.ndarray:
     if n_rows < len(metric.mean):
         # Fewer rows than features: an inverse of the factor would take longer.
         deviations = np.subtract(dense_rows(X), metric.mean, dtype=np.float64)
-        white[:, :-1] = metric._on_varying(metric._divide_by_factor, deviations.T).T
+        white[:, :-1] = metric._divide_varying(metric._divide_by_factor, deviations.T).T
         return white
     inverse = metric._inverse_factor.T.astype(dtype, copy=False)
     if sparse.issparse(X):
@@ -329,7 +329,7 @@ def _gram_row_norms(
     *,
     squared: bool = False,
 ) -> np.ndarray:
-    """Lengths of white rows, whatever the number of outputs.
+    """Return lengths of white rows, whatever the number of outputs.
 
     A norm is infinite for a row with a value that the metric's rows never had in a
     feature that does not vary: its weight is free, so nothing bounds the change.
@@ -440,22 +440,22 @@ class GramSum(Metric):
 
     def mv(self, W: np.ndarray) -> np.ndarray:
         """Multiply by the sum of each output."""
-        return self.sizes * self._on_groups(GramMetric.mv, W)
+        return self.sizes * self._apply_by_group(GramMetric.mv, W)
 
     def solve(self, B: np.ndarray) -> np.ndarray:
         """Divide by the sum of each output; free weights come back as 0."""
-        return self._on_groups(GramMetric.solve, B) / self.sizes
+        return self._apply_by_group(GramMetric.solve, B) / self.sizes
 
     def unwhiten(self, Z: np.ndarray) -> np.ndarray:
         """Multiply by R^-1 of the sum of each output; free weights are 0."""
-        return self._on_groups(GramMetric.unwhiten, Z) / np.sqrt(self.sizes)
+        return self._apply_by_group(GramMetric.unwhiten, Z) / np.sqrt(self.sizes)
 
-    def _on_groups(
+    def _apply_by_group(
         self,
         method: Callable[[GramMetric, np.ndarray], np.ndarray],
         array: np.ndarray,
     ) -> np.ndarray:
-        """A method of each group's metric on its outputs of (..., n_outputs)."""
+        """Return a method of each group's metric on its outputs of (..., n_outputs)."""
         products = np.empty_like(array, dtype=np.float64)
         for group, gram in enumerate(self.grams):
             columns = self.groups == group
@@ -506,7 +506,7 @@ def _gram_weighted_sum(
 
 
 def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMetric:
-    """The weighted sum of metrics, whose output weights are ignored.
+    """Return the weighted sum of metrics, whose output weights are ignored.
 
     Scatters add up about the common mean: with sizes ``s_k = weights_k size_k``, their
     sum s and ``m = sum_k s_k m_k / s``, the scatter of the sum is

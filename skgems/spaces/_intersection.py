@@ -50,8 +50,6 @@ WELL_INSIDE = 0.9
 # Steps for one pair of spaces: there are many pairs, and one that is not decided by
 # then counts as no conflict.
 _MAX_ITER_OF_PAIR = 50
-# And for one coalition, of which as many as spaces are tried.
-_MAX_ITER_OF_COALITION = 100
 # Pairs that are tried: their number grows with the square of that of the spaces.
 _MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
@@ -170,7 +168,7 @@ class Intersection:
 
     @property
     def empty(self) -> bool:
-        """Whether it is proved that no point is in all spaces.
+        """Report whether it is proved that no point is in all spaces.
 
         If spaces almost touch, it may be that no common point is found, and that it is
         not proved either that there is none.
@@ -196,7 +194,7 @@ class Intersection:
         """
         return next(self._proved_conflicts(), None)
 
-    def without_spaces(self) -> "Intersection":
+    def drop_spaces(self) -> "Intersection":
         """Return the intersection without the spaces, which nodes have sent.
 
         The conflicts are searched for before.
@@ -209,7 +207,7 @@ class Intersection:
 
     @property
     def all_pairs_are_tried(self) -> bool:
-        """Whether `conflicts` is about all pairs of spaces."""
+        """Report whether `conflicts` is about all pairs of spaces."""
         n_spaces = len(self.weights)
         return n_spaces * (n_spaces - 1) // 2 <= _MOST_PAIRS
 
@@ -276,7 +274,6 @@ def intersect(
     See Also
     --------
     skgems.spaces.build_space : Build the space of one classifier.
-    skgems.spaces.intersect_unions : Find a model if nodes have several spaces.
 
     Examples
     --------
@@ -340,7 +337,7 @@ def _checked_node_weight(node_weight: ArrayLike | None, n_spaces: int) -> np.nda
 def _intersection(
     spaces: list[GoodEnoughSpace], *, method: str, point: np.ndarray, proof: Bounds
 ) -> Intersection:
-    """What is known of a point: its distances, and the proof of a bound."""
+    """Return what is known of a point: its distances, and the proof of a bound."""
     distances = normalized_distances(spaces, point)
     max_distance = float(distances.max())
     return Intersection(
@@ -386,7 +383,7 @@ def _consensus(
         return deepest
 
     def is_done(dual: DualPoint) -> bool:
-        """Whether the point is in all spaces, and touches those of free weight."""
+        """Report whether the point is in all spaces and touches those that bind."""
         excess = dual.distances - 1.0
         complementarity = abs((dual.weights - lower) @ excess)
         return excess.max() <= tol and complementarity <= tol * (lower @ dual.distances)
@@ -407,7 +404,7 @@ def _consensus(
 
 
 def _matrix_weights(problem: DualProblem, weights: np.ndarray) -> np.ndarray:
-    """Weights of the metrics themselves, of sum 1, for those of the distances."""
+    """Return weights of the metrics, of sum 1, for weights of the distances."""
     scaled = weights * problem.inverse_squares
     return scaled / scaled.sum()
 
@@ -482,7 +479,7 @@ def _hinge(
 def _hinge_sum(
     spaces: Sequence[GoodEnoughSpace], point: np.ndarray, *, smoothing: float
 ) -> tuple[float, np.ndarray]:
-    """``sum_k max(0, d_k - R_k)`` and its gradient.
+    """Return ``sum_k max(0, d_k - R_k)`` and its gradient.
 
     With smoothing s each term is a parabola up to ``d_k - R_k = s R_k``, and a line
     from there on.
@@ -508,7 +505,7 @@ def _minimize_hinge(
     smoothing: float,
     max_iter: int,
 ) -> tuple[np.ndarray, int]:
-    """The point at which L-BFGS ends, and its number of steps."""
+    """Return the point at which L-BFGS ends, and its number of steps."""
 
     def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = _hinge_sum(
@@ -596,7 +593,7 @@ def _penalty(
     multipliers: np.ndarray,
     strength: float,
 ) -> tuple[float, np.ndarray]:
-    """What all spaces add to the loss at W, see `likeliest`, and its gradient."""
+    """Return what spaces add to the loss at W, see `likeliest`, and its gradient."""
     total = 0.0
     gradient = np.zeros_like(W)
     for space, multiplier in zip(spaces, multipliers, strict=True):
@@ -636,7 +633,7 @@ def likely_conflicts(
 
 
 def disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
-    """Whether it is proved that two spaces do not meet."""
+    """Report whether it is proved that two spaces do not meet."""
     distance_by_one = one.distance(other.center)
     distance_by_other = other.distance(one.center)
     # At the part t of the line from one center to the other, the distances are t and
@@ -656,34 +653,3 @@ def disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
         outside=PROVED,
     )
     return bounds.lower_bound > PROVED
-
-
-def largest_coalition(spaces: Sequence[GoodEnoughSpace]) -> list[int]:
-    """Sorted indices of a large set of spaces that intersect, found greedily.
-
-    The space of largest dual weight is dropped until the others meet; then each that
-    was dropped is tried again, the last one first.
-    """
-    spaces = list(spaces)
-    check_spaces(spaces)
-    coalition = list(range(len(spaces)))
-    dropped = []
-    while True:
-        bounds = _bounds_of_deepest([spaces[k] for k in coalition])
-        if bounds.max_distance <= 1.0:
-            break
-        dropped.append(coalition.pop(int(bounds.weights.argmax())))
-    for k in reversed(dropped):
-        bounds = _bounds_of_deepest([spaces[j] for j in (*coalition, k)])
-        if bounds.max_distance <= 1.0:
-            coalition.append(k)
-    return sorted(coalition)
-
-
-def _bounds_of_deepest(spaces: Sequence[GoodEnoughSpace]) -> Bounds:
-    """Bounds of spaces, with the distance of the point as the spaces measure it."""
-    problem = DualProblem(spaces)
-    bounds = find_deepest(problem, tol=TOL, max_iter=_MAX_ITER_OF_COALITION, inside=1.0)
-    point = problem.model(bounds.step)
-    bounds.max_distance = normalized_distances(spaces, point).max()
-    return bounds

@@ -111,10 +111,14 @@ class Rays:
             squares = np.einsum("ij,ij->i", flat, flat) + self._other_squares[batch]
             # All parameters compared may be free: then nothing changes along the ray.
             scale = ratio(1.0, np.sqrt(squares))
-            yield batch, scale, self._on_rows(directions, row_slices, map_of_all)
+            yield (
+                batch,
+                scale,
+                self._changes_on_rows(directions, row_slices, map_of_all),
+            )
 
     def _directions(self, batch: slice) -> np.ndarray:
-        """Isotropic directions (n_directions, n_columns, n_params), 0 where free."""
+        """Return directions (n_directions, n_columns, n_params), 0 where free."""
         if self._shared is not None:
             directions = self._shared[batch]
         else:
@@ -125,7 +129,7 @@ class Rays:
             return directions
         return directions * self._constrained
 
-    def _on_rows(
+    def _changes_on_rows(
         self,
         directions: np.ndarray,
         row_slices: list[slice],
@@ -139,7 +143,7 @@ class Rays:
 def _constrained_mask(
     metric: Metric, columns: np.ndarray, *, n_outputs: int
 ) -> np.ndarray | None:
-    """Mask (n_columns, n_params) of parameters that are not free; None: all of them."""
+    """Return the mask (n_columns, n_params) of constrained parameters, or None."""
     if metric.free is None:
         return None
     free = np.broadcast_to(metric.free, (metric.shape[0], n_outputs))
@@ -150,7 +154,7 @@ def _constrained_mask(
 def _squares_of_normals(
     generator: np.random.Generator, *, n_params: int, n_directions: int
 ) -> np.ndarray:
-    """Squared lengths (n_directions,) of normal directions in `n_params` parameters."""
+    """Return squared lengths (n_directions,) of normal directions."""
     if n_params > 0:
         return generator.chisquare(n_params, n_directions)
     return np.zeros(n_directions)
@@ -166,7 +170,7 @@ def _normals(
 def _shared(
     seed: int, *, n_other_params: int, n_directions: int, shape: tuple[int, int]
 ) -> np.ndarray:
-    """What is drawn in chunks, at once; for all nodes of one size."""
+    """Return all chunks of a drawing in one array, which nodes of one size share."""
     generator = np.random.Generator(np.random.SFC64(seed))
     # Drawn first by `Rays` too: the normals must be the numbers that come after.
     _squares_of_normals(generator, n_params=n_other_params, n_directions=n_directions)
@@ -228,7 +232,7 @@ class Margins:
         self.right = self.known & label_wins  # (n_rows,)
 
     def thinned(self, rows: np.ndarray, order_by: np.ndarray) -> "Margins":
-        """The same of `MOST_ROWS` rows at most, evenly placed in the order of a number.
+        """Return margins of at most `MOST_ROWS` rows, evenly placed in an order.
 
         `rows` are indices, and `order_by` has a number for each of them.
         """

@@ -134,7 +134,7 @@ def n_constrained(metric: Metric, n_outputs: int) -> int:
 
 
 def with_free(metric: Metric, step: np.ndarray, free_values: np.ndarray) -> np.ndarray:
-    """A step with other values in free parameters, which costs what it did before.
+    """Return a step with other values in free parameters, at the same cost.
 
     The other parameters make up for what the free ones change.
     """
@@ -144,14 +144,11 @@ def with_free(metric: Metric, step: np.ndarray, free_values: np.ndarray) -> np.n
     return changed - metric.solve(metric.mv(changed - step))
 
 
-def check_family(metrics: Sequence[Metric], names: Sequence | None = None) -> None:
+def check_family(metrics: Sequence[Metric]) -> None:
     """Raise a TypeError, which names the spaces, if the metrics' classes differ."""
     if all(type(metric) is type(metrics[0]) for metric in metrics):
         return
-    names = names or range(len(metrics))
-    families = [
-        f"{name}: {metric.family}" for name, metric in zip(names, metrics, strict=True)
-    ]
+    families = [f"{k}: {metric.family}" for k, metric in enumerate(metrics)]
     raise TypeError(
         f"Spaces of different geometries cannot be combined ({', '.join(families)}). "
         "Build all with geometry='gram', or all with 'ball' or 'ellipsoid'."
@@ -169,7 +166,7 @@ def combine_metrics(metrics: Sequence[Metric], weights: np.ndarray) -> Metric:
 
 @singledispatch
 def squared_norm(metric: Metric, W: np.ndarray) -> np.ndarray:
-    """Squared length of changes W of shape (..., n_params, n_outputs)."""
+    """Return the squared length of changes W of shape (..., n_params, n_outputs)."""
     return np.einsum("...ij,...ij->...", W, metric.mv(W))
 
 
@@ -177,7 +174,7 @@ def squared_norm(metric: Metric, W: np.ndarray) -> np.ndarray:
 def weighted_sum(
     first: Metric, metrics: Sequence[Metric], weights: np.ndarray
 ) -> Metric:
-    """The weighted sum of metrics that are all of the class of the first one."""
+    """Return the weighted sum of metrics that are all of the class of the first one."""
     raise TypeError(
         f"Metrics of the class {type(first).__name__} cannot be added up, so spaces of "
         "different metrics cannot be intersected. Register a function of the first "
@@ -187,7 +184,7 @@ def weighted_sum(
 
 @singledispatch
 def select_outputs(metric: Metric, places: np.ndarray) -> Metric:
-    """The metric of other outputs: for each, its place in this one.
+    """Return the metric of other outputs: for each, its place in this one.
 
     A place may be there several times. At -1, where a metric allows it, an output is
     free.
@@ -204,7 +201,7 @@ def select_outputs(metric: Metric, places: np.ndarray) -> Metric:
 
 @singledispatch
 def diagonal(metric: Metric, origin: np.ndarray | None = None) -> np.ndarray:
-    """Diagonal of P, of shape (n_params, n_outputs), or (n_params, 1) for any.
+    """Return the diagonal of P, (n_params, n_outputs), or (n_params, 1) for any.
 
     With an origin of shape (n_features,) it is that of the same models on rows less
     the origin, whose intercepts are larger by ``w' origin``.
@@ -214,7 +211,7 @@ def diagonal(metric: Metric, origin: np.ndarray | None = None) -> np.ndarray:
 
 @singledispatch
 def mean_matrix(metric: Metric, origin: np.ndarray | None = None) -> np.ndarray:
-    """P of the mean output, (n_params, n_params); with an origin as `diagonal`."""
+    """Return P of the mean output, (n_params, n_params); origin as in `diagonal`."""
     return _matrices(metric, origin).mean(axis=0)
 
 
@@ -226,7 +223,7 @@ def row_norms(
     *,
     squared: bool = False,
 ) -> np.ndarray:
-    """Largest change of each logit on rows over the unit ball, ``|R^-T [x_i; 1]|``.
+    """Return the largest change of logits over the unit ball, ``|R^-T [x_i; 1]|``.
 
     Of shape (n_rows, n_compared) for a mask of outputs (None: all), or (n_rows, 1)
     where the metric measures any number of outputs.
@@ -248,7 +245,7 @@ def row_norms(
 def ray_map(
     metric: Metric, X: Rows, columns: np.ndarray
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """The map from isotropic directions to the logits' changes on X.
+    """Return the map from isotropic directions to the logits' changes on X.
 
     From shape (n_directions, n_columns, n_params), of the outputs at some columns, to
     (..., n_rows).
@@ -265,7 +262,7 @@ def ray_map(
     return changes
 
 
-def on_params(
+def apply_to_params(
     function: Callable[[np.ndarray], np.ndarray], array: np.ndarray
 ) -> np.ndarray:
     """Apply a function of (n_params, m) arrays to one of (..., n_params, n_outputs)."""
@@ -275,7 +272,7 @@ def on_params(
 
 
 def _matrices(metric: Metric, origin: np.ndarray | None) -> np.ndarray:
-    """P of each output on rows less an origin, (n_outputs or 1, n_params, n_params)."""
+    """Return P of each output less an origin, (n_outputs or 1, n_params, n_params)."""
     n_params, n_outputs = metric.shape
     basis = np.eye(n_params)[:, :, None] * np.ones(n_outputs or 1)
     matrices = np.moveaxis(metric.mv(basis), -1, 0)
@@ -288,5 +285,5 @@ def _matrices(metric: Metric, origin: np.ndarray | None) -> np.ndarray:
 
 
 def _extended(X: Rows) -> np.ndarray:
-    """Dense rows with a 1 after the features, in float64."""
+    """Return dense rows with a 1 after the features, in float64."""
     return np.column_stack([dense_rows(X), np.ones(X.shape[0])])

@@ -39,7 +39,7 @@ _ERROR_OF_CONSENSUS = 1e-3
 
 
 def ward_tree(costs: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Joins by Ward's update with masses, ascending heights; overwrites ``costs``.
+    """Return joins by Ward's update with masses, and their heights, ascending.
 
     Row t of the joins (n_points - 1, 2) has the two nodes of the tree that are joined
     into node n_points + t; nodes below n_points are the points. Its height is the cost.
@@ -92,7 +92,7 @@ def _extend_to_mutual_neighbours(chain: list[int], costs: np.ndarray) -> None:
 def _sorted_by_height(
     children: np.ndarray, heights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Joins in ascending order, with the nodes that they make numbered anew."""
+    """Return joins in ascending order, with the nodes that they make numbered anew."""
     n_points = len(heights) + 1
     order = np.argsort(heights, kind="stable")
     rank = np.empty_like(order)
@@ -154,7 +154,7 @@ def _group_masses(pool: NeuronPool, groups: list[np.ndarray]) -> np.ndarray:
 
 
 def _costs_of_groups(pool: NeuronPool, groups: list[np.ndarray]) -> np.ndarray:
-    """What it would cost to join whole groups, by their means, (n_groups, n_groups)."""
+    """Return costs of joining whole groups, by their means, (n_groups, n_groups)."""
     masses = _group_masses(pool, groups)
     sums = [pool.coordinates[:, g] @ pool.masses[g] for g in groups]
     scale = np.sqrt(pool.basis.diagonals.mean(axis=0))[:, None]
@@ -184,7 +184,7 @@ class MergedLayer:
         return self.W.shape[1]
 
     def outgoing(self, node: int, V: np.ndarray) -> np.ndarray:
-        """Weights (n_units, n_outputs) out of units: sums over one node's neurons.
+        """Return weights (n_units, n_outputs) out of units: sums over a node's neurons.
 
         V are those out of the node's neurons, (n_neurons of the node, n_outputs).
         """
@@ -197,7 +197,7 @@ class MergedLayer:
         return weights
 
     def counts(self) -> dict[str, int]:
-        """How many neurons are kept, merged, merged by force, and dropped."""
+        """Return how many neurons are kept, merged, merged by force, and dropped."""
         sizes = np.bincount(self.unit[self.unit >= 0], minlength=self.n_units)
         is_alone = sizes == 1
         return {
@@ -213,16 +213,12 @@ def merge_neurons(
     *,
     homogeneous: bool = False,  # neurons may be scaled: compared at unit size
     importances: Sequence[np.ndarray] | None = None,  # (n_neurons,) each
-    # (n_outputs, n_neurons) each, times the sizes of the neurons, if they count too.
-    outgoing: Sequence[np.ndarray] | None = None,
     n_clusters: int | None = None,  # k-means clusters within which neurons are compared
     max_units: int | None = None,
     random_state: RandomSource = None,
 ) -> MergedLayer:
     """Make one layer of all nodes' neurons: those that meet, then the cheapest."""
-    pool = NeuronPool(
-        spaces, homogeneous=homogeneous, outgoing=outgoing, importances=importances
-    )
+    pool = NeuronPool(spaces, homogeneous=homogeneous, importances=importances)
     order = MergeOrder(pool, pool.clusters(n_clusters, random_state))
     common_points = _CommonPoints(pool, order)
     common_points.search()
@@ -292,7 +288,7 @@ class _CommonPoints:
 def _points_in_all(
     pool: NeuronPool, groups: list[np.ndarray]
 ) -> list[np.ndarray | None]:
-    """A common point of each group's spaces, or None where none was found."""
+    """Return a common point of each group's spaces, or None where none was found."""
     consensus = pool.consensus(groups)
     distances = pool.normalized_squared_distances(consensus, groups)
     return [
@@ -304,7 +300,7 @@ def _points_in_all(
 def _point_aside(
     pool: NeuronPool, members: np.ndarray, q: np.ndarray
 ) -> np.ndarray | None:
-    """A common point of a group whose consensus is not one; its distances are q."""
+    """Return a common point of a group whose consensus, at q, is not one."""
     allowed = pool.masses[members] * pool.radii[members] ** 2
     # No point has a much smaller sum of weighted squared distances, and at a common
     # point the sum is at most that of the squared radii.
@@ -324,7 +320,7 @@ def _merged_layer(
     is_joined: np.ndarray,  # (n_joins,)
     points: dict[int, np.ndarray],  # by node of the tree
 ) -> MergedLayer:
-    """The layer after some joins: units at their common points, or by force."""
+    """Return the layer after some joins: units at their common points, or by force."""
     root = _roots(order, is_joined)
     roots, unit = np.unique(root, return_inverse=True)
     by_unit = np.argsort(unit, kind="stable")
@@ -338,12 +334,12 @@ def _merged_layer(
             W[:, index] = centers[:, pool.alive[members[0]]]
             scale[index] = pool.scale[members[0]]
         elif roots[index] in points:
-            W[:, index] = scale[index] * points[roots[index]][: pool.n_params]
+            W[:, index] = scale[index] * points[roots[index]]
         else:
             is_forced[index] = True
     if is_forced.any():
         consensus = pool.consensus([groups[i] for i in np.flatnonzero(is_forced)])
-        W[:, is_forced] = consensus[: pool.n_params] * scale[is_forced]
+        W[:, is_forced] = consensus * scale[is_forced]
     # An order that does not depend on that of nodes, nor on the inputs' units and zero.
     ranking = np.lexsort((W.sum(axis=0), pool.levels(W)))
     scale = scale[ranking]
@@ -363,7 +359,7 @@ def _merged_layer(
 
 
 def _roots(order: MergeOrder, is_joined: np.ndarray) -> np.ndarray:
-    """The topmost node that each neuron is joined into, (n_leaves,)."""
+    """Return the topmost node that each neuron is joined into, (n_leaves,)."""
     root = np.arange(order.n_leaves + len(order.children))
     # From the top: a join has the root of its own node before its children take it.
     for t in range(len(order.children) - 1, -1, -1):

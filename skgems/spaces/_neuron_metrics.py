@@ -18,7 +18,7 @@ from scipy import linalg
 
 from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
-from ._metric import Metric, mean_matrix, on_params, weighted_sum
+from ._metric import Metric, mean_matrix, apply_to_params, weighted_sum
 
 # An input is constant on the rows where its variance, relative to its mean square, is
 # no more than what rounding leaves of it.
@@ -44,14 +44,14 @@ class MatrixMetric(Metric):
 
     def solve(self, B: np.ndarray) -> np.ndarray:
         """Divide by P."""
-        return on_params(partial(linalg.solve, self.matrix, assume_a="pos"), B)
+        return apply_to_params(partial(linalg.solve, self.matrix, assume_a="pos"), B)
 
     def unwhiten(self, Z: np.ndarray) -> np.ndarray:
         """Multiply by R^-1, a triangle up to the order of parameters, in Z's type."""
         factor = self._factor.astype(Z.dtype, copy=False)
         (trtrs,) = linalg.get_lapack_funcs(("trtrs",), (factor,))
         divide = partial(trtrs, factor, lower=1, trans=1)
-        return on_params(lambda columns: divide(columns)[0][::-1], Z)
+        return apply_to_params(lambda columns: divide(columns)[0][::-1], Z)
 
     @cached_property
     def _factor(self) -> np.ndarray:
@@ -79,21 +79,21 @@ def _matrix_weighted_sum(
 
 
 def metric_of_neurons(precision: np.ndarray) -> MatrixMetric | DiagonalMetric:
-    """The metric of a precision, for any number of neurons."""
+    """Return the metric of a precision, for any number of neurons."""
     if precision.ndim == 2:
         return MatrixMetric(precision)
     return DiagonalMetric(precision[:, None])
 
 
 def metric_of_one_neuron(precision: np.ndarray) -> GramMetric | DiagonalMetric:
-    """The metric of a precision as one of linear models, which spaces intersect by."""
+    """Return the metric of a precision as one of linear models, for intersections."""
     if precision.ndim == 2:
-        return GramMetric.of(precision)
+        return GramMetric.from_matrix(precision)
     return DiagonalMetric(precision[:, None])
 
 
 def as_precision(metric: Metric) -> np.ndarray:
-    """The precision of a metric that measures all neurons alike.
+    """Return the precision of a metric that measures all neurons alike.
 
     Of shape (n_params,) where it is diagonal, else (n_params, n_params).
     """
@@ -105,19 +105,18 @@ def as_precision(metric: Metric) -> np.ndarray:
 # ---- what a precision says of inputs -------------------------------------------------
 
 
-def scatter_diagonal(precision: np.ndarray, bias: int = -1) -> np.ndarray:
-    """What each number but the bias, at an index, costs apart from its mean.
+def scatter_diagonal(precision: np.ndarray) -> np.ndarray:
+    """Return what each weight costs where the bias makes up for its mean, (n_inputs,).
 
-    The diagonal of ``P - p p' / p_bb``, with p the bias's column of P: the cost of a
-    weight where the bias makes up for what it moves on average.
+    It is the diagonal of ``P - p p' / p_bb`` without the bias, with p the bias's column
+    of P.
     """
-    others = np.delete(np.arange(len(precision)), bias)
-    row = precision[bias]
-    return precision.diagonal()[others] - row[others] ** 2 / row[bias]
+    row = precision[-1]
+    return precision.diagonal()[:-1] - row[:-1] ** 2 / row[-1]
 
 
 def constant_inputs(precision: np.ndarray) -> np.ndarray:
-    """Mask of inputs constant on the rows, of which a precision says nothing."""
+    """Return the mask of inputs that are constant on the rows."""
     if precision.ndim == 1:
         return np.zeros(len(precision) - 1, dtype=bool)
     mean_squares_of_inputs = precision.diagonal()[:-1]
@@ -127,7 +126,7 @@ def constant_inputs(precision: np.ndarray) -> np.ndarray:
 def with_costs_of_constant_inputs(
     precision: np.ndarray, costs: np.ndarray | float = 1.0
 ) -> np.ndarray:
-    """The precision, with a cost for each input that it says nothing of.
+    """Return the precision, with a cost for each input that it says nothing of.
 
     The costs are (n_inputs,), or one for all.
     """

@@ -60,8 +60,6 @@ class NeuronPool:
         One for each node, on the same inputs.
     homogeneous : bool
         Whether neurons may be scaled: they are compared at unit size.
-    outgoing : sequence of ndarray of shape (n_outputs, n_neurons), or None
-        Outgoing weights of each node's neurons, which are compared too.
     importances : sequence of ndarray of shape (n_neurons,), or None
         How much each neuron matters; None: all alike.
     """
@@ -71,7 +69,6 @@ class NeuronPool:
         spaces: Sequence[NeuronSpaces],
         *,
         homogeneous: bool,
-        outgoing: Sequence[np.ndarray] | None,
         importances: Sequence[np.ndarray] | None = None,
     ) -> None:
         is_dead = _dead_mask(spaces)
@@ -90,25 +87,15 @@ class NeuronPool:
             self.scale = _nonzero_sizes(spaces)[self.alive]
         radii = np.concatenate([space.radii for space in spaces])[self.alive]
         self.radii = radii / self.scale
-        # (n_params + n_outputs, n_alive): weights at unit size, then outgoing ones.
+        # (n_params, n_alive): weights at unit size, the biases in the last row.
         self.centers = np.hstack([space.centers for space in spaces])
         self.n_params = len(self.centers)
         # One for each node, of the rows of `centers`.
         self.precisions = _filled_precisions(spaces, self.centers)
-        if outgoing is not None:
-            self.centers = np.vstack([self.centers, np.hstack(outgoing)])
-            self.precisions = [
-                _with_outgoing(P, n_outputs=len(outgoing[0])) for P in self.precisions
-            ]
         if is_dead.any():
             self.centers = self.centers[:, self.alive]
         if homogeneous:
-            self.centers[: self.n_params] /= self.scale
-
-    @property
-    def _bias(self) -> int:
-        """Index of the bias among a neuron's parameters."""
-        return self.n_params - 1
+            self.centers /= self.scale
 
     @cached_property
     def metrics(self) -> list[Metric]:
@@ -117,11 +104,11 @@ class NeuronPool:
 
     @cached_property
     def basis(self) -> "JointBasis":
-        return JointBasis.of_metrics(self.precisions, bias=self._bias)
+        return JointBasis.from_precisions(self.precisions)
 
     @cached_property
     def coordinates(self) -> np.ndarray:
-        """The neurons in the joint basis, (n_params + n_outputs, n_alive)."""
+        """The neurons in the joint basis, (n_params, n_alive)."""
         if self.basis.axes is None:
             return self.centers
         return self.basis.axes.T @ (self.basis.mean @ self.centers)
@@ -132,7 +119,7 @@ class NeuronPool:
         return self._times_metric(self.centers, self.node)
 
     def _times_metric(self, columns: np.ndarray, node: np.ndarray) -> np.ndarray:
-        """Columns times the metric of the node of each."""
+        """Return columns times the metric of the node of each."""
         products = np.empty_like(columns)
         for k in np.unique(node):
             of_node = node == k
@@ -140,7 +127,7 @@ class NeuronPool:
         return products
 
     def consensus(self, groups: Sequence[np.ndarray]) -> np.ndarray:
-        """The points (n_params, n_groups) that move the neurons of groups least."""
+        """Return the points (n_params, n_groups) that move neurons of groups least."""
         members = np.concatenate(groups)
         sizes = [len(group) for group in groups]
         group = np.repeat(np.arange(len(groups)), sizes)
@@ -183,7 +170,7 @@ class NeuronPool:
         if self.precisions[0].ndim == 1:
             return pulls / (np.stack(self.precisions, axis=1) @ shares)
         # Conjugate gradients, for all columns at once; those that are there leave.
-        divide = _by_diagonals(self.precisions, bias=self._bias, shares=shares)
+        divide = _by_diagonals(self.precisions, shares)
         waiting = np.arange(pulls.shape[1])
         residuals = pulls - self._times_summed_metrics(shares, points)
         directions = divide(residuals, waiting)
@@ -222,7 +209,7 @@ class NeuronPool:
     def _times_summed_metrics(
         self, shares: np.ndarray, columns: np.ndarray
     ) -> np.ndarray:
-        """Each column times ``sum_k shares_k P_k``, of shares (n_nodes, n_columns)."""
+        """Return columns times ``sum_k shares_k P_k``; shares (n_nodes, n_columns)."""
         products = np.zeros_like(columns)
         for node_shares, metric in zip(shares, self.metrics, strict=True):
             of_node = np.flatnonzero(node_shares)
@@ -234,7 +221,7 @@ class NeuronPool:
     def normalized_squared_distances(
         self, points: np.ndarray, groups: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
-        """q of each group's members at its point; infinite where there is no radius."""
+        """Return q of each group's members at its point; infinite without a radius."""
         members = np.concatenate(groups)
         sizes = [len(group) for group in groups]
         group = np.repeat(np.arange(len(groups)), sizes)
@@ -247,7 +234,7 @@ class NeuronPool:
         return np.split(q, np.cumsum(sizes)[:-1])
 
     def space(self, index: int) -> GoodEnoughSpace:
-        """The space of one neuron, as of a linear model of one output."""
+        """Return the space of one neuron, as of a linear model of one output."""
         return GoodEnoughSpace(
             center=self.centers[:, [index]],
             metric=metric_of_one_neuron(self.precisions[self.node[index]]),
@@ -256,7 +243,7 @@ class NeuronPool:
         )
 
     def pair_costs(self, members: np.ndarray) -> np.ndarray:
-        """What it costs to merge each two of some neurons; the diagonal means nothing.
+        """Return costs of merging each two of some neurons; the diagonal means nothing.
 
         By the formula of the module, where ``(P_k^-1 + P_l^-1)^-1`` has the diagonal
         ``d_k d_l / (d_k + d_l)`` in the joint basis, d_k that of node k's metric.
@@ -293,18 +280,18 @@ class NeuronPool:
         Of the weights W (n_params, n_units), the biases in the last row.
         """
         mean = self.basis.mean
-        bias = self._bias
         if mean.ndim == 1:
             return W[-1]
-        return W[-1] + mean[bias, :bias] / mean[bias, bias] @ W[:-1]
+        return W[-1] + mean[-1, :-1] / mean[-1, -1] @ W[:-1]
 
     def clusters(
         self, n_clusters: int | None, random_state: RandomSource
     ) -> list[np.ndarray]:
-        """Indices of the neurons of each k-means cluster; None: one of all."""
+        """Return indices of the neurons of each k-means cluster; None: one of all."""
         # In an order for which that of nodes and units does not matter.
-        weights = self.centers[: self.n_params]
-        order = np.lexsort((weights.sum(axis=0), self.masses, self.levels(weights)))
+        order = np.lexsort(
+            (self.centers.sum(axis=0), self.masses, self.levels(self.centers))
+        )
         if n_clusters is None:
             return [order]
         points = self.coordinates.T
@@ -318,56 +305,48 @@ class NeuronPool:
 
 
 def _dead_mask(spaces: Sequence[NeuronSpaces]) -> np.ndarray:
-    """Mask of all neurons: those that are dropped, as they are 0 on their rows."""
+    """Return the mask of the neurons that are dropped, as they are 0 on their rows."""
     is_dead = np.concatenate([space.dead for space in spaces])
     # A layer needs units: where all are dead none is dropped.
     return np.zeros_like(is_dead) if is_dead.all() else is_dead
 
 
 def _nonzero_sizes(spaces: Sequence[NeuronSpaces]) -> np.ndarray:
-    """Sizes of all neurons; 1 for those of size 0."""
+    """Return sizes of all neurons; 1 for those of size 0."""
     sizes = np.concatenate([space.sizes for space in spaces])
     return np.where(sizes > 0, sizes, 1.0)
 
 
 def _masses(importances: np.ndarray, node: np.ndarray) -> np.ndarray:
-    """Importances relative to the mean of the neuron's node, but not too small."""
+    """Return importances relative to the mean of a neuron's node, but not too small."""
     n_neurons = np.maximum(np.bincount(node), 1)
     means = (np.bincount(node, importances) / n_neurons)[node]
     return np.maximum(ratio(importances, means, otherwise=1.0), _LEAST_MASS)
 
 
-def _with_outgoing(precision: np.ndarray, *, n_outputs: int) -> np.ndarray:
-    """The precision with outgoing weights after the others, which count as they are."""
-    ones = np.ones(n_outputs)
-    if precision.ndim == 1:
-        return np.append(precision, ones)
-    return linalg.block_diag(precision, np.diag(ones))
-
-
 def _by_diagonals(
-    precisions: Sequence[np.ndarray], *, bias: int, shares: np.ndarray
+    precisions: Sequence[np.ndarray], shares: np.ndarray
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """Division by sums of the nodes' diagonals, about the mean of the inputs.
+    """Return a division by sums of the nodes' diagonals, about the mean of the inputs.
 
-    Of columns by the sums at some indices: with the nodes' scatters, means and costs of
-    the bias added up by shares (n_nodes, n_sums), as if all else of them were 0.
+    It divides columns by the sums at some indices: with the nodes' scatters, means and
+    costs of the bias added up by shares (n_nodes, n_sums), as if all else of them were
+    0.
     """
-    others = np.delete(np.arange(len(precisions[0])), bias)
-    node_bias_costs = np.array([P[bias, bias] for P in precisions])
-    node_means = np.stack([P[bias, others] for P in precisions], axis=1)
+    node_bias_costs = np.array([P[-1, -1] for P in precisions])
+    node_means = np.stack([P[-1, :-1] for P in precisions], axis=1)
     node_means = node_means / node_bias_costs
-    node_scatters = np.stack([scatter_diagonal(P, bias) for P in precisions], axis=1)
+    node_scatters = np.stack([scatter_diagonal(P) for P in precisions], axis=1)
     bias_costs = node_bias_costs @ shares
     means = node_means @ (node_bias_costs[:, None] * shares) / bias_costs
     scatters = node_scatters @ shares
 
     def divide(columns: np.ndarray, sums: np.ndarray) -> np.ndarray:
         quotients = np.empty_like(columns)
-        weights = columns[others] - means[:, sums] * columns[bias]
+        weights = columns[:-1] - means[:, sums] * columns[-1]
         weights = weights / scatters[:, sums]
-        quotients[others] = weights
-        quotients[bias] = columns[bias] / bias_costs[sums] - _column_dots(
+        quotients[:-1] = weights
+        quotients[-1] = columns[-1] / bias_costs[sums] - _column_dots(
             means[:, sums], weights
         )
         return quotients
@@ -376,14 +355,14 @@ def _by_diagonals(
 
 
 def _column_dots(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Dot products of the columns of one array with those of the other."""
+    """Return dot products of the columns of one array with those of the other."""
     return np.einsum("ij,ij->j", A, B)
 
 
 def _filled_precisions(
     spaces: Sequence[NeuronSpaces], centers: np.ndarray
 ) -> list[np.ndarray]:
-    """Precisions that cost a little, in the unit of others, where they say nothing.
+    """Return precisions that cost a little, in others' unit, where they say nothing.
 
     `centers` are the weights (n_params, n_neurons) of all neurons.
     """
@@ -421,8 +400,8 @@ class JointBasis(NamedTuple):
     diagonals: np.ndarray  # (n_nodes, n_params), of each node's metric in these
 
     @classmethod
-    def of_metrics(cls, precisions: Sequence[np.ndarray], *, bias: int) -> "JointBasis":
-        """Of the metrics of all nodes; `bias` is the index of the bias."""
+    def from_precisions(cls, precisions: Sequence[np.ndarray]) -> "JointBasis":
+        """Return the basis of the metrics of all nodes."""
         mean = sum(P / len(precisions) for P in precisions)
         if mean.ndim == 1:
             return cls(axes=None, mean=mean, diagonals=np.stack(precisions))
@@ -439,7 +418,7 @@ class JointBasis(NamedTuple):
         )
         axes = np.eye(len(mean))
         if len(precisions) > 1:
-            weighted_sum = _sum_that_differs_most(precisions, mean, bias=bias)
+            weighted_sum = _sum_that_differs_most(precisions, mean)
             white = divide(divide(weighted_sum).T)
             # Twice the matrix, and symmetric in spite of rounding.
             _, axes = linalg.eigh(white + white.T, overwrite_a=True, check_finite=False)
@@ -450,15 +429,15 @@ class JointBasis(NamedTuple):
 
 
 def _sum_that_differs_most(
-    precisions: Sequence[np.ndarray], mean: np.ndarray, *, bias: int
+    precisions: Sequence[np.ndarray], mean: np.ndarray
 ) -> np.ndarray:
-    """The weighted sum of the metrics in which inputs differ most between nodes.
+    """Return the weighted sum of metrics in which inputs differ most between nodes.
 
     Its weights are the first principal component of the nodes' scatters, each input's
     relative to its mean over the nodes.
     """
-    scatters = np.stack([scatter_diagonal(P, bias) for P in precisions])
-    scatters = ratio(scatters, scatter_diagonal(mean, bias))
+    scatters = np.stack([scatter_diagonal(P) for P in precisions])
+    scatters = ratio(scatters, scatter_diagonal(mean))
     components, _, _ = linalg.svd(scatters - scatters.mean(axis=0), full_matrices=False)
     weights = components[:, 0]
     return sum(weight * P for weight, P in zip(weights, precisions, strict=True))

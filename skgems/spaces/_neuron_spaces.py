@@ -8,12 +8,8 @@ those with (GEMS 2019, Eq. 3)
 
 where rms is the root mean square over the rows (the paper divides norms by n, these are
 divided by sqrt(n)). The space is the part of them within ``(v - w)' P (v - w) <= R^2``,
-with a metric P that all neurons of the layer share, and a radius R for each:
-
-- certified: ``R = epsilon * rms_i g(x_i' w) / (L sqrt(lambda))``, with L the largest
-  slope of g and lambda the largest eigenvalue of ``P^(-1/2) X'X P^(-1/2) / n``;
-- sampled: the smallest r at which ``v = w + r u`` leaves the bound, over random rays u
-  of unit length.
+with a metric P that all neurons of the layer share, and a radius R for each: the
+smallest r at which ``v = w + r u`` leaves the bound, over random rays u of unit length.
 
 A dead neuron, whose activation is 0 on all rows, has the radius 0.
 """
@@ -23,14 +19,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
-from scipy.sparse.linalg import ArpackError, eigsh
 from sklearn.utils import check_random_state, gen_batches
 
-from ..moments import mean_squares, row_moments, working_bytes
+from ..moments import row_moments, working_bytes
 from ..networks import activate, linear_logits, squared_slopes
 from ._geometry import Ball, Ellipsoid, Geometry, Gram, as_geometry
-from ._gram import GramMetric, white_rows
 from ._metric import Metric
 from ._neuron_metrics import (
     as_precision,
@@ -38,27 +31,12 @@ from ._neuron_metrics import (
     metric_of_neurons,
     with_costs_of_constant_inputs,
 )
-from ._outputs import Rows, dense_rows, logits_on_rows
+from ._outputs import Rows, logits_on_rows
 from ._space import RandomSource
 
 # What the words for a geometry stand for in hidden layers.
 HIDDEN_GEOMETRIES = {"gram": Gram(ridge=0.3), "ellipsoid": Ellipsoid(), "ball": Ball()}
 
-# Largest slope of each activation.
-LIPSCHITZ = {"identity": 1.0, "relu": 1.0, "tanh": 1.0, "logistic": 0.25}
-
-# Largest matrix whose eigenvalues are computed; beyond, the trace bounds them.
-_LARGEST_EIGENPROBLEM = 3000
-# Smaller ones are as fast without iterating.
-_SMALLEST_LANCZOS = 100
-# Accuracy that the Lanczos iteration is asked for: better than the bound made of it.
-_LANCZOS_TOLERANCE = 1e-7
-# Part by which a bound is above what the iteration comes to, which approaches the
-# eigenvalue from below.
-_ABOVE_LANCZOS = 1e-6
-# Part by which a bound is above a computed eigenvalue: rounding must not turn a bound
-# into a little less than one.
-_ABOVE_EIGENVALUE = 1e-9
 # A block of this size stays near the processor while all neurons go through it.
 _BLOCK_BYTES = 2**18
 # Rays that are followed to their end first; the others only have to beat them.
@@ -97,12 +75,11 @@ def build_neuron_spaces(
     *,
     epsilon: float,
     geometry: Geometry | str = "gram",  # one, or a name in HIDDEN_GEOMETRIES
-    construction: str = "certified",
-    n_directions: int = 500,  # rays, the same for all neurons
+    n_directions: int = 100,  # rays, the same for all neurons
     max_radius: float = 1e4,
     random_state: RandomSource = None,
 ) -> NeuronSpaces:
-    """Spaces where each activation changes by ``epsilon`` of its size (2019, Eq. 3)."""
+    """Return spaces where activations change by ``epsilon`` of their size (Eq. 3)."""
     if not epsilon > 0:
         raise ValueError(f"epsilon must be above 0, got {epsilon}.")
     geometry = as_geometry(geometry, HIDDEN_GEOMETRIES)
@@ -113,27 +90,16 @@ def build_neuron_spaces(
     if geometry.needs_slopes:
         slopes = _mean_squared_slopes(activations, activation)
     precision = _layer_precision(geometry, X, W=W, slopes=slopes)
-    bounds = epsilon * sizes
-    if construction == "certified":
-        # The change of an activation is at most its largest slope times that of the
-        # pre-activation, of a unit step at most the root of the largest eigenvalue,
-        # which is at most 1 with "gram".
-        eigenvalue = 1.0
-        if not geometry.bounds_logits:
-            eigenvalue = _largest_eigenvalue(X, precision)
-        slope = LIPSCHITZ[activation] * np.sqrt(eigenvalue)
-        radii = np.minimum(bounds / slope, max_radius)
-    else:
-        radii = sampled_radii(
-            X,
-            pre,
-            activation=activation,
-            bounds=bounds,
-            metric=metric_of_neurons(with_costs_of_constant_inputs(precision)),
-            n_directions=n_directions,
-            max_radius=max_radius,
-            rng=check_random_state(random_state),
-        )
+    radii = sampled_radii(
+        X,
+        pre,
+        activation=activation,
+        bounds=epsilon * sizes,
+        metric=metric_of_neurons(with_costs_of_constant_inputs(precision)),
+        n_directions=n_directions,
+        max_radius=max_radius,
+        rng=check_random_state(random_state),
+    )
     return NeuronSpaces(
         centers=_with_constants_in_bias(W.astype(np.float64), precision),
         precision=precision,
@@ -145,7 +111,7 @@ def build_neuron_spaces(
 def _layer_precision(
     geometry: Geometry, X: Rows, *, W: np.ndarray, slopes: np.ndarray | None
 ) -> np.ndarray:
-    """The precision of the metric that the geometry makes of what enters the layer."""
+    """Return the precision of the geometry's metric of what enters the layer."""
     metric = geometry.neuron_metric(
         row_moments(X) if geometry.needs_moments else None,
         W,
@@ -156,7 +122,7 @@ def _layer_precision(
         raise TypeError(
             f"{type(geometry).__name__}.neuron_metric must return a Metric, got "
             f"{type(metric).__name__}. In place of a matrix, return "
-            "GramMetric.of(matrix)."
+            "GramMetric.from_matrix(matrix)."
         )
     return as_precision(metric)
 
@@ -177,49 +143,6 @@ def _with_constants_in_bias(W: np.ndarray, precision: np.ndarray) -> np.ndarray:
     return W
 
 
-def _largest_eigenvalue(X: Rows, precision: np.ndarray) -> float:
-    """Largest eigenvalue of P^(-1/2) X1' X1 P^(-1/2) / n, or a bound."""
-    if precision.ndim == 2:
-        metric = GramMetric.of(with_costs_of_constant_inputs(precision))
-        white = white_rows(metric, X)
-        return _eigenvalue_bound(white.astype(np.float64, copy=False)) / len(white)
-    axes = precision**-0.5
-    n_rows = X.shape[0]
-    if min(n_rows, len(axes)) > _LARGEST_EIGENPROBLEM:
-        # The sum of all eigenvalues.
-        return float(mean_squares(X, np.ones((n_rows, 1)))[:, 0] @ axes**2)
-    rows = np.column_stack([dense_rows(X), np.ones(n_rows)]) * axes
-    return _eigenvalue_bound(rows) / n_rows
-
-
-def _eigenvalue_bound(rows: np.ndarray) -> float:
-    """Upper bound on the eigenvalues of rows' rows, met to a millionth."""
-    # Of the two products, which have the same eigenvalues but for zeros, the smaller.
-    matrix = rows.T @ rows if len(rows) >= rows.shape[1] else rows @ rows.T
-    last = len(matrix) - 1
-    if last > _SMALLEST_LANCZOS:
-        # That no eigenvalue is above a little more than the iteration comes to is
-        # proved by a Cholesky factor, which then exists.
-        try:
-            (largest,) = eigsh(
-                matrix,
-                1,
-                v0=matrix.diagonal(),
-                tol=_LANCZOS_TOLERANCE,
-                return_eigenvectors=False,
-            )
-            gap = -matrix
-            gap[np.diag_indices_from(gap)] += largest * (1.0 + _ABOVE_LANCZOS)
-            # Transposed it is in the order that LAPACK reads.
-            _, failed = linalg.lapack.dpotrf(gap.T, lower=1, clean=0, overwrite_a=1)
-            if not failed:
-                return float(largest) * (1.0 + _ABOVE_LANCZOS)
-        except ArpackError:
-            pass
-    largest = linalg.eigvalsh(matrix, subset_by_index=[last, last])[0]
-    return float(largest) * (1.0 + _ABOVE_EIGENVALUE)
-
-
 # ---- radii along random rays ---------------------------------------------------------
 
 
@@ -234,7 +157,7 @@ def sampled_radii(
     max_radius: float,
     rng: np.random.RandomState,
 ) -> np.ndarray:
-    """Radii, to 1e-4 on the safe side, where a ray leaves the neuron's bound; or 0."""
+    """Return radii where a ray leaves the neuron's bound, to 1e-4 on the safe side."""
     # logistic(z) = (1 + tanh(z / 2)) / 2, and tanh is the faster one: half the
     # pre-activations and radii, and twice the bounds, make the same of it.
     input_scale = 0.5 if activation == "logistic" else 1.0
@@ -266,7 +189,7 @@ def changes_along_rays(
     *,
     n_rays: int,
 ) -> np.ndarray:
-    """Change of the pre-activations along unit rays, (n_rays, n_rows)."""
+    """Return the change of pre-activations along unit rays, (n_rays, n_rows)."""
     # Normal numbers in float32, ray after ray (Box-Muller: faster than numpy's own).
     half = X.shape[1] // 2 + 1
     uniform = generator.random((n_rays, 2, half), dtype=np.float32)
@@ -280,14 +203,14 @@ def changes_along_rays(
 
 
 def _root_mean_square(rows: np.ndarray) -> np.ndarray:
-    """Of each row."""
+    """Return the root mean square of each row."""
     # A stack of dot products is faster than einsum.
     dots = np.matmul(rows[:, None, :], rows[:, :, None])[:, 0, 0]
     return np.sqrt(dots / rows.shape[1])
 
 
 def _block_size(changes: np.ndarray) -> int:
-    """How many rays' changes (n_rays, n_rows) stay near the processor."""
+    """Return how many rays' changes (n_rays, n_rows) stay near the processor."""
     return max(1, _BLOCK_BYTES // (changes.shape[1] * changes.itemsize))
 
 
@@ -349,7 +272,7 @@ class _CurvedLayer(_Layer):
     def _squared_slopes(
         self, radii: np.ndarray, rises: np.ndarray, falls: np.ndarray
     ) -> _SlopeBounds:
-        """Bounds within radii, for rays of these squared rises and falls.
+        """Return bounds within radii, for rays of these squared rises and falls.
 
         Radii are (n_neurons,), rises and falls (n_rays, n_rows), for unit steps.
         """
@@ -417,7 +340,7 @@ class _CurvedLayer(_Layer):
     def _changes_at_radii(
         self, changes: np.ndarray, *, pairs: np.ndarray
     ) -> np.ndarray:
-        """Root mean square change (n_neurons, n_rays) of some pairs; 0 of others."""
+        """Return the rms change (n_neurons, n_rays) of some pairs; 0 of others."""
         activation_changes = np.zeros(pairs.shape)
         size = _block_size(changes)
         buffer = np.empty((min(size, len(changes)), changes.shape[1]), changes.dtype)
@@ -437,7 +360,7 @@ class _CurvedLayer(_Layer):
         rays: np.ndarray,
         radii: np.ndarray,
     ) -> np.ndarray:
-        """Root mean square change of neurons, each on a ray at a radius of its own."""
+        """Return the rms change of neurons, each on a ray at a radius of its own."""
         activation_changes = np.empty(len(neurons))
         size = _block_size(changes)
         for start in range(0, len(neurons), size):
@@ -448,7 +371,7 @@ class _CurvedLayer(_Layer):
         return activation_changes
 
     def _change_at_radius(self, changes: np.ndarray, neuron: int) -> np.ndarray:
-        """Root mean square change of one neuron on rays; overwrites their changes."""
+        """Return the rms change of one neuron on rays; overwrites their changes."""
         return self._change(changes, radii=self.radii[neuron], neurons=neuron)
 
     def _change(
@@ -599,7 +522,7 @@ _LAYERS = {"identity": _Identity, "relu": _Relu, "tanh": _Tanh, "logistic": _Tan
 def neuron_importances(
     spaces: NeuronSpaces, outgoing: np.ndarray, *, homogeneous: bool
 ) -> np.ndarray:
-    """How far outputs move, squared, by a unit of a neuron; center them for softmax.
+    """Return how far outputs move, squared, by a unit of a neuron.
 
     `outgoing` are the weights (n_neurons, n_outputs) out of the neurons. The unit is
     the neuron's own size where its activation is homogeneous, and else 1.

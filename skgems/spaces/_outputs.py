@@ -10,7 +10,7 @@ Rows = np.ndarray | sparse.csr_matrix
 
 
 def output_columns(outputs: ArrayLike | None, n_outputs: int) -> np.ndarray:
-    """Indices of the outputs that are compared; None means all of them."""
+    """Return indices of the outputs that are compared; None means all of them."""
     if outputs is None:
         return np.arange(n_outputs)
     mask = np.asarray(outputs)
@@ -28,12 +28,12 @@ def output_columns(outputs: ArrayLike | None, n_outputs: int) -> np.ndarray:
 
 
 def dense_rows(X: Rows) -> np.ndarray:
-    """Rows as an array, where they may be sparse."""
+    """Return rows as an array, where they may be sparse."""
     return X.toarray() if sparse.issparse(X) else X
 
 
 def logits_on_rows(directions: np.ndarray, X: Rows) -> np.ndarray:
-    """Logits (..., n_rows) on X of models of one output, shape (..., n_params)."""
+    """Return logits (..., n_rows) on X of models (..., n_params) of one output."""
     flat = directions.reshape(-1, directions.shape[-1])
     if sparse.issparse(X):
         logits = np.ascontiguousarray((X @ np.ascontiguousarray(flat[:, :-1].T)).T)
@@ -43,8 +43,10 @@ def logits_on_rows(directions: np.ndarray, X: Rows) -> np.ndarray:
     return logits.reshape(*directions.shape[:-1], -1)
 
 
-def on_one_scale(W: np.ndarray, known: np.ndarray, X: Rows) -> tuple[np.ndarray, float]:
-    """A model whose logits have a root mean square of 1 on X, and its scale before.
+def normalize_logits(
+    W: np.ndarray, known: np.ndarray, X: Rows
+) -> tuple[np.ndarray, float]:
+    """Return a model with logits of root mean square 1 on X, and its scale before.
 
     Logits of the known classes are centered, which changes no probability; those of
     other classes are 0. W has the shape (n_features + 1, n_classes).
@@ -65,7 +67,7 @@ def fill_unseen(
 ) -> np.ndarray:
     """Give unknown classes the logit ``-margin``, and center logits over all classes.
 
-    Where `on_one_scale` has made W, the known logits have mean 0, so that unknown ones
+    Where `normalize_logits` has made W, the known logits have mean 0, so that unknown ones
     are below that mean, by `margin` times the root mean square of the known ones.
     """
     filled = W.copy()

@@ -32,7 +32,7 @@ def resolve(
     short_forms: "Mapping[str, Registered]",
     base: "type[Registered]",
 ) -> "Registered":
-    """The object that a word stands for; an object of the base class as it is."""
+    """Return the object that a word stands for; an object of the base as it is."""
     if isinstance(part, base):
         return part
     if isinstance(part, str) and part in short_forms:
@@ -148,7 +148,7 @@ class Construction(Registered, BaseEstimator):
     n_directions = 1
     _parameter_constraints: dict = _MAX_RADIUS_CONSTRAINT
 
-    def for_nodes(self) -> dict:
+    def settings_for_nodes(self) -> dict:
         """Return the settings that nodes need.
 
         They are all settings but the largest radius, which the server applies.
@@ -227,7 +227,7 @@ CONSTRUCTIONS = {"sampled": Sampled(), "certified": Certified()}
 
 
 def as_construction(construction: Construction | str) -> Construction:
-    """A checked copy of a construction, or of that which a word stands for."""
+    """Return a checked copy of a construction, or of that which a word stands for."""
     checked = clone(resolve(construction, CONSTRUCTIONS, Construction))
     checked._validate_params()
     return checked
@@ -401,5 +401,5 @@ CRITERIA = {criterion.name: criterion for criterion in (Accuracy(), LogLoss())}
 
 
 def as_criterion(criterion: Criterion | str) -> Criterion:
-    """A criterion, or that which a word stands for."""
+    """Return a criterion, or that which a word stands for."""
     return resolve(criterion, CRITERIA, Criterion)

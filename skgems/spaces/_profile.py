@@ -46,7 +46,7 @@ class SpaceProfile:
     construction: str  # the name of one: "sampled", "certified"
 
     def as_arrays(self) -> dict[str, np.ndarray | str]:
-        """All but criterion and construction, as a node's reply has it."""
+        """Return all but criterion and construction, as a node's reply has it."""
         arrays: dict[str, np.ndarray | str] = {
             "center": self.center,
             "scale": np.array(self.scale),
@@ -62,7 +62,7 @@ class SpaceProfile:
     def from_arrays(
         cls, arrays: Mapping, criterion: Criterion, construction: str
     ) -> "SpaceProfile":
-        """The profile of a node's reply, see :meth:`as_arrays`."""
+        """Return the profile of a node's reply, see :meth:`as_arrays`."""
         radii_class = LossProfile if "radii_knots" in arrays else AccuracyProfile
         return cls(
             center=arrays["center"],
@@ -76,14 +76,14 @@ class SpaceProfile:
 
     @property
     def last_is_free(self) -> bool:
-        """Whether the last output is not compared and costs nothing."""
+        """Report whether the last output is not compared and costs nothing."""
         if self.outputs is None or self.outputs[-1]:
             return False
         free = self.metric.free
         return free is not None and bool(free[:, -1].all())
 
-    def of_outputs(self, places: np.ndarray) -> "SpaceProfile":
-        """The profile for other outputs: for each, its place in this one, or -1.
+    def select_outputs(self, places: np.ndarray) -> "SpaceProfile":
+        """Return the profile for other outputs: for each, its place in this one, or -1.
 
         A place may be there several times, as that of the one output that stands for
         all classes which the node never saw. At -1 the node says nothing.
@@ -106,11 +106,11 @@ class SpaceProfile:
 
     @property
     def score(self) -> float:
-        """What the model itself scores on its rows."""
+        """Return what the model itself scores on its rows."""
         return float(self.radii.score)
 
     def space(self, epsilon: float | str, max_radius: float) -> GoodEnoughSpace:
-        """The space of one epsilon; a word leaves epsilon to the criterion."""
+        """Return the space of one epsilon; a word leaves epsilon to the criterion."""
         if isinstance(epsilon, str):
             epsilon = self.criterion.auto_epsilon(self.radii.score)
         radius = self.radii.radius(epsilon, max_radius)
@@ -136,7 +136,7 @@ class SpaceProfile:
 
 
 def _arrays_of(part: Metric | AccuracyProfile | LossProfile, *, prefix: str) -> dict:
-    """Fields of a dataclass that are not None, by ``prefix_field``."""
+    """Return fields of a dataclass that are not None, by ``prefix_field``."""
     arrays = {
         f"{prefix}_{part_field.name}": getattr(part, part_field.name)
         for part_field in fields(part)
@@ -147,7 +147,7 @@ def _arrays_of(part: Metric | AccuracyProfile | LossProfile, *, prefix: str) -> 
 
 
 def _from_arrays(part_class: type[Part], arrays: Mapping, *, prefix: str) -> Part:
-    """An object of a dataclass, whose fields `_arrays_of` has stored."""
+    """Return an object of a dataclass, whose fields `_arrays_of` has stored."""
     arguments = {}
     for part_field in fields(part_class):
         array = arrays.get(f"{prefix}_{part_field.name}")
@@ -170,7 +170,7 @@ def profile_space(
     n_directions: int = 500,
     random_state: RandomSource = None,
 ) -> SpaceProfile:
-    """All spaces of a model that knows some classes, a mask (n_classes,).
+    """Return all spaces of a model that knows some classes, a mask (n_classes,).
 
     The geometry sees all `rows` (None: X). Of the rows X those judge whose label y is
     known; -1 is the label of no class.

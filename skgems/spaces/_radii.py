@@ -47,7 +47,7 @@ _MOST_LEVELS = 1001
 
 
 def rows_needed(epsilon: float, n_rows: int) -> int:
-    """Smallest number of right rows m with ``m / n_rows >= epsilon`` in floats."""
+    """Return the smallest number m with ``m / n_rows >= epsilon`` in floats."""
     needed = int(np.ceil(epsilon * n_rows))
     if needed > 0 and (needed - 1) / n_rows >= epsilon:
         return needed - 1
@@ -70,7 +70,7 @@ class AccuracyProfile:
     may_lose: np.ndarray = field(repr=False)
 
     def thinned(self, most: int = _MOST_LEVELS) -> "AccuracyProfile":
-        """The same at fewer levels; between them radii are those of a higher one."""
+        """Return the profile at fewer levels; others have a higher one's radius."""
         if len(self.radii) <= most:
             return self
         levels = np.linspace(0, len(self.radii) - 1, most).astype(np.intp)
@@ -78,7 +78,7 @@ class AccuracyProfile:
         return replace(self, radii=self.radii[levels], may_lose=may_lose)
 
     def radius(self, epsilon: float, max_radius: float = np.inf) -> float:
-        """Largest radius within which ``ceil(epsilon * n_rows)`` rows stay right."""
+        """Return the largest radius with ``ceil(epsilon * n_rows)`` right rows."""
         n_right = self.may_lose[-1]
         may_lose = n_right - rows_needed(epsilon, self.n_rows)
         if may_lose < 0:
@@ -89,7 +89,7 @@ class AccuracyProfile:
         return float(min(self.radii[last], max_radius))
 
     def level(self, distance: float) -> float:
-        """The accuracy that models at most so far away have at least."""
+        """Return the accuracy that models at most so far away have at least."""
         n_lost = self.may_lose[np.searchsorted(self.radii, distance, side="left")]
         return float((self.may_lose[-1] - n_lost) / self.n_rows)
 
@@ -105,7 +105,7 @@ def accuracy_profile(
     n_directions: int = 500,
     random_state: RandomSource = None,
 ) -> AccuracyProfile:
-    """How far a model may move before it loses its rows (2019, Algorithm 2)."""
+    """Return how far a model may move before it loses its rows (2019, Algorithm 2)."""
     node = Margins(X, y, center, metric, outputs=outputs, construction=construction)
     n_rows = node.n_rows
     right = np.flatnonzero(node.right)
@@ -126,7 +126,7 @@ def accuracy_profile(
 
 
 def _certified_radii(node: Margins) -> np.ndarray:
-    """Each row's distance within which no model loses it, (n_rows,)."""
+    """Return each row's distance within which no model loses it, (n_rows,)."""
     rows = np.arange(node.n_rows)
     squares = node.norms
     # Norms are (1, n_rows) where they are the same for all outputs.
@@ -148,7 +148,7 @@ def _certified_radii(node: Margins) -> np.ndarray:
 
 
 def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
-    """Sorted distances at which right rows are lost, along the worst ray for each.
+    """Return sorted distances at which right rows are lost, each on its worst ray.
 
     The j-th is the smallest over the rays of the j-th smallest on a ray.
     """
@@ -218,7 +218,7 @@ class LossProfile:
     curvature: float = np.inf
 
     def radius(self, epsilon: float, max_radius: float = np.inf) -> float:
-        """Largest radius within which the mean log-loss is at most epsilon."""
+        """Return the largest radius within which the loss is at most epsilon."""
         if epsilon < self.score:
             return 0.0
         radius = max(self._radius_on_chords(epsilon), self._radius_on_parabola(epsilon))
@@ -242,7 +242,7 @@ class LossProfile:
         return 2.0 * spare / (self.gradient + root) if root > 0 else np.inf
 
     def level(self, distance: float) -> float:
-        """The mean log-loss that models at most so far away do not exceed."""
+        """Return the mean log-loss that models at most so far away do not exceed."""
         loss = np.interp(distance, self.knots, self.losses)
         loss += self.slope * max(distance - self.knots[-1], 0.0)
         if np.isfinite(self.curvature):
@@ -251,7 +251,7 @@ class LossProfile:
         return float(loss)
 
     def thinned(self) -> "LossProfile":
-        """The same: its knots are few."""
+        """Return the profile itself: its knots are few."""
         return self
 
 
@@ -267,7 +267,7 @@ def loss_profile(
     logit_scale: float = 1.0,
     random_state: RandomSource = None,
 ) -> LossProfile:
-    """How the mean loss of ``logit_scale * logits`` is bound; as `accuracy_profile`."""
+    """Return bounds of the mean loss of ``logit_scale * logits``, by distance."""
     node = Margins(
         X, y, center, metric, outputs=outputs, construction=construction, norms=True
     )
@@ -288,7 +288,7 @@ def loss_profile(
 
 
 def _certified_loss(node: Margins, scale: float) -> LossProfile:
-    """Bounds on the loss: the Lipschitz one as a line, the other as the parabola."""
+    """Return bounds on the loss: the Lipschitz one as a line, and a parabola."""
     loss = float(special.logsumexp(-scale * node.margins, axis=0).mean())
     # Within R the mean norm of the logits' changes is at most R times the mean of the
     # rows' largest norms; for a gram metric also at most R times the root of the
@@ -317,7 +317,7 @@ def _certified_loss(node: Margins, scale: float) -> LossProfile:
 
 
 def _loss_gradient(node: Margins, scale: float) -> np.ndarray:
-    """Gradient (n_params, n_outputs) of the mean log-loss at the center."""
+    """Return the gradient (n_params, n_outputs) of the mean log-loss at the center."""
     residuals = special.softmax(-scale * node.margins, axis=0)
     residuals[node.label, np.arange(node.n_rows)] -= 1.0
     gradient = np.zeros((node.X.shape[1] + 1, node.n_outputs))
@@ -328,7 +328,7 @@ def _loss_gradient(node: Margins, scale: float) -> np.ndarray:
 
 
 def _largest_eigenvalue(X: Rows, metric: GramMetric) -> float:
-    """Largest eigenvalue of A^(-1) X1' X1 / n; infinite where rows are too many."""
+    """Return the largest eigenvalue of A^(-1) X1' X1 / n, or infinity."""
     n_rows = X.shape[0]
     n_params = metric.shape[0]
     # The white rows in float64, their deviations and a copy.
@@ -344,7 +344,7 @@ def _largest_eigenvalue(X: Rows, metric: GramMetric) -> float:
 def _sampled_loss(
     node: Margins, scale: float, *, n_directions: int, rng: np.random.RandomState
 ) -> LossProfile:
-    """The largest loss over the rays, at knots that pilot rays choose."""
+    """Return the largest loss over the rays, at knots that pilot rays choose."""
     row_losses = special.logsumexp(-scale * node.margins, axis=0)
     n_rows = node.n_rows
     loss = float(row_losses.mean())
@@ -386,7 +386,7 @@ def _sampled_loss(
 
 
 def _step_of_a_logit(node: Margins, scale: float) -> float:
-    """By about how much a random step of unit length changes a logit."""
+    """Estimate by how much a random step of unit length changes a logit."""
     n_dimensions = n_constrained(node.metric, node.n_outputs)
     # Rows with a feature that the metric does not show have no finite norm.
     norms = node.norms[np.isfinite(node.norms)]
@@ -403,7 +403,7 @@ def _geometric_grid(low: float, high: float) -> np.ndarray:
 def _losses_on_rays(
     node: Margins, scale: float, *, rays: Rays, knots: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """Largest mean loss over the rays at each knot, and the largest final slope."""
+    """Return the largest mean loss of rays at knots, and the largest final slope."""
     # Exponentials are taken in float32; sums over rows are in float64.
     start = (-scale * node.margins).astype(np.float32)
     losses = np.full(len(knots), -np.inf)

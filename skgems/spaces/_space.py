@@ -35,7 +35,7 @@ _INSIDE = 1.0 - 1e-9
 
 
 def ball_metric(n_params: int, outputs: np.ndarray) -> DiagonalMetric:
-    """Metric ``||delta||_F``; parameters of outputs not in the mask are free."""
+    """Return the metric ``||delta||_F``, free for outputs that are not in the mask."""
     outputs = np.asarray(outputs)
     output_columns(outputs, len(outputs))  # checks them
     return DiagonalMetric(np.tile(outputs.astype(np.float64), (n_params, 1)))
@@ -49,7 +49,7 @@ def ellipsoid_metric(
     damping: float = 1.0,
     outputs: np.ndarray | None = None,
 ) -> DiagonalMetric:
-    """Metric of the diagonal Fisher information of a softmax model (2019, Eq. 4-5).
+    """Return the metric of a softmax model's diagonal Fisher information (Eq. 4-5).
 
     For weight i of output j it is ``F_ij = mean_n x_ni^2 p_nj (1 - p_nj)``, with the
     model's `probabilities` p of shape (n_rows, n_outputs) on the rows.
@@ -67,7 +67,7 @@ def ellipsoid_metric(
 
 
 def fisher_precision(fisher: np.ndarray, *, floor: float, damping: float) -> np.ndarray:
-    """Precisions of an ellipsoid (2019, Eq. 5), of the Fisher information F.
+    """Return precisions of an ellipsoid (2019, Eq. 5), of the Fisher information F.
 
     Its half axes are ``max((min(F) + d) / (F + d), floor)``, d = damping * mean(F), so
     that the longest is 1; the precisions are their inverse squares.
@@ -90,7 +90,7 @@ def fisher_precision(fisher: np.ndarray, *, floor: float, damping: float) -> np.
 def ridged(
     moments: Moments, ridge: float, *, output_weights: ArrayLike | None = None
 ) -> GramMetric:
-    """Metric of a node's mean and covariance, variances times ``1 + ridge``."""
+    """Return the metric of a node's moments, with variances times ``1 + ridge``."""
     if not 0 <= ridge < np.inf:
         raise ValueError(f"ridge must be finite and at least 0, got {ridge}.")
     scatter = moments.covariance.copy()
@@ -101,7 +101,7 @@ def ridged(
 def gram_metric(
     X: Rows, *, ridge: float = 0.2, output_weights: ArrayLike | None = None
 ) -> GramMetric:
-    """Metric of the mean and covariance of rows, variances times ``1 + ridge``."""
+    """Return the metric of rows' moments, with variances times ``1 + ridge``."""
     return ridged(row_moments(X), ridge, output_weights=output_weights)
 
 
@@ -265,14 +265,14 @@ class GoodEnoughSpace:
 
 
 def _scalar(array: np.ndarray) -> Any:
-    """An array without dimensions as a number of Python's."""
+    """Return an array without dimensions as a number of Python's."""
     return array.item() if np.ndim(array) == 0 else array
 
 
 def factor_kept_inside(
     spaces: Sequence[GoodEnoughSpace], W: np.ndarray, factor: float
 ) -> float:
-    """The factor next to `factor` by which W, which is in all spaces, stays in them.
+    """Return the factor next to `factor` by which W stays in all its spaces.
 
     In the factor f the distance is a parabola, ``q(f W) = q(0) + slope f + square
     f^2``; its roots of ``q(f W) = 1`` bound f. The result is always between the bounds,

@@ -22,6 +22,7 @@ array([3.])
 
 from ._auto import auto_front, encoded_texts, scaled_numbers
 from ._backbone import Backbone, holding
+from ._bins import Cells, JoinedBins
 from ._columns import NUMBERS as NUMBER_COLUMN
 from ._columns import TEXTS as TEXT_COLUMN
 from ._columns import (
@@ -32,6 +33,7 @@ from ._columns import (
     check_no_times,
     check_numbers_or_texts,
     code_as_text,
+    is_gap,
     labels_of_written_numbers,
     names_alike,
     numbers,

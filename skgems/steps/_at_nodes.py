@@ -1,8 +1,9 @@
 """Taking a node's rows through the steps of a front, as far as these are fitted.
 
-Three visitors do so: one tells what the next steps need, one compares states with the
-rows, and one checks at the server, on an example of a row, that no texts enter a step
-of numbers. Errors here may reach a server, so that none has a value of a row.
+Four visitors do so: one tells what the next steps need, one compares states with the
+rows, one joins bins that hold few rows, and one checks at the server, on an example of
+a row, that no texts enter a step of numbers. Errors here may reach a server, so that none has a value
+of a row.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from ..compat import safe_indexing
+from ._bins import Cells, JoinedBins
 from ._branches import branches_of, side_by_side
 from ._columns import (
     INFINITE,
@@ -105,8 +107,8 @@ class TellingVisitor(RowsVisitor):
         By path, what came out of fitted steps for these rows before; filled further.
     min_rows : int
         Nothing is told of columns and categories that have fewer rows.
-    tells_extremes : bool
-        Whether the smallest and the largest value of a column are told.
+    weights : ndarray of shape (n_rows,), or None
+        How much each row counts in sums. None: once.
     """
 
     def __init__(
@@ -117,14 +119,14 @@ class TellingVisitor(RowsVisitor):
         is_sparse: Mapping[str, bool | None],
         tables: dict[str, Table],
         min_rows: int,
-        tells_extremes: bool,
+        weights: np.ndarray | None,
     ) -> None:
         super().__init__(is_sparse)
+        self.weights = weights
         self.leaves = leaves
         self.pending = pending
         self.tables = tables
         self.min_rows = min_rows
-        self.tells_extremes = tells_extremes
         self.parts: dict[str, dict] = {}  # what is told, by path
 
     def visit_leaf(
@@ -137,7 +139,7 @@ class TellingVisitor(RowsVisitor):
                 )
             return self.tables[path]
         pending = self.pending.get(path)
-        if pending is not None and pending.can_tell(self.tells_extremes):
+        if pending is not None and pending.can_tell:
             self.parts[path] = self._told_of(step, table=table, pending=pending)
         return None
 
@@ -151,9 +153,11 @@ class TellingVisitor(RowsVisitor):
         with no_values_in_errors(step, table):
             if name == "histogram":
                 low, high = pending.bounds
-                statistic = tell(table, self.min_rows, low=low, high=high)
+                statistic = tell(
+                    table, self.min_rows, low=low, high=high, weights=self.weights
+                )
             else:
-                statistic = tell(table, self.min_rows)
+                statistic = tell(table, self.min_rows, weights=self.weights)
         return {"statistic": name, **statistic}
 
 
@@ -164,8 +168,8 @@ class ContradictionVisitor(RowsVisitor):
     ----------
     leaves, states, bounds : mapping
         By path, the steps that are fitted, what to, and agreed bounds of their columns.
-    min_rows : int
-        The same number as when the node told.
+    min_rows, weights
+        The same as when the node told.
     """
 
     def __init__(
@@ -176,8 +180,10 @@ class ContradictionVisitor(RowsVisitor):
         bounds: Mapping[str, np.ndarray],
         is_sparse: Mapping[str, bool | None],
         min_rows: int,
+        weights: np.ndarray | None,
     ) -> None:
         super().__init__(is_sparse)
+        self.weights = weights
         self.leaves = leaves
         self.states = states
         self.bounds = bounds
@@ -193,12 +199,59 @@ class ContradictionVisitor(RowsVisitor):
         state = self.states.get(path)
         if state:  # without one it is fitted to nothing that the server said
             rows = NodeRows(
-                table=table, bounds=self.bounds[path], min_rows=self.min_rows
+                table=table,
+                bounds=self.bounds[path],
+                min_rows=self.min_rows,
+                weights=self.weights,
             )
             contradiction = KINDS[type(step)].contradiction(fitted, state, rows)
             if contradiction:
                 self.contradictions.append(f"{type(step).__name__}: {contradiction}")
                 return None
+        return transformed(fitted, step=step, table=table)
+
+
+class JoiningVisitor(RowsVisitor):
+    """Takes rows through fitted steps, where bins of few rows have joined a neighbor.
+
+    It stops where a step lays edges and it is not known yet which bins join: the rows
+    that enter there are counted.
+
+    Parameters
+    ----------
+    leaves : mapping
+        By path, the steps, all of which are fitted.
+    joined : JoinedBins
+        Which bins join which; counts are added to it.
+    cells : Cells
+        Which of the rows are summed together.
+    """
+
+    def __init__(
+        self,
+        *,
+        leaves: Mapping[str, BaseEstimator],
+        is_sparse: Mapping[str, bool | None],
+        joined: JoinedBins,
+        cells: Cells,
+    ) -> None:
+        super().__init__(is_sparse)
+        self.leaves = leaves
+        self.joined = joined
+        self.cells = cells
+
+    def visit_leaf(
+        self, step: BaseEstimator, table: Table, *, path: str
+    ) -> Table | None:
+        fitted = self.leaves[path]
+        kind = KINDS[type(step)]
+        if kind.lays_edges:
+            bins = kind.bins(fitted)
+            with no_values_in_errors(step, table):
+                if not self.joined.is_settled(path):
+                    self.joined.add(path, bins, table, self.cells)
+                    return None
+                table = self.joined.table(path, bins, table, self.cells)
         return transformed(fitted, step=step, table=table)
 
 

@@ -43,10 +43,13 @@ class NodeRows:
     bounds: np.ndarray
     # A node tells nothing of columns that have fewer known values.
     min_rows: int
+    weights: np.ndarray | None  # (n_rows,)
 
     def tell(self, statistic: str) -> dict:
         """The same as the node told when it was asked for the statistic."""
-        return STATISTICS[statistic].tell(self.table, self.min_rows)
+        return STATISTICS[statistic].tell(
+            self.table, self.min_rows, weights=self.weights
+        )
 
 
 # Each of these compares a state with a node's rows, and says why it cannot be of these
@@ -70,7 +73,9 @@ def powers_differ(fitted: PowerTransformer, state: Mapping, rows: NodeRows) -> s
             setattr(plain, name, value)
     # Without the names of columns, on which the step was not fitted.
     transformed = without_polars(plain.transform(numbers(rows.table)))
-    node_sums = STATISTICS["columns"].tell(transformed, rows.min_rows)
+    node_sums = STATISTICS["columns"].tell(
+        transformed, rows.min_rows, weights=rows.weights
+    )
     return _too_small_sums(state, node_sums, slack=_BETWEEN_POWERS)
 
 
@@ -125,21 +130,6 @@ def axes_differ(state: Mapping, rows: NodeRows) -> str:
     return (
         f"its axis {np.flatnonzero(is_wrong)[0]} has a smaller variance than the rows "
         "of this node alone would give it"
-    )
-
-
-def extremes_differ(state: Mapping, rows: NodeRows) -> str:
-    """Compare the smallest and largest values of all rows with a node's own."""
-    extremes = rows.tell("extremes")
-    slack = _ROUNDING * (np.abs(extremes["low"]) + np.abs(extremes["high"]))
-    # Columns without any value are NaN, which is neither.
-    is_wrong = extremes["low"] < np.asarray(state["low"]) - slack
-    is_wrong |= extremes["high"] > np.asarray(state["high"]) + slack
-    if not is_wrong.any():
-        return ""
-    return (
-        f"the bounds of its column {np.flatnonzero(is_wrong)[0]} leave out values that "
-        "this node told"
     )
 
 

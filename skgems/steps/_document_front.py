@@ -17,6 +17,7 @@ from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline
 
+from ._bins import Cells, JoinedBins
 from ._columns import Columns, ColumnsError
 from ._documents import Documents, are_documents, as_documents
 from ._front import Front, thawed
@@ -139,6 +140,14 @@ class DocumentFront(Front):
         return False
 
     @property
+    def _edged_paths(self) -> list[str]:
+        return []
+
+    @property
+    def statistics(self) -> dict[str, str]:
+        return {}
+
+    @property
     def most_messages(self) -> int:
         return 1
 
@@ -159,8 +168,10 @@ class DocumentFront(Front):
             )
         return as_documents(X)
 
-    def transform(self, X: Any) -> csr_matrix:
-        """Rows of numbers, (n_rows, n_features)."""
+    def transform(
+        self, X: Any, *, cells: Cells | None = None, joined: JoinedBins | None = None
+    ) -> csr_matrix:
+        """Return rows of numbers, (n_rows, n_features); words have no bins."""
         documents = self.rows(X)
         try:
             return self.fitted.transform(documents)

@@ -7,7 +7,7 @@ content. A step is found by its *path*: "0" is the transformer, "0/2" what is th
 it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -30,17 +30,20 @@ from ..networks import (
 )
 from ._at_nodes import (
     ContradictionVisitor,
+    JoiningVisitor,
     RowsVisitor,
     TellingVisitor,
     TextsVisitor,
     no_values_in_errors,
 )
 from ._backbone import Backbone, fit_without_rows, head_of
+from ._bins import Cells, JoinedBins
 from ._branches import check_has_columns
 from ._columns import REMEDIES, TEXTS, Columns, ColumnsError, Table, as_rows
 from ._columns_of import has_columns_of, with_columns_listed
 from ._fitting import Example, Fitted, FittingVisitor, Pending, assemble
 from ._identifiers import NOT_USED, column_roles
+from ._kinds import KINDS
 from ._statistics import identifiers_told
 from ._trees import (
     Step,
@@ -50,12 +53,14 @@ from ._trees import (
     check_tree,
     from_tree,
     n_steps_of_rows,
+    statistics_by_path,
+    steps_by_path,
 )
 
 # What the content of a front may have.
 _FIELDS = {"tree", "bounds", "drop_identifiers", "columns", "states", "fitted"}
-# (low, high) of all columns, or by column; "tell": nodes tell them; None: none.
-Bounds = Mapping[str | int, Sequence[float]] | Sequence[float] | str | None
+# (low, high) of all columns, or by column; None: none.
+Bounds = Mapping[str | int, Sequence[float]] | Sequence[float] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +200,31 @@ class Front:
         columns = "" if self.columns is None else self.columns.as_content()
         return joblib.hash([columns, *sorted(self.states.items())])
 
+    @cached_property
+    def statistics(self) -> dict[str, str]:
+        """Hashes of what steps are fitted to that nodes tell, by path.
+
+        They are of all that decides about the rows that enter a step. If one step is in
+        two fronts, its hashes are equal if these rows are.
+        """
+        terms = [_bounds_as_json(self.bounds), self.drop_identifiers]
+        return {
+            path: joblib.hash([terms, entering])
+            for path, entering in statistics_by_path(self.transformer, self.states)
+        }
+
+    def untold(self, told: Container[str]) -> list[str]:
+        """Return the types of steps with a state of which a node told no part.
+
+        ``told`` has the hashes of the statistics that it told; see :attr:`statistics`.
+        """
+        steps = dict(steps_by_path(self.transformer))
+        return [
+            type(steps[path]).__name__
+            for path, statistic in self.statistics.items()
+            if path in self.states and statistic not in told
+        ]
+
     def as_content(self) -> dict:
         """Fields of a message."""
         content = self.agreed
@@ -260,13 +290,6 @@ class Front:
         bounds = self.bounds
         if bounds is None:
             return limits
-        if isinstance(bounds, str):
-            if bounds != "tell":
-                raise ValueError(
-                    f"bounds are {bounds!r:.40}. Give numbers, None, or the word "
-                    "'tell'."
-                )
-            return limits
         places = {label: j for j, label in enumerate(columns.labels)}
         if not isinstance(bounds, Mapping):
             bounds = dict.fromkeys(places, bounds)
@@ -309,12 +332,14 @@ class Front:
         min_rows: int,
         memo: dict | None = None,
         dropped: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
     ) -> dict:
         """What the next steps need of a node's rows: "columns", and "parts" by path.
 
         ``memo`` is a dict of the node, empty at first. The next message of the same
         front finds rows, and what came out of fitted steps, in it again. ``dropped``
         are columns of X that the node's classifier drops by name, (n_columns,), bool.
+        ``weights`` (n_rows,) say how much each row counts; None: once.
         """
         memo = {} if memo is None else memo
         if not memo.get("digests", {}).items() <= self._digests.items():
@@ -340,7 +365,7 @@ class Front:
             is_sparse=ready.is_sparse,
             tables=tables,
             min_rows=min_rows,
-            tells_extremes=self.bounds == "tell",
+            weights=weights,
         )
         reply["parts"] = visitor.parts
         try:
@@ -352,17 +377,21 @@ class Front:
             reply["again"] = True
         return reply
 
-    def _visit_rows(self, visitor: RowsVisitor, *, X: Table, columns: Columns) -> None:
+    def _visit_rows(
+        self, visitor: RowsVisitor, *, X: Table, columns: Columns
+    ) -> Table | None:
         """Have a visitor take rows of some columns through the steps."""
         if columns.kept is not columns:
             X = safe_indexing(X, columns.kept_places, axis=1)
-        visitor.visit(with_columns_listed(self.transformer, columns.kept), X)
+        return visitor.visit(with_columns_listed(self.transformer, columns.kept), X)
 
-    def contradiction(self, X: Any, *, min_rows: int) -> str:
+    def contradiction(
+        self, X: Any, *, min_rows: int, weights: np.ndarray | None = None
+    ) -> str:
         """Why the states cannot be of a node's rows among others; "" if they can.
 
-        ``X`` are the rows of which the node told, and nothing of fewer than
-        ``min_rows``.
+        ``X`` are the rows of which the node told, with their ``weights``, and nothing
+        of fewer than ``min_rows``.
         """
         if not self.states:
             return ""
@@ -375,6 +404,7 @@ class Front:
             bounds=ready.bounds,
             is_sparse=ready.is_sparse,
             min_rows=min_rows,
+            weights=weights,
         )
         self._visit_rows(visitor, X=X, columns=columns)
         return visitor.contradictions[0] if visitor.contradictions else ""
@@ -530,11 +560,58 @@ class Front:
         layers = layers.fit(np.ones((1, self._backbones[0].n_features_in_)))
         return head_of(layers, start=n_features_before, width=sum(widths))
 
-    def transform(self, X: Any) -> Table:
-        """Rows as they come out of the fitted steps."""
+    def transform(
+        self, X: Any, *, cells: Cells | None = None, joined: JoinedBins | None = None
+    ) -> Table:
+        """Return rows as they come out of the fitted steps.
+
+        ``cells`` says which rows are summed together, and how many of them are in a bin
+        at least; fewer join a neighbor. None: bins stay as they are. ``joined`` is
+        what :meth:`joined_bins` found of all parts of a table; None: X is all of it.
+        """
         X = self.rows(X)
         with no_values_in_errors(self.transformer), self._naming_new_texts(X):
-            return self.fitted.transform(X)
+            if cells is not None and joined is None:
+                joined = self.joined_bins(lambda: [(X, cells)], cell=cells.cell)
+            if cells is None or not joined.has_joined:
+                return self.fitted.transform(X)
+            return self._visited_by_joining(X, cells=cells, joined=joined)
+
+    @property
+    def _edged_paths(self) -> list[str]:
+        """Paths of steps that lay edges into columns, so that rows are in bins."""
+        return [
+            path
+            for path, step in steps_by_path(self.transformer)
+            if KINDS[type(step)].lays_edges
+        ]
+
+    def joined_bins(
+        self, parts: Callable[[], Iterable[tuple[Any, Cells]]], *, cell: int
+    ) -> JoinedBins:
+        """Return which bins join which, so that none has fewer than ``cell`` rows.
+
+        ``parts`` gives all parts of a table each time it is called: once, and once more
+        for each step that lays edges behind another.
+        """
+        joined = JoinedBins(cell)
+        paths = self._edged_paths
+        has_counted = bool(paths)
+        while has_counted and not all(map(joined.is_settled, paths)):
+            for X, cells in parts():
+                self._visited_by_joining(self.rows(X), cells=cells, joined=joined)
+            has_counted = joined.settle()
+        return joined
+
+    def _visited_by_joining(
+        self, X: Table, *, cells: Cells, joined: JoinedBins
+    ) -> Table | None:
+        """Return rows behind all steps; None where some bins are counted only."""
+        ready = self._ready(self.columns)
+        visitor = JoiningVisitor(
+            leaves=ready.leaves, is_sparse=ready.is_sparse, joined=joined, cells=cells
+        )
+        return self._visit_rows(visitor, X=X, columns=self.columns)
 
     @contextmanager
     def _naming_new_texts(self, X: Table) -> Iterator[None]:
@@ -579,8 +656,8 @@ class Advanced:
     empty: list
 
 
-def _bounds_as_json(bounds: Bounds) -> list | str | None:
-    if bounds is None or isinstance(bounds, str):
+def _bounds_as_json(bounds: Bounds) -> list | None:
+    if bounds is None:
         return bounds
     if isinstance(bounds, Mapping):
         return [[label, *map(float, pair)] for label, pair in bounds.items()]
@@ -589,7 +666,7 @@ def _bounds_as_json(bounds: Bounds) -> list | str | None:
 
 def _bounds_from_json(bounds: Any) -> Any:
     """Inverse of `_bounds_as_json`; ValueError for what can be no bounds."""
-    if bounds is None or isinstance(bounds, str):
+    if bounds is None:
         return bounds
     if isinstance(bounds, list) and bounds and isinstance(bounds[0], list):
         for entry in bounds:

@@ -15,9 +15,13 @@ from typing import Literal
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from ._bins import Bins
 from ._columns import Table
 from ._contradictions import NodeRows
 
+# The smallest and the largest value of each column: no statistic, since these are values
+# of single rows. Agreed bounds stand for them.
+EXTREMES = "extremes"
 # Letters of the types of arrays that hold real numbers.
 _REAL_NUMBERS = "fiu"
 
@@ -81,7 +85,11 @@ class Kind:
     #: Whether each column comes out by itself, so that bounds of it are still bounds.
     by_column: bool = False
 
-    #: Name in `STATISTICS` of what nodes tell of their columns; None: nothing.
+    #: Whether it lays edges into columns, so that rows are in bins; see :meth:`bins`.
+    lays_edges: bool = False
+
+    #: Name in `STATISTICS` of what nodes tell of their columns; `EXTREMES`: nothing,
+    #: since bounds are agreed; None: nothing.
     statistic: str | None = None
 
     #: The fields of the state, by name.
@@ -131,6 +139,10 @@ class Kind:
     def identifiers(self, replies: Iterable[Mapping], labels: list) -> list:
         """Return those labels of columns that identify rows, and should not enter."""
         return []
+
+    def bins(self, fitted: BaseEstimator) -> Bins:
+        """Return the bins that a fitted step lays into columns, if it lays edges."""
+        raise NotImplementedError
 
     # ---- what is refused -------------------------------------------------------------
 

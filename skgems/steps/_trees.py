@@ -22,7 +22,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from ._backbone import Backbone
 from ._columns_of import ColumnsOf
-from ._kind import NotPooledError
+from ._kind import EXTREMES, NotPooledError
 from ._kinds import KINDS
 
 # A step: an unfitted transformer, or "passthrough", "drop" or None as in scikit-learn.
@@ -69,6 +69,59 @@ def steps_by_path(transformer: Step, path: str = "0") -> Iterator[tuple[str, Ste
         return
     for k, part in enumerate(parts):
         yield from steps_by_path(part, f"{path}/{k}")
+
+
+def statistics_by_path(
+    transformer: Step,
+    states: Mapping[str, Mapping],
+    *,
+    path: str = "0",
+    before: tuple = (),
+) -> Iterator[tuple[str, tuple]]:
+    """Yield the paths of steps that nodes tell a statistic for, and what it is of.
+
+    That is all that decides about the rows that enter the step: steps before it with
+    their states, and choices of columns. What stands beside the step is no part of it.
+    """
+    if is_passthrough(transformer) or is_dropped(transformer):
+        return
+    if isinstance(transformer, Pipeline):
+        for k, (_, step) in enumerate(transformer.steps):
+            place = f"{path}/{k}"
+            yield from statistics_by_path(step, states, path=place, before=before)
+            before = (*before, as_tree(step), _told_states(step, states, path=place))
+    elif isinstance(transformer, FeatureUnion):
+        for k, (_, step) in enumerate(transformer.transformer_list):
+            place = f"{path}/{k}"
+            yield from statistics_by_path(step, states, path=place, before=before)
+    elif isinstance(transformer, ColumnTransformer):
+        choices = [
+            _columns_as_json(columns) for *_, columns in transformer.transformers
+        ]
+        steps = [step for _, step, _ in transformer.transformers]
+        # The remainder is what none of the branches takes.
+        for k, (step, choice) in enumerate(
+            zip([*steps, transformer.remainder], [*choices, choices], strict=True)
+        ):
+            yield from statistics_by_path(
+                step, states, path=f"{path}/{k}", before=(*before, choice)
+            )
+    elif needs_told(transformer):
+        yield path, (*before, as_tree(transformer))
+
+
+def needs_told(step: BaseEstimator) -> bool:
+    """Report whether a step is fitted to what nodes tell, and not to agreed bounds."""
+    return KINDS[type(step)].statistic_for(step) not in (None, EXTREMES)
+
+
+def _told_states(step: Step, states: Mapping[str, Mapping], *, path: str) -> list:
+    """Return states, by paths within a step, that come from what nodes told."""
+    return [
+        (place.removeprefix(path), states[place])
+        for place, leaf in steps_by_path(step, path)
+        if place in states and needs_told(leaf)
+    ]
 
 
 def n_steps_of_rows(transformer: Step) -> int:

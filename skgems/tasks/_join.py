@@ -4,7 +4,7 @@ It holds what "describe" and "counts" reply, and replies to requests that need n
 of other nodes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ..local import Member, NodeShape, check_cost_of_content
 from ..messages import (
@@ -15,6 +15,7 @@ from ..messages import (
     Json,
     Message,
     Place,
+    Sentences,
     Task,
     Text,
     check_request,
@@ -22,10 +23,9 @@ from ..messages import (
     fields_of_disclosure,
     pairs_in,
     requests_in,
-    says,
+    sentences_in,
     sentences_of_fields,
 )
-from ..moments import ClassMoments
 from ..progress import tracked
 from ._counts import counts
 from ._describe import describe
@@ -56,21 +56,19 @@ def _check_joined(request: Message, reply: Message) -> None:
     check_summary_of_request(reply.content, request.content)
 
 
-def sentences_of_summary(content: Mapping) -> dict[str, str]:
-    """What the bound, the model, the counts and the numbered answers say, by path."""
+def sentences_of_summary(content: Mapping) -> Iterator[tuple[str, Sentences]]:
+    """Yield paths of the rule, the model, the counts and the numbered answers."""
     rule = {name: JOIN.reply[name] for name in ("min_rows", "rule")}
-    sentences = dict(sentences_of_fields(rule, content, path="summary"))
+    yield from sentences_of_fields(rule, content, path="summary")
     for k, (_, reply) in enumerate(pairs_in(content)):
-        for path, sentence in says(reply).items():
+        for path, sentences in sentences_in(reply):
             # All of them have the rule in common.
             if path.endswith((".min_rows", ".rule")):
                 continue
-            if k < 2:  # model and counts
-                sentences[path] = sentence
-            else:
+            if k >= 2:  # before are model and counts
                 _, _, path_within = path.partition(".")
-                sentences[f"answers.{k - 2}.{path_within}"] = sentence
-    return sentences
+                path = f"answers.{k - 2}.{path_within}"
+            yield path, sentences
 
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
@@ -84,17 +82,12 @@ def join(
     method: str,
     settings: Mapping,
     requests: Mapping[str, Mapping],
-    dtype: str = "float64",
-    rank: int | None = None,
 ) -> dict:
-    """Reply to all that is asked at first; ``dtype`` and ``rank`` round moments."""
+    """Reply to all that is asked at first."""
     answers = {}
     for number, request in tracked(requests.items(), "statistics", len(requests)):
         task = TASKS[request["task"]]
         reply = dict(task.answer(member, **request["asked"]))
-        if task.name == "moments" and (dtype != "float64" or rank):
-            exact = ClassMoments.from_arrays(reply["moments"])
-            reply["moments"] = exact.as_arrays(dtype=dtype, rank=rank)
         answers[number] = {**request, "reply": reply}
     return {
         "name": member.name,

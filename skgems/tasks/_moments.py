@@ -29,7 +29,6 @@ from ..messages import (
     Text,
     Weights,
     check_definite,
-    rows_of_groups,
 )
 from ..moments import (
     CLUSTER_ROWS,
@@ -47,7 +46,6 @@ from ._shared import (
     ROWS_OF_CLASSES,
     RULE,
     described_sizes,
-    has_weights,
     rows_are_described,
     sums,
     sums_are_of_enough_rows,
@@ -55,10 +53,6 @@ from ._shared import (
 )
 from ._sums import FIELDS_OF_SUMS, sums_fit
 
-# Rounding error, relative, of moments that are sent with few digits.
-_ROUNDING_OF_FEW_DIGITS = 5e-2
-# Relative rounding error of a squared distance between rows, in float64.
-_ROUNDING_OF_SQUARES = 1e-12
 # What nodes tell of their models' gradients: one of these, if any.
 _CORRECTIONS = ("gradient", "gradients", "slope", "slopes")
 # Parameters of the classifiers that are functions of sums.
@@ -138,23 +132,17 @@ def moments_fit(content: Mapping, place: Place) -> None:
         return
     if "penalty" in content and place.described["network"]["output"] == "none":
         raise place.at("penalty").wrong("is there, but the node has no classifier")
-    are_of_all_rows = _check_counts(content, class_moments, place)
-    few_digits = "deviations" in content["moments"]
-    rounding = _ROUNDING_OF_FEW_DIGITS if few_digits else ROUNDING
-    if are_of_all_rows:
-        _check_origin(class_moments, place, rounding)
+    _check_counts(content, class_moments, place)
     if correction is not None:
         _check_size_of_correction(
-            content[correction], class_moments, place.at(correction), rounding
+            content[correction], class_moments, place.at(correction)
         )
 
 
 def _check_kurtosis(content: Mapping, place: Place) -> None:
-    """Raise ValueError for digits, which could be a message, or more than the rows."""
+    """Raise ValueError for digits, which could be a message."""
     kurtosis = content.get("kurtosis", 1)
     place.deny(kurtosis & (kurtosis - 1) != 0, "kurtosis", "is not a power of two")
-    is_too_large = kurtosis > 2 * rows_of_groups(content).sum()
-    place.deny(is_too_large, "kurtosis", "is larger than these rows allow")
 
 
 def _check_corrections(content: Mapping, place: Place) -> str | None:
@@ -178,8 +166,8 @@ def _check_corrections(content: Mapping, place: Place) -> str | None:
     return correction
 
 
-def _check_counts(content: Mapping, class_moments: ClassMoments, place: Place) -> bool:
-    """Whether counts are all rows described; ValueError if they are not of these."""
+def _check_counts(content: Mapping, class_moments: ClassMoments, place: Place) -> None:
+    """Raise ValueError for counts that are not those of the rows described."""
     labels = content["labels"]
     counts = class_moments.class_counts(len(labels))
     described = described_sizes(place, labels)
@@ -194,12 +182,10 @@ def _check_counts(content: Mapping, class_moments: ClassMoments, place: Place) -
     rounding = ROUNDING * described.sum()
     if not counts.sum() - rounding <= n_rows <= described.sum() + rounding:
         raise place.at("group_counts").wrong("are not those of describe.rows")
-    # Rows of weights far below 1 say nothing of how far they are from their mean.
-    return bool(counts.sum() == described.sum()) and not has_weights(place)
 
 
 def _check_size_of_correction(
-    correction: np.ndarray, class_moments: ClassMoments, place: Place, rounding: float
+    correction: np.ndarray, class_moments: ClassMoments, place: Place
 ) -> None:
     """A gradient is no larger than these rows allow (by Cauchy and Schwarz).
 
@@ -209,7 +195,7 @@ def _check_size_of_correction(
     n_rows = class_moments.n_rows
     squares = _squares(class_moments)
     squares = squares + class_moments.counts @ class_moments.means**2
-    limit = (1.0 + rounding) * np.sqrt(n_rows * np.append(squares, n_rows))
+    limit = (1.0 + ROUNDING) * np.sqrt(n_rows * np.append(squares, n_rows))
     class_weight = request.get("class_weight")
     if isinstance(class_weight, list):
         limit *= max([1.0, *(weight for _, weight in class_weight)])
@@ -219,7 +205,7 @@ def _check_size_of_correction(
     if np.any(np.abs(correction) > times * limit[:, None]):
         raise place.wrong("is larger than these moments allow")
     # What a row adds to one output it takes from others.
-    if not is_slope and np.any(np.abs(correction.sum(axis=-1)) > limit * rounding):
+    if not is_slope and np.any(np.abs(correction.sum(axis=-1)) > limit * ROUNDING):
         raise place.wrong("does not sum to 0 over the outputs")
 
 
@@ -240,8 +226,6 @@ def _check_kind(class_moments: ClassMoments, place: Place, *, n_labels: int) -> 
         raise place.at(name).wrong(f"is there, but {kind!r} was asked for")
     if kind == "shared" and class_moments.groups.tolist() != [-1]:
         raise place.at("groups").wrong("are of classes, but 'shared' was asked for")
-    if kind == "shared" and class_moments.squares is None:
-        raise place.at("squares").wrong("is missing, but 'shared' was asked for")
 
 
 def _squares(class_moments: ClassMoments) -> np.ndarray:
@@ -251,35 +235,13 @@ def _squares(class_moments: ClassMoments) -> np.ndarray:
 
 
 def _check_scatter(class_moments: ClassMoments, place: Place) -> None:
-    """Matrices are definite, and squares of classes no more than those of all."""
+    """Raise ValueError for matrices that are not definite, or squares sent twice."""
     if class_moments.is_diagonal and class_moments.squares is not None:
         raise place.at("squares").wrong("are there, though scatter has them")
     if not class_moments.is_diagonal:
         groups = class_moments.groups.tolist()
         for group, matrix in zip(groups, class_moments.scatter, strict=True):
             check_definite(matrix, place.at(f"triangles of group {group}"))
-    largest = _squares(class_moments) * (1.0 + _ROUNDING_OF_FEW_DIGITS)
-    for name in ("squares", "part_squares"):
-        squares = getattr(class_moments, name)
-        if squares is not None and np.any(squares.sum(axis=0) > largest):
-            raise place.at(name).wrong("are more than those of all classes")
-
-
-def _check_origin(class_moments: ClassMoments, place: Place, rounding: float) -> None:
-    """The origin is among the rows: no further from their mean than these allow."""
-    origin = class_moments.origin
-    if not origin.any():
-        return  # as of sparse rows
-    mean = class_moments.mean()
-    about_mean = class_moments.counts @ (class_moments.means - mean) ** 2
-    squares = _squares(class_moments) + about_mean
-    noise = _ROUNDING_OF_SQUARES * class_moments.n_rows * np.square(origin)
-    if np.any(np.square(mean) > squares * (1.0 + rounding) + noise):
-        raise place.at("means").wrong(
-            "are further from the origin than counts and squares of the same rows "
-            "allow. If the rows came in chunks, chunks() gave other rows in the second "
-            "pass; it must give the same rows in each pass"
-        )
 
 
 # ---- fields ------------------------------------------------------------------------

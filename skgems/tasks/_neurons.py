@@ -23,7 +23,7 @@ def _units_in_words(content: Mapping, reply: Mapping) -> str:
 
 
 def precision_is_definite(content: Mapping, place: Place) -> None:
-    """A precision is one for each input, or a symmetric matrix without negatives."""
+    """Deny precisions below 0, and matrices that are not symmetric or definite."""
     precision = content["precision"]
     place = place.at("precision")
     if precision.ndim == 1:
@@ -56,7 +56,7 @@ def neurons(
     hidden: Mapping | None = None,
     **options: object,
 ) -> dict:
-    """How far each unit of a layer may change, see `build_neuron_spaces`."""
+    """Return how far each unit of a layer may change, see `build_neuron_spaces`."""
     _check_units_are_own(member, weights)
     neuron_spaces = build_neuron_spaces(
         layer_inputs(member, "learning", hidden),
@@ -104,7 +104,6 @@ NEURONS = Task(
         "weights": Array("q u", high=LARGEST_SQUARE, least_bytes=2),
         "activation": Text(ACTIVATIONS),
         "epsilon": Number(),
-        "max_radius": Number(),
         "random_state": SEED,
         **HOW_SPACES_ARE_BUILT,
     },

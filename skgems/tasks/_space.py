@@ -86,7 +86,7 @@ _OF_LOSSES = (
 
 
 def space_fits(space: Mapping, place: Place) -> None:
-    """A space is around the node's own model, and of the geometry asked for."""
+    """Deny spaces of another model than the node's, or of another geometry."""
     request = place.asked
     n_classes = place.lengths.get("k")
     most_rows = MOST_ROWS
@@ -143,7 +143,7 @@ def _check_metric(space: Mapping, place: Place) -> None:
 
 
 def _check_radii(space: Mapping, place: Place, most_rows: int) -> None:
-    """Radii are what the criterion makes; the model was tried on so many rows."""
+    """Deny radii that the criterion does not make, or of another number of rows."""
     is_by_loss = "radii_knots" in space
     criterion = place.asked["criterion"]["name"]
     if _IS_BY_LOSS.get(criterion, is_by_loss) != is_by_loss:
@@ -151,26 +151,22 @@ def _check_radii(space: Mapping, place: Place, most_rows: int) -> None:
         raise place.at(name).wrong(f"is there, but {criterion} was asked for")
     n_rows = int(space["radii_n_rows"])
     place.deny(n_rows > most_rows, "radii_n_rows", "is more than describe.rows has")
-    score = float(space["radii_score"])
     if is_by_loss:
-        _check_radii_by_loss(space, place, score)
+        _check_radii_by_loss(space, place)
     else:
-        _check_radii_by_rows(space, place, score=score, n_rows=n_rows)
+        _check_radii_by_rows(space, place, n_rows)
 
 
-def _check_radii_by_loss(space: Mapping, place: Place, score: float) -> None:
+def _check_radii_by_loss(space: Mapping, place: Place) -> None:
     _has_only(space, place, needed=_OF_LOSSES, refused=_OF_ROWS)
     knots = space["radii_knots"]
     if not len(knots) or knots[0] != 0 or (np.diff(knots) < SMALLEST).any():
         raise place.at("radii_knots").wrong("do not rise from 0")
-    if abs(space["radii_losses"][0] - score) > ROUNDING * score:
-        raise place.at("radii_losses").wrong("do not begin with the score")
 
 
-def _check_radii_by_rows(
-    space: Mapping, place: Place, *, score: float, n_rows: int
-) -> None:
+def _check_radii_by_rows(space: Mapping, place: Place, n_rows: int) -> None:
     _has_only(space, place, needed=_OF_ROWS, refused=_OF_LOSSES)
+    score = float(space["radii_score"])
     place.deny(score > 1.0, "radii_score", f"is {score:g}, not between 0 and 1")
     radii = space["radii_radii"]
     place.deny((radii[1:] < radii[:-1]).any(), "radii_radii", "are not in their order")
@@ -178,14 +174,12 @@ def _check_radii_by_rows(
     if may_lose[0] != 0 or (may_lose[1:] < may_lose[:-1]).any():
         raise place.at("radii_may_lose").wrong("does not rise from 0")
     n_right = int(may_lose[-1])
-    if n_right > n_rows or abs(score - n_right / n_rows) > ROUNDING:
-        raise place.at("radii_score").wrong(
-            f"is {score:g} of {n_rows} rows, not {n_right}"
-        )
+    if n_right > n_rows:
+        raise place.at("radii_may_lose").wrong(f"is {n_right} of {n_rows} rows")
 
 
 def _check_center(space: Mapping, W: np.ndarray, place: Place) -> None:
-    """The center is the model itself, but for its scale and what outputs share."""
+    """Deny a center that is not the model, but for its scale and what outputs share."""
     center = space["center"][:, : W.shape[1]]
     center = float(space["scale"]) * (center - center.mean(axis=1, keepdims=True))
     W = W.astype(np.float64)
@@ -246,7 +240,6 @@ FIELDS_OF_SPACE = {
 # What requests for spaces of models and of units have in common.
 HOW_SPACES_ARE_BUILT = {
     "geometry": Named(),
-    "construction": Text(("sampled", "certified")),
     "n_directions": whole_number(low=1, high=MOST_COUNTED),
     "hidden": HIDDEN,
 }
@@ -280,7 +273,7 @@ def space(
     hidden: Mapping | None = None,
     **settings: object,
 ) -> dict:
-    """The good-enough spaces of a linear model, see `node_space`."""
+    """Return the good-enough spaces of a linear model, see `node_space`."""
     if min_cluster_size > 1:
         member = member.of_large_classes(min_cluster_size)
     own_W, own_labels = member.own_linear()
@@ -319,6 +312,7 @@ SPACE = Task(
         "n_others": whole_number(high=MOST_COUNTED),
         "min_cluster_size": whole_number(high=MOST_ROWS),
         "criterion": Named(),
+        "construction": Text(("sampled", "certified")),
         "scale_logits": Flag(("auto",)),
         "seed": SEED,
         **HOW_SPACES_ARE_BUILT,

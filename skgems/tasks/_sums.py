@@ -4,14 +4,13 @@ The letters of shapes: n means (parts), g matrices (groups), d features, s class
 directions, l labels.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from ..messages import (
     ABSENT,
-    MOST_NUMBERS,
     MOST_ROWS,
     ROUNDING,
     Array,
@@ -21,7 +20,7 @@ from ..messages import (
     rows_in_words,
     rows_of_groups,
 )
-from ..moments import LARGEST_FLOAT32, LARGEST_SQUARE, SMALLEST
+from ..moments import LARGEST_SQUARE, SMALLEST
 from ._shared import (
     come_together,
     has_weights,
@@ -30,13 +29,8 @@ from ._shared import (
     whole_numbers,
 )
 
-# Matrices of features, of whatever digits.
-_MATRICES = ("triangles", "correlations", "factors")
 # The origin is the median of so many rows, or one of them where there are fewer.
 _FEW_ROWS = 8
-# Fields of moments with all digits, and with few.
-_WITH_ALL_DIGITS = {"triangles", "scatter", "roots", "squares", "part_squares"}
-_WITH_FEW_DIGITS = {"unit", "correlations", "factors", "spreads", "part_spreads"}
 
 
 # ---- what fields say in figures ----------------------------------------------------
@@ -96,44 +90,28 @@ def _scatter_in_words(content: Mapping, reply: Mapping) -> str:
     return words
 
 
-def _digits_in_words(content: Mapping, reply: Mapping) -> str:
-    words = f"With the digits of {content['means'].dtype}"
-    factors = content.get("factors")
-    if factors is not None:
-        words += f", and a rank of {factors.shape[2]} instead of {factors.shape[1]}"
-    return f"{words}."
+def _block_in_words(content: Mapping, reply: Mapping) -> str:
+    return f"Here these are {int(content['block'].sum())} of {len(content['block'])}."
 
 
 # ---- rules -------------------------------------------------------------------------
 
 
 def sums_fit(content: Mapping, place: Place) -> None:
-    """Sums are of classes that there are, and of one set of digits."""
+    """Raise ValueError unless sums are of classes that there are, in one form."""
     _check_classes_of_sums(content, place)
-    few_digits = "deviations" in content
-    if not few_digits and content["means"].itemsize < 8:
-        raise place.at("means").wrong(f"has the dtype {content['means'].dtype}")
-    refused = _WITH_ALL_DIGITS if few_digits else _WITH_FEW_DIGITS
-    for name in sorted(refused & set(content)):
-        raise place.at(name).wrong("is not allowed with so many digits")
-    for name in {"squares", "spreads"} & set(content):
-        is_wrong = len(content[name]) != len(np.unique(content["columns"]))
-        place.deny(is_wrong, name, f"has the shape {content[name].shape}")
+    if "squares" in content:
+        shape = content["squares"].shape
+        is_wrong = shape[0] != len(np.unique(content["columns"]))
+        place.deny(is_wrong, "squares", f"has the shape {shape}")
     come_together(content, "root_groups", "roots", place)
     if "roots" in content:
         _check_roots(content, place)
+    if "block" in content:
+        _check_block(content, place.at("block"))
     forms = {"triangles", "scatter", "roots"} & set(content)
-    if not few_digits and len(forms) != 1:
+    if len(forms) != 1:
         raise place.at("triangles").wrong("is missing, or there is more beside it")
-    place.deny(few_digits and "unit" not in content, "unit", "is missing")
-    n_groups = len(np.unique(content["groups"]))
-    n_features = len(content["origin"])
-    are_made = {"correlations", "factors"} & set(content)
-    if are_made and n_groups * n_features**2 > MOST_NUMBERS:
-        raise place.at("deviations").wrong(
-            f"are of {n_groups} matrices of {n_features} features, which take too much "
-            "memory"
-        )
 
 
 def _check_classes_of_sums(content: Mapping, place: Place) -> None:
@@ -153,6 +131,17 @@ def _check_classes_of_sums(content: Mapping, place: Place) -> None:
         raise place.at("groups").wrong("are without a class that has a mean")
 
 
+def _check_block(content: Mapping, place: Place) -> None:
+    """Only a shared matrix has a block, outside of which it is 0."""
+    is_shared = content["groups"] == -1
+    place.deny(not is_shared.any() or "triangles" not in content, "has no matrix")
+    block = content["block"]
+    rows, columns = np.triu_indices(len(block))
+    is_told = (block[rows] & block[columns]) | (rows == columns)
+    products = content["triangles"][is_shared]
+    place.deny(bool(products[:, ~is_told].any()), "lacks features with products")
+
+
 def _check_roots(content: Mapping, place: Place) -> None:
     """Each is of a matrix; they are not more than the rows, nor of one class twice."""
     groups = content["root_groups"]
@@ -163,7 +152,7 @@ def _check_roots(content: Mapping, place: Place) -> None:
     are_too_many = np.any(n_roots > content["group_counts"] * (1.0 + ROUNDING))
     if are_too_many and not has_weights(place):
         raise place_of_groups.wrong("are more than the rows")
-    if {"squares", "spreads"} & set(content):
+    if "squares" in content:
         raise place.at("squares").wrong("are there, though roots have them")
 
 
@@ -173,8 +162,8 @@ def sums_of_others_fit(content: Mapping, place: Place) -> None:
 
 
 def has_matrices(content: Mapping) -> bool:
-    """Whether sums have more than variances of single features."""
-    return not set(_MATRICES).isdisjoint(content)
+    """Report whether sums have more than variances of single features."""
+    return not {"triangles", "roots"}.isdisjoint(content)
 
 
 # ---- fields ------------------------------------------------------------------------
@@ -184,7 +173,6 @@ _OF_PARTS = (
     "Variances of the features about each mean: how far the rows of a cluster are from "
     "it. For two rows, these and the mean reveal the rows, except for signs."
 )
-_FEWER_DIGITS = "Correlations of the features, with fewer digits."
 _SCATTER = (
     "Sums of products of the features' deviations from these means: variances and "
     "covariances. Together with the means they reveal one or two rows exactly. Where "
@@ -194,27 +182,6 @@ _SCATTER = (
 
 def _number_of_rows(shape: str, sentence: str) -> Array:
     return Array(shape, low=0.0, high=float(MOST_ROWS), says=sentence)
-
-
-def _with_few_digits(
-    shape: str,
-    sentence: str,
-    *,
-    low: float | None = None,
-    # Of a correlation, which rounding may take beyond 1.
-    high: float = 1.05,
-    detail: Callable | None = None,
-) -> Array:
-    """A field of few digits, which may be missing."""
-    return Array(
-        shape,
-        low=low,
-        high=high,
-        least_bytes=2,
-        default=ABSENT,
-        says=sentence,
-        detail=detail,
-    )
 
 
 FIELDS_OF_SUMS = {
@@ -228,7 +195,6 @@ FIELDS_OF_SUMS = {
     "counts": _number_of_rows("n", "Number of rows of each mean."),
     "means": Array(
         "n d",
-        least_bytes=2,
         says="Means of the features by class, or by clusters of a class. A mean of a "
         "single row is that row; the fewer rows, the nearer the mean is to each.",
         detail=_means_in_words,
@@ -246,31 +212,23 @@ FIELDS_OF_SUMS = {
         detail=_scatter_in_words,
     ),
     "squares": sums("s d", says=_VARIANCES, low=0.0, default=ABSENT),
-    "unit": Array(
-        "d",
-        low=SMALLEST,
-        least_bytes=4,
-        default=ABSENT,
-        says="Variances of the features over all classes.",
-    ),
-    "deviations": _with_few_digits(
-        "g d", _SCATTER, low=0.0, high=LARGEST_FLOAT32, detail=_scatter_in_words
-    ),
-    "spreads": _with_few_digits("s d", _VARIANCES, low=0.0, high=LARGEST_FLOAT32),
     "part_squares": sums("n d", says=_OF_PARTS, low=0.0, default=ABSENT),
-    "part_spreads": _with_few_digits("n d", _OF_PARTS, low=0.0, high=LARGEST_FLOAT32),
     "roots": Array(
         "r d",
-        least_bytes=4,
         default=ABSENT,
         says="Directions whose products sum to the variances and covariances, as many "
         "as there are rows, where there are fewer rows than features. They span the "
         "rows: single rows can be recognized, and rows of whole numbers recovered.",
         detail=_scatter_in_words,
     ),
-    "root_groups": whole_numbers("r", says="Matrix of each direction.", default=ABSENT),
-    "correlations": _with_few_digits(
-        "g d(d-1)/2", _FEWER_DIGITS, detail=_digits_in_words
+    "block": Array(
+        "d",
+        kinds="b",
+        default=ABSENT,
+        says="Which features the matrix of several classes together has products of: "
+        "they are drawn at the node, where all would say too much of its rows. Of the "
+        "others it has variances alone.",
+        detail=_block_in_words,
     ),
-    "factors": _with_few_digits("g d *", _FEWER_DIGITS, detail=_digits_in_words),
+    "root_groups": whole_numbers("r", says="Matrix of each direction.", default=ABSENT),
 }

@@ -92,7 +92,7 @@ def best_if_sure_of_more(row_losses: np.ndarray) -> int:
 def fit_roughly(
     likelihood: Likelihood, X, y: np.ndarray, start: np.ndarray, *, strength: float
 ) -> np.ndarray:
-    """The minimum for one weight of the rows, near enough to compare losses by.
+    """Return the minimum for one weight of the rows, near enough to compare losses by.
 
     With a weight of 0 it is the start.
     """
@@ -128,7 +128,7 @@ def _fit(
     tol: float = _TOL,
     max_iter: int = _MAX_ITER,
 ) -> np.ndarray:
-    """The minimum for one weight of the rows, searched from ``start``."""
+    """Return the minimum for one weight of the rows, searched from ``start``."""
 
     def loss_of_rows(V: np.ndarray) -> tuple[float, np.ndarray]:
         W = likelihood.to_rows(V)

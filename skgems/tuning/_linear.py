@@ -138,7 +138,7 @@ def _cross_validate(
 def _coordinates(
     X, offset: np.ndarray, W: np.ndarray, precision: np.ndarray
 ) -> tuple[object, Callable[[np.ndarray], np.ndarray]]:
-    """Rows in whose coordinates the penalty is a plain sum of squares.
+    """Return rows in whose coordinates the penalty is a plain sum of squares.
 
     Their columns are features, intercept and the start's logits, each divided by the
     root of its cost. The function turns changes in them back to changes of W.

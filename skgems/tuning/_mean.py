@@ -84,7 +84,7 @@ def _check(
 def _add_product(
     total: np.ndarray, array: np.ndarray, weight: float | np.ndarray
 ) -> np.ndarray:
-    """``total + weight * array``, in place where the dtypes agree."""
+    """Return ``total + weight * array``, in place where the dtypes agree."""
     dtype = np.result_type(total, array)
     if dtype != total.dtype:
         total = total.astype(dtype)

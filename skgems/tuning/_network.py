@@ -220,7 +220,7 @@ def _tuned_beside_moments(
 
 
 def _untouched(layers: Layers, *, n_steps: int) -> FineTunedNetwork:
-    """The network as it is, after steps that tried nothing."""
+    """Return the network as it is, after steps that tried nothing."""
     return FineTunedNetwork(
         layers=layers,
         strengths=np.full(n_steps, np.inf),
@@ -282,7 +282,7 @@ def _taken_in(layers: Layers, coordinates: Coordinates, *, is_sparse: bool) -> L
 
 
 def _given_back(layers: Layers, coordinates: Coordinates, *, is_sparse: bool) -> Layers:
-    """The inverse of `_taken_in`."""
+    """Return the inverse of `_taken_in`."""
     if is_sparse:
         layers = coordinates.left_out().take_in(layers)
     return coordinates.give_back(layers)
@@ -430,7 +430,7 @@ class _Changes:
 def _path_of_last(
     inputs, codes: np.ndarray, layers: Layers, *, present: np.ndarray, unit: np.ndarray
 ) -> Iterator[Layers]:
-    """Layers whose last one is trained, at each strength: the loss is convex.
+    """Return layers whose last one is trained, at each strength: the loss is convex.
 
     ``unit``, (n_inputs + 1, 1), is that of the weights of each input; the last one is
     that of intercepts.

@@ -43,7 +43,7 @@ def deal_folds(
     *,
     groups: np.ndarray | None = None,
 ) -> Folds | None:
-    """Training and test rows, stratified if they can be; None for too few rows.
+    """Return training and test rows, stratified if they can be; None for too few rows.
 
     Rows of one of the ``groups``, (n_rows,), are in the same fold.
     """
@@ -60,12 +60,12 @@ def deal_folds(
 
 
 def rose_twice(losses: np.ndarray) -> bool:
-    """Whether each of the last two losses is larger than the one before it."""
+    """Report whether each of the last two losses is larger than the one before it."""
     return bool(np.all(np.diff(losses[-3:]) > TIE))
 
 
 def first_within_one_error(row_losses: np.ndarray) -> int:
-    """Index of the first loss within a standard error, and TIE, of the smallest.
+    """Return the index of the first loss within a standard error of the smallest.
 
     ``row_losses`` has the shape (n_strengths, n_rows).
     """
@@ -119,7 +119,7 @@ def fit_rows(
     strength: float,
     start: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The change of weights, (n_columns, n_classes), of one strength, by L-BFGS.
+    """Return the change of weights, (n_columns, n_classes), of one strength, by L-BFGS.
 
     ``offset``, (n_rows, n_classes), are the logits before the change; ``start`` is a
     change to begin the search at, None for none.

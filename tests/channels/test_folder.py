@@ -467,7 +467,6 @@ WRONG_REPLIES = {
     "spaces": {
         "space": {
             "center is not the model itself": change_field("center", lambda W: 2 * W),
-            "radii_score is 0": change_field("radii_score", lambda score: 0.5 * score),
             "family is 'diagonal', but": set_field("family", "diagonal"),
         },
     },

@@ -101,12 +101,30 @@ def test_numbers_are_read_to_the_last_digit(work):
 
 
 @pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        (["", "3"], [1e21, np.nan, 3.0]),
+        (["2,5", "NA"], [1e21, 2.5, np.nan]),
+        (["x", "NA"], ["1000000000000000000000", "x", np.nan]),
+    ],
+)
+def test_numbers_of_more_than_64_bits_leave_gaps_as_they_are(work, others, expected):
+    cells = ["1000000000000000000000", *others]
+    Path("n.csv").write_text("\n".join(["n;y", *(f"{cell};a" for cell in cells)]))
+    table = read_table("n.csv", Dialect(decimal=","), as_written=["y"])
+    pandas = pytest.importorskip("pandas")
+    expected = pandas.Series(expected, name="n")
+    pandas.testing.assert_series_equal(
+        table.frame["n"], expected.astype(table.frame["n"].dtype)
+    )
+
+
+@pytest.mark.parametrize(
     "head", ["# exported by the lab\n", "# one\n# two, of three\n", "#\n"]
 )
-def test_comments_above_the_names_are_called_so(head, work, capsys):
+def test_comments_above_the_names_are_shown(head, work, capsys):
     write_rows(head + csv_text())
     assert main(["survey", "--rows", "rows.csv", "--name", "lyon"]) == 1
     error = capsys.readouterr().err
     assert "rows.csv: line 1, '#" in error
-    assert "Delete all lines that begin with '#'" in error
-    assert "--sep" not in error
+    assert "Delete notes and comments above the names" in error

@@ -133,7 +133,7 @@ def split_cell(text):
         ),
         (
             lambda text: text.replace(",", "~"),
-            "no separator of columns was found",
+            "has no ',' between names of columns",
         ),
         (split_cell, "'age' hold texts, but the model takes numbers: 'many' in line 5"),
         (
@@ -147,7 +147,7 @@ def split_cell(text):
         ),
         (
             lambda text: text.replace("weight,", "", 1),
-            "more cells (5) than line 1 has names",
+            "has 5 cells, but line 1 has 4 names",
         ),
         (lambda text: "", "lyon.csv: the file is empty"),
     ],

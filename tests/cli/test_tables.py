@@ -102,17 +102,10 @@ def test_nothing_is_said_of_separators_and_decimals_that_were_typed(
     check_read(capsys, [], **options)
 
 
-@pytest.mark.parametrize(
-    ("encoding", "beginnings"),
-    [
-        ("utf-8-sig", []),
-        ("utf-16", ["it is marked as UTF-16, and is read as such"]),
-        ("utf-32", ["it is marked as UTF-32, and is read as such"]),
-    ],
-)
-def test_marks_of_encodings_are_read(folder, capsys, encoding, beginnings):
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_marks_of_encodings_are_read(folder, capsys, encoding):
     write_rows(csv_text(), encoding)
-    check_read(capsys, beginnings)
+    check_read(capsys, [])
     check_read(capsys, [], encoding=encoding)
 
 
@@ -165,24 +158,18 @@ def test_utf_8_that_is_called_latin_is_doubted(folder, capsys):
     ]
 
 
-def test_blanks_around_cells_and_names_are_left_out_and_said(folder, capsys):
+def test_blanks_around_cells_and_names_are_left_out(folder, capsys):
     head, *rows = csv_text().splitlines()
     rows = [row.replace("Chirurgie", "Chirurgie ") for row in rows]
     rows[0] = rows[0].replace(",", ", ", 2)
     write_rows("\n".join([head.replace(",", " , "), *rows]))
-    check_read(
-        capsys,
-        [
-            "blanks around names of columns ('alter ')",
-            "blanks around the cells of the columns 'station'",
-        ],
-    )
+    check_read(capsys, [])
 
 
 def test_blanks_before_quotation_marks_are_left_out(folder, capsys):
     text = csv_text(quoting=2).replace('","', '", "').replace(',"', ', "')
     write_rows(text)
-    check_read(capsys, ["blanks around names of columns"])
+    check_read(capsys, [])
 
 
 def test_two_blanks_have_an_empty_cell_between_them_where_blanks_separate(
@@ -213,7 +200,7 @@ def test_numbers_with_blanks_around_them_are_numbers(folder, capsys):
 def test_a_separator_at_the_end_of_lines_makes_no_column(folder, capsys, in_header):
     head, *rows = csv_text().splitlines()
     write_rows("\n".join([head + "," * in_header, *(row + "," for row in rows)]))
-    check_read(capsys, ["column 6, which has no name and is empty, is left out"])
+    check_read(capsys, [])
 
 
 def test_separators_at_the_end_of_the_first_line_only_are_not_mentioned(folder, capsys):
@@ -225,7 +212,7 @@ def test_separators_at_the_end_of_the_first_line_only_are_not_mentioned(folder, 
 def test_two_separators_at_the_end_of_lines_make_no_columns(folder, capsys):
     head, *rows = csv_text().splitlines()
     write_rows("\n".join([head + ",,", *(row + ",," for row in rows)]))
-    check_read(capsys, ["column 6, which has no name", "column 7, which has no name"])
+    check_read(capsys, [])
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -233,7 +220,7 @@ def test_a_column_that_counts_rows_is_left_out(folder, capsys, first):
     frame = hospital_table()
     frame.index += first
     write_rows(frame.to_csv())
-    check_read(capsys, ["the first column, which has no name and counts rows, is left"])
+    check_read(capsys, ["the first column, which has no name, is left out"])
 
 
 def test_lines_that_are_blank_are_counted_but_are_no_rows(folder, capsys):
@@ -308,12 +295,12 @@ def csv_with_cells(column, *cells, **options):
         ("\n \n", "the file is empty"),
         (
             "alter\n3\n4\n",
-            "no separator of columns was found; the first line is",
+            "line 1, 'alter', has no ',' between names of columns. Delete notes",
         ),
         ("alter,diagnose\n", "there are no rows below line 1"),
         (
             "Export 2024\n\n" + csv_text(),
-            "line 1, 'Export 2024', does not have as many cells as the lines below. ",
+            "line 1, 'Export 2024', has no ',' between names of columns. Delete notes",
         ),
         (
             csv_text().replace("crp,", "alter,", 1),
@@ -330,15 +317,15 @@ def csv_with_cells(column, *cells, **options):
         ),
         (
             "Export 2024,,,,\n" + csv_text(),
-            "line 1, 'Export 2024', does not have as many",
+            "line 2 has 5 cells, but line 1 has 1 names. Delete lines that are no rows",
         ),
         (
             csv_text().replace("alter,", "", 1),
-            "lines have more cells (5) than line 1 has",
+            "line 2 has 5 cells, but line 1 has 4 names",
         ),
         (
             csv_text() + "Summe,60\n",
-            "line 62 has 2 cells, but line 1 has 5 names. A text that has the separat",
+            "line 62 has 2 cells, but line 1 has 5 names. Delete lines that are no",
         ),
         (csv_text().replace('"', "", 2), "cells, but line 1 has 5 names"),
         (csv_text() + '"Ende\n', "line 62 has 1 cells"),
@@ -373,11 +360,11 @@ def csv_with_cells(column, *cells, **options):
         ),
         (
             csv_with_cells("alter", 5, "1,234"),
-            "column 'alter' has '1,234' in line 3. If the comma is a decimal mark, add",
+            "column 'alter' has '1,234' in line 3, where thousands are separated or th",
         ),
         (
             csv_text(hospital_table().astype({"crp": str}), sep=";", decimal=","),
-            "but the decimal mark of this table is ','. Write all numbers with",
+            "the decimal mark is not that of the table, ','. Write all numbers in one",
         ),
         (
             csv_text(hospital_table().assign(crp="1.234"), sep=";", decimal=","),
@@ -385,7 +372,7 @@ def csv_with_cells(column, *cells, **options):
         ),
         (
             csv_text(sep=";", decimal=",").replace(",", ".", 1),
-            "but the decimal mark of this table is ','. Write all numbers with",
+            "the decimal mark is not that of the table, ','. Write all numbers in one",
         ),
     ],
 )
@@ -417,10 +404,10 @@ def test_commas_that_may_be_either_are_decided_by_a_word_or_another_column(
 
 def test_a_decimal_mark_that_is_not_that_of_the_table_is_said(folder, capsys):
     write_rows(csv_text(sep=";", decimal=","))
-    with pytest.raises(ValueError, match="in line 2, but the decimal mark of this tab"):
+    with pytest.raises(ValueError, match="in line 2, .* not that of the table, '.'"):
         read(capsys, decimal=".")
     write_rows(csv_text())
-    with pytest.raises(ValueError, match="'größe' has '1.6' in line 2, but the decim"):
+    with pytest.raises(ValueError, match="'größe' has '1.6' in line 2, .* table, ','"):
         read(capsys, decimal=",", sep=";" if ";" in csv_text() else None)
 
 
@@ -510,7 +497,7 @@ def request_and_model(folder):
     start_study()
 
 
-def test_the_reply_is_that_of_the_plain_table(request_and_model, capsys):
+def test_the_reply_is_that_of_the_plain_table(request_and_model):
     write_rows(csv_text())
     assert answer_rows() == 0
     plain_reply = REPLY.read_bytes()
@@ -522,7 +509,6 @@ def test_the_reply_is_that_of_the_plain_table(request_and_model, capsys):
         write_rows(text, encoding)
         assert answer_rows(*options) == 0
         assert REPLY.read_bytes() == plain_reply
-    assert "rows.csv: blanks around labels are ignored." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -570,7 +556,7 @@ def test_an_error_of_an_answer_is_one_line(
     assert len(error_text.splitlines()) == 1
 
 
-def test_names_and_labels_with_blanks_are_those_of_the_model(folder, capsys):
+def test_names_and_labels_with_blanks_are_those_of_the_model(folder):
     frame = hospital_table()
     frame.columns = [f" {name}" for name in frame.columns]
     frame[" diagnose"] = " " + frame[" diagnose"]
@@ -580,8 +566,6 @@ def test_names_and_labels_with_blanks_are_those_of_the_model(folder, capsys):
     write_rows(csv_text(frame))
     start_study()
     assert answer_rows() == 0
-    printed = capsys.readouterr().out
-    assert "blanks around names of columns (' alter') are left out" in printed
     summary = Summary.load(REPLY)
     assert summary.row_counts["labels"] == [" ja", " nein"]  # as the model has them
 
@@ -617,12 +601,12 @@ def test_a_configuration_has_the_dialect_of_a_nodes_table(answer_by_configuratio
 
 def test_a_node_does_not_use_the_dialect_of_another(answer_by_configuration, capsys):
     assert main([*answer_by_configuration, "b", "--yes"]) == 1
-    assert "no separator of columns was found" in capsys.readouterr().err
+    assert "has no ',' between names of columns" in capsys.readouterr().err
 
 
 def test_typed_words_come_before_a_configuration(answer_by_configuration, capsys):
     assert main([*answer_by_configuration, "a", "--sep", ";", "--yes"]) == 1
-    assert "';' does not occur in line 1" in capsys.readouterr().err
+    assert "has no ';' between names of columns" in capsys.readouterr().err
 
 
 def test_words_of_a_configuration_are_no_options(answer_by_configuration):
@@ -642,7 +626,7 @@ def test_tables_at_one_place_may_be_written_differently(folder, capsys):
         text = csv_text(frame, **options)
         Path(f"all/{name}.csv").write_bytes(text.encode(encoding))
     assert combine_tables() == 1
-    assert "all/rom.csv: line 1 is not written in UTF-8" in capsys.readouterr().err
+    assert "all/rom.csv: line 1 is not written in utf-8" in capsys.readouterr().err
     shared = '[tables.rom]\nsep = "~"\nencoding = "cp1252"\n'
     Path("shared.toml").write_text(shared)
     assert combine_tables("--config", "shared.toml") == 0

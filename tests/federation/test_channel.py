@@ -146,7 +146,7 @@ CASES = {
     "hidden layers of nets": lambda: GEMSMLPAggregator(nets(), random_state=0),
     "hidden layers sampled": lambda: GEMSMLPAggregator(
         models(),
-        hidden_layers=HiddenLayers(Ellipsoid(floor=0.2), construction="sampled"),
+        hidden_layers=HiddenLayers(Ellipsoid(floor=0.2), n_directions=50),
         local_epochs=0,
         random_state=0,
     ),

@@ -18,7 +18,14 @@ from skgems import (
     PooledTransformer,
     combine,
 )
-from skgems.federation import Agreement, Message, Nodes, NotAgreedError, reply_to
+from skgems.federation import (
+    Agreement,
+    Message,
+    Nodes,
+    NotAgreedError,
+    RowsAskedAgainWarning,
+    reply_to,
+)
 from skgems.messages import sealed
 from skgems.steps import RandomFeatures
 
@@ -30,12 +37,16 @@ FRONT = make_pipeline(StandardScaler(), RandomFeatures(30, kind="relu", random_s
 
 
 class Sites:
-    """Two nodes with ledgers, whose requests may be changed on the way."""
+    """Two nodes with ledgers, whose requests may be changed on the way.
 
-    def __init__(self, change=lambda message: message):
+    ``options`` are further arguments of `reply_to`.
+    """
+
+    def __init__(self, change=lambda message: message, **options):
         self.states = {name: {} for name in NAMES}
         self.requests: list[Message] = []
         self.change = change
+        self.options = options
 
     def ask(self, requests):
         replies = {}
@@ -50,14 +61,15 @@ class Sites:
                     Y[rows],
                     name=name,
                     state=self.states[name],
+                    **self.options,
                 )
             )
         return replies
 
 
-def fitted(aggregator, sites):
+def fitted(aggregator, sites, **terms):
     """The aggregator fitted on the sites' replies, and the agreement with them."""
-    agreement = Agreement.of(aggregator)
+    agreement = Agreement.of(aggregator, **terms)
     channel = Nodes(sites.ask, NAMES, agreement=agreement)
     return aggregator.set_params(estimators=channel).fit(), agreement
 
@@ -185,18 +197,90 @@ FITTED = {
 }
 
 
+def front_fitted_by(sites, transformer):
+    """The front that was fitted to what the sites told, with these in their ledgers."""
+    front = PooledTransformer(transformer, bounds=(-10.0, 1e4))
+    channel = Nodes(sites.ask, NAMES, agreement=Agreement.of(front))
+    front.set_params(summaries=channel).fit()
+    return PooledTransformer.of(front.as_front())
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_a_front_that_comes_fitted_is_refused_unless_the_node_told_its_part(name):
+    front = PooledTransformer(FITTED[name], bounds=(-10.0, 1e4)).fit(X)
+    aggregator = PooledAggregator(pooled=RidgeClassifier(), front=front)
+    agreement = Agreement.of(aggregator)
+    for options in ({}, {"agreement": agreement}):  # whoever accepted it
+        sites = Sites(**options)
+        channel = Nodes(sites.ask, NAMES, agreement=agreement)
+        with pytest.raises(ValueError, match="told no statistics for .* cannot check"):
+            aggregator.set_params(estimators=channel).fit()
+
+
 @pytest.mark.parametrize("name", FITTED)
 def test_a_fitted_front_that_was_agreed_is_that_one(name):
-    front = PooledTransformer(FITTED[name], bounds=(-10.0, 1e4)).fit(X)
+    sites = Sites()
+    front = front_fitted_by(sites, FITTED[name])
     other = PooledTransformer(FITTED[name], bounds=(-10.0, 1e4)).fit(X + 1.0)
     aggregator = PooledAggregator(pooled=RidgeClassifier(), front=front)
+    agreement = Agreement.of(aggregator)
+    sites.options = {"agreement": agreement, "again": True}
+    channel = Nodes(sites.ask, NAMES, agreement=agreement)
+    with pytest.warns(RowsAskedAgainWarning):
+        model = aggregator.set_params(estimators=channel).fit()
     # No node fits this front in the exchange: it is part of the agreement.
-    sites = Sites()
-    model, agreement = fitted(aggregator, sites)
     assert model.history_[0]["task"] == "join"
     joined = sites.requests[-1].with_fields(front=other.as_front().as_content())
     with pytest.raises(NotAgreedError, match="not the one that was agreed"):
         reply_to(sealed(joined, agreement), None, X, Y, name="lyon", state={})
+
+
+def test_a_front_that_comes_fitted_to_other_rows_is_refused():
+    """The ledger has the part of a node in it, but of other rows."""
+    sites = Sites()
+    front = front_fitted_by(sites, StandardScaler())
+    aggregator = PooledAggregator(pooled=RidgeClassifier(), front=front)
+    agreement = Agreement.of(aggregator)
+    request = sealed(Message.of("join", **first_message(aggregator, front)), agreement)
+    node = {"name": "lyon", "state": sites.states["lyon"], "agreement": agreement}
+    with pytest.raises(NotAgreedError, match="told no statistics for StandardScaler"):
+        reply_to(request, None, X[::-3], Y[::-3], again=True, **node)
+
+
+def first_message(aggregator, front):
+    """The content of the first message of an aggregator behind a fitted front."""
+    message = aggregator._agreed_terms.first_message()
+    return message.content | {"front": front.as_front().as_content()}
+
+
+def test_one_organization_may_agree_on_a_front_of_any_rows():
+    front = PooledTransformer(StandardScaler()).fit(X[:20] - 5.0)
+    aggregator = PooledAggregator(pooled=RidgeClassifier(), front=front)
+    agreement = Agreement.of(aggregator, disclosure=None)
+    sites = Sites(agreement=agreement, disclosure=None)
+    channel = Nodes(sites.ask, NAMES, agreement=agreement)
+    model = aggregator.set_params(estimators=channel).fit()
+    assert model.score(X, Y) > 0.8
+    with pytest.raises(ValueError, match="told no statistics for StandardScaler"):
+        Sites(disclosure=None).ask(
+            {"lyon": sites.requests[0]}
+        )  # nobody has accepted it
+
+
+def test_a_step_is_not_fitted_before_the_node_was_asked_behind_the_same_steps():
+    """Else quantiles could be told behind one scaler, and used behind another."""
+
+    def change(message):
+        if message.task != "join":
+            return message
+        front = message.content["front"]
+        states = {**front["states"], "0/0": scaled(dict(front["states"]["0/0"]))}
+        return message.with_fields(front={**front, "states": states})
+
+    transformer = make_pipeline(StandardScaler(), PCA(2))
+    aggregator = PooledAggregator(pooled=RidgeClassifier(), front=transformer)
+    with pytest.raises(ValueError, match="told no statistics for PCA"):
+        fitted(aggregator, Sites(change))
 
 
 @pytest.mark.parametrize("method", ["pooled", "combine"])

@@ -84,16 +84,12 @@ PARAMETERS = {
     "log-loss": {"criterion": "log_loss", "construction": "certified"},
     "log-loss, sampled": {"criterion": "log_loss"},
     "few rows of a class": {"n_components": 3},
-    "float16": {},
-    "rank": {},
     "clusters": {"n_components": 4, "scale_logits": False},
 }
 # Further arguments of `summarize`, in some of these cases.
 OPTIONS = {
     "ball": {"space": True},
     "ellipsoid": {"space": True},
-    "float16": {"dtype": "float16", "space": True},
-    "rank": {"rank": 1},
 }
 
 

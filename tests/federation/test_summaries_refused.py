@@ -244,8 +244,6 @@ def test_averages_and_matched_networks_of_small_classes_have_probabilities(agg):
     [
         ({"name": ""}, "name must be a text"),
         ({"name": "public"}, "name must be a text"),
-        ({"dtype": "int8"}, "dtype must be one of"),
-        ({"rank": 0}, "rank must be"),
     ],
 )
 def test_wrong_arguments_of_summarize_are_errors(arguments, words):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers.summaries import NAMES, classifiers, rows, summaries
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.linear_model import LogisticRegression
 
 from skgems import Disclosure, GEMSLogisticAggregator
 from skgems.federation import Message, RowsExposedWarning, Summary
@@ -97,44 +97,6 @@ def test_equal_arrays_are_sent_once():
         assert from_bytes.arrays[name].dtype == array.dtype
 
 
-# The share of the bytes, and the mean error of probabilities, are at most as large.
-@pytest.mark.parametrize(
-    "options, largest_share, largest_error",
-    [
-        ({"dtype": "float32"}, 0.65, 1e-5),
-        ({"dtype": "float16"}, 0.4, 0.02),
-        ({"rank": 8, "dtype": "float32"}, 0.5, 0.2),
-    ],
-)
-def test_fewer_bytes_cost_little_of_the_probabilities(
-    options, largest_share, largest_error
-):
-    X, _, _ = rows()
-    agg = GEMSLogisticAggregator(moments="class", random_state=0)
-    exact = summaries(agg, classifiers(), space=False)
-    rounded = summaries(agg, classifiers(), space=False, **options)
-    n_bytes = len(exact[0].message.to_bytes())
-    assert len(rounded[0].message.to_bytes()) < largest_share * n_bytes
-    reference = clone(agg).set_params(estimators=exact).fit().predict_proba(X)
-    probabilities = clone(agg).set_params(estimators=rounded).fit().predict_proba(X)
-    assert np.abs(probabilities - reference).mean() < largest_error
-
-
-def test_a_model_of_fewer_digits_is_not_called_exact():
-    X, y, nodes = rows()
-    ridges = {n: RidgeClassifier().fit(X[nodes == n], y[nodes == n]) for n in NAMES}
-    agg = GEMSLogisticAggregator(random_state=0)
-    for dtype in ("float64", "float32"):
-        node_summaries = [
-            agg.summarize(ridges[n], X[nodes == n], y[nodes == n], name=n, dtype=dtype)
-            for n in NAMES
-        ]
-        fitted = clone(agg).set_params(estimators=node_summaries).fit()
-        assert fitted.pooled_form_.kind == "ridge"
-        assert fitted.exact_ == (dtype == "float64")
-    assert "fewer digits" in fitted.pooled_form_.reason
-
-
 def test_a_summary_shows_its_node_rows_classes_and_requests():
     summary = summaries(GEMSLogisticAggregator(random_state=0), classifiers())[0]
     _, y, nodes = rows()
@@ -179,12 +141,11 @@ def paris_with_few_rows_of_b():
 
 
 @pytest.mark.filterwarnings("default::skgems.federation.RowsExposedWarning")
-@pytest.mark.parametrize("options", [{}, {"dtype": "float16", "rank": 3}])
-def test_covariances_of_fewer_rows_than_varying_features_are_warned_of(options):
+def test_covariances_of_fewer_rows_than_varying_features_are_warned_of():
     clf, X, y = paris_with_few_rows_of_b()
     agg = GEMSLogisticAggregator(moments="class", random_state=0)
     with pytest.warns(RowsExposedWarning, match="'paris' sends covariances") as caught:
-        agg.summarize(clf, X, y, name="paris", **options)
+        agg.summarize(clf, X, y, name="paris")
     (warning,) = (w for w in caught if w.category is RowsExposedWarning)
     assert warning.filename == __file__
     n_exposed = 0
@@ -215,9 +176,8 @@ def test_moments_that_expose_no_rows_are_not_warned_of(parameters):
 
 
 @pytest.mark.filterwarnings("error::skgems.federation.RowsExposedWarning")
-@pytest.mark.parametrize("options", [{}, {"dtype": "float16"}, {"rank": 2}])
 @pytest.mark.parametrize("n_rows", [11, 12, 13])
-def test_as_many_rows_as_varying_features_are_still_warned_of(n_rows, options):
+def test_as_many_rows_as_varying_features_are_still_warned_of(n_rows):
     rng = np.random.default_rng(0)
     X = np.c_[rng.standard_normal((n_rows + 40, 12)), np.ones(n_rows + 40)]
     y = np.repeat([0, 1], [n_rows, 40])
@@ -230,7 +190,7 @@ def test_as_many_rows_as_varying_features_are_still_warned_of(n_rows, options):
             RowsExposedWarning, match=rf"\{{0: {n_rows}\}} rows"
         )
     with expected_warning:
-        agg.summarize(clf, X, y, name="lyon", **options)
+        agg.summarize(clf, X, y, name="lyon")
 
 
 # ---- as scikit-learn handles estimators ------------------------------------------

@@ -20,7 +20,6 @@ from skgems import (
     PooledAggregator,
 )
 from skgems.federation import ManyRowsWarning, nodes_of_many_rows
-from skgems.pfnm import Matching
 
 X, Y = make_classification(1500, 4, n_informative=4, n_redundant=0, random_state=0)
 NAMES = ["bern", "lyon", "nice", "oslo"]
@@ -90,11 +89,6 @@ NOT_WEIGHTED_BY_ROWS = {
     ),
     "averages": lambda nodes: ModelAveragingAggregator(
         members(LogisticRegression, nodes)
-    ),
-    "matched": lambda nodes: PFNMAggregator(
-        members(small_network, nodes),
-        last_layer=None,
-        matching=Matching(class_precision="equal"),
     ),
 }
 

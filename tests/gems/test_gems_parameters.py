@@ -171,7 +171,6 @@ def test_a_geometry_of_ones_own_works_in_every_place(construction):
             dataset,
             last_layer=GEMSLogisticAggregator(spaces=Spaces(LedoitWolf())),
             geometry_hidden=LedoitWolf(),
-            construction_hidden=construction,
             epsilon_hidden=0.3,
         ),
         dataset,

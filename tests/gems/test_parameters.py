@@ -23,7 +23,7 @@ from skgems.gems import (
     Spaces,
     with_objects_of_settings,
 )
-from skgems.spaces import Accuracy, Ball, Certified, Gram, LogLoss, Sampled
+from skgems.spaces import Accuracy, Ball, Certified, Gram, LogLoss
 
 
 def rows():
@@ -84,9 +84,9 @@ def test_moments_of_a_word_are_of_that_kind():
 
 def test_hidden_layers_have_a_gram_of_their_own():
     assert HiddenLayers.of("gram").geometry.ridge == 0.3
-    checked = HiddenLayers.of(HiddenLayers(Gram(ridge=2.0), construction="sampled"))
+    checked = HiddenLayers.of(HiddenLayers(Gram(ridge=2.0), n_directions=7))
     assert checked.geometry.ridge == 2.0
-    assert isinstance(checked.construction, Sampled)
+    assert checked.n_directions == 7
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,7 @@ def test_wrong_objects_of_a_linear_aggregator_are_errors(parameters, message):
         ("cube", "'hidden_layers' parameter of GEMSMLPAggregator"),
         (HiddenLayers("cube"), "'geometry' parameter of HiddenLayers"),
         (HiddenLayers(epsilon=0.0), "'epsilon' parameter of HiddenLayers"),
-        (HiddenLayers(construction="x"), "'construction' parameter of HiddenLayers"),
-        (HiddenLayers(include_outgoing=2), "'include_outgoing' parameter of Hidden"),
+        (HiddenLayers(n_directions=0), "'n_directions' parameter of HiddenLayers"),
         (HiddenLayers(n_clusters=0), "'n_clusters' parameter of HiddenLayers"),
         (HiddenLayers(max_units=0), "'max_units' parameter of HiddenLayers"),
         (HiddenLayers(epsilon=[0.1, 0.2]), "epsilon of hidden_layers"),
@@ -175,8 +174,6 @@ def test_parameters_within_words_can_be_set():
     assert repr(agg.spaces.geometry) == "Gram(ridge=0.5)"
     nets = GEMSMLPAggregator().set_params(hidden_layers__geometry__unseen_margin=1.0)
     assert nets.hidden_layers.geometry.ridge == 0.3
-    nets.set_params(hidden_layers__construction__max_radius=2.0)
-    assert repr(nets.hidden_layers.construction) == "Certified(max_radius=2.0)"
 
 
 def test_the_last_layer_is_reached_also_where_it_is_none():
@@ -275,7 +272,7 @@ AGGREGATORS = {
         spaces="ball", moments="diagonal", random_state=0
     ),
     "networks": GEMSMLPAggregator(
-        hidden_layers=HiddenLayers("ball", epsilon=[0.1], construction=Sampled(9)),
+        hidden_layers=HiddenLayers("ball", epsilon=[0.1], n_directions=9),
         last_layer=GEMSLogisticAggregator(spaces=Spaces(on_empty="ignore")),
         random_state=0,
     ),

@@ -504,10 +504,6 @@ CASES = {
     "files linear space": lambda: by_files(
         linear_of(epsilon=0.5), members=linears, space=True
     ),
-    "files linear float16": lambda: by_files(
-        linear_of(), members=linears, dtype="float16"
-    ),
-    "files linear rank": lambda: by_files(linear_of(), members=linears, rank=5),
     "files linear classes": lambda: by_files(
         linear_of(criterion="log_loss", epsilon=3.0),
         BINARY,

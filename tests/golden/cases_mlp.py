@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import product
 
 import numpy as np
 from golden.data import NAMES, binary_nets, dense_nets, digits, iris, mlps
@@ -35,7 +34,7 @@ FLOAT32, PUBLIC = digits("overlapping", dtype=np.float32), OVERLAPPING.with_publ
 def gems(members, **parameters):
     """The aggregator with settings that make it quick and silent, unless overridden."""
     quick = {"epsilon_hidden": 0.3, "local_epochs": 0, "random_state": 0}
-    hidden = {"n_directions": 30, "max_radius": 1e4, "geometry": "gram"}
+    hidden = {"n_directions": 30, "geometry": "gram"}
     last = {"intersection": "consensus", "n_directions": 30, "on_empty": "ignore"}
     last["n_rounds"] = parameters.pop("last_rounds", 1)
     for name in list(parameters):
@@ -44,10 +43,8 @@ def gems(members, **parameters):
             hidden[name] = parameters[name]
         if name in LAST_LAYER or name == "geometry":
             last[name] = parameters.pop(name)
-    hidden["construction"] = parameters.pop("construction_hidden", "certified")
-    of_neurons = in_parts(hidden)["spaces"]
-    quick["geometry_hidden"] = of_neurons.geometry
-    quick["construction_hidden"] = of_neurons.construction
+    quick["geometry_hidden"] = hidden["geometry"]
+    quick["n_directions_hidden"] = hidden["n_directions"]
     return GEMSMLPAggregator(
         members,
         last_layer=GEMSLogisticAggregator(**in_parts(last)),
@@ -144,29 +141,24 @@ BRIEF = MLPClassifier((6,), batch_size=16, learning_rate_init=0.02, max_iter=5)
 # ---- the table ----------------------------------------------------------------
 
 GEOMETRIES = ["gram", "ellipsoid", "ball"]
-HIDDEN_CONSTRUCTIONS = ["certified", "sampled"]
 
 CASES = {
     "default": lambda: fit(epsilon_hidden=0.05, n_directions=500, on_empty="warn"),
     **{
-        f"{geometry} {construction}": lambda g=geometry, c=construction: fit(
-            geometry=g,
-            construction_hidden=c,
-            epsilon_hidden=0.3 if g == "gram" else 0.9,
+        geometry: lambda g=geometry: fit(
+            geometry=g, epsilon_hidden=0.3 if g == "gram" else 0.9
         )
-        for geometry, construction in product(GEOMETRIES, HIDDEN_CONSTRUCTIONS)
+        for geometry in GEOMETRIES
     },
     **{
-        f"deep {geometry} {construction}": lambda g=geometry, c=construction: fit(
-            members=DEEP_WIDTHS, geometry=g, construction_hidden=c, max_units=12
+        f"deep {geometry}": lambda g=geometry: fit(
+            members=DEEP_WIDTHS, geometry=g, max_units=12
         )
-        for geometry, construction in product(GEOMETRIES, HIDDEN_CONSTRUCTIONS)
+        for geometry in GEOMETRIES
     },
     **{
-        f"{activation} {geometry} sampled": lambda a=activation, g=geometry: fit(
-            members=partial(mlps, activation=a),
-            geometry=g,
-            construction_hidden="sampled",
+        f"{activation} {geometry}": lambda a=activation, g=geometry: fit(
+            members=partial(mlps, activation=a), geometry=g
         )
         for activation in ("tanh", "logistic", "identity")
         for geometry in ("gram", "ellipsoid")
@@ -174,10 +166,6 @@ CASES = {
     # Members.
     "widths": lambda: fit(members=WIDTHS),
     "deep": lambda: fit(members=DEEP),
-    "tanh ellipsoid": lambda: fit(members=TANH, geometry="ellipsoid"),
-    "tanh": lambda: fit(members=TANH),
-    "logistic units": lambda: fit(members=partial(mlps, activation="logistic")),
-    "identity": lambda: fit(members=partial(mlps, activation="identity")),
     "frozen": lambda: fit(members=frozen),
     "pipelines": lambda: fit(members=in_pipelines),
     "skorch": lambda: fit(members=dense_nets),
@@ -197,7 +185,6 @@ CASES = {
     "float32 rows": lambda: fit(FLOAT32),
     "sparse rows": lambda: fit_sparse(),
     "sparse rows ellipsoid": lambda: fit_sparse(geometry="ellipsoid"),
-    "sparse rows sampled": lambda: fit_sparse(construction_hidden="sampled"),
     "iris": lambda: fit(iris()),
     "no nodes disjoint": lambda: fit(DISJOINT, nodes=False),
     "no nodes overlapping": lambda: fit(nodes=False, local_epochs=1),
@@ -212,22 +199,11 @@ CASES = {
     "fisher hidden": lambda: fit(
         epsilon_hidden=0.9, geometry=Ellipsoid(floor=0.3, damping=0.1)
     ),
-    "include_outgoing": lambda: fit(include_outgoing=True, epsilon_hidden=0.9),
-    "include_outgoing deep": lambda: fit(
-        members=DEEP, include_outgoing=True, epsilon_hidden=0.9
-    ),
-    "include_outgoing ball": lambda: fit(
-        include_outgoing=True, epsilon_hidden=0.9, geometry="ball"
-    ),
     "n_clusters": lambda: fit(n_clusters=3),
-    "n_clusters outgoing": lambda: fit(
-        n_clusters=3, include_outgoing=True, epsilon_hidden=0.9
-    ),
     "max_units": lambda: fit(max_units=10),
     "max_units ellipsoid": lambda: fit(max_units=10, geometry="ellipsoid"),
     "max_units ball tanh": lambda: fit(members=TANH, max_units=10, geometry="ball"),
     "max_units n_clusters": lambda: fit(max_units=10, n_clusters=2),
-    "max_radius": lambda: fit(max_radius=0.2),
     # Retraining, by each node's own trainer.
     "retrain": lambda: fit(max_units=8, local_epochs=2),
     "retrain deep": lambda: fit(members=DEEP_WIDTHS, max_units=8, local_epochs=2),
@@ -266,7 +242,7 @@ CASES = {
         geometry=Gram(ridge=0.001, unseen_margin=0.5, unseen_weight=0.6),
         geometry_hidden="gram",
     ),
-    "random_state": lambda: fit(construction_hidden="sampled", random_state=3),
+    "random_state": lambda: fit(random_state=3),
     # Public rows.
     "public rows": lambda: fit(PUBLIC),
     "public rows deep": lambda: fit(PUBLIC, DEEP),

@@ -180,9 +180,6 @@ CASES = {
     "counts deep top_down": lambda: match(
         members=DEEP, counts=COUNTS, matching=Matching(layer_order="top_down")
     ),
-    "counts equal": lambda: match(
-        counts=COUNTS, matching=Matching(class_precision="equal")
-    ),
     "tanh": lambda: match(members=partial(PLAIN, activation="tanh")),
     "string labels": lambda: match(STRINGS, named),
     "disjoint": lambda: match(DISJOINT),
@@ -229,7 +226,6 @@ CASES = {
     "rows": lambda: fit(),
     "rows matched": lambda: fit(last_layer=None),
     "rows matched deep": lambda: fit(members=DEEP, last_layer=None),
-    "rows equal": lambda: fit(matching=Matching(class_precision="equal")),
     "rows deep": lambda: fit(members=DEEP),
     "rows one class": lambda: fit(ONE_CLASS),
     "rows by name": lambda: fit_named(STRINGS),

@@ -99,7 +99,7 @@ def features_found(rows: Rows, guesses: np.ndarray) -> np.ndarray:
     return n_found
 
 
-# The honest summary ----------------------------------------------------------------
+# The honest summary -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

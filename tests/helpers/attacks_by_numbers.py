@@ -158,9 +158,7 @@ def _squares_above(
             weights=np.vstack([directions.T, -thresholds]),
             activation="relu",
             epsilon=0.1,
-            max_radius=1e4,
             geometry={"name": "gram"},
-            construction="certified",
             n_directions=1,
         )
     )

@@ -27,7 +27,6 @@ from skgems import (
 )
 from skgems.gems import HiddenLayers, Spaces
 from skgems.pfnm import Matching
-from skgems.spaces import Sampled
 
 # ---- rows ---------------------------------------------------------------------
 
@@ -175,11 +174,8 @@ CASES = {
         GEMSLogisticAggregator, LINEAR, CONSENSUS, public=True
     ),
     "gems mlp": Case(GEMSMLPAggregator, TRAINED, FEW_UNITS),
-    "gems mlp deep": Case(GEMSMLPAggregator, DEEP, on_few_units(include_outgoing=True)),
+    "gems mlp deep": Case(GEMSMLPAggregator, DEEP, FEW_UNITS),
     "gems mlp clusters": Case(GEMSMLPAggregator, RELU, on_few_units(n_clusters=4)),
-    "gems mlp sampled": Case(
-        GEMSMLPAggregator, NETWORK, on_few_units(construction=Sampled(50))
-    ),
     "gems mlp in rounds": Case(
         GEMSMLPAggregator,
         TRAINED,

@@ -213,9 +213,7 @@ def neurons(n_inputs: int, n_units: int, n_directions: int) -> Message:
         weights=np.random.default_rng(0).standard_normal((n_inputs + 1, n_units)),
         activation="relu",
         geometry=Gram(ridge=0.3).as_settings(),
-        construction="sampled",
         epsilon=0.5,
-        max_radius=1e4,
         random_state=0,
         n_directions=n_directions,
     )

@@ -168,20 +168,13 @@ def _plans_of_spaces() -> list[KindPlan]:
 
 
 def _plans_of_moments() -> list[KindPlan]:
-    """Kinds whose moments are rounded, cut to a rank, clustered, weighted or wide."""
+    """Kinds whose moments are shared by classes, clustered, weighted or wide."""
     logistic = LogisticRegression(C=0.5)
     return [
         KindPlan(
-            name="float16",
+            name="shared",
             aggregator=quick_gems(moments="shared"),
             estimator=logistic,
-            options={"dtype": "float16"},
-        ),
-        KindPlan(
-            name="rank",
-            aggregator=quick_gems(),
-            estimator=logistic,
-            options={"dtype": "float32", "rank": 1},
         ),
         KindPlan(
             name="clusters",

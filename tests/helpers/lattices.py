@@ -64,13 +64,13 @@ def _short_differences(scatter: np.ndarray, rank: int) -> tuple[np.ndarray, np.n
 
     basis = np.eye(rank + len(tests))
     basis[:rank, rank:] = np.rint(to_all[tests].T)
-    short = np.rint(_reduced_basis(basis, places_of)[:, :rank] @ to_all.T)
+    short = np.rint(reduced_basis(basis, places_of)[:, :rank] @ to_all.T)
     lengths = np.square(short @ unit).sum(axis=1)
     short = short[np.abs(lengths - _LENGTH_OF_DIFFERENCE) < 0.1]
     return _with_sums(short, unit, most=rank * (rank + 1)), unit
 
 
-def _reduced_basis(
+def reduced_basis(
     basis: np.ndarray, places_of: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """A basis of short vectors of a lattice (Lenstra, Lenstra and Lovasz)."""

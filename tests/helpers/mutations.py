@@ -327,7 +327,7 @@ def _power_of_scale(name: str, scaled: str) -> int:
         return int(".coefs." in name or ".intercepts." in name or last == "center")
     if scaled == "radii":
         return int(last in ("radii_radii", "radii_knots", "radii_losses", "scale"))
-    if last in ("origin", "means", "unit", "metric_mean"):
+    if last in ("origin", "means", "metric_mean"):
         return 1
     if last in ("triangles", "scatter", "metric_scatter"):  # products of two features
         return 2

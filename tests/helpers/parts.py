@@ -17,8 +17,7 @@ _OF_MOMENTS = ("n_components",)
 _OF_HIDDEN_LAYERS = {
     "geometry_hidden": "geometry",
     "epsilon_hidden": "epsilon",
-    "construction_hidden": "construction",
-    "include_outgoing": "include_outgoing",
+    "n_directions_hidden": "n_directions",
     "n_clusters": "n_clusters",
     "max_units": "max_units",
 }

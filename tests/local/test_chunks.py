@@ -115,15 +115,14 @@ def assert_close_replies(reply, expected, tol):
             assert reply[name] == field, name
 
 
-def summaries(X, y, held_out=None, *, size=1000, clf=None, options=None, **settings):
+def summaries(X, y, held_out=None, *, size=1000, clf=None, **settings):
     """The summary of chunks and that of all rows, by one component a class."""
     quick = {"random_state": 0, "on_empty": "ignore", "n_components": 1}
     agg = GEMSLogisticAggregator(**in_parts(quick | settings))
     clf = classifier() if clf is None else clf
-    options = options or {}
-    of_rows = agg.summarize(clf, X, y, name="lyon", held_out=held_out, **options)
+    of_rows = agg.summarize(clf, X, y, name="lyon", held_out=held_out)
     chunks = chunked(X, y, held_out, size=size)
-    return agg.summarize(clf, name="lyon", chunks=chunks, **options), of_rows
+    return agg.summarize(clf, name="lyon", chunks=chunks), of_rows
 
 
 def assert_chunks_give_the_same(X, y, *, tol=1e-8, **options):
@@ -302,12 +301,6 @@ def test_functions_of_sums_stay_exact(clf):
     ours = agg.decision_function(X)
     assert agg.pooled_form_ is not None
     np.testing.assert_allclose(ours, pooled, atol=1e-7 * np.abs(pooled).max())
-
-
-@pytest.mark.parametrize("options", [{"dtype": "float32"}, {"rank": 2}])
-def test_summaries_of_fewer_digits_or_ranks_may_be_of_chunks(options):
-    X, y = rows()
-    assert_chunks_give_the_same(X, y, options=options, tol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")

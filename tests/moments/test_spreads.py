@@ -90,15 +90,11 @@ def test_squares_of_parts_are_merged_if_all_nodes_have_them():
     assert merge_moments([divided, undivided]).part_squares is None
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("kind", ["class", "diagonal"])
-def test_squares_of_parts_come_back_from_a_message(dtype, kind):
+def test_squares_of_parts_come_back_from_a_message(kind):
     divided = divided_moments(kind=kind)
-    arrays = divided.as_arrays(dtype=dtype)
-    assert ("part_squares" in arrays) == (dtype == "float64")
-    part_squares = ClassMoments.from_arrays(arrays).part_squares
-    tolerance = {"float64": 0.0, "float32": 1e-5, "float16": 5e-3}[dtype]
-    np.testing.assert_allclose(part_squares, divided.part_squares, rtol=tolerance)
+    part_squares = ClassMoments.from_arrays(divided.as_arrays()).part_squares
+    np.testing.assert_array_equal(part_squares, divided.part_squares)
 
 
 def loss_of_drawn_rows(W):

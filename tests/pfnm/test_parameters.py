@@ -70,7 +70,6 @@ def test_a_search_over_the_tolerance(local_networks):
         (Matching(max_iter=0), "'max_iter' parameter of Matching"),
         (Matching(tol=-1.0), "'tol' parameter of Matching"),
         (Matching(new_atom_cost="none"), "'new_atom_cost' parameter of Matching"),
-        (Matching(class_precision="rows"), "'class_precision' parameter of Matching"),
         (Matching(layer_order="random"), "'layer_order' parameter of Matching"),
         (Matching(dtype="float16"), "'dtype' parameter of Matching"),
     ],
@@ -102,7 +101,7 @@ def test_an_update_goes_by_the_matching_that_is_set_then(local_networks):
     "name",
     [
         *("n_epochs", "max_iter", "tol", "new_atom_cost"),
-        *("class_precision", "layer_order", "dtype"),
+        *("layer_order", "dtype"),
     ],
 )
 def test_parameters_that_moved_have_no_aliases(name):

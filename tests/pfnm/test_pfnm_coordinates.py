@@ -15,7 +15,6 @@ from helpers.digit_networks import (
 )
 
 from skgems import PFNMAggregator
-from skgems.pfnm import Matching
 
 
 def pfnm(rows, nodes, hidden, way):
@@ -82,10 +81,12 @@ def test_coordinates_are_those_that_the_pipelines_work_in(nodes, local_networks)
     assert PFNMAggregator(local_networks).fit().input_coordinates_ is None
     mixed = PFNMAggregator([*members, ("bare", local_networks[0])]).fit()
     np.testing.assert_array_equal(mixed.input_coordinates_.center, coordinates.center)
-    with_rows = PFNMAggregator(
-        members, matching=Matching(class_precision="equal"), random_state=0
+    with_rows = PFNMAggregator(members, random_state=0).fit(
+        X[TRAIN],
+        Y[TRAIN],
+        [f"n{k}" for k in nodes],
+        n_class_samples=np.ones((len(members), 10)),
     )
-    with_rows.fit(X[TRAIN], Y[TRAIN], [f"n{k}" for k in nodes])
     np.testing.assert_array_equal(
         with_rows.posterior_[0].linear, aggregate.posterior_[0].linear
     )

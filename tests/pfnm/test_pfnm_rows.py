@@ -383,13 +383,9 @@ def test_confidence_is_that_of_the_nodes_rows_and_moves_all_logits_alike():
     logits = plain.decision_function(X)
     # Labels twice as sure as the logits are.
     y = np.array([rng.choice(3, p=p) for p in softmax(2 * logits, axis=1)])
-    fitted = PFNMAggregator(
-        models,
-        sigma=0.5,
-        last_layer=None,
-        matching=Matching(class_precision="equal"),
-        random_state=0,
-    ).fit(X, y, np.arange(400) % 2)
+    fitted = PFNMAggregator(models, sigma=0.5, last_layer=None, random_state=0).fit(
+        X, y, np.arange(400) % 2, n_class_samples=np.ones((2, 3))
+    )
     factors = fitted.decision_function(X) / logits
     np.testing.assert_allclose(factors, factors[0, 0], rtol=1e-6)
     best = minimize(lambda f: log_loss(f * logits, y), 1.0).x[0]
@@ -401,17 +397,18 @@ def test_public_rows_do_not_set_the_confidence():
     X, y = rows(9)
     y = models[0].predict(X)
     nodes = np.arange(9) % 2
-    options = {
-        "matching": Matching(class_precision="equal"),
-        "sigma": 0.5,
-        "random_state": 0,
-    }
-    expected = PFNMAggregator(models, **options).fit(X, y, nodes)
+    options = {"sigma": 0.5, "random_state": 0}
+    counts = np.ones((2, 3))
+    expected = PFNMAggregator(models, **options).fit(
+        X, y, nodes, n_class_samples=counts
+    )
     # One public row of the wrong label is too few to tune on.
     X = np.vstack([X, X[:1]])
     nodes = np.append(nodes, -1)
     y = np.append(y, (y[0] + 1) % 3)
-    aggregate = PFNMAggregator(models, **options).fit(X, y, nodes)
+    aggregate = PFNMAggregator(models, **options).fit(
+        X, y, nodes, n_class_samples=counts
+    )
     assert aggregate.fine_tuning_.strength == np.inf
     np.testing.assert_allclose(aggregate.coefs_[1], expected.coefs_[1])
 

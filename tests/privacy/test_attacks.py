@@ -333,9 +333,7 @@ def test_a_node_is_asked_about_no_more_units_than_its_network_has():
         "weights": np.zeros((31, 20)),
         "activation": "relu",
         "epsilon": 0.1,
-        "max_radius": 1e4,
         "geometry": {"name": "gram"},
-        "construction": "certified",
         "n_directions": 1,
     }
     node.ask(Message.of("neurons", **content))

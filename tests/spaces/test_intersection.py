@@ -18,7 +18,6 @@ from skgems.spaces import (
     ball_metric,
     diagonal,
     intersect,
-    largest_coalition,
     squared_norm,
 )
 
@@ -42,7 +41,7 @@ def make_spaces(family, n_spaces=4, *, seed=0, reach=1.0, n_params=4, n_outputs=
         else:
             root = rng.standard_normal((n_params, n_params + 1))
             weights = rng.lognormal(0.0, 1.0, n_outputs)
-            metric = GramMetric.of(
+            metric = GramMetric.from_matrix(
                 root @ root.T / n_params, weights if family[0] == "w" else None
             )
         step = rng.standard_normal(base.shape)
@@ -383,7 +382,7 @@ def test_units_of_the_parameters_do_not_matter(method, family, reach):
             metric = DiagonalMetric(space.metric.precision / units**2)
         else:
             gram = space.metric.gram / units / units.T
-            metric = GramMetric.of(gram, space.metric.output_weights)
+            metric = GramMetric.from_matrix(gram, space.metric.output_weights)
         return GoodEnoughSpace(
             center=space.center * units, metric=metric, radius=space.radius, epsilon=0.9
         )
@@ -397,7 +396,7 @@ def test_units_of_the_parameters_do_not_matter(method, family, reach):
             center=s.center,
             metric=DiagonalMetric(9 * s.metric.precision)
             if family == "diagonal"
-            else GramMetric.of(9 * s.metric.gram, s.metric.output_weights),
+            else GramMetric.from_matrix(9 * s.metric.gram, s.metric.output_weights),
             radius=3 * s.radius,
             epsilon=0.9,
         )
@@ -450,7 +449,7 @@ def test_hinge_agrees_whether_there_is_an_intersection(family):
     assert {True, False} == set(flags)
 
 
-# ---- conflicts and coalitions ---------------------------------------------
+# ---- conflicts ------------------------------------------------------------
 
 
 def pair_is_empty(one, other):
@@ -480,24 +479,6 @@ def test_spaces_may_meet_in_pairs_and_not_together():
     intersection = intersect(spaces)
     assert not intersection.found and intersection.conflicts == []
     assert intersection.lower_bound > 1
-    assert len(largest_coalition(spaces)) == 2
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_coalition_intersects_and_can_not_grow(family):
-    for seed in range(2):
-        spaces = make_spaces(family, 7, seed=seed, reach=0.6)
-        coalition = largest_coalition(spaces)
-        assert coalition == sorted(set(coalition)) and coalition
-        assert intersect([spaces[k] for k in coalition]).found
-        for k in set(range(7)) - set(coalition):
-            grown = [spaces[k], *(spaces[j] for j in coalition)]
-            assert not intersect(grown, method="deepest").found
-
-
-def test_a_coalition_leaves_out_the_one_far_away():
-    assert largest_coalition(balls((0, 1), (0.5, 1), (40, 1), (1, 1))) == [0, 1, 3]
-    assert largest_coalition(balls((0, 1))) == [0]
 
 
 # ---- errors ---------------------------------------------------------------
@@ -505,9 +486,8 @@ def test_a_coalition_leaves_out_the_one_far_away():
 
 def test_mixed_families_name_the_nodes():
     spaces = [make_spaces("gram")[0], make_spaces("diagonal")[0]]
-    for function in (intersect, largest_coalition):
-        with pytest.raises(TypeError, match="0: gram, 1: diagonal"):
-            function(spaces)
+    with pytest.raises(TypeError, match="0: gram, 1: diagonal"):
+        intersect(spaces)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.neurons import as_matrix, every_geometry, layer, outputs
 
-from skgems.spaces import Gram, build_neuron_spaces, merge_neurons, neuron_importances
+from skgems.spaces import build_neuron_spaces, merge_neurons, neuron_importances
 from skgems.spaces._neuron_pool import NeuronPool
 
 # ---- merging ----------------------------------------------------------------
@@ -22,7 +22,11 @@ def spaces_of_nodes(
     spaces = []
     for k in range(n_nodes):
         X, W = layer(n_neurons[k], seed=k, mean=0.5 * k)
-        spaces.append(build_neuron_spaces(X, W, activation, epsilon=epsilon, **options))
+        spaces.append(
+            build_neuron_spaces(
+                X, W, activation, epsilon=epsilon, random_state=0, **options
+            )
+        )
     return spaces
 
 
@@ -147,16 +151,6 @@ def test_scaled_copies_of_a_relu_neuron_are_one():
     assert merge_neurons(spaces, homogeneous=False).n_units > 6
 
 
-def test_outgoing_weights_keep_alike_neurons_apart():
-    X, W = layer()
-    spaces = [build_neuron_spaces(X, W, "relu", epsilon=0.1) for _ in range(2)]
-    V = np.random.default_rng(0).standard_normal((3, 6))
-    same = [V * space.sizes for space in spaces]
-    assert merge_neurons(spaces, homogeneous=True, outgoing=same).n_units == 6
-    opposite = [same[0], -same[1]]
-    assert merge_neurons(spaces, homogeneous=True, outgoing=opposite).n_units == 12
-
-
 def grouped(spaces, merged, importances=None):
     """Precisions, centers and masses of the members of each unit."""
     centers = np.hstack([space.centers for space in spaces])
@@ -179,18 +173,13 @@ def cost_of_merging(w, precisions, centers, masses):
 
 @every_geometry
 @pytest.mark.parametrize("weighed", [False, True])
-@pytest.mark.parametrize("outgoing", [False, True])
-def test_units_are_the_points_that_move_their_members_least(
-    geometry, outgoing, weighed
-):
+def test_units_are_the_points_that_move_their_members_least(geometry, weighed):
     rng = np.random.default_rng(0)
     spaces = spaces_of_nodes(epsilon=1e-9, geometry=geometry)
-    V = importances = None
-    if outgoing:
-        V = [rng.standard_normal((2, space.centers.shape[1])) for space in spaces]
+    importances = None
     if weighed:
         importances = [rng.uniform(0.1, 5, space.centers.shape[1]) for space in spaces]
-    merged = merge_neurons(spaces, outgoing=V, importances=importances, max_units=5)
+    merged = merge_neurons(spaces, importances=importances, max_units=5)
     assert merged.counts()["forced"] > 10
     for unit, precisions, centers, masses in grouped(spaces, merged, importances):
         pulls = sum(
@@ -226,7 +215,7 @@ def test_costs_of_all_pairs_whatever_the_size_of_a_nodes_rows(geometry, size):
         build_neuron_spaces(rows, weights, "tanh", epsilon=0.1, geometry=geometry)
         for rows, weights in ((X, W), (size * Z, V / size))
     ]
-    pool = NeuronPool(spaces, homogeneous=False, outgoing=None)
+    pool = NeuronPool(spaces, homogeneous=False)
     costs = pool.pair_costs(np.arange(9))
     np.testing.assert_array_equal(costs, costs.T)
     one, other = np.triu_indices(9, 1)
@@ -246,7 +235,7 @@ def test_order_of_neurons_only_orders_the_units():
     X, W = layer(8, seed=1, mean=0.5)
     shuffled = [
         spaces[0],
-        build_neuron_spaces(X, W[:, order], "relu", epsilon=0.6),
+        build_neuron_spaces(X, W[:, order], "relu", epsilon=0.6, random_state=0),
         spaces[2],
     ]
     for options in ({}, {"max_units": 5}, {"n_clusters": 3, "random_state": 0}):
@@ -257,10 +246,9 @@ def test_order_of_neurons_only_orders_the_units():
 
 
 @every_geometry
-@pytest.mark.parametrize("construction", ["certified", "sampled"])
-def test_a_node_may_have_no_neurons_and_a_layer_keeps_one(geometry, construction):
+def test_a_node_may_have_no_neurons_and_a_layer_keeps_one(geometry):
     X, W = layer()
-    options = {"epsilon": 0.1, "geometry": geometry, "construction": construction}
+    options = {"epsilon": 0.1, "geometry": geometry}
     spaces = [build_neuron_spaces(X, w, "relu", **options) for w in (W[:, :0], W)]
     merged = merge_neurons(spaces, homogeneous=True)
     assert set(merged.node) == {1}
@@ -276,11 +264,10 @@ def test_sampled_radii_do_not_depend_on_the_zero_of_the_inputs():
     shifted_weights = np.vstack([W[:-1], W[-1] - shift @ W[:-1]])
     radii, shifted_radii = (
         build_neuron_spaces(
-            *rows_and_weights, "tanh", epsilon=0.3, construction="sampled",
-            n_directions=20, random_state=0,
+            rows, weights, "tanh", epsilon=0.3, n_directions=20, random_state=0
         ).radii
-        for rows_and_weights in ((X, W), (X + shift, shifted_weights))
-    )  # fmt: skip
+        for rows, weights in ((X, W), (X + shift, shifted_weights))
+    )
     np.testing.assert_allclose(radii, shifted_radii, rtol=1e-6)
 
 
@@ -420,7 +407,7 @@ def test_points_of_many_nodes_are_those_of_least_cost(shift, hidden):
         W = rng.standard_normal((21, 5))
         W[-1] -= shift * W[:-1].sum(axis=0)
         spaces.append(build_neuron_spaces(X, W, "relu", epsilon=1e-9))
-    pool = NeuronPool(spaces, homogeneous=True, outgoing=None)
+    pool = NeuronPool(spaces, homogeneous=True)
     groups = [rng.choice(30, size, replace=False) for size in (1, 2, 2, 5, 12, 30)]
     points = pool.consensus(groups)
     for point, members in zip(points.T, groups, strict=True):
@@ -453,7 +440,7 @@ def test_metrics_that_differ_in_their_inputs_only_are_diagonal_together(geometry
             P[:4, :4] = mixing.T @ np.diag(scales) @ mixing
             space = replace(space, precision=P)
         spaces.append(space)
-    pool = NeuronPool(spaces, homogeneous=False, outgoing=None)
+    pool = NeuronPool(spaces, homogeneous=False)
     costs = pool.pair_costs(np.arange(16))
     inverses = [np.linalg.inv(as_matrix(space.precision)) for space in spaces]
     for i in range(16):
@@ -466,10 +453,13 @@ def test_metrics_that_differ_in_their_inputs_only_are_diagonal_together(geometry
 
 def test_moments_that_no_node_completes_ask_for_a_ridge():
     X, W = layer()
-    X = np.round(8 * X)
-    X[:, 1] = X[:, 0]
+    X1 = np.column_stack([np.round(8 * X), np.ones(len(X))])
+    X1[:, 1] = X1[:, 0]
     spaces = [
-        build_neuron_spaces(X, w, "relu", epsilon=0.1, geometry=Gram(ridge=0))
+        replace(
+            build_neuron_spaces(X, w, "relu", epsilon=0.1),
+            precision=X1.T @ X1 / len(X1),
+        )
         for w in (W, W + 1)
     ]
     with pytest.raises(ValueError, match="geometry of hidden_layers a larger ridge"):

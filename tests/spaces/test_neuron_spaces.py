@@ -33,47 +33,20 @@ def on_surface(spaces, neuron, directions):
 
 @every_activation
 @every_geometry
-def test_certified_spaces_hold_under_attack(activation, geometry):
+def test_most_models_on_the_surface_are_good_enough_and_not_all_beyond_it(
+    activation, geometry
+):
     X, W = layer()
-    epsilon = 0.3
-    if geometry == "gram":
-        geometry = Gram(ridge=1e-6)
-    spaces = build_neuron_spaces(X, W, activation, epsilon=epsilon, geometry=geometry)
-    P = as_matrix(spaces.precision)
-    X1 = np.column_stack([X, np.ones(len(X))])
-    # The worst directions: those that change the pre-activations most.
-    _, vectors = np.linalg.eigh(
-        np.linalg.inv(np.linalg.cholesky(P))
-        @ (X1.T @ X1 / len(X))
-        @ np.linalg.inv(np.linalg.cholesky(P)).T
-    )
-    worst = np.linalg.solve(np.linalg.cholesky(P).T, vectors).T
-    rng = np.random.default_rng(1)
-    directions = np.vstack([worst, -worst, rng.standard_normal((300, len(W)))])
-    reached = 0.0
-    for neuron in range(W.shape[1]):
-        attacks = on_surface(spaces, neuron, directions)
-        changes = change(X, attacks, W[:, [neuron]], activation)
-        bound = epsilon * spaces.sizes[neuron]
-        assert changes.max() <= bound * (1 + 1e-9)
-        reached = max(reached, changes.max() / bound)
-    # Not by being needlessly small: where g is linear the bound is met.
-    if activation == "identity":
-        assert reached > 0.99
-
-
-@every_activation
-@every_geometry
-def test_sampled_radius_is_where_a_ray_first_fails(activation, geometry):
-    X, W = layer()
-    options = {"epsilon": 0.3, "geometry": geometry, "max_radius": 50.0}
     sampled = build_neuron_spaces(
-        X, W, activation, construction="sampled", random_state=0, **options
+        X,
+        W,
+        activation,
+        epsilon=0.3,
+        geometry=geometry,
+        n_directions=500,
+        max_radius=50.0,
+        random_state=0,
     )
-    certified = build_neuron_spaces(X, W, activation, **options)
-    np.testing.assert_array_equal(sampled.sizes, certified.sizes)
-    # No ray leaves earlier than all rays are allowed to.
-    assert np.all(sampled.radii >= certified.radii * (1 - 1e-3))
     # Most rays stay inside at the radius, and some do not at a little more.
     directions = np.random.default_rng(2).standard_normal((2000, len(W)))
     for neuron in range(W.shape[1]):
@@ -85,26 +58,6 @@ def test_sampled_radius_is_where_a_ray_first_fails(activation, geometry):
         assert inside.mean() > 0.97
         beyond = W[:, [neuron]] + 1.5 * (on_the_surface - W[:, [neuron]])
         assert np.any(change(X, beyond, W[:, [neuron]], activation) > bound)
-
-
-@pytest.mark.parametrize("flat", [True, False])
-@pytest.mark.parametrize("n_rows", [160, 400])
-@pytest.mark.parametrize("geometry", ["ball", "ellipsoid"])
-def test_certified_spaces_of_many_inputs_hold_and_are_not_too_small(
-    geometry, n_rows, flat
-):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((n_rows, 200)) + (0 if flat else 3)
-    W = rng.standard_normal((201, 3))
-    spaces = build_neuron_spaces(X, W, "identity", epsilon=0.2, geometry=geometry)
-    axes = spaces.precision**-0.5
-    X1 = np.column_stack([X, np.ones(n_rows)]) * axes
-    worst = np.linalg.svd(X1, full_matrices=False)[2][0] * axes
-    for neuron in range(3):
-        attack = W[:, [neuron]] + spaces.radii[neuron] * worst[:, None]
-        activation_change = change(X, attack, W[:, [neuron]], "identity")
-        bound = 0.2 * spaces.sizes[neuron]
-        assert bound * (1 - 1e-5) < activation_change <= bound
 
 
 def rays_of(X, metric, n_rays, seed):
@@ -134,9 +87,15 @@ def test_sampled_radius_is_the_first_at_which_any_ray_fails(
     n_rays, largest = 60, 20.0
     X, W = (a.astype(dtype) for a in layer(n_neurons=8, seed=5, mean=0.3))
     spaces = build_neuron_spaces(
-        X, W, activation, epsilon=epsilon, geometry=geometry, construction="sampled",
-        n_directions=n_rays, max_radius=largest, random_state=7,
-    )  # fmt: skip
+        X,
+        W,
+        activation,
+        epsilon=epsilon,
+        geometry=geometry,
+        n_directions=n_rays,
+        max_radius=largest,
+        random_state=7,
+    )
     rays = rays_of(X, metric_of_neurons(spaces.precision), n_rays, 7).astype(np.float64)
     g = ACTIVATIONS[activation]
     pre = (X.astype(np.float64) @ W[:-1] + W[-1]).T
@@ -188,7 +147,6 @@ def test_more_rays_never_make_a_space_larger():
             W,
             "relu",
             epsilon=0.2,
-            construction="sampled",
             n_directions=n,
             random_state=3,
         ).radii
@@ -199,31 +157,23 @@ def test_more_rays_never_make_a_space_larger():
     assert np.any(radii[2] < radii[0])
 
 
-@pytest.mark.parametrize("construction", ["certified", "sampled"])
-def test_radius_grows_with_epsilon_and_stops_at_the_largest(construction):
+def test_radius_grows_with_epsilon_and_stops_at_the_largest():
     X, W = layer()
     radii = [
         build_neuron_spaces(
-            X, W, "relu", epsilon=e, construction=construction, max_radius=2.0,
-            random_state=0,
+            X, W, "relu", epsilon=epsilon, max_radius=2.0, random_state=0
         ).radii
-        for e in (0.1, 0.4, 1e3)
-    ]  # fmt: skip
+        for epsilon in (0.1, 0.4, 1e3)
+    ]
     assert np.all(radii[0] < radii[1])
     np.testing.assert_array_equal(radii[2], 2.0)
 
 
 @every_geometry
-@pytest.mark.parametrize("construction", ["certified", "sampled"])
-def test_sparse_rows_and_little_memory_change_nothing(geometry, construction):
+def test_sparse_rows_and_little_memory_change_nothing(geometry):
     X, W = layer(n_rows=200)
     X[np.abs(X) < 0.5] = 0
-    options = {
-        "epsilon": 0.2,
-        "geometry": geometry,
-        "construction": construction,
-        "random_state": 0,
-    }
+    options = {"epsilon": 0.2, "geometry": geometry, "random_state": 0}
     dense = build_neuron_spaces(X, W, "relu", **options)
     for other in (sparse.csr_matrix(X), X.astype(np.float32)):
         spaces = build_neuron_spaces(other, W, "relu", **options)
@@ -247,9 +197,7 @@ def test_singular_moments_ask_for_a_ridge():
     X = np.round(8 * X)
     X[:, 1] = X[:, 0]
     with pytest.raises(ValueError, match="geometry of hidden_layers a larger ridge"):
-        build_neuron_spaces(
-            X, W, "relu", epsilon=0.1, construction="sampled", geometry=Gram(ridge=0)
-        )
+        build_neuron_spaces(X, W, "relu", epsilon=0.1, geometry=Gram(ridge=0))
 
 
 def test_epsilon_must_be_positive():

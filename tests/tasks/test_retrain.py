@@ -65,11 +65,7 @@ def test_layers_that_train_fit_each_other_and_what_is_before_them():
     ("change", "match"),
     [
         ({"triangles": np.ones((2, 10))}, "has more than variances of single features"),
-        (
-            {"correlations": np.ones((2, 6))},
-            "has more than variances of single features",
-        ),
-        ({"factors": np.ones((2, 4, 1))}, "has more than variances of single features"),
+        ({"roots": np.ones((2, 4))}, "has more than variances of single features"),
         ({"origin": np.zeros(3)}, "does not fit the network"),
         ({"columns": np.array([0, 2])}, "does not fit the network"),
         ({"groups": np.array([0, 2])}, "does not fit the network"),

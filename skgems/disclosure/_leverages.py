@@ -1,0 +1,237 @@
+"""Leverages of rows, and weights of rows with which none of them is large.
+
+What can be read linearly from ``Z'WZ``, with a line z of Z for each row and weights
+w on the diagonal of W, is a sum ``u'Z`` with ``u = WZb`` for some b. By Cauchy and
+Schwarz the share of a row in it is at most the row's leverage,
+
+    u_i^2 / sum_j u_j^2 <= h_i = w_i^2 z_i' (Z' W^2 Z)^+ z_i.
+
+With all h below 1/k each such sum depends on more than k rows.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+# Eigenvalues of correlations below this are rounding: their directions are left out.
+_ROUNDING = 1e-10
+# A leverage of 1 but for rounding: the row alone has some direction.
+_ALONE = 1.0 - 1e-6
+# Weights are lowered to a leverage this much below the bound, so that those of the
+# other rows, which rise a little, stay below it, and a further sum may be told.
+_MARGIN = 0.9
+# Weights below this are 0: such a row adds no more than rounding to an average, and a
+# row that is alone in a direction would be lowered for ever.
+_LEAST_WEIGHT = 0.03
+# Rounds of lowering weights, each of which takes one product of the rows concerned.
+_MOST_ROUNDS = 100
+# Rounds after which the logarithm of a factor on weights is twice what it was at first.
+_PATIENCE = 5.0
+# Share of the bound from which on a row is looked at in each round: the leverages of
+# the others are computed at the end alone.
+_CONCERNED = 0.25
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Design:
+    """Columns of which products are told together, of rows in groups.
+
+    The columns are the indicators of the groups and ``X``. Rows of one unit, such as a
+    patient, count as one row: their leverages add up.
+    """
+
+    X: np.ndarray  # (n_rows, n_columns), float64
+    groups: np.ndarray  # (n_rows,), numbers from 0
+    units: np.ndarray  # (n_rows,), numbers from 0
+
+    def of_rows(self, rows: np.ndarray) -> "Design":
+        """Return the design of some rows, by their indices."""
+        _, groups = np.unique(self.groups[rows], return_inverse=True)
+        _, units = np.unique(self.units[rows], return_inverse=True)
+        return Design(X=self.X[rows], groups=groups, units=units)
+
+    def of_columns(self, columns: np.ndarray) -> "Design":
+        """Return the design of some columns, by their indices."""
+        return replace(self, X=self.X[:, columns])
+
+
+def centered(design: Design, weights: np.ndarray) -> np.ndarray:
+    """Return the columns less their means by group, in units of their deviations.
+
+    Weights are those of products of rows, ``w^2``. Columns without spread are 0.
+    """
+    X, groups = design.X, design.groups
+    sums = _sums_by_group(weights[:, None] * X, groups)
+    totals = np.bincount(groups, weights)
+    X = X - (sums / np.where(totals > 0, totals, 1.0)[:, None])[groups]
+    spread = np.sqrt(weights @ X**2)
+    size = np.abs(design.X).max(axis=0, initial=0.0) * np.sqrt(len(X))
+    varies = spread > _ROUNDING * size
+    return X * np.where(varies, 1.0 / np.where(varies, spread, 1.0), 0.0)
+
+
+def _sums_by_group(X: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return sums of rows, (n_groups, n_columns)."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.searchsorted(groups[order], np.arange(groups.max() + 1))
+    return np.add.reduceat(X[order], starts, axis=0)
+
+
+def basis(design: Design, weights: np.ndarray) -> np.ndarray:
+    """Return columns Q with ``Q'VQ = 1`` that span those of a design, (n_rows, rank).
+
+    V has the ``weights`` of products of rows, ``w^2``, on the diagonal. A group without
+    weight has no column.
+    """
+    totals = np.bincount(design.groups, weights)
+    has_weight = totals > 0
+    roots = np.sqrt(np.where(has_weight, totals, 1.0))
+    indicators = (design.groups[:, None] == np.flatnonzero(has_weight)) / roots[
+        has_weight
+    ]
+    X = centered(design, weights)
+    rooted = np.sqrt(weights)[:, None] * X
+    values, vectors = np.linalg.eigh(rooted.T @ rooted)
+    kept = values > _ROUNDING * max(values.max(initial=0.0), 1.0)
+    return np.hstack([indicators, X @ (vectors[:, kept] / np.sqrt(values[kept]))])
+
+
+def leverages(design: Design, weights: np.ndarray) -> np.ndarray:
+    """Return the leverage of each unit under weights w of rows, (n_units,)."""
+    Q = basis(design, weights**2)
+    return np.bincount(design.units, weights**2 * np.einsum("ij,ij->i", Q, Q))
+
+
+def largest_leverage_bound(design: Design, weights: np.ndarray) -> float:
+    """Return what no leverage exceeds, from eigenvalues of correlations alone.
+
+    It takes one product of the rows, and no more passes over them: with centered and
+    scaled rows x and the least eigenvalue l of their products, h <= 1 / n + |x|^2 / l.
+    """
+    squares = weights**2
+    X = weights[:, None] * centered(design, squares)
+    values = np.linalg.eigvalsh(X.T @ X)
+    values = values[values > _ROUNDING * max(values.max(initial=0.0), 1.0)]
+    least = values.min(initial=np.inf)
+    lengths = np.einsum("ij,ij->i", X, X)
+    totals = np.bincount(design.groups, squares)[design.groups]
+    of_groups = squares / np.where(totals > 0, totals, 1.0)
+    return float(np.bincount(design.units, of_groups + lengths / least).max())
+
+
+def lowered_weights(
+    design: Design, start: np.ndarray, *, bound: float, least_share: float
+) -> np.ndarray | None:
+    """Return weights of rows with which each leverage is below a bound, (n_rows,).
+
+    They are at most those of ``start``. None where less than a share of these would be
+    left: the columns are too many for so few rows, or a few rows have directions for
+    themselves.
+    """
+    if largest_leverage_bound(design, start) < bound:
+        return start
+    squares = start**2  # those with which products of rows are summed
+    least = least_share * start.sum()
+    while True:
+        rows = np.flatnonzero(squares)
+        if start[rows].sum() < least:
+            return None
+        some = design.of_rows(rows)
+        Q = basis(some, start[rows] ** 2) * start[rows, None]
+        if Q.shape[1] > bound * (some.units.max() + 1):
+            return None  # the leverages sum to the rank
+        h = np.einsum("ij,ij->i", Q, Q)
+        is_alone = h > _ALONE
+        if is_alone.any():
+            squares[rows[is_alone]] = 0.0
+            continue
+        factors = _lowered_of_basis(Q, some.units, bound=bound)
+        if factors is None:
+            return None
+        squares[rows] = factors * start[rows] ** 2
+        if np.sqrt(squares).sum() < least:
+            return None
+        if (factors > 0).all():
+            return np.sqrt(squares)
+        # Rows that are gone had directions that the others may not have.
+        squares[rows] = np.where(factors > 0, start[rows] ** 2, 0.0)
+
+
+def _lowered_of_basis(
+    Q: np.ndarray, units: np.ndarray, *, bound: float
+) -> np.ndarray | None:
+    """Return factors on squared weights of rows of an orthonormal basis, or None.
+
+    It stops at the first rows whose weight becomes 0. With the lines Q_c of the rows
+    concerned, ``K = Q_c Q_c'`` and D = 1 - v on the diagonal, their leverages are
+    ``v diag(K (1 - D K)^-1)``: a system of as many rows, however many there are.
+    """
+    squares = np.ones(len(Q))
+    h = np.einsum("ij,ij->i", Q, Q)
+    is_concerned = (np.bincount(units, h) > _CONCERNED * bound)[units]
+    limit = bound * (1.0 - 1e-3)
+    for n_rounds in range(_MOST_ROUNDS):
+        concerned = np.flatnonzero(is_concerned)
+        K = Q[concerned] @ Q[concerned].T
+        v = squares[concerned]
+        identity = np.eye(len(K))
+        inverse = np.linalg.solve(identity - (1.0 - v)[:, None] * K, identity)
+        now = np.zeros(len(Q))
+        now[concerned] = v * np.einsum("ij,ji->i", K, inverse)
+        of_units = np.bincount(units, now)
+        if of_units.max(initial=0.0) > limit:
+            # Two rows that share a direction stay near 1/2 each: they go faster later.
+            power = 1.0 + n_rounds / _PATIENCE
+            factors = (_MARGIN * bound / np.maximum(of_units, limit)) ** power
+            factors[of_units <= limit] = 1.0
+            squares *= factors[units]
+            squares[squares < _LEAST_WEIGHT**2] = 0.0
+            if (squares == 0).any():
+                return squares
+            continue
+        # (1 - Q'DQ)^-1 = 1 + Q_c' (1 - D K)^-1 D Q_c
+        others = np.flatnonzero(~is_concerned)
+        T = Q[others] @ Q[concerned].T
+        now[others] = h[others] + np.einsum("ij,ij->i", T @ inverse.T * (1.0 - v), T)
+        of_units = np.bincount(units, now)
+        if of_units.max() <= limit:
+            return squares
+        is_concerned |= (of_units > _CONCERNED * bound)[units]
+    return None
+
+
+def columns_lowered(design: Design, start: np.ndarray, *, bound: float) -> np.ndarray:
+    """Return weights with which no row has a large leverage in any column alone."""
+    squares = start**2
+    for n_rounds in range(_MOST_ROUNDS):
+        h = _column_leverages(design, squares).max(axis=1, initial=0.0)
+        is_high = (h > bound * (1.0 - 1e-3))[design.units] & (squares > 0)
+        if not is_high.any():
+            break
+        power = 1.0 + n_rounds / _PATIENCE
+        factors = (_MARGIN * bound / h[design.units[is_high]]) ** power
+        lower = squares[is_high] * factors
+        lower[lower < (_LEAST_WEIGHT * start[is_high]) ** 2] = 0.0
+        squares[is_high] = lower
+    return np.sqrt(squares)
+
+
+def largest_in_columns(design: Design, weights: np.ndarray) -> np.ndarray:
+    """Return the largest leverage of a unit in each column alone, (n_columns,)."""
+    return _column_leverages(design, weights**2).max(axis=0)
+
+
+def _column_leverages(design: Design, squares: np.ndarray) -> np.ndarray:
+    """Return the leverage of each unit in each column alone, (n_units, n_columns).
+
+    Of a column there are the sums by group and the squares about these means, summed
+    over all groups. With squared weights v, their totals V in a group and the sum S of
+    squares it is ``h = v (1 / V + (x - m)^2 / S)``. It is 0 in a column without spread.
+    """
+    X = centered(design, squares)
+    totals = np.bincount(design.groups, squares)[design.groups]
+    of_groups = squares / np.where(totals > 0, totals, 1.0)
+    h = of_groups[:, None] * X.any(axis=0) + squares[:, None] * np.square(X)
+    if len(h) == design.units.max() + 1:
+        return h
+    return _sums_by_group(h, design.units)

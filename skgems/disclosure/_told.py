@@ -1,0 +1,367 @@
+"""What is told of a table: which scatters, of which columns, with which weights.
+
+A class tells the most that holds of these:
+
+1. products of all columns, of its rows alone, by clusters;
+2. the same with one mean;
+3. products of all columns, summed over all classes that are left;
+4. products of some columns drawn by chance, and squares of all, summed likewise;
+5. squares of the columns, but for those in which one row would be most of the sum.
+
+Means and counts of classes are told in any case. A step holds where each row's leverage
+is below the bound, the rows keep most of their weight, and the numbers told are few
+enough beside those that the rows are.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import sparse
+
+from ._leverages import (
+    Design,
+    basis,
+    columns_lowered,
+    largest_in_columns,
+    largest_leverage_bound,
+    leverages,
+    lowered_weights,
+)
+from ._rule import Disclosure
+
+# Share of their weight that the rows of a step keep at least.
+_LEAST_SHARE = 0.8
+# Factor on the number of columns of a block that does not hold yet.
+_FEWER_COLUMNS = 0.85
+# Weights of all rows are drawn between this and 1 where some are lowered: as few rows
+# fewer in effect as 1 in 100.
+_LEAST_FACTOR = 0.7
+# Share of known sums that is rounding.
+_ROUNDING = 1e-9
+# Rounds of lowering weights beside known sums, and the share of the bound to aim at.
+_MOST_ROUNDS = 10
+_MARGIN = 0.95
+# A block of one column has no products.
+_FEWEST_COLUMNS = 2
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rows:
+    """Rows of a table, as they are summed."""
+
+    X: np.ndarray | sparse.csr_matrix  # (n_rows, n_columns)
+    codes: np.ndarray  # (n_rows,), the class of each row
+    units: np.ndarray  # (n_rows,), what counts as one row, such as a patient
+    weights: np.ndarray  # (n_rows,)
+    # (n_rows, n_residuals), of models whose gradient is told, with the weights.
+    residuals: np.ndarray
+    # (n_rows, n_known), the same of sums without weights that are known otherwise, such
+    # as from where the fit of a model stopped.
+    known: np.ndarray
+    # (n_rows,), clusters, each of one class; None: there are none.
+    parts: np.ndarray | None = None
+
+    def some(self, rows: np.ndarray) -> "Rows":
+        """Return some of the rows, by their indices."""
+        return Rows(
+            X=self.X[rows],
+            codes=self.codes[rows],
+            units=self.units[rows],
+            weights=self.weights[rows],
+            residuals=self.residuals[rows],
+            known=self.known[rows],
+            parts=None if self.parts is None else self.parts[rows],
+        )
+
+    def design(self, groups: np.ndarray, columns: np.ndarray | None = None) -> Design:
+        """Return the design of some columns; None: of all, and of the residuals."""
+        if columns is None:
+            X = np.hstack([_dense(self.X), self.residuals])
+        else:
+            X = _dense(self.X[:, columns])
+        _, groups = np.unique(groups, return_inverse=True)
+        _, units = np.unique(self.units, return_inverse=True)
+        return Design(X=X, groups=groups, units=units)
+
+
+def _dense(X: np.ndarray | sparse.csr_matrix) -> np.ndarray:
+    return (X.toarray() if sparse.issparse(X) else X).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Told:
+    """What is told of rows."""
+
+    weights: np.ndarray  # (n_rows,)
+    has_clusters: np.ndarray  # (n_classes,), bool
+    has_own: np.ndarray  # (n_classes,), bool: whether a class has a scatter of its own
+    # (n_columns,), bool: those of which the shared scatter has products.
+    is_in_block: np.ndarray
+    # (n_columns,), bool: those of which classes without a scatter of their own tell
+    # their means alone.
+    is_mean_only: np.ndarray
+    has_gradient: bool
+
+
+def told_of(
+    rows: Rows,
+    rule: Disclosure,
+    *,
+    kind: str,
+    n_unknowns: int,
+    seed: Callable[[], int],
+    may_lower: bool,
+) -> Told:
+    """Return what is told of rows at most.
+
+    Parameters
+    ----------
+    rows : Rows
+    rule : Disclosure
+    kind : {"class", "shared", "diagonal"}
+        What is asked for: products by class, of all classes together, or squares.
+    n_unknowns : int
+        How many numbers a row is, before any front.
+    seed : callable
+        Returns the seed of the columns that are drawn where not all products are told.
+    may_lower : bool
+        Whether weights of rows may be lowered. If not, sums with these weights have
+        left before.
+    """
+    teller = _Teller(
+        rule=rule,
+        kind=kind,
+        n_unknowns=n_unknowns,
+        seed=seed,
+        may_lower=may_lower,
+    )
+    if not rows.residuals.shape[1]:
+        return teller.told_with_weights(rows)
+    told = teller.beside_known_sums(rows, teller.told_with_weights(rows))
+    if told is not None and told.has_gradient:
+        return told
+    # Without a gradient more may be told of the rest.
+    none = rows.residuals[:, :0]
+    told = teller.told_with_weights(replace(rows, residuals=none, known=none))
+    return replace(told, has_gradient=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Teller:
+    """The rule, and what it is applied with."""
+
+    rule: Disclosure
+    kind: str
+    n_unknowns: int
+    seed: Callable[[], int]
+    may_lower: bool
+
+    def told_with_weights(self, rows: Rows) -> Told:
+        """Return what is told; where a weight is lowered, all are, a little, unevenly.
+
+        A sum without weights may be known of some columns. Less the weighted one it
+        would be a sum over the few rows that weigh less, which it hides among all.
+        """
+        told = self.told(rows)
+        if not self.may_lower or (told.weights == rows.weights).all():
+            return told
+        rng = np.random.default_rng(self.seed())
+        factors = rng.uniform(_LEAST_FACTOR, 1.0, len(rows.weights))
+        return self.told(replace(rows, weights=factors * rows.weights))
+
+    def told(self, rows: Rows) -> Told:
+        """Return what is told of rows that have these weights at most."""
+        n_classes = int(rows.codes.max()) + 1
+        weights = rows.weights.copy()
+        has_clusters = np.zeros(n_classes, dtype=bool)
+        has_own = np.zeros(n_classes, dtype=bool)
+        for c in np.unique(rows.codes).tolist():
+            of_class = np.flatnonzero(rows.codes == c)
+            step = None
+            if self.kind == "class":
+                step = self._own_step(rows.some(of_class))
+            elif self.kind == "diagonal":
+                step = self._diagonal_step(rows.some(of_class))
+            if step is not None:
+                has_own[c] = True
+                has_clusters[c], weights[of_class] = step
+        n_columns = rows.X.shape[1]
+        is_in_block = np.ones(n_columns, dtype=bool)
+        is_mean_only = np.zeros(n_columns, dtype=bool)
+        left = np.flatnonzero(~has_own[rows.codes])
+        has_gradient = True
+        if len(left):
+            shared = rows.some(left)
+            of_shared = None
+            if self.kind != "diagonal":
+                n_means = len(np.unique(shared.codes)) * n_columns
+                of_shared = self._holding_weights(
+                    shared.design(shared.codes), shared.weights, n_means=n_means
+                )
+            if of_shared is None:
+                has_gradient = not rows.residuals.shape[1]
+                of_shared, is_in_block, is_mean_only = self._block_step(shared)
+            weights[left] = of_shared
+        return Told(
+            weights=weights,
+            has_clusters=has_clusters,
+            has_own=has_own,
+            is_in_block=is_in_block,
+            is_mean_only=is_mean_only,
+            has_gradient=has_gradient,
+        )
+
+    def beside_known_sums(self, rows: Rows, told: Told) -> Told | None:
+        """Return what is told beside known sums without weights; None: too little.
+
+        Where few rows weigh less than 1, the difference to these is a sum over them.
+        """
+        bound = self.rule.leverage
+        _, units = np.unique(rows.units, return_inverse=True)
+        for _ in range(_MOST_ROUNDS):
+            of_told, of_known = _shares(rows, told)
+            h = np.bincount(units, of_told + of_known)
+            is_high = h >= bound
+            if not is_high.any():
+                return told
+            rest = _MARGIN * bound - np.bincount(units, of_known)
+            if not self.may_lower or (rest[is_high] <= 0).any():
+                return None
+            factors = np.ones(len(h))
+            factors[is_high] = rest[is_high] / np.bincount(units, of_told)[is_high]
+            weights = told.weights * np.sqrt(np.minimum(factors, 1.0))[units]
+            if weights.sum() < _LEAST_SHARE * told.weights.sum():
+                return None
+            told = replace(told, weights=weights)
+        return None
+
+    def _own_step(self, rows: Rows) -> tuple[bool, np.ndarray] | None:
+        """Return whether a class tells clusters, and its weights; None: no scatter."""
+        if rows.parts is not None:
+            sizes = np.unique(rows.parts, return_counts=True)[1]
+            if len(sizes) > 1:
+                # Means and squares of each cluster, beside the products.
+                n_means = 2 * len(sizes) * rows.X.shape[1]
+                weights = self._holding_weights(
+                    rows.design(rows.parts), rows.weights, n_means=n_means
+                )
+                if weights is not None and self._holds_by_part(rows, weights):
+                    return True, weights
+        weights = self._holding_weights(
+            rows.design(rows.codes), rows.weights, n_means=rows.X.shape[1]
+        )
+        return None if weights is None else (False, weights)
+
+    def _diagonal_step(self, rows: Rows) -> tuple[bool, np.ndarray] | None:
+        """Return the same of a class that tells squares of its columns."""
+        n_clusters = 0 if rows.parts is None else len(np.unique(rows.parts))
+        has_clusters = n_clusters > 1
+        n_numbers = 2 * (1 + n_clusters) * rows.X.shape[1]
+        if n_numbers > self.rule.unknowns * len(rows.codes) * self.n_unknowns:
+            return None
+        design = rows.design(rows.codes)
+        weights = rows.weights
+        if self.may_lower:
+            weights = columns_lowered(design, weights, bound=self.rule.leverage)
+            if weights.sum() < _LEAST_SHARE * rows.weights.sum():
+                return None
+        if largest_in_columns(design, weights).max(initial=0.0) >= self.rule.leverage:
+            return None
+        return has_clusters and self._holds_by_part(rows, weights), weights
+
+    def _holds_by_part(self, rows: Rows, weights: np.ndarray) -> bool:
+        """Report whether no row is most of the squares of its cluster in a column."""
+        for part in np.unique(rows.parts):
+            of_part = np.flatnonzero(rows.parts == part)
+            design = rows.some(of_part).design(np.zeros(len(of_part), dtype=int))
+            largest = largest_in_columns(design, weights[of_part])
+            if largest.max(initial=0.0) >= self.rule.leverage:
+                return False
+        return True
+
+    def _holding_weights(
+        self, design: Design, weights: np.ndarray, *, n_means: int
+    ) -> np.ndarray | None:
+        """Return weights with which all products may be told, or None."""
+        n_rows = len(weights)
+        n_columns = design.X.shape[1]
+        n_numbers = n_columns * (n_columns + 1) / 2 + n_means
+        if n_numbers > self.rule.unknowns * n_rows * self.n_unknowns:
+            return None
+        if n_columns + design.groups.max() + 1 > self._most_columns(design):
+            return None
+        bound = self.rule.leverage
+        if self.may_lower:
+            return lowered_weights(
+                design, weights, bound=bound, least_share=_LEAST_SHARE
+            )
+        holds = largest_leverage_bound(design, weights) < bound
+        holds = holds or leverages(design, weights).max() < bound
+        return weights if holds else None
+
+    def _most_columns(self, design: Design) -> float:
+        """Return how many columns may be told of at most: leverages sum to these.
+
+        Columns that are constant, or the sum of others, do not count; they are few.
+        """
+        return 2.0 * self.rule.leverage * (design.units.max() + 1)
+
+    def _block_step(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return weights, and masks of the columns of a block and of means alone."""
+        n_columns = rows.X.shape[1]
+        weights = rows.weights
+        bound = self.rule.leverage
+        whole = rows.design(rows.codes, np.arange(n_columns))
+        if self.may_lower:
+            lowered = columns_lowered(whole, weights, bound=bound)
+            if lowered.sum() >= _LEAST_SHARE * weights.sum():
+                weights = lowered
+        is_mean_only = largest_in_columns(whole, weights) >= bound
+        order = np.random.default_rng(self.seed()).permutation(n_columns)
+        order = order[~is_mean_only[order]]
+        is_in_block = np.zeros(n_columns, dtype=bool)
+        for n_in_block in self._sizes_of_blocks(whole, len(order)):
+            block = np.sort(order[:n_in_block])
+            of_block = self._holding_weights(
+                whole.of_columns(block), weights, n_means=2 * n_columns
+            )
+            if of_block is None:
+                continue
+            # Lower weights of some rows raise the shares of others in other columns.
+            is_most_of_one = largest_in_columns(whole, of_block) >= bound
+            if not (is_most_of_one & ~is_mean_only).any():
+                is_in_block[block] = True
+                return of_block, is_in_block, is_mean_only
+        return weights, is_in_block, is_mean_only
+
+    def _sizes_of_blocks(self, design: Design, most: int) -> Iterator[int]:
+        """Yield how many columns to try, from many to few."""
+        n_units = design.units.max() + 1
+        size = min(most, int(self.rule.leverage * n_units) - design.groups.max() - 1)
+        while size >= _FEWEST_COLUMNS:
+            yield size
+            size = min(size - 1, int(_FEWER_COLUMNS * size))
+
+
+def _shares(rows: Rows, told: Told) -> tuple[np.ndarray, np.ndarray]:
+    """Return each row's leverage in what is told, and in known sums beside it."""
+    of_told = np.zeros(len(rows.codes))
+    rest = rows.known.copy()
+    groups = np.where(told.has_own[rows.codes], rows.codes, -1)
+    for group in np.unique(groups).tolist():
+        of_group = np.flatnonzero(groups == group)
+        some = rows.some(of_group)
+        has_clusters = group >= 0 and told.has_clusters[group]
+        weights = told.weights[of_group]
+        columns = None
+        if group < 0 and not told.is_in_block.all():
+            columns = np.flatnonzero(told.is_in_block)
+        groups_of_rows = some.parts if has_clusters else some.codes
+        design = some.design(groups_of_rows, columns)
+        Q = weights[:, None] * basis(design, weights**2)
+        of_told[of_group] = np.einsum("ij,ij->i", Q, Q)
+        rest[of_group] -= Q @ (Q.T @ rest[of_group])
+    U, sizes, _ = np.linalg.svd(rest, full_matrices=False)
+    U = U[:, sizes > _ROUNDING * np.linalg.norm(rows.known)]
+    return of_told, np.einsum("ij,ij->i", U, U)

@@ -1,0 +1,258 @@
+"""What a node's rows tell under the rule of disclosure.
+
+Values of few rows become the commonest one of their class and column, and each row gets
+one weight, with which all sums of an exchange are made.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from scipy import sparse
+
+from ..disclosure import Rows as RowsToTell
+from ..disclosure import Told, clamped, told_of
+from ..moments import float_type
+from ._classifiers import Rows
+from ._disclosed_tables import seed_of
+from ._member import Member
+from ._own_residuals import has_linear_model, own_residuals
+
+
+def ruled(member: Member) -> Member:
+    """Return a member whose rows pass the rule: other values, and lighter rows.
+
+    The weights follow from the rows, their labels and the node's own linear model, so
+    that they are the same in each message. Rows that are held out are judged by and
+    never summed, so that they stay as they are.
+    """
+    rule = member.disclosure
+    if rule is None or member.is_ruled or not _is_table(member):
+        return member
+    learning = np.arange(len(member.y))[member.learning]
+    X, y = member.rows("learning")
+    codes = np.unique(y, return_inverse=True)[1]
+    row_weights = member.row_weights("learning")
+    start = np.ones(len(y)) if row_weights is None else row_weights
+    rows = _rows_to_tell(member, X, codes, weights=start)
+    residuals = np.zeros((2, len(y), 0))
+    if has_linear_model(member):
+        residuals = own_residuals(member, rows.X, y, row_weights)
+    told = told_of(
+        replace(rows, residuals=residuals[0], known=residuals[1]),
+        rule,
+        kind="class",
+        n_unknowns=member.n_raw_columns or X.shape[1],
+        seed=partial(seed_of, X, codes),
+        may_lower=True,
+    )
+    weights = member.weights
+    if (told.weights != start).any():
+        weights = np.ones(len(member.y)) if weights is None else weights.copy()
+        weights[learning] = told.weights
+    return replace(
+        member,
+        X=_with_rows(member.X, learning, rows.X, were=X),
+        weights=weights,
+        is_ruled=True,
+        is_changed=rows.X is not X or weights is not member.weights,
+    )
+
+
+def _is_table(member: Member) -> bool:
+    """Report whether a member has all its rows, and they are a table of numbers."""
+    X = member.X
+    is_of_numbers = getattr(X, "ndim", 0) == 2 and X.dtype.kind in "biuf"
+    return is_of_numbers and member.has_all_rows
+
+
+def _with_rows(X: Rows, indices: np.ndarray, rows: Rows, *, were: Rows) -> Rows:
+    """Return X with some rows replaced; X itself if they are what they were."""
+    if rows is were or len(indices) == X.shape[0]:
+        return rows
+    if sparse.issparse(X):
+        order = np.argsort(
+            np.concatenate([indices, np.setdiff1d(np.arange(X.shape[0]), indices)])
+        )
+        others = np.delete(np.arange(X.shape[0]), indices)
+        return sparse.vstack([rows, X[others]], "csr")[order]
+    X = X.copy()
+    X[indices] = rows
+    return X
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TellableRows:
+    """Rows as a node sums them under the rule, and what of the sums it tells."""
+
+    X: Rows
+    told: Told | None  # None: there is no rule
+    parts: np.ndarray | None  # (n_rows,), clusters that are told of
+    withholds: bool = False  # whether the rule changes a sum
+
+    @property
+    def has_own(self) -> np.ndarray | None:
+        """Classes with a scatter of their own, (n_classes,); None: by their sizes."""
+        return None if self.told is None else self.told.has_own
+
+    @property
+    def block(self) -> np.ndarray | None:
+        """Columns of which the shared scatter has products; None: all of them."""
+        if self.told is None or self.told.is_in_block.all():
+            return None
+        return self.told.is_in_block
+
+    @property
+    def has_gradient(self) -> bool:
+        """Report whether the gradient of the node's own model is told."""
+        return self.told is None or self.told.has_gradient
+
+
+def tellable_rows(
+    member: Member,
+    X: Rows,
+    codes: np.ndarray,
+    *,
+    kind: str,
+    parts: np.ndarray | None,
+    has_gradient: bool,
+) -> TellableRows:
+    """Return the rows of a member that learn, as they may be summed.
+
+    Parameters
+    ----------
+    member : Member
+    X : {ndarray, sparse matrix} of shape (n_rows, n_columns)
+        Rows as they are summed, such as behind hidden layers.
+    codes : ndarray of shape (n_rows,)
+        The class of each row.
+    kind : {"class", "shared", "diagonal"}
+        What is asked for, as in `moments_kind`.
+    parts : ndarray of shape (n_rows,), or None
+        The cluster of each row.
+    has_gradient : bool
+        Whether the gradient of the node's own model is asked for.
+    """
+    rule = member.disclosure
+    if rule is None:
+        return TellableRows(X=X, told=None, parts=parts)
+    row_weights = member.row_weights("learning")
+    weights = np.ones(X.shape[0]) if row_weights is None else row_weights
+    rows = _rows_to_tell(member, X, codes, weights=weights)
+    rows = replace(rows, parts=parts)
+    if has_gradient:
+        _, y = member.rows("learning")
+        told_residuals, known = own_residuals(member, rows.X, y, row_weights)
+        rows = replace(rows, residuals=told_residuals, known=known)
+    told = told_of(
+        rows,
+        rule,
+        kind=kind if member.may_tell_classes or kind == "diagonal" else "shared",
+        n_unknowns=member.n_raw_columns or X.shape[1],
+        seed=partial(seed_of, X, codes),
+        may_lower=False,
+    )
+    if parts is not None:  # numbers that no cluster has stand for whole classes
+        parts = np.where(told.has_clusters[codes], parts, parts.max() + 1 + codes)
+    are_all_told = told.has_gradient and (kind == "shared" or told.has_own.all())
+    withholds = member.is_changed or rows.X is not X or not are_all_told
+    return TellableRows(
+        X=_without_columns(rows.X, codes, weights=weights, told=told),
+        told=told,
+        parts=parts,
+        withholds=withholds,
+    )
+
+
+def tables_that_hold(
+    member: Member, tables: Mapping[str, Rows]
+) -> tuple[list[str], bool]:
+    """Return which tables of the same rows may be summed, and whether by class.
+
+    Parameters
+    ----------
+    member : Member
+        Its rows learn, all of them, and have passed the rule.
+    tables : mapping of str to {ndarray, sparse matrix} of shape (n_rows, n_columns)
+        What comes out of each of several fronts. A table that would tell too much
+        beside those before it is left out, but never the first.
+    """
+    rule = member.disclosure
+    if rule is None:
+        return list(tables), True
+    codes = np.unique(member.y, return_inverse=True)[1]
+    weights = np.ones(len(codes)) if member.weights is None else member.weights
+    held: list[str] = []
+    beside = np.zeros((len(codes), 0))
+    may_tell_classes = True
+    for name, X in tables.items():
+        X = X.toarray() if sparse.issparse(X) else X
+        rows = _rows_to_tell(member, X, codes, weights=weights)
+        together = np.hstack([beside, rows.X])
+        if held:
+            if _has_rank_of(beside, together):  # nothing new is told of these columns
+                held.append(name)
+                continue
+            told = told_of(
+                replace(rows, X=together),
+                rule,
+                kind="shared",
+                n_unknowns=member.n_raw_columns or X.shape[1],
+                seed=partial(seed_of, X, codes),
+                may_lower=False,
+            )
+            if not told.is_in_block.all():
+                continue
+            may_tell_classes = False
+        held.append(name)
+        beside = together
+    return held, may_tell_classes
+
+
+def _has_rank_of(X: np.ndarray, wider: np.ndarray) -> bool:
+    """Report whether further columns are combinations of the first, and of a constant."""
+    return np.linalg.matrix_rank(X - X.mean(axis=0)) == np.linalg.matrix_rank(
+        wider - wider.mean(axis=0)
+    )
+
+
+def _rows_to_tell(
+    member: Member, X: Rows, codes: np.ndarray, *, weights: np.ndarray
+) -> RowsToTell:
+    """Return rows with the values of few rows replaced, and without residuals."""
+    n_rows = X.shape[0]
+    units = np.arange(n_rows)
+    if member.groups is not None:
+        units = np.unique(member.groups[member.learning], return_inverse=True)[1]
+    none = np.zeros((n_rows, 0))
+    return RowsToTell(
+        X=clamped(X, codes, units, cell=member.disclosure.cell),
+        codes=codes,
+        units=units,
+        weights=weights,
+        residuals=none,
+        known=none,
+    )
+
+
+def _without_columns(
+    X: Rows, codes: np.ndarray, *, weights: np.ndarray, told: Told
+) -> Rows:
+    """Return rows in which columns of which only means are told are constant.
+
+    That is so for the rows of classes without a scatter of their own.
+    """
+    columns = np.flatnonzero(told.is_mean_only)
+    if not len(columns):
+        return X
+    rows = np.flatnonzero(~told.has_own[codes])
+    X = X.astype(float_type(X))
+    X = X.tolil() if sparse.issparse(X) else X
+    weights = weights[rows]
+    for j in columns.tolist():
+        values = X[rows, j]
+        if sparse.issparse(X):
+            values = values.toarray().ravel()
+        X[rows, j] = weights @ values / weights.sum()
+    return X.tocsr() if sparse.issparse(X) else X
