@@ -69,9 +69,10 @@ class Inspected:
         Whether every field was checked. A reply can be checked only if its request is
         at hand.
     overview : dict of str to str
-        The few lines that are printed first. They say what the file is, from whom and
-        for which exchange, and what it holds over how many rows. They also say what it
-        reveals about the rows, and whether it is signed and agreed.
+        The lines that are printed first. They say what the file is, from whom and for
+        which exchange, what it holds, and the figures of its fields, such as numbers of
+        rows. They also say what it reveals about the rows, and whether it is signed and
+        agreed.
     verbose : bool
         Whether all fields, settings and arrays are printed too.
     """
@@ -176,9 +177,9 @@ def _listed_parts(parts: list[str]) -> str:
 def inspect(path, *, request=None, verbose=False) -> Inspected:
     """Say in words what a file contains, before you accept, answer or send it.
 
-    The printed result has about ten lines. They say what the file is, from whom and
-    for which exchange, and what it holds over how many rows. They also say what can be
-    worked out about the rows, and whether the file is signed and agreed.
+    The printed result says what the file is, from whom and for which exchange. It has a
+    line for each field that has figures, such as numbers of rows. It also says what can
+    be worked out about the rows, and whether the file is signed and agreed.
 
     Parameters
     ----------

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from ..base import warn_user
 from ..compat import safe_indexing
+from ..disclosure import Disclosure
 from ..local import stacked
 from ..messages import Message
 from ..steps import (
@@ -300,6 +301,7 @@ def fit_front(
     nodes: ArrayLike | None = None,
     *,
     held_out: np.ndarray | None = None,
+    disclosure: Disclosure | None = None,
     n_jobs: int | None = None,
 ) -> tuple[Advanced, list[dict]]:
     """An Advanced of rows that are here, and the history of the messages.
@@ -315,7 +317,11 @@ def fit_front(
         only_scores = held_out_of_node is not None and held_out_of_node.all()
         if len(rows) and not only_scores:
             X_of_node = safe_indexing(X, rows)
-            members.append(column_member(name, X_of_node, held_out=held_out_of_node))
+            members.append(
+                column_member(
+                    name, X_of_node, held_out=held_out_of_node, disclosure=disclosure
+                )
+            )
     run = Run(InProcess(members, n_jobs=n_jobs, has_front=True))
     return run(front_plan(front)), run.history
 

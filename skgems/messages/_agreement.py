@@ -10,6 +10,7 @@ from uuid import uuid4
 from ..disclosure import (
     Disclosure,
     disclosure_of,
+    disclosure_of_both,
     disclosure_of_min_rows,
     is_as_strict,
 )
@@ -157,7 +158,13 @@ class Agreement:
 
     @classmethod
     def of(
-        cls, aggregator, *, fits=1, n_hidden_layers=_LAYERS, **further_fields
+        cls,
+        aggregator,
+        *,
+        fits=1,
+        n_hidden_layers=_LAYERS,
+        disclosure="auto",
+        **further_fields,
     ) -> "Agreement":
         """Make the agreement of a new exchange, for all that an aggregator asks.
 
@@ -170,8 +177,11 @@ class Agreement:
             Number of models that may be made. Increase it for a parameter search.
         n_hidden_layers : int, default=3
             Largest number of hidden layers of the nodes' networks.
+        disclosure : Disclosure, "auto" or None, default="auto"
+            The rule for what nodes tell of their rows. With "auto" it is the parameter
+            of the aggregator. If both are given, the stricter one is agreed on.
         **further_fields : dict
-            Other parameters of the class, such as ``disclosure`` or ``nodes``.
+            Other parameters of the class, such as ``nodes``.
 
         Returns
         -------
@@ -190,7 +200,11 @@ class Agreement:
                 "nothing to agree on. Give it the fitted estimators."
             )
         return cls.of_terms(
-            terms, fits=fits, n_hidden_layers=n_hidden_layers, **further_fields
+            terms,
+            fits=fits,
+            n_hidden_layers=n_hidden_layers,
+            disclosure=disclosure_of_both(aggregator.disclosure, disclosure),
+            **further_fields,
         )
 
     @classmethod

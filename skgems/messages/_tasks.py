@@ -4,7 +4,7 @@ Which tasks there are says the room `tasks`, where each has a file. Rooms below 
 them up here by their names.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ._fields import Field, Flag, FrontField, Place
@@ -53,8 +53,8 @@ class Task:
         ``summaries(content)`` returns the contents of the summaries that a message
         holds, or of the requests for them.
     sentences : callable or None
-        ``sentences(content)`` returns what a reply says, by path, where its fields do
-        not say it.
+        ``sentences(content)`` yields paths and what a reply says there, as
+        `sentences_in` does, where its fields do not say it.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Task:
     rule: Rule | None = None
     reply_check: Callable | None = None
     summaries: Callable[[Mapping], list[Mapping]] | None = None
-    sentences: Callable[[Mapping], dict[str, str]] | None = None
+    sentences: Callable[[Mapping], Iterable] | None = None
     often: str = "once"  # in an exchange, in words
     # What can be worked out about rows from a reply, at worst: a sentence or two.
     reveals: str = ""

@@ -10,8 +10,8 @@ from sklearn.utils import check_array, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..base import is_channel
-from ..compat import HasMethods, fit_context
-from ..disclosure import disclosure_of
+from ..compat import HasMethods, StrOptions, fit_context
+from ..disclosure import Disclosure, disclosure_of_both, disclosure_within
 from ..federation import (
     Run,
     answer,
@@ -70,6 +70,9 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
         The summaries that the nodes made with :meth:`summarize`, or paths of their
         files, or a channel to the nodes such as :class:`~skgems.federation.Nodes`.
         Leave it None to give the rows to `fit`.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        The rule for what nodes tell of their rows, as for
+        :class:`~skgems.GEMSLogisticAggregator`.
     n_jobs : int, default=None
         Number of nodes that are treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
@@ -120,6 +123,7 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
         "bounds": [dict, tuple, list, None],
         "drop_identifiers": ["boolean"],
         "summaries": "no_validation",
+        "disclosure": [StrOptions({"auto"}), Disclosure, None],
         "n_jobs": [None, int],
         "verbose": ["verbose"],
     }
@@ -131,6 +135,7 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
         bounds=None,
         drop_identifiers=False,
         summaries=None,
+        disclosure="auto",
         n_jobs=None,
         verbose=0,
     ):
@@ -138,6 +143,7 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
         self.bounds = bounds
         self.drop_identifiers = drop_identifiers
         self.summaries = summaries
+        self.disclosure = disclosure
         self.n_jobs = n_jobs
         self.verbose = verbose
 
@@ -185,7 +191,12 @@ default=None
             X = self._rows(X)
             mask = None if held_out is None else as_mask(held_out, X)
             fitted, history = fit_front(
-                front, X, nodes=nodes, held_out=mask, n_jobs=self.n_jobs
+                front,
+                X,
+                nodes=nodes,
+                held_out=mask,
+                disclosure=disclosure_within(self.disclosure),
+                n_jobs=self.n_jobs,
             )
         elif is_channel(self.summaries):
             fitted, history = self._fit_over_channel(front)
@@ -309,7 +320,10 @@ default=None
         mask = None if held_out is None else as_mask(held_out, X)
         warn_of_written_numbers(X)
         member = column_member(
-            name, X, held_out=mask, disclosure=disclosure_of(disclosure)
+            name,
+            X,
+            held_out=mask,
+            disclosure=disclosure_of_both(self.disclosure, disclosure),
         )
         reply = answer(request, member)
         warn_of_exposed_columns(name, reply, self._agreed_front)

@@ -39,6 +39,7 @@ from ..messages import (
     Json,
     Message,
     Place,
+    Sentences,
     Task,
     Text,
     check_fields,
@@ -88,16 +89,14 @@ def _summaries(content: Mapping) -> list[Mapping]:
     return list(content["asked"].values())
 
 
-def _sentences(content: Mapping) -> dict[str, str]:
-    sentences = {
-        f"{number}.{half}.{path}": sentence
-        for number, pair in content["joins"].items()
-        for half, summary in pair.items()
-        for path, sentence in sentences_of_summary(summary).items()
-    }
+def _sentences(content: Mapping) -> Iterator[tuple[str, Sentences]]:
+    for number, pair in content["joins"].items():
+        for half, summary in pair.items():
+            for path, sentences in sentences_of_summary(summary):
+                yield f"{number}.{half}.{path}", sentences
     for number, reason in content["refused"].items():
-        sentences[f"{number}.refused"] = f"No summaries are sent: {reason}."
-    return sentences
+        refusal = f"No summaries are sent: {reason}."
+        yield f"{number}.refused", Sentences(meaning=refusal)
 
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
@@ -204,10 +203,12 @@ def _hold_the_rule(members: dict[str, dict[str, Member]]) -> set[str]:
     """
     numbers = set(members)
     for name in HALF_NAMES:
-        tables = {number: members[number][name].X for number in sorted(numbers)}
+        tables = {
+            number: members[number][name].X for number in sorted(numbers, key=int)
+        }
         if len(tables) < 2:
             continue
-        of_half = members[min(numbers)][name]
+        of_half = members[min(numbers, key=int)][name]
         held, may_tell_classes = tables_that_hold(of_half, tables)
         numbers &= set(held)
         for number in numbers:

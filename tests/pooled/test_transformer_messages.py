@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import warnings
 
@@ -36,7 +35,13 @@ from sklearn.preprocessing import (
 )
 
 from skgems import GEMSLogisticAggregator, PooledAggregator, PooledTransformer
-from skgems.federation import Message, NotAgreedError, RowsExposedWarning, reply_to
+from skgems.federation import (
+    Message,
+    NotAgreedError,
+    RowsExposedWarning,
+    read_entries,
+    reply_to,
+)
 from skgems.local import TooFewRowsError
 from skgems.messages import check_reply
 from skgems.steps import Front, NotPooledError, RandomFeatures, front_of_text
@@ -195,7 +200,7 @@ def test_another_front_than_agreed_is_refused(tmp_path):
         {"lyon": table_of_numbers()}, StandardScaler(), state=state
     ).fit()
     front = Front(PCA(2)).as_content()
-    exchange = json.loads(state["log.jsonl"].splitlines()[0])["exchange"]
+    exchange = read_entries(state)[0]["exchange"]
     request = Message.of("front", front=front).with_envelope(exchange=exchange)
     with pytest.raises(NotAgreedError, match="is not agreed"):
         reply_to(request, None, table_of_numbers(), None, name="lyon", state=state)
