@@ -19,8 +19,8 @@ After the code was rewritten::
 
 keeps the mutants, to be run anew. ``run`` finds each by its function and the kind of
 the change: the same change if it is there, else the change of this kind that is the
-nearest in order. So a function may be rewritten or move to another file. Those whose function
-has no such change any more, or is gone, are "gone". ``report new.json --before
+nearest in order. So a function may be rewritten or move to another file. Those whose
+function has no such change any more, or is gone, are "gone". ``report new.json --before
 record.json`` fails if what was killed before survives.
 
 Two kept tools were tried in place of this file. mutmut 3.8 numbers the mutants of a
