@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from ..base import warn_user
 from ..compat import safe_indexing
+from ..disclosure import Disclosure
 from ..local import stacked
 from ..messages import Message
 from ..steps import (
@@ -89,12 +90,13 @@ def _warn_of_inexact(advanced: Advanced) -> None:
 def _check_answerable(front: Front, advanced: Advanced) -> None:
     """Raise if no message will fit what is left of a front."""
     for pending in advanced.pending.values():
-        if not pending.can_tell(front.bounds == "tell"):
+        if not pending.can_tell:
             raise NotPooledError(
-                f"{type(pending.step).__name__} needs the smallest and the largest "
-                "value of each column, which are values of single rows, or counts on a "
-                "grid between agreed bounds. Set bounds={column: (low, high)}, or "
-                "bounds='tell' if nodes may send the smallest and the largest values."
+                f"{type(pending.step).__name__} needs bounds of the columns that enter "
+                "it, which all nodes agree on: nodes do not send their smallest and "
+                "largest values, which are values of single rows. Set bounds={column: "
+                "(low, high)}. Bounds follow a column through scalers and imputers "
+                "only, so this step has to stand before steps that mix columns."
             )
     if len(advanced.front.states) == len(front.states):
         kinds = [type(pending.step).__name__ for pending in advanced.pending.values()]
@@ -299,6 +301,7 @@ def fit_front(
     nodes: ArrayLike | None = None,
     *,
     held_out: np.ndarray | None = None,
+    disclosure: Disclosure | None = None,
     n_jobs: int | None = None,
 ) -> tuple[Advanced, list[dict]]:
     """An Advanced of rows that are here, and the history of the messages.
@@ -314,7 +317,11 @@ def fit_front(
         only_scores = held_out_of_node is not None and held_out_of_node.all()
         if len(rows) and not only_scores:
             X_of_node = safe_indexing(X, rows)
-            members.append(column_member(name, X_of_node, held_out=held_out_of_node))
+            members.append(
+                column_member(
+                    name, X_of_node, held_out=held_out_of_node, disclosure=disclosure
+                )
+            )
     run = Run(InProcess(members, n_jobs=n_jobs, has_front=True))
     return run(front_plan(front)), run.history
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..disclosure import (
     stricter_disclosure,
 )
 from ..local import (
+    RESIDUALS,
     Member,
     NodeShape,
     TooFewRowsError,
@@ -181,8 +182,8 @@ def reply_to(
         ``state``. If None, the agreement that comes with the first request is accepted
         if it stays within bounds that an honest exchange meets.
     radii : bool, default=False
-        Whether distances of single rows, or the smallest and the largest value of a
-        column, may be sent. It matters only if no agreement is given.
+        Whether distances of single rows may be sent. It matters only if no agreement is
+        given.
     state : str, os.PathLike or mutable mapping of str to bytes, default=None
         The node's ledger: a folder on a local disk, which is created if it does not
         exist. Use one ledger for all exchanges of the node, since it also notices that
@@ -262,9 +263,9 @@ def reply_to(
     used again. Counting, answering and keeping are one step, during which the folder is
     locked and other processes wait.
 
-    ``state`` may also be a mapping, for example a dict in a test. It has the entries in
-    ``"log.jsonl"``, and each reply under a name of its own. A mapping cannot be locked,
-    and an older copy of it is not noticed. Use it in one thread of one process only.
+    ``state`` may also be a mapping, for example a dict in a test. It has the bytes of
+    the database under ``"ledger.sqlite"``. A mapping cannot be locked, and an older
+    copy of it is not noticed. Use it in one thread of one process only.
 
     Examples
     --------
@@ -415,25 +416,25 @@ def _counted_reply(
         told=ledger.statistics_told,
         may_be_made_up=may_be_made_up,
     )
-    ledger.begin(request, node.fingerprint)
+    ledger.check_rows(node.fingerprint)
     try:
         if not may_be_made_up:
             fronts = unchecked_fronts(request, fronts_before.values())
-            node.check_fronts(fronts, disclosure=disclosure)
-        n_numbers_left = node.n_values - ledger.layer_numbers_before(request)
+            node.under_rule(agreed).check_fronts(fronts, disclosure=disclosure)
+        n_numbers_left = node.n_values - ledger.n_layer_numbers
+        if ledger.residuals is not None:
+            node.memo[RESIDUALS] = ledger.residuals
         reply = node.computed_reply(request, agreed, layer_numbers_left=n_numbers_left)
         if disclosure is not None:
             ledger.check_layer_numbers(request, reply, most=node.n_values)
-        check_reply_bytes(
-            reply, node.shape, n_bytes_before=ledger.tree_bytes_before(request)
-        )
+        check_reply_bytes(reply, node.shape, n_bytes_before=ledger.n_tree_bytes)
     except Exception as error:
         # Not for a BaseException, as where somebody stops the program: that is as if it
         # were killed, nothing left, and the request does not count.
         ledger.fail(request, error)
         raise
     released = node.released(reply)
-    ledger.end(request, reply)
+    ledger.end(request, reply, residuals=node.memo.get(RESIDUALS))
     return released
 
 
@@ -455,6 +456,8 @@ class _Node:
     private_key: str | os.PathLike | None
     # The classifier where a request leaves it aside: what it drops does not leave.
     set_aside: object = None
+    # What was computed of the rows for earlier messages; filled further.
+    memo: dict = field(default_factory=dict)
     # The rows under the rule, once it is known; None: they are ruled behind a front.
     ruled: RuledTable | None = None
 
@@ -497,9 +500,8 @@ class _Node:
         if not self.tells_radii and tells_radii(request):
             raise NotAgreedError(
                 f"this request ({request.task!r}) asks for numbers about single rows "
-                "(radii of good-enough spaces, or the smallest and largest values of "
-                "columns). They are sent only with consent: radii=True, or an "
-                "agreement that allows them."
+                "(radii of good-enough spaces). They are sent only with consent: "
+                "radii=True, or an agreement that allows them."
             )
 
     def disclosure_under(self, agreed: Agreement | None) -> Disclosure | None:
@@ -727,7 +729,12 @@ def _answered_of_classifier(
         )
     if is_first:
         warn_of_unseen_classes(member)
-    reply = answer(request, replace(member, layer_numbers_left=layer_numbers_left))
+    member = replace(
+        member, layer_numbers_left=layer_numbers_left, memo=member.memo | node.memo
+    )
+    reply = answer(request, member)
+    if RESIDUALS in member.memo:
+        node.memo[RESIDUALS] = member.memo[RESIDUALS]
     if is_first:
         warn_of_exposed(node.name, reply)
     return reply

@@ -44,6 +44,7 @@ from . import _nodes
 from ._front_states import check_states
 from ._labels import check_labels_of
 from ._nodes import Rows, RowsLike
+from ._ruled import table_under
 from ._weights import WeightedRows, weighted_rows
 
 # Types of labels that JSON, and so a message, can hold.
@@ -140,15 +141,32 @@ def member_of(
 def _check_front_of_rows(
     front: Front, given: WeightedRows, *, name: str, disclosure: Disclosure | None
 ) -> None:
-    """Raise NotAgreedError for a fitted front that rows contradict, under a rule."""
+    """Raise NotAgreedError for a fitted front that rows contradict, under a rule.
+
+    Rows are compared as they are under the rule: what nodes told is of these, or of
+    more rows where a front was fitted from files, which have no classes.
+    """
     if disclosure is None or not front.states:
         return
-    X = as_rows(given.X)
-    if given.held_out is not None:
-        learning = ~_nodes.as_mask(given.held_out, X)
-        X = safe_indexing(X, np.flatnonzero(learning))
-    if X.shape[0]:
-        check_states(front, X, name=name, min_rows=disclosure.min_rows)
+    ruled = table_under(
+        disclosure,
+        given.X,
+        given.y,
+        held_out=_nodes.as_mask(given.held_out, given.X),
+        groups=as_groups(given.groups, given.X),
+        weights=given.weights,
+        halves=None,
+    )
+    if ruled is None:
+        return
+    rows = np.flatnonzero(~ruled.is_left_out)
+    check_states(
+        front,
+        safe_indexing(ruled.X, rows),
+        name=name,
+        min_rows=disclosure.min_rows,
+        weights=None if ruled.weights is None else ruled.weights[rows],
+    )
 
 
 def cells_of(

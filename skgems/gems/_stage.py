@@ -360,7 +360,7 @@ def with_all_classes(profile: SpaceProfile, known_classes: np.ndarray) -> SpaceP
     has_output_of_others = profile.center.shape[1] > n_known
     places = np.full(len(known_classes), n_known if has_output_of_others else -1)
     places[known_classes] = np.arange(n_known)
-    return profile.of_outputs(places)
+    return profile.select_outputs(places)
 
 
 def calibration_plan(

@@ -1,8 +1,6 @@
 """What the parameters of GEMSLogisticAggregator mean for nodes, server and fit."""
 
-from copy import copy
-
-from ..base import BaseAggregator, Takes
+from ..base import Takes
 from ..federation import (
     Federation,
     KeptReplies,
@@ -21,7 +19,7 @@ from ..progress import shown
 from ._further import Rounds
 from ._linear_fit import LinearFit
 from ._parameters import Moments
-from ._regions import in_groups, many_paths, merged_summary
+from ._regions import merged_summary
 from ._terms import LinearTerms
 
 
@@ -185,9 +183,3 @@ class LinearMethodMixin(SummarizingMixin):
         kept: KeptReplies | None,
     ) -> dict:
         return LinearFit.of(self).attributes(federation, run, public=public, kept=kept)
-
-    def _in_groups(self, nodes: object) -> BaseAggregator:
-        """This aggregator, or a copy of few groups if its summaries are very many."""
-        if not many_paths(self, nodes):
-            return self
-        return copy(self).set_params(estimators=in_groups(self, self.estimators))

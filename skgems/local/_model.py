@@ -23,7 +23,7 @@ from ..networks import (
     read_network,
     unwrap,
 )
-from ..spaces import SpaceProfile, on_one_scale, profile_space
+from ..spaces import SpaceProfile, normalize_logits, profile_space
 from ._classifiers import (
     Description,
     Rows,
@@ -515,7 +515,7 @@ def node_space(
     center = np.pad(W.astype(np.float64), [(0, 0), (0, n_others)])
     scale = 1.0
     if scale_logits:
-        center, scale = on_one_scale(center, is_own, X if rows is None else rows)
+        center, scale = normalize_logits(center, is_own, X if rows is None else rows)
     profile = profile_space(
         X,
         y,
@@ -529,4 +529,4 @@ def node_space(
     if not n_others:
         return profile
     # All others have the same space: the reply has one of them, or none if it is free.
-    return profile.of_outputs(np.arange(n_own + (not profile.last_is_free)))
+    return profile.select_outputs(np.arange(n_own + (not profile.last_is_free)))

@@ -71,7 +71,7 @@ class Atoms:
             self.linear, self.precision, n_shared=self.n_shared, operation=np.divide
         )
 
-    def without_prior(self, prior_precision: float) -> np.ndarray:
+    def subtract_prior(self, prior_precision: float) -> np.ndarray:
         """What the neurons alone say of each atom; zero where they say nothing."""
         precision = self.precision - self.precision.dtype.type(prior_precision)
         precision = np.where(

@@ -41,7 +41,7 @@ class Units:
     def of(cls, groups: "Sequence[np.ndarray] | Units", n_shared: int) -> "Units":
         if isinstance(groups, Units):
             return groups
-        groups = [_without_subnormals(V) for V in groups]
+        groups = [_flush_subnormals(V) for V in groups]
         return cls(
             groups=groups,
             n_shared=n_shared,
@@ -114,7 +114,7 @@ def squares(V: np.ndarray, n_shared: int) -> np.ndarray:
     return columns
 
 
-def _without_subnormals(V: np.ndarray) -> np.ndarray:
+def _flush_subnormals(V: np.ndarray) -> np.ndarray:
     """Zeros for numbers with subnormal products, which multiply ten times slower."""
     is_small = np.abs(V) < np.sqrt(np.finfo(V.dtype).tiny)
     return np.where(is_small, np.zeros((), V.dtype), V)

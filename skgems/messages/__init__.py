@@ -80,7 +80,6 @@ from ._packing import (
     check_start,
     naming,
     read_bytes,
-    read_some_arrays,
     remove_partial_files,
     write_bytes,
 )

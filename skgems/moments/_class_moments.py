@@ -605,7 +605,7 @@ def large_classes(sizes: np.ndarray, min_cluster_size: int) -> np.ndarray:
     if not is_large.any():
         raise ValueError(
             f"no class has min_cluster_size={min_cluster_size} rows, so nothing may be "
-            "sent. Lower min_cluster_size of moments, or give the node more rows."
+            "sent. Ask for a smaller one, or give the node more rows."
         )
     return is_large
 

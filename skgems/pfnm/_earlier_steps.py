@@ -133,7 +133,7 @@ class EarlierSteps:
                 rng=rng,
             )
         estimator = to_mlp_classifier(
-            self.stream.on_features(layers),
+            self.stream.to_features(layers),
             self.description.classes,
             feature_names_in=self.description.feature_names_in,
         )

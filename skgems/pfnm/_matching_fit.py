@@ -104,7 +104,7 @@ class MatchingFit:
             federation, depth=depth, counts=counts, run=run, rng=rng
         )
         layers = stream.layers(federation.features.n_features_in)
-        layers = stream.on_features(layers)
+        layers = stream.to_features(layers)
         history = run.history
         last_layer = None
         if self._makes_last_layer(federation, stream.match):
@@ -163,7 +163,7 @@ class MatchingFit:
     ) -> Stream:
         """Return a stream of one step, which may be of several rounds."""
         networks = [node.network for node in federation.nodes]
-        stream = Stream.before_any(
+        stream = Stream.empty(
             depth=depth,
             n_classes=len(federation.classes),
             coordinates=common_coordinates(networks, are_trained=self.n_rounds > 1),
@@ -179,7 +179,7 @@ class MatchingFit:
             )
             network_by_name = dict(zip(federation.names, networks, strict=True))
             match = run(rounds.plan(network_by_name, match))
-        return stream.after(
+        return stream.extended(
             match, names=federation.names, class_rows=batch.shares.class_rows
         )
 
@@ -290,12 +290,12 @@ class MatchingFit:
             names=federation.names,
             rng=check_random_state(self.random_state),
         )
-        stream = stream.after(
+        stream = stream.extended(
             match, names=federation.names, class_rows=batch.shares.class_rows
         )
         _warn_of_poor_match(stream.match)
         n_features = earlier_steps.description.n_features_in
-        layers = stream.on_features(stream.layers(n_features))
+        layers = stream.to_features(stream.layers(n_features))
         attributes = {
             **_attributes_of(stream, layers=layers),
             "fine_tuning_": None,

@@ -51,7 +51,7 @@ def with_own_units(
         n_shared = layer.atoms.n_shared
         prior_precision = match.sigma0[i] ** -2.0
         units = layer.assignments[node]
-        mean = layer.atoms.without_prior(prior_precision)[units]
+        mean = layer.atoms.subtract_prior(prior_precision)[units]
         intercepts[i] = mean[:, n_shared - 1].copy()
         if i == 0:
             coefs[0] = np.ascontiguousarray(mean[:, : n_shared - 1].T)
@@ -255,7 +255,7 @@ class MatchingRounds:
                 )
                 trained[name] = start.with_layers(layers)
         except TooFewNodesError as error:
-            merged = self.stream.on_features(merged_layers(match))
+            merged = self.stream.to_features(merged_layers(match))
             error.parameters = [*merged.coefs, *merged.intercepts]
             raise
         return trained

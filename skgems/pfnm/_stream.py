@@ -143,7 +143,7 @@ class Stream:
     match: NetworkMatch | None = None  # of the last step, with all before it
 
     @classmethod
-    def before_any(
+    def empty(
         cls, *, depth: int, n_classes: int, coordinates: Coordinates | None
     ) -> "Stream":
         """Return the stream before its first step, of networks of ``depth`` layers."""
@@ -161,7 +161,7 @@ class Stream:
             return list(networks)
         return [self.coordinates.take_in(network) for network in networks]
 
-    def on_features(self, layers: Layers) -> Layers:
+    def to_features(self, layers: Layers) -> Layers:
         """Return the inverse of :meth:`in_coordinates`."""
         if self.coordinates is None:
             return layers
@@ -212,7 +212,7 @@ class Stream:
             layers[-1] = replace(layers[-1], atoms=atoms)
         return replace(self, match=replace(match, bias=bias, layers=layers))
 
-    def after(
+    def extended(
         self, match: NetworkMatch, *, names: Sequence[str], class_rows: np.ndarray
     ) -> "Stream":
         """Return the stream after a step that matched the networks of ``names``."""

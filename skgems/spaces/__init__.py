@@ -54,7 +54,7 @@ from ._neuron_spaces import (
     build_neuron_spaces,
     neuron_importances,
 )
-from ._outputs import fill_unseen, logits_on_rows, on_one_scale
+from ._outputs import fill_unseen, logits_on_rows, normalize_logits
 from ._parts import (
     CONSTRUCTIONS,
     Accuracy,

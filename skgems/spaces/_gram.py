@@ -27,9 +27,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 from ..moments import float_type, row_blocks, working_bytes
 from ._metric import (
     Metric,
+    apply_to_params,
     diagonal,
     mean_matrix,
-    on_params,
     ray_map,
     row_norms,
     select_outputs,
@@ -124,7 +124,7 @@ class GramMetric(Metric):
         vars(self).update(output_weights=output_weights)
 
     @classmethod
-    def of(
+    def from_matrix(
         cls, gram: np.ndarray, output_weights: ArrayLike | None = None
     ) -> "GramMetric":
         """Return the metric of one matrix of all parameters.
@@ -214,7 +214,7 @@ class GramMetric(Metric):
         """Return G^-1 times `rhs`, whose rows are the features that vary."""
         return linalg.cho_solve((self._factor, True), rhs, check_finite=False)
 
-    def _on_varying(
+    def _divide_varying(
         self, divide: Callable[[np.ndarray], np.ndarray], rhs: np.ndarray
     ) -> np.ndarray:
         """Divide `rhs` (n_features, m); 0 in the rows of features that do not vary."""
@@ -232,7 +232,7 @@ class GramMetric(Metric):
     def mv(self, W: np.ndarray) -> np.ndarray:
         """Multiply the column of each output by P, see :meth:`Metric.mv`."""
         weights = W[..., :-1, :]
-        mean_logit = self.size * (W[..., -1:, :] + self._at_mean(weights))
+        mean_logit = self.size * (W[..., -1:, :] + self._logit_of_mean(weights))
         product = np.empty_like(W, dtype=np.float64)
         np.matmul(self.scatter, weights, out=product[..., :-1, :])
         product[..., :-1, :] += self.mean[:, None] * mean_logit
@@ -240,18 +240,18 @@ class GramMetric(Metric):
         product *= self._output_roots**2
         return product
 
-    def _at_mean(self, weights: np.ndarray) -> np.ndarray:
+    def _logit_of_mean(self, weights: np.ndarray) -> np.ndarray:
         """Return m' w of weights (..., n_features, n_outputs): (..., 1, n_outputs)."""
         return np.matmul(self.mean, weights)[..., None, :]
 
     def solve(self, B: np.ndarray) -> np.ndarray:
         """Multiply by the inverse of P, see :meth:`Metric.solve`."""
         last = B[..., -1:, :]
-        weights = on_params(
-            partial(self._on_varying, self._divide_by_scatter),
+        weights = apply_to_params(
+            partial(self._divide_varying, self._divide_by_scatter),
             B[..., :-1, :] - self.mean[:, None] * last,
         )
-        intercept = last / self.size - self._at_mean(weights)
+        intercept = last / self.size - self._logit_of_mean(weights)
         return np.concatenate([weights, intercept], axis=-2) / self._output_roots**2
 
     def unwhiten(self, Z: np.ndarray) -> np.ndarray:
@@ -259,12 +259,12 @@ class GramMetric(Metric):
 
         In R the weights have the transposed Cholesky factor L' of G.
         """
-        weights = on_params(
-            partial(self._on_varying, self._divide_by_transposed_factor),
+        weights = apply_to_params(
+            partial(self._divide_varying, self._divide_by_transposed_factor),
             Z[..., :-1, :],
         )
         intercept = Z[..., -1:, :] / np.sqrt(self.size)
-        intercept = intercept - self._at_mean(weights)
+        intercept = intercept - self._logit_of_mean(weights)
         return np.concatenate([weights, intercept], axis=-2) / self._output_roots
 
 
@@ -308,7 +308,7 @@ def white_rows(metric: GramMetric, X: Rows) -> np.ndarray:
     if n_rows < len(metric.mean):
         # Fewer rows than features: an inverse of the factor would take longer.
         deviations = np.subtract(dense_rows(X), metric.mean, dtype=np.float64)
-        white[:, :-1] = metric._on_varying(metric._divide_by_factor, deviations.T).T
+        white[:, :-1] = metric._divide_varying(metric._divide_by_factor, deviations.T).T
         return white
     inverse = metric._inverse_factor.T.astype(dtype, copy=False)
     if sparse.issparse(X):
@@ -440,17 +440,17 @@ class GramSum(Metric):
 
     def mv(self, W: np.ndarray) -> np.ndarray:
         """Multiply by the sum of each output."""
-        return self.sizes * self._on_groups(GramMetric.mv, W)
+        return self.sizes * self._apply_by_group(GramMetric.mv, W)
 
     def solve(self, B: np.ndarray) -> np.ndarray:
         """Divide by the sum of each output; free weights come back as 0."""
-        return self._on_groups(GramMetric.solve, B) / self.sizes
+        return self._apply_by_group(GramMetric.solve, B) / self.sizes
 
     def unwhiten(self, Z: np.ndarray) -> np.ndarray:
         """Multiply by R^-1 of the sum of each output; free weights are 0."""
-        return self._on_groups(GramMetric.unwhiten, Z) / np.sqrt(self.sizes)
+        return self._apply_by_group(GramMetric.unwhiten, Z) / np.sqrt(self.sizes)
 
-    def _on_groups(
+    def _apply_by_group(
         self,
         method: Callable[[GramMetric, np.ndarray], np.ndarray],
         array: np.ndarray,

@@ -194,7 +194,7 @@ class Intersection:
         """
         return next(self._proved_conflicts(), None)
 
-    def without_spaces(self) -> "Intersection":
+    def drop_spaces(self) -> "Intersection":
         """Return the intersection without the spaces, which nodes have sent.
 
         The conflicts are searched for before.

@@ -111,7 +111,11 @@ class Rays:
             squares = np.einsum("ij,ij->i", flat, flat) + self._other_squares[batch]
             # All parameters compared may be free: then nothing changes along the ray.
             scale = ratio(1.0, np.sqrt(squares))
-            yield batch, scale, self._on_rows(directions, row_slices, map_of_all)
+            yield (
+                batch,
+                scale,
+                self._changes_on_rows(directions, row_slices, map_of_all),
+            )
 
     def _directions(self, batch: slice) -> np.ndarray:
         """Return directions (n_directions, n_columns, n_params), 0 where free."""
@@ -125,7 +129,7 @@ class Rays:
             return directions
         return directions * self._constrained
 
-    def _on_rows(
+    def _changes_on_rows(
         self,
         directions: np.ndarray,
         row_slices: list[slice],

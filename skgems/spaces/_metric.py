@@ -262,7 +262,7 @@ def ray_map(
     return changes
 
 
-def on_params(
+def apply_to_params(
     function: Callable[[np.ndarray], np.ndarray], array: np.ndarray
 ) -> np.ndarray:
     """Apply a function of (n_params, m) arrays to one of (..., n_params, n_outputs)."""

@@ -18,7 +18,7 @@ from scipy import linalg
 
 from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
-from ._metric import Metric, mean_matrix, on_params, weighted_sum
+from ._metric import Metric, apply_to_params, mean_matrix, weighted_sum
 
 # An input is constant on the rows where its variance, relative to its mean square, is
 # no more than what rounding leaves of it.
@@ -44,14 +44,14 @@ class MatrixMetric(Metric):
 
     def solve(self, B: np.ndarray) -> np.ndarray:
         """Divide by P."""
-        return on_params(partial(linalg.solve, self.matrix, assume_a="pos"), B)
+        return apply_to_params(partial(linalg.solve, self.matrix, assume_a="pos"), B)
 
     def unwhiten(self, Z: np.ndarray) -> np.ndarray:
         """Multiply by R^-1, a triangle up to the order of parameters, in Z's type."""
         factor = self._factor.astype(Z.dtype, copy=False)
         (trtrs,) = linalg.get_lapack_funcs(("trtrs",), (factor,))
         divide = partial(trtrs, factor, lower=1, trans=1)
-        return on_params(lambda columns: divide(columns)[0][::-1], Z)
+        return apply_to_params(lambda columns: divide(columns)[0][::-1], Z)
 
     @cached_property
     def _factor(self) -> np.ndarray:
@@ -88,7 +88,7 @@ def metric_of_neurons(precision: np.ndarray) -> MatrixMetric | DiagonalMetric:
 def metric_of_one_neuron(precision: np.ndarray) -> GramMetric | DiagonalMetric:
     """Return the metric of a precision as one of linear models, for intersections."""
     if precision.ndim == 2:
-        return GramMetric.of(precision)
+        return GramMetric.from_matrix(precision)
     return DiagonalMetric(precision[:, None])
 
 

@@ -104,7 +104,7 @@ class NeuronPool:
 
     @cached_property
     def basis(self) -> "JointBasis":
-        return JointBasis.of_metrics(self.precisions)
+        return JointBasis.from_precisions(self.precisions)
 
     @cached_property
     def coordinates(self) -> np.ndarray:
@@ -400,7 +400,7 @@ class JointBasis(NamedTuple):
     diagonals: np.ndarray  # (n_nodes, n_params), of each node's metric in these
 
     @classmethod
-    def of_metrics(cls, precisions: Sequence[np.ndarray]) -> "JointBasis":
+    def from_precisions(cls, precisions: Sequence[np.ndarray]) -> "JointBasis":
         """Return the basis of the metrics of all nodes."""
         mean = sum(P / len(precisions) for P in precisions)
         if mean.ndim == 1:

@@ -122,7 +122,7 @@ def _layer_precision(
         raise TypeError(
             f"{type(geometry).__name__}.neuron_metric must return a Metric, got "
             f"{type(metric).__name__}. In place of a matrix, return "
-            "GramMetric.of(matrix)."
+            "GramMetric.from_matrix(matrix)."
         )
     return as_precision(metric)
 

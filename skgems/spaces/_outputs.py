@@ -43,7 +43,9 @@ def logits_on_rows(directions: np.ndarray, X: Rows) -> np.ndarray:
     return logits.reshape(*directions.shape[:-1], -1)
 
 
-def on_one_scale(W: np.ndarray, known: np.ndarray, X: Rows) -> tuple[np.ndarray, float]:
+def normalize_logits(
+    W: np.ndarray, known: np.ndarray, X: Rows
+) -> tuple[np.ndarray, float]:
     """Return a model with logits of root mean square 1 on X, and its scale before.
 
     Logits of the known classes are centered, which changes no probability; those of
@@ -65,7 +67,7 @@ def fill_unseen(
 ) -> np.ndarray:
     """Give unknown classes the logit ``-margin``, and center logits over all classes.
 
-    Where `on_one_scale` has made W, the known logits have mean 0, so that unknown ones
+    Where `normalize_logits` has made W, the known logits have mean 0, so that unknown ones
     are below that mean, by `margin` times the root mean square of the known ones.
     """
     filled = W.copy()

@@ -148,7 +148,7 @@ class Construction(Registered, BaseEstimator):
     n_directions = 1
     _parameter_constraints: dict = _MAX_RADIUS_CONSTRAINT
 
-    def for_nodes(self) -> dict:
+    def settings_for_nodes(self) -> dict:
         """Return the settings that nodes need.
 
         They are all settings but the largest radius, which the server applies.

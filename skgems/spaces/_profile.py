@@ -82,7 +82,7 @@ class SpaceProfile:
         free = self.metric.free
         return free is not None and bool(free[:, -1].all())
 
-    def of_outputs(self, places: np.ndarray) -> "SpaceProfile":
+    def select_outputs(self, places: np.ndarray) -> "SpaceProfile":
         """Return the profile for other outputs: for each, its place in this one, or -1.
 
         A place may be there several times, as that of the one output that stands for

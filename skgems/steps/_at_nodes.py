@@ -107,8 +107,6 @@ class TellingVisitor(RowsVisitor):
         By path, what came out of fitted steps for these rows before; filled further.
     min_rows : int
         Nothing is told of columns and categories that have fewer rows.
-    tells_extremes : bool
-        Whether the smallest and the largest value of a column are told.
     weights : ndarray of shape (n_rows,), or None
         How much each row counts in sums. None: once.
     """
@@ -121,7 +119,6 @@ class TellingVisitor(RowsVisitor):
         is_sparse: Mapping[str, bool | None],
         tables: dict[str, Table],
         min_rows: int,
-        tells_extremes: bool,
         weights: np.ndarray | None,
     ) -> None:
         super().__init__(is_sparse)
@@ -130,7 +127,6 @@ class TellingVisitor(RowsVisitor):
         self.pending = pending
         self.tables = tables
         self.min_rows = min_rows
-        self.tells_extremes = tells_extremes
         self.parts: dict[str, dict] = {}  # what is told, by path
 
     def visit_leaf(
@@ -143,7 +139,7 @@ class TellingVisitor(RowsVisitor):
                 )
             return self.tables[path]
         pending = self.pending.get(path)
-        if pending is not None and pending.can_tell(self.tells_extremes):
+        if pending is not None and pending.can_tell:
             self.parts[path] = self._told_of(step, table=table, pending=pending)
         return None
 

@@ -133,21 +133,6 @@ def axes_differ(state: Mapping, rows: NodeRows) -> str:
     )
 
 
-def extremes_differ(state: Mapping, rows: NodeRows) -> str:
-    """Compare the smallest and largest values of all rows with a node's own."""
-    extremes = rows.tell("extremes")
-    slack = _ROUNDING * (np.abs(extremes["low"]) + np.abs(extremes["high"]))
-    # Columns without any value are NaN, which is neither.
-    is_wrong = extremes["low"] < np.asarray(state["low"]) - slack
-    is_wrong |= extremes["high"] > np.asarray(state["high"]) + slack
-    if not is_wrong.any():
-        return ""
-    return (
-        f"the bounds of its column {np.flatnonzero(is_wrong)[0]} leave out values that "
-        "this node told"
-    )
-
-
 def quantiles_differ(quantiles: Sequence, rows: NodeRows) -> str:
     """Compare quantiles, (n_ranks, n_columns), with the bounds that are agreed."""
     numbers = np.asarray(quantiles, dtype=float)  # None, of no value, is NaN

@@ -59,8 +59,8 @@ from ._trees import (
 
 # What the content of a front may have.
 _FIELDS = {"tree", "bounds", "drop_identifiers", "columns", "states", "fitted"}
-# (low, high) of all columns, or by column; "tell": nodes tell them; None: none.
-Bounds = Mapping[str | int, Sequence[float]] | Sequence[float] | str | None
+# (low, high) of all columns, or by column; None: none.
+Bounds = Mapping[str | int, Sequence[float]] | Sequence[float] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,13 +290,6 @@ class Front:
         bounds = self.bounds
         if bounds is None:
             return limits
-        if isinstance(bounds, str):
-            if bounds != "tell":
-                raise ValueError(
-                    f"bounds are {bounds!r:.40}. Give numbers, None, or the word "
-                    "'tell'."
-                )
-            return limits
         places = {label: j for j, label in enumerate(columns.labels)}
         if not isinstance(bounds, Mapping):
             bounds = dict.fromkeys(places, bounds)
@@ -372,7 +365,6 @@ class Front:
             is_sparse=ready.is_sparse,
             tables=tables,
             min_rows=min_rows,
-            tells_extremes=self.bounds == "tell",
             weights=weights,
         )
         reply["parts"] = visitor.parts
@@ -664,8 +656,8 @@ class Advanced:
     empty: list
 
 
-def _bounds_as_json(bounds: Bounds) -> list | str | None:
-    if bounds is None or isinstance(bounds, str):
+def _bounds_as_json(bounds: Bounds) -> list | None:
+    if bounds is None:
         return bounds
     if isinstance(bounds, Mapping):
         return [[label, *map(float, pair)] for label, pair in bounds.items()]
@@ -674,7 +666,7 @@ def _bounds_as_json(bounds: Bounds) -> list | str | None:
 
 def _bounds_from_json(bounds: Any) -> Any:
     """Inverse of `_bounds_as_json`; ValueError for what can be no bounds."""
-    if bounds is None or isinstance(bounds, str):
+    if bounds is None:
         return bounds
     if isinstance(bounds, list) and bounds and isinstance(bounds[0], list):
         for entry in bounds:

@@ -33,12 +33,11 @@ from ._contradictions import (
     NodeRows,
     axes_differ,
     columns_differ,
-    extremes_differ,
     powers_differ,
     quantiles_differ,
 )
 from ._features import RandomFeatures
-from ._kind import Kind, NotPooledError, StateField, check_fields
+from ._kind import EXTREMES, Kind, NotPooledError, StateField, check_fields
 from ._powers import POWERS, LikeliestPowers
 from ._statistics import N_BINS, categories_told, identifiers_told
 
@@ -522,16 +521,11 @@ class _ExtremesStep(Kind):
     """A step of the smallest and the largest value of each column."""
 
     by_column = True
-    statistic = "extremes"
+    statistic = EXTREMES
     fields = _EXTREMES
 
     def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
         return clone(step).fit(_in_form_of(example, [state["low"], state["high"]]))
-
-    def contradiction(
-        self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
-    ) -> str:
-        return extremes_differ(state, rows)
 
 
 class _EdgesStep(_ExtremesStep):
@@ -546,18 +540,18 @@ class _EdgesStep(_ExtremesStep):
         raise NotImplementedError
 
     def fields_for(self, step: BaseEstimator) -> Mapping[str, StateField]:
-        return _EXTREMES if self.statistic_for(step) == "extremes" else _QUANTILES
+        return _EXTREMES if self.statistic_for(step) == EXTREMES else _QUANTILES
 
     def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
-        if self.statistic_for(step) == "extremes":
+        if self.statistic_for(step) == EXTREMES:
             return super().fit(step, example, state)
         return clone(step).fit(_in_form_of(example, state["rows"]))
 
     def contradiction(
         self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
     ) -> str:
-        if self.statistic_for(fitted) == "extremes":
-            return super().contradiction(fitted, state, rows)
+        if self.statistic_for(fitted) == EXTREMES:
+            return ""
         return quantiles_differ(state["rows"], rows)
 
     def check(self, step: BaseEstimator) -> None:
@@ -570,10 +564,10 @@ class _EdgesStep(_ExtremesStep):
 
     def statistic_for(self, step: BaseEstimator) -> str | None:
         is_even = getattr(step, self._spacing_parameter) == "uniform"
-        return "extremes" if is_even else "histogram"
+        return EXTREMES if is_even else "histogram"
 
     def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
-        if self.statistic_for(step) == "extremes":
+        if self.statistic_for(step) == EXTREMES:
             return dict(pooled)
         ranks = np.linspace(0.0, 1.0, self._n_edges(step))
         return _quantiles_on_grid(pooled, ranks)
@@ -588,8 +582,7 @@ class _KBinsDiscretizer(_EdgesStep):
         return int(np.max(step.n_bins)) + 1
 
     def bins(self, fitted: BaseEstimator) -> Bins:
-        dtype = None if fitted.dtype is None else np.dtype(fitted.dtype)
-        return Bins(edges=list(fitted.bin_edges_), dtype=dtype)
+        return Bins(edges=list(fitted.bin_edges_))
 
     def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
         if step.encode == "ordinal":

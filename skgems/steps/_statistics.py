@@ -460,24 +460,6 @@ def _pool_powers(replies: Sequence[Mapping]) -> dict:
     }
 
 
-# ---- "extremes": the smallest and the largest value ----------------------------------
-
-
-def _tell_extremes(
-    X: Table, min_rows: int = 1, *, weights: np.ndarray | None = None
-) -> dict:
-    """The smallest and the largest value of each column, which are those of rows."""
-    X = numbers(X)
-    return {"low": np.nanmin(X, axis=0), "high": np.nanmax(X, axis=0)}
-
-
-def _pool_extremes(replies: Sequence[Mapping]) -> dict:
-    return {
-        "low": np.min([reply["low"] for reply in replies], axis=0),
-        "high": np.max([reply["high"] for reply in replies], axis=0),
-    }
-
-
 STATISTICS: Mapping[str, Statistic] = {
     "columns": Statistic(tell=_tell_columns, pool=_pool_columns),
     "scatter": Statistic(tell=_tell_scatter, pool=_pool_scatter),
@@ -485,5 +467,4 @@ STATISTICS: Mapping[str, Statistic] = {
     "histogram": Statistic(tell=_tell_histogram, pool=_pool_histograms),
     "powers": Statistic(tell=_tell_powers, pool=_pool_powers),
     "box_powers": Statistic(tell=partial(_tell_powers, box=True), pool=_pool_powers),
-    "extremes": Statistic(tell=_tell_extremes, pool=_pool_extremes),
 }

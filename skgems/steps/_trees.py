@@ -22,7 +22,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from ._backbone import Backbone
 from ._columns_of import ColumnsOf
-from ._kind import NotPooledError
+from ._kind import EXTREMES, NotPooledError
 from ._kinds import KINDS
 
 # A step: an unfitted transformer, or "passthrough", "drop" or None as in scikit-learn.
@@ -112,7 +112,7 @@ def statistics_by_path(
 
 def needs_told(step: BaseEstimator) -> bool:
     """Report whether a step is fitted to what nodes tell, and not to agreed bounds."""
-    return KINDS[type(step)].statistic_for(step) not in (None, "extremes")
+    return KINDS[type(step)].statistic_for(step) not in (None, EXTREMES)
 
 
 def _told_states(step: Step, states: Mapping[str, Mapping], *, path: str) -> list:

@@ -203,10 +203,12 @@ def _hold_the_rule(members: dict[str, dict[str, Member]]) -> set[str]:
     """
     numbers = set(members)
     for name in HALF_NAMES:
-        tables = {number: members[number][name].X for number in sorted(numbers)}
+        tables = {
+            number: members[number][name].X for number in sorted(numbers, key=int)
+        }
         if len(tables) < 2:
             continue
-        of_half = members[min(numbers)][name]
+        of_half = members[min(numbers, key=int)][name]
         held, may_tell_classes = tables_that_hold(of_half, tables)
         numbers &= set(held)
         for number in numbers:

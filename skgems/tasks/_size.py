@@ -7,7 +7,7 @@ import numpy as np
 from ..local import Member, NodeShape
 from ..messages import Number, Task
 from ..moments import LARGEST, SMALLEST
-from ..spaces import on_one_scale
+from ..spaces import normalize_logits
 from ._layers import HIDDEN, behind_layers, check_classes
 from ._rows import layer_inputs
 from ._shared import MIN_ROWS, MODEL, RULE, one_model
@@ -31,7 +31,7 @@ def size(
     X = layer_inputs(member, "moments", hidden)
     if model == "own":
         W, _ = member.own_linear()
-    _, logit_size = on_one_scale(W, np.ones(W.shape[1], dtype=bool), X)
+    _, logit_size = normalize_logits(W, np.ones(W.shape[1], dtype=bool), X)
     return {"size": logit_size}
 
 

@@ -351,7 +351,8 @@ def test_columns_of_the_same_steps_go_through_them_together():
         ColumnsOf("texts", without=list("abcd")),
     ]
     assert len(together) == 2
-    assert front_of_table(table | {"bounds": "tell"}).bounds == "tell"
+    with pytest.raises(ValueError, match="bounds must be a table of columns"):
+        front_of_table(table | {"bounds": "tell"})
 
 
 OTHER = "[other]\nnumbers = 'scaled'\ntexts = 'encoded'\n"

@@ -29,7 +29,7 @@ from skgems.federation import (
     reply_to,
 )
 from skgems.federation._derived import check_is_derived
-from skgems.gems import Moments, Spaces
+from skgems.gems import Spaces
 from skgems.messages import (
     TASKS,
     TERMS,
@@ -69,7 +69,7 @@ HIDDEN_LAYER = {"weights": [np.eye(6, 5)], "activation": ["relu"]}
 CHANGED_FIELDS = {
     "kind": {"kind": "shared"},
     "more clusters": {"n_components": 10**5},
-    "smaller clusters": {"min_cluster_size": 1},
+    "smaller clusters": {"min_cluster_size": 2},
     "without the model": {"model": None},
     "class weights": {"class_weight": [["malignant", 1000.0]]},
     "another type": {"n_components": 16.0},
@@ -79,9 +79,7 @@ CHANGED_FIELDS = {
 @pytest.mark.parametrize("has_agreement", [True, False])
 @pytest.mark.parametrize("name", CHANGED_FIELDS)
 def test_a_first_request_of_other_content_is_refused(node, name, has_agreement):
-    aggregator = GEMSLogisticAggregator(
-        moments=Moments(min_cluster_size=50), random_state=0
-    )
+    aggregator = GEMSLogisticAggregator(random_state=0)
     honest = join_of(aggregator)
     agreement = Agreement.of(aggregator)
     fields = dict(honest.content["requests"]["0"]["asked"]) | CHANGED_FIELDS[name]

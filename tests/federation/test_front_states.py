@@ -256,13 +256,15 @@ def first_message(aggregator, front):
 def test_one_organization_may_agree_on_a_front_of_any_rows():
     front = PooledTransformer(StandardScaler()).fit(X[:20] - 5.0)
     aggregator = PooledAggregator(pooled=RidgeClassifier(), front=front)
-    agreement = Agreement.of(aggregator, min_rows=1)
-    sites = Sites(agreement=agreement, min_rows=1)
+    agreement = Agreement.of(aggregator, disclosure=None)
+    sites = Sites(agreement=agreement, disclosure=None)
     channel = Nodes(sites.ask, NAMES, agreement=agreement)
     model = aggregator.set_params(estimators=channel).fit()
     assert model.score(X, Y) > 0.8
     with pytest.raises(ValueError, match="told no statistics for StandardScaler"):
-        Sites(min_rows=1).ask({"lyon": sites.requests[0]})  # nobody has accepted it
+        Sites(disclosure=None).ask(
+            {"lyon": sites.requests[0]}
+        )  # nobody has accepted it
 
 
 def test_a_step_is_not_fitted_before_the_node_was_asked_behind_the_same_steps():

@@ -347,10 +347,6 @@ def test_parameters_of_what_nodes_send_cannot_be_searched_over():
         ),
         ({"moments": "shared"}, "moments='auto'.*moments='shared'"),
         ({"moments": Moments(n_components=2)}, "n_components=16.*n_components=2"),
-        (
-            {"moments": Moments(min_cluster_size=5)},
-            "min_cluster_size=1.*min_cluster_size=5",
-        ),
         ({"random_state": 1}, "random_state=0.*random_state=1"),
         (
             {"spaces": Spaces(scale_logits=False)},

@@ -24,7 +24,7 @@ from skgems.spaces import (
     Gram,
     GramMetric,
     LogLoss,
-    on_one_scale,
+    normalize_logits,
     profile_space,
     squared_norm,
 )
@@ -66,7 +66,7 @@ def profiles(known_classes, geometry, criterion, construction, scale_logits=True
         "construction": construction,
         "n_directions": 50,
     }
-    center, scale = on_one_scale(W, known_classes, X) if scale_logits else (W, 1.0)
+    center, scale = normalize_logits(W, known_classes, X) if scale_logits else (W, 1.0)
     of_all = profile_space(
         X, y, center, known_classes, scale=scale, random_state=3, **options
     )
@@ -282,7 +282,7 @@ def test_the_score_on_its_own_scale_is_among_what_a_space_speaks_of(geometry):
     ).fit(X, y, nodes=nodes)
     for k, clf in enumerate(clfs):
         W = np.vstack([clf.coef_.T, clf.intercept_]) * [-0.5, 0.5]
-        _, scale = on_one_scale(W, np.ones(2, dtype=bool), X[nodes == k])
+        _, scale = normalize_logits(W, np.ones(2, dtype=bool), X[nodes == k])
         compared = [0, 1, 2] if geometry == "gram" else seen[k]
         logits = linear_logits(X[nodes == k], agg.intersection_.point)[:, compared]
         expected = LogLoss().score(

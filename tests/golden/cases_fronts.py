@@ -346,11 +346,6 @@ CASES = {
         )
         for name, step in BOUNDED.items()
     },
-    **{
-        f"{name} of told extremes": lambda t=step: fit(t, bounds="tell")
-        for name, step in BOUNDED.items()
-        if name in ("minmax", "maxabs", "bins")
-    },
     "robust of one bound": lambda: fit(RobustScaler(), bounds=UNIT),
     "imputer mean": lambda: fit_numbers(SimpleImputer()),
     "imputer indicator": lambda: fit_numbers(SimpleImputer(add_indicator=True)),

@@ -178,7 +178,7 @@ def _plans_of_moments() -> list[KindPlan]:
         ),
         KindPlan(
             name="clusters",
-            aggregator=quick_gems(n_components=3, min_cluster_size=3),
+            aggregator=quick_gems(n_components=3),
             estimator=logistic,
         ),
         KindPlan(

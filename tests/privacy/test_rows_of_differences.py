@@ -16,9 +16,7 @@ from helpers.attacked_exchanges import (
     BEING_BUILT,
     DEFAULT_RULE,
     GroupSums,
-    agreement_under,
     group_of_rows,
-    options_of_rule,
     sums_in_message,
     told_in_combine,
     told_in_summary,
@@ -50,6 +48,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator
 from skgems.federation import (
+    Agreement,
     ClassesLeftOutWarning,
     Message,
     RowsAskedAgainError,
@@ -243,7 +242,7 @@ def gap_of_judged_model(table: Table, judged: Table, rule: object) -> np.ndarray
     """
     clf = LogisticRegression(C=3.0, tol=1e-10, max_iter=10000).fit(table.X, table.y)
     aggregator = GEMSLogisticAggregator(n_rounds=3, random_state=0)
-    agreement = agreement_under(aggregator, rule)
+    agreement = Agreement.of(aggregator, disclosure=rule)
     ask_gradient = Message.of(
         "evaluate",
         W=np.vstack([clf.coef_.T, clf.intercept_]),
@@ -262,7 +261,7 @@ def gap_of_judged_model(table: Table, judged: Table, rule: object) -> np.ndarray
             name="lyon",
             state=state,
             agreement=agreement,
-            **options_of_rule(rule),
+            disclosure=rule,
         )
         for message in (aggregator._agreed_terms.first_message(), ask_gradient)
     ]
@@ -327,7 +326,7 @@ def test_the_sums_of_halves_differ_from_those_of_all_rows_by_no_row(name):
 
 def answered(table: Table, aggregator, state: dict, *, rule: object, X=None, y=None):
     """The moments that a node with a ledger tells in a new exchange."""
-    agreement = agreement_under(aggregator, rule)
+    agreement = Agreement.of(aggregator, disclosure=rule)
     reply = reply_to(
         sealed(aggregator._agreed_terms.first_message(), agreement),
         None,
@@ -336,7 +335,7 @@ def answered(table: Table, aggregator, state: dict, *, rule: object, X=None, y=N
         name="lyon",
         state=state,
         agreement=agreement,
-        **options_of_rule(rule),
+        disclosure=rule,
     )
     return reply.content
 

@@ -132,7 +132,7 @@ def test_free_outputs_do_not_move():
 def test_combination_is_the_weighted_sum(kind):
     metrics = [make_metric(kind, seed) for seed in range(3)]
     if kind == "weighted gram":
-        metrics[1] = GramMetric.of(metrics[1].gram, np.array([0.2, 1.0, 3.0]))
+        metrics[1] = GramMetric.from_matrix(metrics[1].gram, np.array([0.2, 1.0, 3.0]))
     weights = np.array([0.5, 0.0, 2.0])
     total = combine_metrics([*metrics, metrics[0]], np.array([*weights, 1.0]))
     weights[0] += 1.0
@@ -301,14 +301,14 @@ def test_sums_of_grams_are_about_the_common_mean():
 
 def test_a_matrix_of_all_parameters_is_taken_apart_and_back():
     A = np.cov(np.random.default_rng(0).standard_normal((4, 30)))
-    metric = GramMetric.of(A)
+    metric = GramMetric.from_matrix(A)
     np.testing.assert_allclose(metric.gram, A)
     delta = np.random.default_rng(1).standard_normal((4, 2))
     np.testing.assert_allclose(metric.mv(delta), A @ delta)
     np.testing.assert_allclose(metric.solve(A @ delta), delta)
     np.testing.assert_allclose(diagonal(metric)[:, 0], A.diagonal())
     with pytest.raises(ValueError, match="positive at the intercept"):
-        GramMetric.of(np.zeros((2, 2)))
+        GramMetric.from_matrix(np.zeros((2, 2)))
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 7.0])
@@ -359,7 +359,7 @@ def test_gram_too_large_says_its_size_and_what_to_use():
         (lambda: DiagonalMetric(np.ones(3)), "2 dimensions"),
         (lambda: DiagonalMetric(np.full((2, 2), np.nan)), "finite"),
         (lambda: DiagonalMetric(-np.ones((2, 2))), "negative"),
-        (lambda: GramMetric.of(np.ones((2, 3))), "square"),
+        (lambda: GramMetric.from_matrix(np.ones((2, 3))), "square"),
         (lambda: GramMetric(scatter=np.ones((2, 3)), mean=np.zeros(2)), "square"),
         (
             lambda: GramMetric(scatter=np.eye(2), mean=np.zeros(3)),
@@ -371,7 +371,7 @@ def test_gram_too_large_says_its_size_and_what_to_use():
             ),
             "size must be",
         ),
-        (lambda: GramMetric.of(np.eye(2), np.array([1.0, 0.0])), "above 0"),
+        (lambda: GramMetric.from_matrix(np.eye(2), np.array([1.0, 0.0])), "above 0"),
         (lambda: ball_metric(3, np.array([1, 0])), "boolean mask"),
         (
             lambda: ball_metric(3, np.array([False, False])),

@@ -41,7 +41,7 @@ def make_spaces(family, n_spaces=4, *, seed=0, reach=1.0, n_params=4, n_outputs=
         else:
             root = rng.standard_normal((n_params, n_params + 1))
             weights = rng.lognormal(0.0, 1.0, n_outputs)
-            metric = GramMetric.of(
+            metric = GramMetric.from_matrix(
                 root @ root.T / n_params, weights if family[0] == "w" else None
             )
         step = rng.standard_normal(base.shape)
@@ -382,7 +382,7 @@ def test_units_of_the_parameters_do_not_matter(method, family, reach):
             metric = DiagonalMetric(space.metric.precision / units**2)
         else:
             gram = space.metric.gram / units / units.T
-            metric = GramMetric.of(gram, space.metric.output_weights)
+            metric = GramMetric.from_matrix(gram, space.metric.output_weights)
         return GoodEnoughSpace(
             center=space.center * units, metric=metric, radius=space.radius, epsilon=0.9
         )
@@ -396,7 +396,7 @@ def test_units_of_the_parameters_do_not_matter(method, family, reach):
             center=s.center,
             metric=DiagonalMetric(9 * s.metric.precision)
             if family == "diagonal"
-            else GramMetric.of(9 * s.metric.gram, s.metric.output_weights),
+            else GramMetric.from_matrix(9 * s.metric.gram, s.metric.output_weights),
             radius=3 * s.radius,
             epsilon=0.9,
         )

@@ -72,7 +72,7 @@ def metric_of(kind, rng):
     if kind == "ellipsoid":
         return DiagonalMetric(rng.lognormal(size=SHAPE))
     root = rng.standard_normal((3, 6))
-    return GramMetric.of(root @ root.T / 6)
+    return GramMetric.from_matrix(root @ root.T / 6)
 
 
 def spaces_of(kind, n_spaces=3, reach=0.7, seed=0):
@@ -187,7 +187,7 @@ def test_bounds_of_very_unequal_units(kind):
     for space, factor in zip(spaces, (1e-4, 1.0, 1e5), strict=True):
         metric = space.metric
         if kind == "gram":
-            other = GramMetric.of(factor**2 * metric.gram)
+            other = GramMetric.from_matrix(factor**2 * metric.gram)
         else:
             other = DiagonalMetric(factor**2 * metric.precision)
         scaled.append(

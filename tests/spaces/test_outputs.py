@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import softmax
 
 from skgems.networks import linear_logits
-from skgems.spaces import fill_unseen, on_one_scale
+from skgems.spaces import fill_unseen, normalize_logits
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def test_on_one_scale(model, convert):
     X, W = model
     known_classes = np.array([True, False, True, True])
     before = W.copy()
-    scaled, scale = on_one_scale(W, known_classes, convert(X))
+    scaled, scale = normalize_logits(W, known_classes, convert(X))
     np.testing.assert_array_equal(W, before)
     np.testing.assert_array_equal(scaled[:, 1], 0)
     logits = linear_logits(X, scaled[:, known_classes])
@@ -35,7 +35,7 @@ def test_on_one_scale(model, convert):
         softmax(linear_logits(X, W[:, known_classes]), axis=1),
     )
     # Whatever one size and one shift of all logits do.
-    again, larger = on_one_scale(7 * W + np.arange(6.0)[:, None], known_classes, X)
+    again, larger = normalize_logits(7 * W + np.arange(6.0)[:, None], known_classes, X)
     np.testing.assert_allclose(again, scaled, atol=1e-12)
     np.testing.assert_allclose(larger, 7 * scale)
 
@@ -43,10 +43,10 @@ def test_on_one_scale(model, convert):
 def test_constant_models_have_no_scale(model):
     X, W = model
     one = np.array([False, True, False, False])
-    scaled, scale = on_one_scale(W, one, X)
+    scaled, scale = normalize_logits(W, one, X)
     assert scale == 1.0 and not scaled.any()
     equal = np.repeat(W[:, :1], 4, axis=1)
-    scaled, scale = on_one_scale(equal, np.ones(4, bool), X)
+    scaled, scale = normalize_logits(equal, np.ones(4, bool), X)
     assert scale == 1.0
     np.testing.assert_allclose(scaled, 0, atol=1e-14)
 
@@ -54,7 +54,7 @@ def test_constant_models_have_no_scale(model):
 def test_unseen_classes_score_a_margin_below(model):
     X, W = model
     known_classes = np.array([True, False, True, True])
-    scaled, _ = on_one_scale(W, known_classes, X)
+    scaled, _ = normalize_logits(W, known_classes, X)
     filled = fill_unseen(scaled, known_classes, margin=1.5)
     logits = linear_logits(X, filled)
     np.testing.assert_allclose(logits.sum(axis=1), 0, atol=1e-12)

@@ -33,16 +33,16 @@ def test_outputs_are_copied_by_hand():
         criterion=Accuracy(),
         construction="certified",
     )
-    wide = profile.of_outputs(np.array([2, 0, 2, 1]))
+    wide = profile.select_outputs(np.array([2, 0, 2, 1]))
     # The mean of (-3, 2, -3, 1) is -3/4, which goes.
     expected = [[0.0, 1.0, 0.0, -1.0], [-2.25, 2.75, -2.25, 1.75]]
     np.testing.assert_allclose(wide.center, expected)
     assert wide.metric.output_weights.tolist() == [0.2, 1.0, 0.2, 1.0]
     assert wide.metric.scatter is metric.scatter and wide.outputs is None
     assert wide.radii is radii and wide.scale == 2.0
-    unchanged = profile.of_outputs(np.arange(3))
+    unchanged = profile.select_outputs(np.arange(3))
     np.testing.assert_array_equal(unchanged.center, center)
-    uncentred = replace(profile, center=center + 10.0).of_outputs(
+    uncentred = replace(profile, center=center + 10.0).select_outputs(
         np.array([2, 0, 2, 1])
     )
     np.testing.assert_allclose(uncentred.center, np.array(expected) + 10.0)
@@ -64,17 +64,17 @@ def test_outputs_about_which_a_node_says_nothing_by_hand():
         construction="sampled",
     )
     assert not profile.last_is_free
-    wide = profile.of_outputs(np.array([1, -1, 0]))
+    wide = profile.select_outputs(np.array([1, -1, 0]))
     assert wide.center.tolist() == [[-1.0, 0.0, 1.0], [1.0, 0.0, 2.0]]
     assert wide.metric.precision.tolist() == [[2.0, 0.0, 1.0], [4.0, 0.0, 3.0]]
     assert wide.outputs.tolist() == [True, False, True]
-    assert profile.of_outputs(np.array([1, 0, -1])).last_is_free
+    assert profile.select_outputs(np.array([1, 0, -1])).last_is_free
     assert not wide.last_is_free
     # A constrained output that is not compared is not free.
     gram = GramMetric(scatter=np.array([[2.0]]), mean=np.array([5.0]))
     silent = replace(profile, metric=gram, outputs=np.array([True, False]))
     assert not silent.last_is_free
-    assert silent.of_outputs(np.array([1, 0, 1])).outputs.tolist() == [
+    assert silent.select_outputs(np.array([1, 0, 1])).outputs.tolist() == [
         False,
         True,
         False,

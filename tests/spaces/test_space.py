@@ -32,7 +32,7 @@ def make_space(kind, radius=2.5, seed=0):
         metric = DiagonalMetric(precision)
     else:
         weights = np.array([1.0, 0.1, 2.0]) if kind == "weighted gram" else None
-        metric = GramMetric.of(np.cov(rng.standard_normal((4, 20))), weights)
+        metric = GramMetric.from_matrix(np.cov(rng.standard_normal((4, 20))), weights)
     return GoodEnoughSpace(center=center, metric=metric, radius=radius, epsilon=0.8)
 
 

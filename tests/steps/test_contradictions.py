@@ -217,13 +217,13 @@ def test_bounds_that_are_agreed_are_not_taken_from_a_state(step):
     np.testing.assert_array_equal(lie.transform(X), front.transform(X))
 
 
-def test_bounds_that_leave_out_values_of_a_node_are_named():
+@pytest.mark.parametrize("step", [MinMaxScaler(), SplineTransformer(3)])
+def test_bounds_that_are_not_agreed_are_not_taken_from_a_state_either(step):
     X = np.random.default_rng(0).normal(size=(200, 4))
-    front = replace(Front.of(MinMaxScaler()), bounds="tell")
-    front = fit_front(front, X, np.arange(200) % 2)[0].front
-    lie = changed(front, low=lambda low: low + 1.0)
-    assert front.contradiction(X[::2], min_rows=10) == ""
-    assert "leave out values" in lie.contradiction(X[::2], min_rows=10)
+    state = {"low": np.zeros(4), "high": np.full(4, 1e-3)}
+    front = replace(pooled_front(StandardScaler(), X), transformer=step, bounds=None)
+    with pytest.raises(ValueError, match="are not fitted yet"):
+        _ = replace(front, states={"0": state}).fitted
 
 
 def test_the_second_step_is_compared_behind_the_first():

@@ -9,7 +9,7 @@ from helpers.tasks import (
     make_model,
 )
 
-from skgems.spaces import on_one_scale
+from skgems.spaces import normalize_logits
 from skgems.tasks._size import size
 
 
@@ -17,5 +17,5 @@ def test_size_is_that_of_centred_logits_on_rows_of_moments():
     node = make_member(moments=np.arange(10, 20))
     is_known = np.array([True, False, True])
     reply = size(node, W=make_model()[:, is_known])
-    assert reply["size"] == on_one_scale(make_model(), is_known, node.X[10:20])[1]
-    assert reply["size"] != on_one_scale(make_model(), is_known, node.X)[1]
+    assert reply["size"] == normalize_logits(make_model(), is_known, node.X[10:20])[1]
+    assert reply["size"] != normalize_logits(make_model(), is_known, node.X)[1]
