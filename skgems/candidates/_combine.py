@@ -36,7 +36,6 @@ from ..ensembles import EnsembleAggregator
 from ..federation import (
     RowsExposedWarning,
     Summary,
-    as_channel,
     as_groups,
     check_labels,
     is_path,

@@ -344,6 +344,15 @@ class _Teller:
             size = min(size - 1, int(_FEWER_COLUMNS * size))
 
 
+def gradient_holds(rows: Rows, told: Told, rule: Disclosure) -> bool:
+    """Report whether gradients with these residuals may be told beside what is told."""
+    if not told.is_in_block.all():
+        return False
+    of_told, _ = _shares(rows, told)
+    _, units = np.unique(rows.units, return_inverse=True)
+    return bool(np.bincount(units, of_told).max() < rule.leverage)
+
+
 def _shares(rows: Rows, told: Told) -> tuple[np.ndarray, np.ndarray]:
     """Return each row's leverage in what is told, and in known sums beside it."""
     of_told = np.zeros(len(rows.codes))
@@ -362,6 +371,8 @@ def _shares(rows: Rows, told: Told) -> tuple[np.ndarray, np.ndarray]:
         Q = weights[:, None] * basis(design, weights**2)
         of_told[of_group] = np.einsum("ij,ij->i", Q, Q)
         rest[of_group] -= Q @ (Q.T @ rest[of_group])
+    if not rest.shape[1]:
+        return of_told, np.zeros(len(of_told))
     U, sizes, _ = np.linalg.svd(rest, full_matrices=False)
     U = U[:, sizes > _ROUNDING * np.linalg.norm(rows.known)]
     return of_told, np.einsum("ij,ij->i", U, U)

@@ -21,6 +21,7 @@ same, or nearly the same, is told by keyed digests of single rows.
 """
 
 import hashlib
+import io
 import os
 import secrets
 from collections import Counter
@@ -29,6 +30,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cached_property
+
+import numpy as np
 
 from ..base import warn_user
 from ..local import numbers_about_layers
@@ -59,6 +62,7 @@ from ._ledger_store import (
     LedgerStore,
     name_of_digests,
     name_of_reply,
+    name_of_residuals,
     open_store,
 )
 from ._row_digests import RowComparison, RowDigests
@@ -268,6 +272,23 @@ class Ledger:
         return sum(entry["layer_numbers"] for entry in ended)
 
     @property
+    def residuals(self) -> np.ndarray | None:
+        """Residuals that weigh the rows in gradients told so far, (n_rows, n_columns).
+
+        None: no gradient was told that the rule bounds.
+        """
+        account = self._current.account
+        names = [
+            name_of_residuals(account, entry["key"])
+            for entry in self._counted(account, "ended")
+            if entry.get("has_residuals")
+        ]
+        if not names:
+            return None
+        contents = [self._store.content(name) for name in names]
+        return np.hstack([np.load(io.BytesIO(content)) for content in contents])
+
+    @property
     def n_tree_bytes(self) -> int:
         """How many bytes about trees were sent so far."""
         about_trees = {name for name, task in TASKS.items() if task.limits_bytes}
@@ -297,8 +318,14 @@ class Ledger:
                 "disclosure=None, if single rows may be revealed."
             )
 
-    def end(self, request: Message, reply: Message) -> None:
-        """Keep a reply and count it; it may leave once the ledger is closed."""
+    def end(
+        self, request: Message, reply: Message, residuals: np.ndarray | None = None
+    ) -> None:
+        """Keep a reply and count it; it may leave once the ledger is closed.
+
+        ``residuals`` (n_rows, n_columns) weigh rows in gradients of this reply and of
+        those before; the last columns are new.
+        """
         content = reply.to_bytes()
         self._open(request)
         name = name_of_reply(self._current.account, self._key(request))
@@ -311,6 +338,14 @@ class Ledger:
             "statistics": statistics_told(request, reply),
             "says": says(reply),
         }
+        before = self.residuals
+        n_before = 0 if before is None else before.shape[1]
+        if residuals is not None and residuals.shape[1] > n_before:
+            stream = io.BytesIO()
+            np.save(stream, residuals[:, n_before:])
+            name = name_of_residuals(self._current.account, self._key(request))
+            self._store.keep(name, stream.getvalue())
+            entry["has_residuals"] = True
         self._store.add(entry)
 
     def fail(self, request: Message, error: Exception) -> None:

@@ -121,6 +121,11 @@ def name_of_reply(account: str, key: str) -> str:
     return f"{account}-{key}.safetensors"
 
 
+def name_of_residuals(account: str, key: str) -> str:
+    """Return under which name the residuals are kept that weigh a told gradient."""
+    return f"{account}-{key}-residuals.npy"
+
+
 @contextmanager
 def open_store(state: str | os.PathLike | MutableMapping) -> Iterator["LedgerStore"]:
     """Open the database of a ledger, and keep others out until the block is left.

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..disclosure import (
     stricter_disclosure,
 )
 from ..local import (
+    RESIDUALS,
     Member,
     NodeShape,
     TooFewRowsError,
@@ -421,6 +422,8 @@ def _counted_reply(
             fronts = unchecked_fronts(request, fronts_before.values())
             node.under_rule(agreed).check_fronts(fronts, disclosure=disclosure)
         n_numbers_left = node.n_values - ledger.n_layer_numbers
+        if ledger.residuals is not None:
+            node.memo[RESIDUALS] = ledger.residuals
         reply = node.computed_reply(request, agreed, layer_numbers_left=n_numbers_left)
         if disclosure is not None:
             ledger.check_layer_numbers(request, reply, most=node.n_values)
@@ -431,7 +434,7 @@ def _counted_reply(
         ledger.fail(request, error)
         raise
     released = node.released(reply)
-    ledger.end(request, reply)
+    ledger.end(request, reply, residuals=node.memo.get(RESIDUALS))
     return released
 
 
@@ -453,6 +456,8 @@ class _Node:
     private_key: str | os.PathLike | None
     # The classifier where a request leaves it aside: what it drops does not leave.
     set_aside: object = None
+    # What was computed of the rows for earlier messages; filled further.
+    memo: dict = field(default_factory=dict)
     # The rows under the rule, once it is known; None: they are ruled behind a front.
     ruled: RuledTable | None = None
 
@@ -724,7 +729,12 @@ def _answered_of_classifier(
         )
     if is_first:
         warn_of_unseen_classes(member)
-    reply = answer(request, replace(member, layer_numbers_left=layer_numbers_left))
+    member = replace(
+        member, layer_numbers_left=layer_numbers_left, memo=member.memo | node.memo
+    )
+    reply = answer(request, member)
+    if RESIDUALS in member.memo:
+        node.memo[RESIDUALS] = member.memo[RESIDUALS]
     if is_first:
         warn_of_exposed(node.name, reply)
     return reply

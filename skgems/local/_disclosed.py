@@ -12,12 +12,15 @@ import numpy as np
 from scipy import sparse
 
 from ..disclosure import Rows as RowsToTell
-from ..disclosure import Told, clamped, told_of
+from ..disclosure import Told, clamped, gradient_holds, told_of
 from ..moments import float_type
 from ._classifiers import Rows
 from ._disclosed_tables import seed_of
 from ._member import Member
 from ._own_residuals import has_linear_model, own_residuals
+
+# Where the memo of a member has the residuals of models whose gradients were told.
+RESIDUALS = "residuals"
 
 
 def ruled(member: Member) -> Member:
@@ -163,6 +166,59 @@ def tellable_rows(
         parts=parts,
         withholds=withholds,
     )
+
+
+def may_tell_gradient(
+    member: Member,
+    Z: Rows,
+    codes: np.ndarray,
+    *,
+    weights: np.ndarray,
+    residuals: np.ndarray,
+) -> bool:
+    """Report whether the gradient of a model may be told beside what was told before.
+
+    Products of the same rows may be told in any message, and so are the gradients that
+    were told before: the memo of the member has their residuals.
+
+    Parameters
+    ----------
+    member : Member
+    Z : {ndarray, sparse matrix} of shape (n_rows, n_inputs)
+        Rows as they enter the model.
+    codes : ndarray of shape (n_rows,)
+        The class of each row.
+    weights : ndarray of shape (n_rows,)
+    residuals : ndarray of shape (n_rows, n_outputs)
+    """
+    rule = member.disclosure
+    if rule is None:
+        return True
+    n_rows = Z.shape[0]
+    rows = RowsToTell(
+        X=Z,
+        codes=np.unique(codes, return_inverse=True)[1],
+        units=np.arange(n_rows),
+        weights=weights,
+        residuals=np.zeros((n_rows, 0)),
+        known=np.zeros((n_rows, 0)),
+    )
+    told = told_of(
+        rows,
+        rule,
+        kind="class" if member.may_tell_classes else "shared",
+        n_unknowns=member.n_raw_columns or Z.shape[1],
+        seed=partial(seed_of, Z, codes),
+        may_lower=False,
+    )
+    before = member.memo.get(RESIDUALS, np.zeros((n_rows, 0)))
+    if len(before) != n_rows:  # of rows of other classes, which is not known to hold
+        return False
+    together = np.hstack([before, residuals])
+    if not gradient_holds(replace(rows, residuals=together), told, rule):
+        return False
+    member.memo[RESIDUALS] = together
+    return True
 
 
 def tables_that_hold(
