@@ -166,6 +166,8 @@ def row_of_gap(gap: np.ndarray) -> np.ndarray:
         is of one row; with one output that stays open.
     """
     n_features = len(gap) - 1
+    if not np.isfinite(gap).all():  # a gradient that is withheld
+        return np.zeros((0, n_features))
     left, sizes, _ = np.linalg.svd(gap, full_matrices=False)
     is_one = len(sizes) == 1 or sizes[1] <= 1e-5 * sizes[0]
     if sizes[0] == 0 or not is_one or left[-1, 0] == 0:

@@ -194,6 +194,23 @@ def test_a_classifier_does_not_give_the_row_that_the_rule_lowers(table, kind):
     assert judge_claims(table.X, claims).n_found == 0
 
 
+def table_with_rare_cell(name: str) -> Table:
+    """Four measures, and a column that is 0 in all rows but one."""
+    table = attacked_table(name).scaled().some_columns(slice(0, 4))
+    X = np.column_stack([table.X, np.arange(table.n_rows) == 7])
+    return Table(name=name, X=X, y=table.y)
+
+
+@BEING_BUILT
+@pytest.mark.parametrize("kind", ["ridge", "lda"])
+@pytest.mark.parametrize("name", ["iris", "wine", "breast cancer", "penguins"])
+def test_a_classifier_does_not_give_the_row_whose_rare_cell_is_replaced(name, kind):
+    table = table_with_rare_cell(name)
+    claims = claims_of_classifier(table, kind, DEFAULT_RULE)
+    # The row stands in the classifier with its cell, and in the sums without it.
+    assert judge_claims(table.X[:, :4], claims[:, :4]).n_found == 0
+
+
 # Messages of one exchange -------------------------------------------------------------
 
 
