@@ -186,10 +186,10 @@ def cells_of(
     """
     if disclosure is None:
         return None
-    labels, places = np.unique(column_or_1d(y), return_inverse=True)
+    # A label that is missing is an error later on, which says so.
     numbers = {} if numbers is None else numbers
-    codes = [numbers.setdefault(label, len(numbers)) for label in labels.tolist()]
-    sums = np.array(codes)[places]
+    labels = column_or_1d(y).tolist()
+    sums = np.array([numbers.setdefault(label, len(numbers)) for label in labels])
     for parts in (held_out, halves):
         if parts is not None:
             sums = sums * 3 + np.asarray(parts, dtype=int)  # -1, 0 or 1
