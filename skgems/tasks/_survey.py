@@ -19,6 +19,7 @@ from ..messages import (
     Text,
     counting,
     listed,
+    rows_in_words,
 )
 from ..moments import LARGEST
 from ..steps import (
@@ -173,6 +174,10 @@ def survey(member: Member) -> dict:
     return content
 
 
+def _rows_told(content: Mapping, reply: Mapping) -> str:
+    return f"Here {rows_in_words(content['n_rows'])}."
+
+
 SURVEY = Task(
     name="survey",
     bound="fields",
@@ -190,7 +195,9 @@ SURVEY = Task(
             "rows, and so is what remains after the numbers that are told."
         ),
         "rule": RULE,
-        "n_rows": whole_number(high=MOST_ROWS, says="Number of rows."),
+        "n_rows": whole_number(
+            high=MOST_ROWS, says="Number of rows.", detail=_rows_told
+        ),
         "names": Labels(says="Names of the columns.", detail=_columns_in_words),
         "columns": Each(_COLUMN, says=_OF_COLUMNS, detail=_kinds_in_words),
         "classes": Table(
