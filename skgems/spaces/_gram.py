@@ -27,9 +27,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 from ..moments import float_type, row_blocks, working_bytes
 from ._metric import (
     Metric,
+    apply_to_params,
     diagonal,
     mean_matrix,
-    apply_to_params,
     ray_map,
     row_norms,
     select_outputs,

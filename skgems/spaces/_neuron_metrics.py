@@ -18,7 +18,7 @@ from scipy import linalg
 
 from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
-from ._metric import Metric, mean_matrix, apply_to_params, weighted_sum
+from ._metric import Metric, apply_to_params, mean_matrix, weighted_sum
 
 # An input is constant on the rows where its variance, relative to its mean square, is
 # no more than what rounding leaves of it.
