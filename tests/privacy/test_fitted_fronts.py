@@ -18,9 +18,15 @@ from helpers.attacked_tables import Table, Verdict, attacked_table, judge_claims
 from helpers.attacks_by_columns import rows_of_columns
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
+from sklearn.neighbors import NearestCentroid
 from sklearn.preprocessing import KBinsDiscretizer, SplineTransformer
 
-from skgems import GEMSLogisticAggregator, PooledTransformer
+from skgems import (
+    Disclosure,
+    GEMSLogisticAggregator,
+    PooledAggregator,
+    PooledTransformer,
+)
 from skgems.federation import Agreement, Message, Nodes, NotAgreedError, reply_to
 from skgems.steps import Front
 
@@ -223,3 +229,75 @@ def test_a_front_that_comes_fitted_in_a_file_is_compared_with_the_rows():
     agg.set_params(front=scaler)
     with pytest.raises(NotAgreedError, match="rows of node 'lyon'"):
         agg.summarize(None, table.X[:, :5], table.y, name="lyon")
+
+
+# Wherever rows pass a front ------------------------------------------------------------
+
+
+def skewed_rows() -> Table:
+    """Rows of one column, of which few are in its upper bins."""
+    rng = np.random.default_rng(0)
+    X = np.minimum(rng.exponential(size=(400, 1)), 7.0)
+    return Table(name="skewed", X=X, y=np.arange(400) % 2)
+
+
+BINNED = PooledTransformer(
+    KBinsDiscretizer(40, encode="onehot-dense", strategy="uniform"), bounds=(0.0, 8.0)
+).fit(skewed_rows().X)
+
+
+def centroids_of(aggregator) -> np.ndarray:
+    return aggregator.to_estimator()[-1].centroids_
+
+
+def centroids_by_file(aggregator, table, rule, **rows):
+    """Centroids of the summary that one node makes."""
+    rows = rows or {"X": table.X, "y": table.y}
+    summary = aggregator.summarize(None, **rows, name="lyon", disclosure=rule)
+    return centroids_of(aggregator.set_params(estimators=[summary]).fit())
+
+
+def centroids_by_chunks(aggregator, table, rule):
+    """The same of rows that come in chunks, which bins have in common."""
+
+    def chunks():
+        for part in np.array_split(np.arange(table.n_rows), 7):
+            yield table.X[part], table.y[part]
+
+    return centroids_by_file(aggregator, table, rule, chunks=chunks)
+
+
+def centroids_by_channel(aggregator, table, rule):
+    """Centroids of what a node replies that took part in fitting the front."""
+    transformer = BINNED.as_front().transformer
+    front = PooledTransformer(transformer, bounds=BINNED.as_front().bounds)
+    server = Server({"lyon": table}, disclosure=rule)
+    agreement = Agreement.of(aggregator.set_params(front=front), disclosure=rule)
+    channel = Nodes(server.ask, ["lyon"], agreement=agreement)
+    return centroids_of(aggregator.set_params(estimators=channel).fit())
+
+
+def centroids_by_fit(aggregator, table, rule):
+    """Centroids of a fit in this process that simulates the rule."""
+    nodes = np.zeros(table.n_rows, dtype=int)
+    aggregator.set_params(disclosure=rule)
+    return centroids_of(aggregator.fit(table.X, table.y, nodes=nodes))
+
+
+@pytest.mark.parametrize(
+    "centroids",
+    [centroids_by_file, centroids_by_chunks, centroids_by_channel, centroids_by_fit],
+)
+def test_each_row_is_in_a_bin_of_three_rows_of_its_class(centroids):
+    table = skewed_rows()
+    class_sizes = np.bincount(table.y)[:, None]
+
+    def counts(rule):
+        aggregator = PooledAggregator(pooled=NearestCentroid(), front=BINNED)
+        return class_sizes * centroids(aggregator, table, rule)
+
+    without_rule = np.round(counts(None), 6)
+    assert np.any((without_rule > 0) & (without_rule < 3))
+    under_rule = np.round(counts(Disclosure()), 6)
+    assert not np.any((under_rule > 0) & (under_rule < 3))
+    np.testing.assert_allclose(under_rule.sum(axis=1), class_sizes[:, 0])
