@@ -206,7 +206,7 @@ def _tree_bytes_in_words(message: Message, path: Path) -> str:
 
 
 def _replies_beside(message: Message, path: Path) -> Iterator[Message]:
-    """A reply, and others of its node in its exchange whose files have such names."""
+    """Yield a reply, and others of its node in its exchange that are beside it."""
     yield message
     number_and_node = _NAME_OF_REPLY.fullmatch(path.name)
     if number_and_node is None:
@@ -215,18 +215,23 @@ def _replies_beside(message: Message, path: Path) -> Iterator[Message]:
         name = _NAME_OF_REPLY.fullmatch(other.name)
         if other == path or name is None or name["node"] != number_and_node["node"]:
             continue
-        try:
-            reply = load_message(other)
-            if reply.task == "join":
-                Summary(reply)
-        except (ValueError, OSError):  # a file that is no reply, or not a whole one
-            continue
-        is_of_exchange = all(
+        reply = _reply_in(other)
+        if reply is not None and all(
             reply.envelope.get(field) == message.envelope.get(field)
             for field in ("node", "exchange")
-        )
-        if is_of_exchange and reply.task in TASKS:
+        ):
             yield reply
+
+
+def _reply_in(path: Path) -> Message | None:
+    """Return the reply in a file; None for one that is no reply, or not a whole one."""
+    try:
+        reply = load_message(path)
+        if reply.task == "join":
+            Summary(reply)
+    except (ValueError, OSError):
+        return None
+    return reply if reply.task in TASKS else None
 
 
 # ---- signature and agreement -------------------------------------------------------

@@ -72,7 +72,9 @@ def _is_table(member: Member) -> bool:
 
 def _with_rows(X: Rows, indices: np.ndarray, rows: Rows, *, were: Rows) -> Rows:
     """Return X with some rows replaced; X itself if they are what they were."""
-    if rows is were or len(indices) == X.shape[0]:
+    if rows is were:
+        return X
+    if len(indices) == X.shape[0]:
         return rows
     if sparse.issparse(X):
         order = np.argsort(

@@ -186,16 +186,21 @@ def asks(request: Message) -> dict[str, str]:
         )
     if content.get("rows_alone"):
         sentences["rows_alone"] = "Only the node's rows are used, not its classifier."
+    settings = _settings_in_words(content)
+    if settings:
+        sentences["settings"] = f"Settings: {settings}."
+    return sentences
+
+
+def _settings_in_words(content: Mapping) -> str:
+    """Return numbers and texts of a request, and names of what it is to use."""
     names = {
         name: content[name]["name"]
         for name in ("geometry", "criterion")
         if name in content
     }
-    settings = [
+    return ", ".join(
         f"{name}={value!r}"
-        for name, value in (content | names).items()
+        for name, value in {**content, **names}.items()
         if isinstance(value, int | float | str) and not isinstance(value, bool)
-    ]
-    if settings:
-        sentences["settings"] = f"Settings: {', '.join(settings)}."
-    return sentences
+    )

@@ -57,11 +57,6 @@ from skgems.federation import (
 from skgems.gems import Moments
 from skgems.messages import sealed
 
-UNLESS_RULE = pytest.mark.parametrize(
-    "rule, finds",
-    [(None, True), pytest.param(DEFAULT_RULE, False, marks=BEING_BUILT)],
-)
-
 
 def iris_rows() -> np.ndarray:
     return attacked_table("iris").X[:50]
@@ -192,7 +187,6 @@ def outlying_tables() -> list[Table]:
     return tables
 
 
-@BEING_BUILT
 @pytest.mark.parametrize("kind", ["lda", "ridge", "scaler"])
 @pytest.mark.parametrize("table", outlying_tables(), ids=lambda table: table.name)
 def test_a_classifier_does_not_give_the_row_that_the_rule_lowers(table, kind):
@@ -203,7 +197,6 @@ def test_a_classifier_does_not_give_the_row_that_the_rule_lowers(table, kind):
 # Messages of one exchange -------------------------------------------------------------
 
 
-@BEING_BUILT
 @pytest.mark.parametrize("name", ["iris", "wine", "penguins"])
 def test_a_front_does_not_give_the_row_of_a_class_that_is_left_out(name):
     table = with_lone_class(attacked_table(name))
@@ -211,7 +204,6 @@ def test_a_front_does_not_give_the_row_of_a_class_that_is_left_out(name):
     assert judge_claims(table.X, claims).n_found == 0
 
 
-@BEING_BUILT
 @pytest.mark.parametrize("table", outlying_tables(), ids=lambda table: table.name)
 def test_a_front_does_not_give_the_row_that_the_rule_lowers(table):
     claims = rows_of_scaling_front(told_behind_scaler(table, DEFAULT_RULE))
@@ -285,7 +277,6 @@ def test_the_gradient_of_a_fitted_model_does_not_give_the_row_of_a_left_out_clas
     assert judge_claims(table.X, claims).n_found == 0
 
 
-@BEING_BUILT
 @pytest.mark.parametrize(
     "table",
     [table for table in outlying_tables() if len(np.unique(table.y)) == 3],
@@ -296,7 +287,6 @@ def test_the_gradient_of_a_fitted_model_does_not_give_a_lowered_row(table):
     assert judge_claims(table.X, claims).n_found == 0
 
 
-@BEING_BUILT
 @pytest.mark.parametrize("name", ["iris", "documents", "clinics"])
 def test_the_sums_of_halves_differ_from_those_of_all_rows_by_no_row(name):
     table = attacked_table(name).first_of_each_class(40)
