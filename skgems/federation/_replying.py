@@ -749,7 +749,9 @@ def _member_behind_front(
     front_content = request.content.get("front")
     if front_content is not None:
         front = opened_front(front_content)
-        X = front.transform(node.X, cells=node.cells_under(agreed))
+        cells = node.cells_under(agreed)
+        joined = front.joined_bins_of(node.X, cells)
+        X = front.transform(node.X, cells=cells, joined=joined)
         estimator = fitted_at_node(
             node.name,
             front.rest_of(node.estimator, name=node.name),
@@ -778,9 +780,12 @@ def _member_behind_front(
     if front_content is not None:
         n_dimensions = len(np.shape(node.X))
         n_raw_columns = np.shape(node.X)[1] if n_dimensions == 2 else None
-        member = replace(member, n_raw_columns=n_raw_columns)
+        member = replace(
+            member, n_raw_columns=n_raw_columns, is_changed=joined.has_joined
+        )
     if node.ruled is not None:
-        member = replace(member, is_ruled=True, is_changed=node.ruled.is_changed)
+        is_changed = member.is_changed or node.ruled.is_changed
+        member = replace(member, is_ruled=True, is_changed=is_changed)
     return member
 
 

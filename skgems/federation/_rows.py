@@ -95,6 +95,7 @@ def member_of(
     )
     front = aggregator._agreed_front
     cells = None
+    joined = None
     if front is not None:
         estimator = front.rest_of(estimator, name=name)
         check_no_label_missing_at(name, given.y)
@@ -105,6 +106,8 @@ def member_of(
             groups=as_groups(given.groups, given.X),
         )
         _check_front_of_rows(front, given, name=name, disclosure=disclosure)
+        if front.columns is not None:  # else the rows are refused
+            joined = front.joined_bins_of(given.X, cells)
     checked = _checked_rows(
         aggregator,
         estimator,
@@ -114,6 +117,7 @@ def member_of(
         held_out=given.held_out,
         dropped=dropped,
         cells=cells,
+        joined=joined,
     )
     if front is not None and estimator is not None:
         warn_of_another_front(local_model(estimator, name=name), checked.X, checked.y)
@@ -133,6 +137,7 @@ def member_of(
         training=_slice_if_all(roles.training, n_rows),
         groups=as_groups(given.groups, checked.X),
         weights=given.weights,
+        is_changed=joined is not None and joined.has_joined,
     )
     check_labels_of(member)
     return member
@@ -481,6 +486,8 @@ def chunked_member_of(
         _nodes.raise_all_held_out(name)
     if estimator is not None:
         check_labels_of(member)
+    if reader.joined is not None and reader.joined.has_joined:
+        member = replace(member, is_changed=True)
     return member
 
 

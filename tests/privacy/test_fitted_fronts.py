@@ -18,6 +18,7 @@ from helpers.attacked_tables import Table, Verdict, attacked_table, judge_claims
 from helpers.attacks_by_columns import rows_of_columns
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.preprocessing import KBinsDiscretizer, SplineTransformer
 
@@ -301,3 +302,19 @@ def test_each_row_is_in_a_bin_of_three_rows_of_its_class(centroids):
     under_rule = np.round(counts(Disclosure()), 6)
     assert not np.any((under_rule > 0) & (under_rule < 3))
     np.testing.assert_allclose(under_rule.sum(axis=1), class_sizes[:, 0])
+
+
+def test_sums_of_joined_bins_are_not_said_to_be_those_of_the_rows():
+    # Fifty rows at each of eight values, and two rows of each class at another one.
+    X = np.append(np.repeat(np.arange(8) + 0.5, 50), np.full(4, 6.1))[:, None]
+    y = np.arange(404) % 2
+    ridge = RidgeClassifier(alpha=1.0).fit(BINNED.transform(X), y)
+    form_of_cell = {}
+    for cell in (1, 3):
+        aggregator = GEMSLogisticAggregator(front=BINNED, random_state=0)
+        rule = Disclosure(rows=2, cell=cell)
+        summary = aggregator.summarize(ridge, X, y, name="lyon", disclosure=rule)
+        (answer,) = summary.message.content["answers"].values()
+        form_of_cell[cell] = answer["reply"]["form"]
+    assert form_of_cell[1]["kind"] == "ridge"
+    assert "withholds" in form_of_cell[3]["reason"]
