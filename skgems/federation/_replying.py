@@ -50,7 +50,12 @@ from ..steps import Cells, Columns, Front, holding, repeated_identifiers
 from ._acceptance import check_accepted
 from ._derived import allows_missing, check_is_derived
 from ._fingerprint import Fingerprint
-from ._front_states import check_fronts_are_due, check_states, unchecked_fronts
+from ._front_states import (
+    check_fronts_are_due,
+    check_leaves_out,
+    check_states,
+    unchecked_fronts,
+)
 from ._labels import warn_of_unseen_classes
 from ._ledger import Ledger, open_ledger
 from ._nodes import as_mask, halves_of
@@ -580,7 +585,10 @@ class _Node:
                 held_out=self.rows_left_out,
                 disclosure=disclosure,
                 weights=None if self.ruled is None else self.ruled.weights,
+                estimator=self.estimator,
             )
+            columns = Columns.of(member.X)
+            check_leaves_out(front, columns, member.dropped, name=self.name)
             with holding(self.estimator):
                 check_states(
                     front,
