@@ -12,8 +12,6 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
-import numpy as np
-
 from ..local import digest, opened_front
 from ..messages import Message, NotAgreedError, contents_of, unfitted_front
 from ..steps import Columns, Front

@@ -36,8 +36,8 @@ _ROUNDING = 1e-5
 # The same of squares after a power, which are interpolated between those that nodes
 # told at neighboring powers.
 _BETWEEN_POWERS = 0.05
-# Multiple of min_rows from which on rows are told of in any case: the rule of disclosure
-# lets a few rows count for less, or have another value, in some statistics alone.
+# Multiple of min_rows from which on rows are told of in any case. The rule of
+# disclosure lets a few count for less, or have another value, in some statistics alone.
 _SURELY_TOLD = 2
 
 
@@ -53,7 +53,7 @@ class NodeRows:
     weights: np.ndarray | None  # (n_rows,)
 
     def weight_of(self, is_in: np.ndarray) -> np.ndarray:
-        """Return the weight of rows in each column, (n_columns,), by a mask of values."""
+        """Return the weight of rows in a mask of values, for each column."""
         if self.weights is None:
             return is_in.sum(axis=0)
         return self.weights @ is_in
@@ -175,8 +175,8 @@ def outer_quantiles_differ(quantiles: Sequence, rows: NodeRows) -> str:
     if not is_wrong.any():
         return ""
     return (
-        f"the quantiles of its column {np.flatnonzero(is_wrong)[0]} leave out rows that "
-        "this node told of"
+        f"the quantiles of its column {np.flatnonzero(is_wrong)[0]} leave out rows "
+        "that this node told of"
     )
 
 
@@ -194,7 +194,7 @@ def gaps_differ(missing: Sequence[bool], rows: NodeRows) -> str:
 
 
 def _is_missing(table: Table) -> np.ndarray:
-    """Return which values of a table are missing, (n_rows, n_columns); of sparse: none."""
+    """Return which values are missing, (n_rows, n_columns); of sparse rows none."""
     is_missing = np.zeros(table.shape, dtype=bool)
     if issparse(table):
         return is_missing

@@ -232,7 +232,7 @@ def test_a_front_that_comes_fitted_in_a_file_is_compared_with_the_rows():
         agg.summarize(None, table.X[:, :5], table.y, name="lyon")
 
 
-# Wherever rows pass a front ------------------------------------------------------------
+# Wherever rows pass a front -----------------------------------------------------------
 
 
 def skewed_rows() -> Table:
