@@ -44,7 +44,7 @@ from . import _nodes
 from ._front_states import check_states
 from ._labels import check_labels_of
 from ._nodes import Rows, RowsLike
-from ._ruled import table_under
+from ._ruled import RuledTable, table_under
 from ._weights import WeightedRows, weighted_rows
 
 # Types of labels that JSON, and so a message, can hold.
@@ -96,6 +96,7 @@ def member_of(
     front = aggregator._agreed_front
     cells = None
     joined = None
+    ruled = None
     if front is not None:
         estimator = front.rest_of(estimator, name=name)
         check_no_label_missing_at(name, given.y)
@@ -105,7 +106,10 @@ def member_of(
             held_out=_nodes.as_mask(given.held_out, given.X),
             groups=as_groups(given.groups, given.X),
         )
-        _check_front_of_rows(front, given, name=name, disclosure=disclosure)
+        ruled = _table_before_front(given, disclosure)
+        if ruled is not None:
+            _check_front_of_rows(front, ruled, name=name, disclosure=disclosure)
+            given = replace(given, X=ruled.X, weights=ruled.weights)
         if front.columns is not None:  # else the rows are refused
             joined = front.joined_bins_of(given.X, cells)
     checked = _checked_rows(
@@ -139,21 +143,22 @@ def member_of(
         weights=given.weights,
         is_changed=joined is not None and joined.has_joined,
     )
+    if front is not None and ruled is not None:
+        member = replace(
+            member,
+            is_ruled=True,
+            is_changed=member.is_changed or ruled.is_changed,
+            n_raw_columns=np.shape(X)[1],
+        )
     check_labels_of(member)
     return member
 
 
-def _check_front_of_rows(
-    front: Front, given: WeightedRows, *, name: str, disclosure: Disclosure | None
-) -> None:
-    """Raise NotAgreedError for a fitted front that rows contradict, under a rule.
-
-    Rows are compared as they are under the rule: what nodes told is of these, or of
-    more rows where a front was fitted from files, which have no classes.
-    """
-    if disclosure is None or not front.states:
-        return
-    ruled = table_under(
+def _table_before_front(
+    given: WeightedRows, disclosure: Disclosure | None
+) -> RuledTable | None:
+    """Return rows under a rule as they are before a front; None: they are none."""
+    return table_under(
         disclosure,
         given.X,
         given.y,
@@ -162,7 +167,17 @@ def _check_front_of_rows(
         weights=given.weights,
         halves=None,
     )
-    if ruled is None:
+
+
+def _check_front_of_rows(
+    front: Front, ruled: RuledTable, *, name: str, disclosure: Disclosure
+) -> None:
+    """Raise NotAgreedError for a fitted front that rows contradict, under a rule.
+
+    Rows are compared as they are under the rule: what nodes told is of these, or of
+    more rows where a front was fitted from files, which have no classes.
+    """
+    if not front.states:
         return
     rows = np.flatnonzero(~ruled.is_left_out)
     check_states(
