@@ -532,18 +532,25 @@ class _ChunkReader:
         """X, y, mask and weights, or None, of each chunk that has rows."""
         for given, number in self._given():
             with self._naming(number):
-                if not self.has_compared and self.aggregator._agreed_front is not None:
-                    _check_front_of_rows(
-                        self.aggregator._agreed_front,
-                        given,
-                        name=self.name,
-                        disclosure=self.disclosure,
-                    )
+                if not self.has_compared:
+                    self._check_front(given)
                 checked = self._checked(given)
             yield checked.X, checked.y, checked.held_out, given.weights
             # Memory holds one chunk at a time: each is let go before the next comes.
             del given, checked
         self.has_compared = True
+
+    def _check_front(self, given: WeightedRows) -> None:
+        """Raise NotAgreedError for a fitted front that a chunk contradicts by itself."""
+        front = self.aggregator._agreed_front
+        if front is None or self.disclosure is None or not front.states:
+            return
+        check_no_label_missing_at(self.name, given.y)
+        ruled = _table_before_front(given, self.disclosure)
+        if ruled is not None:
+            _check_front_of_rows(
+                front, ruled, name=self.name, disclosure=self.disclosure
+            )
 
     def join_bins(self) -> None:
         """Find which bins of the front join which, in a pass over all chunks.

@@ -20,7 +20,11 @@ from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import NearestCentroid
-from sklearn.preprocessing import KBinsDiscretizer, SplineTransformer
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    SplineTransformer,
+    StandardScaler,
+)
 
 from skgems import (
     Disclosure,
@@ -305,16 +309,30 @@ def test_each_row_is_in_a_bin_of_three_rows_of_its_class(centroids):
 
 
 def test_sums_of_joined_bins_are_not_said_to_be_those_of_the_rows():
-    # Fifty rows at each of eight values, and two rows of each class at another one.
-    X = np.append(np.repeat(np.arange(8) + 0.5, 50), np.full(4, 6.1))[:, None]
-    y = np.arange(404) % 2
-    ridge = RidgeClassifier(alpha=1.0).fit(BINNED.transform(X), y)
+    # Fifty rows at each of five values, and two rows of each class at another one.
+    X = np.append(np.repeat(np.arange(5) + 0.5, 50), np.full(4, 6.5))[:, None]
+    y = np.arange(254) % 2
+    step = KBinsDiscretizer(8, encode="onehot-dense", strategy="uniform")
+    front = PooledTransformer(step, bounds=(0.0, 8.0)).fit(X)
+    ridge = RidgeClassifier(alpha=1.0).fit(front.transform(X), y)
     form_of_cell = {}
     for cell in (1, 3):
-        aggregator = GEMSLogisticAggregator(front=BINNED, random_state=0)
+        aggregator = GEMSLogisticAggregator(front=front, random_state=0)
         rule = Disclosure(rows=2, cell=cell)
         summary = aggregator.summarize(ridge, X, y, name="lyon", disclosure=rule)
         (answer,) = summary.message.content["answers"].values()
         form_of_cell[cell] = answer["reply"]["form"]
     assert form_of_cell[1]["kind"] == "ridge"
     assert "withholds" in form_of_cell[3]["reason"]
+
+
+def test_a_file_of_chunks_is_compared_with_its_front():
+    table = skewed_rows()
+    front = PooledTransformer(StandardScaler()).fit(table.X / 10.0)
+    aggregator = GEMSLogisticAggregator(front=front, random_state=0)
+
+    def chunks():
+        return iter([(table.X[:200], table.y[:200]), (table.X[200:], table.y[200:])])
+
+    with pytest.raises(NotAgreedError, match="'lyon', chunk 0.*StandardScaler: .* vari"):
+        aggregator.summarize(None, chunks=chunks, name="lyon")
