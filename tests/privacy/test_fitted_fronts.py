@@ -20,6 +20,7 @@ from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     KBinsDiscretizer,
     SplineTransformer,
@@ -33,7 +34,7 @@ from skgems import (
     PooledTransformer,
 )
 from skgems.federation import Agreement, Message, Nodes, NotAgreedError, reply_to
-from skgems.steps import Front
+from skgems.steps import Front, RandomFeatures
 
 BOUNDS = (-20.0, 20.0)
 QUANTILES = {"strategy": "quantile", "quantile_method": "linear"}
@@ -96,7 +97,9 @@ class Server:
         self.change = change
         self.options = options
         self.ledgers = {name: {} for name in tables}
-        self.joined: Message | None = None  # the reply of the node that is attacked
+        # Of the node that is attacked, the first message and its reply:
+        self.asked: Message | None = None
+        self.joined: Message | None = None
 
     def ask(self, requests):
         replies = {}
@@ -113,6 +116,7 @@ class Server:
                 **self.options,
             )
             if name == "lyon" and request.task == "join":
+                self.asked = asked
                 self.joined = replies[name]
         return replies
 
@@ -160,6 +164,56 @@ def test_quantiles_that_are_made_up_after_nodes_told_theirs(name, step, rule):
     if rule is None:
         assert verdict.n_found >= 3
         assert verdict.n_false == 0
+    else:
+        assert verdict == Verdict(n_found=0, n_false=0)
+
+
+def change_of_scale(table: Table, tail: float) -> Callable[[Message], Message]:
+    """A change of a fitted scaler, as if there were far more rows at other nodes.
+
+    The center is ``tail`` deviations from the mean, and the scale is tiny.
+    """
+
+    def change(message: Message) -> Message:
+        if message.task != "join":
+            return message
+        front = message.content["front"]
+        state = front["states"]["0/0"]
+        means = state["means"] + tail * table.X.std(axis=0)
+        squares = state["squares"] + state["counts"] * (means - state["means"]) ** 2
+        made_up_state = {
+            "n_rows": state["n_rows"] * 1e8,
+            "counts": state["counts"] * 1e8,
+            "means": means,
+            "squares": 1.05 * squares,
+        }
+        states = {**front["states"], "0/0": made_up_state}
+        changed = message.with_fields(front={**front, "states": states})
+        return changed.with_envelope(**message.envelope)
+
+    return change
+
+
+@pytest.mark.parametrize("name", ["breast cancer", "wine"])
+@pytest.mark.parametrize("rule", [None, "auto"])
+def test_a_tiny_scale_before_random_units(name, rule):
+    tables = {
+        node: table.some_columns(slice(0, 5)) for node, table in dealt(name).items()
+    }
+    units = RandomFeatures(40, kind="relu", random_state=0)
+    aggregator = GEMSLogisticAggregator(
+        front=make_pipeline(StandardScaler(), units), random_state=0
+    )
+    server = Server(tables, change_of_scale(tables["paris"], 2.0), disclosure=rule)
+    server.fit(aggregator, Agreement.of(aggregator, disclosure=rule))
+    behind_front = Front.from_content(server.asked.content["front"]).transform(
+        tables["lyon"].X
+    )
+    groups = sums_in_message(server.joined.content)
+    claims = np.concatenate([rows_of_columns(group) for group in groups])
+    verdict = judge_claims(behind_front, claims)
+    if rule is None:
+        assert verdict.n_found >= 3
     else:
         assert verdict == Verdict(n_found=0, n_false=0)
 
@@ -334,5 +388,7 @@ def test_a_file_of_chunks_is_compared_with_its_front():
     def chunks():
         return iter([(table.X[:200], table.y[:200]), (table.X[200:], table.y[200:])])
 
-    with pytest.raises(NotAgreedError, match="'lyon', chunk 0.*StandardScaler: .* vari"):
+    with pytest.raises(
+        NotAgreedError, match="'lyon', chunk 0.*StandardScaler: .* vari"
+    ):
         aggregator.summarize(None, chunks=chunks, name="lyon")
