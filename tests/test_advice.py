@@ -200,7 +200,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     "channels": {
         "again": (reply_to,),
         "disclosure": (reply_to,),
-        "min_rows": (Disclosure,),
         "nodes": (Exchange,),
         "request": (channels.inspect,),
     },

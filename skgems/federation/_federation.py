@@ -11,7 +11,7 @@ from joblib import Memory
 from ..base import Features
 from ..compat import safe_indexing
 from ..disclosure import Disclosure
-from ..local import Description, LocalModel, Member, indices_of
+from ..local import Description, LocalModel, Member, indices_of, ruled
 from ..networks import Network, common_dtype, without_values
 from ..steps import Front
 from ._channel import InProcess
@@ -378,7 +378,7 @@ class Federation:
             # by no node where others judge; their weight stays as it is.
             shares = 1.0 / np.maximum(self._n_judges[rows], 1)
             weights = shares if weights is None else weights * shares
-        return Member(
+        member = Member(
             name=node.name,
             model=node.model,
             # Nodes that share all rows do not each get a copy.
@@ -396,6 +396,7 @@ class Federation:
             # Rows of nodes that are not here only score, and nothing of them leaves.
             disclosure=self.disclosure if node.record is None else None,
         )
+        return ruled(member)
 
     def attributes(self) -> dict:
         """Return the fitted attributes that every aggregator has, by their names."""

@@ -160,7 +160,15 @@ def read_rows(
         return None
     table = X if front is None and hasattr(X, "columns") else None
     if front is not None:
-        X = through_front(front, X, nodes)
+        X = through_front(
+            front,
+            X,
+            nodes,
+            y=y,
+            held_out=_nodes.as_mask(held_out, X),
+            groups=as_groups(groups, X),
+            disclosure=disclosure_within(aggregator.disclosure),
+        )
     (X, y), features = validated_for_fit(aggregator, X, y)
     check_classification_targets(y)
     return GivenRows(

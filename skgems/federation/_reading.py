@@ -41,7 +41,7 @@ from ._labels import bare_label, check_labels, shown_labels, told_apart
 from ._members import Members, read_members
 from ._models import Models, read_models
 from ._nodes import Roles, RowsLike
-from ._replying import without_small_classes
+from ._replying import of_large_classes_alone
 from ._rows import check_is_behind_front, warn_of_another_front
 from ._run import Run
 from ._simulation import Simulation, simulate
@@ -437,6 +437,7 @@ def _read_nodes(
                     models.local_models[k],
                     models.classes[codes],
                     roles,
+                    groups=rows.groups,
                     disclosure=disclosure,
                 )
             row_counts = _row_counts(
@@ -483,11 +484,16 @@ def _roles_of_member(
 
 
 def _roles_in_large_classes(
-    model: LocalModel, labels: np.ndarray, roles: Roles, *, disclosure: Disclosure
+    model: LocalModel,
+    labels: np.ndarray,
+    roles: Roles,
+    *,
+    groups: np.ndarray | None,
+    disclosure: Disclosure,
 ) -> tuple[Roles, np.ndarray | None]:
     """Return the roles without rows of small classes, and the labels of these.
 
-    ``labels`` are those of all rows, (n_samples,).
+    ``labels`` and ``groups`` are those of all rows, (n_samples,).
     """
     rows = np.unique(np.concatenate([roles.judging, roles.moments, roles.training]))
     member = Member(
@@ -495,11 +501,12 @@ def _roles_in_large_classes(
         model=model,
         X=rows[:, None],  # in place of features, so that indices of rows come back
         y=labels[rows],
+        groups=None if groups is None else groups[rows],
         judging=np.searchsorted(rows, roles.judging),
         moments=np.searchsorted(rows, roles.moments),
         training=np.searchsorted(rows, roles.training),
     )
-    member = without_small_classes(member, disclosure)
+    member = of_large_classes_alone(member, disclosure)
     roles = Roles(
         judging=member.X[member.judging, 0],
         moments=member.X[member.moments, 0],

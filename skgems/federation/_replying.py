@@ -829,7 +829,17 @@ def without_small_classes(
 
     ``is_kept`` says that the reply is kept in a ledger.
     """
-    large_classes = ruled(replace(member, disclosure=disclosure).of_large_classes())
+    return ruled(of_large_classes_alone(member, disclosure, is_kept=is_kept))
+
+
+def of_large_classes_alone(
+    member: Member, disclosure: Disclosure | None, *, is_kept: bool = False
+) -> Member:
+    """Return the member without its small classes, whose other rows stay as they are.
+
+    ``is_kept`` says that the reply is kept in a ledger.
+    """
+    large_classes = replace(member, disclosure=disclosure).of_large_classes()
     min_rows = large_classes.min_rows
     if large_classes.left_out is member.left_out:
         return large_classes

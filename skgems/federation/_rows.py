@@ -44,7 +44,7 @@ from . import _nodes
 from ._front_states import check_states
 from ._labels import check_labels_of
 from ._nodes import Rows, RowsLike
-from ._ruled import table_under
+from ._ruled import RuledTable, table_under
 from ._weights import WeightedRows, weighted_rows
 
 # Types of labels that JSON, and so a message, can hold.
@@ -95,6 +95,7 @@ def member_of(
     )
     front = aggregator._agreed_front
     cells = None
+    ruled = None
     if front is not None:
         estimator = front.rest_of(estimator, name=name)
         check_no_label_missing_at(name, given.y)
@@ -104,7 +105,10 @@ def member_of(
             held_out=_nodes.as_mask(given.held_out, given.X),
             groups=as_groups(given.groups, given.X),
         )
-        _check_front_of_rows(front, given, name=name, disclosure=disclosure)
+        ruled = _table_before_front(given, disclosure)
+        if ruled is not None:
+            _check_front_of_rows(front, ruled, name=name, disclosure=disclosure)
+            given = replace(given, X=ruled.X, weights=ruled.weights)
     checked = _checked_rows(
         aggregator,
         estimator,
@@ -134,21 +138,22 @@ def member_of(
         groups=as_groups(given.groups, checked.X),
         weights=given.weights,
     )
+    if front is not None and ruled is not None:
+        member = replace(
+            member,
+            is_ruled=True,
+            is_changed=ruled.is_changed,
+            n_raw_columns=np.shape(X)[1],
+        )
     check_labels_of(member)
     return member
 
 
-def _check_front_of_rows(
-    front: Front, given: WeightedRows, *, name: str, disclosure: Disclosure | None
-) -> None:
-    """Raise NotAgreedError for a fitted front that rows contradict, under a rule.
-
-    Rows are compared as they are under the rule: what nodes told is of these, or of
-    more rows where a front was fitted from files, which have no classes.
-    """
-    if disclosure is None or not front.states:
-        return
-    ruled = table_under(
+def _table_before_front(
+    given: WeightedRows, disclosure: Disclosure | None
+) -> RuledTable | None:
+    """Return rows under a rule as they are before a front; None: they are none."""
+    return table_under(
         disclosure,
         given.X,
         given.y,
@@ -157,7 +162,17 @@ def _check_front_of_rows(
         weights=given.weights,
         halves=None,
     )
-    if ruled is None:
+
+
+def _check_front_of_rows(
+    front: Front, ruled: RuledTable, *, name: str, disclosure: Disclosure
+) -> None:
+    """Raise NotAgreedError for a fitted front that rows contradict, under a rule.
+
+    Rows are compared as they are under the rule: what nodes told is of these, or of
+    more rows where a front was fitted from files, which have no classes.
+    """
+    if not front.states:
         return
     rows = np.flatnonzero(~ruled.is_left_out)
     check_states(
@@ -186,10 +201,10 @@ def cells_of(
     """
     if disclosure is None:
         return None
-    labels, places = np.unique(column_or_1d(y), return_inverse=True)
+    # A label that is missing is an error later on, which says so.
     numbers = {} if numbers is None else numbers
-    codes = [numbers.setdefault(label, len(numbers)) for label in labels.tolist()]
-    sums = np.array(codes)[places]
+    labels = column_or_1d(y).tolist()
+    sums = np.array([numbers.setdefault(label, len(numbers)) for label in labels])
     for parts in (held_out, halves):
         if parts is not None:
             sums = sums * 3 + np.asarray(parts, dtype=int)  # -1, 0 or 1

@@ -54,8 +54,9 @@ class LinearMethodMixin(SummarizingMixin):
         ----------
         estimator, X, y, name, held_out, groups, sample_weight, disclosure
             The node's classifier, its rows and labels, its name, which rows only score,
-            how much each row counts in sums, and the rule for what the summary tells
-            of the rows. All are as for :func:`~skgems.federation.reply_to`.
+            and how much each row counts in sums. `disclosure` is the rule for what the
+            summary tells of the rows. All are as for
+            :func:`~skgems.federation.reply_to`.
         chunks : callable, default=None
             Gives the rows in parts, in place of X, y, ``held_out`` and
             ``sample_weight``. Use it if the rows do not fit into memory

@@ -70,7 +70,6 @@ from ._limits import (
     MOST_JUDGED,
     MOST_MODELS,
     MOST_NAME,
-    MOST_NUMBERS,
     MOST_REASON,
     MOST_ROWS,
     Limits,

@@ -26,11 +26,8 @@ _PAIRS = [[label, weight] for label in LABELS for weight in (int, float)]
 # A field whose default is REQUIRED must be there; one of default ABSENT may be missing.
 REQUIRED = object()
 ABSENT = object()
-# Triangles of a matrix, with and without its diagonal.
-_DERIVED = {
-    "d(d+1)/2": lambda d: d * (d + 1) // 2,
-    "d(d-1)/2": lambda d: d * (d - 1) // 2,
-}
+# The triangle of a symmetric matrix, with its diagonal.
+_TRIANGLE = "d(d+1)/2"
 
 
 @dataclass(frozen=True)
@@ -432,8 +429,8 @@ def _fits(tokens: tuple[str, ...], shape: tuple[int, ...], lengths: dict) -> boo
 
 def _length_of(token: str, lengths: Mapping) -> int | None:
     """The length that a letter of a shape stands for, if there is one already."""
-    if token in _DERIVED:
-        return _DERIVED[token](lengths["d"])
+    if token == _TRIANGLE:
+        return lengths["d"] * (lengths["d"] + 1) // 2
     if token.isdecimal():
         return int(token)
     letter, _, addend = token.partition("+")

@@ -577,8 +577,7 @@ def class_moments(
     )
     moments = moments.without_rounding(
         lambda means: rounding(np.abs(means).max(axis=0, initial=0.0), X),
-        # A constant is sent as rows have it.
-        X.max(axis=0).toarray() if sparse.issparse(X) else 0.0,
+        _values_of_constants(X, tells_rows=tells_rows),
     )
     moments = _without_small_classes(
         moments,
@@ -597,6 +596,17 @@ def class_moments(
         centers=centers[part_of_row],
         weights=weights,
     )
+
+
+def _values_of_constants(X: Rows, *, tells_rows: bool) -> np.ndarray | float | None:
+    """Return what the means of constant features are less the origin.
+
+    A constant is sent as rows have it. None: as the largest part has it, where no value
+    of a single row may be told.
+    """
+    if not tells_rows:
+        return None
+    return X.max(axis=0).toarray() if sparse.issparse(X) else 0.0
 
 
 def large_classes(sizes: np.ndarray, min_cluster_size: int) -> np.ndarray:

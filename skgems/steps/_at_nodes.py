@@ -2,8 +2,8 @@
 
 Four visitors do so: one tells what the next steps need, one compares states with the
 rows, one joins bins that hold few rows, and one checks at the server, on an example of
-a row, that no texts enter a step of numbers. Errors here may reach a server, so that none has a value
-of a row.
+a row, that no texts enter a step of numbers. Errors here may reach a server, so that
+none has a value of a row.
 """
 
 from collections.abc import Iterator, Mapping

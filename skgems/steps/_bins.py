@@ -3,8 +3,8 @@
 Steps such as KBinsDiscretizer and SplineTransformer lay edges into a column. A sum over
 the rows in a bin is one of few rows where the bin is narrow, as those between two near
 quantiles are, and an edge is where a server says that it is. So each bin that fewer
-than `cell` rows of a sum are in joins a neighbor: its rows are taken at the middle of the
-neighbor. As many columns come out as before.
+than `cell` rows of a sum are in joins a neighbor: its rows are taken at the middle of
+the neighbor. As many columns come out as before.
 """
 
 from collections.abc import Hashable, Iterator

@@ -7,22 +7,26 @@ their mean m are no less than those of its own rows among them,
 
     sum over all rows of (x - m)^2  >=  sum over its rows of (x - m)^2,
 
-and the smallest and the largest value of all rows are no closer than those of its own.
-An honest server meets that whatever rows the other nodes have. It is refused only
-where all rows are more than 10,000 times as many as the node's own. The inequalities
-are no proof: a server that makes up the rows of other nodes may still move a center, by
-as many deviations as the square root of how many times more rows there are.
+the outermost quantiles of all rows leave out no rows that it told of, and categories
+that it told are among those of all. An honest server meets that whatever rows the other
+nodes have. It is refused only where all rows are more than 10,000 times as many as the
+node's own.
+
+A server that makes up the rows of other nodes may still choose edges of bins, or move a
+center by as many deviations as the square root of how many times more rows there are.
+What is told behind such a front is bounded by the rule of disclosure, as behind any.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.preprocessing import PowerTransformer
 
-from ._columns import Table, numbers, without_polars
+from ._columns import Table, is_gap, numbers, without_polars
 from ._powers import POWERS
-from ._statistics import STATISTICS
+from ._statistics import N_BINS, STATISTICS, categories_told
 
 # How many times as many rows there may be in all as at a node. A scale is a root of
 # squares over rows, which many made-up rows would make as small as a server likes.
@@ -32,6 +36,9 @@ _ROUNDING = 1e-5
 # The same of squares after a power, which are interpolated between those that nodes
 # told at neighboring powers.
 _BETWEEN_POWERS = 0.05
+# Multiple of min_rows from which on rows are told of in any case: the rule of disclosure
+# lets a few rows count for less, or have another value, in some statistics alone.
+_SURELY_TOLD = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +51,12 @@ class NodeRows:
     # A node tells nothing of columns that have fewer known values.
     min_rows: int
     weights: np.ndarray | None  # (n_rows,)
+
+    def weight_of(self, is_in: np.ndarray) -> np.ndarray:
+        """Return the weight of rows in each column, (n_columns,), by a mask of values."""
+        if self.weights is None:
+            return is_in.sum(axis=0)
+        return self.weights @ is_in
 
     def tell(self, statistic: str) -> dict:
         """The same as the node told when it was asked for the statistic."""
@@ -145,3 +158,70 @@ def quantiles_differ(quantiles: Sequence, rows: NodeRows) -> str:
         f"a quantile of its column {np.flatnonzero(is_wrong)[0]} is outside the bounds "
         "that are agreed"
     )
+
+
+def outer_quantiles_differ(quantiles: Sequence, rows: NodeRows) -> str:
+    """Compare quantiles from rank 0 to 1, (n_ranks, n_columns), with a node's rows."""
+    difference = quantiles_differ(quantiles, rows)
+    if difference:
+        return difference
+    outer = np.asarray(quantiles, dtype=float)[[0, -1]]
+    low, high = rows.bounds
+    width = (high - low) / N_BINS
+    values = np.clip(numbers(rows.table), low, high)  # as counts on a grid have them
+    n_below = rows.weight_of(values < outer[0] - width)
+    n_above = rows.weight_of(values > outer[1] + width)
+    is_wrong = np.maximum(n_below, n_above) >= _SURELY_TOLD * rows.min_rows
+    if not is_wrong.any():
+        return ""
+    return (
+        f"the quantiles of its column {np.flatnonzero(is_wrong)[0]} leave out rows that "
+        "this node told of"
+    )
+
+
+def gaps_differ(missing: Sequence[bool], rows: NodeRows) -> str:
+    """Compare whether values of each column are missing with a node's rows."""
+    n_missing = rows.weight_of(_is_missing(rows.table))
+    is_wrong = ~np.asarray(missing, dtype=bool)
+    is_wrong &= n_missing >= _SURELY_TOLD * rows.min_rows
+    if not is_wrong.any():
+        return ""
+    return (
+        f"it says that no value of its column {np.flatnonzero(is_wrong)[0]} is "
+        "missing, but values of this node are"
+    )
+
+
+def _is_missing(table: Table) -> np.ndarray:
+    """Return which values of a table are missing, (n_rows, n_columns); of sparse: none."""
+    is_missing = np.zeros(table.shape, dtype=bool)
+    if issparse(table):
+        return is_missing
+    has_names = hasattr(table, "columns")
+    columns = [column for _, column in table.items()] if has_names else table.T
+    for j, column in enumerate(columns):
+        values = np.asarray(column)
+        if values.dtype.kind == "f":
+            is_missing[:, j] = np.isnan(values)
+        elif values.dtype.kind == "O":
+            is_missing[:, j] = list(map(is_gap, values))
+    return is_missing
+
+
+def categories_differ(state: Mapping, rows: NodeRows) -> str:
+    """Compare the categories of columns with those that a node told."""
+    for j, told in enumerate(categories_told(rows.tell("categories"))):
+        column = state[str(j)]
+        least = _SURELY_TOLD * rows.min_rows
+        told_labels = [
+            label
+            for label, count in zip(told["labels"], told["counts"], strict=True)
+            if count >= least
+        ]
+        lacks_gaps = any(
+            told[name] >= least and not column[name] for name in ("none", "nan")
+        )
+        if lacks_gaps or not set(told_labels) <= set(column["labels"]):
+            return f"its column {j} lacks a category that this node told"
+    return ""

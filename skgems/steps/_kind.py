@@ -19,8 +19,8 @@ from ._bins import Bins
 from ._columns import Table
 from ._contradictions import NodeRows
 
-# The smallest and the largest value of each column: no statistic, since these are values
-# of single rows. Agreed bounds stand for them.
+# The smallest and the largest value of each column: no statistic, since these are the
+# values of single rows. Agreed bounds stand for them.
 EXTREMES = "extremes"
 # Letters of the types of arrays that hold real numbers.
 _REAL_NUMBERS = "fiu"

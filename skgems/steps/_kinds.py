@@ -32,7 +32,10 @@ from ._columns import Columns, Table
 from ._contradictions import (
     NodeRows,
     axes_differ,
+    categories_differ,
     columns_differ,
+    gaps_differ,
+    outer_quantiles_differ,
     powers_differ,
     quantiles_differ,
 )
@@ -254,8 +257,9 @@ class _SimpleImputer(Kind):
     def contradiction(
         self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
     ) -> str:
-        if "width" not in state:  # means, or what is most frequent
-            return ""
+        difference = gaps_differ(state["missing"], rows)
+        if difference or "width" not in state:  # means, or what is most frequent
+            return difference
         return quantiles_differ([state["values"]], rows)
 
 
@@ -386,6 +390,11 @@ class _Encoder(Kind):
         rows = _rows_of_categories(categories)
         fitted.fit(_in_form_of(example, rows, keeps_whole_numbers=True))
         return fitted.set_params(**step.get_params())
+
+    def contradiction(
+        self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
+    ) -> str:
+        return categories_differ(state, rows)
 
     def _fit_to_others(
         self, step: BaseEstimator, example: Table, state: Mapping, *, empty: list[int]
@@ -552,7 +561,7 @@ class _EdgesStep(_ExtremesStep):
     ) -> str:
         if self.statistic_for(fitted) == EXTREMES:
             return ""
-        return quantiles_differ(state["rows"], rows)
+        return outer_quantiles_differ(state["rows"], rows)
 
     def check(self, step: BaseEstimator) -> None:
         spacing = getattr(step, self._spacing_parameter)
@@ -634,6 +643,11 @@ class _QuantileTransformer(_GridStep):
         counts = pooled["cumulative"][:, -1]
         n_quantiles = int(min(step.n_quantiles, max(counts.max(), 1)))
         return _quantiles_on_grid(pooled, np.linspace(0, 1, n_quantiles))
+
+    def contradiction(
+        self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
+    ) -> str:
+        return outer_quantiles_differ(state["rows"], rows)
 
     def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
         rows = state["rows"]

@@ -255,56 +255,52 @@ def test_tables_are_compared_row_by_row():
 
 
 # Each patient has three visits, of one class.
-PATIENT = np.empty(len(Y), dtype=int)
-PATIENT[WELL] = np.arange(len(WELL)) // 3
-PATIENT[ILL] = 100 + np.arange(len(ILL)) // 3
+PATIENT = np.tile(np.arange(len(Y)), 3)
+VISITS = np.vstack([X, X + 0.1, X + 0.2])
+OUTCOMES = np.tile(Y, 3)
 
 
-def ask_about_visits(is_kept, names=PATIENT):
+def ask_about_visits(is_kept, *, before=PATIENT, now=PATIENT):
     """The reply of a node that has answered about all visits, to a request of some."""
     state = {}
-    answer(begin_exchange()[1], state, groups=PATIENT)
+    answer(begin_exchange()[1], state, rows=VISITS, y=OUTCOMES, groups=before)
     _, join = begin_exchange(moments=Moments(n_components=1))
-    rows, y, groups = X[is_kept], Y[is_kept], names[is_kept]
+    groups = None if now is None else now[is_kept]
+    rows, y = VISITS[is_kept], OUTCOMES[is_kept]
     return answer(join, state, rows=rows, y=y, groups=groups)
 
 
 def test_a_group_counts_as_one_row_where_tables_differ():
-    four_left = ~np.isin(PATIENT, range(4))
-    assert asked_about(X[four_left], Y[four_left]).task == "join"  # of twelve rows
+    four_left = ~np.isin(PATIENT, WELL[:4])
+    # Of twelve visits, where each stands alone.
+    assert ask_about_visits(four_left, before=None, now=None).task == "join"
     with pytest.raises(RowsAskedAgainError, match=r"differ in 4, which is fewer"):
         ask_about_visits(four_left)
     # So does a patient who has one visit less.
-    is_first_visit = np.isin(np.arange(len(Y)), WELL[:21:3])
-    with pytest.raises(RowsAskedAgainError, match="differ in 7, which is fewer"):
+    is_first_visit = np.isin(np.arange(len(PATIENT)), WELL[: ENOUGH - 1])
+    with pytest.raises(RowsAskedAgainError, match="differ in 9, which is fewer"):
         ask_about_visits(~is_first_visit)
 
 
 def test_other_names_of_groups_are_the_same_groups():
     names = np.array([f"patient {-number}" for number in PATIENT])
     with pytest.raises(RowsAskedAgainError, match="differ in 4, which is fewer"):
-        ask_about_visits(~np.isin(PATIENT, range(4)), names)
+        ask_about_visits(~np.isin(PATIENT, WELL[:4]), now=names)
 
 
 def test_tables_that_differ_in_enough_groups_are_answered():
-    names = np.arange(len(Y)) // 2  # of each group some rows stay
-    is_left = np.isin(np.arange(len(Y)), [WELL[:20:2], ILL[:20:2]])
-    assert len(np.unique(names[is_left & (Y == "well")])) >= ENOUGH
-    state = {}
-    answer(begin_exchange()[1], state, groups=names)
-    _, join = begin_exchange(moments=Moments(n_components=1))
-    kept = {"rows": X[~is_left], "y": Y[~is_left], "groups": names[~is_left]}
-    assert answer(join, state, **kept).task == "join"
+    is_left = np.isin(np.arange(len(PATIENT)), [WELL[:ENOUGH], ILL[:ENOUGH]])
+    assert ask_about_visits(~is_left).task == "join"
 
 
 # ---- weights and groups ------------------------------------------------------------
 
 
-WEIGHTS = np.linspace(1, 2, len(Y))
+WEIGHTS = np.linspace(1, 2, len(OUTCOMES))
 
 
 def with_one_more(weights):
-    return np.where(np.arange(len(Y)) == 7, 3.0, weights)
+    return np.where(np.arange(len(weights)) == 7, 3.0, weights)
 
 
 @pytest.mark.parametrize(
@@ -314,31 +310,34 @@ def with_one_more(weights):
         ({"sample_weight": WEIGHTS}, {}),
         ({"sample_weight": WEIGHTS}, {"sample_weight": with_one_more(WEIGHTS)}),
         ({"groups": PATIENT}, {}),
-        ({"groups": PATIENT}, {"groups": np.roll(PATIENT, 1)}),
+        ({"groups": PATIENT}, {"groups": np.sort(PATIENT)}),
         ({"groups": PATIENT}, {"groups": PATIENT, "sample_weight": WEIGHTS}),
     ],
 )
 def test_other_weights_or_groups_are_no_exchange_on_the_same_terms(before, now):
     """Their sums differ from the earlier ones, though all rows are the same."""
+    table = {"rows": VISITS, "y": OUTCOMES}
     state = {}
-    answer(begin_exchange()[1], state, **before)
+    answer(begin_exchange()[1], state, **table, **before)
     with pytest.raises(RowsAskedAgainError, match="with other weights or groups"):
-        answer(begin_exchange()[1], state, **now)
+        answer(begin_exchange()[1], state, **table, **now)
 
 
 def test_the_same_weights_and_groups_in_another_order_get_the_kept_reply():
+    order = np.random.RandomState(1).permutation(len(OUTCOMES))
     state = {}
-    first = answer(begin_exchange()[1], state, sample_weight=WEIGHTS, groups=PATIENT)
-    order = np.random.RandomState(1).permutation(len(Y))
-    second = answer(
-        begin_exchange()[1],
-        state,
-        rows=X[order],
-        y=Y[order],
-        sample_weight=WEIGHTS[order],
-        groups=[f"patient {number}" for number in PATIENT[order]],
-    )
-    assert second.digest == first.digest
+    replies = [
+        answer(
+            begin_exchange()[1],
+            state,
+            rows=VISITS[chosen],
+            y=OUTCOMES[chosen],
+            sample_weight=WEIGHTS[chosen],
+            groups=[f"patient {k} {number}" for number in PATIENT[chosen]],
+        )
+        for k, chosen in enumerate([np.arange(len(OUTCOMES)), order])
+    ]
+    assert replies[0].digest == replies[1].digest
 
 
 # ---- update and forget -------------------------------------------------------------

@@ -30,6 +30,7 @@ from skgems.federation import (
     Nodes,
     reply_to,
 )
+from skgems.gems import Moments
 from skgems.local import TooFewRowsError
 
 RULE = Disclosure(min_rows=8)
@@ -234,3 +235,22 @@ def test_what_is_no_rule_is_an_error_of_combine_and_channels(tmp_path):
     for call in calls:
         with pytest.raises(ValueError, match="^disclosure=10 is none of 'auto', None"):
             call()
+
+
+def test_rows_that_pass_the_rule_are_summed_as_they_are_beside_held_out_rows():
+    rng = np.random.default_rng(0)
+    many = rng.normal(size=(400, 3))
+    labels = np.arange(400) % 2
+    held_out = np.arange(400) % 4 == 0
+    one_mean = Moments("diagonal", n_components=1)
+    agg = GEMSLogisticAggregator(moments=one_mean, random_state=0)
+    means = []
+    for disclosure in ("auto", None):
+        summary = agg.summarize(
+            None, many, labels, name="lyon", held_out=held_out, disclosure=disclosure
+        )
+        told = summary.message.content["answers"]["0"]["reply"]["moments"]
+        means.append(told["means"] + told["origin"])
+    expected = [many[~held_out & (labels == label)].mean(axis=0) for label in (0, 1)]
+    for means_of_rows in means:
+        np.testing.assert_allclose(means_of_rows, expected, atol=1e-6)

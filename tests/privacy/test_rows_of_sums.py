@@ -109,7 +109,6 @@ def test_combinations_of_many_codes_have_rows_without_a_rule():
     assert verdict.n_false == 0
 
 
-@BEING_BUILT
 @pytest.mark.parametrize("aggregator", AGGREGATORS)
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("n_rows", [20, 400])  # of each class, at most
@@ -120,7 +119,6 @@ def test_no_row_follows_from_columns_under_the_rule(name, n_rows, aggregator):
     assert judge_claims(table.X, claims).n_found == 0
 
 
-@BEING_BUILT
 @pytest.mark.parametrize("table", [*map(table_with_columns, KINDS), corrected_table()])
 def test_no_row_follows_from_columns_that_one_row_has_under_the_rule(table):
     half = np.arange(table.n_rows) % 2
@@ -137,7 +135,6 @@ def test_no_row_follows_from_columns_that_one_row_has_under_the_rule(table):
     assert judge_claims(X[:, :5], claims[:, :5]).n_found == 0
 
 
-@BEING_BUILT
 @pytest.mark.parametrize("name", ["clinics", "iris", "penguins"])
 def test_no_row_follows_from_combinations_of_codes_under_the_rule(name):
     table = attacked_table(name).first_of_each_class(40)
@@ -151,7 +148,7 @@ def test_no_row_follows_from_combinations_of_codes_under_the_rule(name):
 
 @pytest.mark.parametrize(
     "rule, finds",
-    [(None, True), pytest.param(DEFAULT_RULE, False, marks=BEING_BUILT)],
+    [(None, True), (DEFAULT_RULE, False)],
 )
 def test_lattices_find_rows_of_small_classes_unless_the_rule_holds(rule, finds):
     table = attacked_table("digits").first_of_each_class(10)
@@ -217,7 +214,7 @@ def mistyped_table() -> tuple[Table, LogisticRegression]:
 
 @pytest.mark.parametrize(
     "rule, finds",
-    [(None, True), pytest.param(DEFAULT_RULE, False, marks=BEING_BUILT)],
+    [(None, True), (DEFAULT_RULE, False)],
 )
 def test_the_gradient_of_a_mistyped_row_is_that_row_unless_the_rule_holds(rule, finds):
     table, clf = mistyped_table()
@@ -230,7 +227,6 @@ def test_the_gradient_of_a_mistyped_row_is_that_row_unless_the_rule_holds(rule, 
     assert (judge_claims(table.X, claims).n_found > 0) == finds
 
 
-@BEING_BUILT
 @pytest.mark.parametrize("name", TABLES)
 def test_the_point_that_means_are_counted_from_is_no_row(name):
     table = attacked_table(name).first_of_each_class(10)

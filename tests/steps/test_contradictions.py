@@ -19,6 +19,7 @@ from sklearn.preprocessing import (
     MaxAbsScaler,
     MinMaxScaler,
     OneHotEncoder,
+    OrdinalEncoder,
     PowerTransformer,
     QuantileTransformer,
     RobustScaler,
@@ -44,6 +45,8 @@ STEPS = {
     "MinMaxScaler": MinMaxScaler(),
     "MaxAbsScaler": MaxAbsScaler(),
     "SplineTransformer": SplineTransformer(3),
+    "quantile splines": SplineTransformer(4, knots="quantile"),
+    "gaps": make_pipeline(SimpleImputer(), StandardScaler()),
     "uniform bins": KBinsDiscretizer(3, encode="onehot-dense", strategy="uniform"),
     "RobustScaler": RobustScaler(),
     "QuantileTransformer": QuantileTransformer(n_quantiles=20),
@@ -207,6 +210,59 @@ def test_a_median_outside_the_agreed_bounds_is_named():
     lie = changed(front, values=lambda v: v + 2e4)
     assert front.contradiction(X, min_rows=10) == ""
     assert "outside the bounds" in lie.contradiction(X, min_rows=10)
+
+
+@pytest.mark.parametrize(
+    "name", ["quantile bins", "quantile splines", "QuantileTransformer"]
+)
+@pytest.mark.parametrize(
+    "part",
+    [lambda rows: rows / 10, lambda rows: rows / 5 + 1.5, lambda rows: rows - 5],
+)
+def test_quantiles_of_a_part_of_the_rows_are_named(name, part):
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    front = replace(Front.of(STEPS[name]), bounds=(-10.0, 5.0))
+    front = fit_front(front, X, np.arange(200) % 4)[0].front
+    rows = X[:50]
+    assert front.contradiction(rows, min_rows=10) == ""
+    lie = changed(front, rows=part)
+    assert "leave out rows that this node told" in lie.contradiction(rows, min_rows=10)
+
+
+@pytest.mark.parametrize("strategy", ["mean", "median", "most_frequent"])
+def test_gaps_that_are_denied_are_named(strategy):
+    X = np.random.default_rng(0).integers(0, 3, size=(200, 2)).astype(float)
+    X[:30, 1] = np.nan
+    front = pooled_front(SimpleImputer(strategy=strategy), X)
+    assert front.contradiction(X, min_rows=10) == ""
+    state = front.states["0"]
+    assert state["missing"][1]
+    lie = replace(front, states={"0": {**state, "missing": [False, False]}})
+    text = lie.contradiction(X, min_rows=10)
+    assert "no value of its column 1 is missing" in text
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        OneHotEncoder(handle_unknown="ignore"),
+        OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1),
+    ],
+)
+def test_categories_that_are_left_out_are_named(encoder):
+    labels = np.repeat(["a", "b", "c"], [60, 30, 5])
+    X = np.array(labels, dtype=object)[:, None]
+    front = pooled_front(encoder, X)
+    assert front.contradiction(X, min_rows=10) == ""
+    column = front.states["0"]["0"]
+    assert column["labels"] == ["a", "b", "c"]
+    # So few rows as the last has may have been told of by no node.
+    without_last = {**column, "labels": ["a", "b"]}
+    honest = replace(front, states={"0": {"0": without_last}})
+    assert honest.contradiction(X, min_rows=10) == ""
+    without_first = {**column, "labels": ["b", "c"]}
+    lie = replace(front, states={"0": {"0": without_first}})
+    assert "lacks a category that this node told" in lie.contradiction(X, min_rows=10)
 
 
 @pytest.mark.parametrize("step", [MinMaxScaler(), SplineTransformer(3)])
