@@ -17,7 +17,7 @@ def told_of_moments(content: Mapping) -> Iterator[ToldNumbers]:
     weights = moments.class_counts(len(labels))
     # Weights of a user may be of any size.
     n_rows = np.minimum(weights, content.get("n_rows", weights))
-    sizes = {c: float(n_rows[c]) for c in np.flatnonzero(n_rows).tolist()}
+    sizes = {c: float(n_rows[c]) for c in np.flatnonzero(n_rows > 0).tolist()}
     for c, size in sizes.items():
         yield _told_of_means(moments, c, label=labels[c], n_rows=size)
     own = set(moments.groups.tolist())
