@@ -61,6 +61,9 @@ class Rows:
     known: np.ndarray
     # (n_rows,), clusters, each of one class; None: there are none.
     parts: np.ndarray | None = None
+    # Whether a sum of other rows or values may be known, such as from a classifier: of
+    # a class that is left out, or of values before they were replaced.
+    is_changed: bool = False
 
     def some(self, rows: np.ndarray) -> "Rows":
         """Return some of the rows, by their indices."""
@@ -72,6 +75,7 @@ class Rows:
             residuals=self.residuals[rows],
             known=self.known[rows],
             parts=None if self.parts is None else self.parts[rows],
+            is_changed=self.is_changed,
         )
 
     def design(self, groups: np.ndarray, columns: np.ndarray | None = None) -> Design:
@@ -119,8 +123,8 @@ def told_of(
     ----------
     rows : Rows
     rule : Disclosure
-    kind : {"class", "shared", "diagonal"}
-        What is asked for: products by class, of all classes together, or squares.
+    kind : {"class", "diagonal"}
+        What is asked for: products, or squares alone.
     n_unknowns : int
         How many numbers a row is, before any front.
     seed : callable
@@ -161,10 +165,12 @@ class _Teller:
         """Return what is told; where a weight is lowered, all are, a little, unevenly.
 
         A sum without weights may be known of some columns. Less the weighted one it
-        would be a sum over the few rows that weigh less, which it hides among all.
+        would be a sum over the few rows that weigh less, or whose values were replaced,
+        which it hides among all.
         """
         told = self.told(rows)
-        if not self.may_lower or (told.weights == rows.weights).all():
+        is_unchanged = (told.weights == rows.weights).all() and not rows.is_changed
+        if not self.may_lower or is_unchanged:
             return told
         rng = np.random.default_rng(self.seed())
         factors = rng.uniform(_LEAST_FACTOR, 1.0, len(rows.weights))
@@ -178,11 +184,12 @@ class _Teller:
         has_own = np.zeros(n_classes, dtype=bool)
         for c in np.unique(rows.codes).tolist():
             of_class = np.flatnonzero(rows.codes == c)
-            step = None
-            if self.kind == "class":
-                step = self._own_step(rows.some(of_class))
-            elif self.kind == "diagonal":
+            if self.kind == "diagonal":
                 step = self._diagonal_step(rows.some(of_class))
+            else:
+                # Of all classes together no more is told than of those by class: their
+                # difference would be of the classes that are left.
+                step = self._own_step(rows.some(of_class))
             if step is not None:
                 has_own[c] = True
                 has_clusters[c], weights[of_class] = step

@@ -15,6 +15,7 @@ from ..messages import (
     Place,
     Task,
     Text,
+    labels_and_counts,
 )
 from ..moments import LARGEST, MOST_CATEGORIES, ClassSums
 from ._shared import (
@@ -100,6 +101,11 @@ def _learning_chunks(
     return [(*member.rows("learning"), member.row_weights("learning"))]
 
 
+def _rows_in_words(content: Mapping, reply: Mapping) -> str:
+    counts = content.get("n_rows", content["counts"])  # which may be sums of weights
+    return f"{labels_and_counts(content['labels'], counts)}."
+
+
 CLASS_SUMS = Task(
     name="class_sums",
     bound="derived",
@@ -123,7 +129,11 @@ CLASS_SUMS = Task(
         "labels": CLASSES,
         "n_rows": ROWS_OF_CLASSES,
         "counts": Array(
-            "l", low=0.0, high=float(MOST_ROWS), says="Number of rows of each class."
+            "l",
+            low=0.0,
+            high=float(MOST_ROWS),
+            says="Number of rows of each class.",
+            detail=_rows_in_words,
         ),
         "sums": sums(
             "l n",
