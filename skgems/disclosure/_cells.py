@@ -99,7 +99,7 @@ def _clamped_sparse(
             continue
         c, j = divmod(place, X.shape[1])
         rows_of_class = np.flatnonzero(codes == c)
-        column = X[rows_of_class, [j]].toarray().reshape(-1, 1)
+        column = X[rows_of_class][:, [j]].toarray()
         replaced = clamped(
             column, np.zeros(len(column), int), groups[rows_of_class], cell=cell
         )

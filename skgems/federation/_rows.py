@@ -95,6 +95,7 @@ def member_of(
     )
     front = aggregator._agreed_front
     cells = None
+    joined = None
     ruled = None
     if front is not None:
         estimator = front.rest_of(estimator, name=name)
@@ -109,6 +110,8 @@ def member_of(
         if ruled is not None:
             _check_front_of_rows(front, ruled, name=name, disclosure=disclosure)
             given = replace(given, X=ruled.X, weights=ruled.weights)
+        if front.columns is not None:  # else the rows are refused
+            joined = front.joined_bins_of(given.X, cells)
     checked = _checked_rows(
         aggregator,
         estimator,
@@ -118,6 +121,7 @@ def member_of(
         held_out=given.held_out,
         dropped=dropped,
         cells=cells,
+        joined=joined,
     )
     if front is not None and estimator is not None:
         warn_of_another_front(local_model(estimator, name=name), checked.X, checked.y)
@@ -137,12 +141,13 @@ def member_of(
         training=_slice_if_all(roles.training, n_rows),
         groups=as_groups(given.groups, checked.X),
         weights=given.weights,
+        is_changed=joined is not None and joined.has_joined,
     )
     if front is not None and ruled is not None:
         member = replace(
             member,
             is_ruled=True,
-            is_changed=ruled.is_changed,
+            is_changed=member.is_changed or ruled.is_changed,
             n_raw_columns=np.shape(X)[1],
         )
     check_labels_of(member)
@@ -496,6 +501,8 @@ def chunked_member_of(
         _nodes.raise_all_held_out(name)
     if estimator is not None:
         check_labels_of(member)
+    if reader.joined is not None and reader.joined.has_joined:
+        member = replace(member, is_changed=True)
     return member
 
 
@@ -525,18 +532,25 @@ class _ChunkReader:
         """X, y, mask and weights, or None, of each chunk that has rows."""
         for given, number in self._given():
             with self._naming(number):
-                if not self.has_compared and self.aggregator._agreed_front is not None:
-                    _check_front_of_rows(
-                        self.aggregator._agreed_front,
-                        given,
-                        name=self.name,
-                        disclosure=self.disclosure,
-                    )
+                if not self.has_compared:
+                    self._check_front(given)
                 checked = self._checked(given)
             yield checked.X, checked.y, checked.held_out, given.weights
             # Memory holds one chunk at a time: each is let go before the next comes.
             del given, checked
         self.has_compared = True
+
+    def _check_front(self, given: WeightedRows) -> None:
+        """Raise NotAgreedError for a fitted front that a chunk contradicts by itself."""
+        front = self.aggregator._agreed_front
+        if front is None or self.disclosure is None or not front.states:
+            return
+        check_no_label_missing_at(self.name, given.y)
+        ruled = _table_before_front(given, self.disclosure)
+        if ruled is not None:
+            _check_front_of_rows(
+                front, ruled, name=self.name, disclosure=self.disclosure
+            )
 
     def join_bins(self) -> None:
         """Find which bins of the front join which, in a pass over all chunks.

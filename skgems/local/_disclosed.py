@@ -65,7 +65,9 @@ def ruled(member: Member) -> Member:
         X=_with_rows(member.X, learning, rows.X, were=X),
         weights=weights,
         is_ruled=True,
-        is_changed=rows.X is not X or weights is not member.weights,
+        is_changed=(
+            member.is_changed or rows.X is not X or weights is not member.weights
+        ),
     )
 
 

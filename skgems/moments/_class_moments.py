@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ._codes import code_units, with_noise
 from ._pairs import SHARED, Pairs
 from ._part_sums import median_of_rows, products, sum_parts
 from ._rows import (
@@ -508,6 +509,7 @@ def class_moments(
     has_own: np.ndarray | None = None,
     block: np.ndarray | None = None,  # of the shared scatter, see `ClassMoments`
     tells_rows: bool = True,  # False: nothing is of fewer rows than counts say
+    seed: Callable[[], int] | None = None,  # of noise on products of codes; None: none
 ) -> ClassMoments:
     """Counts, means and scatter of rows by class, in float64 and one pass.
 
@@ -585,6 +587,14 @@ def class_moments(
         is_large_part=is_large[class_of_part],
         is_large_class=is_large,
     )
+    if seed is not None and not moments.is_diagonal:
+        group_of_row = group_of_part[part_of_row]
+        rng = np.random.default_rng(seed())
+        noisy = [
+            with_noise(scatter, code_units(X, np.flatnonzero(group_of_row == g)), rng)
+            for g, scatter in enumerate(moments.scatter)
+        ]
+        moments = replace(moments, scatter=np.stack(noisy))
     if block is not None and SHARED in moments.groups and not moments.is_diagonal:
         moments = _of_block(moments, block)
     if kind != "roots":

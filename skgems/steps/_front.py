@@ -571,11 +571,18 @@ class Front:
         """
         X = self.rows(X)
         with no_values_in_errors(self.transformer), self._naming_new_texts(X):
-            if cells is not None and joined is None:
-                joined = self.joined_bins(lambda: [(X, cells)], cell=cells.cell)
+            joined = self.joined_bins_of(X, cells) if joined is None else joined
             if cells is None or not joined.has_joined:
                 return self.fitted.transform(X)
             return self._visited_by_joining(X, cells=cells, joined=joined)
+
+    def joined_bins_of(self, X: Any, cells: Cells | None) -> JoinedBins:
+        """Return which bins join which in a table that is all in one part."""
+        if cells is None or not self._edged_paths:
+            return JoinedBins(cell=1)
+        X = self.rows(X)
+        with no_values_in_errors(self.transformer), self._naming_new_texts(X):
+            return self.joined_bins(lambda: [(X, cells)], cell=cells.cell)
 
     @property
     def _edged_paths(self) -> list[str]:

@@ -83,7 +83,8 @@ def test_a_column_has_the_weights_of_rows(work, capsys):
     table["share"] = weights
     table.to_csv("lyon.csv", index=False)
     start_study("--set", "random_state=0")
-    assert answer_at_lyon("--weights", "share", "--to", "x.safetensors", "--yes") == 0
+    options = ["--weights", "share", "--disclosure", "none"]
+    assert answer_at_lyon(*options, "--to", "x.safetensors", "--yes") == 0
     summary = Summary.load("x.safetensors")
     np.testing.assert_allclose(
         summary.row_counts["weights"], [weights[y == label].sum() for label in LABELS]
@@ -176,7 +177,7 @@ def test_classes_of_few_rows_are_left_out_by_name(work, capsys):
     assert "leaves the classes {'cold': 3} out" in printed.err
     words = " ".join(printed.out.split())
     assert words.count("Classes with too few rows have no mean: 'cold'.") == 1
-    assert words.count("Here min_rows=10.") == 1
+    assert words.count("Classes with fewer than 10 rows are left out") == 1
 
 
 @pytest.mark.parametrize(
