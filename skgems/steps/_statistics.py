@@ -256,7 +256,7 @@ def _categories_of(
     is_told = n_rows >= min_rows
     if weights is None:
         weights = np.ones(len(column))
-    counts = np.bincount(codes, weights[is_category], len(labels))
+    counts = np.bincount(codes, weights[is_category], len(labels)).astype(float)
     n_withheld = float(counts[~is_told].sum())
     gaps = {}
     for name, is_gap in (("none", is_none), ("nan", is_nan)):
