@@ -230,6 +230,40 @@ def columns_lowered(design: Design, start: np.ndarray, *, bound: float) -> np.nd
     return np.sqrt(squares)
 
 
+def means_lowered(design: Design, start: np.ndarray, *, bound: float) -> np.ndarray:
+    """Return weights with which no unit is most of the mean of a group.
+
+    Weights that rows had before may differ by any factor. A group of fewer units than
+    the bound asks for stays as it is.
+    """
+    squares = start**2
+    for group in np.unique(design.groups).tolist():
+        rows = np.flatnonzero(design.groups == group)
+        _, units = np.unique(design.units[rows], return_inverse=True)
+        of_units = np.bincount(units, squares[rows])
+        cap = _largest_cap(of_units, share=_MARGIN * bound)
+        is_high = (of_units > cap)[units]
+        squares[rows[is_high]] *= cap / of_units[units[is_high]]
+    return np.sqrt(squares)
+
+
+def _largest_cap(sizes: np.ndarray, *, share: float) -> float:
+    """Return the largest cap on sizes that is at most a share of their sum.
+
+    With k capped sizes and the sum r of the others it is ``c = share (r + k c)``.
+    """
+    ordered = np.sort(sizes)[::-1]
+    if ordered[0] <= share * ordered.sum():
+        return ordered[0]
+    for k in range(1, len(ordered)):
+        if k * share >= 1:  # so many equal sizes have less than the share each
+            return ordered[k]
+        cap = share * ordered[k:].sum() / (1.0 - k * share)
+        if ordered[k] <= cap:
+            return cap
+    return np.inf
+
+
 def largest_in_columns(design: Design, weights: np.ndarray) -> np.ndarray:
     """Return the largest leverage of a unit in each column alone, (n_columns,)."""
     return _column_leverages(design, weights**2).max(axis=0)
