@@ -27,6 +27,7 @@ from ._leverages import (
     largest_leverage_bound,
     leverages,
     lowered_weights,
+    means_lowered,
 )
 from ._rule import Disclosure
 
@@ -179,6 +180,11 @@ class _Teller:
     def told(self, rows: Rows) -> Told:
         """Return what is told of rows that have these weights at most."""
         n_classes = int(rows.codes.max()) + 1
+        if self.may_lower:
+            # Means are told in any case.
+            means = rows.design(rows.codes, np.arange(0))
+            lowered = means_lowered(means, rows.weights, bound=self.rule.leverage)
+            rows = replace(rows, weights=lowered)
         weights = rows.weights.copy()
         has_clusters = np.zeros(n_classes, dtype=bool)
         has_own = np.zeros(n_classes, dtype=bool)
@@ -282,8 +288,10 @@ class _Teller:
         for part in np.unique(rows.parts):
             of_part = np.flatnonzero(rows.parts == part)
             design = rows.some(of_part).design(np.zeros(len(of_part), dtype=int))
-            largest = largest_in_columns(design, weights[of_part])
-            if largest.max(initial=0.0) >= self.rule.leverage:
+            largest = largest_in_columns(design, weights[of_part]).max(initial=0.0)
+            # A column without spread tells what all have, if that is not one unit.
+            of_mean = leverages(design.of_columns(np.arange(0)), weights[of_part])
+            if max(largest, of_mean.max()) >= self.rule.leverage:
                 return False
         return True
 

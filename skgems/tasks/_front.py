@@ -139,6 +139,7 @@ def front(member: Member, *, front: Mapping) -> dict:
 FRONT = Task(
     name="front",
     bound="fields",
+    discloses="sums",
     accepted_by="anybody",
     asks="the statistics that the agreed transformers are fitted to",
     takes_weights=True,  # steps are fitted to rows, whatever a user says they weigh
