@@ -63,7 +63,7 @@ def check_scatters(
     classes: np.ndarray,
     sharing_nodes: Mapping[int, Sequence[str]],
 ) -> None:
-    """Raise ValueError if a classifier needs scatters of classes that nodes do not tell.
+    """Raise ValueError if a classifier needs scatters that nodes do not tell.
 
     Parameters
     ----------
@@ -79,10 +79,10 @@ def check_scatters(
     if needs_own:
         c, names = min(sharing_nodes.items())
         raise ValueError(
-            f"{classifier!r} needs a scatter of each class by itself. Node {names[0]!r} "
-            f"tells none of class {classes[c].item()!r}, since under its rule of "
-            "disclosure it would tell too much of so few rows. Nodes that tell none of "
-            f"this class: {list(names)}. Leave these nodes out; or pool a "
+            f"{classifier!r} needs a scatter of each class by itself. "
+            f"Node {names[0]!r} tells none of class {classes[c].item()!r}, since under "
+            "its rule of disclosure it would tell too much of so few rows. Nodes that "
+            f"tell none of this class: {list(names)}. Leave these nodes out; or pool a "
             "classifier that takes one scatter of all classes, such as "
             "LinearDiscriminantAnalysis without priors."
         )

@@ -23,7 +23,8 @@ def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return rows of two classes of a node."""
     rng = np.random.default_rng(len(name) + N_ROWS[name])
     y = np.arange(N_ROWS[name]) % 2
-    X = rng.uniform(-1.5, 1.5, size=(len(y), N_COLUMNS)) + y[:, None]
+    X = rng.choice([-1.0, 1.0], size=(len(y), N_COLUMNS)) + y[:, None]
+    X += 0.1 * rng.normal(size=X.shape)  # no row is far from all others
     return X, np.array(["no", "yes"])[y]
 
 
