@@ -518,7 +518,9 @@ class _Node:
         groups = as_groups(self.groups, self.X)
         halves = None
         if agreed is not None and "halves" in agreed.tasks:
-            learning = np.arange(len(y)) if held_out is None else np.flatnonzero(~held_out)
+            learning = (
+                np.arange(len(y)) if held_out is None else np.flatnonzero(~held_out)
+            )
             halves = halves_of({self.name: learning}, y, groups)
         return cells_of(disclosure, y, held_out=held_out, groups=groups, halves=halves)
 
