@@ -134,14 +134,17 @@ release: package
 	@echo "skgems $(VERSION) is built and checked. Left to do by hand:"
 	@test -z "$$(git status --porcelain)" || \
 		echo "  - commit what git status shows, and make release again"
-	@grep -q '^## \[$(VERSION)\]' CHANGELOG.md || \
-		echo "  - name [Unreleased] of CHANGELOG.md [$(VERSION)], with its date; commit"
+	@echo $(VERSION) | grep -vq dev || \
+		echo "  - leave out .dev0 in skgems/__init__.py and CITATION.cff; commit"
+	@grep -q '^## \[$(VERSION:.dev0=)\]' CHANGELOG.md || \
+		echo "  - name [Unreleased] of CHANGELOG.md [$(VERSION:.dev0=)], with its date; commit"
 	@echo "  - .ci/run on this commit; make test-oldest; make test-newest"
 	@echo "  - make golden BASE=v<the last version>, and read what differs on purpose"
-	@echo "  - git tag -s v$(VERSION) && git push origin v$(VERSION)"
+	@echo "  - git tag -s v$(VERSION:.dev0=) && git push origin v$(VERSION:.dev0=)"
 	@echo "  - $(RUN) -m twine upload dist/*"
 	@echo "  - a release of the tag, with its section of CHANGELOG.md"
-	@echo "  - the next version in skgems/__init__.py and CITATION.cff; [Unreleased] on top"
+	@echo "  - the next version, with .dev0, in skgems/__init__.py and CITATION.cff;"
+	@echo "    [Unreleased] on top"
 
 # What each of two commits makes of its own cases, and whether this one reads what the
 # other has kept. Cases that differ are errors, unless tests/golden/intended.toml names

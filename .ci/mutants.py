@@ -17,9 +17,16 @@ After the code was rewritten::
 
     python .ci/mutants.py again record.json new.json
 
-finds the same mutants by the text of their statements. ``trace`` and ``run`` then say
-what has become of them; those whose statement is no longer there are "gone". ``report
-new.json --before record.json`` fails if what was killed before survives.
+keeps the mutants, to be run anew. ``run`` finds each by its function and the kind of
+the change: the same change if it is there, else the change of this kind that is the
+nearest in order. So a function may be rewritten or move to another file. Those whose
+function has no such change any more, or is gone, are "gone". ``report new.json --before
+record.json`` fails if what was killed before survives.
+
+Two kept tools were tried in place of this file. mutmut 3.8 numbers the mutants of a
+function, whatever they change, and leaves decorated functions as they are, all
+properties among them. cosmic-ray 8.7 finds a change by its number in the file, and runs
+one command for all, so that which tests touch which line would still be ours to find.
 """
 
 from __future__ import annotations
@@ -47,8 +54,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 # The rooms of mathematics and of what travels.
 ROOMS = (
-    *("base", "federation", "gems", "local", "messages", "moments", "networks"),
-    *("pooled", "spaces", "steps"),
+    *("base", "disclosure", "federation", "gems", "local", "messages", "moments"),
+    *("networks", "pooled", "spaces", "steps", "tasks"),
 )
 # Tests over every aggregator take minutes under coverage, and nearly all fails them.
 NOT_TRACED = ("test_common", "test_contract", "test_demo")
@@ -93,11 +100,10 @@ class Mutant:
 
     room: str
     file: str
-    function: str  # in which it is, with its classes; "" for a module
+    function: str  # in which it is, with its classes; of a module what is assigned
     line: int
     kind: str
-    statement: str  # the whole simple statement, or the head of a compound one
-    place: int  # which of the changes of this kind in the statement it is
+    place: int  # which of the changes of this kind in the function it is
     before: str
     after: str
     outcome: str = ""  # killed, survived, timeout, untested, gone, or not run yet
@@ -105,6 +111,9 @@ class Mutant:
     n_tests: int = 0
     n_places: int = 0  # of tests that had been traced then
     seconds: float = 0.0
+
+    def is_same_change(self, other: Mutant) -> bool:
+        return (self.before, self.after) == (other.before, other.after)
 
     @property
     def is_killed(self) -> bool:
@@ -222,6 +231,7 @@ class Sites(ast.NodeVisitor):
         for line in source.splitlines(keepends=True):
             self.starts.append(self.starts[-1] + len(line))
         self.names: list[str] = []
+        self.counts: Counter[tuple[str, str]] = Counter()  # by function and kind
         self.found: list[Site] = []
         for statement in ast.parse(source).body:
             self.visit(statement)
@@ -241,7 +251,7 @@ class Sites(ast.NodeVisitor):
             self.names.pop()
 
     def _add(self, statement: ast.stmt) -> None:
-        text, counts = head_of(statement), Counter()
+        function = ".".join(self.names) or name_assigned_by(statement)
         for node in nodes_of(statement):
             for kind, changed in changes_of(node):
                 # The condition of a statement is changed, and not the statement.
@@ -251,15 +261,14 @@ class Sites(ast.NodeVisitor):
                 mutant = Mutant(
                     room=self.room,
                     file=self.file,
-                    function=".".join(self.names),
+                    function=function,
                     line=statement.lineno,
                     kind=kind,
-                    statement=text,
-                    place=counts[kind],
+                    place=self.counts[function, kind],
                     before=ast.unparse(replaced),
                     after=_in_brackets(changed),
                 )
-                counts[kind] += 1
+                self.counts[function, kind] += 1
                 self.found.append(
                     Site(
                         mutant,
@@ -313,9 +322,11 @@ def _is_expression(part: object) -> bool:
     return isinstance(part, ast.expr | ast.keyword | ast.comprehension | ast.withitem)
 
 
-def head_of(statement: ast.stmt) -> str:
-    """The code of a statement, of a compound one its first line."""
-    return ast.unparse(statement).partition(":\n")[0]
+def name_assigned_by(statement: ast.stmt) -> str:
+    """Return the first name that a statement of a module assigns, or nothing."""
+    targets = [*getattr(statement, "targets", []), getattr(statement, "target", None)]
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    return names[0] if names else ""
 
 
 def _last_line(statement: ast.stmt) -> int:
@@ -359,31 +370,33 @@ class Places:
     """Where mutants of a record are in a tree, which may have been rewritten."""
 
     def __init__(self, root: Path) -> None:
-        self.sites: dict[tuple, list[Site]] = {}
+        self.sites: dict[tuple[str, str], list[Site]] = {}
         for path in sorted((root / "skgems").glob("*/*.py")):
             for site in sites_of(root, path):
-                self.sites.setdefault(change_of(site.mutant), []).append(site)
+                key = site.mutant.function, site.mutant.kind
+                self.sites.setdefault(key, []).append(site)
 
     def of(self, mutant: Mutant) -> Site | None:
-        """The same change of the same statement, or None.
+        """Return a change of this kind in the function, the same one if it is there.
 
-        In its function and file if it is still there; else wherever the statement went.
+        In other files the function may be another one of this name, so that there only
+        the same change counts. None if there is no such change.
         """
 
         def distance(site: Site) -> tuple:
             return (
                 site.mutant.file != mutant.file,
-                site.mutant.function != mutant.function,
+                not site.mutant.is_same_change(mutant),
                 site.mutant.room != mutant.room,
-                abs(site.mutant.line - mutant.line),
+                abs(site.mutant.place - mutant.place),
             )
 
-        return min(self.sites.get(change_of(mutant), []), key=distance, default=None)
-
-
-def change_of(mutant: Mutant) -> tuple:
-    """All but the place in the package, which a rewriting may move."""
-    return mutant.statement, mutant.kind, mutant.place, mutant.after
+        sites = [
+            site
+            for site in self.sites.get((mutant.function, mutant.kind), [])
+            if site.mutant.file == mutant.file or site.mutant.is_same_change(mutant)
+        ]
+        return min(sites, key=distance, default=None)
 
 
 # ---- the record ---------------------------------------------------------------

@@ -238,11 +238,9 @@ def main() -> None:
     too_long = []
     for way, counts in zip(names, counts_of_ways, strict=True):
         ceiling = ceilings.get(way, {})
-        words = [
-            f"{count:>5} {kind} of at most {ceiling.get(kind, 'any')}"
-            for kind, count in counts.items()
-        ]
-        print(f"{way:12} {', '.join(words)}")
+        words = ", ".join(f"{kind} = {count}" for kind, count in counts.items())
+        most = ", ".join(map(str, ceiling.values())) or "any"
+        print(f'"{way}" = {{ {words} }}  # at most {most}')
         if any(count > ceiling.get(kind, count) for kind, count in counts.items()):
             too_long.append(way)
     if arguments.check and too_long:

@@ -136,6 +136,6 @@ def ceilings() -> dict[str, int]:
 
 if __name__ == "__main__":
     for name, size in sizes().items():
-        print(f"{name:18} {size:>6} of at most {ceilings().get(name, 'any')}")
+        print(f"{name} = {size}  # at most {ceilings().get(name, 'any')}")
     for name, size in complex_functions().items():
-        print(f"  {name} {size}")
+        print(f"# {name} {size}")

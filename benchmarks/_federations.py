@@ -33,7 +33,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from skgems import EnsembleAggregator, ModelAveragingAggregator
+from skgems import Disclosure, EnsembleAggregator, ModelAveragingAggregator
 from skgems.datasets import (
     partition_by_label,
     partition_dirichlet,
@@ -321,3 +321,8 @@ def scores_on_test_rows(
         "accuracy": float(np.mean(model.predict(split.X_test) == split.y_test)),
         "log_loss": log_loss(model, split.X_test, split.y_test, np.unique(split.y)),
     }
+
+
+def rule_of(min_rows: int) -> Disclosure | None:
+    """The rule of disclosure with this bound on rows; None, no rule, for one row."""
+    return None if min_rows == 1 else Disclosure(min_rows=min_rows)

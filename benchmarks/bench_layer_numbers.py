@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from _federations import rule_of
 from _quick import note_figure, parse_with_quick
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.model_selection import train_test_split
@@ -93,7 +94,7 @@ def accuracy_over_channel(
     """Test accuracy of a network that is merged over a channel."""
     ledgers: dict = {name: {} for name in networks}
     merged = GEMSMLPAggregator(n_common_units=0, n_rounds=n_rounds, random_state=0)
-    agreement = Agreement.of(merged, min_rows=min_rows)
+    agreement = Agreement.of(merged, disclosure=rule_of(min_rows))
 
     def ask(requests: dict) -> dict:
         return {
@@ -103,7 +104,7 @@ def accuracy_over_channel(
                 dealt.X[dealt.nodes == int(name)],
                 dealt.y[dealt.nodes == int(name)],
                 name=name,
-                min_rows=min_rows,
+                disclosure=rule_of(min_rows),
                 agreement=agreement,
                 state=ledgers[name],
             )

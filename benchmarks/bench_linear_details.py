@@ -24,6 +24,7 @@ from _federations import (
     assign_nodes,
     fit_one_a_node,
     load_data_set,
+    rule_of,
     split_rows,
 )
 from _quick import note_figure, parse_with_quick
@@ -234,7 +235,7 @@ def summaries(
             federation.X[federation.nodes == k],
             federation.y[federation.nodes == k],
             name=f"node {k}",
-            min_rows=min_rows,
+            disclosure=rule_of(min_rows),
         )
         for k, clf in enumerate(federation.local_models)
     ]

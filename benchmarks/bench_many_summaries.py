@@ -4,9 +4,10 @@
 Nodes are those of ``bench_many_nodes.py``: 50 rows of 784 features (``--rows``,
 ``--features``) and ten classes, and a linear model. They send variances, or what is
 asked for by default (``--moments default``). The summaries are written first, which is
-no part of the fit. Each line is a process of its own, so that the peak of its memory
-above what it had before the fit is its own; seconds are those of the processor. The
-guide's page on separated nodes has them.
+no part of the fit. More than 256 are first merged in regions of 256. Each line is a
+process of its own, so that the peak of its memory above what it had before the fit is
+its own; seconds are those of the processor. The guide's page on separated nodes has
+them.
 """
 
 from __future__ import annotations
@@ -29,10 +30,13 @@ from bench_many_nodes import (
 )
 
 from skgems import GEMSLogisticAggregator
+from skgems.federation import Summary
 from skgems.gems import Moments
 
 # Nodes whose rows are made at once: 0.08 GB.
 BLOCK = 500
+# Nodes of a region.
+REGION = 256
 
 
 def unfitted_aggregator(moments: str) -> GEMSLogisticAggregator:
@@ -67,7 +71,7 @@ def write(
                     X[of_node],
                     y[of_node],
                     name=path.stem,
-                    min_rows=1,
+                    disclosure=None,
                     space=False,
                 )
                 summary.save(path)
@@ -83,7 +87,17 @@ def measure(folder: Path, n_nodes: int, moments: str, *, n_features: int) -> Non
     X, y, _ = make_rows(20, seed=10**6, n_features=n_features)
     memory_before = peak_memory()
     start = process_time()
-    aggregator = unfitted_aggregator(moments).set_params(estimators=paths).fit()
+    aggregator = unfitted_aggregator(moments)
+    members = paths
+    if n_nodes > REGION:
+        members = [
+            aggregator.merge_summaries(
+                [Summary.load(path) for path in paths[k : k + REGION]],
+                name=f"region {k}",
+            )
+            for k in range(0, n_nodes, REGION)
+        ]
+    aggregator.set_params(estimators=members).fit()
     seconds = process_time() - start
     memory = peak_memory() - memory_before
     accuracy = np.mean(aggregator.predict(X) == y)

@@ -91,7 +91,7 @@ def summarize_node(federation: Federation, node: int, setting: Setting, *, space
         federation.X[in_node],
         federation.y[in_node],
         name=str(node),
-        min_rows=1,
+        disclosure=None,
         space=space,
     )
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from time import process_time
 
 import numpy as np
-from _federations import Split, assign_nodes
+from _federations import Split, assign_nodes, rule_of
 from _quick import note_figure, parse_with_quick
 from _raw_rows import add_options, split_raw_rows
 from _records import JsonLines
@@ -126,7 +126,7 @@ def grow(
     if min_rows == 1:
         return aggregator.fit(split.X, split.y, nodes=nodes)
 
-    agreement = Agreement.of(aggregator, min_rows=min_rows)
+    agreement = Agreement.of(aggregator, disclosure=rule_of(min_rows))
     ledgers: dict[str, dict] = {}
 
     def ask(requests: dict) -> dict:
@@ -139,7 +139,7 @@ def grow(
                 split.X[at_node],
                 split.y[at_node],
                 name=name,
-                min_rows=min_rows,
+                disclosure=rule_of(min_rows),
                 agreement=agreement,
                 state=ledgers.setdefault(name, {}),
             )

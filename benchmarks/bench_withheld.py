@@ -46,6 +46,7 @@ from helpers.attacked_nodes import (  # noqa: E402
 )
 from helpers.attacks import ATTACKS, Attack  # noqa: E402
 from helpers.attacks_by_training import network_of_node, training_of_planted_layers  # noqa: E402
+from helpers.disclosures import rule_of  # noqa: E402
 
 # Of the model's logits along the direction: what finds most of those that are answered.
 STEEPNESS = 60.0
@@ -118,7 +119,9 @@ def print_training() -> None:
         ):
             network = network_of_node(rows, n_units=20, solver=optimizer)
             network.set_params(batch_size=batch)
-            agreement = Agreement.of(GEMSMLPAggregator(random_state=0), min_rows=bound)
+            agreement = Agreement.of(
+                GEMSMLPAggregator(random_state=0), disclosure=rule_of(bound)
+            )
             shares = []
             for n_units in N_UNITS:
                 node = AgreedNode(rows, network, agreement, min_rows=bound)
@@ -158,7 +161,7 @@ def found_by_gradients(
             gradient=True,
         )
         with nodes_that_accept_everything():  # nothing counts what is asked
-            reply = reply_to(request, clf, X, y, name="a", min_rows=min_rows)
+            reply = reply_to(request, clf, X, y, name="a", disclosure=rule_of(min_rows))
         gradients.append(reply.content["gradient"][:, :, 1])
     gradients = np.concatenate(gradients)
     steps = gradients[:-1] - gradients[1:]
@@ -214,7 +217,7 @@ def fitted_over_channel(X, y, nodes, *, C: float, min_rows: int) -> tuple:
                 X[at_node],
                 y[at_node],
                 name=name,
-                min_rows=min_rows,
+                disclosure=rule_of(min_rows),
                 state=ledgers.setdefault(name, {}),
             )
             if request.task == "evaluate":
@@ -222,7 +225,9 @@ def fitted_over_channel(X, y, nodes, *, C: float, min_rows: int) -> tuple:
                 kept_back.extend(np.isnan(gradients[:, 0, 0]))
         return replies
 
-    channel = Nodes(ask, [str(k) for k in range(len(clfs))], min_rows=min_rows)
+    channel = Nodes(
+        ask, [str(k) for k in range(len(clfs))], disclosure=rule_of(min_rows)
+    )
     agg = GEMSLogisticAggregator(channel, C=C, n_rounds=5, random_state=0)
     return agg.fit(), np.mean(kept_back)
 

@@ -223,7 +223,7 @@ def run_ours(cell: Cell) -> Outcome:
     """One message of each node, as a file."""
     aggregator = GEMSLogisticAggregator(random_state=cell.seed)
     summaries = [
-        aggregator.summarize(model, X, y, name=str(k), min_rows=1, space=False)
+        aggregator.summarize(model, X, y, name=str(k), disclosure=None, space=False)
         for k, (model, (X, y)) in enumerate(
             zip(cell.local_models, cell.rows, strict=True)
         )

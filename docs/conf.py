@@ -148,20 +148,8 @@ def changelog_as_rst() -> str:
     text = text[text.index("\n## ") :]
     # [words](address) becomes `words <address>`__.
     text = re.sub(r"\[([^]\n]+)\]\((https?://[^)]+)\)", r"`\1 <\2>`__", text)
-    text = re.sub(r"(?m)(^\|.*\|$\n)+", _list_table, text)
     # The brackets of "## [0.1] - 2026-01-01" are no part of the title.
     return re.sub(r"(?m)^(###?) \[?(.+?)\]?( - .+)?$", _underlined_heading, text)
-
-
-def _list_table(table: re.Match[str]) -> str:
-    """A table of Markdown, whose second line is under the titles of columns."""
-    titles, _, *rows = table[0].splitlines()
-    lines = [".. list-table::", "   :header-rows: 1", ""]
-    for row in [titles, *rows]:
-        for number, cell in enumerate(row.strip("|").split("|")):
-            bullet = "- " if number else "* - "
-            lines.append(f"   {bullet:>4}{cell.strip()}")
-    return "\n".join(lines) + "\n"
 
 
 def _underlined_heading(heading: re.Match[str]) -> str:

@@ -9,8 +9,9 @@ Here an attacker has nothing but summaries, and tries two things. He tries to
 the node.
 
 With few rows, both succeed completely. The example measures how much each setting
-helps. The page :ref:`privacy` says what to choose. The nodes here use ``min_rows=1``,
-so even two rows are summed. By default, a class with fewer than 10 rows is left out.
+helps. The page :ref:`privacy` says what to choose. The nodes here use
+``disclosure=None``, so even two rows are summed. By default, a class with fewer than
+10 rows is left out.
 """
 
 import warnings
@@ -55,7 +56,7 @@ def summarize(X, y, params=None, *, space=False, **options):
         # The warning is right: that rows can be reconstructed is shown here.
         warnings.simplefilter("ignore", RowsExposedWarning)
         return aggregator.summarize(
-            classifier, X, y, name="node", min_rows=1, space=space, **options
+            classifier, X, y, name="node", disclosure=None, space=space, **options
         )
 
 

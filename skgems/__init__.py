@@ -1,6 +1,6 @@
 """Combine fitted classifiers of several parties into one, without their rows."""
 
-__version__ = "0.1.0"  # before the imports, which use it
+__version__ = "0.1.0.dev0"  # before the imports, which use it
 
 from . import tasks as _tasks  # noqa: F401 puts what nodes can be asked into a table
 from .averaging import ModelAveragingAggregator

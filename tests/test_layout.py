@@ -51,6 +51,10 @@ TESTED_ELSEWHERE = {
         "channels/test_exchange.py",
         "a folder keeps the method as JSON",
     ),
+    "federation/_asked_before.py": (
+        "federation/test_ledger.py",
+        "exchanges about the same rows",
+    ),
     "federation/_decisions.py": (
         "ensembles/test_kept_thresholds.py",
         "beside the thresholds that are kept",

@@ -150,12 +150,12 @@ def _steps(text: object, where: str) -> TransformerMixin:
         ) from None
 
 
-def _bounds(bounds: object) -> dict | str | None:
+def _bounds(bounds: object) -> dict | None:
     """The bounds of a front as it takes them; ValueError for what it does not take."""
-    if bounds is None or bounds == "tell":
+    if bounds is None:
         return bounds
     if not isinstance(bounds, Mapping):
-        raise ValueError("bounds must be a table of columns, or bounds = 'tell'.")
+        raise ValueError("bounds must be a table of columns, such as age = [0, 120].")
     for column, pair in bounds.items():
         numbers = isinstance(pair, list) and [type(v) in (int, float) for v in pair]
         if numbers != [True, True] or pair[0] >= pair[1]:

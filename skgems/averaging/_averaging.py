@@ -73,6 +73,9 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         Whether all nodes start from the same random weights in a simulation. The clones
         get the same ``random_state`` if theirs is not set. With False averages of
         networks are of little use.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        The rule for what nodes tell of their rows, as for
+        :class:`~skgems.GEMSLogisticAggregator`.
     front : transformer, default=None
         Transformers that all nodes apply first, as in :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
@@ -187,6 +190,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         schedule="cyclical",
         server=None,
         common_init=True,
+        disclosure="auto",
         front=None,
         n_jobs=None,
         verbose=0,
@@ -201,6 +205,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         self.schedule = schedule
         self.server = server
         self.common_init = common_init
+        self.disclosure = disclosure
         self.front = front
         self.n_jobs = n_jobs
         self.verbose = verbose

@@ -17,7 +17,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted
 
-from ..compat import HasMethods, Interval, VisualBlock
+from ..compat import HasMethods, Interval, StrOptions, VisualBlock
+from ..disclosure import Disclosure
 from ..networks import takes_documents
 from ..steps import (
     DocumentFront,
@@ -69,12 +70,14 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         "random_state": ["random_state"],
         "front": [HasMethods(["fit", "transform"]), None],
         # Parameters of several aggregators, which mean the same thing at each.
+        "disclosure": [StrOptions({"auto"}), Disclosure, None],
         "keep_replies": ["boolean"],
         "memory": [None, str, HasMethods(["cache"])],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
     }
 
     front = None  # transformers that all agree on; a parameter of most
+    disclosure = "auto"  # the rule for what nodes tell of rows; a parameter of most
     _factor = 1.0  # on decision values, which makes them logits
     _has_sums = True  # whether what nodes sent is here, which a pickle leaves out
     _takes: Takes = Takes()  # what a fit takes from nodes; may be a property

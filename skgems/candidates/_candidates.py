@@ -44,6 +44,9 @@ THOROUGH = "thorough"
 # number for each class, and took more time than all other candidates together.
 _TREES_TIMES_CLASSES = 1000
 _MOST_TREES = 100  # as scikit-learn's forests have
+# Random features that are tried under a rule. On penbased 64 of them with one matrix
+# for all classes have 0.966, 1,000 have 0.992 and no features 0.867.
+_FEATURES_UNDER_RULE = (50, 150, 450)
 # Over a channel the trees of both halves are in one message, and how many there are is
 # agreed before anybody knows the classes.
 _TREES_OVER_CHANNEL = 50
@@ -339,10 +342,12 @@ def candidates_of_rows(
     *,
     budget: str,
     random_state: int,
+    has_rule: bool = False,
 ) -> list[Candidate]:
     """Candidates that are functions of sums over rows, larger models later.
 
-    ``n_rows``, the number of all rows, is 0 where it is not known yet.
+    ``n_rows``, the number of all rows, is 0 where it is not known yet. With
+    ``has_rule`` nodes tell no more columns than their rows allow.
     """
     linear = GEMSLogisticAggregator(
         NodePairs((name, None) for name in names),
@@ -358,6 +363,8 @@ def candidates_of_rows(
     if scaled is None:
         return tried
     tried.append(Candidate("linear", linear, (scaled,)))
+    if has_rule:
+        return tried + _under_rule(before, n_rows, budget=budget)
     tried.append(Candidate("linear, power transform", linear, power_transformed))
     tried += _quadratic_candidates(before)
     if budget == SMALL:
@@ -391,6 +398,23 @@ def candidates_of_rows(
         kernel = RBFSampler(gamma="scale", n_components=2000, random_state=0)
         name = "LDA, 2000 random features, power transform"
         tried.append(Candidate(name, lda, (*power_transformed, kernel)))
+    return tried
+
+
+def _under_rule(before: Preparations, n_rows: int, *, budget: str) -> list[Candidate]:
+    """Return candidates that nodes may sum beside a linear one under a rule.
+
+    Columns behind another front are told in addition, so that there is one more: few
+    random features first, and more where all nodes have the rows for them.
+    """
+    tried = _quadratic_candidates(before)[:-1]
+    if budget == SMALL:
+        return tried
+    lda = PooledAggregator(pooled=shrunk_lda(n_rows))
+    for n_features in _FEATURES_UNDER_RULE:
+        features = RandomFeatures(n_features, random_state=0)
+        name = f"LDA, {n_features} random features"
+        tried.append(Candidate(name, lda, (before.scaled, features)))
     return tried
 
 

@@ -31,6 +31,7 @@ from ..choice import (
     fit_rows,
     n_bytes_received,
 )
+from ..disclosure import Disclosure, disclosure_of
 from ..ensembles import EnsembleAggregator
 from ..federation import (
     RowsExposedWarning,
@@ -83,6 +84,7 @@ def combine(
     front=None,
     budget="fast",
     scoring="auto",
+    disclosure="auto",
     verbose=0,
     random_state=None,
 ) -> BaseAggregator:
@@ -150,6 +152,10 @@ default=None
         possible too. By log-loss, the smallest candidate within 1 % of the smallest
         log-loss is chosen. Over a channel only "auto", "accuracy" and "log_loss" are
         possible, because nodes send counts of right rows and sums of losses.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        The rule for what nodes tell of their rows, as for
+        :class:`GEMSLogisticAggregator`. If a channel has a rule, too, the stricter one
+        is agreed on.
     verbose : bool or int, default=0
         Whether to print the score of each candidate when it is known.
     random_state : int, RandomState instance or None, default=None
@@ -195,10 +201,11 @@ default=None
             "groups describes the rows of X, which is missing. Over a channel, each "
             "node gives the groups of its own rows to reply_to."
         )
+    disclosure_of(disclosure)  # raises for other values
     with showing(verbose), noted_warnings() as warning_texts:
         if X is None and not is_channel(estimators):
             aggregator = _combine_without_rows(
-                estimators, front, random_state=random_state
+                estimators, front, disclosure=disclosure, random_state=random_state
             )
         else:
             seed = check_random_state(random_state).randint(2**31 - 1)
@@ -212,15 +219,21 @@ default=None
                     front=front,
                     budget=budget,
                     scoring=scoring,
+                    disclosure=disclosure,
                     seed=seed,
                 )
             elif takes_documents(front):
                 aggregator = _combine_documents_over_channel(
-                    estimators, front, seed=seed
+                    estimators, front, disclosure=disclosure, seed=seed
                 )
             else:
                 aggregator = _combine_over_channel(
-                    estimators, front, budget=budget, scoring=scoring, seed=seed
+                    estimators,
+                    front,
+                    budget=budget,
+                    scoring=scoring,
+                    disclosure=disclosure,
+                    seed=seed,
                 )
     choice = aggregator.choice_
     doubts = tuple(dict.fromkeys([*choice.doubts, *warning_texts]))
@@ -238,6 +251,7 @@ def _combine_rows(
     front: BaseEstimator | None,
     budget: str,
     scoring: str | Callable,
+    disclosure: Disclosure | str | None,
     seed: int,
 ) -> BaseAggregator:
     """The best of all candidates, judged by rows that are in this process."""
@@ -264,6 +278,7 @@ def _combine_rows(
         budget=budget,
         random_state=seed,
     )
+    tried = [candidate.under(disclosure) for candidate in tried]
     of_rows = [candidate for candidate in tried if not candidate.of_members]
     choice = choose(
         tried,
@@ -351,7 +366,13 @@ def _fitted(
 
 
 def _combine_over_channel(
-    channel, front: BaseEstimator | None, *, budget: str, scoring: str, seed: int
+    channel,
+    front: BaseEstimator | None,
+    *,
+    budget: str,
+    scoring: str,
+    disclosure: Disclosure | str | None,
+    seed: int,
 ) -> BaseAggregator:
     """The best of all candidates that look at rows, which nodes judge."""
     if front is not None:
@@ -366,13 +387,18 @@ def _combine_over_channel(
 
     def tried(n_rows: int) -> list[Candidate]:
         # Over a channel the nodes' names stand for this one, which is never asked.
-        of_sums = candidates_of_rows(
-            ["all"], before, n_rows, budget=budget, random_state=seed
+        tried = candidates_of_rows(
+            ["all"],
+            before,
+            n_rows,
+            budget=budget,
+            random_state=seed,
+            has_rule=disclosure_of(disclosure) is not None,
         )
         # Whoever grows trees can ask for rules that single rows meet.
-        if budget != THOROUGH:
-            return of_sums
-        return of_sums + trees_over_channel(before, random_state=seed)
+        if budget == THOROUGH:
+            tried += trees_over_channel(before, random_state=seed)
+        return [candidate.under(disclosure) for candidate in tried]
 
     aggregator, choice, history = choose_over(
         channel,
@@ -380,6 +406,7 @@ def _combine_over_channel(
         shares=class_shares_of(tried(0)[0]),
         drop_identifiers=front is None,
         scoring=scoring,
+        disclosure=disclosure,
     )
     fitted = _fitted(aggregator, choice, aggregator.fit)
     fitted.history_ = [*history, *fitted.history_]
@@ -387,10 +414,16 @@ def _combine_over_channel(
 
 
 def _combine_documents_over_channel(
-    channel, front: BaseEstimator, *, seed: int
+    channel,
+    front: BaseEstimator,
+    *,
+    disclosure: Disclosure | str | None,
+    seed: int,
 ) -> BaseAggregator:
     """The linear model of documents, which is the only candidate, over a channel."""
-    linear = GEMSLogisticAggregator(channel, front=front, random_state=seed).fit()
+    linear = GEMSLogisticAggregator(
+        channel, disclosure=disclosure, front=front, random_state=seed
+    ).fit()
     return _with_only_choice(
         linear,
         name="linear",
@@ -400,7 +433,11 @@ def _combine_documents_over_channel(
 
 
 def _combine_without_rows(
-    estimators, front: BaseEstimator | None, *, random_state
+    estimators,
+    front: BaseEstimator | None,
+    *,
+    disclosure: Disclosure | str | None,
+    random_state,
 ) -> BaseAggregator:
     """The vote of fitted estimators, or the linear model of what nodes sent."""
     if estimators is None:
@@ -411,7 +448,10 @@ def _combine_without_rows(
     if any(_is_sent(member) for _, member in pairs):
         # Its fit refuses fitted classifiers beside summaries.
         linear = GEMSLogisticAggregator(
-            _any_names(estimators), front=front, random_state=random_state
+            _any_names(estimators),
+            disclosure=disclosure,
+            front=front,
+            random_state=random_state,
         )
         return _with_only_choice(
             linear.fit(),

@@ -1,8 +1,7 @@
 """What is in a file of an exchange, in words, for whoever is to send it."""
 
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import fill
@@ -35,7 +34,6 @@ from ._overview import (
 
 _WIDTH = 88  # characters of a printed line
 _MORE = "All fields, settings and arrays: add --verbose (in Python, verbose)."
-_END_OF_SENTENCE = re.compile(r"(?<=[.]) (?=\S)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +67,10 @@ class Inspected:
         Whether every field was checked. A reply can be checked only if its request is
         at hand.
     overview : dict of str to str
-        The few lines that are printed first. They say what the file is, from whom and
-        for which exchange, and what it holds over how many rows. They also say what it
-        reveals about the rows, and whether it is signed and agreed.
+        The lines that are printed first. They say what the file is, from whom and for
+        which exchange, what it holds, and the figures of its fields, such as numbers of
+        rows. They also say what it reveals about the rows, and whether it is signed and
+        agreed.
     verbose : bool
         Whether all fields, settings and arrays are printed too.
     """
@@ -109,7 +108,10 @@ class Inspected:
         """What every field says, the settings and the arrays."""
         lines = []
         if self.kind != "agreement":  # whose sentences are the overview
-            for parts, text in _grouped(self.says):
+            parts_by_text: dict[str, list[str]] = {}
+            for part, text in self.says.items():
+                parts_by_text.setdefault(text, []).append(part)
+            for text, parts in parts_by_text.items():
                 lines.append(_filled(f"{_listed_parts(parts)}: {text}", indent=6))
         if lines:
             lines.insert(0, "Fields:")
@@ -144,23 +146,6 @@ def _filled(text: str, *, indent: int) -> str:
     )
 
 
-def _grouped(says: Mapping[str, str]) -> Iterator[tuple[list[str], str]]:
-    """Parts that begin with the same sentence, and once each what is said of them."""
-    groups: dict[str, tuple[list[str], list[str]]] = {}
-    for part, text in says.items():
-        sentences = _END_OF_SENTENCE.split(text)
-        parts, texts = groups.setdefault(sentences[0], ([], []))
-        parts.append(part)
-        # After the first part only what is said of others alone.
-        first = _END_OF_SENTENCE.split(texts[0]) if texts else []
-        common = os.path.commonprefix([first, sentences])
-        remaining = " ".join(sentences[len(common) :])
-        if remaining and remaining not in texts:
-            texts.append(remaining)
-    for parts, texts in groups.values():
-        yield parts, " ".join(texts)
-
-
 def _listed_parts(parts: list[str]) -> str:
     """Names of parts, those of one table together: "rows.labels, .training"."""
     names = []
@@ -176,9 +161,9 @@ def _listed_parts(parts: list[str]) -> str:
 def inspect(path, *, request=None, verbose=False) -> Inspected:
     """Say in words what a file contains, before you accept, answer or send it.
 
-    The printed result has about ten lines. They say what the file is, from whom and
-    for which exchange, and what it holds over how many rows. They also say what can be
-    worked out about the rows, and whether the file is signed and agreed.
+    The printed result says what the file is, from whom and for which exchange. It has a
+    line for each field that has figures, such as numbers of rows. It also says what can
+    be worked out about the rows, and whether the file is signed and agreed.
 
     Parameters
     ----------
@@ -253,7 +238,7 @@ def _inspected_message(path, request) -> Inspected:
     return Inspected(
         path=os.fspath(path),
         task=message.task,
-        method=message.content["method"] if is_join else None,
+        method=_method_of(message),
         settings=dict(message.content["settings"] if is_join else message.settings),
         arrays=tuple(
             {
@@ -321,26 +306,37 @@ def _sentence_of_event(entry: Mapping) -> str:
 
 def _read_message(message: Message, path: Path, request) -> dict:
     """Kind, node, words, overview and whether it is checked; raises if it is wrong."""
-    method = message.content["method"] if message.task == "join" else None
-    is_summary = message.task == "join" and "requests" not in message.settings
-    if not is_summary and "to" not in message.envelope:
+    if message.task == "join" and "requests" not in message.settings:
+        Summary(message)
+        return _read_reply(message, path, request, kind="summary")
+    if "to" not in message.envelope:
         check_request(message)
+        method = _method_of(message)
         return {
             "kind": "request",
             "node": message.envelope.get("node"),
             "says": _words_of_request(message),
             "overview": overview_of_request(message, path=path, method=method),
         }
-    if is_summary:
-        Summary(message)
-    elif message.task not in TASKS:
+    if message.task not in TASKS:
         raise ValueError(f"{message.task!r:.40} is not a task of an exchange.")
-    else:
-        check_names(message)
+    check_names(message)
+    return _read_reply(message, path, request, kind="reply")
+
+
+def _method_of(message: Message) -> str | None:
+    return message.content["method"] if message.task == "join" else None
+
+
+def _read_reply(message: Message, path: Path, request, *, kind: str) -> dict:
+    """Return what is said of a reply, which is checked if its request is here.
+
+    A summary has been checked by itself.
+    """
+    is_summary = kind == "summary"
     request_message, request_path = _request_of(message, path, request)
     if request_message is not None and not is_summary:
         check_reply(request_message, message)
-    kind = "summary" if is_summary else "reply"
     node = message.content["name"] if is_summary else message.envelope.get("node")
     return {
         "kind": kind,
@@ -352,7 +348,7 @@ def _read_message(message: Message, path: Path, request) -> dict:
             path=path,
             kind=kind,
             node=node,
-            method=method,
+            method=_method_of(message),
             request=request_message,
             request_path=request_path,
         ),

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from ..base import BaseAggregator, Part
+from ..disclosure import Disclosure
 from ..gems import with_objects_of_settings
 from ..pooled import CLASSIFIERS, TREES, PooledTransformer
 from ..spaces import Construction, Criterion, Geometry
@@ -111,6 +112,8 @@ def _plain(value: object, name: str) -> Json:
     for name_of_kind, kind in _KINDS.items():
         if isinstance(value, kind):
             return {name_of_kind: value.as_settings()}
+    if isinstance(value, Disclosure):
+        return {"disclosure": value.as_dict()}
     if isinstance(value, BaseAggregator):
         return as_json(value)
     if type(value) in _CLASSES.values():
@@ -132,6 +135,8 @@ def _object(value: Json) -> object:
         return value
     if "method" in value:
         return from_json(value)
+    if "disclosure" in value:
+        return Disclosure(**value["disclosure"])
     if "pairs" in value:
         return dict(value["pairs"])
     if "part" in value:

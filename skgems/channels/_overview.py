@@ -1,16 +1,14 @@
-"""What a person has to know of a message first, in about ten lines.
+"""What a person has to know of a message first.
 
-What the file is, from whom and for which exchange, which statistics it holds and over
-how many rows, what can be worked out from them, and whether it is signed and agreed.
+What the file is, from whom and for which exchange, what it holds, the figures of its
+fields, what can be worked out from them, and whether it is signed and agreed.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import numpy as np
-
-from ..disclosure import Disclosure, is_as_strict, laxest_disclosure
+from ..disclosure import is_as_strict, laxest_disclosure
 from ..federation import Summary, exposed_classes, load_message
 from ..messages import (
     TASKS,
@@ -19,24 +17,15 @@ from ..messages import (
     check_signed,
     disclosures_in,
     labels_and_counts,
-    labels_of_features,
-    least_rows_of,
-    listed,
     pairs_in,
     requests_in,
     rows_in_words,
-    rows_of_classes,
+    sentences_in,
 )
 from ._folder import AGREEMENT
 
-_NO_MODEL = "no model"
 # The name of a file of a reply: the number of the message, and what stands for a node.
 _NAME_OF_REPLY = re.compile(r"(reply-)?\d{3,}-(?P<node>.+)\.safetensors")
-# Fields of moments that are covariances, and those that are gradients.
-_OF_COVARIANCES = {"triangles", "roots"}
-_OF_GRADIENTS = {"gradient", "gradients", "slope", "slopes"}
-# A gradient of fewer rows in effect is named: as many as a class has by default.
-_FEW_ROWS = Disclosure.min_rows
 
 _KINDS = {
     "agreement": "an agreement: what the server may ask of the nodes, and how often",
@@ -80,14 +69,15 @@ def overview_of_reply(
     """What a reply holds, over how many rows, and what can be worked out from it."""
     parts = [message]
     if message.task == "join":
-        parts = [reply for _, reply in pairs_in(message.content)]
+        replies = [reply for _, reply in pairs_in(message.content)]
+        # The number of rows is part of "describe", too.
+        parts = [reply for reply in replies if reply.task != "counts"]
     lines = {
         "file": f"{_KINDS[kind]} (task {message.task!r})",
         "from": "a node that is not named" if node is None else f"node {node!r}",
         **_exchange_in_words(message, method),
-        "holds": _sentence(_held(part, _dropped_in(parts)) for part in parts),
-        **_columns_in_words(parts),
-        "rows": _rows_in_words(parts),
+        "holds": _sentence(map(_held, parts)),
+        **_figures(message),
         "reveals": _reveals(parts),
     }
     if TASKS[message.task].limits_bytes:
@@ -128,193 +118,57 @@ def _exchange_in_words(message: Message, method: str | None) -> dict[str, str]:
 
 def _sentence(parts: Iterable[str]) -> str:
     """A list of what a message holds or asks for, each once."""
-    return f"{'; '.join(dict.fromkeys(filter(None, parts)))}."
+    return f"{'; '.join(dict.fromkeys(parts))}."
 
 
-def _is_described(part: Message) -> bool:
-    return part.task == "describe"
+def _is_without_model(part: Message) -> bool:
+    network = part.content.get("network") if part.task == "describe" else None
+    return network is not None and network["output"] == "none"
 
 
-def _held(part: Message, dropped: np.ndarray | None = None) -> str:
-    """What a part of a reply holds; empty for what another part holds too.
+def _held(part: Message) -> str:
+    """Return what a part of a reply holds, as its task says it."""
+    if _is_without_model(part):
+        return "no model; the number of rows of each class"
+    return TASKS[part.task].asks
 
-    ``dropped`` are features that the node's classifier drops by name, (n_features,).
+
+def _figures(message: Message) -> dict[str, str]:
+    """Return the figures that fields of a reply say, by the field and its table.
+
+    Answers within a first message are numbered, and have one line for all of them.
     """
-    if part.task == "moments":
-        described = _held_in_moments(part.content, dropped)
-    else:
-        described = _HELD[part.task](part.content) if part.task in _HELD else None
-    return TASKS[part.task].asks if described is None else described
-
-
-def _held_in_description(content: Mapping) -> str | None:
-    network = content.get("network")
-    if network is None:  # a request
-        return None
-    if network["output"] == "none":
-        return _NO_MODEL
-    if network["output"] == "module":
-        arrays = network["arrays"]
-    else:
-        arrays = [*network["coefs"], *network["intercepts"]]
-    n_numbers = sum(W.size for W in arrays)
-    return f"the node's model ({n_numbers:,} numbers)"
-
-
-def _held_of_front(content: Mapping) -> str | None:
-    if "parts" not in content:
-        return None
-    statistics = [
-        f"{statistic['statistic']} (step {path})"
-        for path, statistic in content["parts"].items()
-    ]
-    return f"names of columns; statistics for the front: {listed(statistics)}"
-
-
-def _held_in_moments(content: Mapping, dropped: np.ndarray | None) -> str | None:
-    if "moments" not in content:
-        return None
-    sums = content["moments"]
-    has_covariances = not _OF_COVARIANCES.isdisjoint(sums)
-    words = "means and " + ("covariances" if has_covariances else "variances")
-    n_features = len(sums["origin"])  # or units of hidden layers
-    if dropped is not None and len(dropped) == n_features:
-        n_features -= int(dropped.sum())
-    by_class = "by class" if sums["groups"].max() >= 0 else "of all classes"
-    held = f"{words} of {n_features} features {by_class}"
-    if not _OF_GRADIENTS.isdisjoint(content):
-        held += "; a gradient of the loss of the model"
-    return held
-
-
-# What replies to some tasks hold, by the name of the task; None of requests.
-_HELD: Mapping[str, Callable[[Mapping], str | None]] = {
-    "counts": lambda content: "",  # as "describe" has them
-    "describe": _held_in_description,
-    "front": _held_of_front,
-}
-
-
-def _dropped_in(parts: list[Message]) -> np.ndarray | None:
-    """Return which features the node's classifier drops by name; None: none."""
-    described = [part.content["network"] for part in parts if _is_described(part)]
-    return described[0].get("dropped") if described else None
-
-
-def _columns_in_words(parts: list[Message]) -> dict[str, str]:
-    """The columns that the reply is about, by name, if it says which these are."""
-    for part in parts:
-        if _is_described(part):
-            network = part.content["network"]
-            labels = np.array(labels_of_features(network), dtype=object)
-            dropped = _dropped_in(parts)
-            if dropped is None:
-                dropped = np.zeros(len(labels), dtype=bool)
-            words = f"{listed(map(repr, labels[~dropped]))}."
-            if dropped.any():
-                words += (
-                    " Nothing is said about columns that the node's classifier drops "
-                    f"by name: {listed(map(repr, labels[dropped]))}."
-                )
-            return {"columns": words}
-    return {}
-
-
-def _rows_in_words(parts: list[Message]) -> str:
-    """The number of rows, by class where it is known, and the bound of the node."""
-    bounds = [least_rows_of(part) for part in parts]
-    min_rows = min((bound for bound in bounds if bound is not None), default=None)
-    words = next(filter(None, map(_counted, parts)), "their number is not in the file.")
-    if min_rows is None or min_rows == 1:
-        return words
-    if parts[0].task in ("front", "survey"):  # which are not by class
-        return f"{words} At least {min_rows} rows are behind each of them."
-    words += f" Classes with fewer than {min_rows} rows are left out"
-    left_out = listed(map(repr, _classes_left_out(parts)))
-    if left_out:
-        words += f": {left_out}"
-    return f"{words} (min_rows={min_rows})."
-
-
-def _classes_left_out(parts: list[Message]) -> list:
-    """Classes that the node's classifier or rows have, but none of its sums."""
-    left_out: dict[str | int | float, None] = {}
-    for part in parts:
-        content = part.content
-        if part.task == "describe":
-            network = content["network"]
-            pairs = zip(network["labels"], network["seen"], strict=True)
-            classes = [label for label, is_seen in pairs if is_seen]
-            summed = content["rows"]["labels"]
-        elif part.task == "moments":
-            classes = content["labels"]
-            summed = [classes[k] for k in np.unique(content["moments"]["columns"])]
-        else:
-            continue
-        left_out |= dict.fromkeys(label for label in classes if label not in summed)
-    return list(left_out)
-
-
-def _counted(part: Message) -> str:
-    """How many rows a part is made from; empty where it does not say that."""
-    content = part.content
-    counts = content.get("counts")
-    labels = content.get("labels")
-    if part.task == "describe":
-        labels = content["rows"]["labels"]
-        counts = content["rows"]["moments"]
-    elif part.task == "moments":  # one count for each mean; a class may have several
-        counts = rows_of_classes(content)
-    elif part.task == "class_sums":
-        counts = content.get("n_rows", counts)
-    if counts is not None and labels is not None:
-        by_class = labels_and_counts(labels, counts)
-        return f"{rows_in_words(np.sum(counts))}, by class: {by_class}."
-    n_rows = content.get("n_rows", content.get("count"))
-    if n_rows is None or np.ndim(n_rows):  # those of boosting are packed histograms
-        return ""
-    return f"{rows_in_words(n_rows)}."
+    figures: dict[str, dict[str, None]] = {}
+    for path, sentences in sentences_in(message):
+        if sentences.figures:
+            *_, table, name = path.split(".")
+            field = name if table.isdecimal() else f"{table}.{name}"
+            figures.setdefault(field, {})[sentences.figures] = None
+    return {field: " ".join(texts) for field, texts in figures.items()}
 
 
 def _reveals(parts: Iterable[Message]) -> str:
-    """What can be worked out about rows, each sentence once."""
-    # Counts are in the line on rows.
-    sentences = [
-        _revealed(part) or TASKS[part.task].reveals
-        for part in sorted(parts, key=_is_described)
-        if part.task != "counts" and _held(part) != _NO_MODEL
+    """Return what can be worked out about rows, each sentence once."""
+    parts = sorted(parts, key=lambda part: part.task == "describe")
+    sentences = [_exposed_in_words(part) for part in parts]
+    sentences += [
+        TASKS[part.task].reveals for part in parts if not _is_without_model(part)
     ]
-    return " ".join(dict.fromkeys(sentences))
+    return " ".join(dict.fromkeys(filter(None, sentences)))
 
 
-def _revealed(part: Message) -> str:
-    """What moments of few rows reveal, in figures; empty for other tasks."""
-    content = part.content
-    if part.task != "moments" or "moments" not in content:
+def _exposed_in_words(part: Message) -> str:
+    """Return classes whose covariances reveal rows; empty if there are none."""
+    is_reply = part.task == "moments" and "moments" in part.content
+    exposed = exposed_classes(part.content) if is_reply else {}
+    if not exposed:
         return ""
-    sums = content["moments"]
-    exposed = exposed_classes(content)
-    n_features = len(sums["origin"])
-    if exposed:
-        words = (
-            f"Classes with fewer rows than features ({n_features}): "
-            f"{labels_and_counts(exposed, exposed.values())}. From their covariances "
-            "single rows can be recognized, and rows of whole numbers recovered."
-        )
-    else:
-        counts = rows_of_classes(content)
-        fewest = rows_in_words(np.min(counts, where=counts > 0, initial=np.inf))
-        words = (
-            "The fewer rows a class has, the more is revealed about each of them; the "
-            f"smallest class has {fewest}."
-        )
-    n_effective = content.get("effective_rows")
-    if n_effective is not None and n_effective < _FEW_ROWS:
-        words += (
-            f" The gradient is made from only {n_effective:.2g} rows in effect, on "
-            "which the model is wrong or unsure."
-        )
-    return words
+    n_features = len(part.content["moments"]["origin"])
+    return (
+        f"Classes with fewer rows than features ({n_features}): "
+        f"{labels_and_counts(exposed, exposed.values())}. From their covariances "
+        "single rows can be recognized, and rows of whole numbers recovered."
+    )
 
 
 # ---- bytes about trees -------------------------------------------------------------
@@ -352,7 +206,7 @@ def _tree_bytes_in_words(message: Message, path: Path) -> str:
 
 
 def _replies_beside(message: Message, path: Path) -> Iterator[Message]:
-    """A reply, and others of its node in its exchange whose files have such names."""
+    """Yield a reply, and others of its node in its exchange that are beside it."""
     yield message
     number_and_node = _NAME_OF_REPLY.fullmatch(path.name)
     if number_and_node is None:
@@ -361,18 +215,23 @@ def _replies_beside(message: Message, path: Path) -> Iterator[Message]:
         name = _NAME_OF_REPLY.fullmatch(other.name)
         if other == path or name is None or name["node"] != number_and_node["node"]:
             continue
-        try:
-            reply = load_message(other)
-            if reply.task == "join":
-                Summary(reply)
-        except (ValueError, OSError):  # a file that is no reply, or not a whole one
-            continue
-        is_of_exchange = all(
+        reply = _reply_in(other)
+        if reply is not None and all(
             reply.envelope.get(field) == message.envelope.get(field)
             for field in ("node", "exchange")
-        )
-        if is_of_exchange and reply.task in TASKS:
+        ):
             yield reply
+
+
+def _reply_in(path: Path) -> Message | None:
+    """Return the reply in a file; None for one that is no reply, or not a whole one."""
+    try:
+        reply = load_message(path)
+        if reply.task == "join":
+            Summary(reply)
+    except (ValueError, OSError):
+        return None
+    return reply if reply.task in TASKS else None
 
 
 # ---- signature and agreement -------------------------------------------------------

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer
 
 from ..base import BaseAggregator, noted_warnings
+from ..disclosure import Disclosure, disclosure_of_both
 from ..federation import (
     Agreement,
     Message,
@@ -47,6 +48,7 @@ def choose_over(
     shares: Candidate | None = None,
     drop_identifiers: bool = False,
     scoring: str = ACCURACY,
+    disclosure: Disclosure | str | None = "auto",
 ) -> tuple[BaseAggregator, Choice, list]:
     """The best of ``candidates(n_rows)``, not fitted; the choice; the history.
 
@@ -64,7 +66,9 @@ def choose_over(
     fronts = _Fronts(tried, drop_identifiers=drop_identifiers)
     channel = as_channel(channel)
     if channel.agreement is None:
-        channel.agreement = _agreement(tried, fronts, disclosure=channel.disclosure)
+        channel.agreement = _agreement(
+            tried, fronts, disclosure=disclosure_of_both(disclosure, channel.disclosure)
+        )
     run = Run(channel, agreement=channel.agreement)
     with noted_warnings() as warning_texts:
         run(fronts.plan())

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from textwrap import wrap
 from time import perf_counter
@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 
 from ..base import BaseAggregator, silenced
+from ..disclosure import Disclosure
 from ..federation import RepliesMissingError, nodes_of_many_rows
 from ..moments import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS, told_losses
 from ..progress import say
@@ -99,6 +100,11 @@ class Candidate:
             return aggregator
         front = self.steps[0] if len(self.steps) == 1 else make_pipeline(*self.steps)
         return aggregator.set_params(front=clone(front))
+
+    def under(self, disclosure: Disclosure | str | None) -> "Candidate":
+        """Return the candidate whose aggregator has a rule of disclosure."""
+        aggregator = clone(self.aggregator).set_params(disclosure=disclosure)
+        return replace(self, aggregator=aggregator)
 
     def new_entry(self) -> dict:
         """Its entry in the table of a choice, before it is judged."""

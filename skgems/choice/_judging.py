@@ -28,6 +28,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from ..base import PUBLIC_NAME, BaseAggregator, NodePairs, warn_user
 from ..compat import safe_indexing
+from ..disclosure import Disclosure
 from ..federation import halves_of
 from ..local import fit_local, indices_of, keeps_learning, net_seed, to_logits
 from ..moments import LOGIT_FACTORS
@@ -99,7 +100,9 @@ class _HeldOutHalf:
 
         The other is how many bytes nodes sent for it.
         """
-        X, n_bytes_of_steps = self._behind(candidate.steps)
+        # Of all candidates it is the same.
+        disclosure = candidate.aggregator.disclosure
+        X, n_bytes_of_steps = self._behind(candidate.steps, disclosure=disclosure)
         if candidate.rows_per_column:  # rows may be documents, which have no columns
             candidate.check_has_rows(n_rows=self.n_rows, n_columns=X.shape[1])
         aggregator = clone(candidate.aggregator)
@@ -129,15 +132,16 @@ class _HeldOutHalf:
         if not any(candidate.steps[: len(steps)] == steps for candidate in later):
             self._rows_and_bytes.pop(steps, None)
 
-    def _behind(self, steps: tuple) -> tuple:
+    def _behind(self, steps: tuple, *, disclosure: Disclosure | str | None) -> tuple:
         """All rows behind some steps, and the bytes that nodes sent for these."""
         if steps not in self._rows_and_bytes:
-            X, n_bytes = self._behind(steps[:-1])
+            X, n_bytes = self._behind(steps[:-1], disclosure=disclosure)
             if isinstance(steps[-1], _MANY_FEATURES) and _has_float32_digits(X):
                 X = X.astype(np.float32)
             has_sums = hasattr(steps[-1], "as_front")
             front = steps[-1] if has_sums else PooledTransformer(steps[-1])
-            front = clone(front).fit(X, nodes=self.nodes, held_out=self.held_out)
+            front = clone(front).set_params(disclosure=disclosure)
+            front.fit(X, nodes=self.nodes, held_out=self.held_out)
             n_bytes += n_bytes_received(front)
             self._rows_and_bytes[steps] = (front.transform(X), n_bytes)
         return self._rows_and_bytes[steps]

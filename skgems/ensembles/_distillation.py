@@ -44,6 +44,9 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
     node_weight : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
         Weight of each node in the ensemble, as in :class:`EnsembleAggregator`.
         "n_samples" and "class_counts" need labels.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        The rule for what nodes tell of their rows, as for
+        :class:`~skgems.GEMSLogisticAggregator`.
     n_jobs : int, default=None
         Number of nodes that are treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
@@ -127,6 +130,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         student=None,
         voting="soft",
         node_weight="equal",
+        disclosure="auto",
         n_jobs=None,
         verbose=0,
         random_state=None,
@@ -135,6 +139,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         self.student = student
         self.voting = voting
         self.node_weight = node_weight
+        self.disclosure = disclosure
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state

@@ -64,6 +64,9 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
     summaries : list of Summary or of their paths, default=None
         For a stack whose rows stay at the nodes: what :meth:`summarize_odds` made at
         each node. With None `fit` needs the rows for a stack.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        The rule for what nodes tell of their rows, as for
+        :class:`~skgems.GEMSLogisticAggregator`.
     front : transformer, default=None
         Transformers that all nodes apply first, as in :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
@@ -156,6 +159,7 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         node_weight="equal",
         beside=None,
         summaries=None,
+        disclosure="auto",
         front=None,
         n_jobs=None,
         verbose=0,
@@ -167,6 +171,7 @@ class EnsembleAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         self.node_weight = node_weight
         self.beside = beside
         self.summaries = summaries
+        self.disclosure = disclosure
         self.front = front
         self.n_jobs = n_jobs
         self.verbose = verbose

@@ -41,6 +41,7 @@ class StackFit:
 
     beside: BaseEstimator | None
     summaries: list | None
+    disclosure: Disclosure | str | None
     n_jobs: int | None
     random_state: object
 
@@ -50,6 +51,7 @@ class StackFit:
         return cls(
             beside=aggregator.beside,
             summaries=aggregator.summaries,
+            disclosure=aggregator.disclosure,
             n_jobs=aggregator.n_jobs,
             random_state=aggregator.random_state,
         )
@@ -59,6 +61,7 @@ class StackFit:
         return GEMSLogisticAggregator(
             estimators,
             validation_fraction=0.0,
+            disclosure=self.disclosure,
             n_jobs=self.n_jobs,
             random_state=self.random_state,
         )
@@ -98,8 +101,11 @@ class StackFit:
         alone = NodePairs((name, None) for name in np.unique(owners))
         stack = self.linear_aggregator(alone)
         if self.beside is not None:
-            odds.beside = PooledTransformer(clone(self.beside)).fit(X, nodes=owners)
-            stack = PooledAggregator(alone, pooled=shrunk_lda(len(y)))
+            beside = PooledTransformer(clone(self.beside), disclosure=self.disclosure)
+            odds.beside = beside.fit(X, nodes=owners)
+            stack = PooledAggregator(
+                alone, pooled=shrunk_lda(len(y)), disclosure=self.disclosure
+            )
         with _without_words_on_tails():
             return stack.fit(odds.transform(X), y, nodes=owners)
 

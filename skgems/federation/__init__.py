@@ -33,6 +33,7 @@ from ..messages import (
     sign,
     signing_keys,
 )
+from ._asked_before import RowsAskedAgainError
 from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
 from ._decisions import warn_of_lost_decisions
 from ._derived import allows_missing
@@ -47,7 +48,7 @@ from ._labels import (
     seen_classes_of,
     shown_labels,
 )
-from ._ledger import RowsAskedAgainError, RowsChangedError, read_entries
+from ._ledger import RowsChangedError, read_entries
 from ._ledger_store import (
     LEDGER_FILE,
     LedgerBusyError,
@@ -97,7 +98,7 @@ from ._run import (
 )
 from ._simulation import Simulation
 from ._summarizing import SummarizingMixin
-from ._summary import Summary, is_path, load_message, name_and_digest
+from ._summary import Summary, is_path, load_message
 from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
 from ._warnings import (
     ClassesLeftOutWarning,

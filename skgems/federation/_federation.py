@@ -10,7 +10,8 @@ from joblib import Memory
 
 from ..base import Features
 from ..compat import safe_indexing
-from ..local import Description, LocalModel, Member, indices_of
+from ..disclosure import Disclosure
+from ..local import Description, LocalModel, Member, indices_of, ruled
 from ..networks import Network, common_dtype, without_values
 from ..steps import Front
 from ._channel import InProcess
@@ -46,6 +47,9 @@ class Node:
         The "labels" of its rows, and the number of rows with each label for each of the
         three uses. If rows have weights, "weights" has their sum over the rows with
         each label that moments are computed from.
+    left_out : ndarray or None
+        Labels of classes whose rows are not used, since they are fewer than the rule of
+        disclosure asks for.
     """
 
     name: str
@@ -57,6 +61,7 @@ class Node:
     training_rows: np.ndarray = field(repr=False)
     record: Summary | Record | None = field(default=None, repr=False)
     row_counts: Mapping = field(default_factory=dict, repr=False)
+    left_out: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def can_reply(self) -> bool:
@@ -139,6 +144,8 @@ class Federation:
         The transformers that the rows have passed through.
     front_history : list of dict
         The messages that fitted the front, one dict for each, as in ``Run.history``.
+    disclosure : Disclosure or None
+        The rule that nodes of this process answer under. None: anything may be told.
     """
 
     nodes: list[Node] = field(repr=False)
@@ -154,6 +161,7 @@ class Federation:
     joined: Run | None = field(default=None, repr=False)
     front: Front | None = field(default=None, repr=False)
     front_history: list[dict] = field(default_factory=list, repr=False)
+    disclosure: Disclosure | None = None
 
     @property
     def can_reply(self) -> bool:
@@ -370,7 +378,7 @@ class Federation:
             # by no node where others judge; their weight stays as it is.
             shares = 1.0 / np.maximum(self._n_judges[rows], 1)
             weights = shares if weights is None else weights * shares
-        return Member(
+        member = Member(
             name=node.name,
             model=node.model,
             # Nodes that share all rows do not each get a copy.
@@ -384,7 +392,11 @@ class Federation:
             training=_places(node.training_rows, rows),
             weights=weights,
             groups=None if self.groups is None else self.groups[rows],
+            left_out=node.left_out,
+            # Rows of nodes that are not here only score, and nothing of them leaves.
+            disclosure=self.disclosure if node.record is None else None,
         )
+        return ruled(member)
 
     def attributes(self) -> dict:
         """Return the fitted attributes that every aggregator has, by their names."""

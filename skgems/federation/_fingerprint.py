@@ -32,6 +32,8 @@ class Fingerprint:
     n_rows: int
     # What users gave, of which digests of single rows are made.
     table: tuple[object, object, object] = field(repr=False, compare=False)
+    groups: np.ndarray | None = field(repr=False, compare=False)  # numbers, (n_rows,)
+    weights: np.ndarray | None = field(repr=False, compare=False)  # (n_rows,)
 
     @classmethod
     def of(
@@ -61,12 +63,16 @@ class Fingerprint:
             classifier=_digest_of_classifier(estimator),
             n_rows=n_rows,
             table=(X, y, held_out),
+            groups=group_of_row,
+            weights=weights,
         )
 
     def row_digests(self, key: bytes) -> RowDigests:
         """Return the digests of single rows, made with a key of the node."""
         X, y, held_out = self.table
-        return RowDigests.of(X, y, held_out, key=key)
+        return RowDigests.of(
+            X, y, held_out, key=key, groups=self.groups, weights=self.weights
+        )
 
     def has_rows_of(self, rows: str, labels: str | None) -> bool:
         """Whether these are digests of the same rows; labels only if both have some."""

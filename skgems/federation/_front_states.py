@@ -10,9 +10,11 @@ exchange, and if the fitted front was agreed, it is that one.
 
 from collections.abc import Collection, Iterable, Mapping
 
+import numpy as np
+
 from ..local import digest, opened_front
 from ..messages import Message, NotAgreedError, contents_of, unfitted_front
-from ..steps import Front
+from ..steps import Columns, Front
 from ._nodes import RowsLike
 
 
@@ -99,7 +101,14 @@ def unchecked_fronts(request: Message, checked: Iterable[str]) -> list[Front]:
     return [front for front in fronts if front.states and front.digest not in digests]
 
 
-def check_states(front: Front, X: RowsLike, *, name: str, min_rows: int) -> None:
+def check_states(
+    front: Front,
+    X: RowsLike,
+    *,
+    name: str,
+    min_rows: int,
+    weights: np.ndarray | None = None,
+) -> None:
     """Raise NotAgreedError for a front that cannot be of a node's rows and others.
 
     Parameters
@@ -108,8 +117,10 @@ def check_states(front: Front, X: RowsLike, *, name: str, min_rows: int) -> None
         The rows that the node's statistics are made of: not those that it holds out.
     min_rows : int
         Columns with fewer known values are in no statistic of the node.
+    weights : ndarray of shape (n_rows,), or None
+        How much each row counted in these. None: once.
     """
-    contradiction = front.contradiction(X, min_rows=min_rows)
+    contradiction = front.contradiction(X, min_rows=min_rows, weights=weights)
     if contradiction:
         raise NotAgreedError(
             "The server says that the front is fitted to the rows of node "
@@ -117,6 +128,31 @@ def check_states(front: Front, X: RowsLike, *, name: str, min_rows: int) -> None
             "before the server has explained it. If the rows of the node have "
             "changed since the front was fitted, it has to be fitted again, in a new "
             "exchange."
+        )
+
+
+def check_leaves_out(
+    front: Front, columns: Columns, dropped: np.ndarray | None, *, name: str
+) -> None:
+    """Raise NotAgreedError for a front with columns that a node said it does not use.
+
+    Parameters
+    ----------
+    columns : Columns
+        Those of the node's rows.
+    dropped : ndarray of bool of shape (n_columns,), or None
+        Which of them its classifier drops by name; None: it drops none.
+    """
+    if dropped is None or not front.drop_identifiers or front.columns is None:
+        return
+    kept = [front.columns.labels[place] for place in front.columns.kept_places]
+    dropped_labels = [columns.labels[place] for place in np.flatnonzero(dropped)]
+    taken = [label for label in dropped_labels if label in kept]
+    if taken:
+        raise NotAgreedError(
+            f"the front takes the columns {taken[:5]}, but the classifier of node "
+            f"{name!r} drops them, and the node said so. Do not answer before the "
+            "server has explained it."
         )
 
 

@@ -12,9 +12,11 @@ from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import column_or_1d
 
 from ..base import warn_user
 from ..compat import safe_indexing
+from ..disclosure import Disclosure
 from ..local import stacked
 from ..messages import Message
 from ..steps import (
@@ -30,7 +32,7 @@ from ..steps import (
 )
 from ._channel import InProcess
 from ._nodes import Rows, RowsLike, node_codes, node_names_of
-from ._rows import column_member
+from ._rows import cells_of, column_member
 from ._run import Run
 from ._warnings import (
     warn_of_columns_of_some,
@@ -89,12 +91,13 @@ def _warn_of_inexact(advanced: Advanced) -> None:
 def _check_answerable(front: Front, advanced: Advanced) -> None:
     """Raise if no message will fit what is left of a front."""
     for pending in advanced.pending.values():
-        if not pending.can_tell(front.bounds == "tell"):
+        if not pending.can_tell:
             raise NotPooledError(
-                f"{type(pending.step).__name__} needs the smallest and the largest "
-                "value of each column, which are values of single rows, or counts on a "
-                "grid between agreed bounds. Set bounds={column: (low, high)}, or "
-                "bounds='tell' if nodes may send the smallest and the largest values."
+                f"{type(pending.step).__name__} needs bounds of the columns that enter "
+                "it, which all nodes agree on: nodes do not send their smallest and "
+                "largest values, which are values of single rows. Set bounds={column: "
+                "(low, high)}. Bounds follow a column through scalers and imputers "
+                "only, so this step has to stand before steps that mix columns."
             )
     if len(advanced.front.states) == len(front.states):
         kinds = [type(pending.step).__name__ for pending in advanced.pending.values()]
@@ -299,6 +302,7 @@ def fit_front(
     nodes: ArrayLike | None = None,
     *,
     held_out: np.ndarray | None = None,
+    disclosure: Disclosure | None = None,
     n_jobs: int | None = None,
 ) -> tuple[Advanced, list[dict]]:
     """An Advanced of rows that are here, and the history of the messages.
@@ -314,21 +318,51 @@ def fit_front(
         only_scores = held_out_of_node is not None and held_out_of_node.all()
         if len(rows) and not only_scores:
             X_of_node = safe_indexing(X, rows)
-            members.append(column_member(name, X_of_node, held_out=held_out_of_node))
+            members.append(
+                column_member(
+                    name, X_of_node, held_out=held_out_of_node, disclosure=disclosure
+                )
+            )
     run = Run(InProcess(members, n_jobs=n_jobs, has_front=True))
     return run(front_plan(front)), run.history
 
 
-def through_front(front: Front, X: RowsLike, nodes: ArrayLike | None = None) -> Rows:
+def through_front(
+    front: Front,
+    X: RowsLike,
+    nodes: ArrayLike | None = None,
+    *,
+    y: ArrayLike | None = None,
+    held_out: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    disclosure: Disclosure | None = None,
+) -> Rows:
     """Rows after a front, those of each node by themselves, as nodes do it.
 
     Some steps round by what other rows there are: bits are those of nodes elsewhere.
+    Under a rule bins of few rows of a node join a neighbor; public rows pass none.
+    ``y``, ``held_out`` and ``groups`` are (n_rows,).
     """
+
+    def transformed(rows: np.ndarray) -> Rows:
+        cells = cells_of(
+            disclosure,
+            y if disclosure is None else column_or_1d(y)[rows],
+            held_out=None if held_out is None else held_out[rows],
+            groups=None if groups is None else groups[rows],
+        )
+        return without_polars(front.transform(of_rows(rows), cells=cells))
+
+    def of_rows(rows: np.ndarray) -> RowsLike:
+        return X if len(rows) == X.shape[0] else safe_indexing(X, rows)
+
     rows_of_owners = list(owners_of(nodes, X).values())
     public_rows = np.setdiff1d(np.arange(X.shape[0]), np.concatenate(rows_of_owners))
-    groups = [rows for rows in [*rows_of_owners, public_rows] if len(rows)]
-    if len(groups) == 1:
-        return without_polars(front.transform(X))
-    parts = [without_polars(front.transform(safe_indexing(X, rows))) for rows in groups]
-    in_order_of_X = np.argsort(np.concatenate(groups))
+    owned = [rows for rows in rows_of_owners if len(rows)]
+    parts = [transformed(rows) for rows in owned]
+    if len(public_rows):
+        parts.append(without_polars(front.transform(of_rows(public_rows))))
+    if len(parts) == 1:
+        return parts[0]
+    in_order_of_X = np.argsort(np.concatenate([*owned, public_rows]))
     return stacked(parts)[in_order_of_X]

@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..base import BaseAggregator, Features, validated_for_fit
 from ..compat import safe_indexing
 from ..datasets import as_groups
+from ..disclosure import disclosure_within
 from ..networks import dropped_in_table, is_fitted
 from ..steps import Columns, DocumentFront, Front, as_rows, front_of_content
 from . import _nodes
@@ -106,7 +107,12 @@ def front_for(
     if aggregator.front is None:  # it is one that trees need, and nobody has agreed on
         front = replace(front, columns=_columns_of_all(members, X))
     advanced, history = fit_front(
-        front, X, nodes, held_out=mask, n_jobs=aggregator.n_jobs
+        front,
+        X,
+        nodes,
+        held_out=mask,
+        disclosure=disclosure_within(aggregator.disclosure),
+        n_jobs=aggregator.n_jobs,
     )
     return advanced.front, history
 
@@ -154,7 +160,15 @@ def read_rows(
         return None
     table = X if front is None and hasattr(X, "columns") else None
     if front is not None:
-        X = through_front(front, X, nodes)
+        X = through_front(
+            front,
+            X,
+            nodes,
+            y=y,
+            held_out=_nodes.as_mask(held_out, X),
+            groups=as_groups(groups, X),
+            disclosure=disclosure_within(aggregator.disclosure),
+        )
     (X, y), features = validated_for_fit(aggregator, X, y)
     check_classification_targets(y)
     return GivenRows(

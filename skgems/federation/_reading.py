@@ -22,7 +22,8 @@ from ..base import (
     warn_user,
 )
 from ..compat import num_samples
-from ..local import LocalModel
+from ..disclosure import Disclosure, disclosure_within
+from ..local import LocalModel, Member
 from ..networks import Network
 from ..progress import say
 from ..steps import Front
@@ -40,6 +41,7 @@ from ._labels import bare_label, check_labels, shown_labels, told_apart
 from ._members import Members, read_members
 from ._models import Models, read_models
 from ._nodes import Roles, RowsLike
+from ._replying import of_large_classes_alone
 from ._rows import check_is_behind_front, warn_of_another_front
 from ._run import Run
 from ._simulation import Simulation, simulate
@@ -147,9 +149,15 @@ def read_federation(
     )
     assignment = _assign_rows(models, rows, codes, summaries=members.summaries)
     _check_labels_of_summaries(members.summaries, models.classes)
+    disclosure = disclosure_within(aggregator.disclosure)
     federation = Federation(
         nodes=_read_nodes(
-            models, rows, codes, assignment=assignment, summaries=members.summaries
+            models,
+            rows,
+            codes,
+            assignment=assignment,
+            summaries=members.summaries,
+            disclosure=disclosure,
         ),
         classes=models.classes,
         features=models.features,
@@ -163,6 +171,7 @@ def read_federation(
         joined=joined,
         front=front,
         front_history=front_history,
+        disclosure=disclosure,
     )
     if is_front_of_members and not is_simulated:
         _warn_of_members_of_another_front(federation)
@@ -414,13 +423,23 @@ def _read_nodes(
     *,
     assignment: _Assignment,
     summaries: list[Summary | None],
+    disclosure: Disclosure | None,
 ) -> list[Node]:
-    """The nodes, with what each of their rows is for."""
+    """The nodes, with what each of their rows is for under a rule of disclosure."""
     nodes = []
     for k, summary in enumerate(summaries):
         rows_of_node = assignment.rows_of_nodes[k]
         if summary is None:
             roles = _roles_of_member(models, rows, rows_of_node, k=k)
+            left_out = None
+            if rows is not None and disclosure is not None:
+                roles, left_out = _roles_in_large_classes(
+                    models.local_models[k],
+                    models.classes[codes],
+                    roles,
+                    groups=rows.groups,
+                    disclosure=disclosure,
+                )
             row_counts = _row_counts(
                 codes,
                 roles,
@@ -428,6 +447,7 @@ def _read_nodes(
                 weights=None if rows is None else rows.weights,
             )
             node = models.node(k, roles, row_counts=row_counts)
+            node = replace(node, left_out=left_out)
             n_rows = len(roles.training)
         else:
             # Rows of a node that has sent its statistics only score the aggregate.
@@ -461,6 +481,38 @@ def _roles_of_member(
         held_out=rows.held_out,
         not_trained_on=rows.not_trained_on,
     )
+
+
+def _roles_in_large_classes(
+    model: LocalModel,
+    labels: np.ndarray,
+    roles: Roles,
+    *,
+    groups: np.ndarray | None,
+    disclosure: Disclosure,
+) -> tuple[Roles, np.ndarray | None]:
+    """Return the roles without rows of small classes, and the labels of these.
+
+    ``labels`` and ``groups`` are those of all rows, (n_samples,).
+    """
+    rows = np.unique(np.concatenate([roles.judging, roles.moments, roles.training]))
+    member = Member(
+        name=model.name,
+        model=model,
+        X=rows[:, None],  # in place of features, so that indices of rows come back
+        y=labels[rows],
+        groups=None if groups is None else groups[rows],
+        judging=np.searchsorted(rows, roles.judging),
+        moments=np.searchsorted(rows, roles.moments),
+        training=np.searchsorted(rows, roles.training),
+    )
+    member = of_large_classes_alone(member, disclosure)
+    roles = Roles(
+        judging=member.X[member.judging, 0],
+        moments=member.X[member.moments, 0],
+        training=member.X[member.training, 0],
+    )
+    return roles, member.left_out
 
 
 def _row_counts(

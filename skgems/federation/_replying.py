@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..disclosure import (
     stricter_disclosure,
 )
 from ..local import (
+    RESIDUALS,
     Member,
     NodeShape,
     TooFewRowsError,
@@ -49,7 +50,12 @@ from ..steps import Cells, Columns, Front, holding, repeated_identifiers
 from ._acceptance import check_accepted
 from ._derived import allows_missing, check_is_derived
 from ._fingerprint import Fingerprint
-from ._front_states import check_fronts_are_due, check_states, unchecked_fronts
+from ._front_states import (
+    check_fronts_are_due,
+    check_leaves_out,
+    check_states,
+    unchecked_fronts,
+)
 from ._labels import warn_of_unseen_classes
 from ._ledger import Ledger, open_ledger
 from ._nodes import as_mask, halves_of
@@ -64,6 +70,7 @@ from ._rows import (
     member_of,
     warn_of_another_front,
 )
+from ._ruled import RuledTable, table_under
 from ._warnings import (
     ClassesLeftOutWarning,
     warn_of_exposed,
@@ -180,8 +187,8 @@ def reply_to(
         ``state``. If None, the agreement that comes with the first request is accepted
         if it stays within bounds that an honest exchange meets.
     radii : bool, default=False
-        Whether distances of single rows, or the smallest and the largest value of a
-        column, may be sent. It matters only if no agreement is given.
+        Whether distances of single rows may be sent. It matters only if no agreement is
+        given.
     state : str, os.PathLike or mutable mapping of str to bytes, default=None
         The node's ledger: a folder on a local disk, which is created if it does not
         exist. Use one ledger for all exchanges of the node, since it also notices that
@@ -261,9 +268,9 @@ def reply_to(
     used again. Counting, answering and keeping are one step, during which the folder is
     locked and other processes wait.
 
-    ``state`` may also be a mapping, for example a dict in a test. It has the entries in
-    ``"log.jsonl"``, and each reply under a name of its own. A mapping cannot be locked,
-    and an older copy of it is not noticed. Use it in one thread of one process only.
+    ``state`` may also be a mapping, for example a dict in a test. It has the bytes of
+    the database under ``"ledger.sqlite"``. A mapping cannot be locked, and an older
+    copy of it is not noticed. Use it in one thread of one process only.
 
     Examples
     --------
@@ -414,25 +421,25 @@ def _counted_reply(
         told=ledger.statistics_told,
         may_be_made_up=may_be_made_up,
     )
-    ledger.begin(request, node.fingerprint)
+    ledger.check_rows(node.fingerprint)
     try:
         if not may_be_made_up:
             fronts = unchecked_fronts(request, fronts_before.values())
-            node.check_fronts(fronts, disclosure=disclosure)
-        n_numbers_left = node.n_values - ledger.layer_numbers_before(request)
+            node.under_rule(agreed).check_fronts(fronts, disclosure=disclosure)
+        n_numbers_left = node.n_values - ledger.n_layer_numbers
+        if ledger.residuals is not None:
+            node.memo[RESIDUALS] = ledger.residuals
         reply = node.computed_reply(request, agreed, layer_numbers_left=n_numbers_left)
         if disclosure is not None:
             ledger.check_layer_numbers(request, reply, most=node.n_values)
-        check_reply_bytes(
-            reply, node.shape, n_bytes_before=ledger.tree_bytes_before(request)
-        )
+        check_reply_bytes(reply, node.shape, n_bytes_before=ledger.n_tree_bytes)
     except Exception as error:
         # Not for a BaseException, as where somebody stops the program: that is as if it
         # were killed, nothing left, and the request does not count.
         ledger.fail(request, error)
         raise
     released = node.released(reply)
-    ledger.end(request, reply)
+    ledger.end(request, reply, residuals=node.memo.get(RESIDUALS))
     return released
 
 
@@ -454,6 +461,10 @@ class _Node:
     private_key: str | os.PathLike | None
     # The classifier where a request leaves it aside: what it drops does not leave.
     set_aside: object = None
+    # What was computed of the rows for earlier messages; filled further.
+    memo: dict = field(default_factory=dict)
+    # The rows under the rule, once it is known; None: they are ruled behind a front.
+    ruled: RuledTable | None = None
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
@@ -494,9 +505,8 @@ class _Node:
         if not self.tells_radii and tells_radii(request):
             raise NotAgreedError(
                 f"this request ({request.task!r}) asks for numbers about single rows "
-                "(radii of good-enough spaces, or the smallest and largest values of "
-                "columns). They are sent only with consent: radii=True, or an "
-                "agreement that allows them."
+                "(radii of good-enough spaces). They are sent only with consent: "
+                "radii=True, or an agreement that allows them."
             )
 
     def disclosure_under(self, agreed: Agreement | None) -> Disclosure | None:
@@ -524,21 +534,68 @@ class _Node:
             halves = halves_of({self.name: learning}, y, groups)
         return cells_of(disclosure, y, held_out=held_out, groups=groups, halves=halves)
 
+    def under_rule(self, agreed: Agreement | None) -> "_Node":
+        """Return the node with the rows that may be summed before any front."""
+        rule = self.disclosure_under(agreed)
+        y = None if self.y is None else column_or_1d(self.y)
+        held_out = as_mask(self.held_out, self.X)
+        groups = as_groups(self.groups, self.X)
+        halves = None
+        if y is not None and agreed is not None and "halves" in agreed.tasks:
+            learning = (
+                np.arange(len(y)) if held_out is None else np.flatnonzero(~held_out)
+            )
+            halves = halves_of({self.name: learning}, y, groups)
+        ruled = table_under(
+            rule,
+            self.X,
+            y,
+            held_out=held_out,
+            groups=groups,
+            weights=self.weights,
+            halves=halves,
+        )
+        if ruled is None:
+            return self
+        return replace(self, X=ruled.X, ruled=ruled)
+
+    @property
+    def weights_under_rule(self) -> np.ndarray | None:
+        """How much each row counts in sums, (n_rows,); None: once."""
+        return self.weights if self.ruled is None else self.ruled.weights
+
+    @property
+    def rows_left_out(self) -> np.ndarray | None:
+        """Rows that no statistic of columns is of, (n_rows,), bool; None: there are none.
+
+        Those of a class with too few rows would follow from sums with them and without.
+        """
+        if self.ruled is not None:
+            return self.ruled.is_left_out
+        return as_mask(self.held_out, self.X)
+
     def check_fronts(
         self, fronts: Iterable[Front], *, disclosure: Disclosure | None
     ) -> None:
         """Raise NotAgreedError for fitted fronts that its rows contradict."""
         for front in fronts:
-            held_out = as_mask(self.held_out, self.X)
             member = column_member(
-                self.name, self.X, held_out=held_out, disclosure=disclosure
+                self.name,
+                self.X,
+                held_out=self.rows_left_out,
+                disclosure=disclosure,
+                weights=None if self.ruled is None else self.ruled.weights,
+                estimator=self.estimator,
             )
+            columns = Columns.of(member.X)
+            check_leaves_out(front, columns, member.dropped, name=self.name)
             with holding(self.estimator):
                 check_states(
                     front,
                     learning_columns(member),
                     name=self.name,
                     min_rows=member.min_rows,
+                    weights=member.row_weights("learning"),
                 )
 
     def computed_reply(
@@ -610,13 +667,14 @@ def _answered_of_columns(
     request: Message, node: _Node, *, agreed: Agreement | None
 ) -> Message:
     """What the columns are, before any front and without labels."""
-    held_out = as_mask(node.held_out, node.X)
+    node = node.under_rule(agreed)
     member = column_member(
         node.name,
         node.X,
-        held_out=held_out,
+        held_out=node.rows_left_out,
         groups=as_groups(node.groups, node.X),
         disclosure=node.disclosure_under(agreed),
+        weights=None if node.ruled is None else node.ruled.weights,
         estimator=node.estimator if node.set_aside is None else node.set_aside,
     )
     reply = answer(request, member)
@@ -629,6 +687,7 @@ def _answered_of_table(
     request: Message, node: _Node, *, agreed: Agreement | None
 ) -> Message:
     """What the columns hold, or sums and judgments behind a front of each method."""
+    node = node.under_rule(agreed)
     held_out = as_mask(node.held_out, node.X)
     member = column_member(
         node.name,
@@ -636,7 +695,10 @@ def _answered_of_table(
         held_out=held_out,
         groups=as_groups(node.groups, node.X),
         disclosure=node.disclosure_under(agreed),
+        weights=node.weights_under_rule,
     )
+    if node.ruled is not None:
+        member = replace(member, is_ruled=True, is_changed=node.ruled.is_changed)
     member = replace(member, y=None if node.y is None else column_or_1d(node.y))
     if agreed is not None and member.y is not None:
         # Names of features are those before the fronts, which are not agreed on.
@@ -675,7 +737,12 @@ def _answered_of_classifier(
         )
     if is_first:
         warn_of_unseen_classes(member)
-    reply = answer(request, replace(member, layer_numbers_left=layer_numbers_left))
+    member = replace(
+        member, layer_numbers_left=layer_numbers_left, memo=member.memo | node.memo
+    )
+    reply = answer(request, member)
+    if RESIDUALS in member.memo:
+        node.memo[RESIDUALS] = member.memo[RESIDUALS]
     if is_first:
         warn_of_exposed(node.name, reply)
     return reply
@@ -690,7 +757,9 @@ def _member_behind_front(
     front_content = request.content.get("front")
     if front_content is not None:
         front = opened_front(front_content)
-        X = front.transform(node.X, cells=node.cells_under(agreed))
+        cells = node.cells_under(agreed)
+        joined = front.joined_bins_of(node.X, cells)
+        X = front.transform(node.X, cells=cells, joined=joined)
         estimator = fitted_at_node(
             node.name,
             front.rest_of(node.estimator, name=node.name),
@@ -705,7 +774,7 @@ def _member_behind_front(
     dropped = None
     if front_content is None and node.set_aside is not None:
         dropped = dropped_columns(node.set_aside)
-    return member_of(
+    member = member_of(
         rows,
         estimator,
         X,
@@ -714,8 +783,18 @@ def _member_behind_front(
         held_out=node.held_out,
         dropped=dropped,
         groups=node.groups,
-        sample_weight=node.weights,
+        sample_weight=node.weights_under_rule,
     )
+    if front_content is not None:
+        n_dimensions = len(np.shape(node.X))
+        n_raw_columns = np.shape(node.X)[1] if n_dimensions == 2 else None
+        member = replace(
+            member, n_raw_columns=n_raw_columns, is_changed=joined.has_joined
+        )
+    if node.ruled is not None:
+        is_changed = member.is_changed or node.ruled.is_changed
+        member = replace(member, is_ruled=True, is_changed=is_changed)
+    return member
 
 
 def _warn_of_laxer_rule(
@@ -763,7 +842,17 @@ def without_small_classes(
 
     ``is_kept`` says that the reply is kept in a ledger.
     """
-    large_classes = ruled(replace(member, disclosure=disclosure).of_large_classes())
+    return ruled(of_large_classes_alone(member, disclosure, is_kept=is_kept))
+
+
+def of_large_classes_alone(
+    member: Member, disclosure: Disclosure | None, *, is_kept: bool = False
+) -> Member:
+    """Return the member without its small classes, whose other rows stay as they are.
+
+    ``is_kept`` says that the reply is kept in a ledger.
+    """
+    large_classes = replace(member, disclosure=disclosure).of_large_classes()
     min_rows = large_classes.min_rows
     if large_classes.left_out is member.left_out:
         return large_classes

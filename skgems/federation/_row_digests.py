@@ -8,12 +8,15 @@ A digest does not depend on the container, the dtype, or the order of rows and c
 the same patients may be read by another query the next time. It is of the row's values
 that are not zero, in order of size, as float32: a table that was stored with less
 precision has the same digests. Values that are no numbers count by their texts.
+
+Where rows have groups, such as patients, a difference is of so many groups: one patient
+with many rows is not hidden among them.
 """
 
 import hashlib
 import io
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Self
 
 import numpy as np
@@ -35,10 +38,28 @@ class RowDigests:
     # Of the columns whose values tell most rows apart, in ascending order. A column
     # keeps its digest where rows come in another order.
     columns: np.ndarray
+    # (n_rows,), numbers of the groups of rows, which say nothing of them; None where
+    # each row stands alone.
+    groups: np.ndarray | None = None
+    # (n_rows,), of the weight of each row and of the rows of its group; None where
+    # there are neither weights nor groups.
+    marks: np.ndarray | None = None
 
     @classmethod
-    def of(cls, X: object, y: object, held_out: object, *, key: bytes) -> Self:
-        """Return the digests of what users give for a node."""
+    def of(
+        cls,
+        X: object,
+        y: object,
+        held_out: object,
+        *,
+        key: bytes,
+        groups: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+    ) -> Self:
+        """Return the digests of what users give for a node.
+
+        ``groups`` are numbers of groups from 0 on, (n_rows,), as are ``weights``.
+        """
         rows, columns = _digests_of_values(X, key)
         labels = None
         if y is not None:
@@ -46,14 +67,23 @@ class RowDigests:
             mask = np.zeros(len(codes)) if held_out is None else np.asarray(held_out)
             # All bits of a code but the last, which says whether the row is held out.
             labels = (codes & ~np.uint64(1)) | mask.astype(bool).astype(np.uint64)
-        return cls(rows=rows, labels=labels, columns=columns)
+        marks = None
+        if groups is not None or weights is not None:
+            marks = np.zeros_like(rows) if weights is None else _codes(weights, key)
+        if groups is not None:
+            marks = marks + _sums_of_groups(rows, groups)
+        return cls(
+            rows=rows, labels=labels, columns=columns, groups=groups, marks=marks
+        )
 
     def to_bytes(self) -> bytes:
         """Return the digests as bytes, to be kept at the node."""
         file = io.BytesIO()
-        arrays = {"rows": self.rows, "columns": self.columns}
-        if self.labels is not None:
-            arrays["labels"] = self.labels
+        arrays = {
+            field.name: array
+            for field in fields(self)
+            if (array := getattr(self, field.name)) is not None
+        }
         np.savez(file, **arrays)
         return file.getvalue()
 
@@ -61,95 +91,118 @@ class RowDigests:
     def from_bytes(cls, content: bytes) -> Self:
         """Return the digests that `to_bytes` has written."""
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            return cls(
-                rows=arrays["rows"],
-                labels=arrays["labels"] if "labels" in arrays else None,
-                columns=arrays["columns"],
-            )
+            return cls(**{field.name: arrays.get(field.name) for field in fields(cls)})
 
-    def has_rows_of(self, other: "RowDigests") -> bool:
-        """Report whether another table has the same rows, whatever their labels.
+    @property
+    def units(self) -> np.ndarray:
+        """What counts as one row, (n_rows,): numbers of groups, or of rows."""
+        return np.arange(len(self.rows)) if self.groups is None else self.groups
 
-        Columns may be missing or added if one that tells rows apart is in both.
-        """
-        if len(self.rows) != len(other.rows):
-            return False
-        if np.array_equal(np.sort(self.rows), np.sort(other.rows)):
-            return True
-        return bool(np.isin(self.columns, other.columns).any())
+    def _sorted_marks(self) -> np.ndarray:
+        """Return the marks in an order that is the same for equal tables."""
+        if self.marks is None:
+            return np.empty(0)
+        keys = [self.marks, self.rows]
+        if self.labels is not None:
+            keys.insert(1, self.labels)
+        return self.marks[np.lexsort(keys)]
 
-    def is_equal_to(self, other: "RowDigests") -> bool:
-        """Report whether another table has the same rows with the same labels.
+    def compared_with(self, other: "RowDigests") -> "RowComparison":
+        """Return what the rows have in common with those of another table.
 
         Labels count only if both tables have some.
         """
-        with_labels = self.labels is not None and other.labels is not None
-        difference = _Difference.of(self, other, with_labels=with_labels)
-        return not difference.changes.any()
-
-    def n_rows_apart(self, other: "RowDigests") -> int | None:
-        """Return how many rows a difference of sums of two tables would be of.
-
-        It is the smallest number of rows in which tables that have rows in common
-        differ: of all rows, or of one class of which both have rows in common. None if
-        they differ in no rows, or have none in common.
-        """
-        differences = [_Difference.of(self, other, with_labels=False)]
+        rows = np.concatenate([self.rows, other.rows])
+        labels = np.zeros_like(rows)
         if self.labels is not None and other.labels is not None:
-            differences.append(_Difference.of(self, other, with_labels=True))
-        counts = [
-            n_rows
-            for difference in differences
-            for n_rows in difference.n_rows_by_group()
+            labels = np.concatenate([self.labels, other.labels])
+        units = np.concatenate([self.units, len(rows) + other.units])
+        order = np.lexsort((labels, rows))
+        labels = labels[order]
+        units = units[order]
+        is_own = order < len(self.rows)
+        is_other_row = _is_new(rows[order])
+        has_other_values = _has_no_partner(is_other_row, is_own)
+        is_alone = _has_no_partner(is_other_row | _is_new(labels), is_own)
+        classes = labels & ~np.uint64(1)  # rows of a class, held out or not
+        all_rows = np.zeros_like(classes)
+        numbers = [
+            *_numbers_apart(all_rows, units, has_other_values),
+            *_numbers_apart(all_rows, units, is_alone),
+            *_numbers_apart(classes, units, is_alone),
         ]
-        return min(counts, default=None)
+        return RowComparison(
+            is_equal=not is_alone.any(),
+            has_equal_marks=np.array_equal(self._sorted_marks(), other._sorted_marks()),
+            is_of_same_rows=len(self.rows) == len(other.rows)
+            and (
+                not has_other_values.any()
+                or bool(np.isin(self.columns, other.columns).any())
+            ),
+            n_rows_apart=min(numbers, default=None),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Difference:
-    """How often different rows come in two tables."""
+class RowComparison:
+    """What the rows of two tables have in common."""
 
-    groups: np.ndarray  # (n_kinds,), the class of each kind of row
-    changes: np.ndarray  # (n_kinds,), how much more often it is in the first table
-    common: np.ndarray  # (n_kinds,), how often it is in both
-
-    @classmethod
-    def of(cls, first: RowDigests, second: RowDigests, *, with_labels: bool) -> Self:
-        """Compare the rows of two tables, with their labels or without."""
-        tables = [
-            np.column_stack([digests.rows, _labels_of(digests, with_labels)])
-            for digests in (first, second)
-        ]
-        kinds, codes = np.unique(np.vstack(tables), axis=0, return_inverse=True)
-        codes = codes.ravel()
-        n_first = len(first.rows)
-        in_first = np.bincount(codes[:n_first], minlength=len(kinds))
-        in_second = np.bincount(codes[n_first:], minlength=len(kinds))
-        return cls(
-            groups=kinds[:, 1] & ~np.uint64(1),  # rows of a class, held out or not
-            changes=in_first - in_second,
-            common=np.minimum(in_first, in_second),
-        )
-
-    def n_rows_by_group(self) -> list[int]:
-        """Return the numbers of rows that differ, of all rows and of each class.
-
-        Only where some rows differ and others are in common.
-        """
-        groups, codes = np.unique(self.groups, return_inverse=True)
-        n_differing = np.bincount(codes, np.abs(self.changes), len(groups))
-        n_common = np.bincount(codes, self.common, len(groups))
-        n_differing = np.append(n_differing, n_differing.sum())
-        n_common = np.append(n_common, n_common.sum())
-        is_partial = (n_differing > 0) & (n_common > 0)
-        return n_differing[is_partial].astype(int).tolist()
+    is_equal: bool  # the same rows with the same labels, in any order
+    has_equal_marks: bool  # the same weights and groups; of equal tables only
+    # The same rows, whatever their labels. Columns may be missing or added if one that
+    # tells rows apart is in both.
+    is_of_same_rows: bool
+    # How many rows a difference of sums of the two would be of: the smallest number of
+    # rows in which tables that have rows in common differ, of all rows, or of one class
+    # of which both have rows in common. None if they differ in no rows, or have none in
+    # common. Groups count as one row each.
+    n_rows_apart: int | None
 
 
-def _labels_of(digests: RowDigests, with_labels: bool) -> np.ndarray:
-    """Return digests of labels, or equal ones for all rows."""
-    if with_labels and digests.labels is not None:
-        return digests.labels
-    return np.zeros(len(digests.rows), dtype=np.uint64)
+def _sums_of_groups(digests: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return the sum of the digests of each row's group, (n_rows,), modulo 2^64."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(_is_new(groups[order]))
+    return np.add.reduceat(digests[order], starts)[groups]
+
+
+def _has_no_partner(is_new: np.ndarray, is_own: np.ndarray) -> np.ndarray:
+    """Report which rows of two tables have no equal one in the other table, (n_rows,).
+
+    Equal rows follow each other; ``is_new`` says where other ones begin.
+    """
+    starts = np.flatnonzero(is_new)
+    kinds = np.cumsum(is_new) - 1
+    is_alone = np.empty(len(is_own), dtype=bool)
+    for is_here in (is_own, ~is_own):
+        n_elsewhere = np.add.reduceat(~is_here, starts, dtype=int)
+        n_before = np.cumsum(is_here) - is_here
+        ranks = n_before - n_before[starts[kinds]]  # among the equal rows of its table
+        is_alone[is_here] = (ranks >= n_elsewhere[kinds])[is_here]
+    return is_alone
+
+
+def _numbers_apart(
+    classes: np.ndarray, units: np.ndarray, is_alone: np.ndarray
+) -> list[int]:
+    """Return in how many units the rows of each class differ between two tables.
+
+    Only of classes of which some rows differ and others are in both tables.
+    """
+    codes = np.unique(classes, return_inverse=True)[1]
+    is_in_both = np.bincount(codes[~is_alone], minlength=codes.max() + 1) > 0
+    n_units = units.max() + 1
+    # Each unit of each class once.
+    differing = np.unique(codes[is_alone] * n_units + units[is_alone]) // n_units
+    n_differing = np.bincount(differing, minlength=len(is_in_both))
+    return n_differing[is_in_both & (n_differing > 0)].tolist()
+
+
+def _is_new(ordered: np.ndarray) -> np.ndarray:
+    """Report where a value differs from the one before it, (n,)."""
+    is_new = np.ones(len(ordered), dtype=bool)
+    is_new[1:] = ordered[1:] != ordered[:-1]
+    return is_new
 
 
 def _digests_of_values(X: object, key: bytes) -> tuple[np.ndarray, np.ndarray]:

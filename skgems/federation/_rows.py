@@ -44,6 +44,7 @@ from . import _nodes
 from ._front_states import check_states
 from ._labels import check_labels_of
 from ._nodes import Rows, RowsLike
+from ._ruled import RuledTable, table_under
 from ._weights import WeightedRows, weighted_rows
 
 # Types of labels that JSON, and so a message, can hold.
@@ -94,6 +95,8 @@ def member_of(
     )
     front = aggregator._agreed_front
     cells = None
+    joined = None
+    ruled = None
     if front is not None:
         estimator = front.rest_of(estimator, name=name)
         check_no_label_missing_at(name, given.y)
@@ -103,7 +106,12 @@ def member_of(
             held_out=_nodes.as_mask(given.held_out, given.X),
             groups=as_groups(given.groups, given.X),
         )
-        _check_front_of_rows(front, given, name=name, disclosure=disclosure)
+        ruled = _table_before_front(given, disclosure)
+        if ruled is not None:
+            _check_front_of_rows(front, ruled, name=name, disclosure=disclosure)
+            given = replace(given, X=ruled.X, weights=ruled.weights)
+        if front.columns is not None:  # else the rows are refused
+            joined = front.joined_bins_of(given.X, cells)
     checked = _checked_rows(
         aggregator,
         estimator,
@@ -113,6 +121,7 @@ def member_of(
         held_out=given.held_out,
         dropped=dropped,
         cells=cells,
+        joined=joined,
     )
     if front is not None and estimator is not None:
         warn_of_another_front(local_model(estimator, name=name), checked.X, checked.y)
@@ -132,23 +141,52 @@ def member_of(
         training=_slice_if_all(roles.training, n_rows),
         groups=as_groups(given.groups, checked.X),
         weights=given.weights,
+        is_changed=joined is not None and joined.has_joined,
     )
+    if front is not None and ruled is not None:
+        member = replace(
+            member,
+            is_ruled=True,
+            is_changed=member.is_changed or ruled.is_changed,
+            n_raw_columns=np.shape(X)[1],
+        )
     check_labels_of(member)
     return member
 
 
+def _table_before_front(
+    given: WeightedRows, disclosure: Disclosure | None
+) -> RuledTable | None:
+    """Return rows under a rule as they are before a front; None: they are none."""
+    return table_under(
+        disclosure,
+        given.X,
+        given.y,
+        held_out=_nodes.as_mask(given.held_out, given.X),
+        groups=as_groups(given.groups, given.X),
+        weights=given.weights,
+        halves=None,
+    )
+
+
 def _check_front_of_rows(
-    front: Front, given: WeightedRows, *, name: str, disclosure: Disclosure | None
+    front: Front, ruled: RuledTable, *, name: str, disclosure: Disclosure
 ) -> None:
-    """Raise NotAgreedError for a fitted front that rows contradict, under a rule."""
-    if disclosure is None or not front.states:
+    """Raise NotAgreedError for a fitted front that rows contradict, under a rule.
+
+    Rows are compared as they are under the rule: what nodes told is of these, or of
+    more rows where a front was fitted from files, which have no classes.
+    """
+    if not front.states:
         return
-    X = as_rows(given.X)
-    if given.held_out is not None:
-        learning = ~_nodes.as_mask(given.held_out, X)
-        X = safe_indexing(X, np.flatnonzero(learning))
-    if X.shape[0]:
-        check_states(front, X, name=name, min_rows=disclosure.min_rows)
+    rows = np.flatnonzero(~ruled.is_left_out)
+    check_states(
+        front,
+        safe_indexing(ruled.X, rows),
+        name=name,
+        min_rows=disclosure.min_rows,
+        weights=None if ruled.weights is None else ruled.weights[rows],
+    )
 
 
 def cells_of(
@@ -168,10 +206,10 @@ def cells_of(
     """
     if disclosure is None:
         return None
-    labels, places = np.unique(column_or_1d(y), return_inverse=True)
+    # A label that is missing is an error later on, which says so.
     numbers = {} if numbers is None else numbers
-    codes = [numbers.setdefault(label, len(numbers)) for label in labels.tolist()]
-    sums = np.array(codes)[places]
+    labels = column_or_1d(y).tolist()
+    sums = np.array([numbers.setdefault(label, len(numbers)) for label in labels])
     for parts in (held_out, halves):
         if parts is not None:
             sums = sums * 3 + np.asarray(parts, dtype=int)  # -1, 0 or 1
@@ -191,12 +229,14 @@ def column_member(
     groups: np.ndarray | None = None,
     disclosure: Disclosure | None = None,
     estimator: object = None,
+    weights: np.ndarray | None = None,
 ) -> Member:
     """A node's columns as they are, without classifier and labels, for a front.
 
     ``held_out`` marks rows that only score, shape (n_rows,): a front is not fitted to
     them. ``groups`` has a number for the group of each row, (n_rows,). Columns that
-    the ``estimator`` drops by name are marked.
+    the ``estimator`` drops by name are marked. ``weights`` say how much each row counts
+    under the rule, (n_rows,); None: once.
     """
     X = as_rows(X)
     learning = slice(None) if held_out is None else np.flatnonzero(~held_out)
@@ -209,6 +249,7 @@ def column_member(
         training=learning,
         groups=groups,
         disclosure=disclosure,
+        weights=weights,
         dropped=dropped_in_table(estimator, X),
     )
 
@@ -460,6 +501,8 @@ def chunked_member_of(
         _nodes.raise_all_held_out(name)
     if estimator is not None:
         check_labels_of(member)
+    if reader.joined is not None and reader.joined.has_joined:
+        member = replace(member, is_changed=True)
     return member
 
 
@@ -489,18 +532,25 @@ class _ChunkReader:
         """X, y, mask and weights, or None, of each chunk that has rows."""
         for given, number in self._given():
             with self._naming(number):
-                if not self.has_compared and self.aggregator._agreed_front is not None:
-                    _check_front_of_rows(
-                        self.aggregator._agreed_front,
-                        given,
-                        name=self.name,
-                        disclosure=self.disclosure,
-                    )
+                if not self.has_compared:
+                    self._check_front(given)
                 checked = self._checked(given)
             yield checked.X, checked.y, checked.held_out, given.weights
             # Memory holds one chunk at a time: each is let go before the next comes.
             del given, checked
         self.has_compared = True
+
+    def _check_front(self, given: WeightedRows) -> None:
+        """Raise NotAgreedError for a fitted front that a chunk contradicts by itself."""
+        front = self.aggregator._agreed_front
+        if front is None or self.disclosure is None or not front.states:
+            return
+        check_no_label_missing_at(self.name, given.y)
+        ruled = _table_before_front(given, self.disclosure)
+        if ruled is not None:
+            _check_front_of_rows(
+                front, ruled, name=self.name, disclosure=self.disclosure
+            )
 
     def join_bins(self) -> None:
         """Find which bins of the front join which, in a pass over all chunks.

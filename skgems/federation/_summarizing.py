@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from ..disclosure import Disclosure, disclosure_of, min_rows_of
+from ..disclosure import Disclosure, disclosure_of_both, min_rows_of
 from ..local import ChunkedMember, Member
 from ..messages import TASKS, Message, naming
 from ..moments import SAMPLE_ROWS
@@ -128,7 +128,7 @@ class SummarizingMixin:
         """
         self._validate_params()
         self._check_one_message()
-        rule = disclosure_of(disclosure)
+        rule = disclosure_of_both(self.disclosure, disclosure)
         aggregator = self._with_fitted_backbones(rows["X"], name=name)
         if rows["chunks"] is None:
             member = aggregator._member_of_rows(
@@ -148,7 +148,9 @@ class SummarizingMixin:
                 dropped=rows.get("dropped"),
             )
         request = aggregator._agreed_terms.first_message(member, **options)
-        if member.weights_by_label() is not None:
+        # Those that a user gave: weights under the rule are no matter of the method.
+        is_weighted = rows["sample_weight"] is not None
+        if is_weighted or (rows["chunks"] and member.weights_by_label() is not None):
             check_takes_weights(request, name=name)
         member = without_small_classes(member, rule)
         warn_of_unseen_classes(member)

@@ -20,7 +20,6 @@ from ..messages import (
     key_of,
     naming,
     read_bytes,
-    read_some_arrays,
     write_bytes,
 )
 from ..networks import ModuleState, Network
@@ -270,20 +269,6 @@ def load_message(
         with naming(path):
             check_signed(message, public_key)
     return message
-
-
-def name_and_digest(path: str | os.PathLike) -> tuple[str, str]:
-    """The name in a file of a summary, and a digest of what the node has described.
-
-    It reads little of the file, and checks no field: the name may be anything.
-    """
-    about, arrays = read_some_arrays(path, "describe.")
-    settings = about.get("settings")
-    name = settings.get("name") if isinstance(settings, dict) else None
-    digest = hashlib.sha256()
-    for _, stored in sorted(arrays.items()):
-        digest.update(stored)
-    return str(name), digest.hexdigest()
 
 
 def _read_hashed(path: str | os.PathLike) -> tuple[Message, bytes]:

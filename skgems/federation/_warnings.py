@@ -485,7 +485,7 @@ def warn_of_exposed(name: str, reply: Message) -> None:
                 "rows can be recognized in them, and rows of whole numbers can be "
                 "recovered. If that must not happen, do not send this reply: set "
                 "moments='diagonal' (or 'shared', if all rows together are more than "
-                "the features), or a larger min_cluster_size of moments.",
+                "the features), or pass a Disclosure with a larger min_rows.",
                 RowsExposedWarning,
             )
 

@@ -31,7 +31,7 @@ from ._further import with_objectives
 from ._likelihood import warn_of_same_rows
 from ._linear_fit import LinearFit
 from ._logistic import GEMSLogisticAggregator
-from ._parameters import HiddenLayers, Moments, Spaces
+from ._parameters import HiddenLayers, Spaces
 from ._problem import LinearProblem
 from ._stage import LinearMerge, LinearStage
 from ._terms import clusters_request
@@ -486,14 +486,13 @@ class TrainingRounds:
     epochs: int
     coordinates: Coordinates | None  # of the features, in which networks are trained
     seed: int  # one for all nodes: their order does not matter
-    min_cluster_size: int
 
     def plan(self, layers: Layers) -> Generator:
         """Plan whose result is (trained layers, losses by node before the training).
 
         Losses are log-losses in nats a row.
         """
-        request = clusters_request(self.min_cluster_size)
+        request = clusters_request()
         replies = yield dict.fromkeys(self.problem.names, request)
         clusters = _ClustersOfNodes(replies, self.problem.classes)
         rng = np.random.RandomState(self.seed)
@@ -576,7 +575,6 @@ def train_rounds(
         epochs=epochs,
         coordinates=coordinates,
         seed=seed,
-        min_cluster_size=Moments.of(last.aggregator.moments).min_cluster_size,
     )
     layers, losses_before = last.run(rounds.plan(merged.layers))
     trained = last.over(LayersBelow.of(layers), share=share)

@@ -424,9 +424,9 @@ class LikelihoodStage(LinearStage):
         if not seen.all():
             warn_user(
                 f"Nothing is known of the classes {classes[~seen].tolist()}, so they "
-                "are never predicted: no node has as many rows of them as its min_rows "
-                "or min_cluster_size of moments asks for. Pass rows of these classes "
-                "to fit, or set smaller bounds."
+                "are never predicted: no node has as many rows of them as min_rows "
+                "of its rule of disclosure asks for. Pass rows of these classes to "
+                "fit, or a Disclosure with a smaller min_rows."
             )
 
     def spaces_around_plan(self, W: np.ndarray, problem: LinearProblem) -> Generator:

@@ -90,6 +90,9 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     memory : str or object with the joblib.Memory interface, default=None
         Where the nodes' replies are kept for the next fit. Give a folder if several
         processes should share them.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        The rule for what nodes tell of their rows, as for
+        :class:`~skgems.GEMSLogisticAggregator`.
     front : transformer, default=None
         Transformers that all nodes apply before the network, as in
         :class:`GEMSLogisticAggregator`.
@@ -220,6 +223,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         local_epochs=5,
         validation_fraction=0.2,
         memory=None,
+        disclosure="auto",
         front=None,
         n_jobs=None,
         verbose=0,
@@ -234,6 +238,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
         self.local_epochs = local_epochs
         self.validation_fraction = validation_fraction
         self.memory = memory
+        self.disclosure = disclosure
         self.front = front
         self.n_jobs = n_jobs
         self.verbose = verbose

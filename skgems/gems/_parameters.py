@@ -34,7 +34,6 @@ _PLACES = {
     "scale_logits": ("spaces", "scale_logits"),
     "moments": ("moments", "kind"),
     "n_components": ("moments", "n_components"),
-    "min_cluster_size": ("moments", "min_cluster_size"),
 }
 
 
@@ -168,32 +167,25 @@ class Moments(Part):
         Largest number of clusters whose means stand for a class. Each cluster has 10
         rows or more. Take a smaller number if less should be sent about parts of a
         class.
-    min_cluster_size : int, default=1
-        Smallest number of rows of a class or cluster whose count and mean are sent.
-        Rows of a smaller class only add to the second moments of all classes, or of all
-        such classes. Raise it to protect rare classes; see also `min_rows` of
-        :meth:`skgems.GEMSLogisticAggregator.summarize`.
 
     Examples
     --------
     >>> from skgems import GEMSLogisticAggregator
     >>> from skgems.gems import Moments
-    >>> agg = GEMSLogisticAggregator(moments=Moments(min_cluster_size=20))
+    >>> agg = GEMSLogisticAggregator(moments=Moments("shared"))
     >>> agg.set_params(moments__n_components=4).moments
-    Moments(min_cluster_size=20, n_components=4)
+    Moments(kind='shared', n_components=4)
     """
 
     short_forms: ClassVar = [StrOptions({"auto", "class", "shared", "diagonal"})]
     _parameter_constraints: dict = {
         "kind": short_forms,
         "n_components": [_FROM_1],
-        "min_cluster_size": [_FROM_1],
     }
 
-    def __init__(self, kind="auto", *, n_components=16, min_cluster_size=1):
+    def __init__(self, kind="auto", *, n_components=16):
         self.kind = kind
         self.n_components = n_components
-        self.min_cluster_size = min_cluster_size
 
 
 class HiddenLayers(_PartWithGeometry):
@@ -271,8 +263,10 @@ def with_objects_of_settings(settings: Mapping) -> dict:
     flat names, as "geometry" and "n_components". Settings that are not there, since
     another method wrote them, have their defaults.
     """
+    # Of messages, but of no parameter any more: the rule of disclosure has it.
+    not_parameters = {*_PLACES, "min_cluster_size"}
     parameters = {
-        name: value for name, value in settings.items() if name not in _PLACES
+        name: value for name, value in settings.items() if name not in not_parameters
     }
     objects = {"spaces": Spaces(), "moments": Moments()}
     for name, (parameter, name_there) in _PLACES.items():

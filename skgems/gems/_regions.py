@@ -3,7 +3,6 @@
 An ``aggregator`` is a GEMSLogisticAggregator here, which imports this module.
 """
 
-import os
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
@@ -15,24 +14,16 @@ from ..base import BaseAggregator
 from ..federation import (
     Federation,
     Summary,
-    is_path,
-    name_and_digest,
     read_federation,
     region_summary,
 )
 from ..moments import Likelihood, fewer_parts
 from ..networks import Coordinates, Network
 from ..pooled import PooledForm
-from ..progress import tracked
 from ._likelihood import warn_of_same_rows
 from ._linear_fit import LinearFit
 from ._sums import Sums
 
-# Nodes that are taken in at once, since all of a group is held in memory; of more,
-# groups become one node each.
-GROUP = 256
-# Bytes of the files of a group at most, 128 MiB, for the same reason.
-_GROUP_BYTES = 2**27
 # Means that a region sends at most: as many parts as the likelihood takes its loss over
 # where there are matrices.
 PARTS = 512
@@ -126,63 +117,3 @@ def _form_content(form: PooledForm) -> dict[str, Any]:
     if form.is_exact:
         return {"kind": form.kind, **form.parameters}
     return {"reason": form.reason.rstrip(".")}
-
-
-def in_groups(
-    aggregator: BaseAggregator, paths: Sequence[str | os.PathLike]
-) -> list[Summary]:
-    """Summaries of groups of nodes, cut by what they sent, not by names or order."""
-    digests: dict[str, str] = {}
-    path_of: dict[str, str | os.PathLike] = {}
-    for path in paths:
-        # The file is checked when its group is taken in.
-        name, digest = name_and_digest(path)
-        if name in path_of:
-            raise ValueError(
-                f"estimators has two nodes of the same name: {[name]!r}. Give each "
-                "node's summary once, under a name of its own."
-            )
-        digests[name] = digest
-        path_of[name] = path
-    ordered = [path_of[name] for name in sorted(path_of, key=digests.__getitem__)]
-    groups = _cut_into_groups(ordered)
-    return [
-        merged_summary(aggregator, [Summary.load(path) for path in group], f"group {k}")
-        for k, group in enumerate(tracked(groups, "groups of summaries"))
-    ]
-
-
-def _cut_into_groups(
-    paths: Sequence[str | os.PathLike],
-) -> list[list[str | os.PathLike]]:
-    """The paths in groups of consecutive ones, each as large as may be."""
-    groups: list[list[str | os.PathLike]] = [[]]
-    n_bytes = 0
-    for path in paths:
-        n_bytes_of_file = os.path.getsize(path)
-        is_full = len(groups[-1]) == GROUP or n_bytes + n_bytes_of_file > _GROUP_BYTES
-        if groups[-1] and is_full:
-            groups.append([])
-            n_bytes = 0
-        groups[-1].append(path)
-        n_bytes += n_bytes_of_file
-    return groups
-
-
-def many_paths(aggregator: BaseAggregator, nodes: Any) -> bool:
-    """Whether a fit takes in its summaries in groups.
-
-    They are more than a group, all of them files, and nothing asks for single nodes:
-    neither spaces, further messages, kept replies, weights nor rows by ``nodes``.
-    """
-    estimators = aggregator.estimators
-    is_long_list = isinstance(estimators, list) and len(estimators) > GROUP
-    if not is_long_list or nodes is not None or not all(map(is_path, estimators)):
-        return False
-    linear_fit = LinearFit.of(aggregator)
-    return (
-        not linear_fit.needs_spaces
-        and linear_fit.rounds.n == 1
-        and not aggregator.keep_replies
-        and aggregator.node_weight in ("auto", "n_samples")
-    )

@@ -1,8 +1,7 @@
 """What the parameters of GEMSLogisticAggregator mean for nodes, server and fit."""
 
-from copy import copy
-
-from ..base import BaseAggregator, Takes
+from ..base import Takes
+from ..disclosure import disclosure_of
 from ..federation import (
     Federation,
     KeptReplies,
@@ -21,7 +20,7 @@ from ..progress import shown
 from ._further import Rounds
 from ._linear_fit import LinearFit
 from ._parameters import Moments
-from ._regions import in_groups, many_paths, merged_summary
+from ._regions import merged_summary
 from ._terms import LinearTerms
 
 
@@ -56,8 +55,9 @@ class LinearMethodMixin(SummarizingMixin):
         ----------
         estimator, X, y, name, held_out, groups, sample_weight, disclosure
             The node's classifier, its rows and labels, its name, which rows only score,
-            how much each row counts in sums, and the rule for what the summary tells
-            of the rows. All are as for :func:`~skgems.federation.reply_to`.
+            and how much each row counts in sums. `disclosure` is the rule for what the
+            summary tells of the rows. All are as for
+            :func:`~skgems.federation.reply_to`.
         chunks : callable, default=None
             Gives the rows in parts, in place of X, y, ``held_out`` and
             ``sample_weight``. Use it if the rows do not fit into memory
@@ -70,8 +70,9 @@ class LinearMethodMixin(SummarizingMixin):
             counts classes.
         space : "auto" or bool, default="auto"
             Whether to send the good-enough space, which takes n_features^2 numbers with
-            ``spaces="gram"``. With "auto" it is sent if `epsilon` or `intersection`
-            need it. Set it to True if the server may need spaces later.
+            ``spaces="gram"`` and tells how far single rows are. With "auto" it is sent
+            if `epsilon` or `intersection` need it and ``disclosure`` is None. Set it to
+            True to send it under a rule as well, or if the server may need it later.
 
         Returns
         -------
@@ -114,6 +115,8 @@ class LinearMethodMixin(SummarizingMixin):
         >>> agg.set_params(estimators=sent).fit().score(X, y) > 0.9
         True
         """
+        if space == "auto" and disclosure_of(disclosure) is not None:
+            space = False
         return self._summarize(
             estimator,
             rows={
@@ -185,9 +188,3 @@ class LinearMethodMixin(SummarizingMixin):
         kept: KeptReplies | None,
     ) -> dict:
         return LinearFit.of(self).attributes(federation, run, public=public, kept=kept)
-
-    def _in_groups(self, nodes: object) -> BaseAggregator:
-        """This aggregator, or a copy of few groups if its summaries are very many."""
-        if not many_paths(self, nodes):
-            return self
-        return copy(self).set_params(estimators=in_groups(self, self.estimators))

@@ -195,7 +195,8 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
         return {
             "kind": self.moments.kind,
             "n_components": int(self.moments.n_components),
-            "min_cluster_size": int(self.moments.min_cluster_size),
+            # The rule of disclosure bounds clusters; messages have had this field.
+            "min_cluster_size": 1,
             "class_weight": as_class_weight(self.class_weight),
             # Whatever C is at the server, so that it can be changed without asking.
             "penalty": True,
@@ -209,7 +210,7 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
             "construction": construction.wire_name,
             "n_directions": int(construction.n_directions),
             "seed": seed,
-            "min_cluster_size": int(self.moments.min_cluster_size),
+            "min_cluster_size": 1,
         }
 
     def _geometry_and_criterion(self) -> dict:
@@ -286,7 +287,7 @@ class MergedLayersTerms(Terms, method="GEMSMLPAggregator"):
             *self.last_layer.later_requests(),
         ]
         if self.n_rounds > 1:
-            requests.append(clusters_request(self.last_layer.moments.min_cluster_size))
+            requests.append(clusters_request())
         return requests
 
     def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
@@ -303,11 +304,11 @@ class MergedLayersTerms(Terms, method="GEMSMLPAggregator"):
         return dict(most_requests)
 
 
-def clusters_request(min_cluster_size: int) -> Message:
+def clusters_request() -> Message:
     """Ask for clusters of rows, of which other nodes draw rows to train on."""
     return Message.of(
         "moments",
         kind="diagonal",
         n_components=_CLUSTERS,
-        min_cluster_size=int(min_cluster_size),
+        min_cluster_size=1,
     )

@@ -4,7 +4,7 @@ Values of few rows become the commonest one of their class and column, and each 
 one weight, with which all sums of an exchange are made.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,22 +12,26 @@ import numpy as np
 from scipy import sparse
 
 from ..disclosure import Rows as RowsToTell
-from ..disclosure import Told, clamped, told_of
+from ..disclosure import Told, clamped, gradient_holds, told_of
 from ..moments import float_type
-from ._cache import digest
+from ..networks import Network
 from ._classifiers import Rows
+from ._closed_forms import closed_form
+from ._disclosed_tables import seed_of
+from ._lookup import local_model
 from ._member import Member
+from ._model import LocalModel
 from ._own_residuals import has_linear_model, own_residuals
 
-# Digits of a hash, in base 16, that a seed is made of.
-_DIGITS_OF_SEED = 16
+# Where the memo of a member has the residuals of models whose gradients were told.
+RESIDUALS = "residuals"
 
 
 def ruled(member: Member) -> Member:
-    """Return a member whose rows pass the rule: some values replaced, some rows lighter.
+    """Return a member whose rows pass the rule: other values, and lighter rows.
 
-    The weights follow from the rows, their labels and the node's own linear model alone,
-    so that they are the same in each message. Rows that are held out are judged by and
+    The weights follow from the rows, their labels and the node's own linear model, so
+    that they are the same in each message. Rows that are held out are judged by and
     never summed, so that they stay as they are.
     """
     rule = member.disclosure
@@ -39,6 +43,7 @@ def ruled(member: Member) -> Member:
     row_weights = member.row_weights("learning")
     start = np.ones(len(y)) if row_weights is None else row_weights
     rows = _rows_to_tell(member, X, codes, weights=start)
+    rows = replace(rows, is_changed=rows.X is not X or member.left_out is not None)
     residuals = np.zeros((2, len(y), 0))
     if has_linear_model(member):
         residuals = own_residuals(member, rows.X, y, row_weights)
@@ -47,7 +52,7 @@ def ruled(member: Member) -> Member:
         rule,
         kind="class",
         n_unknowns=member.n_raw_columns or X.shape[1],
-        seed=_seed_of(X, codes),
+        seed=partial(seed_of, X, codes),
         may_lower=True,
     )
     weights = member.weights
@@ -56,15 +61,30 @@ def ruled(member: Member) -> Member:
         weights[learning] = told.weights
     return replace(
         member,
+        model=_without_left_out_classes(member),
         X=_with_rows(member.X, learning, rows.X, were=X),
         weights=weights,
         is_ruled=True,
-        is_changed=rows.X is not X or weights is not member.weights,
+        is_changed=(
+            member.is_changed or rows.X is not X or weights is not member.weights
+        ),
     )
 
 
+def _without_left_out_classes(member: Member) -> LocalModel:
+    """Return the model, or one without a classifier that is a function of sums.
+
+    The weights of such a classifier tell the sums of all rows that it was fitted to,
+    and less those that are told, the sums of a class that is left out.
+    """
+    if member.left_out is None or "kind" not in closed_form(member.model.estimator):
+        return member.model
+    names = member.model.network.feature_names_in
+    return local_model(Network.of_rows(member.y, member.X, names), name=member.name)
+
+
 def _is_table(member: Member) -> bool:
-    """Report whether a member has rows of numbers, all of them and in two dimensions."""
+    """Report whether a member has all its rows, and they are a table of numbers."""
     X = member.X
     is_of_numbers = getattr(X, "ndim", 0) == 2 and X.dtype.kind in "biuf"
     return is_of_numbers and member.has_all_rows
@@ -72,7 +92,9 @@ def _is_table(member: Member) -> bool:
 
 def _with_rows(X: Rows, indices: np.ndarray, rows: Rows, *, were: Rows) -> Rows:
     """Return X with some rows replaced; X itself if they are what they were."""
-    if rows is were or len(indices) == X.shape[0]:
+    if rows is were:
+        return X
+    if len(indices) == X.shape[0]:
         return rows
     if sparse.issparse(X):
         order = np.argsort(
@@ -93,11 +115,14 @@ class TellableRows:
     told: Told | None  # None: there is no rule
     parts: np.ndarray | None  # (n_rows,), clusters that are told of
     withholds: bool = False  # whether the rule changes a sum
+    is_shared: bool = False  # whether all classes share one scatter
 
     @property
     def has_own(self) -> np.ndarray | None:
         """Classes with a scatter of their own, (n_classes,); None: by their sizes."""
-        return None if self.told is None else self.told.has_own
+        if self.told is None or not self.is_shared:
+            return None if self.told is None else self.told.has_own
+        return np.zeros_like(self.told.has_own)
 
     @property
     def block(self) -> np.ndarray | None:
@@ -151,20 +176,128 @@ def tellable_rows(
     told = told_of(
         rows,
         rule,
-        kind=kind,
+        kind="diagonal" if kind == "diagonal" else "class",
         n_unknowns=member.n_raw_columns or X.shape[1],
-        seed=_seed_of(X, codes),
+        seed=partial(seed_of, X, codes),
         may_lower=False,
     )
+    is_shared = kind == "shared" or not (member.may_tell_classes or kind == "diagonal")
     if parts is not None:  # numbers that no cluster has stand for whole classes
-        parts = np.where(told.has_clusters[codes], parts, parts.max() + 1 + codes)
+        has_clusters = told.has_clusters[codes] & (not is_shared)
+        parts = np.where(has_clusters, parts, parts.max() + 1 + codes)
     are_all_told = told.has_gradient and (kind == "shared" or told.has_own.all())
     withholds = member.is_changed or rows.X is not X or not are_all_told
     return TellableRows(
-        X=_without_columns(rows.X, codes, weights=weights, told=told),
+        X=_without_columns(rows.X, codes, weights=weights, told=told, cell=rule.cell),
         told=told,
         parts=parts,
         withholds=withholds,
+        is_shared=is_shared,
+    )
+
+
+def may_tell_gradient(
+    member: Member,
+    Z: Rows,
+    codes: np.ndarray,
+    *,
+    weights: np.ndarray,
+    residuals: np.ndarray,
+) -> bool:
+    """Report whether the gradient of a model may be told beside what was told before.
+
+    Products of the same rows may be told in any message, and so are the gradients that
+    were told before: the memo of the member has their residuals.
+
+    Parameters
+    ----------
+    member : Member
+    Z : {ndarray, sparse matrix} of shape (n_rows, n_inputs)
+        Rows as they enter the model.
+    codes : ndarray of shape (n_rows,)
+        The class of each row.
+    weights : ndarray of shape (n_rows,)
+    residuals : ndarray of shape (n_rows, n_outputs)
+    """
+    rule = member.disclosure
+    if rule is None:
+        return True
+    n_rows = Z.shape[0]
+    rows = RowsToTell(
+        X=Z,
+        codes=np.unique(codes, return_inverse=True)[1],
+        units=np.arange(n_rows),
+        weights=weights,
+        residuals=np.zeros((n_rows, 0)),
+        known=np.zeros((n_rows, 0)),
+    )
+    told = told_of(
+        rows,
+        rule,
+        kind="class",
+        n_unknowns=member.n_raw_columns or Z.shape[1],
+        seed=partial(seed_of, Z, codes),
+        may_lower=False,
+    )
+    before = member.memo.get(RESIDUALS, np.zeros((n_rows, 0)))
+    if len(before) != n_rows:  # of rows of other classes, which is not known to hold
+        return False
+    together = np.hstack([before, residuals])
+    if not gradient_holds(replace(rows, residuals=together), told, rule):
+        return False
+    member.memo[RESIDUALS] = together
+    return True
+
+
+def tables_that_hold(
+    member: Member, tables: Mapping[str, Rows]
+) -> tuple[list[str], bool]:
+    """Return which tables of the same rows may be summed, and whether by class.
+
+    Parameters
+    ----------
+    member : Member
+        Its rows learn, all of them, and have passed the rule.
+    tables : mapping of str to {ndarray, sparse matrix} of shape (n_rows, n_columns)
+        What comes out of each of several fronts. A table that would tell too much
+        beside those before it is left out, but never the first.
+    """
+    rule = member.disclosure
+    if rule is None:
+        return list(tables), True
+    codes = np.unique(member.y, return_inverse=True)[1]
+    weights = np.ones(len(codes)) if member.weights is None else member.weights
+    held: list[str] = []
+    beside = np.zeros((len(codes), 0))
+    may_tell_classes = True
+    for name, X in tables.items():
+        X = X.toarray() if sparse.issparse(X) else X
+        rows = _rows_to_tell(member, X, codes, weights=weights)
+        together = np.hstack([beside, rows.X])
+        if held:
+            if _has_rank_of(beside, together):  # nothing new is told of these columns
+                held.append(name)
+                continue
+            told = told_of(
+                replace(rows, X=together),
+                rule,
+                kind="class",
+                n_unknowns=member.n_raw_columns or X.shape[1],
+                seed=partial(seed_of, X, codes),
+                may_lower=False,
+            )
+            if not told.is_in_block.all():
+                continue
+            may_tell_classes = False
+        held.append(name)
+        beside = together
+    return held, may_tell_classes
+
+
+def _has_rank_of(X: np.ndarray, wider: np.ndarray) -> bool:
+    """Report whether further columns are combinations of the first, and of a constant."""
+    return np.linalg.matrix_rank(X - X.mean(axis=0)) == np.linalg.matrix_rank(
+        wider - wider.mean(axis=0)
     )
 
 
@@ -187,21 +320,13 @@ def _rows_to_tell(
     )
 
 
-def _seed_of(X: Rows, codes: np.ndarray) -> Callable[[], int]:
-    """Return a function of a seed that follows from the rows: nobody else knows it."""
-    return partial(_digest_as_number, X, codes)
-
-
-def _digest_as_number(X: Rows, codes: np.ndarray) -> int:
-    return int(digest(X, codes)[:_DIGITS_OF_SEED], 16)
-
-
 def _without_columns(
-    X: Rows, codes: np.ndarray, *, weights: np.ndarray, told: Told
+    X: Rows, codes: np.ndarray, *, weights: np.ndarray, told: Told, cell: int
 ) -> Rows:
     """Return rows in which columns of which only means are told are constant.
 
-    That is so for the rows of classes without a scatter of their own.
+    That is so for the rows of classes without a scatter of their own. Of values further
+    out than those of so many rows as make a cell the mean knows no more than that.
     """
     columns = np.flatnonzero(told.is_mean_only)
     if not len(columns):
@@ -214,5 +339,7 @@ def _without_columns(
         values = X[rows, j]
         if sparse.issparse(X):
             values = values.toarray().ravel()
+        in_order = np.sort(values)
+        values = np.clip(values, in_order[cell - 1], in_order[-cell])
         X[rows, j] = weights @ values / weights.sum()
     return X.tocsr() if sparse.issparse(X) else X

@@ -49,6 +49,9 @@ class Member:
     is_ruled: bool = field(default=False, repr=False)
     # Whether the rule has changed a value or a weight.
     is_changed: bool = field(default=False, repr=False)
+    # Whether classes may have scatters of their own. Not where the same rows are summed
+    # behind another front, too: the columns of all would be too many for a class.
+    may_tell_classes: bool = field(default=True, repr=False)
     # How many numbers a row was before it came behind a front or layers, which its
     # values there follow from; None: as many as X has columns.
     n_raw_columns: int | None = field(default=None, repr=False)
@@ -157,10 +160,9 @@ class Member:
         Rows of one group, such as a patient, count as one.
         """
         labels, codes = np.unique(self.y, return_inverse=True)
-        groups = np.arange(len(codes)) if self.groups is None else self.groups
         # Rows that only score are in no sum by class, so the others must be enough.
-        n_learning = _sizes(codes[self.learning], groups[self.learning], len(labels))
-        n_all = _sizes(codes, groups, len(labels))
+        n_learning = self._sizes(codes, self.learning)
+        n_all = self._sizes(codes, slice(None))
         sizes = np.where(n_learning > 0, n_learning, n_all)
         return dict(zip(labels.tolist(), sizes.tolist(), strict=True))
 
@@ -203,6 +205,15 @@ class Member:
     def _small_classes(self, min_rows: int) -> dict:
         """The number of rows of each class that has fewer than so many."""
         return {c: size for c, size in self.class_sizes().items() if size < min_rows}
+
+    def _sizes(self, codes: np.ndarray, rows: np.ndarray | slice) -> np.ndarray:
+        """Return how many rows, or groups of rows, each class has, (n_classes,)."""
+        n_classes = codes.max(initial=-1) + 1
+        if self.groups is None:
+            return np.bincount(codes[rows], minlength=n_classes)
+        pairs = np.column_stack([codes[rows], self.groups[rows]])
+        classes_of_groups = np.unique(pairs, axis=0)[:, 0]
+        return np.bincount(classes_of_groups, minlength=n_classes)
 
     def _raise_too_few(
         self, small_classes: Mapping, *, min_rows: int, role: str
@@ -267,9 +278,3 @@ class Member:
         if isinstance(indices, slice):  # not even a view of them is made
             return self.X, self.y
         return self.X[indices], self.y[indices]
-
-
-def _sizes(codes: np.ndarray, groups: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return how many groups of rows each class has, (n_classes,)."""
-    pairs = np.unique(np.column_stack([codes, groups]), axis=0)
-    return np.bincount(pairs[:, 0], minlength=n_classes)

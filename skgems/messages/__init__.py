@@ -25,6 +25,7 @@ from ._agreement import (
     unfitted_front,
 )
 from ._checks import (
+    Sentences,
     asks,
     check_fields_of_user,
     check_names,
@@ -33,6 +34,7 @@ from ._checks import (
     has_usable_numbers,
     key_of,
     says,
+    sentences_in,
     sentences_of_fields,
 )
 from ._disclosed import disclosure_in, disclosure_in_words, fields_of_disclosure
@@ -68,7 +70,6 @@ from ._limits import (
     MOST_JUDGED,
     MOST_MODELS,
     MOST_NAME,
-    MOST_NUMBERS,
     MOST_REASON,
     MOST_ROWS,
     Limits,
@@ -78,11 +79,10 @@ from ._packing import (
     check_start,
     naming,
     read_bytes,
-    read_some_arrays,
     remove_partial_files,
     write_bytes,
 )
-from ._row_counts import rows_of_classes, rows_of_groups
+from ._row_counts import rows_of_groups
 from ._signing import (
     SignatureError,
     check_signed,

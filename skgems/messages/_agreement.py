@@ -10,6 +10,7 @@ from uuid import uuid4
 from ..disclosure import (
     Disclosure,
     disclosure_of,
+    disclosure_of_both,
     disclosure_of_min_rows,
     is_as_strict,
 )
@@ -106,8 +107,7 @@ class Agreement:
         organization: anything may be told.
     radii : bool, default=False
         Whether numbers about single rows may be sent: the distances from which
-        good-enough spaces by accuracy are made, or the smallest and the largest value
-        of a column.
+        good-enough spaces by accuracy are made.
     nodes : list of str, default=None
         Names of the nodes that take part. If None, nodes do not check who takes part.
     classes : list, default=None
@@ -158,7 +158,13 @@ class Agreement:
 
     @classmethod
     def of(
-        cls, aggregator, *, fits=1, n_hidden_layers=_LAYERS, **further_fields
+        cls,
+        aggregator,
+        *,
+        fits=1,
+        n_hidden_layers=_LAYERS,
+        disclosure="auto",
+        **further_fields,
     ) -> "Agreement":
         """Make the agreement of a new exchange, for all that an aggregator asks.
 
@@ -171,8 +177,11 @@ class Agreement:
             Number of models that may be made. Increase it for a parameter search.
         n_hidden_layers : int, default=3
             Largest number of hidden layers of the nodes' networks.
+        disclosure : Disclosure, "auto" or None, default="auto"
+            The rule for what nodes tell of their rows. With "auto" it is the parameter
+            of the aggregator. If both are given, the stricter one is agreed on.
         **further_fields : dict
-            Other parameters of the class, such as ``disclosure`` or ``nodes``.
+            Other parameters of the class, such as ``nodes``.
 
         Returns
         -------
@@ -191,7 +200,11 @@ class Agreement:
                 "nothing to agree on. Give it the fitted estimators."
             )
         return cls.of_terms(
-            terms, fits=fits, n_hidden_layers=n_hidden_layers, **further_fields
+            terms,
+            fits=fits,
+            n_hidden_layers=n_hidden_layers,
+            disclosure=disclosure_of_both(aggregator.disclosure, disclosure),
+            **further_fields,
         )
 
     @classmethod
@@ -213,9 +226,7 @@ class Agreement:
         if terms.front is not None:
             n_times["front"] = fits * terms.front.most_messages
         needs_radii = (
-            any(map(tells_radii, terms.first_requests()))
-            or n_times.get("space", 0) > 0
-            or settings.get("front", {}).get("bounds") == "tell"
+            any(map(tells_radii, terms.first_requests())) or n_times.get("space", 0) > 0
         )
         return cls(
             exchange=uuid4().hex,
@@ -310,8 +321,7 @@ class Agreement:
         if self.radii:
             sentences["radii"] = (
                 "Numbers about single rows may be sent: distances by which the model "
-                "may change before it loses a row, without saying which row, and the "
-                "smallest and the largest value of a column."
+                "may change before it loses a row, without saying which row."
             )
         return sentences | self._sentences_on_the_parties()
 
@@ -419,7 +429,7 @@ class Agreement:
         if not self.radii and tells_radii(request):
             raise NotAgreedError(
                 "the agreement does not allow numbers about single rows (radii of "
-                "good-enough spaces, or the smallest and largest values of columns)."
+                "good-enough spaces)."
             )
 
     def _check_judged(self, request: Message) -> None:
@@ -605,8 +615,6 @@ def as_agreement(agreement: Agreement | str | os.PathLike) -> Agreement:
 
 def tells_radii(request: Message) -> bool:
     """Whether a reply holds distances of single rows."""
-    if request.task == "front":
-        return request.content["front"].get("bounds") == "tell"
     requests_within = [
         inner for content in joins_in(request) for inner in requests_in(content)
     ]

@@ -1,6 +1,7 @@
 """Checks of requests and replies by the table of tasks, and what these say in words."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -112,12 +113,29 @@ def key_of(request: Message) -> str:
     return Message.of(request.task, **content, **defaults).digest
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sentences:
+    """What a field of a reply says about rows, and how much of it is there."""
+
+    meaning: str
+    figures: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.meaning} {self.figures}".rstrip()
+
+
 def says(message: Message) -> dict[str, str]:
     """Return a sentence for each field of a reply, on what it says about rows."""
+    return {path: str(sentences) for path, sentences in sentences_in(message)}
+
+
+def sentences_in(message: Message) -> Iterator[tuple[str, Sentences]]:
+    """Yield the path of each field of a reply, and its sentences."""
     task = task_named(message.task)
     if task.sentences is not None:
-        return task.sentences(message.content)
-    return dict(sentences_of_fields(task.reply, message.content, path=task.name))
+        yield from task.sentences(message.content)
+    else:
+        yield from sentences_of_fields(task.reply, message.content, path=task.name)
 
 
 def sentences_of_fields(
@@ -126,8 +144,8 @@ def sentences_of_fields(
     *,
     path: str,
     reply: Mapping | None = None,
-) -> Iterator[tuple[str, str]]:
-    """Paths of fields that are there, and what each of them says.
+) -> Iterator[tuple[str, Sentences]]:
+    """Yield paths of fields that are there, and the sentences of each.
 
     ``reply`` is the content of the whole reply, None where ``content`` is that.
     """
@@ -138,8 +156,8 @@ def sentences_of_fields(
         path_of_field = f"{path}.{name}"
         if field.says:
             table = content[name] if isinstance(field, Table) else content
-            detail = "" if field.detail is None else field.detail(table, reply)
-            yield path_of_field, f"{field.says} {detail}".rstrip()
+            figures = field.figures(content[name], table, reply)
+            yield path_of_field, Sentences(meaning=field.says, figures=figures)
         elif isinstance(field, Table):
             yield from sentences_of_fields(
                 field.fields,
@@ -168,16 +186,21 @@ def asks(request: Message) -> dict[str, str]:
         )
     if content.get("rows_alone"):
         sentences["rows_alone"] = "Only the node's rows are used, not its classifier."
+    settings = _settings_in_words(content)
+    if settings:
+        sentences["settings"] = f"Settings: {settings}."
+    return sentences
+
+
+def _settings_in_words(content: Mapping) -> str:
+    """Return numbers and texts of a request, and names of what it is to use."""
     names = {
         name: content[name]["name"]
         for name in ("geometry", "criterion")
         if name in content
     }
-    settings = [
+    return ", ".join(
         f"{name}={value!r}"
-        for name, value in (content | names).items()
+        for name, value in {**content, **names}.items()
         if isinstance(value, int | float | str) and not isinstance(value, bool)
-    ]
-    if settings:
-        sentences["settings"] = f"Settings: {', '.join(settings)}."
-    return sentences
+    )

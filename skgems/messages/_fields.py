@@ -26,11 +26,8 @@ _PAIRS = [[label, weight] for label in LABELS for weight in (int, float)]
 # A field whose default is REQUIRED must be there; one of default ABSENT may be missing.
 REQUIRED = object()
 ABSENT = object()
-# Triangles of a matrix, with and without its diagonal.
-_DERIVED = {
-    "d(d+1)/2": lambda d: d * (d + 1) // 2,
-    "d(d-1)/2": lambda d: d * (d - 1) // 2,
-}
+# The triangle of a symmetric matrix, with its diagonal.
+_TRIANGLE = "d(d+1)/2"
 
 
 @dataclass(frozen=True)
@@ -81,6 +78,10 @@ class Field:
     def check(self, value: Any, place: Place) -> None:
         """Raise ValueError, which names the place, for a value that is not allowed."""
         raise NotImplementedError
+
+    def figures(self, value: Any, table: Mapping, reply: Mapping) -> str:
+        """Return what the value is in figures, as a sentence; empty without any."""
+        return "" if self.detail is None else self.detail(table, reply)
 
 
 def check_fields(content: Any, fields: Mapping[str, Field], place: Place) -> None:
@@ -139,6 +140,11 @@ class Number(Field):
             raise place.wrong(
                 f"is {value!s:.20}, not between {self.low:g} and {self.high:g}"
             )
+
+    def figures(self, value: Any, table: Mapping, reply: Mapping) -> str:
+        if self.whole and self.detail is None:
+            return f"Here it is {value}."
+        return super().figures(value, table, reply)
 
 
 @dataclass(frozen=True)
@@ -423,8 +429,8 @@ def _fits(tokens: tuple[str, ...], shape: tuple[int, ...], lengths: dict) -> boo
 
 def _length_of(token: str, lengths: Mapping) -> int | None:
     """The length that a letter of a shape stands for, if there is one already."""
-    if token in _DERIVED:
-        return _DERIVED[token](lengths["d"])
+    if token == _TRIANGLE:
+        return lengths["d"] * (lengths["d"] + 1) // 2
     if token.isdecimal():
         return int(token)
     letter, _, addend = token.partition("+")

@@ -29,9 +29,6 @@ MOST_CHARACTERS = 2**26
 MOST_NAME = 1000  # characters
 # Of classes that moments are of: those of 1,000 take minutes to be made a model of.
 MOST_CLASSES = 1000
-# Numbers of matrices that are made of fewer numbers than that, 256 MB: as many as a
-# node makes of its rows under the limit `moment_numbers`, and twice those of "auto".
-MOST_NUMBERS = 2**25
 
 # Models and factors in one message: a step tries five models at most, and candidates
 # are seven; a search for a factor has grids of 17. More show single rows, so that no

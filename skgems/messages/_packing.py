@@ -257,31 +257,6 @@ def read_bytes(path, *, most: int = MOST_BYTES, look: Callable | None = None) ->
         return start + rest if rest else start
 
 
-def read_some_arrays(path, beginning: str) -> tuple[dict, dict[str, bytes]]:
-    """What a file is about, and the bytes of arrays with names of this beginning.
-
-    The other arrays are not read. Nothing is checked but that the arrays can be found.
-    """
-    with _opened(path) as (file, n_bytes):
-        length_in_bytes = file.read(8)
-        length = int.from_bytes(length_in_bytes, "little")
-        start = length_in_bytes + file.read(min(length, MOST_HEADER))
-        about, same, header = check_start(start, n_bytes)
-        _check_same(same, header)
-        stored: dict[str, bytes] = {}
-        arrays = {}
-        for name in header.keys() | same.keys():
-            if not name.startswith(beginning):
-                continue
-            name_in_file = same.get(name, name)
-            if name_in_file not in stored:
-                first, end = header[name_in_file]["data_offsets"]
-                file.seek(8 + length + first)
-                stored[name_in_file] = file.read(end - first)
-            arrays[name] = stored[name_in_file]
-        return about, arrays
-
-
 def _check_same(same: dict, header: dict) -> None:
     """Raise ValueError unless arrays that equal others equal some that are there."""
     n_repeated = 0

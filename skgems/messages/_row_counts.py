@@ -9,15 +9,6 @@ from collections.abc import Mapping
 import numpy as np
 
 
-def rows_of_classes(content: Mapping) -> np.ndarray:
-    """Return the rows of each class in a reply with moments, (n_labels,)."""
-    if "n_rows" in content:
-        return np.asarray(content["n_rows"], dtype=np.float64)
-    sums = content["moments"]
-    n_labels = len(content["labels"])
-    return np.bincount(sums["columns"], sums["counts"], minlength=n_labels)
-
-
 def rows_of_groups(content: Mapping) -> np.ndarray:
     """Return the rows of each scatter in a reply with moments, (n_groups,).
 

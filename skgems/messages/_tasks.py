@@ -4,7 +4,7 @@ Which tasks there are says the room `tasks`, where each has a file. Rooms below 
 them up here by their names.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ._fields import Field, Flag, FrontField, Place
@@ -19,6 +19,12 @@ BOUNDS = ("derived", "terms", "fields")
 # without a record of answers; "ledger": only where answers are counted; "person": only
 # under an agreement that a person has accepted, since an answer trusts the server.
 ACCEPTED_BY = ("anybody", "ledger", "person")
+
+
+# Under which rule a reply tells of rows: numbers of rows, sums that the rule of
+# disclosure bounds, the node's own model, or what only consent allows, of the owner or
+# of the person who accepts an agreement.
+DISCLOSES = ("counts", "sums", "model", "consent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +46,12 @@ class Task:
         `Terms.first_requests` or `Terms.later_requests` of the agreed method makes it.
         "terms": a node answers what `Terms.check_request` of the agreed method accepts.
         "fields": the bounds of the request's fields are enough, whatever their values.
+    discloses : {"counts", "sums", "model", "consent"}
+        Under which rule a reply tells of rows. It has no default, so that nobody adds
+        a task whose replies no rule bounds. "counts": numbers of rows, or of rows that
+        a model predicts correctly, and losses of these. "sums": sums of rows that the
+        rule of disclosure bounds. "model": the node's own model. "consent": more than
+        the rule lets be told, by the consent of the owner.
     cost : callable or None
         ``cost(rows, content)`` raises a LimitError where a request costs more than a
         node allows; ``rows`` is the `NodeShape` of what comes out of its front. None:
@@ -53,8 +65,8 @@ class Task:
         ``summaries(content)`` returns the contents of the summaries that a message
         holds, or of the requests for them.
     sentences : callable or None
-        ``sentences(content)`` returns what a reply says, by path, where its fields do
-        not say it.
+        ``sentences(content)`` yields paths and what a reply says there, as
+        `sentences_in` does, where its fields do not say it.
     """
 
     name: str
@@ -63,12 +75,13 @@ class Task:
     reply: Mapping[str, Field]
     answer: Callable[..., Mapping]
     bound: str
+    discloses: str
     cost: Callable | None = None
     request_rule: Rule | None = None
     rule: Rule | None = None
     reply_check: Callable | None = None
     summaries: Callable[[Mapping], list[Mapping]] | None = None
-    sentences: Callable[[Mapping], dict[str, str]] | None = None
+    sentences: Callable[[Mapping], Iterable] | None = None
     often: str = "once"  # in an exchange, in words
     # What can be worked out about rows from a reply, at worst: a sentence or two.
     reveals: str = ""
@@ -122,6 +135,11 @@ class Task:
             raise ValueError(
                 f"bound of the task {self.name!r} is {self.bound!r}, not one of "
                 f"{BOUNDS}. Say what bounds its requests under an agreement."
+            )
+        if self.discloses not in DISCLOSES:
+            raise ValueError(
+                f"discloses of the task {self.name!r} is {self.discloses!r}, not one of "
+                f"{DISCLOSES}. Say under which rule its replies tell of rows."
             )
         if self.accepted_by not in ACCEPTED_BY:
             raise ValueError(

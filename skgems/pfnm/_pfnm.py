@@ -81,6 +81,9 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     validation_fraction : float, default=0.1
         In a simulation, the share of the rows of each node that its clone is not
         trained on. These rows calibrate the probabilities.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        The rule for what nodes tell of their rows, as for
+        :class:`~skgems.GEMSLogisticAggregator`.
     front : transformer, default=None
         Transformers that all nodes apply first, as in :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
@@ -213,6 +216,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         matching=None,
         round_units="all",
         validation_fraction=0.1,
+        disclosure="auto",
         front=None,
         n_jobs=None,
         verbose=0,
@@ -229,6 +233,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         self.matching = matching
         self.round_units = round_units
         self.validation_fraction = validation_fraction
+        self.disclosure = disclosure
         self.front = front
         self.n_jobs = n_jobs
         self.verbose = verbose

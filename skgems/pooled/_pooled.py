@@ -92,6 +92,9 @@ class PooledAggregator(
         Where to keep the sums. A search over smoothing parameters, which change no
         sum, then does not ask for them again. None keeps them in the process. Give a
         folder to use them in later processes too.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        The rule for what nodes tell of their rows, as for
+        :class:`~skgems.GEMSLogisticAggregator`.
     front : transformer, default=None
         Transformers that all nodes apply before the sums, as in
         :class:`GEMSLogisticAggregator`. The sums are of the transformed rows. For trees
@@ -180,6 +183,7 @@ class PooledAggregator(
         pooled=None,
         keep_replies=False,
         memory=None,
+        disclosure="auto",
         front=None,
         n_jobs=None,
         verbose=0,
@@ -189,6 +193,7 @@ class PooledAggregator(
         self.pooled = pooled
         self.keep_replies = keep_replies
         self.memory = memory
+        self.disclosure = disclosure
         self.front = front
         self.n_jobs = n_jobs
         self.verbose = verbose

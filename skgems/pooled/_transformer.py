@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..base import is_channel
 from ..compat import HasMethods, StrOptions, fit_context
-from ..disclosure import disclosure_of
+from ..disclosure import Disclosure, disclosure_of_both, disclosure_within
 from ..federation import (
     Run,
     answer,
@@ -58,11 +58,10 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
         - from a seed: RBFSampler, PolynomialCountSketch, SkewedChi2Sampler and
           :class:`RandomFeatures`;
         - :class:`Backbone`.
-    bounds : dict of column to (low, high), (low, high) or "tell", default=None
+    bounds : dict of column to (low, high), or (low, high), default=None
         The bounds between which the values of the columns lie, by name or place of the
-        column, or one pair for all columns. Give them if a step above needs them. With
-        "tell" the nodes send their smallest and largest values, which are values of
-        single rows.
+        column, or one pair for all columns. Give them if a step above needs them. Nodes
+        do not send their smallest and largest values, which are values of single rows.
     drop_identifiers : bool, default=False
         Whether to leave out, before all steps, columns that identify rows, as the
         number of a patient does (:ref:`identifiers`). Each node says which of its
@@ -71,6 +70,9 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
         The summaries that the nodes made with :meth:`summarize`, or paths of their
         files, or a channel to the nodes such as :class:`~skgems.federation.Nodes`.
         Leave it None to give the rows to `fit`.
+    disclosure : Disclosure, "auto" or None, default="auto"
+        The rule for what nodes tell of their rows, as for
+        :class:`~skgems.GEMSLogisticAggregator`.
     n_jobs : int, default=None
         Number of nodes that are treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
@@ -118,9 +120,10 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
 
     _parameter_constraints: dict = {
         "transformer": [HasMethods(["fit", "transform"])],
-        "bounds": [dict, tuple, list, StrOptions({"tell"}), None],
+        "bounds": [dict, tuple, list, None],
         "drop_identifiers": ["boolean"],
         "summaries": "no_validation",
+        "disclosure": [StrOptions({"auto"}), Disclosure, None],
         "n_jobs": [None, int],
         "verbose": ["verbose"],
     }
@@ -132,6 +135,7 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
         bounds=None,
         drop_identifiers=False,
         summaries=None,
+        disclosure="auto",
         n_jobs=None,
         verbose=0,
     ):
@@ -139,6 +143,7 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
         self.bounds = bounds
         self.drop_identifiers = drop_identifiers
         self.summaries = summaries
+        self.disclosure = disclosure
         self.n_jobs = n_jobs
         self.verbose = verbose
 
@@ -186,7 +191,12 @@ default=None
             X = self._rows(X)
             mask = None if held_out is None else as_mask(held_out, X)
             fitted, history = fit_front(
-                front, X, nodes=nodes, held_out=mask, n_jobs=self.n_jobs
+                front,
+                X,
+                nodes=nodes,
+                held_out=mask,
+                disclosure=disclosure_within(self.disclosure),
+                n_jobs=self.n_jobs,
             )
         elif is_channel(self.summaries):
             fitted, history = self._fit_over_channel(front)
@@ -310,7 +320,10 @@ default=None
         mask = None if held_out is None else as_mask(held_out, X)
         warn_of_written_numbers(X)
         member = column_member(
-            name, X, held_out=mask, disclosure=disclosure_of(disclosure)
+            name,
+            X,
+            held_out=mask,
+            disclosure=disclosure_of_both(self.disclosure, disclosure),
         )
         reply = answer(request, member)
         warn_of_exposed_columns(name, reply, self._agreed_front)

@@ -33,6 +33,7 @@ from ._columns import (
     check_no_times,
     check_numbers_or_texts,
     code_as_text,
+    is_gap,
     labels_of_written_numbers,
     names_alike,
     numbers,

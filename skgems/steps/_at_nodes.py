@@ -2,7 +2,8 @@
 
 Four visitors do so: one tells what the next steps need, one compares states with the
 rows, one joins bins that hold few rows, and one checks at the server, on an example of
-a row, that no texts enter a step of numbers. Errors here may reach a server, so that none has a value of a row.
+a row, that no texts enter a step of numbers. Errors here may reach a server, so that
+none has a value of a row.
 """
 
 from collections.abc import Iterator, Mapping
@@ -106,8 +107,8 @@ class TellingVisitor(RowsVisitor):
         By path, what came out of fitted steps for these rows before; filled further.
     min_rows : int
         Nothing is told of columns and categories that have fewer rows.
-    tells_extremes : bool
-        Whether the smallest and the largest value of a column are told.
+    weights : ndarray of shape (n_rows,), or None
+        How much each row counts in sums. None: once.
     """
 
     def __init__(
@@ -118,14 +119,14 @@ class TellingVisitor(RowsVisitor):
         is_sparse: Mapping[str, bool | None],
         tables: dict[str, Table],
         min_rows: int,
-        tells_extremes: bool,
+        weights: np.ndarray | None,
     ) -> None:
         super().__init__(is_sparse)
+        self.weights = weights
         self.leaves = leaves
         self.pending = pending
         self.tables = tables
         self.min_rows = min_rows
-        self.tells_extremes = tells_extremes
         self.parts: dict[str, dict] = {}  # what is told, by path
 
     def visit_leaf(
@@ -138,7 +139,7 @@ class TellingVisitor(RowsVisitor):
                 )
             return self.tables[path]
         pending = self.pending.get(path)
-        if pending is not None and pending.can_tell(self.tells_extremes):
+        if pending is not None and pending.can_tell:
             self.parts[path] = self._told_of(step, table=table, pending=pending)
         return None
 
@@ -152,9 +153,11 @@ class TellingVisitor(RowsVisitor):
         with no_values_in_errors(step, table):
             if name == "histogram":
                 low, high = pending.bounds
-                statistic = tell(table, self.min_rows, low=low, high=high)
+                statistic = tell(
+                    table, self.min_rows, low=low, high=high, weights=self.weights
+                )
             else:
-                statistic = tell(table, self.min_rows)
+                statistic = tell(table, self.min_rows, weights=self.weights)
         return {"statistic": name, **statistic}
 
 
@@ -165,8 +168,8 @@ class ContradictionVisitor(RowsVisitor):
     ----------
     leaves, states, bounds : mapping
         By path, the steps that are fitted, what to, and agreed bounds of their columns.
-    min_rows : int
-        The same number as when the node told.
+    min_rows, weights
+        The same as when the node told.
     """
 
     def __init__(
@@ -177,8 +180,10 @@ class ContradictionVisitor(RowsVisitor):
         bounds: Mapping[str, np.ndarray],
         is_sparse: Mapping[str, bool | None],
         min_rows: int,
+        weights: np.ndarray | None,
     ) -> None:
         super().__init__(is_sparse)
+        self.weights = weights
         self.leaves = leaves
         self.states = states
         self.bounds = bounds
@@ -194,7 +199,10 @@ class ContradictionVisitor(RowsVisitor):
         state = self.states.get(path)
         if state:  # without one it is fitted to nothing that the server said
             rows = NodeRows(
-                table=table, bounds=self.bounds[path], min_rows=self.min_rows
+                table=table,
+                bounds=self.bounds[path],
+                min_rows=self.min_rows,
+                weights=self.weights,
             )
             contradiction = KINDS[type(step)].contradiction(fitted, state, rows)
             if contradiction:

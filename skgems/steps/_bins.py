@@ -3,8 +3,8 @@
 Steps such as KBinsDiscretizer and SplineTransformer lay edges into a column. A sum over
 the rows in a bin is one of few rows where the bin is narrow, as those between two near
 quantiles are, and an edge is where a server says that it is. So each bin that fewer
-than `cell` rows of a sum are in joins a neighbor: its rows are taken at the nearest
-value that is in the neighbor. As many columns come out as before.
+than `cell` rows of a sum are in joins a neighbor: its rows are taken at the middle of
+the neighbor. As many columns come out as before.
 """
 
 from collections.abc import Hashable, Iterator
@@ -23,12 +23,11 @@ class Bins:
     """Bins that a fitted step lays into the columns that enter it."""
 
     edges: list[np.ndarray]  # of each column, rising; the outer ones bound no values
-    dtype: np.dtype | None = None  # in which the step compares; None: that of the rows
     is_periodic: bool = False  # whether values beyond the outer edges begin anew
 
     def values_in(self, table: Table) -> np.ndarray:
         """Return numbers as the step compares them with its edges, (n_rows, d)."""
-        dtype = self.dtype or np.dtype(Columns.of(table).dtype)
+        dtype = np.dtype(Columns.of(table).dtype)
         values = numbers(table).astype(dtype)  # a copy, which may be changed
         if self.is_periodic:
             low = np.array([edges[0] for edges in self.edges])
@@ -44,29 +43,22 @@ class Bins:
         codes[np.isnan(values)] = _IN_NO_BIN
         return codes
 
-    def nearest_values(
-        self, column: int, *, codes: np.ndarray, joined: np.ndarray, dtype: np.dtype
-    ) -> np.ndarray:
-        """Return the values of joined bins that are nearest to those of other bins.
+    def values_of(self, column: int, joined: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        """Return a value in each of some bins, (n,): the middle, where numbers have it.
 
-        All are exact in ``dtype``. Both arrays of codes are (n_rows,).
+        At an edge a spline that begins there would still be 0. Between edges that are
+        next to each other, there is only the lower one.
         """
         edges = self.edges[column]
-        if self.is_periodic:  # the step computes them anew, which an edge may not bear
-            return (0.5 * (edges[joined] + edges[joined + 1])).astype(dtype)
+        middles = (0.5 * (edges[joined] + edges[joined + 1])).astype(dtype)
         inner_edges = edges[1:-1]
+        is_inside = np.searchsorted(inner_edges, middles, side="right") == joined
+        if is_inside.all():
+            return middles
         lowest = inner_edges.astype(dtype)
         lowest = np.where(lowest < inner_edges, np.nextafter(lowest, np.inf), lowest)
-        highest = inner_edges.astype(dtype)
-        highest = np.where(
-            highest >= inner_edges, np.nextafter(highest, -np.inf), highest
-        )
-        comes_from_below = codes < joined
-        return np.where(
-            comes_from_below,
-            lowest[np.maximum(joined - 1, 0)],
-            highest[np.minimum(joined, len(highest) - 1)],
-        )
+        first = np.nextafter(lowest[:1], -np.inf)
+        return np.where(is_inside, middles, np.concatenate([first, lowest])[joined])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -160,11 +152,8 @@ class JoinedBins:
                 codes_of_rows = codes[rows, j]
                 joined_codes = joined[label, j][codes_of_rows]
                 moves = (codes_of_rows != joined_codes) & (codes_of_rows != _IN_NO_BIN)
-                values[rows[moves], j] = bins.nearest_values(
-                    j,
-                    codes=codes_of_rows[moves],
-                    joined=joined_codes[moves],
-                    dtype=values.dtype,
+                values[rows[moves], j] = bins.values_of(
+                    j, joined_codes[moves], values.dtype
                 )
         if hasattr(table, "columns"):
             return type(table)(values, index=table.index, columns=table.columns)

@@ -16,7 +16,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from ._branches import assembled_columns, assembled_union, branches_of, side_by_side
 from ._columns import Table, labels_of, without_polars
-from ._kind import Kind
+from ._kind import EXTREMES, Kind
 from ._kinds import KINDS
 from ._statistics import STATISTICS, categories_told, check_kinds_of_categories
 from ._trees import Step, is_passthrough
@@ -50,18 +50,19 @@ class Pending:
     """A step that waits for a statistic of nodes."""
 
     step: BaseEstimator
-    statistic: str  # its name in STATISTICS
+    statistic: str  # its name in STATISTICS, or EXTREMES
     bounds: np.ndarray  # agreed bounds of its columns, (2, n_columns), NaN: none
     labels: list  # names of its columns, or places
 
-    def can_tell(self, extremes: bool) -> bool:
-        """Whether nodes can tell the statistic; ``extremes``: whether they tell these.
+    @property
+    def can_tell(self) -> bool:
+        """Whether nodes can tell the statistic.
 
-        The smallest and the largest value are values of rows, and counts on a grid need
-        bounds that the grid is laid between.
+        The smallest and the largest value are values of rows, so bounds are agreed, and
+        counts on a grid need bounds that the grid is laid between.
         """
-        if self.statistic == "extremes":
-            return extremes
+        if self.statistic == EXTREMES:
+            return False
         return self.statistic != "histogram" or bool(np.isfinite(self.bounds).all())
 
 
@@ -153,10 +154,12 @@ class FittingVisitor:
     ) -> Fitted | None:
         kind = KINDS[type(step)]
         statistic = kind.statistic_for(step)
-        if statistic == "extremes" and example.is_bounded:
+        if statistic == EXTREMES:
             # Agreed bounds are the extremes, whatever a server says that they are.
-            low, high = example.limits
-            self.states[path] = kind.state(step, {"low": low, "high": high})
+            self.states.pop(path, None)
+            if example.is_bounded:
+                low, high = example.limits
+                self.states[path] = kind.state(step, {"low": low, "high": high})
         if statistic is not None and path not in self.states:
             if path not in self.parts:
                 self.pending[path] = Pending(

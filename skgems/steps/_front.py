@@ -59,8 +59,8 @@ from ._trees import (
 
 # What the content of a front may have.
 _FIELDS = {"tree", "bounds", "drop_identifiers", "columns", "states", "fitted"}
-# (low, high) of all columns, or by column; "tell": nodes tell them; None: none.
-Bounds = Mapping[str | int, Sequence[float]] | Sequence[float] | str | None
+# (low, high) of all columns, or by column; None: none.
+Bounds = Mapping[str | int, Sequence[float]] | Sequence[float] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,13 +290,6 @@ class Front:
         bounds = self.bounds
         if bounds is None:
             return limits
-        if isinstance(bounds, str):
-            if bounds != "tell":
-                raise ValueError(
-                    f"bounds are {bounds!r:.40}. Give numbers, None, or the word "
-                    "'tell'."
-                )
-            return limits
         places = {label: j for j, label in enumerate(columns.labels)}
         if not isinstance(bounds, Mapping):
             bounds = dict.fromkeys(places, bounds)
@@ -339,12 +332,14 @@ class Front:
         min_rows: int,
         memo: dict | None = None,
         dropped: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
     ) -> dict:
         """What the next steps need of a node's rows: "columns", and "parts" by path.
 
         ``memo`` is a dict of the node, empty at first. The next message of the same
         front finds rows, and what came out of fitted steps, in it again. ``dropped``
         are columns of X that the node's classifier drops by name, (n_columns,), bool.
+        ``weights`` (n_rows,) say how much each row counts; None: once.
         """
         memo = {} if memo is None else memo
         if not memo.get("digests", {}).items() <= self._digests.items():
@@ -370,7 +365,7 @@ class Front:
             is_sparse=ready.is_sparse,
             tables=tables,
             min_rows=min_rows,
-            tells_extremes=self.bounds == "tell",
+            weights=weights,
         )
         reply["parts"] = visitor.parts
         try:
@@ -390,11 +385,13 @@ class Front:
             X = safe_indexing(X, columns.kept_places, axis=1)
         return visitor.visit(with_columns_listed(self.transformer, columns.kept), X)
 
-    def contradiction(self, X: Any, *, min_rows: int) -> str:
+    def contradiction(
+        self, X: Any, *, min_rows: int, weights: np.ndarray | None = None
+    ) -> str:
         """Why the states cannot be of a node's rows among others; "" if they can.
 
-        ``X`` are the rows of which the node told, and nothing of fewer than
-        ``min_rows``.
+        ``X`` are the rows of which the node told, with their ``weights``, and nothing
+        of fewer than ``min_rows``.
         """
         if not self.states:
             return ""
@@ -407,6 +404,7 @@ class Front:
             bounds=ready.bounds,
             is_sparse=ready.is_sparse,
             min_rows=min_rows,
+            weights=weights,
         )
         self._visit_rows(visitor, X=X, columns=columns)
         return visitor.contradictions[0] if visitor.contradictions else ""
@@ -573,11 +571,18 @@ class Front:
         """
         X = self.rows(X)
         with no_values_in_errors(self.transformer), self._naming_new_texts(X):
-            if cells is not None and joined is None:
-                joined = self.joined_bins(lambda: [(X, cells)], cell=cells.cell)
+            joined = self.joined_bins_of(X, cells) if joined is None else joined
             if cells is None or not joined.has_joined:
                 return self.fitted.transform(X)
             return self._visited_by_joining(X, cells=cells, joined=joined)
+
+    def joined_bins_of(self, X: Any, cells: Cells | None) -> JoinedBins:
+        """Return which bins join which in a table that is all in one part."""
+        if cells is None or not self._edged_paths:
+            return JoinedBins(cell=1)
+        X = self.rows(X)
+        with no_values_in_errors(self.transformer), self._naming_new_texts(X):
+            return self.joined_bins(lambda: [(X, cells)], cell=cells.cell)
 
     @property
     def _edged_paths(self) -> list[str]:
@@ -658,8 +663,8 @@ class Advanced:
     empty: list
 
 
-def _bounds_as_json(bounds: Bounds) -> list | str | None:
-    if bounds is None or isinstance(bounds, str):
+def _bounds_as_json(bounds: Bounds) -> list | None:
+    if bounds is None:
         return bounds
     if isinstance(bounds, Mapping):
         return [[label, *map(float, pair)] for label, pair in bounds.items()]
@@ -668,7 +673,7 @@ def _bounds_as_json(bounds: Bounds) -> list | str | None:
 
 def _bounds_from_json(bounds: Any) -> Any:
     """Inverse of `_bounds_as_json`; ValueError for what can be no bounds."""
-    if bounds is None or isinstance(bounds, str):
+    if bounds is None:
         return bounds
     if isinstance(bounds, list) and bounds and isinstance(bounds[0], list):
         for entry in bounds:

@@ -19,6 +19,9 @@ from ._bins import Bins
 from ._columns import Table
 from ._contradictions import NodeRows
 
+# The smallest and the largest value of each column: no statistic, since these are the
+# values of single rows. Agreed bounds stand for them.
+EXTREMES = "extremes"
 # Letters of the types of arrays that hold real numbers.
 _REAL_NUMBERS = "fiu"
 
@@ -85,7 +88,8 @@ class Kind:
     #: Whether it lays edges into columns, so that rows are in bins; see :meth:`bins`.
     lays_edges: bool = False
 
-    #: Name in `STATISTICS` of what nodes tell of their columns; None: nothing.
+    #: Name in `STATISTICS` of what nodes tell of their columns; `EXTREMES`: nothing,
+    #: since bounds are agreed; None: nothing.
     statistic: str | None = None
 
     #: The fields of the state, by name.

@@ -32,13 +32,15 @@ from ._columns import Columns, Table
 from ._contradictions import (
     NodeRows,
     axes_differ,
+    categories_differ,
     columns_differ,
-    extremes_differ,
+    gaps_differ,
+    outer_quantiles_differ,
     powers_differ,
     quantiles_differ,
 )
 from ._features import RandomFeatures
-from ._kind import Kind, NotPooledError, StateField, check_fields
+from ._kind import EXTREMES, Kind, NotPooledError, StateField, check_fields
 from ._powers import POWERS, LikeliestPowers
 from ._statistics import N_BINS, categories_told, identifiers_told
 
@@ -255,8 +257,9 @@ class _SimpleImputer(Kind):
     def contradiction(
         self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
     ) -> str:
-        if "width" not in state:  # means, or what is most frequent
-            return ""
+        difference = gaps_differ(state["missing"], rows)
+        if difference or "width" not in state:  # means, or what is most frequent
+            return difference
         return quantiles_differ([state["values"]], rows)
 
 
@@ -387,6 +390,11 @@ class _Encoder(Kind):
         rows = _rows_of_categories(categories)
         fitted.fit(_in_form_of(example, rows, keeps_whole_numbers=True))
         return fitted.set_params(**step.get_params())
+
+    def contradiction(
+        self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
+    ) -> str:
+        return categories_differ(state, rows)
 
     def _fit_to_others(
         self, step: BaseEstimator, example: Table, state: Mapping, *, empty: list[int]
@@ -522,16 +530,11 @@ class _ExtremesStep(Kind):
     """A step of the smallest and the largest value of each column."""
 
     by_column = True
-    statistic = "extremes"
+    statistic = EXTREMES
     fields = _EXTREMES
 
     def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
         return clone(step).fit(_in_form_of(example, [state["low"], state["high"]]))
-
-    def contradiction(
-        self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
-    ) -> str:
-        return extremes_differ(state, rows)
 
 
 class _EdgesStep(_ExtremesStep):
@@ -546,19 +549,19 @@ class _EdgesStep(_ExtremesStep):
         raise NotImplementedError
 
     def fields_for(self, step: BaseEstimator) -> Mapping[str, StateField]:
-        return _EXTREMES if self.statistic_for(step) == "extremes" else _QUANTILES
+        return _EXTREMES if self.statistic_for(step) == EXTREMES else _QUANTILES
 
     def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
-        if self.statistic_for(step) == "extremes":
+        if self.statistic_for(step) == EXTREMES:
             return super().fit(step, example, state)
         return clone(step).fit(_in_form_of(example, state["rows"]))
 
     def contradiction(
         self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
     ) -> str:
-        if self.statistic_for(fitted) == "extremes":
-            return super().contradiction(fitted, state, rows)
-        return quantiles_differ(state["rows"], rows)
+        if self.statistic_for(fitted) == EXTREMES:
+            return ""
+        return outer_quantiles_differ(state["rows"], rows)
 
     def check(self, step: BaseEstimator) -> None:
         spacing = getattr(step, self._spacing_parameter)
@@ -570,10 +573,10 @@ class _EdgesStep(_ExtremesStep):
 
     def statistic_for(self, step: BaseEstimator) -> str | None:
         is_even = getattr(step, self._spacing_parameter) == "uniform"
-        return "extremes" if is_even else "histogram"
+        return EXTREMES if is_even else "histogram"
 
     def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
-        if self.statistic_for(step) == "extremes":
+        if self.statistic_for(step) == EXTREMES:
             return dict(pooled)
         ranks = np.linspace(0.0, 1.0, self._n_edges(step))
         return _quantiles_on_grid(pooled, ranks)
@@ -588,8 +591,7 @@ class _KBinsDiscretizer(_EdgesStep):
         return int(np.max(step.n_bins)) + 1
 
     def bins(self, fitted: BaseEstimator) -> Bins:
-        dtype = None if fitted.dtype is None else np.dtype(fitted.dtype)
-        return Bins(edges=list(fitted.bin_edges_), dtype=dtype)
+        return Bins(edges=list(fitted.bin_edges_))
 
     def n_columns_out(self, step: BaseEstimator, n_columns: int, state: Mapping) -> int:
         if step.encode == "ordinal":
@@ -641,6 +643,11 @@ class _QuantileTransformer(_GridStep):
         counts = pooled["cumulative"][:, -1]
         n_quantiles = int(min(step.n_quantiles, max(counts.max(), 1)))
         return _quantiles_on_grid(pooled, np.linspace(0, 1, n_quantiles))
+
+    def contradiction(
+        self, fitted: BaseEstimator, state: Mapping, rows: NodeRows
+    ) -> str:
+        return outer_quantiles_differ(state["rows"], rows)
 
     def fit(self, step: BaseEstimator, example: Table, state: Mapping) -> BaseEstimator:
         rows = state["rows"]

@@ -18,6 +18,7 @@ from ..compat import get_column_indices
 from ._columns import Columns, ColumnsError
 from ._columns_of import with_columns_listed
 from ._front import Front
+from ._kind import EXTREMES
 from ._kinds import KINDS
 from ._statistics import N_BINS
 from ._trees import Step, is_dropped, is_passthrough
@@ -158,7 +159,7 @@ class _SizeVisitor:
         statistic = kind.statistic_for(step)
         state = self.states.get(path)
         # Extremes may be known from bounds that are agreed.
-        if statistic not in (None, "extremes") and state is None:
+        if statistic not in (None, EXTREMES) and state is None:
             self._add_statistic(statistic, table.n_columns)
             return None
         n_columns_out = kind.n_columns_out(step, table.n_columns, state or {})

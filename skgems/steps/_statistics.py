@@ -42,7 +42,8 @@ _TRANSFORMED_AT_ONCE = 2**20
 class Statistic:
     """A statistic of columns."""
 
-    # tell(X, min_rows), of the rows of one node: nothing of fewer than min_rows.
+    # tell(X, min_rows, weights=None), of the rows of one node, (n_rows,) weights of
+    # these if they have some: nothing of fewer than min_rows.
     tell: Callable[..., dict]
     # pool(replies), of all nodes.
     pool: Callable[[Sequence[Mapping]], dict]
@@ -63,28 +64,48 @@ class _Sums(NamedTuple):
     squares: np.ndarray  # about the means
 
 
-def _tell_columns(X: Table, min_rows: int = 1) -> dict:
+def _tell_columns(
+    X: Table, min_rows: int = 1, *, weights: np.ndarray | None = None
+) -> dict:
     X = numbers(X, sparse=True)
-    sums = _sums_of_sparse(X) if issparse(X) else _sums_of_dense(X)
-    is_untold = sums.counts < min_rows
+    if issparse(X):
+        sums = _sums_of_sparse(X, weights)
+    else:
+        sums = _sums_of_dense(X, weights)
+    # Weights are 1 at most where a bound is more than a row.
+    is_untold = sums.counts < (min_rows if weights is None else np.finfo(float).tiny)
+    if weights is not None and not issparse(X):
+        is_untold = np.sum(~np.isnan(X), axis=0) < min_rows
     means = np.nan_to_num(sums.means)
     squares = np.maximum(np.nan_to_num(sums.squares), 0.0)
     return {
-        "n_rows": float(X.shape[0]),
+        "n_rows": _n_rows(X, weights),
         "counts": np.where(is_untold, 0.0, sums.counts),
         "means": np.where(is_untold, 0.0, means),
         "squares": np.where(is_untold, 0.0, squares),
     }
 
 
-def _sums_of_sparse(X: Table) -> _Sums:
-    means, variances, counts = mean_variance_axis(X, 0, return_sum_weights=True)
+def _n_rows(X: Table, weights: np.ndarray | None) -> float:
+    """Return the number of rows, or their weight."""
+    return float(X.shape[0] if weights is None else weights.sum())
+
+
+def _sums_of_sparse(X: Table, weights: np.ndarray | None) -> _Sums:
+    means, variances, counts = mean_variance_axis(
+        X, 0, weights=weights, return_sum_weights=True
+    )
     counts = np.broadcast_to(counts, means.shape)
     return _Sums(counts=counts, means=means, squares=variances * counts)
 
 
-def _sums_of_dense(X: np.ndarray) -> _Sums:
-    blocks = [_sums_of_block(block) for block in _blocks_of_columns(X)]
+def _sums_of_dense(X: np.ndarray, weights: np.ndarray | None) -> _Sums:
+    if weights is None:
+        blocks = [_sums_of_block(block) for block in _blocks_of_columns(X)]
+    else:
+        blocks = [
+            _weighted_sums_of_block(block, weights) for block in _blocks_of_columns(X)
+        ]
     return _Sums(
         counts=np.concatenate([block.counts for block in blocks]),
         means=np.concatenate([block.means for block in blocks]),
@@ -117,6 +138,17 @@ def _sums_of_block(X: np.ndarray) -> _Sums:
     return _Sums(counts=counts, means=means + residuals / divisors, squares=squares)
 
 
+def _weighted_sums_of_block(X: np.ndarray, weights: np.ndarray) -> _Sums:
+    is_known = ~np.isnan(X)
+    of_known = np.where(is_known, weights[:, None], 0.0)
+    counts = of_known.sum(axis=0)
+    divisors = np.where(counts > 0, counts, 1.0)
+    values = np.where(is_known, X, 0.0)
+    means = np.sum(of_known * values, axis=0) / divisors
+    squares = np.sum(of_known * (values - means) ** 2, axis=0)
+    return _Sums(counts=counts, means=means, squares=squares)
+
+
 def _pool_sums(replies: Sequence[Mapping]) -> _Sums:
     """Sums of all nodes' rows; the formula is at the head of this file."""
     counts = np.stack([reply["counts"] for reply in replies])
@@ -145,9 +177,20 @@ def _pool_columns(replies: Sequence[Mapping]) -> dict:
 # ---- "scatter": products of columns --------------------------------------------------
 
 
-def _tell_scatter(X: Table, min_rows: int = 1) -> dict:
+def _tell_scatter(
+    X: Table, min_rows: int = 1, *, weights: np.ndarray | None = None
+) -> dict:
     """The mean (d,), and of the scatter about it the upper triangle, row by row."""
     X = numbers(X)
+    if weights is not None:
+        mean = weights @ X / weights.sum()
+        rooted = np.sqrt(weights)[:, None] * (X - mean)
+        scatter = rooted.T @ rooted
+        return {
+            "n_rows": float(weights.sum()),
+            "mean": mean,
+            "triangle": scatter[np.triu_indices(X.shape[1])],
+        }
     mean = X.mean(axis=0)
     deviations = X - mean
     residual = deviations.mean(axis=0)  # what rounding of the mean left
@@ -175,16 +218,22 @@ def _pool_scatter(replies: Sequence[Mapping]) -> dict:
 # ---- "categories": how often each value occurs ---------------------------------------
 
 
-def _tell_categories(X: Table, min_rows: int = 1) -> dict:
+def _tell_categories(
+    X: Table, min_rows: int = 1, *, weights: np.ndarray | None = None
+) -> dict:
     """By place of a column, as a text: its values, and how many rows have each."""
     columns = X.items() if hasattr(X, "iloc") else enumerate(X.T)
-    reply: dict = {"n_rows": float(X.shape[0])}
+    reply: dict = {"n_rows": _n_rows(X, weights)}
     for j, (label, column) in enumerate(columns):
-        reply[str(j)] = _categories_of(np.asarray(column), label, min_rows=min_rows)
+        reply[str(j)] = _categories_of(
+            np.asarray(column), label, min_rows=min_rows, weights=weights
+        )
     return reply
 
 
-def _categories_of(column: np.ndarray, label: str | int, *, min_rows: int) -> dict:
+def _categories_of(
+    column: np.ndarray, label: str | int, *, min_rows: int, weights: np.ndarray | None
+) -> dict:
     """Categories of a column that have ``min_rows`` rows, and the rows of the others.
 
     None and NaN are counted by themselves, as encoders have a category for each.
@@ -198,23 +247,29 @@ def _categories_of(column: np.ndarray, label: str | int, *, min_rows: int) -> di
         is_none = np.array([value is None for value in column], dtype=bool)
         floats = (value if isinstance(value, float) else 0.0 for value in column)
         is_nan = np.isnan(np.fromiter(floats, dtype=float))
-    categories = column[~(is_nan | is_none)]
+    is_category = ~(is_nan | is_none)
+    categories = column[is_category]
     _check_categories(categories, label)
-    labels, counts = np.unique(categories, return_counts=True)
-    is_told = counts >= min_rows
-    n_none = float(is_none.sum())
-    n_nan = float(is_nan.sum())
+    labels, codes, n_rows = np.unique(
+        categories, return_inverse=True, return_counts=True
+    )
+    is_told = n_rows >= min_rows
+    if weights is None:
+        weights = np.ones(len(column))
+    # Where there is no value, bincount counts by whole numbers.
+    counts = np.bincount(codes, weights[is_category], len(labels)).astype(float)
     n_withheld = float(counts[~is_told].sum())
-    if n_none < min_rows:
-        n_withheld += n_none
-    if n_nan < min_rows:
-        n_withheld += n_nan
+    gaps = {}
+    for name, is_gap in (("none", is_none), ("nan", is_nan)):
+        gaps[name] = float(weights[is_gap].sum())
+        if is_gap.sum() < min_rows:
+            n_withheld += gaps[name]
+            gaps[name] = 0.0
     return {
         "labels": labels[is_told].tolist(),
-        "counts": counts[is_told].astype(float),
+        "counts": counts[is_told],
         "withheld": n_withheld,
-        "none": n_none if n_none >= min_rows else 0.0,
-        "nan": n_nan if n_nan >= min_rows else 0.0,
+        **gaps,
     }
 
 
@@ -303,7 +358,12 @@ def _pool_categories_of_column(columns: Sequence[Mapping]) -> dict:
 
 
 def _tell_histogram(
-    X: Table, min_rows: int = 1, *, low: np.ndarray, high: np.ndarray
+    X: Table,
+    min_rows: int = 1,
+    *,
+    low: np.ndarray,
+    high: np.ndarray,
+    weights: np.ndarray | None = None,
 ) -> dict:
     """Counts of values up to each edge of a grid, (n_columns, N_BINS + 1).
 
@@ -312,13 +372,19 @@ def _tell_histogram(
     X = numbers(X)
     cumulative = np.zeros((X.shape[1], N_BINS + 1))
     for j, column in enumerate(X.T):
-        values = np.sort(column[~np.isnan(column)])
+        is_known = ~np.isnan(column)
+        order = np.argsort(column[is_known], kind="stable")
+        values = column[is_known][order]
         edges = np.linspace(low[j], high[j], N_BINS + 1)
-        cumulative[j] = np.searchsorted(values, edges, side="right")
-        cumulative[j, -1] = len(values)  # what is beyond counts as at the end
+        n_values = np.searchsorted(values, edges, side="right")
+        n_values[-1] = len(values)  # what is beyond counts as at the end
+        cumulative[j] = n_values
+        if weights is not None:
+            totals = np.append(0.0, np.cumsum(weights[is_known][order]))
+            cumulative[j] = totals[n_values]
     # Bins of a row or two are not told apart.
     cumulative = np.floor(cumulative / min_rows) * min_rows
-    return {"n_rows": float(len(X)), "cumulative": cumulative}
+    return {"n_rows": _n_rows(X, weights), "cumulative": cumulative}
 
 
 def _pool_histograms(replies: Sequence[Mapping]) -> dict:
@@ -329,7 +395,13 @@ def _pool_histograms(replies: Sequence[Mapping]) -> dict:
 # ---- "powers" and "box_powers": sums of columns after powers -------------------------
 
 
-def _tell_powers(X: Table, min_rows: int = 1, *, box: bool = False) -> dict:
+def _tell_powers(
+    X: Table,
+    min_rows: int = 1,
+    *,
+    box: bool = False,
+    weights: np.ndarray | None = None,
+) -> dict:
     """Sums of each column after each of POWERS; ``_powers.py`` says what for.
 
     Counts and slopes, sums of logarithms, are (n_columns,); means and squares are
@@ -339,7 +411,8 @@ def _tell_powers(X: Table, min_rows: int = 1, *, box: bool = False) -> dict:
     if box and np.nanmin(X, initial=1.0) <= 0:
         raise ColumnsError("Box-Cox takes numbers above 0, and some are not.")
     blocks = [
-        _powers_of_block(block, min_rows, box=box) for block in _blocks_of_columns(X)
+        _powers_of_block(block, min_rows, box=box, weights=weights)
+        for block in _blocks_of_columns(X)
     ]
     return {
         name: np.concatenate([block[name] for block in blocks], axis=-1)
@@ -347,9 +420,11 @@ def _tell_powers(X: Table, min_rows: int = 1, *, box: bool = False) -> dict:
     }
 
 
-def _powers_of_block(X: np.ndarray, min_rows: int, *, box: bool) -> dict:
+def _powers_of_block(
+    X: np.ndarray, min_rows: int, *, box: bool, weights: np.ndarray | None
+) -> dict:
     n_columns = X.shape[1]
-    counts = _tell_columns(X, min_rows)["counts"]
+    counts = _tell_columns(X, min_rows, weights=weights)["counts"]
     s = logarithms(X, box=box)
     means = []
     squares = []
@@ -358,15 +433,22 @@ def _powers_of_block(X: np.ndarray, min_rows: int, *, box: bool) -> dict:
         powers = POWERS[start : start + n_at_once]
         # Side by side, the columns after one power and after the next.
         after_powers = np.hstack([transformed(s, power, box=box) for power in powers])
-        sums = _tell_columns(after_powers, min_rows)
+        sums = _tell_columns(after_powers, min_rows, weights=weights)
         means.append(sums["means"].reshape(len(powers), n_columns))
         squares.append(sums["squares"].reshape(len(powers), n_columns))
     return {
         "counts": counts,
         "means": np.vstack(means),
         "squares": np.vstack(squares),
-        "slopes": np.where(counts > 0, np.nansum(s, axis=0), 0.0),
+        "slopes": np.where(counts > 0, _weighted_totals(s, weights), 0.0),
     }
+
+
+def _weighted_totals(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Return sums of columns but for missing values, (n_columns,)."""
+    if weights is not None:
+        values = weights[:, None] * values
+    return np.nansum(values, axis=0)
 
 
 def _pool_powers(replies: Sequence[Mapping]) -> dict:
@@ -379,22 +461,6 @@ def _pool_powers(replies: Sequence[Mapping]) -> dict:
     }
 
 
-# ---- "extremes": the smallest and the largest value ----------------------------------
-
-
-def _tell_extremes(X: Table, min_rows: int = 1) -> dict:
-    """The smallest and the largest value of each column, which are those of rows."""
-    X = numbers(X)
-    return {"low": np.nanmin(X, axis=0), "high": np.nanmax(X, axis=0)}
-
-
-def _pool_extremes(replies: Sequence[Mapping]) -> dict:
-    return {
-        "low": np.min([reply["low"] for reply in replies], axis=0),
-        "high": np.max([reply["high"] for reply in replies], axis=0),
-    }
-
-
 STATISTICS: Mapping[str, Statistic] = {
     "columns": Statistic(tell=_tell_columns, pool=_pool_columns),
     "scatter": Statistic(tell=_tell_scatter, pool=_pool_scatter),
@@ -402,5 +468,4 @@ STATISTICS: Mapping[str, Statistic] = {
     "histogram": Statistic(tell=_tell_histogram, pool=_pool_histograms),
     "powers": Statistic(tell=_tell_powers, pool=_pool_powers),
     "box_powers": Statistic(tell=partial(_tell_powers, box=True), pool=_pool_powers),
-    "extremes": Statistic(tell=_tell_extremes, pool=_pool_extremes),
 }

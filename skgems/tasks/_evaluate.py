@@ -12,7 +12,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..local import JudgingRows, Member, NodeShape, sum_over_rows
+from ..local import (
+    JudgingRows,
+    Member,
+    NodeShape,
+    may_tell_gradient,
+    sum_over_rows,
+)
 from ..messages import (
     ABSENT,
     MOST_FACTORS,
@@ -29,8 +35,8 @@ from ..messages import (
     counting,
     rows_in_words,
 )
-from ..moments import LARGEST_SQUARE
-from ..networks import LayersBelow
+from ..moments import LARGEST_SQUARE, log_losses
+from ..networks import LayersBelow, linear_logits
 from ._layers import HIDDEN, behind_layers, check_classes
 from ._models import columns_are_outputs
 from ._rows import rows_of_labels
@@ -160,14 +166,19 @@ def evaluate(
             weights=weights,
         )
 
+    rows = judging_rows(of)
     content = sum_over_rows(
         member,
-        judging_rows(of),
+        rows,
         models,
         factors=factors,
         with_gradient=gradient,
         with_gains=is_of_learning,
     )
+    if gradient and member.disclosure is not None:
+        for of_model, model in zip(content["gradient"], models, strict=True):
+            if not _may_tell_gradient(member, rows, model):
+                of_model[:] = np.nan
     if is_of_learning and not np.array_equal(member.learning, member.judging):
         content["held_out"] = sum_over_rows(
             member,
@@ -178,6 +189,14 @@ def evaluate(
             with_gains=True,
         )
     return content if W.ndim == 3 else _of_first_model(content)
+
+
+def _may_tell_gradient(member: Member, rows: JudgingRows, W: np.ndarray) -> bool:
+    """Report whether the rule lets the gradient of a model be told."""
+    _, residuals = log_losses(linear_logits(rows.Z, W), rows.columns)
+    return may_tell_gradient(
+        member, rows.Z, rows.columns, weights=rows.weights, residuals=residuals
+    )
 
 
 def _of_first_model(content: Mapping) -> dict:
@@ -196,6 +215,7 @@ def _of_first_model(content: Mapping) -> dict:
 EVALUATE = Task(
     name="evaluate",
     bound="fields",
+    discloses="sums",
     accepted_by="ledger",
     asks="sums over the node's rows that say how good some models are",
     reveals="A gradient may be nearly a single row if the model is wrong about that "

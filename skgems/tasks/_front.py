@@ -114,7 +114,6 @@ STATISTICS = {
     "histogram": {"n_rows": N_ROWS, "cumulative": Array("d *", low=0.0)},
     "powers": _POWERS,
     "box_powers": _POWERS,
-    "extremes": {"low": _MEANS, "high": _MEANS},
 }
 
 
@@ -129,19 +128,23 @@ def front(member: Member, *, front: Mapping) -> dict:
             "known."
         )
     return opened_front(front).tell(
-        X, min_rows=member.min_rows, memo=member.memo, dropped=member.dropped
+        X,
+        min_rows=member.min_rows,
+        memo=member.memo,
+        dropped=member.dropped,
+        weights=member.row_weights("learning"),
     )
 
 
 FRONT = Task(
     name="front",
     bound="fields",
+    discloses="sums",
     accepted_by="anybody",
     asks="the statistics that the agreed transformers are fitted to",
-    takes_weights=True,  # steps are fitted to rows, whatever these weigh
+    takes_weights=True,  # steps are fitted to rows, whatever a user says they weigh
     reveals="Statistics of columns over all rows of the node. The smallest and the "
-    "largest value of a column are values of single rows; they are sent only if that "
-    "is agreed.",
+    "largest value of a column are values of single rows and are not sent.",
     often="once for each step that needs rows",
     most=6,
     # A node checks what comes back by its own part in it.
@@ -161,8 +164,7 @@ FRONT = Task(
             "together: means and squares about them, products for PCA, or sums after "
             "power transforms. Categories that at least min_rows rows have, and the "
             "number of rows that have others. Counts on a grid, in multiples of "
-            "min_rows. The smallest and the largest value, which are values of single "
-            "rows, only if that is agreed.",
+            "min_rows.",
             detail=_parts_in_words,
         ),
     },

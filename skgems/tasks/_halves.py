@@ -29,6 +29,8 @@ from ..local import (
     TooFewRowsError,
     check_cost_of_content,
     opened_front,
+    ruled,
+    tables_that_hold,
 )
 from ..messages import (
     COMMON,
@@ -37,6 +39,7 @@ from ..messages import (
     Json,
     Message,
     Place,
+    Sentences,
     Task,
     Text,
     check_fields,
@@ -86,16 +89,14 @@ def _summaries(content: Mapping) -> list[Mapping]:
     return list(content["asked"].values())
 
 
-def _sentences(content: Mapping) -> dict[str, str]:
-    sentences = {
-        f"{number}.{half}.{path}": sentence
-        for number, pair in content["joins"].items()
-        for half, summary in pair.items()
-        for path, sentence in sentences_of_summary(summary).items()
-    }
+def _sentences(content: Mapping) -> Iterator[tuple[str, Sentences]]:
+    for number, pair in content["joins"].items():
+        for half, summary in pair.items():
+            for path, sentences in sentences_of_summary(summary):
+                yield f"{number}.{half}.{path}", sentences
     for number, reason in content["refused"].items():
-        sentences[f"{number}.refused"] = f"No summaries are sent: {reason}."
-    return sentences
+        refusal = f"No summaries are sent: {reason}."
+        yield f"{number}.refused", Sentences(meaning=refusal)
 
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
@@ -130,9 +131,25 @@ def halves(member: Member, *, asked: Mapping[str, Mapping]) -> dict:
     """
     joins: dict[str, dict] = {}
     refused: dict[str, str] = {}
+    members: dict[str, dict[str, Member]] = {}
     for number, content in asked.items():
         try:
-            joins[number] = _joins_of_halves(member, content)
+            members[number] = _members_of_halves(member, content)
+        # An error of one method, of whatever type, costs the others nothing.
+        except Exception as error:
+            refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
+    for number in set(members) - set(_hold_the_rule(members)):
+        del members[number]
+        refused[number] = (
+            "beside the sums for other methods they would tell too much of so few rows"
+        )
+    for number, members_of_method in members.items():
+        asked_of_join = {k: v for k, v in asked[number].items() if k != "front"}
+        try:
+            joins[number] = {
+                name: join(member_of_half, **asked_of_join)
+                for name, member_of_half in members_of_method.items()
+            }
         # An error of one method, of whatever type, costs the others nothing.
         except Exception as error:
             refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
@@ -156,19 +173,49 @@ def members_of_halves(
             member.y[is_in_half],
             name=member.name,
             groups=None if member.groups is None else member.groups[is_in_half],
+            sample_weight=(
+                None if member.weights is None else member.weights[is_in_half]
+            ),
         )
-        ruled = replace(all_of_half, disclosure=member.disclosure)
-        yield name, ruled.of_large_classes()
+        under_rule = replace(
+            all_of_half,
+            disclosure=member.disclosure,
+            is_ruled=member.is_ruled,
+            is_changed=member.is_changed,
+            n_raw_columns=np.shape(member.X)[1] if front is not None else None,
+        )
+        yield name, ruled(under_rule.of_large_classes())
 
 
-def _joins_of_halves(member: Member, content: Mapping) -> dict[str, dict]:
-    """What a first message with this content gets from each half, by its name."""
+def _members_of_halves(member: Member, content: Mapping) -> dict[str, Member]:
+    """Return the members that answer for the halves, by name, under one method."""
     asked = {field: value for field, value in content.items() if field != "front"}
     may_lack_values = allows_missing(Message.of("join", **asked))
-    members = members_of_halves(
-        member, content.get("front"), may_lack_values=may_lack_values
+    return dict(
+        members_of_halves(member, content.get("front"), may_lack_values=may_lack_values)
     )
-    return {name: join(member_of_half, **asked) for name, member_of_half in members}
+
+
+def _hold_the_rule(members: dict[str, dict[str, Member]]) -> set[str]:
+    """Return the methods whose sums may be told of both halves beside each other.
+
+    Members are told here whether classes may have scatters of their own.
+    """
+    numbers = set(members)
+    for name in HALF_NAMES:
+        tables = {
+            number: members[number][name].X for number in sorted(numbers, key=int)
+        }
+        if len(tables) < 2:
+            continue
+        of_half = members[min(numbers, key=int)][name]
+        held, may_tell_classes = tables_that_hold(of_half, tables)
+        numbers &= set(held)
+        for number in numbers:
+            members[number][name] = replace(
+                members[number][name], may_tell_classes=may_tell_classes
+            )
+    return numbers
 
 
 def _warn_once_of_exposed(name: str, joins: Mapping[str, Mapping]) -> None:
@@ -199,6 +246,7 @@ def _reason_for_refusal(failure: Exception, *, min_rows: int) -> str:
 HALVES = Task(
     name="halves",
     bound="derived",
+    discloses="sums",
     accepted_by="ledger",
     asks="summaries of each half of the node's rows, for several methods",
     reveals="Statistics of one half of the rows reveal more about each of them than "

@@ -4,7 +4,7 @@ It holds what "describe" and "counts" reply, and replies to requests that need n
 of other nodes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ..local import Member, NodeShape, check_cost_of_content
 from ..messages import (
@@ -15,6 +15,7 @@ from ..messages import (
     Json,
     Message,
     Place,
+    Sentences,
     Task,
     Text,
     check_request,
@@ -22,7 +23,7 @@ from ..messages import (
     fields_of_disclosure,
     pairs_in,
     requests_in,
-    says,
+    sentences_in,
     sentences_of_fields,
 )
 from ..progress import tracked
@@ -55,21 +56,19 @@ def _check_joined(request: Message, reply: Message) -> None:
     check_summary_of_request(reply.content, request.content)
 
 
-def sentences_of_summary(content: Mapping) -> dict[str, str]:
-    """What the bound, the model, the counts and the numbered answers say, by path."""
+def sentences_of_summary(content: Mapping) -> Iterator[tuple[str, Sentences]]:
+    """Yield paths of the rule, the model, the counts and the numbered answers."""
     rule = {name: JOIN.reply[name] for name in ("min_rows", "rule")}
-    sentences = dict(sentences_of_fields(rule, content, path="summary"))
+    yield from sentences_of_fields(rule, content, path="summary")
     for k, (_, reply) in enumerate(pairs_in(content)):
-        for path, sentence in says(reply).items():
+        for path, sentences in sentences_in(reply):
             # All of them have the rule in common.
             if path.endswith((".min_rows", ".rule")):
                 continue
-            if k < 2:  # model and counts
-                sentences[path] = sentence
-            else:
+            if k >= 2:  # before are model and counts
                 _, _, path_within = path.partition(".")
-                sentences[f"answers.{k - 2}.{path_within}"] = sentence
-    return sentences
+                path = f"answers.{k - 2}.{path_within}"
+            yield path, sentences
 
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
@@ -104,6 +103,7 @@ def join(
 JOIN = Task(
     name="join",
     bound="derived",
+    discloses="sums",
     accepted_by="anybody",
     asks="a summary: the node's model, the number of rows of each class, and "
     "statistics of its rows",

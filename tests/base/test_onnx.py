@@ -131,8 +131,8 @@ def without_converter(transformer, kind="numbers", bounds=None) -> Step:
 
 STEPS = {
     "StandardScaler": Step(StandardScaler()),
-    "MinMaxScaler": Step(MinMaxScaler(), bounds="tell"),
-    "MaxAbsScaler": Step(MaxAbsScaler(), bounds="tell"),
+    "MinMaxScaler": Step(MinMaxScaler(), bounds=WIDE),
+    "MaxAbsScaler": Step(MaxAbsScaler(), bounds=WIDE),
     "RobustScaler": Step(RobustScaler(), bounds=WIDE),
     "PowerTransformer": Step(PowerTransformer()),
     'PowerTransformer(method="box-cox")': Step(
@@ -152,15 +152,15 @@ STEPS = {
         KBinsDiscretizer(4, strategy="uniform"),
         verdict="no",
         words="does not support sparse tensors",
-        bounds="tell",
+        bounds=WIDE,
     ),
     'KBinsDiscretizer(encode="onehot-dense")': Step(
-        KBinsDiscretizer(4, encode="onehot-dense", strategy="uniform"), bounds="tell"
+        KBinsDiscretizer(4, encode="onehot-dense", strategy="uniform"), bounds=WIDE
     ),
     'KBinsDiscretizer(encode="ordinal")': Step(
-        KBinsDiscretizer(4, encode="ordinal", strategy="uniform"), bounds="tell"
+        KBinsDiscretizer(4, encode="ordinal", strategy="uniform"), bounds=WIDE
     ),
-    "SplineTransformer": without_converter(SplineTransformer(), bounds="tell"),
+    "SplineTransformer": without_converter(SplineTransformer(), bounds=WIDE),
     "OneHotEncoder": Step(OneHotEncoder(handle_unknown="ignore"), kind="words"),
     "OneHotEncoder(min_frequency=...)": Step(
         OneHotEncoder(min_frequency=0.2, handle_unknown="infrequent_if_exist"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers.disclosures import rule_of
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import MultinomialNB
 from sklearn.preprocessing import StandardScaler
 
 import skgems
@@ -43,24 +44,47 @@ def test_a_summary_says_what_it_holds_over_how_many_rows(tmp_path):
     overview = overview_of_summary(tmp_path)
     assert overview["from"] == "node 'lyon'"
     assert overview["method"] == "GEMSLogisticAggregator"
-    assert "(15 numbers)" in overview["holds"]
-    assert "means and covariances of 4 features by class" in overview["holds"]
-    assert "81 rows, by class: 'ill': 30, 'rare': 11, 'well': 40." in overview["rows"]
-    assert "the smallest class has 11 rows" in overview["reveals"]
+    assert "second moments of the features" in overview["holds"]
+    assert overview["network.coefs"].startswith("15 numbers")
+    assert overview["means"].startswith("4 features")
+    assert overview["rows.labels"] == (
+        "'ill': 30, 'rare': 11, 'well': 40. The smallest class is 'rare', with 11 rows."
+    )
     assert "not signed" in overview["signature"]
+
+
+def test_every_figure_of_a_reply_is_in_its_first_lines(tmp_path):
+    overview = overview_of_summary(tmp_path, space=True)
+    inspected = inspect(tmp_path / "lyon.safetensors")
+    figures = " ".join(overview.values())
+    for word in ("numbers", "features,", "rows is 0.", "distances.", "C=1"):
+        assert word in " ".join(inspected.says.values())
+        assert word in figures
+    # Several spaces say their numbers in one line.
+    assert overview["center"].count("the score on") > 1
+    assert overview["radii_radii"].count("distances") == 1
+
+
+def test_sums_by_class_say_how_many_rows_they_are_of(tmp_path):
+    path = tmp_path / "lyon.safetensors"
+    agg = skgems.PooledAggregator(pooled=MultinomialNB())
+    agg.summarize(None, np.abs(X), y, name="lyon").save(path)
+    overview = inspect(path).overview
+    assert overview["counts"] == "'ill': 30, 'rare': 11, 'well': 40."
 
 
 def test_classes_that_are_left_out_are_named(tmp_path):
     with pytest.warns(skgems.federation.ClassesLeftOutWarning):
         overview = overview_of_summary(tmp_path, disclosure=rule_of(20))
-    assert overview["rows"].endswith("left out: 'rare' (min_rows=20).")
-    assert "by class: 'ill': 30, 'well': 40." in overview["rows"]
+    assert overview["summary.min_rows"] == "Here min_rows=20."
+    assert overview["rows.labels"].startswith("'ill': 30, 'well': 40.")
+    assert overview["means"].endswith("Classes with too few rows have no mean: 'rare'.")
 
 
 def test_classes_with_fewer_rows_than_features_come_first(tmp_path):
     rows = RNG.normal(size=(81, 20))
     with pytest.warns(skgems.federation.RowsExposedWarning):
-        overview = overview_of_summary(tmp_path, X=rows)
+        overview = overview_of_summary(tmp_path, X=rows, disclosure=None)
     words = "Classes with fewer rows than features (20): 'rare': 11."
     assert overview["reveals"].startswith(words)
 
@@ -68,7 +92,8 @@ def test_classes_with_fewer_rows_than_features_come_first(tmp_path):
 def test_a_node_without_a_classifier_reveals_no_model(tmp_path):
     overview = overview_of_summary(tmp_path, classifier=False)
     assert overview["holds"].startswith("no model")
-    assert "model" not in overview["reveals"]
+    assert "no classifier" in overview["network.coefs"]
+    assert "any model that is trained" not in overview["reveals"]
 
 
 def test_a_request_says_what_it_asks_for_and_what_is_agreed(tmp_path):
@@ -121,11 +146,11 @@ def test_statistics_of_columns_are_of_all_rows(tmp_path):
     path = tmp_path / "front.safetensors"
     front.summarize(X, name="lyon", disclosure=rule_of(3)).save(path)
     overview = inspect(path).overview
-    assert "statistics for the front: columns" in overview["holds"]
-    assert "At least 3 rows" in overview["rows"]
+    assert overview["front.parts"].startswith("Here: columns")
+    assert overview["front.min_rows"] == "Here min_rows=3."
 
 
-def test_columns_are_named_one_by_one(tmp_path):
+def test_columns_that_the_classifier_drops_are_named(tmp_path):
     from sklearn.compose import make_column_transformer
     from sklearn.pipeline import make_pipeline
 
@@ -135,11 +160,7 @@ def test_columns_are_named_one_by_one(tmp_path):
     path = tmp_path / "lyon.safetensors"
     agg.summarize(fitted, X, y, name="lyon").save(path)
     overview = inspect(path).overview
-    assert "covariances of 2 features" in overview["holds"]
-    assert overview["columns"] == (
-        "0, 2. Nothing is said about columns that the node's classifier drops by name: "
-        "1, 3."
-    )
+    assert overview["network.dropped"] == "Here: 1, 3."
     said = inspect(path).says["describe.network.dropped"]
-    assert said.endswith("Here: 1, 3.")
-    assert overview_of_summary(tmp_path)["columns"] == "0, 1, 2, 3."
+    assert "nothing is said about them. Here: 1, 3." in said
+    assert "network.dropped" not in overview_of_summary(tmp_path)

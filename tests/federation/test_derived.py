@@ -29,7 +29,7 @@ from skgems.federation import (
     reply_to,
 )
 from skgems.federation._derived import check_is_derived
-from skgems.gems import Moments, Spaces
+from skgems.gems import Spaces
 from skgems.messages import (
     TASKS,
     TERMS,
@@ -69,7 +69,7 @@ HIDDEN_LAYER = {"weights": [np.eye(6, 5)], "activation": ["relu"]}
 CHANGED_FIELDS = {
     "kind": {"kind": "shared"},
     "more clusters": {"n_components": 10**5},
-    "smaller clusters": {"min_cluster_size": 1},
+    "smaller clusters": {"min_cluster_size": 2},
     "without the model": {"model": None},
     "class weights": {"class_weight": [["malignant", 1000.0]]},
     "another type": {"n_components": 16.0},
@@ -79,9 +79,7 @@ CHANGED_FIELDS = {
 @pytest.mark.parametrize("has_agreement", [True, False])
 @pytest.mark.parametrize("name", CHANGED_FIELDS)
 def test_a_first_request_of_other_content_is_refused(node, name, has_agreement):
-    aggregator = GEMSLogisticAggregator(
-        moments=Moments(min_cluster_size=50), random_state=0
-    )
+    aggregator = GEMSLogisticAggregator(random_state=0)
     honest = join_of(aggregator)
     agreement = Agreement.of(aggregator)
     fields = dict(honest.content["requests"]["0"]["asked"]) | CHANGED_FIELDS[name]
@@ -300,7 +298,7 @@ def rows_above(member, *, threshold):
     return {"n": (X > threshold).sum(axis=0).astype(float)}
 
 
-def task_of_rows_above(**bound):
+def task_of_rows_above(*, discloses="counts", **bound):
     """A task of somebody's own, whose request has a number that the server chooses."""
     return Task(
         name="rows_above",
@@ -308,6 +306,7 @@ def task_of_rows_above(**bound):
         request={"threshold": Number(low=-1e9, high=1e9)},
         reply={"min_rows": MIN_ROWS, "n": Array("d", low=0.0, high=1e9)},
         answer=rows_above,
+        discloses=discloses,
         **bound,
     )
 
@@ -378,3 +377,5 @@ def test_a_task_says_what_bounds_its_requests():
         task_of_rows_above()
     with pytest.raises(ValueError, match="bound of the task 'rows_above' is 'nothing'"):
         task_of_rows_above(bound="nothing")
+    with pytest.raises(ValueError, match="discloses of the task 'rows_above' is 'all'"):
+        task_of_rows_above(bound="fields", discloses="all")

@@ -53,7 +53,7 @@ def test_rows_that_change_within_an_exchange_are_refused(state):
             answer(judging_request(agreement), state, **changed)
         # What was kept is given without a look at them.
         answer(join, state, **changed)
-    assert events_of_log(state) == ["opened", "begun", "ended"]
+    assert events_of_log(state) == ["opened", "ended"]
     answer(judging_request(agreement), state)
 
 

@@ -83,7 +83,7 @@ PARAMETERS = {
     "ellipsoid": {"geometry": "ellipsoid", "moments": "diagonal"},
     "log-loss": {"criterion": "log_loss", "construction": "certified"},
     "log-loss, sampled": {"criterion": "log_loss"},
-    "few rows of a class": {"min_cluster_size": 5, "n_components": 3},
+    "few rows of a class": {"n_components": 3},
     "clusters": {"n_components": 4, "scale_logits": False},
 }
 # Further arguments of `summarize`, in some of these cases.

@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
+
 import numpy as np
 import pytest
 from helpers.disclosures import rule_of
-from helpers.ledgers import X, Y, answer, begin_exchange, log_of
+from helpers.ledgers import CLF, X, Y, answer, begin_exchange
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
+from skgems import GEMSLogisticAggregator
 from skgems.federation import (
     ClassesLeftOutWarning,
-    LedgerDamagedError,
     RowsAskedAgainError,
     RowsAskedAgainWarning,
+    Summary,
+    reply_to,
 )
+from skgems.federation._row_digests import RowDigests
 from skgems.gems import Moments
 
 pytestmark = pytest.mark.usefixtures("without_waiting_for_the_disk")
@@ -160,8 +166,6 @@ def test_the_same_rows_in_another_order_get_the_reply_that_was_kept():
 
 def test_texts_and_missing_values_are_parts_of_rows():
     pandas = pytest.importorskip("pandas")
-    from skgems.federation._row_digests import RowDigests
-
     table = pandas.DataFrame(
         {
             "town": ["Lyon", "Paris", None, "Rome"],
@@ -170,17 +174,16 @@ def test_texts_and_missing_values_are_parts_of_rows():
         }
     )
     of = RowDigests.of(table, None, None, key=b"key")
-    assert of.is_equal_to(RowDigests.of(table[::-1], None, None, key=b"key"))
+    reversed_rows = RowDigests.of(table[::-1], None, None, key=b"key")
+    assert of.compared_with(reversed_rows).is_equal
     for column, value in {"town": "Rome", "age": 21.0, "day": None}.items():
         other = table.copy()
         other.loc[0, column] = value
         digests = RowDigests.of(other, None, None, key=b"key")
-        assert digests.n_rows_apart(of) == 2
+        assert digests.compared_with(of).n_rows_apart == 2
 
 
 def test_digests_have_the_node_s_key_and_hold_no_value():
-    from skgems.federation._row_digests import RowDigests
-
     one, other = (RowDigests.of(X, Y, None, key=key) for key in (b"one", b"other"))
     assert not np.isin(one.rows, other.rows).any()
     assert not np.isin(one.labels, other.labels).any()
@@ -188,24 +191,190 @@ def test_digests_have_the_node_s_key_and_hold_no_value():
     assert not np.isin(one_column.rows, X[:, 0].view(np.uint64)).any()
 
 
-@pytest.mark.parametrize("name", ["ledger.key", "-rows.npz"])
-@pytest.mark.parametrize("is_removed", [True, False])
-def test_a_ledger_without_its_digests_of_rows_is_damaged(name, is_removed, folder):
-    answer(begin_exchange()[1], folder)
-    (path,) = folder.glob(f"*{name}")
-    path.unlink()
-    if not is_removed:
-        path.write_bytes(b"rubbish" * 10)
-    _, other = begin_exchange(random_state=1)
-    with pytest.raises(LedgerDamagedError, match=r"Put the file back"):
-        answer(other, folder)
-
-
-def test_other_exchanges_about_the_same_rows_keep_one_file_of_digests(folder):
-    answer(begin_exchange()[1], folder)
-    for seed in (1, 2):
+def test_other_exchanges_about_the_same_rows_keep_their_digests_once():
+    rows = np.random.RandomState(2).standard_normal((5000, 3))
+    y = np.where(rows[:, 0] > 0, "ill", "well")
+    state = {}
+    sizes = []
+    for seed in range(3):
         agreement, join = begin_exchange(random_state=seed)
-        with pytest.warns(RowsAskedAgainWarning):
-            answer(join, folder, agreement=agreement, again=True)
-    assert len(list(folder.glob("*-rows.npz"))) == 1
-    assert len({entry.get("row_digests") for entry in log_of(folder)} - {None}) == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RowsAskedAgainWarning)
+            answer(join, state, rows=rows, y=y, agreement=agreement, again=True)
+        sizes.append(len(state["ledger.sqlite"]))
+    n_bytes_of_digests = 5000 * 2 * 8  # of rows, and of their labels
+    assert sizes[0] > n_bytes_of_digests
+    assert sizes[2] - sizes[0] < n_bytes_of_digests
+
+
+def brute_force_comparison(first, second):
+    """Whether two lists of (value, label) are equal, and in how many rows they differ.
+
+    The number is the smallest one of all rows by their values, of all with their
+    labels, and of each class; of those that differ in some and have others in common.
+    """
+    groups = [
+        [Counter(value for value, _ in table) for table in (first, second)],
+        [Counter(first), Counter(second)],
+    ]
+    for label in {label for _, label in first + second}:
+        groups.append(
+            [
+                Counter(row for row in table if row[1] == label)
+                for table in (first, second)
+            ]
+        )
+    numbers = []
+    for one, other in groups:
+        n_apart = (one - other).total() + (other - one).total()
+        if n_apart and (one & other).total():
+            numbers.append(n_apart)
+    return Counter(first) == Counter(second), min(numbers, default=None)
+
+
+def test_tables_are_compared_row_by_row():
+    rng = np.random.RandomState(0)
+    comparisons = set()
+    for _ in range(300):
+        tables = [
+            [tuple(row) for row in rng.randint(1, rng.randint(2, 9), (n_rows, 2))]
+            for n_rows in rng.randint(1, 9, 2)
+        ]
+        first, second = (
+            RowDigests.of(table[:, :1], table[:, 1], None, key=b"key")
+            for table in map(np.array, tables)
+        )
+        comparison = first.compared_with(second)
+        expected = brute_force_comparison(*tables)
+        assert (comparison.is_equal, comparison.n_rows_apart) == expected
+        comparisons.add(expected)
+    assert len(comparisons) > 9
+
+
+# ---- groups ------------------------------------------------------------------------
+
+
+# Each patient has three visits, of one class.
+PATIENT = np.tile(np.arange(len(Y)), 3)
+VISITS = np.vstack([X, X + 0.1, X + 0.2])
+OUTCOMES = np.tile(Y, 3)
+
+
+def ask_about_visits(is_kept, *, before=PATIENT, now=PATIENT):
+    """The reply of a node that has answered about all visits, to a request of some."""
+    state = {}
+    answer(begin_exchange()[1], state, rows=VISITS, y=OUTCOMES, groups=before)
+    _, join = begin_exchange(moments=Moments(n_components=1))
+    groups = None if now is None else now[is_kept]
+    rows, y = VISITS[is_kept], OUTCOMES[is_kept]
+    return answer(join, state, rows=rows, y=y, groups=groups)
+
+
+def test_a_group_counts_as_one_row_where_tables_differ():
+    four_left = ~np.isin(PATIENT, WELL[:4])
+    # Of twelve visits, where each stands alone.
+    assert ask_about_visits(four_left, before=None, now=None).task == "join"
+    with pytest.raises(RowsAskedAgainError, match=r"differ in 4, which is fewer"):
+        ask_about_visits(four_left)
+    # So does a patient who has one visit less.
+    is_first_visit = np.isin(np.arange(len(PATIENT)), WELL[: ENOUGH - 1])
+    with pytest.raises(RowsAskedAgainError, match="differ in 9, which is fewer"):
+        ask_about_visits(~is_first_visit)
+
+
+def test_other_names_of_groups_are_the_same_groups():
+    names = np.array([f"patient {-number}" for number in PATIENT])
+    with pytest.raises(RowsAskedAgainError, match="differ in 4, which is fewer"):
+        ask_about_visits(~np.isin(PATIENT, WELL[:4]), now=names)
+
+
+def test_tables_that_differ_in_enough_groups_are_answered():
+    is_left = np.isin(np.arange(len(PATIENT)), [WELL[:ENOUGH], ILL[:ENOUGH]])
+    assert ask_about_visits(~is_left).task == "join"
+
+
+# ---- weights and groups ------------------------------------------------------------
+
+
+WEIGHTS = np.linspace(1, 2, len(OUTCOMES))
+
+
+def with_one_more(weights):
+    return np.where(np.arange(len(weights)) == 7, 3.0, weights)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ({}, {"sample_weight": WEIGHTS}),
+        ({"sample_weight": WEIGHTS}, {}),
+        ({"sample_weight": WEIGHTS}, {"sample_weight": with_one_more(WEIGHTS)}),
+        ({"groups": PATIENT}, {}),
+        ({"groups": PATIENT}, {"groups": np.sort(PATIENT)}),
+        ({"groups": PATIENT}, {"groups": PATIENT, "sample_weight": WEIGHTS}),
+    ],
+)
+def test_other_weights_or_groups_are_no_exchange_on_the_same_terms(before, now):
+    """Their sums differ from the earlier ones, though all rows are the same."""
+    table = {"rows": VISITS, "y": OUTCOMES}
+    state = {}
+    answer(begin_exchange()[1], state, **table, **before)
+    with pytest.raises(RowsAskedAgainError, match="with other weights or groups"):
+        answer(begin_exchange()[1], state, **table, **now)
+
+
+def test_the_same_weights_and_groups_in_another_order_get_the_kept_reply():
+    order = np.random.RandomState(1).permutation(len(OUTCOMES))
+    state = {}
+    replies = [
+        answer(
+            begin_exchange()[1],
+            state,
+            rows=VISITS[chosen],
+            y=OUTCOMES[chosen],
+            sample_weight=WEIGHTS[chosen],
+            groups=[f"patient {k} {number}" for number in PATIENT[chosen]],
+        )
+        for k, chosen in enumerate([np.arange(len(OUTCOMES)), order])
+    ]
+    assert replies[0].digest == replies[1].digest
+
+
+# ---- update and forget -------------------------------------------------------------
+
+
+def aggregate_of(*replies):
+    """An aggregate of one message, which can be updated."""
+    agg = GEMSLogisticAggregator(
+        [Summary(reply) for reply in replies], keep_replies=True, random_state=0
+    )
+    return agg.fit()
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_node_is_not_asked_for_an_update_about_nearly_the_same_rows(is_forgotten):
+    def join_again():
+        return begin_exchange(n_rounds=1)[1]
+
+    lyon = {}
+    replies = [
+        answer(join_again(), lyon),
+        reply_to(join_again(), CLF, X + 1.0, Y, name="rome", state={}),
+    ]
+    agg = aggregate_of(*replies)
+    coef = agg.coef_
+    if is_forgotten:
+        agg.forget("lyon")
+        assert np.abs(agg.coef_ - coef).max() > 1e-3
+    for rows, y in CHANGES.values():
+        with pytest.raises(RowsAskedAgainError, match="with other rows or labels"):
+            answer(join_again(), lyon, rows=rows, y=y)
+    # The same rows have the reply that was kept, so that nothing can be subtracted.
+    reply = answer(join_again(), lyon, rows=X[::-1], y=Y[::-1])
+    np.testing.assert_allclose(agg.update([Summary(reply)]).coef_, coef, atol=1e-6)
+    # Enough other rows are answered, and the aggregate is that of a new fit.
+    rows, y = without(WELL[:ENOUGH], ILL[:ENOUGH])
+    reply = answer(join_again(), lyon, rows=rows, y=y)
+    agg.update([Summary(reply)])
+    expected = aggregate_of(replies[1], reply)
+    np.testing.assert_allclose(agg.coef_, expected.coef_, atol=1e-6)

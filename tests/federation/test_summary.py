@@ -13,9 +13,9 @@ from helpers.summaries import NAMES, classifiers, rows, summaries
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from skgems import GEMSLogisticAggregator
+from skgems import Disclosure, GEMSLogisticAggregator
 from skgems.federation import Message, RowsExposedWarning, Summary
-from skgems.gems import Moments, Spaces
+from skgems.gems import Spaces
 from skgems.networks import linear_logits
 from skgems.spaces import Gram
 
@@ -160,10 +160,11 @@ def test_covariances_of_fewer_rows_than_varying_features_are_warned_of():
 
 
 @pytest.mark.filterwarnings("error::skgems.federation.RowsExposedWarning")
+@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"moments": Moments("class", min_cluster_size=29)},
+        {"moments": "class", "disclosure": Disclosure(min_rows=29)},
         {"moments": "shared"},
         {"moments": "diagonal"},
     ],
@@ -181,9 +182,7 @@ def test_as_many_rows_as_varying_features_are_still_warned_of(n_rows):
     X = np.c_[rng.standard_normal((n_rows + 40, 12)), np.ones(n_rows + 40)]
     y = np.repeat([0, 1], [n_rows, 40])
     clf = LogisticRegression().fit(X, y)
-    agg = GEMSLogisticAggregator(
-        moments=Moments("class", min_cluster_size=5), random_state=0
-    )
+    agg = GEMSLogisticAggregator(moments="class", random_state=0)
     # Twelve features vary, and one is constant.
     expected_warning = nullcontext()
     if n_rows <= 12:

@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from helpers.parts import in_parts
 from scipy.sparse import csr_matrix
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
@@ -20,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.federation import _channel as channel_module
-from skgems.gems import Moments, Rounds
+from skgems.gems import Rounds
 from skgems.local import clear_cache
 from skgems.spaces import EmptyIntersectionWarning
 
@@ -249,6 +250,7 @@ def test_the_likelihood_is_as_steep_as_the_loss_of_the_rows():
     np.testing.assert_allclose(like.value_and_gradient(W)[1], expected, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
 def test_a_class_of_which_nothing_is_known_stays_unlikely():
     X, y, nodes = rows("digits")
     # Three rows of class 4 are fewer than a cluster may have.
@@ -256,7 +258,7 @@ def test_a_class_of_which_nothing_is_known_stays_unlikely():
     X, y, nodes = X[chosen], y[chosen], nodes[chosen]
     clfs = [member(X[nodes == k], y[nodes == k]) for k in range(4)]
     agg = GEMSLogisticAggregator(
-        clfs, n_rounds=20, moments=Moments(min_cluster_size=4), random_state=0
+        clfs, n_rounds=20, disclosure=rule_of(4), random_state=0
     )
     with pytest.warns(UserWarning, match="Nothing is known of the classes"):
         agg.fit(X, y, nodes=nodes)

@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.disclosures import rule_of
 from helpers.pooled_rows import (
     classifiers_of_nodes,
     dealt_data,
@@ -151,13 +152,14 @@ def test_one_node_and_one_class():
     assert (only.predict(X) == 1).all()
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
 def test_a_class_that_is_too_small_to_be_told_of_is_never_predicted():
     X, y, X_test, y_test = split("iris")
     is_kept = (y != 2) | (np.cumsum(y == 2) <= 3)
     X, y = X[is_kept], y[is_kept]
     nodes = np.arange(len(y)) % 2
     with pytest.warns(UserWarning, match=r"Nothing is known of the classes \[2\]"):
-        agg = fitted_aggregate(X, y, nodes, min_cluster_size=5, epsilon="auto")
+        agg = fitted_aggregate(X, y, nodes, disclosure=rule_of(5), epsilon="auto")
     assert agg.classes_.tolist() == [0, 1, 2]
     assert set(agg.predict(X_test)) == {0, 1}
     assert agg.predict_proba(X_test)[:, 2].max() < 1e-6

@@ -76,11 +76,10 @@ def test_moments_of_a_word_are_of_that_kind():
     assert Moments.of("diagonal").get_params() == {
         "kind": "diagonal",
         "n_components": 16,
-        "min_cluster_size": 1,
     }
-    given = Moments(min_cluster_size=3)
+    given = Moments(n_components=3)
     assert Moments.of(given) is not given
-    assert Moments.of(given).min_cluster_size == 3
+    assert Moments.of(given).n_components == 3
 
 
 def test_hidden_layers_have_a_gram_of_their_own():
@@ -103,7 +102,6 @@ def test_hidden_layers_have_a_gram_of_their_own():
         ({"moments": "full"}, "'moments' parameter of GEMSLogisticAggregator"),
         ({"moments": Moments("full")}, "'kind' parameter of Moments"),
         ({"moments": Moments(n_components=0)}, "'n_components' parameter of Moments"),
-        ({"moments": Moments(min_cluster_size=0)}, "'min_cluster_size' parameter of"),
     ],
     ids=str,
 )
@@ -232,7 +230,7 @@ def test_a_search_reaches_what_is_in_objects():
 def test_settings_at_nodes_have_flat_names():
     agg = GEMSLogisticAggregator(
         spaces=Spaces("ball", construction="certified", scale_logits=False),
-        moments=Moments("shared", n_components=4, min_cluster_size=2),
+        moments=Moments("shared", n_components=4),
         random_state=0,
     )
     assert Agreement.of(agg).settings == {
@@ -243,7 +241,7 @@ def test_settings_at_nodes_have_flat_names():
         "moments": "shared",
         "random_state": 0,
         "n_components": 4,
-        "min_cluster_size": 2,
+        "min_cluster_size": 1,
         "class_weight": "members",
     }
 
@@ -251,7 +249,7 @@ def test_settings_at_nodes_have_flat_names():
 def test_flat_settings_become_objects():
     agg = GEMSLogisticAggregator(
         spaces=Spaces(Gram(ridge=0.5), criterion="log_loss"),
-        moments=Moments("shared", min_cluster_size=2),
+        moments=Moments("shared", n_components=2),
         class_weight={0: 2.0, 1: 1.0},
     )
     settings = json.loads(json.dumps(agg._terms().settings))

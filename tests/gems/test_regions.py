@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Summaries of regions, and of more nodes than are taken in at once."""
+"""Summaries of regions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from skgems import GEMSLogisticAggregator
 from skgems.federation import Summary
-from skgems.gems import Moments, Spaces, _regions
+from skgems.gems import Moments
 from skgems.moments import ClassMoments, merge_moments
 
 N_NODES, CLASSES = 6, ["a", "b", "c", "d"]
@@ -153,113 +153,3 @@ def test_what_cannot_be_merged():
     region = agg.merge_summaries(sent, name="region")
     with pytest.raises(ValueError, match=r"\['region'\] have no good-enough"):
         clone(agg).set_params(estimators=[region], epsilon=0.5).fit()
-
-
-# ---- more than are taken in at once ------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory):
-    """Files of summaries, which no test may alter."""
-    folder = tmp_path_factory.mktemp("summaries")
-    agg = GEMSLogisticAggregator(moments=ONE_CLUSTER, random_state=0)
-    for summary in summaries(LogisticRegression(), agg, space=True):
-        summary.save(folder / summary.name)
-    return sorted(folder.iterdir())
-
-
-def grouped(paths, **settings):
-    return GEMSLogisticAggregator(
-        list(paths), moments=ONE_CLUSTER, random_state=0, **settings
-    )
-
-
-def test_groups_of_many_files_become_one_node_each(paths, tmp_path, monkeypatch):
-    flat = grouped(paths).fit()
-    assert flat.node_names_ == [path.name for path in paths]
-    monkeypatch.setattr(_regions, "GROUP", 4)
-    many = grouped(paths).fit()
-    assert many.node_names_ == ["group 0", "group 1"]
-    sizes = [summary.n_rows for summary in many.estimators_]
-    assert sum(sizes) == len(rows()[1]) and min(sizes) > 0
-    X, y, _ = rows(2000, seed=1)
-    # Which files are in a group depends on the last bits of the models in them.
-    differences = np.abs(many.predict_proba(X) - flat.predict_proba(X))
-    assert differences.mean() < 0.02 and differences.max() < 0.2
-    # Neither order nor names of the files say who is in which group.
-    turned = grouped(paths[::-1]).fit()
-    assert np.array_equal(turned.coef_, many.coef_)
-    for path, other in zip(paths, paths[1:] + paths[:1], strict=True):
-        summary = Summary.load(path)
-        settings = {**summary.message.settings, "name": f"now {other.name}"}
-        message = type(summary.message)("join", settings, summary.message.arrays)
-        (tmp_path / path.name).write_bytes(message.to_bytes())
-    renamed = sorted(tmp_path.iterdir())
-    assert np.array_equal(grouped(renamed).fit().coef_, many.coef_)
-
-
-def test_groups_are_of_so_many_bytes_at_most(paths, monkeypatch):
-    monkeypatch.setattr(_regions, "GROUP", 5)
-    monkeypatch.setattr(_regions, "_GROUP_BYTES", 2 * paths[0].stat().st_size)
-    assert len(grouped(paths).fit().node_names_) >= 3
-    monkeypatch.setattr(_regions, "_GROUP_BYTES", 1)
-    assert len(grouped(paths).fit().node_names_) == N_NODES
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"epsilon": 0.5, "spaces": Spaces(on_empty="ignore")},
-        {"intersection": "consensus", "spaces": Spaces(on_empty="ignore")},
-        {"node_weight": [1.0] * N_NODES},
-        {"node_weight": "equal"},
-        {"keep_replies": True},
-    ],
-)
-def test_each_node_stays_where_something_is_asked_of_it(paths, settings, monkeypatch):
-    expected = grouped(paths, **settings).fit()
-    monkeypatch.setattr(_regions, "GROUP", 4)
-    agg = grouped(paths, **settings).fit()
-    assert agg.node_names_ == expected.node_names_ == [p.name for p in paths]
-    assert np.array_equal(agg.coef_, expected.coef_)
-
-
-def test_rows_beside_many_files(paths, monkeypatch):
-    X, y, nodes = rows()
-    monkeypatch.setattr(_regions, "GROUP", 4)
-    assert len(grouped(paths).fit(X, y).node_names_) == 2
-    named = np.array([f"node {k}" for k in nodes])
-    agg = grouped(paths).fit(X, y, nodes=named)
-    assert len(agg.node_names_) == N_NODES
-    assert np.isfinite(agg.node_scores_["aggregate"]).all()
-
-
-def test_two_of_many_files_with_one_name(paths, monkeypatch):
-    monkeypatch.setattr(_regions, "GROUP", 4)
-    with pytest.raises(ValueError, match=r"two nodes of the same name: \['node 0'\]"):
-        grouped([*paths, paths[0]]).fit()
-
-
-@pytest.mark.parametrize("content", [b"no summary", b"\x02" * 300])
-def test_one_of_many_files_that_is_no_summary_is_named(
-    paths, content, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(_regions, "GROUP", 4)
-    (tmp_path / "odd").write_bytes(content)
-    with pytest.raises(ValueError, match="odd: it"):
-        grouped([*paths, tmp_path / "odd"]).fit()
-
-
-def test_one_of_many_files_with_other_numbers_than_it_may_have_is_named(
-    paths, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(_regions, "GROUP", 4)
-    message = Summary.load(paths[0]).message
-    arrays = dict(message.arrays)
-    (name,) = (name for name in arrays if name.endswith("moments.means"))
-    arrays[name] = np.full_like(arrays[name], np.nan)
-    settings = {**message.settings, "name": "odd"}
-    odd = type(message)("join", settings, arrays)
-    (tmp_path / "odd").write_bytes(odd.to_bytes())
-    with pytest.raises(ValueError, match="odd: .*means has .* not finite"):
-        grouped([*paths, tmp_path / "odd"]).fit()

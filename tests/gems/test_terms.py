@@ -45,7 +45,7 @@ def test_settings_travel_by_flat_names():
     "parameters",
     [
         {},
-        {"moments": Moments("shared", n_components=2, min_cluster_size=5)},
+        {"moments": Moments("shared", n_components=2)},
         {"epsilon": 0.9, "spaces": Spaces("ellipsoid", scale_logits=False)},
         {"epsilon": 0.9, "n_rounds": 3},
         {"n_rounds": Rounds(2, candidates="consensus")},

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from skgems import GEMSLogisticAggregator
+from skgems import Disclosure, GEMSLogisticAggregator
 from skgems.spaces import Ellipsoid, Gram
 
 DISJOINT, OVERLAPPING = digits("disjoint"), digits("overlapping")
@@ -368,8 +368,8 @@ CASES = {
     "likelihood kind skorch": lambda: fit_likeliest(members=linear_nets),
     "likelihood C": lambda: fit_likeliest(C=0.01),
     "likelihood n_components": lambda: fit_likeliest(n_components=1),
-    "likelihood min_cluster_size": lambda: fit_likeliest(
-        ONE_CLASS, min_cluster_size=25
+    "likelihood under a rule": lambda: fit_likeliest(
+        ONE_CLASS, disclosure=Disclosure(min_rows=25)
     ),
     "likelihood node_weight": lambda: fit_likeliest(ONE_CLASS, node_weight="equal"),
     "likelihood exact ridge": lambda: fit_likeliest(members=ridges),

@@ -22,7 +22,7 @@ LAST_LAYER = {
     *set(GEMSLogisticAggregator().get_params()) - set(GEMSMLPAggregator().get_params()),
     # Of its parts.
     *("construction", "criterion", "scale_logits", "on_empty"),
-    *("n_components", "min_cluster_size", "n_directions", "max_radius", "candidates"),
+    *("n_components", "n_directions", "max_radius", "candidates"),
 }
 
 DISJOINT, OVERLAPPING = digits("disjoint"), digits("overlapping")

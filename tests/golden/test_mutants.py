@@ -73,7 +73,7 @@ def test_all_kinds_of_changes_are_found_and_texts_and_types_left_alone(
         ("arguments", "self.log(x, i)", "self.log(i, x)"),
         ("return", "return zip(x, strict=True)", "return None"),
     }
-    assert {site.mutant.function for site in sites} == {"", "Judge.verdict"}
+    assert {site.mutant.function for site in sites} == {"LIMIT", "Judge.verdict"}
     assert {site.mutant.room for site in sites} == {"moments"}
 
 
@@ -100,29 +100,25 @@ def test_a_draw_is_of_all_rooms_and_of_the_seed(mutants, tmp_path):
 
 
 def test_the_rooms_are_folders_of_the_package(mutants):
-    assert len(mutants.ROOMS) == 10
+    assert len(mutants.ROOMS) == 12
     assert all((mutants.ROOT / "skgems" / room).is_dir() for room in mutants.ROOMS)
 
 
-def test_a_statement_is_found_in_another_room_lower_and_under_another_name(
-    mutants, tmp_path
-):
+def test_a_change_is_found_in_another_file_and_lower(mutants, tmp_path):
     write_package(tmp_path)
     sample = mutants.drawn(tmp_path, ("moments",), 99, 0)
     places = mutants.Places(tmp_path)
     assert [places.of(mutant).mutant for mutant in sample] == sample
-    # In another room, three lines lower, the function renamed and one call changed.
-    moved_source = (
-        SOURCE.replace("LIMIT = 4", "\n\n\nLIMIT = 4")
-        .replace("self.log", "self.say")
-        .replace("verdict", "find")
+    # In another room, three lines lower, and one call changed.
+    moved_source = SOURCE.replace("LIMIT = 4", "\n\n\nLIMIT = 4").replace(
+        "self.log", "self.say"
     )
     (tmp_path / "skgems/moments/_judge.py").unlink()
     write_package(tmp_path, moved_source, "skgems/spaces/_new.py")
     places = mutants.Places(tmp_path)
     for mutant in sample:
         site = places.of(mutant)
-        if "self.log" in mutant.statement:
+        if "self.log" in mutant.before:
             assert site is None
         else:
             assert site.mutant.file == "skgems/spaces/_new.py"
@@ -130,13 +126,32 @@ def test_a_statement_is_found_in_another_room_lower_and_under_another_name(
             assert site.mutant.before == mutant.before
 
 
-def test_a_statement_is_found_in_its_function_rather_than_in_an_earlier_one(
+def test_a_change_in_a_rewritten_function_is_found_by_its_kind(mutants, tmp_path):
+    path = write_package(tmp_path)
+    sites = mutants.sites_of(tmp_path, path)
+    kinds = {site.mutant.kind: site.mutant for site in sites}
+    constants = [site.mutant for site in sites if site.mutant.kind == "constant"]
+    of_limit = next(mutant for mutant in constants if mutant.function == "LIMIT")
+    rewritten = SOURCE.replace("not x or i + 1 < -x", "x > i + 1 - start")
+    write_package(tmp_path, rewritten)
+    places = mutants.Places(tmp_path)
+    found = places.of(kinds["comparison"]).mutant
+    assert found.before == "x > i + 1 - start"
+    assert found.function == "Judge.verdict"
+    assert places.of(kinds["and, or"]) is None
+    assert places.of(of_limit).mutant == of_limit
+    # The same change comes before one that only has the same number.
+    assert places.of(kinds["arithmetic"]).mutant.before == "i + 1"
+
+
+def test_a_change_is_found_in_its_function_rather_than_in_an_earlier_one(
     mutants, tmp_path
 ):
     write_package(tmp_path)
     sample = mutants.drawn(tmp_path, ("moments",), 99, 0)
-    # The same statements in another function, in a file that comes first.
-    write_package(tmp_path, SOURCE.replace("verdict", "other"), "skgems/base/_a.py")
+    # The same function in a file that comes first, and another one.
+    write_package(tmp_path, SOURCE, "skgems/base/_a.py")
+    write_package(tmp_path, SOURCE.replace("verdict", "other"), "skgems/base/_b.py")
     places = mutants.Places(tmp_path)
     assert all(places.of(mutant).mutant == mutant for mutant in sample)
 
@@ -180,7 +195,7 @@ def test_tests_that_touch_a_line_kill_its_mutants(project, mutants):
     assert not any(mutant.outcome for mutant in mutants.read_record(record))
     mutants.main(run)
     done = mutants.read_record(record)
-    assert {(m.statement, m.kind): (m.outcome, m.by) for m in done} == {
+    assert {(m.before, m.kind): (m.outcome, m.by) for m in done} == {
         ("return [x, x]", "return"): ("killed", KILLER),
         ("return {x}", "return"): ("survived", ""),
         ("return x", "return"): ("untested", ""),
@@ -244,7 +259,7 @@ def test_a_test_that_fails_without_the_mutant_is_not_believed(mutants, monkeypat
     monkeypatch.setattr(mutants, "outcome_of", outcome_of)
     monkeypatch.setattr(mutants, "run_tests", run_tests)
     judges = mutants.Judges(Path())
-    words = dict.fromkeys(("room", "file", "function", "kind", "statement"), "")
+    words = dict.fromkeys(("room", "file", "function", "kind"), "")
     mutant = mutants.Mutant(**words, line=1, place=0, before="a", after="b")
     tests = [(0.1, "test_a.py::shaky"), (0.2, "test_b.py::sound")]
     for _ in range(2):

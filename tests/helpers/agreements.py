@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 
 from skgems import GEMSLogisticAggregator
-from skgems.federation import Agreement, Message, reply_to
+from skgems.federation import Agreement, Message, read_entries, reply_to
 from skgems.messages import sealed
 
 
@@ -67,4 +65,4 @@ class Node:
     @property
     def log(self):
         """Entries of its log, one for each request that it replied to or refused."""
-        return [json.loads(line) for line in self.state["log.jsonl"].splitlines()]
+        return read_entries(self.state)

@@ -7,11 +7,9 @@ A reader knows of each group of rows z, of weight w, the matrix sum w z z'. Here
 
 from __future__ import annotations
 
-import inspect as introspection
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +18,11 @@ from sklearn.base import BaseEstimator
 import skgems
 from helpers.attacked_tables import Table
 from skgems.base import BaseAggregator
-from skgems.federation import Agreement, Message, Nodes, reply_to
+from skgems.federation import Message, Nodes, reply_to
 from skgems.moments import ClassMoments
 
 # The rule that holds for what leaves a node by default.
 DEFAULT_RULE = "auto"
-HAS_RULE = "disclosure" in introspection.signature(reply_to).parameters
 # Of tests under the rule, as long as it does not hold.
 BEING_BUILT = pytest.mark.xfail(
     strict=False, raises=AssertionError, reason="the rule is being built"
@@ -80,21 +77,6 @@ class GroupSums:
 # What a node is asked -----------------------------------------------------------------
 
 
-def options_of_rule(disclosure: object) -> dict[str, Any]:
-    """Return the options of `reply_to` and `summarize` for a rule; None: no rule."""
-    if not HAS_RULE:
-        return {"min_rows": 10 if disclosure is not None else 1}
-    return {"disclosure": disclosure}
-
-
-def agreement_under(aggregator: BaseAggregator, disclosure: object) -> Agreement:
-    """Return the agreement of an aggregator's exchange under a rule; None: no rule."""
-    has_rule = "disclosure" in introspection.signature(Agreement.of).parameters
-    if not has_rule:
-        return Agreement.of(aggregator, min_rows=10 if disclosure is not None else 1)
-    return Agreement.of(aggregator, disclosure=disclosure)
-
-
 def told_in_summary(
     aggregator: BaseAggregator,
     table: Table,
@@ -111,7 +93,7 @@ def told_in_summary(
             table.X,
             table.y,
             name="lyon",
-            **options_of_rule(disclosure),
+            disclosure=disclosure,
             **options,
         )
     return summary.message
@@ -164,8 +146,7 @@ class LoggedNodes:
 
     @property
     def channel(self) -> Nodes:
-        rule = options_of_rule(self.disclosure)
-        return Nodes(self._ask, list(self.tables), **rule)
+        return Nodes(self._ask, list(self.tables), disclosure=self.disclosure)
 
     def _ask(self, requests: Mapping[str, Message]) -> dict[str, Message]:
         replies = {}
@@ -177,7 +158,7 @@ class LoggedNodes:
                 self.tables[name].y,
                 name=name,
                 state=self._ledgers.setdefault(name, {}),
-                **options_of_rule(self.disclosure),
+                disclosure=self.disclosure,
             )
             if name == next(iter(self.tables)):
                 self.told.append(Told(request=request, reply=replies[name]))
@@ -260,3 +241,11 @@ def group_of_rows(X: np.ndarray, weights: np.ndarray | None = None) -> GroupSums
     Z = np.column_stack([np.ones(len(X)), X])
     weighted = Z if weights is None else weights[:, None] * Z
     return GroupSums(label=None, product=Z.T @ weighted, n_parts=1)
+
+
+def group_of_moments(
+    n_rows: float, mean: np.ndarray, covariance: np.ndarray
+) -> GroupSums:
+    """Return the sums of rows that are one part, by their mean and covariance."""
+    product = product_of_parts(np.array([n_rows]), mean[None], n_rows * covariance)
+    return GroupSums(label=None, product=product, n_parts=1)

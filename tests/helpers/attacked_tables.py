@@ -155,3 +155,10 @@ def attacked_table(name: str) -> Table:
     X = np.array(X, dtype=float)
     X.flags.writeable = False
     return Table(name=name, X=X, y=np.array([f"c{label}" for label in y]))
+
+
+def table_of_outliers() -> Table:
+    """Return patients of whom each who is ill is far out in a measure of their own."""
+    measures = np.random.default_rng(0).standard_normal((40, 20))
+    measures[:20] += 1e6 * np.eye(20)
+    return Table(name="outliers", X=measures, y=np.repeat(["ill", "well"], 20))

@@ -26,6 +26,7 @@ from helpers.attacks_by_differences import (
     ClusterSums,
     rows_of_classifier,
     rows_of_clusters,
+    unscaled_group,
 )
 from helpers.attacks_by_fits import (
     FeatureMap,
@@ -202,6 +203,53 @@ def claims_of_halves_behind_features(
                 if isinstance(view.features, FourierMap)
             ]
     return np.concatenate(claims) if claims else np.zeros((0, 0))
+
+
+def rests_of_halves(
+    told: list[Told], is_code: np.ndarray
+) -> list[tuple[dict, GroupSums]]:
+    """Return the sums of each class in the last message less those of one half of it.
+
+    Each comes with the front that both are behind. Columns of codes, (n_features,),
+    are 0 and 1 again.
+    """
+    by_task = {pair.request.task: pair for pair in told}
+    join = by_task["join"]
+    front = join.request.content["front"]
+    of_all = groups_by_label(join.reply.content, front, is_code)
+    rests = []
+    for number, pair in by_task["halves"].reply.content["joins"].items():
+        asked = by_task["halves"].request.content["asked"][number]["front"]
+        if asked["tree"] != front["tree"]:
+            continue
+        for summary in pair.values():
+            for label, group in groups_by_label(summary, asked, is_code).items():
+                if label in of_all:
+                    rest = of_all[label].with_one - group.with_one
+                    sums = GroupSums(label=label, product=rest, n_parts=1)
+                    rests.append((front, sums))
+    return rests
+
+
+def groups_by_label(
+    content: dict, front: dict, is_code: np.ndarray
+) -> dict[object, GroupSums]:
+    """Return the sums of each class in a message, with codes of 0 and 1 again."""
+    zeros = opened_front(front).transform(np.zeros((1, len(is_code))))[0]
+    ones = opened_front(front).transform(np.ones((1, len(is_code))))[0]
+    scale = np.where(is_code, ones - zeros, 1.0)
+    scale = np.where(scale != 0, scale, 1.0)
+    center = np.where(is_code, zeros, 0.0)
+    return {
+        group.label: unscaled_group(group, -center / scale, 1.0 / scale)
+        for group in sums_in_message(content)
+        if np.isfinite(group.product).all()
+    }
+
+
+def rows_with_codes(front: dict, X: np.ndarray, is_code: np.ndarray) -> np.ndarray:
+    """Return rows behind a front, but for columns of codes, which stay."""
+    return np.where(is_code, X, opened_front(front).transform(X))
 
 
 # Fitted classifiers and fronts --------------------------------------------------------

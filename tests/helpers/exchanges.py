@@ -29,7 +29,7 @@ from skgems import (
     PooledAggregator,
 )
 from skgems.averaging import Downpour
-from skgems.gems import Moments, Rounds, Spaces
+from skgems.gems import Rounds, Spaces
 from skgems.spaces import Ellipsoid
 
 NAMES = ["lyon", "paris sur/seine", "rome"]
@@ -112,7 +112,6 @@ CASES = {
             n_rounds=2,
             epsilon=0.6,
             spaces=Spaces(on_empty="ignore"),
-            moments=Moments(min_cluster_size=25),
             random_state=0,
         ),
         LINEAR,

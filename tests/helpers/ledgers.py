@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +15,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator
-from skgems.federation import Agreement, Message, reply_to
+from skgems.federation import Agreement, Message, read_entries, reply_to
 from skgems.messages import sealed
 
 RNG = np.random.RandomState(0)
@@ -54,12 +57,8 @@ def answer(request, state, *, clf=CLF, rows=X, y=Y, **options):
 
 
 def log_of(state):
-    """Entries of the node's log."""
-    if isinstance(state, dict):
-        log = state["log.jsonl"]
-    else:
-        log = (state / "log.jsonl").read_bytes()
-    return [json.loads(line) for line in log.splitlines()]
+    """Entries of the node's ledger."""
+    return read_entries(state)
 
 
 def events_of_log(state):
@@ -74,3 +73,61 @@ class KilledError(BaseException):
 # Six rows of each class: a node says nothing of them where sums are of ten at least.
 FEW = np.r_[np.flatnonzero(Y == "ill")[:6], np.flatnonzero(Y == "well")[:6]]
 FEW_ROWS = {"rows": X[FEW], "y": Y[FEW]}
+
+
+# ---- a ledger of the version before --------------------------------------------------
+
+
+def as_earlier_version(state):
+    """Turn a ledger into what the version before would have written.
+
+    It had replies and digests of rows in files, and a digest in each entry of all
+    entries up to it.
+    """
+    if isinstance(state, dict):
+        with closing(sqlite3.connect(":memory:")) as database:
+            database.deserialize(state["ledger.sqlite"])
+            contents = _earlier_contents(database)
+        state.clear()
+        state |= contents
+        return
+    with closing(sqlite3.connect(state / "ledger.sqlite")) as database:
+        contents = _earlier_contents(database)
+        database.executescript(
+            "DROP TABLE contents; PRAGMA user_version = 2;"
+            "CREATE TABLE entries (number INTEGER PRIMARY KEY, line TEXT NOT NULL);"
+            "CREATE TRIGGER entries_are_not_removed BEFORE DELETE ON entries "
+            "BEGIN SELECT RAISE(ABORT, 'entries of a ledger are only ever added'); END;"
+        )
+        lines = contents["log.jsonl"].decode().splitlines()
+        database.executemany(
+            "INSERT INTO entries (line) VALUES (?)", [(line,) for line in lines]
+        )
+        database.commit()
+    for name, content in contents.items():
+        (state / name).write_bytes(content)
+    head = {
+        "entries": len(lines),
+        "chain": json.loads(lines[-1])["chain"],
+        "changed": os.stat(state / "ledger.sqlite").st_ctime_ns,
+    }
+    (state / "ledger.head").write_text(json.dumps(head))
+
+
+def _earlier_contents(database):
+    """The files of the version before by name, without its database and its head."""
+    contents = dict(database.execute("SELECT name, content FROM contents"))
+    del contents["entry"]
+    chain = ""
+    log = ""
+    key = hashlib.sha256(contents["ledger.key"]).hexdigest()
+    for (line,) in database.execute(
+        "SELECT content FROM contents WHERE name = 'entry' ORDER BY number"
+    ):
+        entry = json.loads(line)
+        if entry["event"] == "opened":
+            entry["row_key"] = key
+        text = chain + json.dumps(entry, sort_keys=True)
+        chain = hashlib.sha256(text.encode()).hexdigest()
+        log += json.dumps({**entry, "chain": chain}) + "\n"
+    return contents | {"log.jsonl": log.encode()}

@@ -12,7 +12,7 @@ from skgems.spaces import CONSTRUCTIONS, Construction, Sampled
 _OF_ROUNDS = ("tol", "candidates", "participation")
 _OF_CONSTRUCTIONS = ("n_directions", "max_radius")
 _OF_SPACES = ("geometry", "construction", "criterion", "scale_logits", "on_empty")
-_OF_MOMENTS = ("n_components", "min_cluster_size")
+_OF_MOMENTS = ("n_components",)
 # Parameters of `HiddenLayers`, by names that tell them from those of last layers.
 _OF_HIDDEN_LAYERS = {
     "geometry_hidden": "geometry",

@@ -225,30 +225,6 @@ def test_a_chunk_without_a_mask_has_no_rows_held_out():
     )
 
 
-@pytest.mark.parametrize("kind", ["class", "shared"])
-def test_a_class_that_is_too_small_for_a_mean_is_left_out_of_chunks_alike(kind):
-    X, y = rows()
-    n_rare = int((y[:3000] == "d").sum())
-    assert_chunks_give_the_same(
-        X[:3000], y[:3000], moments=kind, min_cluster_size=n_rare + 1
-    )
-
-
-@pytest.mark.parametrize("kind", ["class", "shared"])
-def test_two_small_classes_share_a_matrix_if_together_they_are_enough(kind):
-    X, labels = rows()
-    labels = labels[:3000]
-    # Of class "c" every eighth row is left.
-    y = np.where((labels == "c") & (np.arange(3000) % 8 > 0), "a", labels)
-    n_of_larger = max(int((y == "c").sum()), int((y == "d").sum()))
-    of_chunks, of_rows = summaries(
-        X[:3000], y, moments=kind, min_cluster_size=n_of_larger + 1
-    )
-    assert_same_summary(of_chunks, of_rows)
-    if kind == "class":
-        assert moments_reply(of_chunks)["groups"].tolist() == [0, 1, -1]
-
-
 @pytest.mark.parametrize("n_components", [1, 16])
 def test_nothing_that_is_sent_depends_on_rows_of_classes_that_are_left_out(
     n_components,
@@ -662,12 +638,6 @@ def test_there_must_be_min_rows_that_judge():
     held_out = y == "d"
     with pytest.raises(TooFewRowsError, match="for judging"):
         summarize(chunked(X, y, held_out), disclosure=rule_of(1000))
-
-
-def test_a_class_must_have_the_rows_of_a_cluster():
-    X, y = rows()
-    with pytest.raises(ValueError, match="no class has min_cluster_size=8000"):
-        summarize(chunked(X, y), settings={"moments": Moments(min_cluster_size=8000)})
 
 
 def test_features_that_are_too_large_are_named():

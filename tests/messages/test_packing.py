@@ -13,7 +13,6 @@ from safetensors.numpy import save
 
 from skgems.federation import Message
 from skgems.messages import write_bytes
-from skgems.messages._packing import pack, read_some_arrays
 
 
 def test_messages_of_a_later_version_are_refused():
@@ -62,36 +61,6 @@ def test_equal_messages_have_equal_digests(content):
     assert message.digest == Message.of("train", epochs=1, **content).digest
     assert message.digest == Message.from_bytes(message.to_bytes()).digest
     assert message.digest != Message.of("train", epochs=2, **content).digest
-
-
-# ---- some arrays of a file -----------------------------------------------------------
-
-
-def test_some_arrays_of_a_file_are_those_of_the_message(tmp_path):
-    """Also of one that equals another, which is stored once."""
-    array = np.arange(3.0)
-    message = Message.of("join", name="lyon", a={"x": array, "y": array + 1}, b=array)
-    message.save(tmp_path / "lyon")
-    about, arrays = read_some_arrays(tmp_path / "lyon", "a.")
-    assert about["settings"]["name"] == "lyon"
-    assert arrays == {"a.x": array.tobytes(), "a.y": (array + 1).tobytes()}
-    _, of_b = read_some_arrays(tmp_path / "lyon", "b")
-    assert of_b == {"b": array.tobytes()}
-
-
-@pytest.mark.parametrize("other", [["x"], "no array", 3])
-def test_an_array_that_equals_none_is_refused(tmp_path, other):
-    packed = pack({"same": {"a.y": other}}, {"a.x": np.arange(3.0)})
-    (tmp_path / "odd").write_bytes(packed)
-    with pytest.raises(ValueError, match="odd: array 'a.y' is said to equal"):
-        read_some_arrays(tmp_path / "odd", "a.")
-
-
-@pytest.mark.parametrize("content", [b"", b"12", bytes(8), b"\xff" * 9, b"\x02" * 200])
-def test_some_arrays_of_what_is_no_message_are_refused(tmp_path, content):
-    (tmp_path / "odd").write_bytes(content)
-    with pytest.raises(ValueError, match="odd: "):
-        read_some_arrays(tmp_path / "odd", "a.")
 
 
 def test_a_full_disk_is_an_error_that_names_the_file(tmp_path, monkeypatch):

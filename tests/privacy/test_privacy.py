@@ -253,12 +253,13 @@ def test_rows_that_only_score_do_not_count_for_min_rows():
         agg.summarize(clf, X / 16, y, name="lyon", held_out=held_out)
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
-def test_no_count_is_sent_below_min_cluster_size(kind):
+def test_no_count_is_sent_below_min_rows(kind):
     _, _, summary = summary_of_digits(
         {1: 3, 2: 5, 3: 12, 8: 60},
-        params={"moments": Moments(kind, min_cluster_size=10)},
-        disclosure=None,
+        params={"moments": kind},
+        disclosure=rule_of(10),
     )
     moments = moments_of(summary)
     assert moments.counts.min() >= 10
@@ -266,27 +267,13 @@ def test_no_count_is_sent_below_min_cluster_size(kind):
     assert set(moments.columns) == {2, 3}
 
 
-def test_small_classes_that_have_enough_rows_together_share_a_scatter():
-    _, _, summary = summary_of_digits(
-        {1: 6, 2: 7, 3: 12, 8: 60},
-        params={"moments": Moments(min_cluster_size=10)},
-        disclosure=None,
-    )
-    moments = moments_of(summary)
-    assert moments.groups.tolist() == [2, 3, -1]
-    assert moments.group_counts.tolist() == [12, 60, 13]
-
-
+@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
 @pytest.mark.parametrize("geometry", ["gram", "ellipsoid"])
 def test_a_space_less_the_moments_does_not_reveal_a_small_class(geometry):
     X, y, summary = summary_of_digits(
         {1: 1, 3: 12, 8: 60},
-        params={
-            "moments": Moments(min_cluster_size=10),
-            "spaces": Spaces(geometry),
-            "intersection": "consensus",
-        },
-        disclosure=None,
+        params={"spaces": Spaces(geometry), "intersection": "consensus"},
+        disclosure=rule_of(10),
         space=True,
     )
     space = answer_to(summary, "space")["reply"]
@@ -296,17 +283,17 @@ def test_a_space_less_the_moments_does_not_reveal_a_small_class(geometry):
         np.testing.assert_allclose(space["metric_mean"], X[y > 1].mean(axis=0))
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
 def test_a_fit_on_a_summary_without_small_classes_is_that_on_rows():
     X, y, summary = summary_of_digits(
         {1: 4, 3: 20, 8: 40},
-        params={"moments": Moments(min_cluster_size=10)},
-        disclosure=None,
+        disclosure=rule_of(10),
         classes=[1, 3, 8],
         space=True,
     )
     clf = LogisticRegression(max_iter=2000).fit(X, y)
     params = {
-        "moments": Moments(min_cluster_size=10),
+        "disclosure": rule_of(10),
         "random_state": 0,
         "epsilon": 0.9,
         "spaces": Spaces(on_empty="ignore"),

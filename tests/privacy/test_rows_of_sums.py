@@ -12,6 +12,7 @@ import pytest
 from helpers.attacked_exchanges import (
     BEING_BUILT,
     DEFAULT_RULE,
+    group_of_moments,
     group_of_rows,
     replies_with_moments,
     told_in_summary,
@@ -21,6 +22,7 @@ from helpers.attacked_tables import (
     Table,
     attacked_table,
     judge_claims,
+    table_of_outliers,
 )
 from helpers.attacks_by_columns import rows_of_columns, rows_of_short_combinations
 from helpers.attacks_by_differences import (
@@ -33,6 +35,7 @@ from helpers.attacks_on_summaries import (
     claims_of_lattices,
     rare_combinations_proven,
 )
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator, PooledAggregator
@@ -106,7 +109,6 @@ def test_combinations_of_many_codes_have_rows_without_a_rule():
     assert verdict.n_false == 0
 
 
-@BEING_BUILT
 @pytest.mark.parametrize("aggregator", AGGREGATORS)
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("n_rows", [20, 400])  # of each class, at most
@@ -117,7 +119,6 @@ def test_no_row_follows_from_columns_under_the_rule(name, n_rows, aggregator):
     assert judge_claims(table.X, claims).n_found == 0
 
 
-@BEING_BUILT
 @pytest.mark.parametrize("table", [*map(table_with_columns, KINDS), corrected_table()])
 def test_no_row_follows_from_columns_that_one_row_has_under_the_rule(table):
     half = np.arange(table.n_rows) % 2
@@ -134,7 +135,6 @@ def test_no_row_follows_from_columns_that_one_row_has_under_the_rule(table):
     assert judge_claims(X[:, :5], claims[:, :5]).n_found == 0
 
 
-@BEING_BUILT
 @pytest.mark.parametrize("name", ["clinics", "iris", "penguins"])
 def test_no_row_follows_from_combinations_of_codes_under_the_rule(name):
     table = attacked_table(name).first_of_each_class(40)
@@ -148,7 +148,7 @@ def test_no_row_follows_from_combinations_of_codes_under_the_rule(name):
 
 @pytest.mark.parametrize(
     "rule, finds",
-    [(None, True), pytest.param(DEFAULT_RULE, False, marks=BEING_BUILT)],
+    [(None, True), (DEFAULT_RULE, False)],
 )
 def test_lattices_find_rows_of_small_classes_unless_the_rule_holds(rule, finds):
     table = attacked_table("digits").first_of_each_class(10)
@@ -183,23 +183,17 @@ def test_programs_prove_no_rare_combination_under_the_rule():
 # What else is in a message ------------------------------------------------------------
 
 
-def outlying_table() -> Table:
-    """Twenty patients a class, each of whom is far out in one of twenty measures."""
-    rng = np.random.default_rng(0)
-    measures = rng.standard_normal((40, 20)) + 1e5 * np.tile(np.eye(20), (2, 1))
-    return Table(name="outliers", X=measures, y=np.repeat(["ill", "well"], 20))
-
-
 @pytest.mark.parametrize(
     "rule, finds",
     [(None, True), pytest.param(DEFAULT_RULE, False, marks=BEING_BUILT)],
 )
 def test_sums_that_one_row_dominates_give_it_unless_the_rule_holds(rule, finds):
-    table = outlying_table()
+    table = table_of_outliers()
     message = told_in_summary(AGGREGATORS["by class"], table, disclosure=rule)
     claims = claims_of_groups(rows_of_dominated_sums, message, table.n_features)
-    verdict = judge_claims(table.X, claims)
-    assert (verdict.n_found == table.n_rows) == finds
+    ill = table.X[table.y == "ill"]  # beside whose values those of the others are 0
+    verdict = judge_claims(ill, claims)
+    assert (verdict.n_found >= 15) == finds
     assert finds or verdict.n_found == 0
 
 
@@ -221,7 +215,7 @@ def mistyped_table() -> tuple[Table, LogisticRegression]:
 
 @pytest.mark.parametrize(
     "rule, finds",
-    [(None, True), pytest.param(DEFAULT_RULE, False, marks=BEING_BUILT)],
+    [(None, True), (DEFAULT_RULE, False)],
 )
 def test_the_gradient_of_a_mistyped_row_is_that_row_unless_the_rule_holds(rule, finds):
     table, clf = mistyped_table()
@@ -234,7 +228,6 @@ def test_the_gradient_of_a_mistyped_row_is_that_row_unless_the_rule_holds(rule, 
     assert (judge_claims(table.X, claims).n_found > 0) == finds
 
 
-@BEING_BUILT
 @pytest.mark.parametrize("name", TABLES)
 def test_the_point_that_means_are_counted_from_is_no_row(name):
     table = attacked_table(name).first_of_each_class(10)
@@ -242,3 +235,60 @@ def test_the_point_that_means_are_counted_from_is_no_row(name):
     for _, moments in replies_with_moments(message.content):
         origin = row_of_origin(moments)
         assert judge_claims(table.X, origin).n_found == 0
+
+
+# Sparse rows --------------------------------------------------------------------------
+
+
+@BEING_BUILT
+@pytest.mark.parametrize("value", [0.0, 7.5])
+def test_sparse_rows_do_not_tell_the_one_value_that_differs_from_all_others(value):
+    rng = np.random.default_rng(0)
+    X = (rng.random((60, 8)) < 0.4).astype(float)
+    X[:, 0] = 1.0
+    X[3, 0] = value
+    y = np.repeat(["ill", "well"], 30)
+    message = told_in_summary(
+        AGGREGATORS["by class"],
+        Table(name="sparse", X=sparse.csr_array(X), y=y),
+        disclosure=DEFAULT_RULE,
+    )
+    for _, moments in replies_with_moments(message.content):
+        means = (moments.means + moments.origin)[:, 0]
+        np.testing.assert_allclose(means, 1.0, atol=1e-9)
+
+
+# Spaces -------------------------------------------------------------------------------
+
+
+def claims_of_space(message, n_features):
+    """The rows that the columns show of the mean and covariance of a space."""
+    claims = [np.zeros((0, n_features))]
+    ridge = message.content["settings"]["geometry"]["ridge"]
+    for answer in message.content["answers"].values():
+        if "metric_scatter" in answer["reply"]:
+            mean = answer["reply"]["metric_mean"]
+            n_rows = float(answer["reply"]["radii_n_rows"])
+            covariance = answer["reply"]["metric_scatter"].copy()
+            covariance[np.diag_indices_from(covariance)] /= 1.0 + ridge
+            group = group_of_moments(n_rows, mean, covariance)
+            claims.append(rows_of_columns(group))
+    return np.concatenate(claims)
+
+
+@pytest.mark.parametrize(
+    "rule, finds",
+    [(None, True), pytest.param(DEFAULT_RULE, False, marks=BEING_BUILT)],
+)
+def test_the_shape_of_a_space_has_rows_unless_the_rule_holds(rule, finds):
+    X = table_with_columns("nested").X
+    y = np.where(X[:, 0] > 0, "ill", "well")
+    message = told_in_summary(
+        GEMSLogisticAggregator(epsilon=0.5, random_state=0),
+        Table(name="space", X=X, y=y),
+        disclosure=rule,
+        classifier=LogisticRegression().fit(X, y),
+        space=True,
+    )
+    claims = claims_of_space(message, X.shape[1])
+    assert (judge_claims(X, claims).n_found > 0) == finds

@@ -30,6 +30,7 @@ from sklearn.preprocessing import (
 from skgems import PooledTransformer
 from skgems.federation import Message, fit_front, reply_to
 from skgems.steps import KINDS, Front, Kind
+from skgems.steps._kind import EXTREMES
 from skgems.steps._statistics import STATISTICS
 
 # By name steps with all parameters that change what they are fitted to.
@@ -91,7 +92,7 @@ def with_state(front: Front, state: dict, path: str = "0") -> dict:
 def test_every_kind_declares_its_statistic(transformer):
     kind = KINDS[transformer]
     assert isinstance(kind, Kind)
-    assert kind.statistic in (None, *STATISTICS)
+    assert kind.statistic in (None, EXTREMES, *STATISTICS)
 
 
 @pytest.mark.parametrize("transformer", KINDS, ids=lambda kind: kind.__name__)

@@ -9,6 +9,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 
+from skgems import Disclosure
 from skgems.channels import client_app
 
 
@@ -30,7 +31,7 @@ def load(context):
         # What was agreed, and where this hospital keeps what it said.
         "agreement": config.get("agreement"),
         "state": config.get("state"),
-        "min_rows": config.get("min-rows", 10),
+        "disclosure": Disclosure(min_rows=config.get("min-rows", 10)),
     }
 
 
