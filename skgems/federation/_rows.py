@@ -481,7 +481,12 @@ def chunked_member_of(
     )
     reader.join_bins()
     member = ChunkedMember.read_once(
-        name, estimator, reader, n_drawn=n_drawn, least=least
+        name,
+        estimator,
+        reader,
+        n_drawn=n_drawn,
+        least=least,
+        cell=1 if disclosure is None else disclosure.cell,
     )
     if not member.tally:
         raise ValueError(
