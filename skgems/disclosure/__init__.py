@@ -28,6 +28,14 @@ from ._rule import (
     min_rows_of,
     stricter_disclosure,
 )
-from ._told import Rows, Told, gradient_holds, told_of
+from ._sums import GroupSums, KeptRows, lowered_squares
+from ._told import (
+    LEAST_FACTOR,
+    Rows,
+    Told,
+    gradient_holds,
+    products_hold,
+    told_of,
+)
 
 __all__ = ["Disclosure", "guess_advantage", "told_share"]

@@ -481,7 +481,12 @@ def chunked_member_of(
     )
     reader.join_bins()
     member = ChunkedMember.read_once(
-        name, estimator, reader, n_drawn=n_drawn, least=least
+        name,
+        estimator,
+        reader,
+        n_drawn=n_drawn,
+        least=least,
+        cell=1 if disclosure is None else disclosure.cell,
     )
     if not member.tally:
         raise ValueError(
@@ -541,7 +546,7 @@ class _ChunkReader:
         self.has_compared = True
 
     def _check_front(self, given: WeightedRows) -> None:
-        """Raise NotAgreedError for a fitted front that a chunk contradicts by itself."""
+        """Raise NotAgreedError for a fitted front that a chunk contradicts alone."""
         front = self.aggregator._agreed_front
         if front is None or self.disclosure is None or not front.states:
             return

@@ -110,6 +110,7 @@ def _rows_in_words(content: Mapping, reply: Mapping) -> str:
 CLASS_SUMS = Task(
     name="class_sums",
     bound="derived",
+    discloses="sums",
     accepted_by="anybody",
     asks="sums of features by class, or the number of rows that have each category",
     reveals="The fewer rows a sum is made from, the more it reveals about each of "

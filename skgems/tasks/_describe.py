@@ -272,6 +272,7 @@ def describe(member: Member) -> dict:
 DESCRIBE = Task(
     name="describe",
     bound="fields",
+    discloses="model",
     accepted_by="anybody",
     asks="the node's model, and the number of rows of each class",
     reveals=MODEL_REVEALS,

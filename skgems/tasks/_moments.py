@@ -347,6 +347,7 @@ def moments_of_member(member: Member, **request: object) -> Mapping:
 MOMENTS = Task(
     name="moments",
     bound="derived",
+    discloses="sums",
     accepted_by="anybody",
     filled_in=("model", "hidden", "share"),
     asks="counts, means and second moments of the features of the node's rows",

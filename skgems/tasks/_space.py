@@ -299,6 +299,7 @@ def space(
 SPACE = Task(
     name="space",
     bound="derived",
+    discloses="consent",
     accepted_by="anybody",
     filled_in=("model", "W", "n_others", "scale_logits", "seed", "hidden"),
     asks="the good-enough space of a linear model: how far the model may change before "

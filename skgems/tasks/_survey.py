@@ -181,6 +181,7 @@ def _rows_told(content: Mapping, reply: Mapping) -> str:
 SURVEY = Task(
     name="survey",
     bound="fields",
+    discloses="counts",
     accepted_by="anybody",
     asks="what each column holds: gaps, means, spread and quantiles, or categories",
     reveals="Numbers of rows, and sums over at least min_rows rows each. Whoever gets "
