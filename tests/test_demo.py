@@ -34,6 +34,7 @@ def tables(tmp_path, monkeypatch, capsys):
             assert row in printed
             assert f"{score:.3f}" in printed
     assert "What to try next" in printed
+    assert printed.count("better than chance") == 3  # for each island
     return tables
 
 
