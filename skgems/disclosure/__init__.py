@@ -20,6 +20,6 @@ from ._rule import (
     min_rows_of,
     stricter_disclosure,
 )
-from ._told import Rows, Told, gradient_holds, told_of
+from ._told import Rows, Told, gradient_holds, products_hold, told_of
 
 __all__ = ["Disclosure"]

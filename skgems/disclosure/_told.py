@@ -359,6 +359,46 @@ class _Teller:
             size = min(size - 1, int(_FEWER_COLUMNS * size))
 
 
+def products_hold(
+    X: np.ndarray | sparse.csr_matrix,
+    rule: Disclosure,
+    *,
+    units: np.ndarray,
+    weights: np.ndarray,
+    n_unknowns: int,
+) -> bool:
+    """Report whether products of all columns may be told, summed over all rows.
+
+    Parameters
+    ----------
+    X : {ndarray, sparse matrix} of shape (n_rows, n_columns)
+    rule : Disclosure
+    units : ndarray of shape (n_rows,)
+        What counts as one row, such as a patient.
+    weights : ndarray of shape (n_rows,)
+    n_unknowns : int
+        How many numbers a row is, before any front.
+    """
+    none = np.zeros((X.shape[0], 0))
+    rows = Rows(
+        X=X,
+        codes=np.zeros(X.shape[0], dtype=int),
+        units=units,
+        weights=weights,
+        residuals=none,
+        known=none,
+    )
+    told = told_of(
+        rows,
+        rule,
+        kind="class",
+        n_unknowns=n_unknowns,
+        seed=lambda: 0,  # of a block, which nobody tells
+        may_lower=False,
+    )
+    return bool(told.has_own.all())
+
+
 def gradient_holds(rows: Rows, told: Told, rule: Disclosure) -> bool:
     """Report whether gradients with these residuals may be told beside what is told."""
     if not told.is_in_block.all():

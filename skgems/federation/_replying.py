@@ -566,7 +566,7 @@ class _Node:
 
     @property
     def rows_left_out(self) -> np.ndarray | None:
-        """Rows that no statistic of columns is of, (n_rows,), bool; None: there are none.
+        """Rows that no statistic of columns is of, (n_rows,), bool; None: none are.
 
         Those of a class with too few rows would follow from sums with them and without.
         """

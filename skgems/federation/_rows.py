@@ -541,7 +541,7 @@ class _ChunkReader:
         self.has_compared = True
 
     def _check_front(self, given: WeightedRows) -> None:
-        """Raise NotAgreedError for a fitted front that a chunk contradicts by itself."""
+        """Raise NotAgreedError for a fitted front that a chunk contradicts alone."""
         front = self.aggregator._agreed_front
         if front is None or self.disclosure is None or not front.states:
             return

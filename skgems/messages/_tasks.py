@@ -138,8 +138,8 @@ class Task:
             )
         if self.discloses not in DISCLOSES:
             raise ValueError(
-                f"discloses of the task {self.name!r} is {self.discloses!r}, not one of "
-                f"{DISCLOSES}. Say under which rule its replies tell of rows."
+                f"discloses of the task {self.name!r} is {self.discloses!r}, not one "
+                f"of {DISCLOSES}. Say under which rule its replies tell of rows."
             )
         if self.accepted_by not in ACCEPTED_BY:
             raise ValueError(
