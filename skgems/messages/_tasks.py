@@ -82,6 +82,9 @@ class Task:
     reply_check: Callable | None = None
     summaries: Callable[[Mapping], list[Mapping]] | None = None
     sentences: Callable[[Mapping], Iterable] | None = None
+    # ``told(content)`` yields the `ToldNumbers` of a reply. None: it tells no sums, or
+    # what can be guessed from them is not known.
+    told: Callable[[Mapping], Iterable] | None = None
     often: str = "once"  # in an exchange, in words
     # What can be worked out about rows from a reply, at worst: a sentence or two.
     reveals: str = ""
