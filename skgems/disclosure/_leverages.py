@@ -15,9 +15,9 @@ import numpy as np
 from scipy import sparse
 
 # Eigenvalues of correlations below this are rounding: their directions are left out.
-_ROUNDING = 1e-10
+ROUNDING = 1e-10
 # A leverage of 1 but for rounding: the row alone has some direction.
-_ALONE = 1.0 - 1e-6
+ALONE = 1.0 - 1e-6
 # Weights are lowered to a leverage this much below the bound, so that those of the
 # other rows, which rise a little, stay below it, and a further sum may be told.
 _MARGIN = 0.9
@@ -69,7 +69,7 @@ def centered(design: Design, weights: np.ndarray) -> np.ndarray:
     X = X - (means if len(means) == 1 else means[groups])
     spread = np.sqrt(np.einsum("i,ij,ij->j", weights, X, X))
     size = np.abs(means).max(axis=0, initial=0.0) * np.sqrt(len(X))
-    varies = spread > _ROUNDING * size
+    varies = spread > ROUNDING * size
     X *= np.where(varies, 1.0 / np.where(varies, spread, 1.0), 0.0)
     return X
 
@@ -103,7 +103,7 @@ def basis(design: Design, weights: np.ndarray) -> np.ndarray:
     X = centered(design, weights)
     rooted = np.sqrt(weights)[:, None] * X
     values, vectors = np.linalg.eigh(rooted.T @ rooted)
-    kept = values > _ROUNDING * max(values.max(initial=0.0), 1.0)
+    kept = values > ROUNDING * max(values.max(initial=0.0), 1.0)
     return np.hstack([indicators, X @ (vectors[:, kept] / np.sqrt(values[kept]))])
 
 
@@ -123,7 +123,7 @@ def largest_leverage_bound(design: Design, weights: np.ndarray) -> float:
     X = centered(design, squares)
     X *= weights[:, None]
     values = np.linalg.eigvalsh(X.T @ X)
-    values = values[values > _ROUNDING * max(values.max(initial=0.0), 1.0)]
+    values = values[values > ROUNDING * max(values.max(initial=0.0), 1.0)]
     least = values.min(initial=np.inf)
     lengths = np.einsum("ij,ij->i", X, X)
     totals = np.bincount(design.groups, squares)[design.groups]
@@ -153,11 +153,11 @@ def lowered_weights(
         if Q.shape[1] > bound * (some.units.max() + 1):
             return None  # the leverages sum to the rank
         h = np.einsum("ij,ij->i", Q, Q)
-        is_alone = h > _ALONE
+        is_alone = h > ALONE
         if is_alone.any():
             squares[rows[is_alone]] = 0.0
             continue
-        factors = _lowered_of_basis(Q, some.units, bound=bound)
+        factors = lowered_of_basis(Q, some.units, bound=bound)
         if factors is None:
             return None
         squares[rows] = factors * start[rows] ** 2
@@ -169,7 +169,7 @@ def lowered_weights(
         squares[rows] = np.where(factors > 0, start[rows] ** 2, 0.0)
 
 
-def _lowered_of_basis(
+def lowered_of_basis(
     Q: np.ndarray, units: np.ndarray, *, bound: float
 ) -> np.ndarray | None:
     """Return factors on squared weights of rows of an orthonormal basis, or None.

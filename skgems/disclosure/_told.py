@@ -32,12 +32,12 @@ from ._leverages import (
 from ._rule import Disclosure
 
 # Share of their weight that the rows of a step keep at least.
-_LEAST_SHARE = 0.8
+LEAST_SHARE = 0.8
 # Factor on the number of columns of a block that does not hold yet.
 _FEWER_COLUMNS = 0.85
 # Weights of all rows are drawn between this and 1 where some are lowered: as few rows
 # fewer in effect as 1 in 100.
-_LEAST_FACTOR = 0.7
+LEAST_FACTOR = 0.7
 # Share of known sums that is rounding.
 _ROUNDING = 1e-9
 # Rounds of lowering weights beside known sums, and the share of the bound to aim at.
@@ -174,7 +174,7 @@ class _Teller:
         if not self.may_lower or is_unchanged:
             return told
         rng = np.random.default_rng(self.seed())
-        factors = rng.uniform(_LEAST_FACTOR, 1.0, len(rows.weights))
+        factors = rng.uniform(LEAST_FACTOR, 1.0, len(rows.weights))
         return self.told(replace(rows, weights=factors * rows.weights))
 
     def told(self, rows: Rows) -> Told:
@@ -244,7 +244,7 @@ class _Teller:
             factors = np.ones(len(h))
             factors[is_high] = rest[is_high] / np.bincount(units, of_told)[is_high]
             weights = told.weights * np.sqrt(np.minimum(factors, 1.0))[units]
-            if weights.sum() < _LEAST_SHARE * told.weights.sum():
+            if weights.sum() < LEAST_SHARE * told.weights.sum():
                 return None
             told = replace(told, weights=weights)
         return None
@@ -277,7 +277,7 @@ class _Teller:
         weights = rows.weights
         if self.may_lower:
             weights = columns_lowered(design, weights, bound=self.rule.leverage)
-            if weights.sum() < _LEAST_SHARE * rows.weights.sum():
+            if weights.sum() < LEAST_SHARE * rows.weights.sum():
                 return None
         if largest_in_columns(design, weights).max(initial=0.0) >= self.rule.leverage:
             return None
@@ -309,7 +309,7 @@ class _Teller:
         bound = self.rule.leverage
         if self.may_lower:
             return lowered_weights(
-                design, weights, bound=bound, least_share=_LEAST_SHARE
+                design, weights, bound=bound, least_share=LEAST_SHARE
             )
         holds = largest_leverage_bound(design, weights) < bound
         holds = holds or leverages(design, weights).max() < bound
@@ -330,7 +330,7 @@ class _Teller:
         whole = rows.design(rows.codes, np.arange(n_columns))
         if self.may_lower:
             lowered = columns_lowered(whole, weights, bound=bound)
-            if lowered.sum() >= _LEAST_SHARE * weights.sum():
+            if lowered.sum() >= LEAST_SHARE * weights.sum():
                 weights = lowered
         is_mean_only = largest_in_columns(whole, weights) >= bound
         order = np.random.default_rng(self.seed()).permutation(n_columns)
@@ -357,6 +357,46 @@ class _Teller:
         while size >= _FEWEST_COLUMNS:
             yield size
             size = min(size - 1, int(_FEWER_COLUMNS * size))
+
+
+def products_hold(
+    X: np.ndarray | sparse.csr_matrix,
+    rule: Disclosure,
+    *,
+    units: np.ndarray,
+    weights: np.ndarray,
+    n_unknowns: int,
+) -> bool:
+    """Report whether products of all columns may be told, summed over all rows.
+
+    Parameters
+    ----------
+    X : {ndarray, sparse matrix} of shape (n_rows, n_columns)
+    rule : Disclosure
+    units : ndarray of shape (n_rows,)
+        What counts as one row, such as a patient.
+    weights : ndarray of shape (n_rows,)
+    n_unknowns : int
+        How many numbers a row is, before any front.
+    """
+    none = np.zeros((X.shape[0], 0))
+    rows = Rows(
+        X=X,
+        codes=np.zeros(X.shape[0], dtype=int),
+        units=units,
+        weights=weights,
+        residuals=none,
+        known=none,
+    )
+    told = told_of(
+        rows,
+        rule,
+        kind="class",
+        n_unknowns=n_unknowns,
+        seed=lambda: 0,  # of a block, which nobody tells
+        may_lower=False,
+    )
+    return bool(told.has_own.all())
 
 
 def gradient_holds(rows: Rows, told: Told, rule: Disclosure) -> bool:

@@ -22,6 +22,7 @@ from ..disclosure import (
 )
 from ..local import (
     RESIDUALS,
+    ChunkedMember,
     Member,
     NodeShape,
     TooFewRowsError,
@@ -31,6 +32,7 @@ from ..local import (
     learning_columns,
     opened_front,
     ruled,
+    ruled_chunks,
 )
 from ..messages import (
     TASKS,
@@ -566,7 +568,7 @@ class _Node:
 
     @property
     def rows_left_out(self) -> np.ndarray | None:
-        """Rows that no statistic of columns is of, (n_rows,), bool; None: there are none.
+        """Rows that no statistic of columns is of, (n_rows,), bool; None: none are.
 
         Those of a class with too few rows would follow from sums with them and without.
         """
@@ -842,7 +844,10 @@ def without_small_classes(
 
     ``is_kept`` says that the reply is kept in a ledger.
     """
-    return ruled(of_large_classes_alone(member, disclosure, is_kept=is_kept))
+    large_classes = of_large_classes_alone(member, disclosure, is_kept=is_kept)
+    if isinstance(large_classes, ChunkedMember):
+        return ruled_chunks(large_classes)
+    return ruled(large_classes)
 
 
 def of_large_classes_alone(

@@ -254,6 +254,36 @@ def column_member(
     )
 
 
+def ruled_column_member(
+    name: str,
+    X: RowsLike,
+    y: ArrayLike | None = None,
+    *,
+    held_out: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    disclosure: Disclosure | None = None,
+) -> Member:
+    """Return the same under a rule, which rows and weights have passed.
+
+    ``y`` are labels of rows: those of classes that are too small are held out, as they
+    would follow from sums with them and without.
+    """
+    ruled = table_under(
+        disclosure, X, y, held_out=held_out, groups=groups, weights=None, halves=None
+    )
+    if ruled is not None:
+        X = ruled.X
+        held_out = ruled.is_left_out
+    return column_member(
+        name,
+        X,
+        held_out=held_out,
+        groups=groups,
+        disclosure=disclosure,
+        weights=None if ruled is None else ruled.weights,
+    )
+
+
 def fitted_at_node(
     name: str,
     estimator: object,
@@ -481,7 +511,12 @@ def chunked_member_of(
     )
     reader.join_bins()
     member = ChunkedMember.read_once(
-        name, estimator, reader, n_drawn=n_drawn, least=least
+        name,
+        estimator,
+        reader,
+        n_drawn=n_drawn,
+        least=least,
+        cell=1 if disclosure is None else disclosure.cell,
     )
     if not member.tally:
         raise ValueError(
@@ -541,7 +576,7 @@ class _ChunkReader:
         self.has_compared = True
 
     def _check_front(self, given: WeightedRows) -> None:
-        """Raise NotAgreedError for a fitted front that a chunk contradicts by itself."""
+        """Raise NotAgreedError for a fitted front that a chunk contradicts alone."""
         front = self.aggregator._agreed_front
         if front is None or self.disclosure is None or not front.states:
             return

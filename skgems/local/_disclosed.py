@@ -295,7 +295,7 @@ def tables_that_hold(
 
 
 def _has_rank_of(X: np.ndarray, wider: np.ndarray) -> bool:
-    """Report whether further columns are combinations of the first, and of a constant."""
+    """Report whether further columns are combinations of the first and a constant."""
     return np.linalg.matrix_rank(X - X.mean(axis=0)) == np.linalg.matrix_rank(
         wider - wider.mean(axis=0)
     )
@@ -305,11 +305,8 @@ def _rows_to_tell(
     member: Member, X: Rows, codes: np.ndarray, *, weights: np.ndarray
 ) -> RowsToTell:
     """Return rows with the values of few rows replaced, and without residuals."""
-    n_rows = X.shape[0]
-    units = np.arange(n_rows)
-    if member.groups is not None:
-        units = np.unique(member.groups[member.learning], return_inverse=True)[1]
-    none = np.zeros((n_rows, 0))
+    units = np.unique(member.units("learning"), return_inverse=True)[1]
+    none = np.zeros((X.shape[0], 0))
     return RowsToTell(
         X=clamped(X, codes, units, cell=member.disclosure.cell),
         codes=codes,

@@ -233,6 +233,13 @@ class Member:
         }
         return labels.tolist(), counts_by_role
 
+    def units(self, role: str) -> np.ndarray:
+        """Return what counts as one row, such as a patient, of each row of a role."""
+        indices = getattr(self, role)
+        if self.groups is None:
+            return np.arange(len(self.y))[indices]
+        return self.groups[indices]
+
     def row_weights(self, role: str) -> np.ndarray | None:
         """How much each row of a role, or of those "learning", counts; None: once."""
         return None if self.weights is None else self.weights[getattr(self, role)]

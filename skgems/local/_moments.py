@@ -175,6 +175,13 @@ class OwnGradient:
             residuals *= self.class_weights[codes][:, None]
         self.gradients[0] += _gradient_about(self.origin, X, residuals)
 
+    def move_to(self, origin: np.ndarray) -> None:
+        """Count rows from another point, those that were added too."""
+        self.gradients[:, :-1, :] += (self.origin - origin)[:, None] * self.gradients[
+            :, -1:, :
+        ]
+        self.origin = origin
+
     def reply(self, sums: ClassMoments) -> dict:
         """What is sent of it, beside the moments of the same rows."""
         reply: dict[str, object] = {}

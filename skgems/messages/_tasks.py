@@ -82,6 +82,9 @@ class Task:
     reply_check: Callable | None = None
     summaries: Callable[[Mapping], list[Mapping]] | None = None
     sentences: Callable[[Mapping], Iterable] | None = None
+    # ``told(content)`` yields the `ToldNumbers` of a reply. None: it tells no sums, or
+    # what can be guessed from them is not known.
+    told: Callable[[Mapping], Iterable] | None = None
     often: str = "once"  # in an exchange, in words
     # What can be worked out about rows from a reply, at worst: a sentence or two.
     reveals: str = ""
@@ -138,8 +141,8 @@ class Task:
             )
         if self.discloses not in DISCLOSES:
             raise ValueError(
-                f"discloses of the task {self.name!r} is {self.discloses!r}, not one of "
-                f"{DISCLOSES}. Say under which rule its replies tell of rows."
+                f"discloses of the task {self.name!r} is {self.discloses!r}, not one "
+                f"of {DISCLOSES}. Say under which rule its replies tell of rows."
             )
         if self.accepted_by not in ACCEPTED_BY:
             raise ValueError(

@@ -220,6 +220,14 @@ class ClassMoments:
             block=some(self.block),
         )
 
+    def of_block(self, block: np.ndarray) -> "ClassMoments":
+        """Return moments whose shared scatter has products of some columns alone."""
+        scatter = self.scatter.copy()
+        shared = scatter[self.groups == SHARED]
+        is_told = block[:, None] & block | np.eye(len(block), dtype=bool)
+        scatter[self.groups == SHARED] = np.where(is_told, shared, 0.0)
+        return replace(self, scatter=scatter, block=block)
+
     def some_parts(self, index: np.ndarray) -> "ClassMoments":
         """The same with some parts alone, by an index or a mask; scatters stay."""
         part_squares = self.part_squares
@@ -596,7 +604,7 @@ def class_moments(
         ]
         moments = replace(moments, scatter=np.stack(noisy))
     if block is not None and SHARED in moments.groups and not moments.is_diagonal:
-        moments = _of_block(moments, block)
+        moments = moments.of_block(block)
     if kind != "roots":
         return moments
     return _with_roots(
@@ -695,15 +703,6 @@ def _told_groups(classes: np.ndarray, has_own: np.ndarray) -> _ScatterGroups:
         names = np.append(names, SHARED)
     of_class = np.where(has_own, np.cumsum(has_own) - 1, n_own)
     return _ScatterGroups(of_class=of_class, names=names, n_sent=len(names))
-
-
-def _of_block(moments: ClassMoments, block: np.ndarray) -> ClassMoments:
-    """Return moments whose shared scatter has products of some columns alone."""
-    scatter = moments.scatter.copy()
-    shared = scatter[moments.groups == SHARED]
-    is_told = block[:, None] & block | np.eye(len(block), dtype=bool)
-    scatter[moments.groups == SHARED] = np.where(is_told, shared, 0.0)
-    return replace(moments, scatter=scatter, block=block)
 
 
 def _without_small_classes(

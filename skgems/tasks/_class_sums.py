@@ -29,6 +29,7 @@ from ._shared import (
     sums_are_of_enough_rows,
     whole_numbers,
 )
+from ._told import told_of_class_sums
 
 
 def class_sums_fit(content: Mapping, place: Place) -> None:
@@ -152,5 +153,6 @@ CLASS_SUMS = Task(
         "left_out": Flag(says="Whether classes with too few rows are left out."),
     },
     rule=class_sums_fit,
+    told=told_of_class_sums,
     answer=class_sums,
 )

@@ -26,7 +26,7 @@ def test_nodes_write_surveys_that_the_server_describes(work, capsys):
     files = survey_nodes()
     printed = capsys.readouterr().out
     assert "Nothing has been sent: send this file to the server" in printed
-    assert re.search(r"survey.n_rows: +Here it is 60\.", printed)
+    assert re.search(r"survey.n_rows: +Here 60 rows\.", printed)
     assert "not checked" not in printed.lower()
     assert main(["describe", *files]) == 0
     page = capsys.readouterr().out
