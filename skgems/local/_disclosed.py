@@ -223,6 +223,53 @@ def may_tell_gradient(
     return True
 
 
+def products_hold(member: Member, X: object, *, n_columns: int) -> bool:
+    """Report whether the products of columns that a front makes may be told.
+
+    Parameters
+    ----------
+    member : Member
+    X : {ndarray, sparse matrix, DataFrame} of shape (n_rows, n_raw_columns)
+        The rows that learn, before the front.
+    n_columns : int
+        How many columns the products are of.
+    """
+    rule = member.disclosure
+    if rule is None:
+        return True
+    n_rows = X.shape[0]
+    units = np.arange(n_rows)
+    if member.groups is not None:
+        units = np.unique(member.groups[member.learning], return_inverse=True)[1]
+    n_numbers = n_columns * (n_columns + 3) / 2  # with the means
+    if n_columns + 1 >= rule.leverage * (units.max() + 1):
+        return False  # leverages sum to the rank
+    if n_numbers > rule.unknowns * n_rows * X.shape[1]:
+        return False
+    is_of_numbers = hasattr(X, "dtype") and X.dtype.kind in "biuf"
+    values = X.data if sparse.issparse(X) else X
+    if not is_of_numbers or not np.isfinite(values).all():
+        return True
+    weights = member.row_weights("learning")
+    none = np.zeros((n_rows, 0))
+    told = told_of(
+        RowsToTell(
+            X=X,
+            codes=np.zeros(n_rows, dtype=int),
+            units=units,
+            weights=np.ones(n_rows) if weights is None else weights,
+            residuals=none,
+            known=none,
+        ),
+        rule,
+        kind="shared",
+        n_unknowns=X.shape[1],
+        seed=lambda: 0,  # nothing is drawn that leaves
+        may_lower=False,
+    )
+    return bool(told.is_in_block.all())
+
+
 def tables_that_hold(
     member: Member, tables: Mapping[str, Rows]
 ) -> tuple[list[str], bool]:

@@ -2,7 +2,13 @@
 
 from collections.abc import Mapping
 
-from ..local import Member, TooFewRowsError, learning_columns, opened_front
+from ..local import (
+    Member,
+    TooFewRowsError,
+    learning_columns,
+    opened_front,
+    products_hold,
+)
 from ..messages import (
     ABSENT,
     Array,
@@ -127,13 +133,23 @@ def front(member: Member, *, front: Mapping) -> dict:
             "columns. Pass a Disclosure with a smaller min_rows if these rows may be "
             "known."
         )
-    return opened_front(front).tell(
+    reply = opened_front(front).tell(
         X,
         min_rows=member.min_rows,
         memo=member.memo,
         dropped=member.dropped,
         weights=member.row_weights("learning"),
     )
+    for part in reply.get("parts", {}).values():
+        n_columns = len(part["mean"]) if "triangle" in part else 0
+        if n_columns and not products_hold(member, X, n_columns=n_columns):
+            raise TooFewRowsError(
+                f"Node {member.name!r} sends no covariances of {n_columns} columns: "
+                f"under its rule of disclosure {X.shape[0]} rows are too few for it. "
+                "Use a front without PCA, or one that has fewer columns; or pass "
+                "disclosure=None if single rows may be known."
+            )
+    return reply
 
 
 FRONT = Task(

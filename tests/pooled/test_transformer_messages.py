@@ -34,7 +34,12 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from skgems import GEMSLogisticAggregator, PooledAggregator, PooledTransformer
+from skgems import (
+    Disclosure,
+    GEMSLogisticAggregator,
+    PooledAggregator,
+    PooledTransformer,
+)
 from skgems.federation import (
     Message,
     NotAgreedError,
@@ -46,6 +51,9 @@ from skgems.local import TooFewRowsError
 from skgems.messages import check_reply
 from skgems.steps import Front, NotPooledError, RandomFeatures, front_of_text
 
+# A rule that replaces no values.
+AS_ROWS_ARE = Disclosure(cell=1)
+
 # ---- what is told ----------------------------------------------------------------
 
 
@@ -53,7 +61,7 @@ def test_rare_categories_are_not_told():
     frame = mixed_table()
     frame.loc[frame.index[:4], "word"] = "secret"
     tables = {name: part[["word"]] for name, part in table_of_each_node(frame).items()}
-    with pytest.raises(ValueError, match=r"\['word'\] have 20 values of categories"):
+    with pytest.raises(ValueError, match=r"\['word'\] have \d+ values of categories"):
         pooled_over_channel(tables, OneHotEncoder()).fit()
     ignoring = pooled_over_channel(tables, OneHotEncoder(handle_unknown="ignore")).fit()
     (labels,) = ignoring.transformer_.categories_
@@ -124,9 +132,28 @@ def test_few_rows_tell_nothing():
 def test_covariances_of_few_rows_are_warned_of():
     X = np.random.default_rng(0).normal(size=(12, 12))
     with pytest.warns(RowsExposedWarning, match="'lyon' sends covariances of 12 rows"):
+        PooledTransformer(PCA(2)).summarize(X, name="lyon", disclosure=None)
+
+
+@pytest.mark.parametrize("n_columns", [12, 7])
+def test_covariances_of_few_rows_are_not_sent_under_a_rule(n_columns):
+    # Leverages of 14 rows in 7 columns and a constant sum to 8: one is above 1/2.
+    X = np.random.default_rng(0).normal(size=(14, n_columns))
+    match = f"'lyon' sends no covariances of {n_columns} columns"
+    with pytest.raises(TooFewRowsError, match=match):
         PooledTransformer(PCA(2)).summarize(X, name="lyon")
-    with pytest.warns(RowsExposedWarning, match="'lyon' sends covariances of 12 rows"):
+    with pytest.raises(ValueError, match=match):
         pooled_over_channel({"lyon": X}, PCA(2)).fit()
+
+
+def test_covariances_are_not_sent_where_some_rows_are_alone():
+    # Eight of 40 rows have a column for themselves: too many to count for little.
+    X = np.zeros((40, 9))
+    X[:, 8] = np.random.default_rng(0).normal(size=40)
+    X[np.repeat(np.arange(9), 4), np.repeat(np.arange(9), 4) % 9] += 1.0
+    X[np.arange(8), np.arange(8)] = 50.0 + np.arange(8)
+    with pytest.raises(TooFewRowsError, match="'lyon' sends no covariances of 9"):
+        PooledTransformer(PCA(2)).summarize(X, name="lyon", disclosure=AS_ROWS_ARE)
 
 
 def wide_rows(n_columns):
