@@ -12,14 +12,15 @@ With all h below 1/k each such sum depends on more than k rows.
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import sparse
 
 # Eigenvalues of correlations below this have no digits: their directions are looked at
 # again, since the sums that are told have more digits than that.
-_ROUNDING = 1e-10
+ROUNDING = 1e-10
 # Length of such a direction that is rounding, in deviations of columns.
 _NOTHING = 1e-12
 # A leverage of 1 but for rounding: the row alone has some direction.
-_ALONE = 1.0 - 1e-6
+ALONE = 1.0 - 1e-6
 # Weights are lowered to a leverage this much below the bound, so that those of the
 # other rows, which rise a little, stay below it, and a further sum may be told.
 _MARGIN = 0.9
@@ -64,20 +65,30 @@ def centered(design: Design, weights: np.ndarray) -> np.ndarray:
     Weights are those of products of rows, ``w^2``. Columns without spread are 0.
     """
     X, groups = design.X, design.groups
-    sums = _sums_by_group(weights[:, None] * X, groups)
     totals = np.bincount(groups, weights)
-    X = X - (sums / np.where(totals > 0, totals, 1.0)[:, None])[groups]
-    spread = np.sqrt(weights @ X**2)
-    size = np.abs(design.X).max(axis=0, initial=0.0) * np.sqrt(len(X))
-    varies = spread > _ROUNDING * size
-    return X * np.where(varies, 1.0 / np.where(varies, spread, 1.0), 0.0)
+    means = (
+        _sums_by_group(X, groups, weights) / np.where(totals > 0, totals, 1.0)[:, None]
+    )
+    X = X - (means if len(means) == 1 else means[groups])
+    spread = np.sqrt(np.einsum("i,ij,ij->j", weights, X, X))
+    size = np.abs(means).max(axis=0, initial=0.0) * np.sqrt(len(X))
+    varies = spread > ROUNDING * size
+    X *= np.where(varies, 1.0 / np.where(varies, spread, 1.0), 0.0)
+    return X
 
 
-def _sums_by_group(X: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return sums of rows, (n_groups, n_columns)."""
-    order = np.argsort(groups, kind="stable")
-    starts = np.searchsorted(groups[order], np.arange(groups.max() + 1))
-    return np.add.reduceat(X[order], starts, axis=0)
+def _sums_by_group(
+    X: np.ndarray, groups: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Return weighted sums of rows, (n_groups, n_columns)."""
+    return _indicator(groups, weights) @ X
+
+
+def _indicator(groups: np.ndarray, weights: np.ndarray) -> sparse.csr_matrix:
+    """Return the weights of the rows of each group, (n_groups, n_rows)."""
+    n_rows = len(groups)
+    shape = (int(groups.max(initial=-1)) + 1, n_rows)
+    return sparse.csr_matrix((weights, (groups, np.arange(n_rows))), shape=shape)
 
 
 def basis(design: Design, weights: np.ndarray) -> np.ndarray:
@@ -95,7 +106,7 @@ def basis(design: Design, weights: np.ndarray) -> np.ndarray:
     X = centered(design, weights)
     rooted = np.sqrt(weights)[:, None] * X
     values, vectors = np.linalg.eigh(rooted.T @ rooted)
-    kept = values > _ROUNDING * max(values.max(initial=0.0), 1.0)
+    kept = values > ROUNDING * max(values.max(initial=0.0), 1.0)
     Q = np.hstack([indicators, X @ (vectors[:, kept] / np.sqrt(values[kept]))])
     return np.hstack([Q, _small_directions(X @ vectors[:, ~kept], Q, weights)])
 
@@ -115,7 +126,7 @@ def _small_directions(
     small /= np.maximum(np.linalg.norm(roots * small, axis=0), _NOTHING)
     small = small - Q @ (Q.T @ (weights[:, None] * small))
     values, vectors = np.linalg.eigh((roots * small).T @ (roots * small))
-    kept = values > _ROUNDING
+    kept = values > ROUNDING
     return small @ (vectors[:, kept] / np.sqrt(values[kept]))
 
 
@@ -132,9 +143,10 @@ def largest_leverage_bound(design: Design, weights: np.ndarray) -> float:
     scaled rows x and the least eigenvalue l of their products, h <= 1 / n + |x|^2 / l.
     """
     squares = weights**2
-    X = weights[:, None] * centered(design, squares)
+    X = centered(design, squares)
+    X *= weights[:, None]
     values, vectors = np.linalg.eigh(X.T @ X)
-    kept = values > _ROUNDING * max(values.max(initial=0.0), 1.0)
+    kept = values > ROUNDING * max(values.max(initial=0.0), 1.0)
     if (np.linalg.norm(X @ vectors[:, ~kept], axis=0) > _NOTHING).any():
         return 1.0
     least = values[kept].min(initial=np.inf)
@@ -166,11 +178,11 @@ def lowered_weights(
         if Q.shape[1] > bound * (some.units.max() + 1):
             return None  # the leverages sum to the rank
         h = np.einsum("ij,ij->i", Q, Q)
-        is_alone = h > _ALONE
+        is_alone = h > ALONE
         if is_alone.any():
             squares[rows[is_alone]] = 0.0
             continue
-        factors = _lowered_of_basis(Q, some.units, bound=bound)
+        factors = lowered_of_basis(Q, some.units, bound=bound)
         if factors is None:
             return None
         squares[rows] = factors * start[rows] ** 2
@@ -182,7 +194,7 @@ def lowered_weights(
         squares[rows] = np.where(factors > 0, start[rows] ** 2, 0.0)
 
 
-def _lowered_of_basis(
+def lowered_of_basis(
     Q: np.ndarray, units: np.ndarray, *, bound: float
 ) -> np.ndarray | None:
     """Return factors on squared weights of rows of an orthonormal basis, or None.
@@ -193,8 +205,10 @@ def _lowered_of_basis(
     """
     squares = np.ones(len(Q))
     h = np.einsum("ij,ij->i", Q, Q)
-    is_concerned = (np.bincount(units, h) > _CONCERNED * bound)[units]
     limit = bound * (1.0 - 1e-3)
+    if np.bincount(units, h).max() <= limit:
+        return squares
+    is_concerned = (np.bincount(units, h) > _CONCERNED * bound)[units]
     for n_rounds in range(_MOST_ROUNDS):
         concerned = np.flatnonzero(is_concerned)
         K = Q[concerned] @ Q[concerned].T
@@ -293,4 +307,4 @@ def _column_leverages(design: Design, squares: np.ndarray) -> np.ndarray:
     h = of_groups[:, None] * X.any(axis=0) + squares[:, None] * np.square(X)
     if len(h) == design.units.max() + 1:
         return h
-    return _sums_by_group(h, design.units)
+    return _sums_by_group(h, design.units, np.ones(len(h)))

@@ -32,12 +32,12 @@ from ._leverages import (
 from ._rule import Disclosure
 
 # Share of their weight that the rows of a step keep at least.
-_LEAST_SHARE = 0.8
+LEAST_SHARE = 0.8
 # Factor on the number of columns of a block that does not hold yet.
 _FEWER_COLUMNS = 0.85
 # Weights of all rows are drawn between this and 1 where some are lowered: as few rows
 # fewer in effect as 1 in 100.
-_LEAST_FACTOR = 0.7
+LEAST_FACTOR = 0.7
 # Share of known sums that is rounding.
 _ROUNDING = 1e-9
 # Rounds of lowering weights beside known sums, and the share of the bound to aim at.
@@ -62,6 +62,9 @@ class Rows:
     known: np.ndarray
     # (n_rows,), clusters, each of one class; None: there are none.
     parts: np.ndarray | None = None
+    # Whether a sum of other rows or values may be known, such as from a classifier: of
+    # a class that is left out, or of values before they were replaced.
+    is_changed: bool = False
 
     def some(self, rows: np.ndarray) -> "Rows":
         """Return some of the rows, by their indices."""
@@ -73,6 +76,7 @@ class Rows:
             residuals=self.residuals[rows],
             known=self.known[rows],
             parts=None if self.parts is None else self.parts[rows],
+            is_changed=self.is_changed,
         )
 
     def design(self, groups: np.ndarray, columns: np.ndarray | None = None) -> Design:
@@ -120,8 +124,8 @@ def told_of(
     ----------
     rows : Rows
     rule : Disclosure
-    kind : {"class", "shared", "diagonal"}
-        What is asked for: products by class, of all classes together, or squares.
+    kind : {"class", "diagonal"}
+        What is asked for: products, or squares alone.
     n_unknowns : int
         How many numbers a row is, before any front.
     seed : callable
@@ -162,13 +166,15 @@ class _Teller:
         """Return what is told; where a weight is lowered, all are, a little, unevenly.
 
         A sum without weights may be known of some columns. Less the weighted one it
-        would be a sum over the few rows that weigh less, which it hides among all.
+        would be a sum over the few rows that weigh less, or whose values were replaced,
+        which it hides among all.
         """
         told = self.told(rows)
-        if not self.may_lower or (told.weights == rows.weights).all():
+        is_unchanged = (told.weights == rows.weights).all() and not rows.is_changed
+        if not self.may_lower or is_unchanged:
             return told
         rng = np.random.default_rng(self.seed())
-        factors = rng.uniform(_LEAST_FACTOR, 1.0, len(rows.weights))
+        factors = rng.uniform(LEAST_FACTOR, 1.0, len(rows.weights))
         return self.told(replace(rows, weights=factors * rows.weights))
 
     def told(self, rows: Rows) -> Told:
@@ -184,11 +190,12 @@ class _Teller:
         has_own = np.zeros(n_classes, dtype=bool)
         for c in np.unique(rows.codes).tolist():
             of_class = np.flatnonzero(rows.codes == c)
-            step = None
-            if self.kind == "class":
-                step = self._own_step(rows.some(of_class))
-            elif self.kind == "diagonal":
+            if self.kind == "diagonal":
                 step = self._diagonal_step(rows.some(of_class))
+            else:
+                # Of all classes together no more is told than of those by class: their
+                # difference would be of the classes that are left.
+                step = self._own_step(rows.some(of_class))
             if step is not None:
                 has_own[c] = True
                 has_clusters[c], weights[of_class] = step
@@ -237,7 +244,7 @@ class _Teller:
             factors = np.ones(len(h))
             factors[is_high] = rest[is_high] / np.bincount(units, of_told)[is_high]
             weights = told.weights * np.sqrt(np.minimum(factors, 1.0))[units]
-            if weights.sum() < _LEAST_SHARE * told.weights.sum():
+            if weights.sum() < LEAST_SHARE * told.weights.sum():
                 return None
             told = replace(told, weights=weights)
         return None
@@ -270,7 +277,7 @@ class _Teller:
         weights = rows.weights
         if self.may_lower:
             weights = columns_lowered(design, weights, bound=self.rule.leverage)
-            if weights.sum() < _LEAST_SHARE * rows.weights.sum():
+            if weights.sum() < LEAST_SHARE * rows.weights.sum():
                 return None
         if largest_in_columns(design, weights).max(initial=0.0) >= self.rule.leverage:
             return None
@@ -302,7 +309,7 @@ class _Teller:
         bound = self.rule.leverage
         if self.may_lower:
             return lowered_weights(
-                design, weights, bound=bound, least_share=_LEAST_SHARE
+                design, weights, bound=bound, least_share=LEAST_SHARE
             )
         holds = largest_leverage_bound(design, weights) < bound
         holds = holds or leverages(design, weights).max() < bound
@@ -323,7 +330,7 @@ class _Teller:
         whole = rows.design(rows.codes, np.arange(n_columns))
         if self.may_lower:
             lowered = columns_lowered(whole, weights, bound=bound)
-            if lowered.sum() >= _LEAST_SHARE * weights.sum():
+            if lowered.sum() >= LEAST_SHARE * weights.sum():
                 weights = lowered
         is_mean_only = largest_in_columns(whole, weights) >= bound
         order = np.random.default_rng(self.seed()).permutation(n_columns)
@@ -350,6 +357,46 @@ class _Teller:
         while size >= _FEWEST_COLUMNS:
             yield size
             size = min(size - 1, int(_FEWER_COLUMNS * size))
+
+
+def products_hold(
+    X: np.ndarray | sparse.csr_matrix,
+    rule: Disclosure,
+    *,
+    units: np.ndarray,
+    weights: np.ndarray,
+    n_unknowns: int,
+) -> bool:
+    """Report whether products of all columns may be told, summed over all rows.
+
+    Parameters
+    ----------
+    X : {ndarray, sparse matrix} of shape (n_rows, n_columns)
+    rule : Disclosure
+    units : ndarray of shape (n_rows,)
+        What counts as one row, such as a patient.
+    weights : ndarray of shape (n_rows,)
+    n_unknowns : int
+        How many numbers a row is, before any front.
+    """
+    none = np.zeros((X.shape[0], 0))
+    rows = Rows(
+        X=X,
+        codes=np.zeros(X.shape[0], dtype=int),
+        units=units,
+        weights=weights,
+        residuals=none,
+        known=none,
+    )
+    told = told_of(
+        rows,
+        rule,
+        kind="class",
+        n_unknowns=n_unknowns,
+        seed=lambda: 0,  # of a block, which nobody tells
+        may_lower=False,
+    )
+    return bool(told.has_own.all())
 
 
 def gradient_holds(rows: Rows, told: Told, rule: Disclosure) -> bool:

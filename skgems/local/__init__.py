@@ -32,13 +32,8 @@ from ._costs import (
     check_number_of_methods,
     check_reply_bytes,
 )
-from ._disclosed import (
-    RESIDUALS,
-    may_tell_gradient,
-    products_hold,
-    ruled,
-    tables_that_hold,
-)
+from ._disclosed import RESIDUALS, may_tell_gradient, ruled, tables_that_hold
+from ._disclosed_chunks import ruled_chunks
 from ._disclosed_tables import ruled_table
 from ._expected_shares import OtherShare, other_share
 from ._fitting import fit_local, net_seed
@@ -49,6 +44,7 @@ from ._member import ROLES, Member, TooFewRowsError
 from ._model import LocalModel, node_space, retrain_layers
 from ._model_sums import JudgingRows, sum_over_rows
 from ._moments import class_weight_of, moments
+from ._own_residuals import has_linear_model
 from ._penalties import penalty_of
 from ._seeds import seed_of_rows
 from ._tails import N_COMBINATIONS, heaviest_features

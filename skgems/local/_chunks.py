@@ -27,15 +27,18 @@ from ..moments import (
     merge_moments,
     moments_kind,
     row_blocks,
+    weighted_mean,
 )
 from ..networks import as_labels
 from . import _moments, _samples
+from ._chunk_rule import ChunkRule, RareCells
 from ._classifiers import Rows, at_node, indices_of
 from ._constants import warn_of_lost_features
 from ._member import Member
 from ._own_residuals import TEMPERATURE_ROWS
 from ._seeds import seed_of_rows
 from ._tails import CombinationTails
+from ._told_clusters import ClusterEnds
 
 # Label: how many rows of its class learn, and how many are held out.
 Tally = dict[object, tuple[int, int]]
@@ -108,12 +111,17 @@ class ChunkedMember(Member):
     tally: Tally = field(default_factory=dict)
     # Of the first pass, as `_Pass` has them.
     checksums: tuple = ()
+    n_features: int = 0
     # Label: rows that were drawn of its class. Empty: none were to be drawn.
     drawn: dict[object, Rows] = field(default_factory=dict, repr=False)
     # Label: weights of the rows that were drawn, and of all rows that learn. Empty:
     # rows have no weights.
     drawn_weights: dict[object, np.ndarray] = field(default_factory=dict, repr=False)
     total_weights: dict[object, float] = field(default_factory=dict, repr=False)
+    # What `RareCells.by_label` has of the rows that learn.
+    rare_cells: dict = field(default_factory=dict, repr=False)
+    # What may be told of the rows; None until they have passed the rule of disclosure.
+    rule: ChunkRule | None = field(default=None, repr=False)
 
     @classmethod
     def read_once(
@@ -124,6 +132,7 @@ class ChunkedMember(Member):
         *,
         n_drawn: int = 0,
         least: int = 1,
+        cell: int = 1,
     ) -> "ChunkedMember":
         """A member whose rows have been counted, and drawn from, in a first pass.
 
@@ -138,6 +147,8 @@ class ChunkedMember(Member):
         least : int, default=1
             Classes of fewer rows are not sent. They do not change which rows of other
             classes are drawn to fit the factor on the model's logits.
+        cell : int, default=1
+            Values of a column that fewer rows of a class have are found.
         """
         member = cls.of(name, estimator, None, None, read=read)
         first_pass = _Pass()
@@ -148,20 +159,27 @@ class ChunkedMember(Member):
             min_class_size=least,
         )
         class_samples = _ClassSamples(n_rows=n_drawn)
+        rare_cells = RareCells(cell)
+        n_features = 0
         for X, y, held_out, weights in read():
             first_pass.add(X, y, held_out, weights)
+            n_features = X.shape[1]
             _add_weights(total_weights, y, held_out, weights)
             if n_drawn:
                 rows = _RowsThatLearn.of(X, y, held_out, weights)
                 factor_sample.add(rows)
                 class_samples.add(rows)
+                if cell > 1:
+                    rare_cells.add(rows.X, rows.codes, rows.labels)
                 del rows
             del X, y, held_out, weights  # before the next chunk is in memory
         member = replace(
             member,
             tally=first_pass.tally,
             checksums=first_pass.checksums,
+            n_features=n_features,
             total_weights=total_weights,
+            rare_cells=rare_cells.by_label(),
         )
         if not n_drawn:
             return member
@@ -241,23 +259,78 @@ class ChunkedMember(Member):
         )
 
     def learning_rows(self) -> Iterator[tuple[Rows, np.ndarray, np.ndarray | None]]:
-        """Rows that learn, labels and weights, by chunk; ValueError if they changed."""
+        """Rows that learn, labels and weights, by chunk; ValueError if they changed.
+
+        Under a rule they are as they may be told of.
+        """
+        if self.rule is None:
+            return self._learning_rows()
+        return self.rule.applied(self._learning_rows())
+
+    def _learning_rows(self) -> Iterator[tuple[Rows, np.ndarray, np.ndarray | None]]:
+        """Rows that learn, as they are."""
+        for X, y, held_out, weights in self._checked_rows():
+            if held_out is not None and held_out.any():
+                learns = ~held_out
+                X, y = X[learns], y[learns]
+                weights = None if weights is None else weights[learns]
+            if len(y):
+                yield X, y, weights
+            # Before the next chunk is in memory.
+            del X, y, held_out, weights
+
+    def with_all_rows(self) -> Member:
+        """Return the same node with all rows of the classes that are sent in memory."""
+        chunks = list(self._checked_rows())
+        y = np.concatenate([y for _, y, _, _ in chunks])
+        held_out = np.concatenate(
+            [
+                np.zeros(len(y), dtype=bool) if mask is None else mask
+                for _, y, mask, _ in chunks
+            ]
+        )
+        learning = slice(None)
+        judging = slice(None)
+        if any(n_held_out for _, n_held_out in self.tally.values()):
+            learning = np.flatnonzero(~held_out)
+            judging = np.flatnonzero(held_out)
+        weights = None
+        if self.total_weights:
+            weights = np.concatenate([weights for _, _, _, weights in chunks])
+        return Member(
+            name=self.name,
+            model=self.model,
+            X=stacked(X for X, _, _, _ in chunks),
+            y=y,
+            judging=judging,
+            moments=learning,
+            training=learning,
+            weights=weights,
+            left_out=self.left_out,
+            disclosure=self.disclosure,
+            dropped=self.dropped,
+        )
+
+    def _checked_rows(self) -> Iterator[tuple]:
+        """Rows of the classes that are sent, labels, masks and weights, by chunk.
+
+        ValueError if they are other rows than in the first pass.
+        """
         sent_labels = self._sent_labels()
         this_pass = _Pass()
         for X, y, held_out, weights in self.read():
             this_pass.add(X, y, held_out, weights)
             if set(this_pass.tally) - set(self.tally):  # a class that was not there
                 break
-            learns = np.full(len(y), True) if held_out is None else ~held_out
             if self.left_out is not None:
-                learns &= np.isin(y, sent_labels)
-            if not learns.all():
-                X, y = X[learns], y[learns]
-                weights = None if weights is None else weights[learns]
+                is_sent = np.isin(y, sent_labels)
+                X, y = X[is_sent], y[is_sent]
+                held_out = None if held_out is None else held_out[is_sent]
+                weights = None if weights is None else weights[is_sent]
             if len(y):
-                yield X, y, weights
+                yield X, y, held_out, weights
             # Before the next chunk is in memory.
-            del X, y, held_out, weights, learns
+            del X, y, held_out, weights
         if this_pass.tally != self.tally:
             raise ValueError(
                 f"Node {self.name!r}: chunks() gave other rows in the second pass: the "
@@ -477,14 +550,19 @@ def moments_of_chunks(
     """What `moments` replies, by a second pass; clusters are those of rows drawn."""
     classes, sizes = _classes_and_sizes(member)
     n_features = next(iter(member.drawn.values())).shape[1]
+    rule = member.rule
     kind = moments_kind(
-        kind, n_features=n_features, n_classes=len(classes), n_rows=sizes.sum()
+        kind,
+        n_features=n_features,
+        n_classes=len(classes),
+        # Fewer rows than features are never told of by roots under a rule.
+        n_rows=sizes.sum() if rule is None else np.inf,
     )
     if kind == "roots":
         # There are fewer rows than features, so all of them take less memory than one
         # matrix would.
         return _moments.moments(
-            _with_all_rows(member),
+            member.with_all_rows(),
             kind="auto",
             n_components=n_components,
             min_cluster_size=min_cluster_size,
@@ -520,7 +598,7 @@ def moments_of_chunks(
         classes=classes,
         in_sums=is_large,
         origin=origin,
-        model=model,
+        model=model if rule is None or rule.residuals is not None else None,
         class_weight=class_weight,
     )
     gradient.fit_factor(member.X, member.y, member.weights)
@@ -528,34 +606,59 @@ def moments_of_chunks(
     if model == "own":
         tails = CombinationTails(list(class_rows.items()), len(classes))
     with at_node(member.name, "its rows cannot be summed"):
+        ends = ClusterEnds() if rule is not None and parts.centers else None
         sums, n_rows_of_parts = _sum_parts(
-            member, parts, kind=kind, gradient=gradient, tails=tails
+            member, parts, kind=kind, gradient=gradient, tails=tails, ends=ends
         )
         part_numbers = np.array(list(n_rows_of_parts))
-        sums = sums.merged_parts(
-            _merge_small_clusters(
-                sums,
-                sizes=np.array(list(n_rows_of_parts.values()), dtype=float),
-                cluster_numbers=part_numbers % n_components,
-                centers=parts.centers,
-                min_rows=min_rows,
-            )
+        merged_into = _merge_small_clusters(
+            sums,
+            sizes=np.array(list(n_rows_of_parts.values()), dtype=float),
+            cluster_numbers=part_numbers % n_components,
+            centers=parts.centers,
+            min_rows=min_rows,
         )
-    is_shared_scatter_sent = sizes[~is_large].sum() >= min_cluster_size
-    sums = _without_small_classes(
-        sums,
-        origin=origin,
-        n_classes=len(classes),
-        n_large=is_large.sum(),
-        with_shared_scatter=is_shared_scatter_sent,
-    )
+        if ends is not None:
+            merged_into = ends.told_parts(
+                merged_into, told=rule, rule=member.disclosure, kind=kind
+            )
+        sums = sums.merged_parts(merged_into)
+    if rule is None:
+        sums = _without_small_classes(
+            sums,
+            origin=origin,
+            n_classes=len(classes),
+            n_large=is_large.sum(),
+            with_shared_scatter=sizes[~is_large].sum() >= min_cluster_size,
+        )
+    else:
+        sums = _as_told(sums, tells_products=rule.tells_products)
+        gradient.move_to(sums.origin)
     if n_components == 1:
         sums = replace(sums, part_squares=None)
     warn_of_lost_features(member, sums)
-    reply = _moments.reply_of_sums(member, classes=classes, sums=sums, penalty=penalty)
+    reply = _moments.reply_of_sums(
+        member,
+        classes=classes,
+        sums=sums,
+        penalty=penalty,
+        withholds=rule is not None and rule.withholds,
+    )
     if tails is not None:
         reply |= _moments.reply_of_tails(member, tails)
     return reply | gradient.reply(sums)
+
+
+def _as_told(sums: ClassMoments, *, tells_products: bool) -> ClassMoments:
+    """Sums about a mean, which is no row, and with products that may be told alone."""
+    sums = sums.about(weighted_mean(sums.origin + sums.means, sums.counts))
+    sums = replace(sums, squares=None)
+    if SHARED not in sums.groups:
+        return sums
+    sums = replace(sums, part_squares=None)
+    if tells_products or sums.is_diagonal:
+        return sums
+    return sums.of_block(np.zeros(sums.n_features, dtype=bool))
 
 
 def _classes_and_sizes(member: ChunkedMember) -> tuple[np.ndarray, np.ndarray]:
@@ -571,24 +674,6 @@ def _classes_and_sizes(member: ChunkedMember) -> tuple[np.ndarray, np.ndarray]:
         classes = np.union1d(classes, member.left_out)
     sizes = [size_of_label.get(label, 0) for label in classes.tolist()]
     return classes, np.array(sizes)
-
-
-def _with_all_rows(member: ChunkedMember) -> Member:
-    """The same node with all rows that learn in memory."""
-    chunks = list(member.learning_rows())
-    return Member(
-        name=member.name,
-        model=member.model,
-        X=stacked(X for X, _, _ in chunks),
-        y=np.concatenate([y for _, y, _ in chunks]),
-        weights=(
-            np.concatenate([weights for _, _, weights in chunks])
-            if member.total_weights
-            else None
-        ),
-        left_out=member.left_out,
-        disclosure=member.disclosure,
-    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -638,8 +723,9 @@ def _sum_parts(
     kind: str,
     gradient: "_moments.OwnGradient",
     tails: CombinationTails | None,
+    ends: ClusterEnds | None,
 ) -> tuple[ClassMoments, dict[int, int]]:
-    """Sums of all rows that learn; these are added to gradient and tails on the way.
+    """Sums of all rows that learn; these are added to the others on the way.
 
     Returns
     -------
@@ -651,15 +737,37 @@ def _sum_parts(
     sums = None
     part_numbers = np.zeros(0, dtype=np.intp)
     n_rows_of_parts: Counter[int] = Counter()
+    rule = member.rule
+    has_own = None
+    if rule is not None:
+        # Of the classes in the reply, those that were left out have no rows.
+        has_own = np.zeros(len(parts.classes), dtype=bool)
+        has_own[indices_of(np.array(rule.labels), parts.classes)] = rule.owns(kind)
     for X, y, weights in member.learning_rows():
+        if rule is not None and not parts.is_large.all():
+            # A server that asks for larger classes is told of no others.
+            is_told = parts.is_large[indices_of(y, parts.classes)]
+            X, y = X[is_told], y[is_told]
+            weights = None if weights is None else weights[is_told]
+            if not len(y):
+                continue
         codes = indices_of(y, parts.classes)
         numbers = parts.numbers(X, codes)
+        if ends is not None:
+            squares = np.ones(len(y)) if weights is None else weights**2
+            beside = X
+            if rule.residuals is not None:
+                beside = rule.residuals.beside(X, y, weights)
+            ends.add(beside, indices_of(y, rule.labels), numbers, squares)
+        if rule is not None:
+            X = rule.without_columns(X, y, kind=kind)
         sums_of_chunk = class_moments(
             X,
             parts.columns(codes),
             kind=kind,
             parts=None if parts.are_classes else numbers,
             weights=weights,
+            has_own=has_own,
         )
         sums = sums_of_chunk if sums is None else merge_moments([sums, sums_of_chunk])
         # Parts of one number, of this chunk and of those before it, become one.

@@ -256,6 +256,7 @@ def _categories_of(
     is_told = n_rows >= min_rows
     if weights is None:
         weights = np.ones(len(column))
+    # Where there is no value, bincount counts by whole numbers.
     counts = np.bincount(codes, weights[is_category], len(labels)).astype(float)
     n_withheld = float(counts[~is_told].sum())
     gaps = {}

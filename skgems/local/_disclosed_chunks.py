@@ -1,0 +1,552 @@
+"""What a node whose rows come in chunks tells under the rule of disclosure.
+
+Few rows are taken into memory, and pass the rule as any rows. Of many there are sums in
+a pass, by which the cheap test of all leverages is enough as a rule. Where it is not, a
+further pass has each leverage, and keeps the rows whose leverages are not small. Their
+weights are lowered, and another pass computes all leverages with these weights.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import sparse
+
+from ..disclosure import (
+    LEAST_FACTOR,
+    Disclosure,
+    GroupSums,
+    KeptRows,
+    lowered_squares,
+)
+from ..moments import (
+    SHARED,
+    ClassMoments,
+    block_bytes,
+    class_moments,
+    inverse_deviations,
+    merge_moments,
+    moments_kind,
+    ratio,
+    row_blocks,
+    weighted_mean,
+    working_bytes,
+)
+from ._cache import digest
+from ._chunk_rule import ChunkRule, Residuals
+from ._chunks import ChunkedMember, stacked
+from ._classifiers import Rows, indices_of
+from ._disclosed import ruled
+from ._member import Member
+
+# Part of scikit-learn's ``working_memory``, 1 GiB as a rule, that all rows of a node
+# may take: the rule needs a few copies of rows, and chunks are there to save memory.
+_PART_OF_MEMORY = 16
+# Share of the bound from which on a leverage is not small: rows below it are not kept.
+_SHARE_KEPT = 0.25
+# Squared weights that are drawn may be so much lower in all other rows.
+_LEAST_SQUARE = LEAST_FACTOR**2
+# Leverages are below the bound by more than rounding.
+_BELOW = 1.0 - 1e-3
+# Digits of a hash, in base 16, that a seed is made of.
+_DIGITS_OF_SEED = 16
+
+
+def ruled_chunks(member: ChunkedMember) -> Member:
+    """Return a member whose rows pass the rule, in memory if they are few."""
+    rule = member.disclosure
+    if rule is None or member.is_ruled:
+        return member
+    n_rows = sum(sum(counts) for counts in member.tally.values())
+    if 8 * n_rows * member.n_features <= working_bytes() // _PART_OF_MEMORY:
+        return ruled(member.with_all_rows())
+    if not member.drawn:  # nothing is summed
+        return member
+    return _Ruler(member).ruled()
+
+
+@dataclass(eq=False, kw_only=True)
+class _FirstSums:
+    """Sums of all rows by squared weights, and what no row of a class exceeds."""
+
+    units: np.ndarray  # (n_columns,), of the columns and the residuals
+    points: np.ndarray  # (n_classes, n_columns), amid the rows of each class
+    moments: ClassMoments | None = None
+    low: np.ndarray  # (n_classes, n_features)
+    high: np.ndarray  # (n_classes, n_features)
+    largest_square: np.ndarray  # (n_classes,), squared weights
+    # (n_classes,), of rows less the point of their class, in these units: without the
+    # residuals, and with them.
+    lengths: np.ndarray
+    joint_lengths: np.ndarray
+
+    variances: ClassMoments | None = None  # of the columns, by class
+
+    def merge(self, sums: ClassMoments, variances: ClassMoments | None) -> None:
+        """Add the sums of a chunk."""
+        self.moments = _merged(self.moments, sums)
+        if variances is not None:
+            self.variances = _merged(self.variances, variances)
+
+    @property
+    def squares(self) -> np.ndarray:
+        """Squares about the means of classes, (n_classes, n_features)."""
+        return self.variances.scatter
+
+    def column_leverages(self, squares: np.ndarray) -> np.ndarray:
+        """Return what no leverage exceeds in sums of these squares, as they are."""
+        means = self.variances.origin + self.variances.means
+        largest = np.maximum(np.abs(self.high - means), np.abs(self.low - means))
+        has_spread = self.high > self.low
+        shares = ratio(largest**2, squares) + 1.0 / self.variances.counts[:, None]
+        return np.where(has_spread, self.largest_square[:, None] * shares, 0.0)
+
+    def mean_of(self, classes: np.ndarray) -> np.ndarray:
+        """Return the mean of the rows of some classes, (n_features,)."""
+        if not classes.any():
+            return self.variances.origin
+        means = self.variances.means[classes]
+        weights = self.variances.counts[classes]
+        return self.variances.origin + weighted_mean(means, weights)
+
+    def add(self, Z: Rows, codes: np.ndarray, squares: np.ndarray) -> None:
+        """Add what no row exceeds; ``squares`` are squared weights."""
+        n_features = self.low.shape[1]
+        np.maximum.at(self.largest_square, codes, squares)
+        for c in np.unique(codes).tolist():
+            of_class = np.flatnonzero(codes == c)
+            for block in row_blocks(of_class[:, None], 8 * Z.shape[1], block_bytes()):
+                rows = Z[of_class[block]]
+                rows = rows.toarray() if sparse.issparse(rows) else rows
+                X = rows[:, :n_features]
+                np.minimum(self.low[c], X.min(axis=0), out=self.low[c])
+                np.maximum(self.high[c], X.max(axis=0), out=self.high[c])
+                scaled = np.square((rows - self.points[c]) * self.units)
+                lengths = scaled[:, :n_features].sum(axis=1)
+                joint = lengths + scaled[:, n_features:].sum(axis=1)
+                self.lengths[c] = max(self.lengths[c], np.sqrt(lengths.max()))
+                self.joint_lengths[c] = max(self.joint_lengths[c], np.sqrt(joint.max()))
+
+    def bound_of(self, sums: GroupSums, *, is_joint: bool) -> float:
+        """Return what no leverage of a row of some classes exceeds."""
+        n_columns = sums.means.shape[1]
+        units = self.units[:n_columns]
+        least = sums.least_eigenvalue(units)
+        if least == 0:
+            return np.inf
+        shifts = (self.points[:, :n_columns] - sums.means) * units
+        lengths = self.joint_lengths if is_joint else self.lengths
+        lengths = lengths + np.sqrt(np.square(shifts).sum(axis=1))
+        classes = np.flatnonzero(sums.totals > 0)
+        bounds = 1.0 / sums.totals[classes] + lengths[classes] ** 2 / least
+        return float((self.largest_square[classes] * bounds).max())
+
+
+class _Ruler:
+    """The passes that find what is told of the rows of a member."""
+
+    def __init__(self, member: ChunkedMember) -> None:
+        self.rule: Disclosure = member.disclosure
+        labels, counts_by_role = member.row_counts()
+        sizes = counts_by_role["moments"]
+        self.sizes = sizes[sizes > 0]
+        self.labels = [label for label, n in zip(labels, sizes, strict=True) if n]
+        self.n_features = member.n_features
+        self.told = ChunkRule(
+            labels=self.labels,
+            cells={
+                label: cells
+                for label, cells in member.rare_cells.items()
+                if label in self.labels
+            },
+        )
+        self.drawn = {
+            label: self.told.with_cells(rows, np.full(rows.shape[0], label))
+            for label, rows in member.drawn.items()
+        }
+        self.member = replace(
+            member,
+            drawn=self.drawn,
+            X=self.told.with_cells(member.X, member.y),
+            rule=self.told,
+            is_ruled=True,
+        )
+        self.kind = moments_kind(
+            "auto", n_features=self.n_features, n_classes=len(self.labels)
+        )
+        # (n_classes,), whether a class may have a scatter of its own.
+        self.has_own = np.zeros(len(self.labels), dtype=bool)
+        if self.kind == "class":
+            self.has_own[:] = [self._may_tell(n, n_classes=1) for n in self.sizes]
+        self.residuals = None
+        if self.has_own.all():
+            self.residuals = Residuals.of(self.member)
+
+    def _may_tell(self, n_rows: float, *, n_classes: int) -> bool:
+        """Report whether so many rows are enough for products of all columns."""
+        n_columns = self.n_features
+        n_numbers = n_columns * (n_columns + 1) / 2 + n_classes * n_columns
+        return (
+            n_numbers <= self.rule.unknowns * n_rows * n_columns
+            and n_columns + n_classes <= 2.0 * self.rule.leverage * n_rows
+        )
+
+    def ruled(self) -> ChunkedMember:
+        """Return the member with what is told of its rows."""
+        first = self._first_sums()
+        groups = self._groups_of(first.moments)
+        bound = self.rule.leverage
+        examined = [
+            group
+            for group in groups
+            if first.bound_of(group.sums.of_columns(self.n_features), is_joint=False)
+            >= _LEAST_SQUARE * bound
+        ]
+        has_gradient = self.residuals is not None and all(
+            first.bound_of(group.sums, is_joint=True) < bound for group in groups
+        )
+        told = replace(
+            self.told,
+            sums=first.moments
+            if has_gradient
+            else self._without_residuals(first.moments),
+        )
+        failed: list[_Group] = []
+        if examined or (self.residuals is not None and not has_gradient):
+            leverages = self._examine(groups, examined)
+            has_gradient = leverages.largest_joint < bound
+            if has_gradient:
+                told = replace(told, sums=first.moments)
+            if leverages.largest >= _BELOW * bound:
+                told, failed = self._lowered(told, examined, leverages)
+                has_gradient = False
+        return self._finished(
+            told, first, groups=groups, failed=failed, has_gradient=has_gradient
+        )
+
+    def _codes(self, y: np.ndarray) -> np.ndarray:
+        return indices_of(y, self.labels)
+
+    def _with_residuals(
+        self, X: Rows, y: np.ndarray, weights: np.ndarray | None
+    ) -> Rows:
+        if self.residuals is None:
+            return X
+        return self.residuals.beside(X, y, weights)
+
+    def _without_residuals(self, moments: ClassMoments) -> ClassMoments:
+        if moments.n_features == self.n_features:
+            return moments
+        return moments.of_features(np.arange(self.n_features))
+
+    def _sums_of_chunk(
+        self, X: Rows, codes: np.ndarray, squares: np.ndarray
+    ) -> ClassMoments:
+        has_own = None if self.kind == "diagonal" else self.has_own
+        return class_moments(X, codes, kind=self.kind, weights=squares, has_own=has_own)
+
+    def _first_sums(self) -> _FirstSums:
+        """Return sums of all rows, by a pass over them."""
+        n_classes = len(self.labels)
+        drawn = [self.drawn[label] for label in self.labels]
+        drawn_weights = self.member.drawn_weights
+        sample = [
+            self._with_residuals(
+                rows, np.full(rows.shape[0], label), drawn_weights.get(label)
+            )
+            for label, rows in zip(self.labels, drawn, strict=True)
+        ]
+        codes = np.repeat(np.arange(n_classes), [rows.shape[0] for rows in sample])
+        first = _FirstSums(
+            units=inverse_deviations(stacked(sample), codes),
+            points=np.array([np.ravel(rows.mean(axis=0)) for rows in sample]),
+            low=np.full((n_classes, self.n_features), np.inf),
+            high=np.full((n_classes, self.n_features), -np.inf),
+            largest_square=np.zeros(n_classes),
+            lengths=np.zeros(n_classes),
+            joint_lengths=np.zeros(n_classes),
+        )
+        for X, y, weights in self.member.learning_rows():
+            codes = self._codes(y)
+            squares = np.ones(len(y)) if weights is None else weights**2
+            Z = self._with_residuals(X, y, weights)
+            sums = self._sums_of_chunk(Z, codes, squares)
+            first.merge(
+                sums,
+                # Else they are the diagonals of these sums.
+                None
+                if self.has_own.all()
+                else class_moments(X, codes, kind="diagonal", weights=squares),
+            )
+            first.add(Z, codes, squares)
+            del X, y, weights, Z, sums  # before the next chunk is in memory
+        if first.variances is None:
+            moments = self._without_residuals(first.moments)
+            first.variances = replace(moments, scatter=moments.diagonals())
+        return first
+
+    def _groups_of(self, moments: ClassMoments) -> list["_Group"]:
+        """Return the classes that tell products together, with their sums."""
+        if moments.is_diagonal:
+            return []
+        n_classes = len(self.labels)
+        totals = np.zeros(n_classes)
+        totals[moments.columns] = moments.counts
+        means = np.zeros((n_classes, moments.n_features))
+        means[moments.columns] = moments.origin + moments.means
+        groups = []
+        for name, _, scatter in moments.by_group():
+            is_in = ~self.has_own if name == SHARED else np.arange(n_classes) == name
+            n_rows = self.sizes[is_in].sum()
+            if name == SHARED and not self._may_tell(n_rows, n_classes=is_in.sum()):
+                continue
+            sums = GroupSums(
+                totals=np.where(is_in, totals, 0.0), means=means, scatter=scatter
+            )
+            groups.append(_Group(name=int(name), is_in=is_in, sums=sums))
+        return groups
+
+    def _examine(
+        self, groups: list["_Group"], examined: list["_Group"]
+    ) -> "_Leverages":
+        """Return all leverages that are not small, by a pass over the rows."""
+        leverages = _Leverages(
+            joint_groups=groups if self.residuals is not None else [],
+            groups=[group.of_columns(self.n_features) for group in examined],
+            least=_SHARE_KEPT * _LEAST_SQUARE * self.rule.leverage,
+        )
+        rng = np.random.default_rng(self._seed())
+        for X, y, weights in self.member.learning_rows():
+            codes = self._codes(y)
+            weights = np.ones(len(y)) if weights is None else weights
+            factors = rng.uniform(LEAST_FACTOR, 1.0, len(y))
+            drawn_weights = factors * weights
+            if examined:
+                leverages.merge(
+                    self._sums_of_chunk(X, codes, drawn_weights**2),
+                    np.bincount(codes, drawn_weights, minlength=len(self.labels)),
+                )
+            leverages.add(
+                X,
+                self._with_residuals(X, y, weights),
+                codes,
+                weights**2,
+                drawn_weights**2,
+            )
+            del X, y, weights  # before the next chunk is in memory
+        return leverages
+
+    def _seed(self) -> int:
+        """Return a seed that follows from the rows, so that nobody else knows it."""
+        rows = digest(self.member.checksums, list(self.member.drawn.values()))
+        return int(rows[:_DIGITS_OF_SEED], 16)
+
+    def _lowered(
+        self, told: ChunkRule, examined: list["_Group"], leverages: "_Leverages"
+    ) -> tuple[ChunkRule, list["_Group"]]:
+        """Return lower weights, by which no leverage is large, and what has none."""
+        lowered: dict[int, float] = {}
+        failed = []
+        groups = []
+        total_weights = leverages.total_weights.copy()
+        by_name = {group.name: group for group in self._groups_of(leverages.moments)}
+        for group in examined:
+            sums = by_name[group.name].sums
+            places, rows = leverages.kept_of(group)
+            found = lowered_squares(
+                sums,
+                rows,
+                rule=self.rule,
+                total_weight=leverages.total_weights[group.is_in].sum(),
+            )
+            if found is None:
+                failed.append(group)
+                continue
+            factors, sums = found
+            groups.append(replace(group, sums=sums))
+            for place, factor in zip(places.tolist(), factors.tolist(), strict=True):
+                if factor < 1.0:
+                    lowered[place] = np.sqrt(factor)
+            lost = np.sqrt(rows.squares) * (1.0 - np.sqrt(factors))
+            np.subtract.at(total_weights, rows.codes, lost)
+        if not lowered:
+            return told, failed
+        told = replace(
+            told,
+            seed=self._seed(),
+            lowered=lowered,
+            sums=leverages.moments,
+            total_weights=dict(zip(self.labels, total_weights.tolist(), strict=True)),
+            is_divided=~np.any([group.is_in for group in examined], axis=0),
+        )
+        return told, failed + self._failing(told, groups)
+
+    def _failing(self, told: ChunkRule, groups: list["_Group"]) -> list["_Group"]:
+        """Return groups with a large leverage under these weights, by a pass."""
+        checked = _Leverages(joint_groups=[], groups=groups, least=np.inf)
+        for X, y, weights in replace(self.member, rule=told).learning_rows():
+            checked.add(X, X, self._codes(y), weights**2, weights**2)
+            del X, y, weights  # before the next chunk is in memory
+        is_high = checked.largest_by_group >= self.rule.leverage
+        return [groups[k] for k in np.flatnonzero(is_high).tolist()]
+
+    def _finished(
+        self,
+        told: ChunkRule,
+        first: _FirstSums,
+        *,
+        groups: list["_Group"],
+        failed: list["_Group"],
+        has_gradient: bool,
+    ) -> ChunkedMember:
+        """Return the member with variances, too, where products are not told."""
+        has_own = self.has_own.copy()
+        for group in failed:
+            has_own &= ~group.is_in
+        has_shared = any(group.name == SHARED for group in groups)
+        by_columns = first.column_leverages(first.squares)
+        of_classes = by_columns.max(axis=1) < _LEAST_SQUARE * self.rule.leverage
+        has_own_variances = has_own | of_classes
+        is_mean_only = np.zeros(self.n_features, dtype=bool)
+        for is_in in (~has_own, ~has_own_variances):
+            together = np.tile(first.squares[is_in].sum(axis=0), (len(is_in), 1))
+            of_columns = first.column_leverages(together)[is_in]
+            largest = of_columns.max(axis=0, initial=0.0)
+            is_mean_only |= largest >= _LEAST_SQUARE * self.rule.leverage
+        told = replace(
+            told,
+            has_own=has_own,
+            has_own_variances=has_own_variances,
+            tells_products=not failed and (bool(has_own.all()) or has_shared),
+            is_mean_only=is_mean_only,
+            means=first.mean_of(~has_own),
+            residuals=self.residuals if has_gradient else None,
+        )
+        return replace(
+            self.member,
+            rule=told,
+            total_weights=told.total_weights or self.member.total_weights,
+            is_changed=told.is_changed,
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Group:
+    """Classes that tell products together."""
+
+    name: int  # the class, or SHARED
+    is_in: np.ndarray  # (n_classes,), bool
+    sums: GroupSums
+
+    def of_columns(self, n_columns: int) -> "_Group":
+        """Return the group with the first columns alone."""
+        return replace(self, sums=self.sums.of_columns(n_columns))
+
+
+class _Leverages:
+    """Leverages of rows that are added: the largest, and rows that are not small.
+
+    Parameters
+    ----------
+    groups, joint_groups : list of _Group
+        What leverages are in, without the residuals and with them.
+    least : float
+        Rows of a leverage that is at least so large are kept.
+    """
+
+    def __init__(
+        self, *, groups: list[_Group], joint_groups: list[_Group], least: float
+    ) -> None:
+        self.groups = groups
+        self.joint_groups = joint_groups
+        self.least = least
+        self.directions = [group.sums.directions() for group in groups]
+        self.joint_directions = [group.sums.directions() for group in joint_groups]
+        self.largest_by_group = np.zeros(len(groups))
+        # Infinite where it is not computed.
+        self.largest_joint = 0.0 if joint_groups else np.inf
+        # By drawn weights.
+        self.moments: ClassMoments | None = None
+        self.total_weights: np.ndarray | float = 0.0
+        self._places: list[np.ndarray] = []
+        self._rows: list[np.ndarray] = []
+        self._codes: list[np.ndarray] = []
+        self._squares: list[np.ndarray] = []
+        self._n_before = 0
+
+    @property
+    def largest(self) -> float:
+        """The largest leverage without residuals."""
+        return float(self.largest_by_group.max(initial=0.0))
+
+    def merge(self, sums: ClassMoments, total_weights: np.ndarray) -> None:
+        """Add sums of a chunk by drawn weights."""
+        self.total_weights = self.total_weights + total_weights
+        self.moments = _merged(self.moments, sums)
+
+    def add(
+        self,
+        X: Rows,
+        Z: Rows,
+        codes: np.ndarray,
+        squares: np.ndarray,
+        drawn_squares: np.ndarray,
+    ) -> None:
+        """Add the rows of a chunk, without the residuals and with them."""
+        for k, group in enumerate(self.groups):
+            for rows, h in _in_blocks(X, codes, squares, group, self.directions[k]):
+                largest = max(self.largest_by_group[k], h.max())
+                self.largest_by_group[k] = largest
+                kept = rows[h >= self.least]
+                if not len(kept):
+                    continue
+                values = X[kept]
+                values = values.toarray() if sparse.issparse(values) else values
+                self._rows.append(values.astype(np.float64))
+                self._codes.append(codes[kept])
+                self._squares.append(drawn_squares[kept])
+                self._places.append(self._n_before + kept)
+        for group, directions in zip(
+            self.joint_groups, self.joint_directions, strict=True
+        ):
+            for _, h in _in_blocks(Z, codes, squares, group, directions):
+                self.largest_joint = max(self.largest_joint, float(h.max()))
+        self._n_before += len(codes)
+
+    def kept_of(self, group: _Group) -> tuple[np.ndarray, KeptRows]:
+        """Return the places of rows of a group that were kept, and these."""
+        if not self._rows:
+            none = np.zeros(0, dtype=int)
+            X = np.zeros((0, group.sums.of_columns(0).means.shape[0]))
+            return none, KeptRows(X=X, codes=none, squares=np.zeros(0))
+        codes = np.concatenate(self._codes)
+        rows = np.flatnonzero(group.is_in[codes])
+        return np.concatenate(self._places)[rows], KeptRows(
+            X=np.concatenate(self._rows)[rows],
+            codes=codes[rows],
+            squares=np.concatenate(self._squares)[rows],
+        )
+
+
+def _in_blocks(
+    X: Rows,
+    codes: np.ndarray,
+    squares: np.ndarray,
+    group: _Group,
+    directions: np.ndarray,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield indices of rows of a group, and the leverages of these."""
+    of_group = np.flatnonzero(group.is_in[codes])
+    for block in row_blocks(of_group[:, None], 8 * X.shape[1], block_bytes()):
+        rows = of_group[block]
+        if not len(rows):
+            continue
+        lines = group.sums.lines(
+            X[rows], codes[rows], squares[rows], directions=directions
+        )
+        yield rows, np.einsum("ij,ij->i", lines, lines)
+
+
+def _merged(sums: ClassMoments | None, others: ClassMoments) -> ClassMoments:
+    """Return sums of chunks and of one more, one part a class."""
+    return others if sums is None else merge_moments([sums, others]).by_class()
