@@ -9,6 +9,7 @@ Disclosure(rows=3, cell=5, unknowns=0.5, min_rows=20)
 """
 
 from ._cells import clamped
+from ._leverages import ALONE
 from ._rule import (
     Disclosure,
     disclosure_of,

@@ -161,8 +161,8 @@ class ChunkRule:
     has_own_variances: np.ndarray | None = None
     tells_products: bool = True  # whether the scatter that the others share has some
     # (n_columns,), bool: columns of which classes without a scatter of their own tell
-    # means alone; and the means that they have then.
-    is_mean_only: np.ndarray | None = None
+    # nothing; and the values that they all have there, means of other classes.
+    is_withheld: np.ndarray | None = None
     means: np.ndarray | None = None
     # Of whose model the gradient is told; None: it is not.
     residuals: Residuals | None = None
@@ -226,12 +226,12 @@ class ChunkRule:
         return X
 
     def without_columns(self, X: Rows, y: np.ndarray, *, kind: str) -> Rows:
-        """Return rows in which columns of which only means are told are constant."""
-        if self.is_mean_only is None or not self.is_mean_only.any():
+        """Return rows in which columns of which nothing is told are constant."""
+        if self.is_withheld is None or not self.is_withheld.any():
             return X
         has_own = self.owns(kind)[indices_of(y, self.labels)]
         rows = np.flatnonzero(~has_own)
-        columns = np.flatnonzero(self.is_mean_only)
+        columns = np.flatnonzero(self.is_withheld)
         if not len(rows):
             return X
         if sparse.issparse(X):

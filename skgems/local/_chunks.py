@@ -606,7 +606,9 @@ def moments_of_chunks(
     if model == "own":
         tails = CombinationTails(list(class_rows.items()), len(classes))
     with at_node(member.name, "its rows cannot be summed"):
-        ends = ClusterEnds() if rule is not None and parts.centers else None
+        ends = None
+        if rule is not None and parts.centers:
+            ends = ClusterEnds(told=rule, rule=member.disclosure, kind=kind)
         sums, n_rows_of_parts = _sum_parts(
             member, parts, kind=kind, gradient=gradient, tails=tails, ends=ends
         )
@@ -619,9 +621,7 @@ def moments_of_chunks(
             min_rows=min_rows,
         )
         if ends is not None:
-            merged_into = ends.told_parts(
-                merged_into, told=rule, rule=member.disclosure, kind=kind
-            )
+            merged_into = ends.told_parts(merged_into)
         sums = sums.merged_parts(merged_into)
     if rule is None:
         sums = _without_small_classes(
@@ -636,7 +636,8 @@ def moments_of_chunks(
         gradient.move_to(sums.origin)
     if n_components == 1:
         sums = replace(sums, part_squares=None)
-    warn_of_lost_features(member, sums)
+    if rule is None or not rule.is_withheld.any():  # columns that are constant for it
+        warn_of_lost_features(member, sums)
     reply = _moments.reply_of_sums(
         member,
         classes=classes,
@@ -754,11 +755,7 @@ def _sum_parts(
         codes = indices_of(y, parts.classes)
         numbers = parts.numbers(X, codes)
         if ends is not None:
-            squares = np.ones(len(y)) if weights is None else weights**2
-            beside = X
-            if rule.residuals is not None:
-                beside = rule.residuals.beside(X, y, weights)
-            ends.add(beside, indices_of(y, rule.labels), numbers, squares)
+            ends.add(X, y, weights, codes=indices_of(y, rule.labels), numbers=numbers)
         if rule is not None:
             X = rule.without_columns(X, y, kind=kind)
         sums_of_chunk = class_moments(

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from ..disclosure import (
+    ALONE,
     LEAST_FACTOR,
     Disclosure,
     GroupSums,
@@ -102,9 +103,9 @@ class _FirstSums:
         return np.where(has_spread, self.largest_square[:, None] * shares, 0.0)
 
     def mean_of(self, classes: np.ndarray) -> np.ndarray:
-        """Return the mean of the rows of some classes, (n_features,)."""
+        """Return the mean of the rows of some classes, (n_features,); 0 of none."""
         if not classes.any():
-            return self.variances.origin
+            return np.zeros(self.low.shape[1])
         means = self.variances.means[classes]
         weights = self.variances.counts[classes]
         return self.variances.origin + weighted_mean(means, weights)
@@ -321,18 +322,19 @@ class _Ruler:
             weights = np.ones(len(y)) if weights is None else weights
             factors = rng.uniform(LEAST_FACTOR, 1.0, len(y))
             drawn_weights = factors * weights
-            if examined:
-                leverages.merge(
-                    self._sums_of_chunk(X, codes, drawn_weights**2),
-                    np.bincount(codes, drawn_weights, minlength=len(self.labels)),
-                )
-            leverages.add(
+            is_alone = leverages.add(
                 X,
                 self._with_residuals(X, y, weights),
                 codes,
                 weights**2,
                 drawn_weights**2,
             )
+            drawn_weights[is_alone] = 0.0
+            if examined:
+                leverages.merge(
+                    self._sums_of_chunk(X, codes, drawn_weights**2),
+                    np.bincount(codes, drawn_weights, minlength=len(self.labels)),
+                )
             del X, y, weights  # before the next chunk is in memory
         return leverages
 
@@ -363,6 +365,7 @@ class _Ruler:
                 failed.append(group)
                 continue
             factors, sums = found
+            factors = np.where(rows.squares > 0, factors, 0.0)
             groups.append(replace(group, sums=sums))
             for place, factor in zip(places.tolist(), factors.tolist(), strict=True):
                 if factor < 1.0:
@@ -405,21 +408,24 @@ class _Ruler:
             has_own &= ~group.is_in
         has_shared = any(group.name == SHARED for group in groups)
         by_columns = first.column_leverages(first.squares)
-        of_classes = by_columns.max(axis=1) < _LEAST_SQUARE * self.rule.leverage
+        limit = self.rule.leverage
+        if told.seed is not None:
+            limit *= _LEAST_SQUARE
+        of_classes = by_columns.max(axis=1) < limit
         has_own_variances = has_own | of_classes
-        is_mean_only = np.zeros(self.n_features, dtype=bool)
+        is_withheld = np.zeros(self.n_features, dtype=bool)
         for is_in in (~has_own, ~has_own_variances):
             together = np.tile(first.squares[is_in].sum(axis=0), (len(is_in), 1))
             of_columns = first.column_leverages(together)[is_in]
             largest = of_columns.max(axis=0, initial=0.0)
-            is_mean_only |= largest >= _LEAST_SQUARE * self.rule.leverage
+            is_withheld |= largest >= limit
         told = replace(
             told,
             has_own=has_own,
             has_own_variances=has_own_variances,
             tells_products=not failed and (bool(has_own.all()) or has_shared),
-            is_mean_only=is_mean_only,
-            means=first.mean_of(~has_own),
+            is_withheld=is_withheld,
+            means=first.mean_of(has_own & has_own_variances),
             residuals=self.residuals if has_gradient else None,
         )
         return replace(
@@ -491,12 +497,18 @@ class _Leverages:
         codes: np.ndarray,
         squares: np.ndarray,
         drawn_squares: np.ndarray,
-    ) -> None:
-        """Add the rows of a chunk, without the residuals and with them."""
+    ) -> np.ndarray:
+        """Add the rows of a chunk, without the residuals and with them.
+
+        Returns a mask of rows that alone have some direction, (n_rows,): sums without
+        them cannot be made of sums with them, whose digits are theirs.
+        """
+        is_alone = np.zeros(len(codes), dtype=bool)
         for k, group in enumerate(self.groups):
             for rows, h in _in_blocks(X, codes, squares, group, self.directions[k]):
                 largest = max(self.largest_by_group[k], h.max())
                 self.largest_by_group[k] = largest
+                is_alone[rows[h > ALONE]] = True
                 kept = rows[h >= self.least]
                 if not len(kept):
                     continue
@@ -504,7 +516,7 @@ class _Leverages:
                 values = values.toarray() if sparse.issparse(values) else values
                 self._rows.append(values.astype(np.float64))
                 self._codes.append(codes[kept])
-                self._squares.append(drawn_squares[kept])
+                self._squares.append(np.where(is_alone[kept], 0.0, drawn_squares[kept]))
                 self._places.append(self._n_before + kept)
         for group, directions in zip(
             self.joint_groups, self.joint_directions, strict=True
@@ -512,6 +524,7 @@ class _Leverages:
             for _, h in _in_blocks(Z, codes, squares, group, directions):
                 self.largest_joint = max(self.largest_joint, float(h.max()))
         self._n_before += len(codes)
+        return is_alone
 
     def kept_of(self, group: _Group) -> tuple[np.ndarray, KeptRows]:
         """Return the places of rows of a group that were kept, and these."""
