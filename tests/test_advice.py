@@ -235,6 +235,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "class_weight": (LINEAR,),
         "classes": (LINEAR.summarize,),
         "criterion": (Spaces,),
+        "disclosure": (LINEAR.summarize,),
         "epsilon": (LINEAR,),
         "fit_intercept": (LINEAR, LogisticRegression, RidgeClassifier, SGDClassifier),
         "geometry": (Spaces, HiddenLayers),

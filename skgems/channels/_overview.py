@@ -21,7 +21,9 @@ from ..messages import (
     requests_in,
     rows_in_words,
     sentences_in,
+    told_in_words,
 )
+from ..steps import Columns
 from ._folder import AGREEMENT
 
 # The name of a file of a reply: the number of the message, and what stands for a node.
@@ -80,6 +82,9 @@ def overview_of_reply(
         **_figures(message),
         "reveals": _reveals(parts),
     }
+    guess = told_in_words(message, n_columns=_n_columns_of(request))
+    if guess:
+        lines["guess"] = guess
     if TASKS[message.task].limits_bytes:
         lines["bytes"] = _tree_bytes_in_words(message, path)
     agreement, place = _agreement_of(request, [request_path, path])
@@ -155,6 +160,13 @@ def _reveals(parts: Iterable[Message]) -> str:
         TASKS[part.task].reveals for part in parts if not _is_without_model(part)
     ]
     return " ".join(dict.fromkeys(filter(None, sentences)))
+
+
+def _n_columns_of(request: Message | None) -> int | None:
+    """Return how many columns enter the front of a request; None: it says none."""
+    front = None if request is None else request.content.get("front")
+    columns = None if front is None else front.get("columns")
+    return None if columns is None else Columns.from_content(columns).n
 
 
 def _exposed_in_words(part: Message) -> str:

@@ -6,9 +6,17 @@ a rule, the stricter one holds.
 >>> from skgems.disclosure import Disclosure
 >>> Disclosure(min_rows=20).stricter(Disclosure(cell=5))
 Disclosure(rows=3, cell=5, unknowns=0.5, min_rows=20)
+
+Whether a given row took part can be guessed under any rule, here from the means and
+products of four columns of 50 rows:
+
+>>> from skgems.disclosure import guess_advantage
+>>> round(guess_advantage(4 * 7 / 2, 50), 2)
+0.21
 """
 
 from ._cells import clamped
+from ._guess import guess_advantage, told_share
 from ._leverages import ALONE
 from ._rule import (
     Disclosure,
@@ -22,6 +30,13 @@ from ._rule import (
     stricter_disclosure,
 )
 from ._sums import GroupSums, KeptRows, lowered_squares
-from ._told import LEAST_FACTOR, Rows, Told, gradient_holds, told_of
+from ._told import (
+    LEAST_FACTOR,
+    Rows,
+    Told,
+    gradient_holds,
+    products_hold,
+    told_of,
+)
 
-__all__ = ["Disclosure"]
+__all__ = ["Disclosure", "guess_advantage", "told_share"]

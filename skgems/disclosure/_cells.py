@@ -72,25 +72,40 @@ def _middle(values: np.ndarray) -> float:
 def _clamped_sparse(
     X: Rows, codes: np.ndarray, groups: np.ndarray, *, cell: int
 ) -> Rows:
-    """Return sparse rows; where more than half of a column is not 0 it stays."""
+    """Return sparse rows under the rule; their commonest value may be 0 or another."""
     given = X
     X = sparse.csr_matrix(X, copy=True)
     X.sum_duplicates()
     X.eliminate_zeros()
+    has_class = codes >= 0
+    n_classes = codes.max(initial=0) + 1
     rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    _, code_of_row = np.unique(codes, return_inverse=True)
-    places = code_of_row[rows].astype(np.int64) * X.shape[1] + X.indices
+    of_class = has_class[rows]
+    places = np.where(of_class, codes[rows], 0).astype(np.int64) * X.shape[1]
+    places += X.indices
+    n_places = n_classes * X.shape[1]
+    n_values = np.bincount(places[of_class], minlength=n_places)
     # Pairs of a place and a group, once each.
-    order = np.lexsort((groups[rows], places))
-    is_new = np.ones(len(order), dtype=bool)
-    is_new[1:] = (np.diff(places[order]) != 0) | (np.diff(groups[rows][order]) != 0)
-    n_places = (code_of_row.max() + 1) * X.shape[1]
-    n_groups = np.bincount(places[order][is_new], minlength=n_places)
-    n_values = np.bincount(places, minlength=n_places)
-    sizes = np.repeat(np.bincount(code_of_row), X.shape[1])
+    pairs = np.unique(np.column_stack([places, groups[rows]])[of_class], axis=0)
+    n_groups = np.bincount(pairs[:, 0], minlength=n_places)
+    sizes = np.repeat(np.bincount(codes[has_class], minlength=n_classes), X.shape[1])
     is_few = (n_groups < cell) & (n_values < sizes / 2)
-    if not (is_few[places] & (codes[rows] >= 0)).any():
-        return given
-    X.data[is_few[places] & (codes[rows] >= 0)] = 0
+    is_replaced = is_few[places] & of_class
+    changes = is_replaced.any()
+    X.data[is_replaced] = 0
     X.eliminate_zeros()
-    return X
+    for place in np.flatnonzero(n_values >= sizes / 2).tolist():
+        if not sizes[place]:
+            continue
+        c, j = divmod(place, X.shape[1])
+        rows_of_class = np.flatnonzero(codes == c)
+        column = X[rows_of_class][:, [j]].toarray()
+        replaced = clamped(
+            column, np.zeros(len(column), int), groups[rows_of_class], cell=cell
+        )
+        if replaced is not column:
+            changes = True
+            X = X.tolil()
+            X[rows_of_class, j] = replaced
+            X = X.tocsr()
+    return X if changes else given

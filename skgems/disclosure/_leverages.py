@@ -12,6 +12,7 @@ With all h below 1/k each such sum depends on more than k rows.
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import sparse
 
 # Eigenvalues of correlations below this are rounding: their directions are left out.
 ROUNDING = 1e-10
@@ -61,20 +62,30 @@ def centered(design: Design, weights: np.ndarray) -> np.ndarray:
     Weights are those of products of rows, ``w^2``. Columns without spread are 0.
     """
     X, groups = design.X, design.groups
-    sums = _sums_by_group(weights[:, None] * X, groups)
     totals = np.bincount(groups, weights)
-    X = X - (sums / np.where(totals > 0, totals, 1.0)[:, None])[groups]
-    spread = np.sqrt(weights @ X**2)
-    size = np.abs(design.X).max(axis=0, initial=0.0) * np.sqrt(len(X))
+    means = (
+        _sums_by_group(X, groups, weights) / np.where(totals > 0, totals, 1.0)[:, None]
+    )
+    X = X - (means if len(means) == 1 else means[groups])
+    spread = np.sqrt(np.einsum("i,ij,ij->j", weights, X, X))
+    size = np.abs(means).max(axis=0, initial=0.0) * np.sqrt(len(X))
     varies = spread > ROUNDING * size
-    return X * np.where(varies, 1.0 / np.where(varies, spread, 1.0), 0.0)
+    X *= np.where(varies, 1.0 / np.where(varies, spread, 1.0), 0.0)
+    return X
 
 
-def _sums_by_group(X: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return sums of rows, (n_groups, n_columns)."""
-    order = np.argsort(groups, kind="stable")
-    starts = np.searchsorted(groups[order], np.arange(groups.max() + 1))
-    return np.add.reduceat(X[order], starts, axis=0)
+def _sums_by_group(
+    X: np.ndarray, groups: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Return weighted sums of rows, (n_groups, n_columns)."""
+    return _indicator(groups, weights) @ X
+
+
+def _indicator(groups: np.ndarray, weights: np.ndarray) -> sparse.csr_matrix:
+    """Return the weights of the rows of each group, (n_groups, n_rows)."""
+    n_rows = len(groups)
+    shape = (int(groups.max(initial=-1)) + 1, n_rows)
+    return sparse.csr_matrix((weights, (groups, np.arange(n_rows))), shape=shape)
 
 
 def basis(design: Design, weights: np.ndarray) -> np.ndarray:
@@ -109,7 +120,8 @@ def largest_leverage_bound(design: Design, weights: np.ndarray) -> float:
     scaled rows x and the least eigenvalue l of their products, h <= 1 / n + |x|^2 / l.
     """
     squares = weights**2
-    X = weights[:, None] * centered(design, squares)
+    X = centered(design, squares)
+    X *= weights[:, None]
     values = np.linalg.eigvalsh(X.T @ X)
     values = values[values > ROUNDING * max(values.max(initial=0.0), 1.0)]
     least = values.min(initial=np.inf)
@@ -168,8 +180,10 @@ def lowered_of_basis(
     """
     squares = np.ones(len(Q))
     h = np.einsum("ij,ij->i", Q, Q)
-    is_concerned = (np.bincount(units, h) > _CONCERNED * bound)[units]
     limit = bound * (1.0 - 1e-3)
+    if np.bincount(units, h).max() <= limit:
+        return squares
+    is_concerned = (np.bincount(units, h) > _CONCERNED * bound)[units]
     for n_rounds in range(_MOST_ROUNDS):
         concerned = np.flatnonzero(is_concerned)
         K = Q[concerned] @ Q[concerned].T
@@ -216,6 +230,40 @@ def columns_lowered(design: Design, start: np.ndarray, *, bound: float) -> np.nd
     return np.sqrt(squares)
 
 
+def means_lowered(design: Design, start: np.ndarray, *, bound: float) -> np.ndarray:
+    """Return weights with which no unit is most of the mean of a group.
+
+    Weights that rows had before may differ by any factor. A group of fewer units than
+    the bound asks for stays as it is.
+    """
+    squares = start**2
+    for group in np.unique(design.groups).tolist():
+        rows = np.flatnonzero(design.groups == group)
+        _, units = np.unique(design.units[rows], return_inverse=True)
+        of_units = np.bincount(units, squares[rows])
+        cap = _largest_cap(of_units, share=_MARGIN * bound)
+        is_high = (of_units > cap)[units]
+        squares[rows[is_high]] *= cap / of_units[units[is_high]]
+    return np.sqrt(squares)
+
+
+def _largest_cap(sizes: np.ndarray, *, share: float) -> float:
+    """Return the largest cap on sizes that is at most a share of their sum.
+
+    With k capped sizes and the sum r of the others it is ``c = share (r + k c)``.
+    """
+    ordered = np.sort(sizes)[::-1]
+    if ordered[0] <= share * ordered.sum():
+        return ordered[0]
+    for k in range(1, len(ordered)):
+        if k * share >= 1:  # so many equal sizes have less than the share each
+            return ordered[k]
+        cap = share * ordered[k:].sum() / (1.0 - k * share)
+        if ordered[k] <= cap:
+            return cap
+    return np.inf
+
+
 def largest_in_columns(design: Design, weights: np.ndarray) -> np.ndarray:
     """Return the largest leverage of a unit in each column alone, (n_columns,)."""
     return _column_leverages(design, weights**2).max(axis=0)
@@ -234,4 +282,4 @@ def _column_leverages(design: Design, squares: np.ndarray) -> np.ndarray:
     h = of_groups[:, None] * X.any(axis=0) + squares[:, None] * np.square(X)
     if len(h) == design.units.max() + 1:
         return h
-    return _sums_by_group(h, design.units)
+    return _sums_by_group(h, design.units, np.ones(len(h)))

@@ -27,6 +27,7 @@ from ._leverages import (
     largest_leverage_bound,
     leverages,
     lowered_weights,
+    means_lowered,
 )
 from ._rule import Disclosure
 
@@ -61,6 +62,9 @@ class Rows:
     known: np.ndarray
     # (n_rows,), clusters, each of one class; None: there are none.
     parts: np.ndarray | None = None
+    # Whether a sum of other rows or values may be known, such as from a classifier: of
+    # a class that is left out, or of values before they were replaced.
+    is_changed: bool = False
 
     def some(self, rows: np.ndarray) -> "Rows":
         """Return some of the rows, by their indices."""
@@ -72,6 +76,7 @@ class Rows:
             residuals=self.residuals[rows],
             known=self.known[rows],
             parts=None if self.parts is None else self.parts[rows],
+            is_changed=self.is_changed,
         )
 
     def design(self, groups: np.ndarray, columns: np.ndarray | None = None) -> Design:
@@ -119,8 +124,8 @@ def told_of(
     ----------
     rows : Rows
     rule : Disclosure
-    kind : {"class", "shared", "diagonal"}
-        What is asked for: products by class, of all classes together, or squares.
+    kind : {"class", "diagonal"}
+        What is asked for: products, or squares alone.
     n_unknowns : int
         How many numbers a row is, before any front.
     seed : callable
@@ -161,10 +166,12 @@ class _Teller:
         """Return what is told; where a weight is lowered, all are, a little, unevenly.
 
         A sum without weights may be known of some columns. Less the weighted one it
-        would be a sum over the few rows that weigh less, which it hides among all.
+        would be a sum over the few rows that weigh less, or whose values were replaced,
+        which it hides among all.
         """
         told = self.told(rows)
-        if not self.may_lower or (told.weights == rows.weights).all():
+        is_unchanged = (told.weights == rows.weights).all() and not rows.is_changed
+        if not self.may_lower or is_unchanged:
             return told
         rng = np.random.default_rng(self.seed())
         factors = rng.uniform(LEAST_FACTOR, 1.0, len(rows.weights))
@@ -173,16 +180,22 @@ class _Teller:
     def told(self, rows: Rows) -> Told:
         """Return what is told of rows that have these weights at most."""
         n_classes = int(rows.codes.max()) + 1
+        if self.may_lower:
+            # Means are told in any case.
+            means = rows.design(rows.codes, np.arange(0))
+            lowered = means_lowered(means, rows.weights, bound=self.rule.leverage)
+            rows = replace(rows, weights=lowered)
         weights = rows.weights.copy()
         has_clusters = np.zeros(n_classes, dtype=bool)
         has_own = np.zeros(n_classes, dtype=bool)
         for c in np.unique(rows.codes).tolist():
             of_class = np.flatnonzero(rows.codes == c)
-            step = None
-            if self.kind == "class":
-                step = self._own_step(rows.some(of_class))
-            elif self.kind == "diagonal":
+            if self.kind == "diagonal":
                 step = self._diagonal_step(rows.some(of_class))
+            else:
+                # Of all classes together no more is told than of those by class: their
+                # difference would be of the classes that are left.
+                step = self._own_step(rows.some(of_class))
             if step is not None:
                 has_own[c] = True
                 has_clusters[c], weights[of_class] = step
@@ -275,8 +288,10 @@ class _Teller:
         for part in np.unique(rows.parts):
             of_part = np.flatnonzero(rows.parts == part)
             design = rows.some(of_part).design(np.zeros(len(of_part), dtype=int))
-            largest = largest_in_columns(design, weights[of_part])
-            if largest.max(initial=0.0) >= self.rule.leverage:
+            largest = largest_in_columns(design, weights[of_part]).max(initial=0.0)
+            # A column without spread tells what all have, if that is not one unit.
+            of_mean = leverages(design.of_columns(np.arange(0)), weights[of_part])
+            if max(largest, of_mean.max()) >= self.rule.leverage:
                 return False
         return True
 
@@ -342,6 +357,46 @@ class _Teller:
         while size >= _FEWEST_COLUMNS:
             yield size
             size = min(size - 1, int(_FEWER_COLUMNS * size))
+
+
+def products_hold(
+    X: np.ndarray | sparse.csr_matrix,
+    rule: Disclosure,
+    *,
+    units: np.ndarray,
+    weights: np.ndarray,
+    n_unknowns: int,
+) -> bool:
+    """Report whether products of all columns may be told, summed over all rows.
+
+    Parameters
+    ----------
+    X : {ndarray, sparse matrix} of shape (n_rows, n_columns)
+    rule : Disclosure
+    units : ndarray of shape (n_rows,)
+        What counts as one row, such as a patient.
+    weights : ndarray of shape (n_rows,)
+    n_unknowns : int
+        How many numbers a row is, before any front.
+    """
+    none = np.zeros((X.shape[0], 0))
+    rows = Rows(
+        X=X,
+        codes=np.zeros(X.shape[0], dtype=int),
+        units=units,
+        weights=weights,
+        residuals=none,
+        known=none,
+    )
+    told = told_of(
+        rows,
+        rule,
+        kind="class",
+        n_unknowns=n_unknowns,
+        seed=lambda: 0,  # of a block, which nobody tells
+        may_lower=False,
+    )
+    return bool(told.has_own.all())
 
 
 def gradient_holds(rows: Rows, told: Told, rule: Disclosure) -> bool:

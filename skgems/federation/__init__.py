@@ -86,6 +86,7 @@ from ._rows import (
     check_no_label_missing_at,
     column_member,
     member_of,
+    ruled_column_member,
 )
 from ._run import (
     AskAgainError,

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..local import digest, opened_front
 from ..messages import Message, NotAgreedError, contents_of, unfitted_front
-from ..steps import Front
+from ..steps import Columns, Front
 from ._nodes import RowsLike
 
 
@@ -128,6 +128,31 @@ def check_states(
             "before the server has explained it. If the rows of the node have "
             "changed since the front was fitted, it has to be fitted again, in a new "
             "exchange."
+        )
+
+
+def check_leaves_out(
+    front: Front, columns: Columns, dropped: np.ndarray | None, *, name: str
+) -> None:
+    """Raise NotAgreedError for a front with columns that a node said it does not use.
+
+    Parameters
+    ----------
+    columns : Columns
+        Those of the node's rows.
+    dropped : ndarray of bool of shape (n_columns,), or None
+        Which of them its classifier drops by name; None: it drops none.
+    """
+    if dropped is None or not front.drop_identifiers or front.columns is None:
+        return
+    kept = [front.columns.labels[place] for place in front.columns.kept_places]
+    dropped_labels = [columns.labels[place] for place in np.flatnonzero(dropped)]
+    taken = [label for label in dropped_labels if label in kept]
+    if taken:
+        raise NotAgreedError(
+            f"the front takes the columns {taken[:5]}, but the classifier of node "
+            f"{name!r} drops them, and the node said so. Do not answer before the "
+            "server has explained it."
         )
 
 

@@ -32,7 +32,7 @@ from ..steps import (
 )
 from ._channel import InProcess
 from ._nodes import Rows, RowsLike, node_codes, node_names_of
-from ._rows import cells_of, column_member
+from ._rows import cells_of, ruled_column_member
 from ._run import Run
 from ._warnings import (
     warn_of_columns_of_some,
@@ -301,7 +301,9 @@ def fit_front(
     X: RowsLike,
     nodes: ArrayLike | None = None,
     *,
+    y: ArrayLike | None = None,
     held_out: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
     disclosure: Disclosure | None = None,
     n_jobs: int | None = None,
 ) -> tuple[Advanced, list[dict]]:
@@ -319,8 +321,13 @@ def fit_front(
         if len(rows) and not only_scores:
             X_of_node = safe_indexing(X, rows)
             members.append(
-                column_member(
-                    name, X_of_node, held_out=held_out_of_node, disclosure=disclosure
+                ruled_column_member(
+                    name,
+                    X_of_node,
+                    None if y is None else safe_indexing(y, rows),
+                    held_out=held_out_of_node,
+                    groups=None if groups is None else groups[rows],
+                    disclosure=disclosure,
                 )
             )
     run = Run(InProcess(members, n_jobs=n_jobs, has_front=True))

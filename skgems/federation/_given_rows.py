@@ -82,7 +82,9 @@ def front_for(
     X: RowsLike,
     nodes: ArrayLike | None,
     *,
+    y: ArrayLike | None,
     held_out: ArrayLike | None,
+    groups: ArrayLike | None,
     joined: Run | None,
     members: Members,
 ) -> tuple[Front | None, list[dict]]:
@@ -110,7 +112,9 @@ def front_for(
         front,
         X,
         nodes,
+        y=y,
         held_out=mask,
+        groups=as_groups(groups, X),
         disclosure=disclosure_within(aggregator.disclosure),
         n_jobs=aggregator.n_jobs,
     )

@@ -118,7 +118,14 @@ def read_federation(
         check_no_label_missing(y, nodes)
     X = as_front_takes_them(aggregator, X)
     front, front_history = front_for(
-        aggregator, X, nodes, held_out=held_out, joined=joined, members=members
+        aggregator,
+        X,
+        nodes,
+        y=y,
+        held_out=held_out,
+        groups=given.groups,
+        joined=joined,
+        members=members,
     )
     rows = read_rows(
         aggregator,

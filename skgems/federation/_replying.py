@@ -52,7 +52,12 @@ from ..steps import Cells, Columns, Front, holding, repeated_identifiers
 from ._acceptance import check_accepted
 from ._derived import allows_missing, check_is_derived
 from ._fingerprint import Fingerprint
-from ._front_states import check_fronts_are_due, check_states, unchecked_fronts
+from ._front_states import (
+    check_fronts_are_due,
+    check_leaves_out,
+    check_states,
+    unchecked_fronts,
+)
 from ._labels import warn_of_unseen_classes
 from ._ledger import Ledger, open_ledger
 from ._nodes import as_mask, halves_of
@@ -563,7 +568,7 @@ class _Node:
 
     @property
     def rows_left_out(self) -> np.ndarray | None:
-        """Rows that no statistic of columns is of, (n_rows,), bool; None: there are none.
+        """Rows that no statistic of columns is of, (n_rows,), bool; None: none are.
 
         Those of a class with too few rows would follow from sums with them and without.
         """
@@ -582,7 +587,10 @@ class _Node:
                 held_out=self.rows_left_out,
                 disclosure=disclosure,
                 weights=None if self.ruled is None else self.ruled.weights,
+                estimator=self.estimator,
             )
+            columns = Columns.of(member.X)
+            check_leaves_out(front, columns, member.dropped, name=self.name)
             with holding(self.estimator):
                 check_states(
                     front,
@@ -751,7 +759,9 @@ def _member_behind_front(
     front_content = request.content.get("front")
     if front_content is not None:
         front = opened_front(front_content)
-        X = front.transform(node.X, cells=node.cells_under(agreed))
+        cells = node.cells_under(agreed)
+        joined = front.joined_bins_of(node.X, cells)
+        X = front.transform(node.X, cells=cells, joined=joined)
         estimator = fitted_at_node(
             node.name,
             front.rest_of(node.estimator, name=node.name),
@@ -780,9 +790,12 @@ def _member_behind_front(
     if front_content is not None:
         n_dimensions = len(np.shape(node.X))
         n_raw_columns = np.shape(node.X)[1] if n_dimensions == 2 else None
-        member = replace(member, n_raw_columns=n_raw_columns)
+        member = replace(
+            member, n_raw_columns=n_raw_columns, is_changed=joined.has_joined
+        )
     if node.ruled is not None:
-        member = replace(member, is_ruled=True, is_changed=node.ruled.is_changed)
+        is_changed = member.is_changed or node.ruled.is_changed
+        member = replace(member, is_ruled=True, is_changed=is_changed)
     return member
 
 

@@ -44,7 +44,7 @@ from . import _nodes
 from ._front_states import check_states
 from ._labels import check_labels_of
 from ._nodes import Rows, RowsLike
-from ._ruled import table_under
+from ._ruled import RuledTable, table_under
 from ._weights import WeightedRows, weighted_rows
 
 # Types of labels that JSON, and so a message, can hold.
@@ -95,6 +95,8 @@ def member_of(
     )
     front = aggregator._agreed_front
     cells = None
+    joined = None
+    ruled = None
     if front is not None:
         estimator = front.rest_of(estimator, name=name)
         check_no_label_missing_at(name, given.y)
@@ -104,7 +106,12 @@ def member_of(
             held_out=_nodes.as_mask(given.held_out, given.X),
             groups=as_groups(given.groups, given.X),
         )
-        _check_front_of_rows(front, given, name=name, disclosure=disclosure)
+        ruled = _table_before_front(given, disclosure)
+        if ruled is not None:
+            _check_front_of_rows(front, ruled, name=name, disclosure=disclosure)
+            given = replace(given, X=ruled.X, weights=ruled.weights)
+        if front.columns is not None:  # else the rows are refused
+            joined = front.joined_bins_of(given.X, cells)
     checked = _checked_rows(
         aggregator,
         estimator,
@@ -114,6 +121,7 @@ def member_of(
         held_out=given.held_out,
         dropped=dropped,
         cells=cells,
+        joined=joined,
     )
     if front is not None and estimator is not None:
         warn_of_another_front(local_model(estimator, name=name), checked.X, checked.y)
@@ -133,22 +141,24 @@ def member_of(
         training=_slice_if_all(roles.training, n_rows),
         groups=as_groups(given.groups, checked.X),
         weights=given.weights,
+        is_changed=joined is not None and joined.has_joined,
     )
+    if front is not None and ruled is not None:
+        member = replace(
+            member,
+            is_ruled=True,
+            is_changed=member.is_changed or ruled.is_changed,
+            n_raw_columns=np.shape(X)[1],
+        )
     check_labels_of(member)
     return member
 
 
-def _check_front_of_rows(
-    front: Front, given: WeightedRows, *, name: str, disclosure: Disclosure | None
-) -> None:
-    """Raise NotAgreedError for a fitted front that rows contradict, under a rule.
-
-    Rows are compared as they are under the rule: what nodes told is of these, or of
-    more rows where a front was fitted from files, which have no classes.
-    """
-    if disclosure is None or not front.states:
-        return
-    ruled = table_under(
+def _table_before_front(
+    given: WeightedRows, disclosure: Disclosure | None
+) -> RuledTable | None:
+    """Return rows under a rule as they are before a front; None: they are none."""
+    return table_under(
         disclosure,
         given.X,
         given.y,
@@ -157,7 +167,17 @@ def _check_front_of_rows(
         weights=given.weights,
         halves=None,
     )
-    if ruled is None:
+
+
+def _check_front_of_rows(
+    front: Front, ruled: RuledTable, *, name: str, disclosure: Disclosure
+) -> None:
+    """Raise NotAgreedError for a fitted front that rows contradict, under a rule.
+
+    Rows are compared as they are under the rule: what nodes told is of these, or of
+    more rows where a front was fitted from files, which have no classes.
+    """
+    if not front.states:
         return
     rows = np.flatnonzero(~ruled.is_left_out)
     check_states(
@@ -231,6 +251,36 @@ def column_member(
         disclosure=disclosure,
         weights=weights,
         dropped=dropped_in_table(estimator, X),
+    )
+
+
+def ruled_column_member(
+    name: str,
+    X: RowsLike,
+    y: ArrayLike | None = None,
+    *,
+    held_out: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    disclosure: Disclosure | None = None,
+) -> Member:
+    """Return the same under a rule, which rows and weights have passed.
+
+    ``y`` are labels of rows: those of classes that are too small are held out, as they
+    would follow from sums with them and without.
+    """
+    ruled = table_under(
+        disclosure, X, y, held_out=held_out, groups=groups, weights=None, halves=None
+    )
+    if ruled is not None:
+        X = ruled.X
+        held_out = ruled.is_left_out
+    return column_member(
+        name,
+        X,
+        held_out=held_out,
+        groups=groups,
+        disclosure=disclosure,
+        weights=None if ruled is None else ruled.weights,
     )
 
 
@@ -486,6 +536,8 @@ def chunked_member_of(
         _nodes.raise_all_held_out(name)
     if estimator is not None:
         check_labels_of(member)
+    if reader.joined is not None and reader.joined.has_joined:
+        member = replace(member, is_changed=True)
     return member
 
 
@@ -515,18 +567,25 @@ class _ChunkReader:
         """X, y, mask and weights, or None, of each chunk that has rows."""
         for given, number in self._given():
             with self._naming(number):
-                if not self.has_compared and self.aggregator._agreed_front is not None:
-                    _check_front_of_rows(
-                        self.aggregator._agreed_front,
-                        given,
-                        name=self.name,
-                        disclosure=self.disclosure,
-                    )
+                if not self.has_compared:
+                    self._check_front(given)
                 checked = self._checked(given)
             yield checked.X, checked.y, checked.held_out, given.weights
             # Memory holds one chunk at a time: each is let go before the next comes.
             del given, checked
         self.has_compared = True
+
+    def _check_front(self, given: WeightedRows) -> None:
+        """Raise NotAgreedError for a fitted front that a chunk contradicts alone."""
+        front = self.aggregator._agreed_front
+        if front is None or self.disclosure is None or not front.states:
+            return
+        check_no_label_missing_at(self.name, given.y)
+        ruled = _table_before_front(given, self.disclosure)
+        if ruled is not None:
+            _check_front_of_rows(
+                front, ruled, name=self.name, disclosure=self.disclosure
+            )
 
     def join_bins(self) -> None:
         """Find which bins of the front join which, in a pass over all chunks.

@@ -34,7 +34,7 @@ def table_under(
     weights: np.ndarray | None,
     halves: np.ndarray | None,
 ) -> RuledTable | None:
-    """Return a table under the rule; None for documents, which are ruled behind a front.
+    """Return a table under the rule; None for documents, ruled behind a front.
 
     Parameters
     ----------

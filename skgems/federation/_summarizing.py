@@ -148,7 +148,9 @@ class SummarizingMixin:
                 dropped=rows.get("dropped"),
             )
         request = aggregator._agreed_terms.first_message(member, **options)
-        if member.weights_by_label() is not None:
+        # Those that a user gave: weights under the rule are no matter of the method.
+        is_weighted = rows["sample_weight"] is not None
+        if is_weighted or (rows["chunks"] and member.weights_by_label() is not None):
             check_takes_weights(request, name=name)
         member = without_small_classes(member, rule)
         warn_of_unseen_classes(member)

@@ -20,6 +20,7 @@ from ..messages import (
     key_of,
     naming,
     read_bytes,
+    told_in_words,
     write_bytes,
 )
 from ..networks import ModuleState, Network
@@ -126,6 +127,11 @@ class Summary:
     def n_rows(self) -> int:
         """Number of rows in the moments of the summary."""
         return int(self.row_counts["moments"].sum())
+
+    @property
+    def guess(self) -> str:
+        """What can be guessed from it: whether a row that somebody knows took part."""
+        return told_in_words(self.message)
 
     def get(self, request: Message) -> Message | None:
         """Return the node's reply to a request, or None if it was not asked that."""

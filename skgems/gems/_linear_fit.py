@@ -158,7 +158,8 @@ class LinearFit:
                 f"The summaries of nodes {without_space[:_MOST_LISTED]} have no "
                 f"good-enough spaces, but epsilon={self.epsilon!r} and "
                 f"intersection={self.intersection!r} need them. Summarize again there "
-                "with space=True."
+                "with space=True, or with disclosure=None: spaces tell how far single "
+                "rows are."
             )
 
     def asks_again(self, federation: Federation) -> str:

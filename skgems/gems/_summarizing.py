@@ -1,6 +1,7 @@
 """What the parameters of GEMSLogisticAggregator mean for nodes, server and fit."""
 
 from ..base import Takes
+from ..disclosure import disclosure_of
 from ..federation import (
     Federation,
     KeptReplies,
@@ -69,8 +70,9 @@ class LinearMethodMixin(SummarizingMixin):
             counts classes.
         space : "auto" or bool, default="auto"
             Whether to send the good-enough space, which takes n_features^2 numbers with
-            ``spaces="gram"``. With "auto" it is sent if `epsilon` or `intersection`
-            need it. Set it to True if the server may need spaces later.
+            ``spaces="gram"`` and tells how far single rows are. With "auto" it is sent
+            if `epsilon` or `intersection` need it and ``disclosure`` is None. Set it to
+            True to send it under a rule as well, or if the server may need it later.
 
         Returns
         -------
@@ -113,6 +115,8 @@ class LinearMethodMixin(SummarizingMixin):
         >>> agg.set_params(estimators=sent).fit().score(X, y) > 0.9
         True
         """
+        if space == "auto" and disclosure_of(disclosure) is not None:
+            space = False
         return self._summarize(
             estimator,
             rows={

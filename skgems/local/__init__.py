@@ -44,6 +44,7 @@ from ._member import ROLES, Member, TooFewRowsError
 from ._model import LocalModel, node_space, retrain_layers
 from ._model_sums import JudgingRows, sum_over_rows
 from ._moments import class_weight_of, moments
+from ._own_residuals import has_linear_model
 from ._penalties import penalty_of
 from ._seeds import seed_of_rows
 from ._tails import N_COMBINATIONS, heaviest_features

@@ -9,14 +9,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ..disclosure import Rows as RowsToTell
 from ..disclosure import Told, clamped, gradient_holds, told_of
 from ..moments import float_type
+from ..networks import Network
 from ._classifiers import Rows
+from ._closed_forms import closed_form
 from ._disclosed_tables import seed_of
+from ._lookup import local_model
 from ._member import Member
+from ._model import LocalModel
 from ._own_residuals import has_linear_model, own_residuals
 
 # Where the memo of a member has the residuals of models whose gradients were told.
@@ -39,6 +44,7 @@ def ruled(member: Member) -> Member:
     row_weights = member.row_weights("learning")
     start = np.ones(len(y)) if row_weights is None else row_weights
     rows = _rows_to_tell(member, X, codes, weights=start)
+    rows = replace(rows, is_changed=rows.X is not X or member.left_out is not None)
     residuals = np.zeros((2, len(y), 0))
     if has_linear_model(member):
         residuals = own_residuals(member, rows.X, y, row_weights)
@@ -56,11 +62,26 @@ def ruled(member: Member) -> Member:
         weights[learning] = told.weights
     return replace(
         member,
+        model=without_left_out_classes(member, member.y),
         X=_with_rows(member.X, learning, rows.X, were=X),
         weights=weights,
         is_ruled=True,
-        is_changed=rows.X is not X or weights is not member.weights,
+        is_changed=(
+            member.is_changed or rows.X is not X or weights is not member.weights
+        ),
     )
+
+
+def without_left_out_classes(member: Member, labels: ArrayLike) -> LocalModel:
+    """Return the model, or one without a classifier that is a function of sums.
+
+    The weights of such a classifier tell the sums of all rows that it was fitted to,
+    and less those that are told, the sums of a class that is left out.
+    """
+    if member.left_out is None or "kind" not in closed_form(member.model.estimator):
+        return member.model
+    names = member.model.network.feature_names_in
+    return local_model(Network.of_rows(labels, member.X, names), name=member.name)
 
 
 def _is_table(member: Member) -> bool:
@@ -95,11 +116,14 @@ class TellableRows:
     told: Told | None  # None: there is no rule
     parts: np.ndarray | None  # (n_rows,), clusters that are told of
     withholds: bool = False  # whether the rule changes a sum
+    is_shared: bool = False  # whether all classes share one scatter
 
     @property
     def has_own(self) -> np.ndarray | None:
         """Classes with a scatter of their own, (n_classes,); None: by their sizes."""
-        return None if self.told is None else self.told.has_own
+        if self.told is None or not self.is_shared:
+            return None if self.told is None else self.told.has_own
+        return np.zeros_like(self.told.has_own)
 
     @property
     def block(self) -> np.ndarray | None:
@@ -153,20 +177,23 @@ def tellable_rows(
     told = told_of(
         rows,
         rule,
-        kind=kind if member.may_tell_classes or kind == "diagonal" else "shared",
+        kind="diagonal" if kind == "diagonal" else "class",
         n_unknowns=member.n_raw_columns or X.shape[1],
         seed=partial(seed_of, X, codes),
         may_lower=False,
     )
+    is_shared = kind == "shared" or not (member.may_tell_classes or kind == "diagonal")
     if parts is not None:  # numbers that no cluster has stand for whole classes
-        parts = np.where(told.has_clusters[codes], parts, parts.max() + 1 + codes)
+        has_clusters = told.has_clusters[codes] & (not is_shared)
+        parts = np.where(has_clusters, parts, parts.max() + 1 + codes)
     are_all_told = told.has_gradient and (kind == "shared" or told.has_own.all())
     withholds = member.is_changed or rows.X is not X or not are_all_told
     return TellableRows(
-        X=_without_columns(rows.X, codes, weights=weights, told=told),
+        X=_without_columns(rows.X, codes, weights=weights, told=told, cell=rule.cell),
         told=told,
         parts=parts,
         withholds=withholds,
+        is_shared=is_shared,
     )
 
 
@@ -208,7 +235,7 @@ def may_tell_gradient(
     told = told_of(
         rows,
         rule,
-        kind="class" if member.may_tell_classes else "shared",
+        kind="class",
         n_unknowns=member.n_raw_columns or Z.shape[1],
         seed=partial(seed_of, Z, codes),
         may_lower=False,
@@ -255,7 +282,7 @@ def tables_that_hold(
             told = told_of(
                 replace(rows, X=together),
                 rule,
-                kind="shared",
+                kind="class",
                 n_unknowns=member.n_raw_columns or X.shape[1],
                 seed=partial(seed_of, X, codes),
                 may_lower=False,
@@ -269,7 +296,7 @@ def tables_that_hold(
 
 
 def _has_rank_of(X: np.ndarray, wider: np.ndarray) -> bool:
-    """Report whether further columns are combinations of the first, and of a constant."""
+    """Report whether further columns are combinations of the first and a constant."""
     return np.linalg.matrix_rank(X - X.mean(axis=0)) == np.linalg.matrix_rank(
         wider - wider.mean(axis=0)
     )
@@ -279,11 +306,8 @@ def _rows_to_tell(
     member: Member, X: Rows, codes: np.ndarray, *, weights: np.ndarray
 ) -> RowsToTell:
     """Return rows with the values of few rows replaced, and without residuals."""
-    n_rows = X.shape[0]
-    units = np.arange(n_rows)
-    if member.groups is not None:
-        units = np.unique(member.groups[member.learning], return_inverse=True)[1]
-    none = np.zeros((n_rows, 0))
+    units = np.unique(member.units("learning"), return_inverse=True)[1]
+    none = np.zeros((X.shape[0], 0))
     return RowsToTell(
         X=clamped(X, codes, units, cell=member.disclosure.cell),
         codes=codes,
@@ -295,11 +319,12 @@ def _rows_to_tell(
 
 
 def _without_columns(
-    X: Rows, codes: np.ndarray, *, weights: np.ndarray, told: Told
+    X: Rows, codes: np.ndarray, *, weights: np.ndarray, told: Told, cell: int
 ) -> Rows:
     """Return rows in which columns of which only means are told are constant.
 
-    That is so for the rows of classes without a scatter of their own.
+    That is so for the rows of classes without a scatter of their own. Of values further
+    out than those of so many rows as make a cell the mean knows no more than that.
     """
     columns = np.flatnonzero(told.is_mean_only)
     if not len(columns):
@@ -312,5 +337,7 @@ def _without_columns(
         values = X[rows, j]
         if sparse.issparse(X):
             values = values.toarray().ravel()
+        in_order = np.sort(values)
+        values = np.clip(values, in_order[cell - 1], in_order[-cell])
         X[rows, j] = weights @ values / weights.sum()
     return X.tocsr() if sparse.issparse(X) else X

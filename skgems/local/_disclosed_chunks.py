@@ -37,7 +37,7 @@ from ._cache import digest
 from ._chunk_rule import ChunkRule, Residuals
 from ._chunks import ChunkedMember, stacked
 from ._classifiers import Rows, indices_of
-from ._disclosed import ruled
+from ._disclosed import ruled, without_left_out_classes
 from ._member import Member
 
 # Part of scikit-learn's ``working_memory``, 1 GiB as a rule, that all rows of a node
@@ -76,6 +76,7 @@ class _FirstSums:
     low: np.ndarray  # (n_classes, n_features)
     high: np.ndarray  # (n_classes, n_features)
     largest_square: np.ndarray  # (n_classes,), squared weights
+    total_weights: np.ndarray  # (n_classes,), 0 where rows have none
     # (n_classes,), of rows less the point of their class, in these units: without the
     # residuals, and with them.
     lengths: np.ndarray
@@ -172,6 +173,16 @@ class _Ruler:
             rule=self.told,
             is_ruled=True,
         )
+        if self.told.cells or member.left_out is not None:
+            # A sum of other rows or values may be known, such as from a classifier: all
+            # rows weigh a little less, unevenly.
+            self.told = replace(self.told, seed=self._seed())
+        self.told = replace(self.told, noise_seed=self._seed())
+        self.member = replace(
+            self.member,
+            rule=self.told,
+            model=without_left_out_classes(self.member, self.labels),
+        )
         self.kind = moments_kind(
             "auto", n_features=self.n_features, n_classes=len(self.labels)
         )
@@ -195,6 +206,7 @@ class _Ruler:
     def ruled(self) -> ChunkedMember:
         """Return the member with what is told of its rows."""
         first = self._first_sums()
+        self._check_weights(first)
         groups = self._groups_of(first.moments)
         bound = self.rule.leverage
         examined = [
@@ -224,6 +236,17 @@ class _Ruler:
         return self._finished(
             told, first, groups=groups, failed=failed, has_gradient=has_gradient
         )
+
+    def _check_weights(self, first: _FirstSums) -> None:
+        """Raise ValueError where one row has so much weight that a mean tells of it."""
+        shares = first.largest_square / first.variances.counts
+        if shares.max() >= self.rule.leverage:
+            label = self.labels[int(np.argmax(shares))]
+            raise ValueError(
+                f"Node {self.member.name!r}: one row has most of the weight of class "
+                f"{label!r}, so that its mean would tell that row. Give rows weights "
+                "that differ less, or all rows at once in place of chunks."
+            )
 
     def _codes(self, y: np.ndarray) -> np.ndarray:
         return indices_of(y, self.labels)
@@ -264,6 +287,7 @@ class _Ruler:
             low=np.full((n_classes, self.n_features), np.inf),
             high=np.full((n_classes, self.n_features), -np.inf),
             largest_square=np.zeros(n_classes),
+            total_weights=np.zeros(n_classes),
             lengths=np.zeros(n_classes),
             joint_lengths=np.zeros(n_classes),
         )
@@ -280,6 +304,9 @@ class _Ruler:
                 else class_moments(X, codes, kind="diagonal", weights=squares),
             )
             first.add(Z, codes, squares)
+            if weights is not None:
+                of_chunk = np.bincount(codes, weights, minlength=n_classes)
+                first.total_weights += of_chunk
             del X, y, weights, Z, sums  # before the next chunk is in memory
         if first.variances is None:
             moments = self._without_residuals(first.moments)
@@ -321,6 +348,8 @@ class _Ruler:
             codes = self._codes(y)
             weights = np.ones(len(y)) if weights is None else weights
             factors = rng.uniform(LEAST_FACTOR, 1.0, len(y))
+            if self.told.seed is not None:  # these are in the weights
+                factors = np.ones(len(y))
             drawn_weights = factors * weights
             is_alone = leverages.add(
                 X,
@@ -421,6 +450,8 @@ class _Ruler:
             is_withheld |= largest >= limit
         told = replace(
             told,
+            low=first.low,
+            high=first.high,
             has_own=has_own,
             has_own_variances=has_own_variances,
             tells_products=not failed and (bool(has_own.all()) or has_shared),
@@ -428,6 +459,11 @@ class _Ruler:
             means=first.mean_of(has_own & has_own_variances),
             residuals=self.residuals if has_gradient else None,
         )
+        if told.seed is not None and not told.total_weights:
+            total_weights = first.total_weights.tolist()
+            told = replace(
+                told, total_weights=dict(zip(self.labels, total_weights, strict=True))
+            )
         return replace(
             self.member,
             rule=told,

@@ -53,11 +53,14 @@ def ruled_table(
         Parts that are summed by themselves; None: there are none.
     """
     table = X.tocsr() if sparse.issparse(X) else X
-    replaced = _replaced(table, codes, units, cell=rule.cell)
-    numbers = _as_numbers(replaced)
-    told_weights = weights.copy()
     if halves is None:
         halves = np.zeros(len(codes))
+    # Of each class in each half.
+    sums = np.where(codes >= 0, codes * 3 + halves.astype(int) + 1, -1)
+    replaced = _replaced(table, sums, units, cell=rule.cell)
+    numbers = _as_numbers(replaced)
+    told_weights = weights.copy()
+    is_replaced = replaced is not table or bool((codes < 0).any())
     for half in np.unique(halves[codes >= 0]):
         rows = np.flatnonzero((halves == half) & (codes >= 0))
         part = numbers[rows]
@@ -71,6 +74,7 @@ def ruled_table(
                 weights=weights[rows],
                 residuals=none,
                 known=none,
+                is_changed=is_replaced,
             ),
             rule,
             kind="class",

@@ -160,10 +160,9 @@ class Member:
         Rows of one group, such as a patient, count as one.
         """
         labels, codes = np.unique(self.y, return_inverse=True)
-        groups = np.arange(len(codes)) if self.groups is None else self.groups
         # Rows that only score are in no sum by class, so the others must be enough.
-        n_learning = _sizes(codes[self.learning], groups[self.learning], len(labels))
-        n_all = _sizes(codes, groups, len(labels))
+        n_learning = self._sizes(codes, self.learning)
+        n_all = self._sizes(codes, slice(None))
         sizes = np.where(n_learning > 0, n_learning, n_all)
         return dict(zip(labels.tolist(), sizes.tolist(), strict=True))
 
@@ -207,6 +206,15 @@ class Member:
         """The number of rows of each class that has fewer than so many."""
         return {c: size for c, size in self.class_sizes().items() if size < min_rows}
 
+    def _sizes(self, codes: np.ndarray, rows: np.ndarray | slice) -> np.ndarray:
+        """Return how many rows, or groups of rows, each class has, (n_classes,)."""
+        n_classes = codes.max(initial=-1) + 1
+        if self.groups is None:
+            return np.bincount(codes[rows], minlength=n_classes)
+        pairs = np.column_stack([codes[rows], self.groups[rows]])
+        classes_of_groups = np.unique(pairs, axis=0)[:, 0]
+        return np.bincount(classes_of_groups, minlength=n_classes)
+
     def _raise_too_few(
         self, small_classes: Mapping, *, min_rows: int, role: str
     ) -> NoReturn:
@@ -224,6 +232,13 @@ class Member:
             for role in ROLES
         }
         return labels.tolist(), counts_by_role
+
+    def units(self, role: str) -> np.ndarray:
+        """Return what counts as one row, such as a patient, of each row of a role."""
+        indices = getattr(self, role)
+        if self.groups is None:
+            return np.arange(len(self.y))[indices]
+        return self.groups[indices]
 
     def row_weights(self, role: str) -> np.ndarray | None:
         """How much each row of a role, or of those "learning", counts; None: once."""
@@ -270,9 +285,3 @@ class Member:
         if isinstance(indices, slice):  # not even a view of them is made
             return self.X, self.y
         return self.X[indices], self.y[indices]
-
-
-def _sizes(codes: np.ndarray, groups: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return how many groups of rows each class has, (n_classes,)."""
-    pairs = np.unique(np.column_stack([codes, groups]), axis=0)
-    return np.bincount(pairs[:, 0], minlength=n_classes)

@@ -10,6 +10,7 @@ The gradient is that of the log-loss of the node's own last layer ``W``, of shap
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy import sparse
@@ -34,6 +35,7 @@ from ._classifiers import Rows, at_node, indices_of
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
 from ._constants import warn_of_lost_features
 from ._disclosed import tellable_rows
+from ._disclosed_tables import seed_of
 from ._layer_numbers import LayerMoments, layer_moments
 from ._member import Member
 from ._own_residuals import fitted_factor
@@ -308,6 +310,7 @@ def moments(
             has_own=tellable.has_own,
             block=tellable.block,
             tells_rows=tellable.told is None,
+            seed=None if tellable.told is None else partial(seed_of, X, codes),
         )
     if hidden is None:
         warn_of_lost_features(member, sums)

@@ -152,7 +152,7 @@ def first_evidence(
     *,
     prior_precision: float,
 ) -> np.ndarray:
-    """Return the evidence gain of a new atom, with a = 0 and q = ``prior_precision``."""
+    """Return the evidence gain of a new atom, a = 0 and q = ``prior_precision``."""
     return neuron_squares @ (precision**2 / (prior_precision + precision))
 
 

@@ -156,7 +156,7 @@ def sentences_of_fields(
         path_of_field = f"{path}.{name}"
         if field.says:
             table = content[name] if isinstance(field, Table) else content
-            figures = "" if field.detail is None else field.detail(table, reply)
+            figures = field.figures(content[name], table, reply)
             yield path_of_field, Sentences(meaning=field.says, figures=figures)
         elif isinstance(field, Table):
             yield from sentences_of_fields(

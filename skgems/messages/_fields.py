@@ -79,6 +79,10 @@ class Field:
         """Raise ValueError, which names the place, for a value that is not allowed."""
         raise NotImplementedError
 
+    def figures(self, value: Any, table: Mapping, reply: Mapping) -> str:
+        """Return what the value is in figures, as a sentence; empty without any."""
+        return "" if self.detail is None else self.detail(table, reply)
+
 
 def check_fields(content: Any, fields: Mapping[str, Field], place: Place) -> None:
     """Raise ValueError unless a table has all fields that it needs, and no others."""
@@ -136,6 +140,11 @@ class Number(Field):
             raise place.wrong(
                 f"is {value!s:.20}, not between {self.low:g} and {self.high:g}"
             )
+
+    def figures(self, value: Any, table: Mapping, reply: Mapping) -> str:
+        if self.whole and self.detail is None:
+            return f"Here it is {value}."
+        return super().figures(value, table, reply)
 
 
 @dataclass(frozen=True)

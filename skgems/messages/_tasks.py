@@ -21,6 +21,12 @@ BOUNDS = ("derived", "terms", "fields")
 ACCEPTED_BY = ("anybody", "ledger", "person")
 
 
+# Under which rule a reply tells of rows: numbers of rows, sums that the rule of
+# disclosure bounds, the node's own model, or what only consent allows, of the owner or
+# of the person who accepts an agreement.
+DISCLOSES = ("counts", "sums", "model", "consent")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """What a server can ask a node: request, reply, and what is done with either.
@@ -40,6 +46,12 @@ class Task:
         `Terms.first_requests` or `Terms.later_requests` of the agreed method makes it.
         "terms": a node answers what `Terms.check_request` of the agreed method accepts.
         "fields": the bounds of the request's fields are enough, whatever their values.
+    discloses : {"counts", "sums", "model", "consent"}
+        Under which rule a reply tells of rows. It has no default, so that nobody adds
+        a task whose replies no rule bounds. "counts": numbers of rows, or of rows that
+        a model predicts correctly, and losses of these. "sums": sums of rows that the
+        rule of disclosure bounds. "model": the node's own model. "consent": more than
+        the rule lets be told, by the consent of the owner.
     cost : callable or None
         ``cost(rows, content)`` raises a LimitError where a request costs more than a
         node allows; ``rows`` is the `NodeShape` of what comes out of its front. None:
@@ -63,12 +75,16 @@ class Task:
     reply: Mapping[str, Field]
     answer: Callable[..., Mapping]
     bound: str
+    discloses: str
     cost: Callable | None = None
     request_rule: Rule | None = None
     rule: Rule | None = None
     reply_check: Callable | None = None
     summaries: Callable[[Mapping], list[Mapping]] | None = None
     sentences: Callable[[Mapping], Iterable] | None = None
+    # ``told(content)`` yields the `ToldNumbers` of a reply. None: it tells no sums, or
+    # what can be guessed from them is not known.
+    told: Callable[[Mapping], Iterable] | None = None
     often: str = "once"  # in an exchange, in words
     # What can be worked out about rows from a reply, at worst: a sentence or two.
     reveals: str = ""
@@ -122,6 +138,11 @@ class Task:
             raise ValueError(
                 f"bound of the task {self.name!r} is {self.bound!r}, not one of "
                 f"{BOUNDS}. Say what bounds its requests under an agreement."
+            )
+        if self.discloses not in DISCLOSES:
+            raise ValueError(
+                f"discloses of the task {self.name!r} is {self.discloses!r}, not one "
+                f"of {DISCLOSES}. Say under which rule its replies tell of rows."
             )
         if self.accepted_by not in ACCEPTED_BY:
             raise ValueError(

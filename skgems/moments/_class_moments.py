@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ._codes import code_units, with_noise
 from ._pairs import SHARED, Pairs
 from ._part_sums import median_of_rows, products, sum_parts
 from ._rows import (
@@ -516,6 +517,7 @@ def class_moments(
     has_own: np.ndarray | None = None,
     block: np.ndarray | None = None,  # of the shared scatter, see `ClassMoments`
     tells_rows: bool = True,  # False: nothing is of fewer rows than counts say
+    seed: Callable[[], int] | None = None,  # of noise on products of codes; None: none
 ) -> ClassMoments:
     """Counts, means and scatter of rows by class, in float64 and one pass.
 
@@ -585,8 +587,7 @@ def class_moments(
     )
     moments = moments.without_rounding(
         lambda means: rounding(np.abs(means).max(axis=0, initial=0.0), X),
-        # A constant is sent as rows have it.
-        X.max(axis=0).toarray() if sparse.issparse(X) else 0.0,
+        _values_of_constants(X, tells_rows=tells_rows),
     )
     moments = _without_small_classes(
         moments,
@@ -594,6 +595,14 @@ def class_moments(
         is_large_part=is_large[class_of_part],
         is_large_class=is_large,
     )
+    if seed is not None and not moments.is_diagonal:
+        group_of_row = group_of_part[part_of_row]
+        rng = np.random.default_rng(seed())
+        noisy = [
+            with_noise(scatter, code_units(X, np.flatnonzero(group_of_row == g)), rng)
+            for g, scatter in enumerate(moments.scatter)
+        ]
+        moments = replace(moments, scatter=np.stack(noisy))
     if block is not None and SHARED in moments.groups and not moments.is_diagonal:
         moments = moments.of_block(block)
     if kind != "roots":
@@ -605,6 +614,17 @@ def class_moments(
         centers=centers[part_of_row],
         weights=weights,
     )
+
+
+def _values_of_constants(X: Rows, *, tells_rows: bool) -> np.ndarray | float | None:
+    """Return what the means of constant features are less the origin.
+
+    A constant is sent as rows have it. None: as the largest part has it, where no value
+    of a single row may be told.
+    """
+    if not tells_rows:
+        return None
+    return X.max(axis=0).toarray() if sparse.issparse(X) else 0.0
 
 
 def large_classes(sizes: np.ndarray, min_cluster_size: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Which classifiers are functions of sums: what nodes are asked, and what is made."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +56,36 @@ class Kind:
             return Message.of("class_sums", of=self.sums_of, threshold=None)
         scatter = self.scatter or _linear_form(classifier, classes).scatter
         return Message.of("moments", kind=scatter, n_components=1, min_cluster_size=1)
+
+
+def check_scatters(
+    classifier: ClassifierMixin,
+    classes: np.ndarray,
+    sharing_nodes: Mapping[int, Sequence[str]],
+) -> None:
+    """Raise ValueError if a classifier needs scatters that nodes do not tell.
+
+    Parameters
+    ----------
+    classifier : classifier
+    classes : ndarray of shape (n_classes,)
+    sharing_nodes : mapping of int to sequence of str
+        By the place of a class the nodes that tell its scatter with that of others.
+    """
+    kind = KINDS[type(classifier)]
+    if not sharing_nodes or kind.sums_of:
+        return
+    needs_own = kind.scatter or _linear_form(classifier, classes).scatter == "class"
+    if needs_own:
+        c, names = min(sharing_nodes.items())
+        raise ValueError(
+            f"{classifier!r} needs a scatter of each class by itself. "
+            f"Node {names[0]!r} tells none of class {classes[c].item()!r}, since under "
+            "its rule of disclosure it would tell too much of so few rows. Nodes that "
+            f"tell none of this class: {list(names)}. Leave these nodes out; or pool a "
+            "classifier that takes one scatter of all classes, such as "
+            "LinearDiscriminantAnalysis without priors."
+        )
 
 
 def fit_to_sums(

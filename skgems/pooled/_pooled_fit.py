@@ -22,7 +22,7 @@ from ..federation import (
 from ..local import Member, has_steps
 from ..networks import final_step
 from ..steps import Front
-from ._classifiers import CLASSIFIERS, KINDS, fit_to_sums
+from ._classifiers import CLASSIFIERS, KINDS, check_scatters, fit_to_sums
 from ._disagreement import warn_of_disagreement
 from ._forms import PooledForm, common_form
 from ._sums import PooledSums
@@ -137,6 +137,7 @@ class PooledFit:
             factors = np.array(rows_by_weight[: node_means.n_nodes])
             warn_of_disagreement(names, node_means.with_counts_times(factors))
             warn_of_many_rows(federation.names, federation.rows_in_moments)
+        check_scatters(self.classifier, federation.classes, pooled_sums.sharing_nodes)
         sums, columns = pooled_sums.of_classes_with_rows(federation.classes)
         if len(columns) < len(federation.classes):
             missing = np.delete(federation.classes, columns).tolist()

@@ -5,7 +5,7 @@ added up, and one summary may hold them for several nodes, as that of a region d
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -22,6 +22,9 @@ class PooledSums:
     sums: ClassMoments | ClassSums
     reason: str  # why they are not of all rows, or ""
     node_means: NodeMeans  # class means of each node, which are compared
+    # By class, its place among the classes: nodes that tell a scatter of its rows
+    # together with those of other classes alone.
+    sharing_nodes: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def of_replies(
@@ -39,6 +42,7 @@ class PooledSums:
         summed, (n_features,), bool; None: all. There may be more names than replies.
         """
         sums: ClassMoments | ClassSums
+        sharing_nodes: dict[int, list[str]] = {}
         if task == "class_sums":
             parts = [
                 _of_features(_class_sums_of(content), used) for content in contents
@@ -56,10 +60,14 @@ class PooledSums:
             ]
             node_means = means_of_moments(merged, np.cumsum([0, *n_parts]))
             sums = merged.by_class()
+            for name, content in zip(names, contents, strict=False):
+                for c in _classes_that_share(content, classes).tolist():
+                    sharing_nodes.setdefault(c, []).append(name)
         return cls(
             sums=sums,
             reason=_reason_of_left_out(names, contents),
             node_means=node_means,
+            sharing_nodes=sharing_nodes,
         )
 
     def of_classes_with_rows(
@@ -112,6 +120,13 @@ def _class_moments_of(content: Mapping, classes: np.ndarray) -> ClassMoments:
     """One part a class, whose columns are of all classes."""
     moments = ClassMoments.from_arrays(content["moments"])
     return moments.renamed(columns_of_labels(content["labels"], classes)).by_class()
+
+
+def _classes_that_share(content: Mapping, classes: np.ndarray) -> np.ndarray:
+    """Return the classes of a reply without a scatter of their own."""
+    moments = content["moments"]
+    sharing = np.setdiff1d(moments["columns"], moments["groups"])
+    return columns_of_labels(content["labels"], classes)[sharing]
 
 
 def _reason_of_left_out(names: Sequence[str], contents: Sequence[Mapping]) -> str:

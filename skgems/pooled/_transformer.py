@@ -18,11 +18,11 @@ from ..federation import (
     as_channel,
     as_mask,
     check_reply_of,
-    column_member,
     fit_front,
     front_plan,
     is_path,
     load_message,
+    ruled_column_member,
     warn_of_exposed_columns,
     warn_of_written_numbers,
 )
@@ -319,7 +319,7 @@ default=None
         request = Message.of("front", front=self._agreed_front.as_content())
         mask = None if held_out is None else as_mask(held_out, X)
         warn_of_written_numbers(X)
-        member = column_member(
+        member = ruled_column_member(
             name,
             X,
             held_out=mask,

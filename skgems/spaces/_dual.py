@@ -35,26 +35,16 @@ from ._space import GoodEnoughSpace
 # Part of the way to the boundary, where a weight or a slack is 0, that a step goes:
 # near enough for fast convergence, and no logarithm of 0.
 _TO_BOUNDARY = 0.99
-# How far a slack may be from mu / free, as a factor to either side: further off it
-# says nothing of the curvature, and the equations become singular.
-_SLACK_RATIO = 1e8
 # Slacks at the start, relative to the largest distance, where the gradient gives less:
 # on the boundary the method would not move.
 _FIRST_SLACK = 0.1
 # Smallest mu, as a part of what the tolerance allows for all weights together: the
 # barrier itself must not keep the bounds apart.
 _LEAST_BARRIER = 0.01
-# Ridge of the scaled Newton equations, for each space: spaces that are there twice make
-# these singular but for rounding, which is of about this size.
-_RIDGE = 1e-14
-# Share of the rise that the gradient promises, which a step must bring (Armijo's rule;
-# the usual value).
-_SUFFICIENT_RISE = 1e-4
-# Rounding of the barrier function, relative to its terms: near the maximum a good step
-# may seem to lose so much.
-_ROUNDING_OF_BARRIER = 1e-13
-# After so many halvings a step is 1e-9 of itself: what it changes is rounding.
-_MOST_HALVINGS = 30
+# Rounding of the scaled Newton equations and of the barrier function, relative to their
+# terms: the ridge that keeps equations of equal spaces regular, and what a good step
+# may seem to lose.
+_ROUNDING = 1e-14
 
 
 @dataclass(kw_only=True)
@@ -257,7 +247,6 @@ def interior_point(
         # Not weights - lower: next to a large bound that difference is lost.
         point, free = ascent
         slack = slack + _part_of_step(slack, slack_change) * slack_change
-        slack = np.clip(slack, mu / free / _SLACK_RATIO, mu / free * _SLACK_RATIO)
 
 
 class _NewtonEquations:
@@ -279,7 +268,7 @@ class _NewtonEquations:
         self._scale = np.diag(matrix) ** -0.5
         scaled_matrix = matrix * np.outer(self._scale, self._scale)
         scaled_matrix = domain.conditioned(scaled_matrix, self._scale)
-        scaled_matrix[np.diag_indices_from(scaled_matrix)] += _RIDGE * len(free)
+        scaled_matrix[np.diag_indices_from(scaled_matrix)] += _ROUNDING * len(free)
         self._factor = linalg.cho_factor(scaled_matrix, check_finite=False)
 
     def _solve(self, rhs: np.ndarray) -> np.ndarray:
@@ -334,16 +323,13 @@ def _line_search(
         )
 
     start = barrier_function(point, free)
-    rise = (point.distances + mu / free - domain.price) @ change
-    rounding = _ROUNDING_OF_BARRIER * (
-        abs(point.value) + domain.price * point.weights.sum()
-    )
+    rounding = _ROUNDING * (abs(point.value) + domain.price * point.weights.sum())
     part = _part_of_step(free, change)
-    for _ in range(_MOST_HALVINGS):
+    # A smaller part of the step changes nothing but by rounding.
+    while part > _ROUNDING:
         trial = domain.normalize(free + part * change)
         trial_point = problem.evaluate(domain.lower + trial)
-        required = start + _SUFFICIENT_RISE * part * rise - rounding
-        if barrier_function(trial_point, trial) >= required:
+        if barrier_function(trial_point, trial) >= start - rounding:
             return trial_point, trial
         part *= 0.5
     return None

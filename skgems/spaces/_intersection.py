@@ -34,34 +34,19 @@ from ._space import GoodEnoughSpace
 # Value and gradient of what is added to a loss.
 Penalty = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
-METHODS = ("consensus", "deepest", "hinge")
-# What rounding may add to a bound or a distance, relative to it.
-_ROUNDING = 1e-9
+_METHODS = ("consensus", "deepest", "hinge")
+# Relative gap of bounds at which a search ends, unless another is given. Rounding may
+# add so much to a bound or a distance.
+_TOL = 1e-9
 # A bound above it proves that spaces do not meet: it is not above 1 by rounding.
-PROVED = 1.0 + _ROUNDING
-# Relative gap of bounds at which a search ends, unless another is given: below it
-# points differ by rounding.
-TOL = 1e-9
+_PROVED = 1.0 + _TOL
 # Newton steps at which a search ends, unless others are given. Some ten are usual, so
 # that one which takes more is held up by rounding.
-MAX_ITER = 200
-# A point that is so far inside proves an intersection: it need not be the deepest.
-WELL_INSIDE = 0.9
-# Steps for one pair of spaces: there are many pairs, and one that is not decided by
-# then counts as no conflict.
-_MAX_ITER_OF_PAIR = 50
+_MAX_ITER = 200
 # Pairs that are tried: their number grows with the square of that of the spaces.
 _MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
 _SMOOTHING = 10.0 ** -np.arange(1, 7)
-# Share of the deepest point's weights in those that the search for the consensus
-# starts from: the same spaces bind, mostly.
-_SHARE_OF_DEEPEST = 0.9
-# Share of equal weights there: the search needs all above 0, and the deepest point's
-# weights are 0 for spaces that do not bind.
-_SHARE_OF_EQUAL = 0.1
-# Below this a denominator is 0 but for rounding, and the step is a whole one.
-_LEAST_DENOMINATOR = 1e-300
 # Parts of the way that are added until rounding leaves a point in all spaces.
 _EXTRA_PARTS = (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-6, 1e-3)
 # Multipliers are settled where no space is missed by more, in squared radii.
@@ -173,7 +158,7 @@ class Intersection:
         If spaces almost touch, it may be that no common point is found, and that it is
         not proved either that there is none.
         """
-        return not self.found and self.lower_bound > PROVED
+        return not self.found and self.lower_bound > _PROVED
 
     @cached_property
     def conflicts(self) -> list[tuple[int, int]]:
@@ -181,7 +166,7 @@ class Intersection:
 
         They are searched for when this is first used, and only if the intersection is
         proved `empty`. The 64 pairs whose `weights` have the largest products are
-        tried, in at most 50 steps each. These are all pairs of up to 11 spaces. The
+        tried. These are all pairs of up to 11 spaces. The
         list may be empty: spaces can intersect two by two and not all together.
         """
         return sorted(self._proved_conflicts())
@@ -224,8 +209,8 @@ def intersect(
     *,
     method: str = "consensus",
     node_weight: ArrayLike | None = None,
-    tol: float = TOL,
-    max_iter: int = MAX_ITER,
+    tol: float = _TOL,
+    max_iter: int = _MAX_ITER,
 ) -> Intersection:
     r"""Find one model in all spaces, or prove that there is none.
 
@@ -298,8 +283,8 @@ def intersect(
     """
     spaces = list(spaces)
     check_spaces(spaces)
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {METHODS}, got {method!r}.")
+    if method not in _METHODS:
+        raise ValueError(f"method must be one of {_METHODS}, got {method!r}.")
     if not 0 < tol < 1:
         raise ValueError(f"tol must be in (0, 1), got {tol}.")
     if max_iter < 1:
@@ -375,7 +360,7 @@ def _consensus(
         proof.include(start)
         proof.weights = _matrix_weights(problem, lower)
         return _intersection(spaces, method="consensus", point=mean, proof=proof)
-    bounds = find_deepest(problem, tol=tol, max_iter=max_iter, inside=WELL_INSIDE)
+    bounds = find_deepest(problem, tol=tol, max_iter=max_iter, inside=1.0)
     deepest = _intersection(
         spaces, method="consensus", point=problem.model(bounds.step), proof=bounds
     )
@@ -388,7 +373,8 @@ def _consensus(
         complementarity = abs((dual.weights - lower) @ excess)
         return excess.max() <= tol and complementarity <= tol * (lower @ dual.distances)
 
-    shares = _SHARE_OF_DEEPEST * bounds.weights + _SHARE_OF_EQUAL / len(spaces)
+    # Mostly the spaces that bind at the deepest point bind; all weights are above 0.
+    shares = (bounds.weights + 1.0 / len(spaces)) / 2.0
     last, n_iter = interior_point(
         problem,
         Orthant(lower),
@@ -429,7 +415,9 @@ def repair(
     excess = distances - 1.0
     root = np.sqrt(np.maximum(linear**2 - 4.0 * quadratic * excess, 0.0))
     is_outside = excess > 0
-    denominators = np.maximum(root - linear, _LEAST_DENOMINATOR)[is_outside]
+    # A denominator of 0 but for rounding makes the step a whole one.
+    tiny = np.finfo(np.float64).tiny
+    denominators = np.maximum(root - linear, tiny)[is_outside]
     part = float((2.0 * excess[is_outside] / denominators).max(initial=0.0))
     # What rounding still leaves outside is settled by a little more of the way.
     for extra_part in _EXTRA_PARTS:
@@ -547,10 +535,10 @@ def likeliest(
     spaces = list(spaces)
     check_spaces(spaces)
     if normalized_distances(spaces, start).max() <= 1.0:
-        proof = Bounds(tol=TOL, lower_bound=0.0, weights=np.zeros(len(spaces)))
+        proof = Bounds(tol=_TOL, lower_bound=0.0, weights=np.zeros(len(spaces)))
         return _intersection(spaces, method="likelihood", point=start, proof=proof)
     problem = DualProblem(spaces)
-    bounds = find_deepest(problem, tol=TOL, max_iter=MAX_ITER, inside=WELL_INSIDE)
+    bounds = find_deepest(problem, tol=_TOL, max_iter=_MAX_ITER, inside=1.0)
     deepest = _intersection(
         spaces, method="likelihood", point=problem.model(bounds.step), proof=bounds
     )
@@ -640,16 +628,16 @@ def disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
     # 1 - t times these. The spaces meet on it, or but for rounding, where
     # one.radius / distance_by_one + other.radius / distance_by_other >= 1.
     reach = one.radius * distance_by_other + other.radius * distance_by_one
-    if reach >= (1.0 - _ROUNDING) * distance_by_one * distance_by_other:
+    if reach >= (1.0 - _TOL) * distance_by_one * distance_by_other:
         return False
     # Of one metric, they meet nowhere else.
     if one.metric is other.metric:
         return True
     bounds = find_deepest(
         DualProblem([one, other]),
-        tol=TOL,
-        max_iter=_MAX_ITER_OF_PAIR,
+        tol=_TOL,
+        max_iter=_MAX_ITER,
         inside=1.0,
-        outside=PROVED,
+        outside=_PROVED,
     )
-    return bounds.lower_bound > PROVED
+    return bounds.lower_bound > _PROVED

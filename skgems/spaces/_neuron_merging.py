@@ -18,7 +18,7 @@ import numpy as np
 
 from ..progress import tracked
 from ._intersection import intersect
-from ._neuron_pool import NeuronPool
+from ._neuron_pool import CONSENSUS_TOLERANCE, NeuronPool
 from ._neuron_spaces import NeuronSpaces
 from ._space import RandomSource
 
@@ -30,9 +30,6 @@ _TOLERANCE_OF_SEARCH = 1e-6
 # What neurons whose spaces meet cost to merge, at most, as estimated: the estimate of a
 # pair's cost is twice too high at most for its masses, and some for its metrics.
 _SLACK = 8.0
-# Part by which the consensus may cost more than the least: the pool's tolerance is a
-# tenth of it.
-_ERROR_OF_CONSENSUS = 1e-3
 
 
 # ---- the order of merges -------------------------------------------------------------
@@ -304,7 +301,7 @@ def _point_aside(
     allowed = pool.masses[members] * pool.radii[members] ** 2
     # No point has a much smaller sum of weighted squared distances, and at a common
     # point the sum is at most that of the squared radii.
-    if q @ allowed > allowed.sum() * (1 + _ERROR_OF_CONSENSUS):
+    if q @ allowed > allowed.sum() * (1 + CONSENSUS_TOLERANCE):
         return None
     if len(members) > _LARGEST_EXACT_GROUP or not allowed.all():
         return None

@@ -41,7 +41,7 @@ from ._space import GoodEnoughSpace, RandomSource
 _LEAST_MASS = 1e-3
 # By how much a consensus may move its neurons more than the point that moves them
 # least, relative to that.
-_TOLERANCE = 1e-4
+CONSENSUS_TOLERANCE = 1e-4
 # And relative to the squared lengths of the neurons, where they are all but the same.
 _ROUNDING = 1e-20
 # Steps of conjugate gradients after which a consensus is solved for by itself.
@@ -180,7 +180,7 @@ class NeuronPool:
                 points[:, waiting], pulls[:, waiting] + residuals
             )
             is_off = errors > np.maximum(
-                _TOLERANCE * costs, _ROUNDING * squares[waiting]
+                CONSENSUS_TOLERANCE * costs, _ROUNDING * squares[waiting]
             )
             if not is_off.all():
                 waiting = waiting[is_off]

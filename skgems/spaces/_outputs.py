@@ -67,8 +67,8 @@ def fill_unseen(
 ) -> np.ndarray:
     """Give unknown classes the logit ``-margin``, and center logits over all classes.
 
-    Where `normalize_logits` has made W, the known logits have mean 0, so that unknown ones
-    are below that mean, by `margin` times the root mean square of the known ones.
+    Where `normalize_logits` has made W, the known logits have mean 0, so that unknown
+    ones are below that mean, by `margin` times the root mean square of the known ones.
     """
     filled = W.copy()
     filled[:, ~known_classes] = 0.0

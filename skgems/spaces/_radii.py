@@ -183,21 +183,18 @@ def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
 # a parabola by 1 % of its height at most.
 _KNOT_RATIO = 1.2
 # The first knot at the earliest, in units of the step that changes a logit by 1: before
-# it no loss rises.
+# it no loss rises. The last one at the latest is its inverse, times the size of the
+# logits: after it losses are linear.
 _SHORTEST = 1e-3
-# And the last knot at the latest, in this unit times the size of the logits: after it
-# losses are linear.
-_LONGEST = 1e3
-# Rays that choose the range of the knots, before all rays are followed there.
+# Rays that choose the range of the knots, before all rays are followed there: with two,
+# radii are up to a tenth smaller.
 _N_PILOTS = 16
-# Knots that are added at either end, as other rays than the pilots may be steeper.
+# Knots that are added at either end, as other rays than the pilots may be steeper: with
+# one, radii for a loss 1 % above the center's are up to a half smaller.
 _MARGIN = 3
-# And some more far out, at these multiples, where steeper rays may overtake.
-_TAIL = 2.0 ** np.arange(1, 7)
-# The loss begins to rise where it is more than this part above that of the center.
-_RISE = 1e-3
-# And it is linear where a chord has this part of the final slope.
-_LINEAR = 0.99
+# A loss begins to rise where it is more than this part above that of the center, and is
+# linear where a chord has less than this part to the final slope.
+_NEGLIGIBLE = 1e-3
 # float32 exponentials overflow above 88.
 _LARGEST_EXPONENT = 80.0
 # Numbers in float32 of the logits at a time, which stay in cache with exponentials.
@@ -364,16 +361,15 @@ def _sampled_loss(
             slope=0.0,
         )
     logit_size = max(1.0, scale * np.sqrt(np.mean(node.margins**2)))
-    grid = _geometric_grid(_SHORTEST / step, _LONGEST * logit_size / step)
+    grid = _geometric_grid(_SHORTEST / step, logit_size / (_SHORTEST * step))
     pilot_rays = node.rays(_N_PILOTS, rng)
     pilot_losses, slope = _losses_on_rays(node, scale, rays=pilot_rays, knots=grid)
-    is_rising = pilot_losses + offset > (1.0 + _RISE) * loss
-    is_linear = np.diff(pilot_losses) >= _LINEAR * slope * np.diff(grid)
+    is_rising = pilot_losses + offset > (1.0 + _NEGLIGIBLE) * loss
+    is_linear = np.diff(pilot_losses) >= (1.0 - _NEGLIGIBLE) * slope * np.diff(grid)
     start = int(is_rising.argmax()) if is_rising.any() else 0
     stop = int(is_linear.argmax()) if is_linear.any() else len(grid)
-    knots = grid[max(start - _MARGIN, 0) : max(stop, start) + _MARGIN]
     # The largest loss is convex in the distance, so chords between knots lie above it.
-    knots = np.concatenate([knots, knots[-1] * _TAIL])
+    knots = grid[max(start - _MARGIN, 0) : max(stop, start) + _MARGIN]
     rays = node.rays(n_directions, rng)
     losses, slope = _losses_on_rays(node, scale, rays=rays, knots=knots)
     return LossProfile(

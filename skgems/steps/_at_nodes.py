@@ -6,7 +6,7 @@ a row, that no texts enter a step of numbers. Errors here may reach a server, so
 none has a value of a row.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -109,6 +109,9 @@ class TellingVisitor(RowsVisitor):
         Nothing is told of columns and categories that have fewer rows.
     weights : ndarray of shape (n_rows,), or None
         How much each row counts in sums. None: once.
+    check_products : callable or None
+        ``check_products(table)`` raises an error for a table of which products of
+        columns may not be told.
     """
 
     def __init__(
@@ -120,8 +123,10 @@ class TellingVisitor(RowsVisitor):
         tables: dict[str, Table],
         min_rows: int,
         weights: np.ndarray | None,
+        check_products: Callable[[Table], None] | None,
     ) -> None:
         super().__init__(is_sparse)
+        self.check_products = check_products
         self.weights = weights
         self.leaves = leaves
         self.pending = pending
@@ -149,6 +154,8 @@ class TellingVisitor(RowsVisitor):
         if name != "categories":
             # Texts such as "45", and dates, would be taken for numbers.
             check_numbers(step, table)
+        if name == "scatter" and self.check_products is not None:
+            self.check_products(table)
         tell = STATISTICS[name].tell
         with no_values_in_errors(step, table):
             if name == "histogram":

@@ -333,6 +333,7 @@ class Front:
         memo: dict | None = None,
         dropped: np.ndarray | None = None,
         weights: np.ndarray | None = None,
+        check_products: Callable[[Table], None] | None = None,
     ) -> dict:
         """What the next steps need of a node's rows: "columns", and "parts" by path.
 
@@ -340,6 +341,8 @@ class Front:
         front finds rows, and what came out of fitted steps, in it again. ``dropped``
         are columns of X that the node's classifier drops by name, (n_columns,), bool.
         ``weights`` (n_rows,) say how much each row counts; None: once.
+        ``check_products`` raises an error for a table of which products of columns may
+        not be told.
         """
         memo = {} if memo is None else memo
         if not memo.get("digests", {}).items() <= self._digests.items():
@@ -366,6 +369,7 @@ class Front:
             tables=tables,
             min_rows=min_rows,
             weights=weights,
+            check_products=check_products,
         )
         reply["parts"] = visitor.parts
         try:
@@ -571,11 +575,18 @@ class Front:
         """
         X = self.rows(X)
         with no_values_in_errors(self.transformer), self._naming_new_texts(X):
-            if cells is not None and joined is None:
-                joined = self.joined_bins(lambda: [(X, cells)], cell=cells.cell)
+            joined = self.joined_bins_of(X, cells) if joined is None else joined
             if cells is None or not joined.has_joined:
                 return self.fitted.transform(X)
             return self._visited_by_joining(X, cells=cells, joined=joined)
+
+    def joined_bins_of(self, X: Any, cells: Cells | None) -> JoinedBins:
+        """Return which bins join which in a table that is all in one part."""
+        if cells is None or not self._edged_paths:
+            return JoinedBins(cell=1)
+        X = self.rows(X)
+        with no_values_in_errors(self.transformer), self._naming_new_texts(X):
+            return self.joined_bins(lambda: [(X, cells)], cell=cells.cell)
 
     @property
     def _edged_paths(self) -> list[str]:

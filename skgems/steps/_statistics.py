@@ -256,7 +256,8 @@ def _categories_of(
     is_told = n_rows >= min_rows
     if weights is None:
         weights = np.ones(len(column))
-    counts = np.bincount(codes, weights[is_category], len(labels))
+    # Where there is no value, bincount counts by whole numbers.
+    counts = np.bincount(codes, weights[is_category], len(labels)).astype(float)
     n_withheld = float(counts[~is_told].sum())
     gaps = {}
     for name, is_gap in (("none", is_none), ("nan", is_nan)):

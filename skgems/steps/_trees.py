@@ -83,31 +83,35 @@ def statistics_by_path(
     That is all that decides about the rows that enter the step: steps before it with
     their states, and choices of columns. What stands beside the step is no part of it.
     """
-    if is_passthrough(transformer) or is_dropped(transformer):
+    if transformer is None or isinstance(transformer, str):
         return
     if isinstance(transformer, Pipeline):
         for k, (_, step) in enumerate(transformer.steps):
             place = f"{path}/{k}"
             yield from statistics_by_path(step, states, path=place, before=before)
             before = (*before, as_tree(step), _told_states(step, states, path=place))
-    elif isinstance(transformer, FeatureUnion):
-        for k, (_, step) in enumerate(transformer.transformer_list):
+    elif isinstance(transformer, FeatureUnion | ColumnTransformer):
+        for k, (step, choice) in enumerate(_choices_of_columns(transformer)):
             place = f"{path}/{k}"
-            yield from statistics_by_path(step, states, path=place, before=before)
-    elif isinstance(transformer, ColumnTransformer):
-        choices = [
-            _columns_as_json(columns) for *_, columns in transformer.transformers
-        ]
-        steps = [step for _, step, _ in transformer.transformers]
-        # The remainder is what none of the branches takes.
-        for k, (step, choice) in enumerate(
-            zip([*steps, transformer.remainder], [*choices, choices], strict=True)
-        ):
-            yield from statistics_by_path(
-                step, states, path=f"{path}/{k}", before=(*before, choice)
-            )
+            chosen = (*before, *choice)
+            yield from statistics_by_path(step, states, path=place, before=chosen)
     elif needs_told(transformer):
         yield path, (*before, as_tree(transformer))
+
+
+def _choices_of_columns(
+    transformer: FeatureUnion | ColumnTransformer,
+) -> list[tuple[Step, tuple]]:
+    """Return the branches side by side, and what says which columns each takes."""
+    if isinstance(transformer, FeatureUnion):
+        return [(step, ()) for _, step in transformer.transformer_list]
+    branches = [
+        (step, (_columns_as_json(columns),))
+        for _, step, columns in transformer.transformers
+    ]
+    # The remainder is what none of them takes.
+    choices = [choice for _, choice in branches]
+    return [*branches, (transformer.remainder, (choices,))]
 
 
 def needs_told(step: BaseEstimator) -> bool:

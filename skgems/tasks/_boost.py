@@ -237,6 +237,7 @@ _SAYS = (
 BOOST = Task(
     name="boost",
     bound="terms",
+    discloses="consent",
     accepted_by="person",
     asks="sums of gradients of boosted trees in each bin of features at leaves",
     reveals="A leaf is a rule about several features, so deep leaves reveal single "

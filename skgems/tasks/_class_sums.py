@@ -15,6 +15,7 @@ from ..messages import (
     Place,
     Task,
     Text,
+    labels_and_counts,
 )
 from ..moments import LARGEST, MOST_CATEGORIES, ClassSums
 from ._shared import (
@@ -28,6 +29,7 @@ from ._shared import (
     sums_are_of_enough_rows,
     whole_numbers,
 )
+from ._told import told_of_class_sums
 
 
 def class_sums_fit(content: Mapping, place: Place) -> None:
@@ -100,9 +102,15 @@ def _learning_chunks(
     return [(*member.rows("learning"), member.row_weights("learning"))]
 
 
+def _rows_in_words(content: Mapping, reply: Mapping) -> str:
+    counts = content.get("n_rows", content["counts"])  # which may be sums of weights
+    return f"{labels_and_counts(content['labels'], counts)}."
+
+
 CLASS_SUMS = Task(
     name="class_sums",
     bound="derived",
+    discloses="sums",
     accepted_by="anybody",
     asks="sums of features by class, or the number of rows that have each category",
     reveals="The fewer rows a sum is made from, the more it reveals about each of "
@@ -123,7 +131,11 @@ CLASS_SUMS = Task(
         "labels": CLASSES,
         "n_rows": ROWS_OF_CLASSES,
         "counts": Array(
-            "l", low=0.0, high=float(MOST_ROWS), says="Number of rows of each class."
+            "l",
+            low=0.0,
+            high=float(MOST_ROWS),
+            says="Number of rows of each class.",
+            detail=_rows_in_words,
         ),
         "sums": sums(
             "l n",
@@ -141,5 +153,6 @@ CLASS_SUMS = Task(
         "left_out": Flag(says="Whether classes with too few rows are left out."),
     },
     rule=class_sums_fit,
+    told=told_of_class_sums,
     answer=class_sums,
 )

@@ -35,6 +35,7 @@ def counts(member: Member) -> dict:
 COUNTS = Task(
     name="counts",
     bound="fields",
+    discloses="counts",
     accepted_by="anybody",
     asks="the number of rows of each class that the node may train on",
     reveals="The number of rows of each class, and nothing about single rows.",

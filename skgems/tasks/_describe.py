@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..local import Member
+from ..local import Member, has_linear_model
 from ..messages import (
     ABSENT,
     MOST_DIMENSIONS,
@@ -261,12 +261,18 @@ def describe(member: Member) -> dict:
     weights = member.weights_by_label()
     if weights is not None:
         rows["weights"] = weights
-    return {"network": member.model.described.as_content(), "rows": rows}
+    network = member.model.described.as_content()
+    if member.disclosure is not None and has_linear_model(member):
+        # Means and deviations of all rows, whatever these weigh under the rule.
+        for name in ("center", "scale"):
+            network.pop(name, None)
+    return {"network": network, "rows": rows}
 
 
 DESCRIBE = Task(
     name="describe",
     bound="fields",
+    discloses="model",
     accepted_by="anybody",
     asks="the node's model, and the number of rows of each class",
     reveals=MODEL_REVEALS,

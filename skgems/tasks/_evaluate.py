@@ -215,6 +215,7 @@ def _of_first_model(content: Mapping) -> dict:
 EVALUATE = Task(
     name="evaluate",
     bound="fields",
+    discloses="sums",
     accepted_by="ledger",
     asks="sums over the node's rows that say how good some models are",
     reveals="A gradient may be nearly a single row if the model is wrong about that "

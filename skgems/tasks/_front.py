@@ -1,7 +1,11 @@
 """The task "front": what a step of transformers, on which all agree, is fitted to."""
 
 from collections.abc import Mapping
+from functools import partial
 
+import numpy as np
+
+from ..disclosure import products_hold
 from ..local import Member, TooFewRowsError, learning_columns, opened_front
 from ..messages import (
     ABSENT,
@@ -17,7 +21,7 @@ from ..messages import (
     listed,
 )
 from ..moments import LARGEST
-from ..steps import IDENTIFIES, NOT_USED, ROLES
+from ..steps import IDENTIFIES, NOT_USED, ROLES, numbers
 from ._shared import N_ROWS, RULE, bound_on_rows, sums
 
 # ---- what fields say in figures ----------------------------------------------------
@@ -133,12 +137,36 @@ def front(member: Member, *, front: Mapping) -> dict:
         memo=member.memo,
         dropped=member.dropped,
         weights=member.row_weights("learning"),
+        check_products=partial(_check_products, member),
     )
+
+
+def _check_products(member: Member, table: object) -> None:
+    """Raise TooFewRowsError where the rule lets no products of all columns be told."""
+    if member.disclosure is None:
+        return
+    X = numbers(table)
+    row_weights = member.row_weights("learning")
+    holds = products_hold(
+        X,
+        member.disclosure,
+        units=member.units("learning"),
+        weights=np.ones(len(X)) if row_weights is None else row_weights,
+        n_unknowns=member.n_raw_columns or X.shape[1],
+    )
+    if not holds:
+        raise TooFewRowsError(
+            f"Node {member.name!r} has {len(X)} rows, too few to send products of "
+            f"{X.shape[1]} columns under its rule of disclosure. Leave out the step "
+            "that needs them, such as PCA, or have it select fewer columns before; or "
+            "pass disclosure=None if single rows may be known."
+        )
 
 
 FRONT = Task(
     name="front",
     bound="fields",
+    discloses="sums",
     accepted_by="anybody",
     asks="the statistics that the agreed transformers are fitted to",
     takes_weights=True,  # steps are fitted to rows, whatever a user says they weigh

@@ -245,6 +245,7 @@ FIELDS_OF_GROWTH = {
 GROW = Task(
     name="grow",
     bound="terms",
+    discloses="consent",
     accepted_by="person",
     asks="how many rows lie in each bin of features at leaves of trees, by class",
     reveals="A leaf is a rule about several features, so deep leaves reveal single "

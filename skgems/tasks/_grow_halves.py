@@ -71,6 +71,7 @@ def grow_halves(
 GROW_HALVES = Task(
     name="grow_halves",
     bound="terms",
+    discloses="consent",
     accepted_by="person",
     asks="how many rows of each half of the node's rows lie in each bin of features at "
     "leaves of trees, by class",

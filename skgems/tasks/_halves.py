@@ -246,6 +246,7 @@ def _reason_for_refusal(failure: Exception, *, min_rows: int) -> str:
 HALVES = Task(
     name="halves",
     bound="derived",
+    discloses="sums",
     accepted_by="ledger",
     asks="summaries of each half of the node's rows, for several methods",
     reveals="Statistics of one half of the rows reveal more about each of them than "

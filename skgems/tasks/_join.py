@@ -103,6 +103,7 @@ def join(
 JOIN = Task(
     name="join",
     bound="derived",
+    discloses="sums",
     accepted_by="anybody",
     asks="a summary: the node's model, the number of rows of each class, and "
     "statistics of its rows",

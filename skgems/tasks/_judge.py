@@ -266,6 +266,7 @@ _MODEL_OF_HALF = Table(
 JUDGE = Task(
     name="judge",
     bound="fields",
+    discloses="counts",
     accepted_by="ledger",
     asks="the number of rows that several models predict correctly, each judged by the "
     "half of the rows that it was not fitted to",

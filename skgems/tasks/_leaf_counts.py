@@ -117,6 +117,7 @@ def _learning_chunks(member: Member) -> Iterable[tuple[Rows, np.ndarray]]:
 LEAF_COUNTS = Task(
     name="leaf_counts",
     bound="derived",
+    discloses="counts",
     accepted_by="ledger",
     asks="how many rows lie in each leaf of random trees, by class",
     reveals="Nobody chooses the leaves, which an agreed seed draws. Leaves of deep "

@@ -52,6 +52,7 @@ from ._shared import (
     whole_number,
 )
 from ._sums import FIELDS_OF_SUMS, sums_fit
+from ._told import told_of_moments
 
 # What nodes tell of their models' gradients: one of these, if any.
 _CORRECTIONS = ("gradient", "gradients", "slope", "slopes")
@@ -346,6 +347,7 @@ def moments_of_member(member: Member, **request: object) -> Mapping:
 MOMENTS = Task(
     name="moments",
     bound="derived",
+    discloses="sums",
     accepted_by="anybody",
     filled_in=("model", "hidden", "share"),
     asks="counts, means and second moments of the features of the node's rows",
@@ -408,6 +410,7 @@ MOMENTS = Task(
         "slopes": sums("l d+1 l", says=_BY_CLASS, default=ABSENT),
     },
     rule=moments_fit,
+    told=told_of_moments,
     cost=_cost,
     answer=moments_of_member,
 )

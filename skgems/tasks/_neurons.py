@@ -91,6 +91,7 @@ def _one_for_each_unit(sentence: str, **options) -> Array:
 NEURONS = Task(
     name="neurons",
     bound="fields",
+    discloses="consent",
     accepted_by="person",
     asks="the distance by which each unit of a layer may change, and second moments "
     "of the inputs of the layer on the node's rows",

@@ -231,6 +231,7 @@ _TRAINED = f"The layers after training. {AS_A_MODEL}"
 RETRAIN = Task(
     name="retrain",
     bound="fields",
+    discloses="consent",
     accepted_by="person",
     asks="the layers of a network after training on the node's rows",
     reveals=f"{MODEL_REVEALS} {PLANTED_UNITS}",

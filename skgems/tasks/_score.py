@@ -89,6 +89,7 @@ def score(
 SCORE = Task(
     name="score",
     bound="fields",
+    discloses="counts",
     accepted_by="anybody",
     asks="the score of a model on the node's rows, and that of a second model",
     reveals="Almost nothing: it takes two exact scores to tell whether a row is there.",

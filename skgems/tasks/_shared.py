@@ -15,6 +15,8 @@ from ..messages import (
     Place,
     Table,
     Text,
+    disclosure_in,
+    disclosure_in_words,
 )
 from ..moments import LARGEST_SQUARE, SMALLEST
 
@@ -93,9 +95,10 @@ MIN_ROWS = bound_on_rows(
 
 
 def _own_rule(rule: Mapping, reply: Mapping) -> str:
+    words = disclosure_in_words(disclosure_in(reply))
     return (
         f"Here rows={rule['rows']}, cell={rule['cell']} and "
-        f"unknowns={rule['unknowns']:g}."
+        f"unknowns={rule['unknowns']:g}. {words}"
     )
 
 

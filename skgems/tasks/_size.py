@@ -38,6 +38,7 @@ def size(
 SIZE = Task(
     name="size",
     bound="derived",
+    discloses="counts",
     accepted_by="anybody",
     filled_in=("model", "W", "hidden"),
     asks="the size of the logits of a linear model",

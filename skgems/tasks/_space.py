@@ -38,6 +38,7 @@ from ._shared import (
     whole_number,
     whole_numbers,
 )
+from ._told import told_of_space
 
 # Matrices of the size of the model that are in memory where a space is built: the
 # model, its copy on one scale, and what a diagonal metric has for each weight.
@@ -298,6 +299,7 @@ def space(
 SPACE = Task(
     name="space",
     bound="derived",
+    discloses="consent",
     accepted_by="anybody",
     filled_in=("model", "W", "n_others", "scale_logits", "seed", "hidden"),
     asks="the good-enough space of a linear model: how far the model may change before "
@@ -320,6 +322,7 @@ SPACE = Task(
     request_rule=one_model,
     reply={"min_rows": MIN_ROWS, "rule": RULE, **FIELDS_OF_SPACE},
     rule=space_fits,
+    told=told_of_space,
     cost=_cost,
     answer=space,
 )

@@ -19,6 +19,7 @@ from ..messages import (
     Text,
     counting,
     listed,
+    rows_in_words,
 )
 from ..moments import LARGEST
 from ..steps import (
@@ -173,9 +174,14 @@ def survey(member: Member) -> dict:
     return content
 
 
+def _rows_told(content: Mapping, reply: Mapping) -> str:
+    return f"Here {rows_in_words(content['n_rows'])}."
+
+
 SURVEY = Task(
     name="survey",
     bound="fields",
+    discloses="counts",
     accepted_by="anybody",
     asks="what each column holds: gaps, means, spread and quantiles, or categories",
     reveals="Numbers of rows, and sums over at least min_rows rows each. Whoever gets "
@@ -190,7 +196,9 @@ SURVEY = Task(
             "rows, and so is what remains after the numbers that are told."
         ),
         "rule": RULE,
-        "n_rows": whole_number(high=MOST_ROWS, says="Number of rows."),
+        "n_rows": whole_number(
+            high=MOST_ROWS, says="Number of rows.", detail=_rows_told
+        ),
         "names": Labels(says="Names of the columns.", detail=_columns_in_words),
         "columns": Each(_COLUMN, says=_OF_COLUMNS, detail=_kinds_in_words),
         "classes": Table(

@@ -107,6 +107,7 @@ def check_has_not_diverged(parameters: Iterable[np.ndarray]) -> None:
 TRAIN = Task(
     name="train",
     bound="fields",
+    discloses="consent",
     accepted_by="person",
     asks="a shared model after training on the node's rows, and its loss on them",
     reveals=f"{MODEL_REVEALS} {PLANTED_UNITS}",

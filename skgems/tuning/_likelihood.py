@@ -23,7 +23,6 @@ FEW_ROWS = 20  # no more than these choose nothing
 _N_SPLITS = 3  # folds, each of which takes several searches
 # In cross-validation losses are compared, so models need not be exact.
 _ROUGH_TOL = 1e-5  # nats a row that the last step gains
-_ROUGH_MAX_ITER = 40  # steps
 # The model that comes out is.
 _TOL = 1e-6  # nats a row
 _MAX_ITER = 200  # steps
@@ -98,15 +97,7 @@ def fit_roughly(
     """
     if strength == 0:
         return start
-    return _fit(
-        likelihood,
-        X,
-        y,
-        start,
-        strength=strength,
-        tol=_ROUGH_TOL,
-        max_iter=_ROUGH_MAX_ITER,
-    )
+    return _fit(likelihood, X, y, start, strength=strength, tol=_ROUGH_TOL)
 
 
 def _losses_and_residuals(
@@ -126,7 +117,6 @@ def _fit(
     *,
     strength: float,
     tol: float = _TOL,
-    max_iter: int = _MAX_ITER,
 ) -> np.ndarray:
     """Return the minimum for one weight of the rows, searched from ``start``."""
 
@@ -138,6 +128,6 @@ def _fit(
         return strength * losses.sum(), strength * gradient
 
     V = likelihood.minimize(
-        likelihood.from_rows(start), loss_of_rows, tol=tol, max_iter=max_iter
+        likelihood.from_rows(start), loss_of_rows, tol=tol, max_iter=_MAX_ITER
     )
     return likelihood.to_rows(V)

@@ -606,7 +606,7 @@ def grid_with_agreement(folder):
 def agreed_fit(tmp_path):
     """A fit of one further message, after which the agreed messages are used up."""
     agg = clone(LINEAR).set_params(n_rounds=2)
-    Agreement.of(agg).save(tmp_path / "agreement.json")
+    Agreement.of(agg, disclosure=None).save(tmp_path / "agreement.json")
     agreement = tmp_path / "agreement.json"
     return fit_over(grid_with_agreement(tmp_path), agg, agreement=agreement)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers.disclosures import rule_of
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import MultinomialNB
 from sklearn.preprocessing import StandardScaler
 
 import skgems
@@ -62,6 +63,14 @@ def test_every_figure_of_a_reply_is_in_its_first_lines(tmp_path):
     # Several spaces say their numbers in one line.
     assert overview["center"].count("the score on") > 1
     assert overview["radii_radii"].count("distances") == 1
+
+
+def test_sums_by_class_say_how_many_rows_they_are_of(tmp_path):
+    path = tmp_path / "lyon.safetensors"
+    agg = skgems.PooledAggregator(pooled=MultinomialNB())
+    agg.summarize(None, np.abs(X), y, name="lyon").save(path)
+    overview = inspect(path).overview
+    assert overview["counts"] == "'ill': 30, 'rare': 11, 'well': 40."
 
 
 def test_classes_that_are_left_out_are_named(tmp_path):

@@ -15,7 +15,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from skgems import GEMSLogisticAggregator, PooledTransformer
+from skgems import Disclosure, GEMSLogisticAggregator, PooledTransformer
 from skgems._cli import main
 from skgems._cli._files import UntrustedTypesError, load_skops
 from skgems._cli._front import front_of_table, read_front
@@ -134,7 +134,10 @@ def test_texts_and_gaps_of_three_sites_become_a_model(work, capsys, front, tasks
     X, y = rows_of_all_sites()
     assert model.score(X, y) > 0.7
     in_process = GEMSLogisticAggregator(
-        [(name, None) for name in NODES], front=read_front(front), random_state=0
+        [(name, None) for name in NODES],
+        disclosure=Disclosure(),
+        front=read_front(front),
+        random_state=0,
     )
     in_process.fit(X, y, nodes=np.repeat(NODES, N_ROWS))
     np.testing.assert_allclose(

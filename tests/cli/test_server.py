@@ -136,6 +136,7 @@ def fit_in_process():
         [(node, classifier_of_named_features(node)) for node in NODES],
         n_rounds=3,
         random_state=0,
+        disclosure=skgems.Disclosure(),
     )
     y = np.concatenate([rows_of(node)[1] for node in NODES])
     return agg.fit(pandas.concat(frames_of_nodes()), y, nodes=np.repeat(NODES, 60))
@@ -169,7 +170,8 @@ def lines_of_table(out):
 def test_an_exchange_in_rounds_becomes_the_model_of_one_process(work, capsys):
     assert start_study("--set", "n_rounds=3", "random_state=0") == 0
     tasks, out = complete_exchange(capsys)
-    assert tasks == ["join", "evaluate", "evaluate", "score"]
+    # A node may tell no gradient, and without one there are no further rounds.
+    assert (tasks[0], set(tasks[1:-1]), tasks[-1]) == ("join", {"evaluate"}, "score")
     assert f"in {len(tasks)} messages." in out
     agg = fit_in_process()
     model = joblib.load("model.joblib")

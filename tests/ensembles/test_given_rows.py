@@ -188,7 +188,12 @@ def test_a_stack_of_summary_files_equals_the_stack_of_the_rows():
     corpus = documents()
     stack = EnsembleAggregator(corpus.pipelines(), combine="stack", random_state=0)
     summaries = [
-        stack.summarize_odds(corpus.of(site)[0].tolist(), corpus.of(site)[1], name=site)
+        stack.summarize_odds(
+            corpus.of(site)[0].tolist(),
+            corpus.of(site)[1],
+            name=site,
+            disclosure=None,
+        )
         for site in SITES
     ]
     from_rows = clone(stack).fit(corpus.X, corpus.y, nodes=corpus.sites)

@@ -298,7 +298,7 @@ def rows_above(member, *, threshold):
     return {"n": (X > threshold).sum(axis=0).astype(float)}
 
 
-def task_of_rows_above(**bound):
+def task_of_rows_above(*, discloses="counts", **bound):
     """A task of somebody's own, whose request has a number that the server chooses."""
     return Task(
         name="rows_above",
@@ -306,6 +306,7 @@ def task_of_rows_above(**bound):
         request={"threshold": Number(low=-1e9, high=1e9)},
         reply={"min_rows": MIN_ROWS, "n": Array("d", low=0.0, high=1e9)},
         answer=rows_above,
+        discloses=discloses,
         **bound,
     )
 
@@ -376,3 +377,5 @@ def test_a_task_says_what_bounds_its_requests():
         task_of_rows_above()
     with pytest.raises(ValueError, match="bound of the task 'rows_above' is 'nothing'"):
         task_of_rows_above(bound="nothing")
+    with pytest.raises(ValueError, match="discloses of the task 'rows_above' is 'all'"):
+        task_of_rows_above(bound="fields", discloses="all")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
@@ -42,6 +43,8 @@ class Sites:
     ``options`` are further arguments of `reply_to`.
     """
 
+    estimator = None  # of each node
+
     def __init__(self, change=lambda message: message, **options):
         self.states = {name: {} for name in NAMES}
         self.requests: list[Message] = []
@@ -56,7 +59,7 @@ class Sites:
             replies[name] = Message.from_bytes(
                 reply_to(
                     self.change(message).to_bytes(),
-                    None,
+                    self.estimator,
                     X[rows],
                     Y[rows],
                     name=name,
@@ -281,6 +284,36 @@ def test_a_step_is_not_fitted_before_the_node_was_asked_behind_the_same_steps():
     aggregator = PooledAggregator(pooled=RidgeClassifier(), front=transformer)
     with pytest.raises(ValueError, match="told no statistics for PCA"):
         fitted(aggregator, Sites(change))
+
+
+def test_a_column_that_the_node_does_not_use_is_not_taken():
+    def change(message):
+        if message.task != "join":
+            return message
+        front = message.content["front"]
+        columns = {k: v for k, v in front["columns"].items() if k != "left_out"}
+        ((path, state),) = front["states"].items()
+        of_all = {
+            name: np.insert(state[name], 1, 1e3)
+            for name in ("counts", "means", "squares")
+        }
+        states = {path: {**state, **of_all}}
+        return message.with_fields(
+            front={**front, "columns": columns, "states": states}
+        )
+
+    front = PooledTransformer(StandardScaler(), drop_identifiers=True)
+    use_others = make_column_transformer((StandardScaler(), [0, 2, 3, 4]))
+    for changed, refuses in ((lambda message: message, False), (change, True)):
+        sites = Sites(changed)
+        sites.estimator = make_pipeline(use_others, LogisticRegression()).fit(X, Y)
+        aggregator = PooledAggregator(pooled=RidgeClassifier(), front=front)
+        if refuses:
+            with pytest.raises(ValueError, match="takes the columns .1., but .* drops"):
+                fitted(aggregator, sites)
+        else:
+            model, _ = fitted(aggregator, sites)
+            assert model.score(X, Y) > 0.8
 
 
 @pytest.mark.parametrize("method", ["pooled", "combine"])

@@ -466,7 +466,6 @@ def test_every_field_is_checked_on_load_and_on_use(tmp_path, kinds, name):
 @pytest.mark.parametrize(
     "field, change, match",
     [
-        (".squares", lambda a: None, "moments.squares is missing, but 'shared' was"),
         (".squares", lambda a: a[1:], "moments.squares has the shape"),
         (
             "radii_knots",

@@ -45,6 +45,7 @@ def answered_by(monkeypatch, **tasks):
             reply={},
             answer=function,
             bound="fields",
+            discloses="counts",
             **options,
         )
         for name, (function, options) in tasks.items()

@@ -18,7 +18,12 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skgems import GEMSLogisticAggregator, ModelAveragingAggregator, PFNMAggregator
+from skgems import (
+    Disclosure,
+    GEMSLogisticAggregator,
+    ModelAveragingAggregator,
+    PFNMAggregator,
+)
 from skgems.federation import Message, Summary, UnseenClassesWarning
 from skgems.gems import Moments, Spaces
 from skgems.moments import fit_inverse_temperature
@@ -52,11 +57,16 @@ def test_a_fit_on_summaries_has_the_bits_of_one_on_rows(case, tmp_path):
     X, y, nodes = rows()
     settings = {**CASES[case], "random_state": 0}
     local_classifiers = classifiers()
-    direct = GEMSLogisticAggregator(local_classifiers, **settings).fit(
+    # Spaces are sent without a rule only.
+    rule = None if "epsilon" in settings else Disclosure()
+    direct = GEMSLogisticAggregator(local_classifiers, disclosure=rule, **settings).fit(
         X, y, nodes=nodes
     )
     node_summaries = summaries(
-        GEMSLogisticAggregator(**settings), local_classifiers, **OPTIONS.get(case, {})
+        GEMSLogisticAggregator(**settings),
+        local_classifiers,
+        disclosure=rule,
+        **OPTIONS.get(case, {}),
     )
     paths = []
     for summary in node_summaries:
@@ -108,8 +118,11 @@ def test_points_of_spaces_differ_from_those_of_a_fit_on_rows_by_a_factor_only(
         "intersection": intersection,
         "random_state": 0,
     }
-    direct = GEMSLogisticAggregator(classifiers(), **settings).fit(X, y, nodes=nodes)
-    node_summaries = summaries(GEMSLogisticAggregator(**settings), classifiers())
+    direct = GEMSLogisticAggregator(classifiers(), **settings)
+    direct.fit(X, y, nodes=nodes)
+    node_summaries = summaries(
+        GEMSLogisticAggregator(**settings), classifiers(), disclosure=None
+    )
     agg = GEMSLogisticAggregator(node_summaries, **settings).fit()
     logits = agg.decision_function(X)
     logits_of_direct = direct.decision_function(X)
@@ -134,7 +147,9 @@ def test_the_aggregate_of_one_summary_is_the_model_of_its_node():
     name, clf = classifiers()[0]
     for intersection in ("consensus", "deepest"):
         settings = {"intersection": intersection, "random_state": 0}
-        node_summaries = summaries(GEMSLogisticAggregator(**settings), [(name, clf)])
+        node_summaries = summaries(
+            GEMSLogisticAggregator(**settings), [(name, clf)], disclosure=None
+        )
         agg = GEMSLogisticAggregator(node_summaries, **settings).fit()
         np.testing.assert_allclose(
             agg.predict_proba(X), clf.predict_proba(X), atol=1e-9
@@ -161,7 +176,9 @@ def test_other_kinds_of_classifiers_have_the_bits_of_a_fit_on_rows(model):
         agg.summarize(clf, X[nodes == n][:, is_spread], y[nodes == n], name=n)
         for n, clf in local_classifiers
     ]
-    direct = GEMSLogisticAggregator(local_classifiers, random_state=0)
+    direct = GEMSLogisticAggregator(
+        local_classifiers, disclosure=Disclosure(), random_state=0
+    )
     direct.fit(X[:, is_spread], y, nodes=nodes)
     agg.set_params(estimators=node_summaries).fit()
     assert np.array_equal(agg.coef_, direct.coef_)
@@ -181,10 +198,15 @@ def test_held_out_rows_that_are_sparse_or_of_float32_have_the_same_bits(convert)
     for name, clf in classifiers():
         in_node = nodes == name
         summary = agg.summarize(
-            clf, X[in_node], y[in_node], name=name, held_out=held_out[in_node]
+            clf,
+            X[in_node],
+            y[in_node],
+            name=name,
+            held_out=held_out[in_node],
+            disclosure=None,
         )
         node_summaries.append(summary)
-    direct = clone(agg).set_params(estimators=classifiers())
+    direct = clone(agg).set_params(estimators=classifiers(), disclosure=None)
     direct.fit(X, y, nodes=nodes, held_out=held_out)
     agg.set_params(estimators=node_summaries).fit()
     assert np.array_equal(agg.coef_, direct.coef_)
@@ -209,7 +231,9 @@ def test_a_node_may_have_rows_of_a_class_that_only_another_node_has_learned():
             agg.summarize(paris, X[in_paris], y[in_paris], name="paris")
         )
     members = [("lyon", lyon), ("paris", paris)]
-    direct = GEMSLogisticAggregator(members, random_state=0).fit(X, y, nodes=nodes)
+    direct = GEMSLogisticAggregator(
+        members, disclosure=Disclosure(), random_state=0
+    ).fit(X, y, nodes=nodes)
     agg.set_params(estimators=node_summaries).fit()
     assert np.array_equal(agg.coef_, direct.coef_)
     # Without lyon, no node has learned the class.
@@ -258,7 +282,7 @@ def test_averages_of_summaries_are_those_of_networks(weights):
 def test_summaries_and_classifiers_of_nodes_can_be_mixed():
     X, y, nodes = rows()
     local_classifiers = classifiers()
-    agg = GEMSLogisticAggregator(random_state=0)
+    agg = GEMSLogisticAggregator(disclosure=Disclosure(), random_state=0)
     node_summaries = summaries(agg, local_classifiers)
     direct = clone(agg).set_params(estimators=local_classifiers).fit(X, y, nodes=nodes)
     in_paris = nodes == "paris"
@@ -309,7 +333,8 @@ def test_public_rows_fine_tune_and_rows_of_nobody_do_not():
 def test_a_search_over_epsilon_works_on_summaries():
     X, y, _ = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    agg.set_params(estimators=summaries(agg, classifiers(), space=True))
+    sent = summaries(agg, classifiers(), space=True, disclosure=None)
+    agg.set_params(estimators=sent)
     search = GridSearchCV(agg, {"epsilon": [0.5, 0.95]}, cv=2).fit(X, y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     strict = clone(agg).set_params(epsilon=0.95).fit()
@@ -430,7 +455,7 @@ def test_summaries_have_clusters_of_several_patients():
     """Summaries and rows of a fit count the rows of one patient as one row."""
     X, y, nodes = rows()
     patient = np.arange(len(y)) // 7
-    agg = GEMSLogisticAggregator(random_state=0)
+    agg = GEMSLogisticAggregator(disclosure=Disclosure(), random_state=0)
     sent = [
         agg.summarize(
             None,

@@ -47,6 +47,7 @@ from sklearn.preprocessing import (
 )
 
 from skgems import (
+    Disclosure,
     EnsembleAggregator,
     GEMSLogisticAggregator,
     GEMSMLPAggregator,
@@ -308,7 +309,7 @@ ALONE = {
     "pipeline": make_pipeline(StandardScaler(), FEW, RandomFeatures(9, random_state=0)),
     "union": FeatureUnion([("few", FEW), ("scaled", StandardScaler())]),
 }
-# Over agreed bounds, and of the extremes that nodes tell.
+# Over agreed bounds.
 BOUNDED = {
     "minmax": MinMaxScaler(),
     "maxabs": MaxAbsScaler(),
@@ -390,6 +391,15 @@ CASES = {
     ),
     "linear in three messages": lambda: over_a_wire(
         GEMSLogisticAggregator(front=StandardScaler(), n_rounds=3)
+    ),
+    "bins that join": lambda: of(
+        PooledAggregator(
+            pooled=LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1),
+            front=PooledTransformer(
+                KBinsDiscretizer(8, strategy="uniform", encode="ordinal"), bounds=UNIT
+            ),
+            disclosure=Disclosure(),
+        )
     ),
     "linear exported": lambda: exported(make_pipeline(StandardScaler(), FEW)),
     "linear behind files": lambda: behind_agreed_files(StandardScaler()),

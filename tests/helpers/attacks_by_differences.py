@@ -100,6 +100,30 @@ def rows_of_group_differences(
     return _joined(claims, [*first, *second])
 
 
+def are_in_rest(
+    X: np.ndarray, shared: Sequence[GroupSums], own: Sequence[GroupSums]
+) -> np.ndarray:
+    """Report for rows whether they are in the range of shared sums less those of some.
+
+    The shared sums are of all classes, and the others of some of these. Columns that
+    are not told are left aside, (n_rows,).
+    """
+    product = sum(group.with_one for group in shared)
+    product = product - sum(group.with_one for group in own)
+    size = np.diag(product)
+    told = np.isfinite(product).mean(axis=0) > 0.5
+    told &= size > 1e-6 * np.nanmax(size)
+    product = product[np.ix_(told, told)]
+    scale = np.sqrt(size[told])
+    eigenvalues, vectors = np.linalg.eigh(product / np.outer(scale, scale))
+    outside = vectors[:, eigenvalues < _ROUNDING * eigenvalues[-1]]
+    if not outside.shape[1]:
+        return np.zeros(len(X), dtype=bool)
+    Z = np.column_stack([np.ones(len(X)), X])[:, told] / scale
+    distances = np.linalg.norm(Z @ outside, axis=1) / np.linalg.norm(Z, axis=1)
+    return distances < _ROUNDING
+
+
 def added_groups(first: GroupSums, second: GroupSums) -> GroupSums:
     """Return the sums of the rows of both groups, as of two halves."""
     return GroupSums(
@@ -166,6 +190,8 @@ def row_of_gap(gap: np.ndarray) -> np.ndarray:
         is of one row; with one output that stays open.
     """
     n_features = len(gap) - 1
+    if not np.isfinite(gap).all():  # a gradient that is withheld
+        return np.zeros((0, n_features))
     left, sizes, _ = np.linalg.svd(gap, full_matrices=False)
     is_one = len(sizes) == 1 or sizes[1] <= 1e-5 * sizes[0]
     if sizes[0] == 0 or not is_one or left[-1, 0] == 0:

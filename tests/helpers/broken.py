@@ -219,7 +219,7 @@ def _other_lengths(field: Field, value) -> Iterator[tuple[str, object]]:
     for tokens in _shapes_of_array(field, value):
         for axis, token in enumerate(tokens):
             if token != "*":
-                letter = "d" if token in fields._DERIVED else token.partition("+")[0]
+                letter = "d" if token == fields._TRIANGLE else token.partition("+")[0]
                 yield letter, np.delete(value, 0, axis=axis)
 
 

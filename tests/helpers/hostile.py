@@ -187,6 +187,7 @@ def _plans_of_moments() -> list[KindPlan]:
             estimator=LogisticRegression(class_weight="balanced"),
         ),
         KindPlan(name="wide", aggregator=quick_gems(), estimator=logistic),
+        KindPlan(name="block", aggregator=quick_gems(), estimator=logistic),
         KindPlan(
             name="weighed",
             aggregator=quick_gems(class_weight={1: 2.0}),
@@ -299,6 +300,10 @@ def _rows_of_kind(name: str, X: np.ndarray) -> np.ndarray:
         # With over 200 columns, and fewer rows, nodes send roots of their moments.
         further_columns = np.random.default_rng(1).standard_normal((len(X), 205))
         return np.hstack([X, further_columns])
+    if name == "block":
+        # Under a rule, too few rows to tell products of all columns.
+        further_columns = np.random.default_rng(1).standard_normal((len(X), 30))
+        return np.hstack([X, further_columns])
     if name in POOLED:
         return np.digitize(X, [-1.0, 0.5, 1.5]).astype(float)
     return X
@@ -324,7 +329,9 @@ def _summary_of(
             held_out=np.arange(rows.sum()) % 4 == 0 if holds_out else None,
             sample_weight=sample_weight,
             # Counts in trees are multiples of min_rows.
-            disclosure=rule_of(2) if plan.name == "drawn trees" else None,
+            disclosure=(
+                rule_of(3) if plan.name in ("drawn trees", "block") else None
+            ),
             **plan.options,
         )
 

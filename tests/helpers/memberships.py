@@ -17,7 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+
+from skgems.disclosure import guess_advantage
 
 # Share of the largest variance below which a number is a function of others.
 _DEPENDENT = 1e-9
@@ -25,8 +26,7 @@ _DEPENDENT = 1e-9
 
 def expected_advantage(n_rows: float, n_features: int) -> float:
     """Return the advantage of guesses about rows whose means and products are told."""
-    n_numbers = n_features * (n_features + 3) / 2
-    return float(2.0 * norm.cdf(np.sqrt(n_numbers / n_rows) / 2.0) - 1.0)
+    return guess_advantage(n_features * (n_features + 3) / 2, n_rows)
 
 
 @dataclass(frozen=True, eq=False)

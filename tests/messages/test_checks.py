@@ -22,7 +22,7 @@ from skgems.moments import LARGEST, LARGEST_FLOAT32
 
 # Sums in "others" of a request to retrain have no matrices, so nobody sends these
 # there; the same fields stand in other messages, where they are tried.
-MATRICES = ["triangles", "squares", "part_squares", "roots", "root_groups"]
+MATRICES = ["triangles", "squares", "part_squares", "roots", "block", "root_groups"]
 UNSENT = [f"retrain request others.{name}" for name in MATRICES]
 SENT = [leaf for leaf in LEAVES if str(leaf) not in UNSENT]
 

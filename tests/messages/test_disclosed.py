@@ -60,7 +60,8 @@ def test_a_reply_tells_its_rule_and_says_it():
     assert reply.content["min_rows"] == 12
     assert reply.content["rule"] == {"rows": 4, "cell": 2, "unknowns": 0.25}
     sentence = says(reply)["counts.rule"]
-    assert sentence.endswith("Here rows=4, cell=2 and unknowns=0.25.")
+    assert "Here rows=4, cell=2 and unknowns=0.25. Every number" in sentence
+    assert "depends on at least 4 rows." in sentence
     without_rule = counts_under(None)
     assert without_rule.content["min_rows"] == 1
     assert "rule" not in without_rule.content and "counts.rule" not in says(

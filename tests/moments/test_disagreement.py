@@ -95,7 +95,7 @@ def summaries_of(X, y, nodes, clfs):
     """The summary of each node."""
     agg = GEMSLogisticAggregator(random_state=0)
     return [
-        agg.summarize(clf, X[nodes == k], y[nodes == k], name=name)
+        agg.summarize(clf, X[nodes == k], y[nodes == k], name=name, disclosure=None)
         for k, (name, clf) in enumerate(clfs)
     ]
 

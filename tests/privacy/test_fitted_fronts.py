@@ -18,11 +18,23 @@ from helpers.attacked_tables import Table, Verdict, attacked_table, judge_claims
 from helpers.attacks_by_columns import rows_of_columns
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
-from sklearn.preprocessing import KBinsDiscretizer, SplineTransformer
+from sklearn.linear_model import RidgeClassifier
+from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    SplineTransformer,
+    StandardScaler,
+)
 
-from skgems import GEMSLogisticAggregator, PooledTransformer
+from skgems import (
+    Disclosure,
+    GEMSLogisticAggregator,
+    PooledAggregator,
+    PooledTransformer,
+)
 from skgems.federation import Agreement, Message, Nodes, NotAgreedError, reply_to
-from skgems.steps import Front
+from skgems.steps import Front, RandomFeatures
 
 BOUNDS = (-20.0, 20.0)
 QUANTILES = {"strategy": "quantile", "quantile_method": "linear"}
@@ -85,7 +97,9 @@ class Server:
         self.change = change
         self.options = options
         self.ledgers = {name: {} for name in tables}
-        self.joined: Message | None = None  # the reply of the node that is attacked
+        # Of the node that is attacked, the first message and its reply:
+        self.asked: Message | None = None
+        self.joined: Message | None = None
 
     def ask(self, requests):
         replies = {}
@@ -102,6 +116,7 @@ class Server:
                 **self.options,
             )
             if name == "lyon" and request.task == "join":
+                self.asked = asked
                 self.joined = replies[name]
         return replies
 
@@ -149,6 +164,56 @@ def test_quantiles_that_are_made_up_after_nodes_told_theirs(name, step, rule):
     if rule is None:
         assert verdict.n_found >= 3
         assert verdict.n_false == 0
+    else:
+        assert verdict == Verdict(n_found=0, n_false=0)
+
+
+def change_of_scale(table: Table, tail: float) -> Callable[[Message], Message]:
+    """A change of a fitted scaler, as if there were far more rows at other nodes.
+
+    The center is ``tail`` deviations from the mean, and the scale is tiny.
+    """
+
+    def change(message: Message) -> Message:
+        if message.task != "join":
+            return message
+        front = message.content["front"]
+        state = front["states"]["0/0"]
+        means = state["means"] + tail * table.X.std(axis=0)
+        squares = state["squares"] + state["counts"] * (means - state["means"]) ** 2
+        made_up_state = {
+            "n_rows": state["n_rows"] * 1e8,
+            "counts": state["counts"] * 1e8,
+            "means": means,
+            "squares": 1.05 * squares,
+        }
+        states = {**front["states"], "0/0": made_up_state}
+        changed = message.with_fields(front={**front, "states": states})
+        return changed.with_envelope(**message.envelope)
+
+    return change
+
+
+@pytest.mark.parametrize("name", ["breast cancer", "wine"])
+@pytest.mark.parametrize("rule", [None, "auto"])
+def test_a_tiny_scale_before_random_units(name, rule):
+    tables = {
+        node: table.some_columns(slice(0, 5)) for node, table in dealt(name).items()
+    }
+    units = RandomFeatures(40, kind="relu", random_state=0)
+    aggregator = GEMSLogisticAggregator(
+        front=make_pipeline(StandardScaler(), units), random_state=0
+    )
+    server = Server(tables, change_of_scale(tables["paris"], 2.0), disclosure=rule)
+    server.fit(aggregator, Agreement.of(aggregator, disclosure=rule))
+    behind_front = Front.from_content(server.asked.content["front"]).transform(
+        tables["lyon"].X
+    )
+    groups = sums_in_message(server.joined.content)
+    claims = np.concatenate([rows_of_columns(group) for group in groups])
+    verdict = judge_claims(behind_front, claims)
+    if rule is None:
+        assert verdict.n_found >= 3
     else:
         assert verdict == Verdict(n_found=0, n_false=0)
 
@@ -223,3 +288,107 @@ def test_a_front_that_comes_fitted_in_a_file_is_compared_with_the_rows():
     agg.set_params(front=scaler)
     with pytest.raises(NotAgreedError, match="rows of node 'lyon'"):
         agg.summarize(None, table.X[:, :5], table.y, name="lyon")
+
+
+# Wherever rows pass a front -----------------------------------------------------------
+
+
+def skewed_rows() -> Table:
+    """Rows of one column, of which few are in its upper bins."""
+    rng = np.random.default_rng(0)
+    X = np.minimum(rng.exponential(size=(400, 1)), 7.0)
+    return Table(name="skewed", X=X, y=np.arange(400) % 2)
+
+
+BINNED = PooledTransformer(
+    KBinsDiscretizer(40, encode="onehot-dense", strategy="uniform"), bounds=(0.0, 8.0)
+).fit(skewed_rows().X)
+
+
+def centroids_of(aggregator) -> np.ndarray:
+    return aggregator.to_estimator()[-1].centroids_
+
+
+def centroids_by_file(aggregator, table, rule, **rows):
+    """Centroids of the summary that one node makes."""
+    rows = rows or {"X": table.X, "y": table.y}
+    summary = aggregator.summarize(None, **rows, name="lyon", disclosure=rule)
+    return centroids_of(aggregator.set_params(estimators=[summary]).fit())
+
+
+def centroids_by_chunks(aggregator, table, rule):
+    """The same of rows that come in chunks, which bins have in common."""
+
+    def chunks():
+        for part in np.array_split(np.arange(table.n_rows), 7):
+            yield table.X[part], table.y[part]
+
+    return centroids_by_file(aggregator, table, rule, chunks=chunks)
+
+
+def centroids_by_channel(aggregator, table, rule):
+    """Centroids of what a node replies that took part in fitting the front."""
+    transformer = BINNED.as_front().transformer
+    front = PooledTransformer(transformer, bounds=BINNED.as_front().bounds)
+    server = Server({"lyon": table}, disclosure=rule)
+    agreement = Agreement.of(aggregator.set_params(front=front), disclosure=rule)
+    channel = Nodes(server.ask, ["lyon"], agreement=agreement)
+    return centroids_of(aggregator.set_params(estimators=channel).fit())
+
+
+def centroids_by_fit(aggregator, table, rule):
+    """Centroids of a fit in this process that simulates the rule."""
+    nodes = np.zeros(table.n_rows, dtype=int)
+    aggregator.set_params(disclosure=rule)
+    return centroids_of(aggregator.fit(table.X, table.y, nodes=nodes))
+
+
+@pytest.mark.parametrize(
+    "centroids",
+    [centroids_by_file, centroids_by_chunks, centroids_by_channel, centroids_by_fit],
+)
+def test_each_row_is_in_a_bin_of_three_rows_of_its_class(centroids):
+    table = skewed_rows()
+    class_sizes = np.bincount(table.y)[:, None]
+
+    def counts(rule):
+        aggregator = PooledAggregator(pooled=NearestCentroid(), front=BINNED)
+        return class_sizes * centroids(aggregator, table, rule)
+
+    without_rule = np.round(counts(None), 6)
+    assert np.any((without_rule > 0) & (without_rule < 3))
+    under_rule = np.round(counts(Disclosure()), 6)
+    assert not np.any((under_rule > 0) & (under_rule < 3))
+    np.testing.assert_allclose(under_rule.sum(axis=1), class_sizes[:, 0])
+
+
+def test_sums_of_joined_bins_are_not_said_to_be_those_of_the_rows():
+    # Fifty rows at each of five values, and two rows of each class at another one.
+    X = np.append(np.repeat(np.arange(5) + 0.5, 50), np.full(4, 6.5))[:, None]
+    y = np.arange(254) % 2
+    step = KBinsDiscretizer(8, encode="onehot-dense", strategy="uniform")
+    front = PooledTransformer(step, bounds=(0.0, 8.0)).fit(X)
+    ridge = RidgeClassifier(alpha=1.0).fit(front.transform(X), y)
+    form_of_cell = {}
+    for cell in (1, 3):
+        aggregator = GEMSLogisticAggregator(front=front, random_state=0)
+        rule = Disclosure(rows=2, cell=cell)
+        summary = aggregator.summarize(ridge, X, y, name="lyon", disclosure=rule)
+        (answer,) = summary.message.content["answers"].values()
+        form_of_cell[cell] = answer["reply"]["form"]
+    assert form_of_cell[1]["kind"] == "ridge"
+    assert "withholds" in form_of_cell[3]["reason"]
+
+
+def test_a_file_of_chunks_is_compared_with_its_front():
+    table = skewed_rows()
+    front = PooledTransformer(StandardScaler()).fit(table.X / 10.0)
+    aggregator = GEMSLogisticAggregator(front=front, random_state=0)
+
+    def chunks():
+        return iter([(table.X[:200], table.y[:200]), (table.X[200:], table.y[200:])])
+
+    with pytest.raises(
+        NotAgreedError, match="'lyon', chunk 0.*StandardScaler: .* vari"
+    ):
+        aggregator.summarize(None, chunks=chunks, name="lyon")

@@ -24,6 +24,7 @@ from helpers.attacked_exchanges import (
 from helpers.attacked_tables import Table, attacked_table, judge_claims
 from helpers.attacks_by_differences import (
     added_groups,
+    are_in_rest,
     gap_of_logistic,
     gap_of_ridge,
     row_of_gap,
@@ -42,11 +43,12 @@ from helpers.attacks_on_summaries import (
     told_behind_scaler,
     with_lone_class,
 )
+from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.preprocessing import StandardScaler
 
-from skgems import GEMSLogisticAggregator
+from skgems import GEMSLogisticAggregator, PooledAggregator
 from skgems.federation import (
     Agreement,
     ClassesLeftOutWarning,
@@ -192,6 +194,23 @@ def outlying_tables() -> list[Table]:
 def test_a_classifier_does_not_give_the_row_that_the_rule_lowers(table, kind):
     claims = claims_of_classifier(table, kind, DEFAULT_RULE)
     assert judge_claims(table.X, claims).n_found == 0
+
+
+def table_with_rare_cell(name: str) -> Table:
+    """Four measures, and a column that is 0 in all rows but one."""
+    table = attacked_table(name).scaled().some_columns(slice(0, 4))
+    X = np.column_stack([table.X, np.arange(table.n_rows) == 7])
+    return Table(name=name, X=X, y=table.y)
+
+
+@BEING_BUILT
+@pytest.mark.parametrize("kind", ["ridge", "lda"])
+@pytest.mark.parametrize("name", ["iris", "wine", "breast cancer", "penguins"])
+def test_a_classifier_does_not_give_the_row_whose_rare_cell_is_replaced(name, kind):
+    table = table_with_rare_cell(name)
+    claims = claims_of_classifier(table, kind, DEFAULT_RULE)
+    # The row stands in the classifier with its cell, and in the sums without it.
+    assert judge_claims(table.X[:, :4], claims[:, :4]).n_found == 0
 
 
 # Messages of one exchange -------------------------------------------------------------
@@ -396,3 +415,31 @@ def test_a_node_with_a_ledger_does_not_tell_other_clusters_of_the_same_rows():
     answered(table, for_few, state, rule=DEFAULT_RULE)
     with pytest.raises(RowsAskedAgainError):
         answered(table, for_many, state, rule=DEFAULT_RULE)
+
+
+# Two methods --------------------------------------------------------------------------
+
+
+def recognized_by_two_methods(rule: object) -> tuple[int, int]:
+    """Rows of a small class, and others, that two summaries together recognize."""
+    X, codes = load_digits(return_X_y=True)
+    small, others = np.split(np.flatnonzero(codes == 3)[:60], [12])
+    rows = np.concatenate([np.flatnonzero(codes <= 1), small])
+    table = Table(name="digits", X=X[rows], y=np.array([f"c{c}" for c in codes[rows]]))
+    by_class, of_all = (
+        sums_in_message(told_in_summary(agg, table, disclosure=rule).content)
+        for agg in (GEMSLogisticAggregator(random_state=0), PooledAggregator())
+    )
+    large = [group for group in by_class if group.label in ("c0", "c1")]
+    if len(large) < 2:
+        return 0, 0
+    return tuple(int(are_in_rest(X[r], of_all, large).sum()) for r in (small, others))
+
+
+def test_two_methods_without_a_rule_recognize_the_rows_of_a_small_class():
+    assert recognized_by_two_methods(None) == (12, 0)
+
+
+@BEING_BUILT
+def test_two_methods_do_not_recognize_the_rows_of_a_small_class_under_the_rule():
+    assert recognized_by_two_methods(DEFAULT_RULE)[0] == 0

@@ -19,7 +19,7 @@ def model():
 
 
 @pytest.mark.parametrize("convert", [np.asarray, csr_matrix])
-def test_on_one_scale(model, convert):
+def test_logits_are_normalized(model, convert):
     X, W = model
     known_classes = np.array([True, False, True, True])
     before = W.copy()

@@ -311,12 +311,14 @@ def channel(nets, exchanged=None):
         for name, request in requests.items():
             k = NAMES.index(name)
             rows = X[NODES == k], Y[NODES == k]
-            replies[name] = reply_to(request, nets[k], *rows, name=name)
+            replies[name] = reply_to(
+                request, nets[k], *rows, name=name, disclosure=None
+            )
             if exchanged is not None:
                 exchanged.append((request, replies[name]))
         return replies
 
-    return Nodes(ask, NAMES)
+    return Nodes(ask, NAMES, disclosure=None)
 
 
 def test_every_way_has_the_same_bits_and_no_weight_of_the_layers_is_sent(
@@ -331,7 +333,7 @@ def test_every_way_has_the_same_bits_and_no_weight_of_the_layers_is_sent(
     files = []
     for k, (name, member) in enumerate(members):
         summary = linear(None, backbone).summarize(
-            member, X[NODES == k], Y[NODES == k], name=name
+            member, X[NODES == k], Y[NODES == k], name=name, disclosure=None
         )
         files.append(str(tmp_path / name))
         summary.save(files[-1])
@@ -349,11 +351,14 @@ def test_every_way_has_the_same_bits_and_no_weight_of_the_layers_is_sent(
 
 
 def test_an_exchange_takes_a_backbone(nets, base, backbone, tmp_path):
-    exchange = Exchange(tmp_path, linear(None, Backbone(base)), nodes=NAMES)
+    exchange = Exchange(
+        tmp_path, linear(None, Backbone(base)), nodes=NAMES, disclosure=None
+    )
     while (aggregate := exchange.step()) is None:
         for name, request in exchange.waiting_for.items():
             k = NAMES.index(name)
-            answer(request, nets[k], X[NODES == k], Y[NODES == k], name=name)
+            rows = X[NODES == k], Y[NODES == k]
+            answer(request, nets[k], *rows, name=name, disclosure=None)
     expected = linear(list(zip(NAMES, nets, strict=True)), backbone)
     expected.fit(X, Y, nodes=np.array(NAMES)[NODES])
     np.testing.assert_array_equal(aggregate.coef_, expected.coef_)

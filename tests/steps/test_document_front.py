@@ -59,16 +59,18 @@ def channel_of(corpus, pipelines=None):
         for site, request in requests.items():
             X, y = corpus.of(site)
             clf = None if pipelines is None else pipelines[site]
-            replies[site] = reply_to(request, clf, X, y, name=site)
+            replies[site] = reply_to(request, clf, X, y, name=site, disclosure=None)
         return replies
 
-    return Nodes(ask, SITES)
+    return Nodes(ask, SITES, disclosure=None)
 
 
 def summary_of(corpus, site, clf=None, front=None):
     """The summary of a site for a linear aggregator."""
     X, y = corpus.of(site)
-    return linear_aggregator(front=front).summarize(clf, X, y, name=site)
+    return linear_aggregator(front=front).summarize(
+        clf, X, y, name=site, disclosure=None
+    )
 
 
 MEMBERS_WITHOUT_CLASSIFIERS = [(site, None) for site in SITES]
@@ -182,12 +184,14 @@ def test_files_of_documents_in_pairs_of_words_have_the_same_bits(tmp_path):
 def test_an_exchange_of_documents_has_the_same_bits(tmp_path):
     corpus = documents()
     pairs = HashingVectorizer(n_features=64, ngram_range=(1, 2), norm=None)
-    Exchange(tmp_path, linear_aggregator(front=pairs), nodes=SITES).step()
+    Exchange(
+        tmp_path, linear_aggregator(front=pairs), nodes=SITES, disclosure=None
+    ).step()
     exchange = Exchange(tmp_path)  # a server that is started anew
     while (fitted := exchange.step()) is None:
         for name, request in exchange.waiting_for.items():
             X, y = corpus.of(name)
-            answer(request, None, X, y, name=name)
+            answer(request, None, X, y, name=name, disclosure=None)
     expected = linear_aggregator(MEMBERS_WITHOUT_CLASSIFIERS, pairs)
     expected.fit(corpus.X, corpus.y, nodes=corpus.sites)
     np.testing.assert_array_equal(fitted.coef_, expected.coef_)

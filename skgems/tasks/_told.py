@@ -1,0 +1,128 @@
+"""How many numbers replies with sums tell, and of how many rows each is a sum."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from ..messages import ToldNumbers
+from ..moments import ClassMoments
+
+_GRADIENTS = ("gradient", "slope")
+
+
+def told_of_moments(content: Mapping) -> Iterator[ToldNumbers]:
+    """Yield the numbers that means, products and gradients of classes are."""
+    moments = ClassMoments.from_arrays(content["moments"])
+    labels = list(content["labels"])
+    weights = moments.class_counts(len(labels))
+    # Weights of a user may be of any size.
+    n_rows = np.minimum(weights, content.get("n_rows", weights))
+    sizes = {c: float(n_rows[c]) for c in np.flatnonzero(n_rows > 0).tolist()}
+    for c, size in sizes.items():
+        yield _told_of_means(moments, c, label=labels[c], n_rows=size)
+    own = set(moments.groups.tolist())
+    for g, group in enumerate(moments.groups.tolist()):
+        of_group = [c for c in sizes if c == group or (group < 0 and c not in own)]
+        if of_group:
+            yield _summed(
+                {labels[c]: sizes[c] for c in of_group}, _n_products(moments, g)
+            )
+    by_label = {labels[c]: size for c, size in sizes.items()}
+    for name in _GRADIENTS:
+        if name in content:
+            yield _summed(by_label, _n_in_gradient(content[name]))
+        for c, gradient in enumerate(content.get(f"{name}s", [])):
+            if c in sizes:
+                yield _summed({labels[c]: sizes[c]}, _n_in_gradient(gradient))
+
+
+def _summed(sizes: Mapping[object, float], n_numbers: float) -> ToldNumbers:
+    """Return numbers that are sums over all rows of some classes."""
+    return ToldNumbers(
+        rows={(label, None): size for label, size in sizes.items()},
+        n_numbers=n_numbers,
+        of_a_row=n_numbers / sum(sizes.values()),
+    )
+
+
+def _told_of_means(
+    moments: ClassMoments, c: int, *, label: object, n_rows: float
+) -> ToldNumbers:
+    """Return the means of a class, or of its clusters, and the squares about these.
+
+    Squares that are the diagonal of a scatter are counted there.
+    """
+    counts = moments.counts[moments.columns == c]
+    has_own = c in moments.groups
+    has_squares = len(counts) > 1 and moments.part_squares is not None
+    n_of_part = moments.n_features * (1 + has_squares)
+    n_of_class = 0
+    if has_squares:  # their sum over the clusters is the diagonal
+        n_of_class = -moments.n_features if has_own else 0
+    elif moments.squares is not None and not has_own:
+        squares = moments.class_squares()[c]
+        n_of_class = int((squares > 0).sum())
+    smallest = n_rows * counts.min() / counts.sum()
+    return ToldNumbers(
+        rows={(label, None): n_rows},
+        n_numbers=n_of_part * len(counts) + n_of_class,
+        of_a_row=n_of_part / smallest + n_of_class / n_rows,
+    )
+
+
+def _n_products(moments: ClassMoments, g: int) -> float:
+    """Return how many products, and squares, a scatter has that are not 0."""
+    diagonal = moments.scatter[g]
+    if not moments.is_diagonal:
+        diagonal = diagonal.diagonal()
+    varies = diagonal > 0
+    n_squares = int(varies.sum())
+    is_shared = moments.groups[g] < 0
+    if moments.roots is not None:
+        rank = int((moments.root_groups == g).sum())
+        return min(
+            rank * n_squares - rank * (rank - 1) / 2, n_squares * (n_squares + 1) / 2
+        )
+    if moments.is_diagonal:
+        return n_squares
+    is_told = varies
+    if is_shared and moments.block is not None:
+        is_told = varies & moments.block
+    n_told = int(is_told.sum())
+    if is_shared and moments.squares is not None:  # the diagonal is their sum
+        n_squares = 0
+    return n_squares + n_told * (n_told - 1) / 2
+
+
+def _n_in_gradient(gradient: np.ndarray) -> float:
+    """Return how many numbers a gradient is: it sums to 0 over the outputs."""
+    return len(gradient) * (gradient.shape[1] - 1)
+
+
+def told_of_class_sums(content: Mapping) -> Iterator[ToldNumbers]:
+    """Yield the numbers that sums of features by class are."""
+    counts = content["counts"]
+    n_rows = np.minimum(counts, content.get("n_rows", counts))
+    n_numbers = content["sums"].shape[1]
+    if "sizes" in content:  # each row has one category of a feature
+        n_numbers -= int((content["sizes"] > 0).sum())
+    for label, size in zip(content["labels"], n_rows.tolist(), strict=True):
+        if size > 0:
+            yield _summed({label: size}, n_numbers)
+
+
+def told_of_space(content: Mapping) -> Iterator[ToldNumbers]:
+    """Yield the numbers that the shape of a space and its radii are."""
+    n_rows = float(content["radii_n_rows"])
+    if "metric_scatter" in content:
+        n_features = len(content["metric_scatter"])
+        yield _summed({None: n_rows}, n_features * (n_features + 3) / 2)
+    elif "metric_precision" in content:
+        yield _summed({None: n_rows}, content["metric_precision"].size)
+    if "radii_radii" in content:  # each is a distance of one row
+        n_radii = len(content["radii_radii"])
+        yield ToldNumbers(
+            rows={(None, None): n_rows}, n_numbers=n_radii, of_a_row=np.inf
+        )
+    else:
+        yield _summed({None: n_rows}, len(content["radii_losses"]))
