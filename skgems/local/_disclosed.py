@@ -75,8 +75,8 @@ def ruled(member: Member) -> Member:
 def without_left_out_classes(member: Member, labels: ArrayLike) -> LocalModel:
     """Return the model, or one without a classifier that is a function of sums.
 
-    The weights of such a classifier tell the sums of all rows that it was fitted to,
-    and less those that are told, the sums of a class that is left out.
+    The weights of such a classifier tell the sums of all rows that it was fitted to.
+    Less those that are told, they tell the sums of a class that is left out.
     """
     if member.left_out is None or "kind" not in closed_form(member.model.estimator):
         return member.model
