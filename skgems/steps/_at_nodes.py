@@ -127,6 +127,7 @@ class TellingVisitor(RowsVisitor):
     ) -> None:
         super().__init__(is_sparse)
         self.check_products = check_products
+        self.is_refused = False  # whether products may not be told
         self.weights = weights
         self.leaves = leaves
         self.pending = pending
@@ -155,7 +156,9 @@ class TellingVisitor(RowsVisitor):
             # Texts such as "45", and dates, would be taken for numbers.
             check_numbers(step, table)
         if name == "scatter" and self.check_products is not None:
+            self.is_refused = True
             self.check_products(table)
+            self.is_refused = False
         tell = STATISTICS[name].tell
         with no_values_in_errors(step, table):
             if name == "histogram":

@@ -375,7 +375,7 @@ class Front:
         try:
             self._visit_rows(visitor, X=X, columns=columns)
         except ValueError:
-            if self.columns is not None:
+            if self.columns is not None or visitor.is_refused:
                 raise
             # Columns may stand in another order elsewhere; then it is asked again.
             reply["again"] = True
