@@ -617,7 +617,7 @@ def test_spaces_need_all_rows_and_nothing_is_read_first():
         {"settings": {"intersection": "deepest"}},
     ):
         with pytest.raises(ValueError, match=words):
-            summarize(fail_if_read, **options)
+            summarize(fail_if_read, disclosure=None, **options)
 
 
 def test_without_a_space_an_epsilon_is_no_reason_to_refuse_chunks():
