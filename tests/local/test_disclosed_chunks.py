@@ -211,6 +211,17 @@ def test_a_row_that_is_far_out_is_less_than_half_of_any_sum(distance):
     np.testing.assert_allclose(described["weights"], reply["counts"])
 
 
+def test_a_row_that_is_far_out_behind_another_is_told_by_no_sum():
+    X, y = rows()
+    others = X[(y == 0) & ~np.isin(np.arange(N_ROWS), [42, 45]), 0]
+    X[42, 0] += 1e6
+    X[45, 0] += 1e3
+    reply, _, _ = told_of_chunks(X, y)
+    largest = 2.2 * np.square(others - others.mean()).sum()
+    assert (reply["scatter"][:, 0, 0] < largest).all()
+    assert np.abs(reply["means"][:, 0]).max() < 10.0
+
+
 def test_two_rows_that_share_a_direction_are_less_than_half_each():
     X, y = rows()
     X[[42, 45], 1] = X[[42, 45], 0] + 40.0
