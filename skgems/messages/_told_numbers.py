@@ -107,6 +107,8 @@ def _n_columns_in(message: Message) -> int | None:
             half["describe"]["network"] for pair in pairs for half in pair.values()
         ]
         return min(int(network["n_features"]) for network in networks)
+    if message.task == "front" and "columns" in content:
+        return len(content["columns"]["text"])
     if "moments" in content:
         return len(content["moments"]["origin"])
     return None

@@ -23,6 +23,7 @@ from ..messages import (
 from ..moments import LARGEST
 from ..steps import IDENTIFIES, NOT_USED, ROLES, numbers
 from ._shared import N_ROWS, RULE, bound_on_rows, sums
+from ._told import told_of_front
 
 # ---- what fields say in figures ----------------------------------------------------
 
@@ -170,8 +171,9 @@ FRONT = Task(
     accepted_by="anybody",
     asks="the statistics that the agreed transformers are fitted to",
     takes_weights=True,  # steps are fitted to rows, whatever a user says they weigh
-    reveals="Statistics of columns over all rows of the node. The smallest and the "
-    "largest value of a column are values of single rows and are not sent.",
+    reveals="Statistics of columns over the rows that the node sums. The smallest and "
+    "the largest value of a column are values of single rows and are not sent.",
+    told=told_of_front,
     often="once for each step that needs rows",
     most=6,
     # A node checks what comes back by its own part in it.

@@ -126,3 +126,16 @@ def told_of_space(content: Mapping) -> Iterator[ToldNumbers]:
         )
     else:
         yield _summed({None: n_rows}, len(content["radii_losses"]))
+
+
+def told_of_front(content: Mapping) -> Iterator[ToldNumbers]:
+    """Yield the numbers that statistics of columns over all rows are.
+
+    How many rows have a value is not counted: it is about gaps, not about values.
+    """
+    for sums in content["parts"].values():
+        arrays = [np.asarray(sums[name]) for name in sums if name != "counts"]
+        n_numbers = sum(array.size for array in arrays if array.dtype.kind == "f")
+        n_rows = float(sums.get("n_rows", 0.0))
+        if n_rows > 0:
+            yield _summed({None: n_rows}, n_numbers - 1)  # n_rows is one of them

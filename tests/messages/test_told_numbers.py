@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, ModelAveragingAggregator, PooledAggregator
 from skgems.channels import Exchange, answer, inspect
@@ -100,3 +101,14 @@ def test_halves_are_rows_of_their_own():
     guess = told_in_words(Message.of("halves", joins=joins, refused={}))
     assert "a row of class 'ill' in the first half" in guess
     assert figures(guess) == figures(summarized(ONE_MEAN).guess)
+
+
+def test_statistics_of_a_front_are_of_all_rows(tmp_path):
+    agg = GEMSLogisticAggregator(front=StandardScaler(), random_state=0)
+    exchange = Exchange(tmp_path, agg, nodes=["lyon"], disclosure=None)
+    exchange.step()
+    request = exchange.waiting_for["lyon"]
+    reply = answer(request, None, X, y, name="lyon", disclosure=None)
+    guess = inspect(reply).overview["guess"]
+    assert guess.startswith("Whoever knows a row can guess")
+    assert figures(guess) == [round(guess_advantage(6, 60), 2), round(6 / 180, 2)]
