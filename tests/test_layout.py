@@ -121,6 +121,18 @@ TESTED_ELSEWHERE = {
     "gems/_public_rows.py": ("gems/test_logistic_public_rows.py", "rows tune"),
     "gems/_summarizing.py": ("federation/test_summarizing.py", "through summarize"),
     "gems/_sums.py": ("gems/test_regions.py", "a region is a sum of nodes"),
+    "disclosure/_sums.py": (
+        "local/test_disclosed_chunks.py",
+        "leverages of rows that come in chunks",
+    ),
+    "local/_chunk_rule.py": (
+        "local/test_disclosed_chunks.py",
+        "what the rule makes of chunks",
+    ),
+    "local/_told_clusters.py": (
+        "local/test_disclosed_chunks.py",
+        "clusters that the rule lets chunks tell",
+    ),
     "local/_classifiers.py": (
         "ensembles/test_ensemble_weights.py",
         "what classifiers of any kind say",

@@ -15,8 +15,8 @@ from ._leverages import ALONE, ROUNDING, lowered_of_basis
 from ._rule import Disclosure
 from ._told import LEAST_SHARE
 
-# Digits that sums may lose where rows are taken out of them.
-_MOST_LOST = 1e6
+# How many times less sums may be without rows: half of all digits are left then.
+_MOST_LOST = 1e8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -133,7 +133,7 @@ def lowered_squares(
     total_weight : float
         Sum of the weights of all rows.
     """
-    factors = np.ones(len(rows.codes))
+    factors = (rows.squares > 0).astype(float)
     while True:
         gone = factors == 0
         left = np.flatnonzero(~gone)

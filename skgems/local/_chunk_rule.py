@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from ..disclosure import LEAST_FACTOR
-from ..moments import ClassMoments, block_bytes, log_losses, ratio, row_blocks
+from ..moments import SHARED, ClassMoments, block_bytes, log_losses, ratio, row_blocks
 from ..networks import linear_logits
 from ._classifiers import Rows, indices_of
 from ._member import Member
@@ -86,15 +86,16 @@ class RareCells:
                 columns = of_class.indices[of_class.data != 0]
                 counts = np.bincount(columns, minlength=X.shape[1])
                 self._n_values[label] = self._n_values.get(label, 0) + counts
-            else:
-                self._add_dense(X, rows, label)
+            self._count_others(X, rows, label)
 
-    def _add_dense(self, X: np.ndarray, rows: np.ndarray, label: object) -> None:
+    def _count_others(self, X: Rows, rows: np.ndarray, label: object) -> None:
         wanted = 2 * self.cell - 1
         if label not in self._columns:
-            first_rows = self._first_rows.get(label, X[:0])
+            first_rows = self._first_rows.get(label, np.zeros((0, X.shape[1]), X.dtype))
             n_missing = wanted - len(first_rows)
-            first_rows = np.concatenate([first_rows, X[rows[:n_missing]]])
+            more_rows = X[rows[:n_missing]]
+            more_rows = more_rows.toarray() if sparse.issparse(X) else more_rows
+            first_rows = np.concatenate([first_rows, more_rows])
             self._first_rows[label] = first_rows
             rows = rows[n_missing:]
             if len(first_rows) < wanted:
@@ -104,15 +105,21 @@ class RareCells:
             columns = self._columns[label]
             if not len(columns):
                 return
-            differs = X[np.ix_(rows[block], columns)] != self._commonest[label]
-            self._count(label, differs)
+            if sparse.issparse(X):
+                values = X[rows[block]][:, columns].toarray()
+            else:
+                values = X[np.ix_(rows[block], columns)]
+            self._count(label, values != self._commonest[label])
 
     def _begin(self, label: object) -> None:
         """Take columns in which at least half of the first rows have one value."""
         first_rows = np.sort(self._first_rows[label], axis=0)
         middle = first_rows[len(first_rows) // 2]
         n_others = (first_rows != middle).sum(axis=0)
-        columns = np.flatnonzero(n_others < len(first_rows) / 2)
+        is_commonest = n_others < len(first_rows) / 2
+        if label in self._n_values:  # where it is 0, numbers are counted
+            is_commonest &= middle != 0
+        columns = np.flatnonzero(is_commonest)
         self._columns[label] = columns
         self._commonest[label] = middle[columns]
         self._n_others[label] = np.zeros(len(columns), dtype=int)
@@ -141,7 +148,9 @@ class RareCells:
             is_rare = (n_values < self.cell) & (n_values < self._sizes[label] / 2)
             columns = np.flatnonzero(is_rare & (n_values > 0))
             if len(columns):
-                cells[label] = (columns, np.zeros(len(columns)))
+                others = cells.get(label, (columns[:0], np.zeros(0)))
+                values = np.append(others[1], np.zeros(len(columns)))
+                cells[label] = (np.append(others[0], columns), values)
         return cells
 
 
@@ -153,6 +162,7 @@ class ChunkRule:
     cells: dict[object, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     # The seed of factors on the weights of all rows; None: no row weighs less.
     seed: int | None = None
+    noise_seed: int = 0  # of noise on products of codes
     # Factors on the weights of some rows, by their place among those that learn.
     lowered: dict[int, float] = field(default_factory=dict)
     labels: list = field(default_factory=list)  # sorted
@@ -161,14 +171,17 @@ class ChunkRule:
     has_own_variances: np.ndarray | None = None
     tells_products: bool = True  # whether the scatter that the others share has some
     # (n_columns,), bool: columns of which classes without a scatter of their own tell
-    # means alone; and the means that they have then.
-    is_mean_only: np.ndarray | None = None
+    # nothing; and the values that they all have there, means of other classes.
+    is_withheld: np.ndarray | None = None
     means: np.ndarray | None = None
     # Of whose model the gradient is told; None: it is not.
     residuals: Residuals | None = None
     # Of the rows with their squared weights, and of the residuals: one part a class.
     sums: ClassMoments | None = None
     total_weights: dict[object, float] = field(default_factory=dict)
+    # (n_classes, n_features), the ends of columns in each class.
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
     # (n_classes,), bool: classes whose rows may be divided into clusters; None: all.
     is_divided: np.ndarray | None = None
 
@@ -219,6 +232,11 @@ class ChunkRule:
                 is_column[columns] = True
                 row_of_value = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
                 X.data[is_row[row_of_value] & is_column[X.indices]] = 0
+                if values.any():
+                    X = X.tolil()
+                    for j, value in zip(columns.tolist(), values, strict=True):
+                        X[rows, j] = value
+                    X = X.tocsr()
             else:
                 X[np.ix_(rows, columns)] = values
         if X is not given and sparse.issparse(X):
@@ -226,12 +244,12 @@ class ChunkRule:
         return X
 
     def without_columns(self, X: Rows, y: np.ndarray, *, kind: str) -> Rows:
-        """Return rows in which columns of which only means are told are constant."""
-        if self.is_mean_only is None or not self.is_mean_only.any():
+        """Return rows in which columns of which nothing is told are constant."""
+        if self.is_withheld is None or not self.is_withheld.any():
             return X
         has_own = self.owns(kind)[indices_of(y, self.labels)]
         rows = np.flatnonzero(~has_own)
-        columns = np.flatnonzero(self.is_mean_only)
+        columns = np.flatnonzero(self.is_withheld)
         if not len(rows):
             return X
         if sparse.issparse(X):
@@ -242,3 +260,48 @@ class ChunkRule:
         X = X.astype(np.result_type(X.dtype, np.float32), copy=True)
         X[np.ix_(rows, columns)] = self.means[columns]
         return X
+
+
+class CodeColumns:
+    """Columns of two values in the rows of each scatter, found while rows are added.
+
+    They are those of `moments.code_units` where all rows are there at once.
+    """
+
+    def __init__(self, told: ChunkRule, *, kind: str) -> None:
+        has_own = told.has_own if kind == "class" else np.zeros_like(told.has_own)
+        # (n_classes,), the group of each class: itself, or SHARED.
+        self.group_of_class = np.where(has_own, np.arange(len(has_own)), SHARED)
+        self._low: dict[int, np.ndarray] = {}
+        self._high: dict[int, np.ndarray] = {}
+        self._columns: dict[int, np.ndarray] = {}  # by group: those of two values
+        for group in set(self.group_of_class.tolist()):
+            is_in = self.group_of_class == group
+            self._low[group] = told.low[is_in].min(axis=0)
+            self._high[group] = told.high[is_in].max(axis=0)
+            varies = self._low[group] < self._high[group]
+            self._columns[group] = np.flatnonzero(varies)
+
+    def add(self, X: Rows, codes: np.ndarray) -> None:
+        """Add rows, given the indices of their classes."""
+        groups = self.group_of_class[codes]
+        for group in np.unique(groups).tolist():
+            rows = np.flatnonzero(groups == group)
+            for block in row_blocks(rows[:, None], 8 * X.shape[1], block_bytes()):
+                columns = self._columns[group]
+                if not len(columns):
+                    break
+                if sparse.issparse(X):
+                    values = X[rows[block]][:, columns].toarray()
+                else:
+                    values = X[np.ix_(rows[block], columns)]
+                is_end = values == self._low[group][columns]
+                is_end |= values == self._high[group][columns]
+                self._columns[group] = columns[is_end.all(axis=0)]
+
+    def units(self, group: int) -> np.ndarray:
+        """Return by how much both values of each column differ, (n_columns,)."""
+        units = np.zeros(len(self._low[group]))
+        columns = self._columns[group]
+        units[columns] = (self._high[group] - self._low[group])[columns]
+        return units

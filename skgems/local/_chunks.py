@@ -28,10 +28,11 @@ from ..moments import (
     moments_kind,
     row_blocks,
     weighted_mean,
+    with_noise,
 )
 from ..networks import as_labels
 from . import _moments, _samples
-from ._chunk_rule import ChunkRule, RareCells
+from ._chunk_rule import ChunkRule, CodeColumns, RareCells
 from ._classifiers import Rows, at_node, indices_of
 from ._constants import warn_of_lost_features
 from ._member import Member
@@ -606,9 +607,14 @@ def moments_of_chunks(
     if model == "own":
         tails = CombinationTails(list(class_rows.items()), len(classes))
     with at_node(member.name, "its rows cannot be summed"):
-        ends = ClusterEnds() if rule is not None and parts.centers else None
+        watched = _Watched.of(member, parts, kind=kind)
         sums, n_rows_of_parts = _sum_parts(
-            member, parts, kind=kind, gradient=gradient, tails=tails, ends=ends
+            member,
+            parts,
+            kind=kind,
+            gradient=gradient,
+            tails=tails,
+            watched=watched,
         )
         part_numbers = np.array(list(n_rows_of_parts))
         merged_into = _merge_small_clusters(
@@ -618,11 +624,7 @@ def moments_of_chunks(
             centers=parts.centers,
             min_rows=min_rows,
         )
-        if ends is not None:
-            merged_into = ends.told_parts(
-                merged_into, told=rule, rule=member.disclosure, kind=kind
-            )
-        sums = sums.merged_parts(merged_into)
+        sums = sums.merged_parts(watched.told_parts(merged_into))
     if rule is None:
         sums = _without_small_classes(
             sums,
@@ -632,11 +634,13 @@ def moments_of_chunks(
             with_shared_scatter=sizes[~is_large].sum() >= min_cluster_size,
         )
     else:
+        sums = watched.with_noise(sums, classes=classes)
         sums = _as_told(sums, tells_products=rule.tells_products)
         gradient.move_to(sums.origin)
     if n_components == 1:
         sums = replace(sums, part_squares=None)
-    warn_of_lost_features(member, sums)
+    if rule is None or not rule.is_withheld.any():  # columns that are constant for it
+        warn_of_lost_features(member, sums)
     reply = _moments.reply_of_sums(
         member,
         classes=classes,
@@ -647,6 +651,61 @@ def moments_of_chunks(
     if tails is not None:
         reply |= _moments.reply_of_tails(member, tails)
     return reply | gradient.reply(sums)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Watched:
+    """What is watched of rows under a rule while they are summed; None: nothing is."""
+
+    rule: ChunkRule | None
+    ends: ClusterEnds | None = None
+    code_columns: CodeColumns | None = None
+
+    @classmethod
+    def of(cls, member: ChunkedMember, parts: "_Parts", *, kind: str) -> "_Watched":
+        """Return what is watched of a member's rows."""
+        rule = member.rule
+        if rule is None:
+            return cls(rule=None)
+        ends = None
+        if parts.centers:
+            ends = ClusterEnds(told=rule, rule=member.disclosure, kind=kind)
+        code_columns = None
+        if kind != "diagonal":
+            code_columns = CodeColumns(rule, kind=kind)
+        return cls(rule=rule, ends=ends, code_columns=code_columns)
+
+    def add(
+        self,
+        X: Rows,
+        y: np.ndarray,
+        weights: np.ndarray | None,
+        *,
+        numbers: np.ndarray,
+    ) -> None:
+        """Add rows, with the numbers of their parts."""
+        codes = indices_of(y, self.rule.labels)
+        if self.ends is not None:
+            self.ends.add(X, y, weights, codes=codes, numbers=numbers)
+        if self.code_columns is not None:
+            self.code_columns.add(X, codes)
+
+    def told_parts(self, merged_into: np.ndarray) -> np.ndarray:
+        """For each part the one that it becomes one with, under the rule."""
+        return merged_into if self.ends is None else self.ends.told_parts(merged_into)
+
+    def with_noise(self, sums: ClassMoments, *, classes: np.ndarray) -> ClassMoments:
+        """Sums in which products of two columns of codes have noise of one row."""
+        if self.code_columns is None:
+            return sums
+        rng = np.random.default_rng(self.rule.noise_seed)
+        scatter = sums.scatter.copy()
+        codes = indices_of(classes, self.rule.labels)
+        for place, group in enumerate(sums.groups.tolist()):
+            name = SHARED if group == SHARED else int(codes[group])
+            units = self.code_columns.units(name)
+            scatter[place] = with_noise(scatter[place], units, rng)
+        return replace(sums, scatter=scatter)
 
 
 def _as_told(sums: ClassMoments, *, tells_products: bool) -> ClassMoments:
@@ -723,7 +782,7 @@ def _sum_parts(
     kind: str,
     gradient: "_moments.OwnGradient",
     tails: CombinationTails | None,
-    ends: ClusterEnds | None,
+    watched: "_Watched",
 ) -> tuple[ClassMoments, dict[int, int]]:
     """Sums of all rows that learn; these are added to the others on the way.
 
@@ -753,13 +812,8 @@ def _sum_parts(
                 continue
         codes = indices_of(y, parts.classes)
         numbers = parts.numbers(X, codes)
-        if ends is not None:
-            squares = np.ones(len(y)) if weights is None else weights**2
-            beside = X
-            if rule.residuals is not None:
-                beside = rule.residuals.beside(X, y, weights)
-            ends.add(beside, indices_of(y, rule.labels), numbers, squares)
         if rule is not None:
+            watched.add(X, y, weights, numbers=numbers)
             X = rule.without_columns(X, y, kind=kind)
         sums_of_chunk = class_moments(
             X,

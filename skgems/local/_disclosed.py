@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ..disclosure import Rows as RowsToTell
@@ -61,7 +62,7 @@ def ruled(member: Member) -> Member:
         weights[learning] = told.weights
     return replace(
         member,
-        model=_without_left_out_classes(member),
+        model=without_left_out_classes(member, member.y),
         X=_with_rows(member.X, learning, rows.X, were=X),
         weights=weights,
         is_ruled=True,
@@ -71,16 +72,16 @@ def ruled(member: Member) -> Member:
     )
 
 
-def _without_left_out_classes(member: Member) -> LocalModel:
+def without_left_out_classes(member: Member, labels: ArrayLike) -> LocalModel:
     """Return the model, or one without a classifier that is a function of sums.
 
-    The weights of such a classifier tell the sums of all rows that it was fitted to,
-    and less those that are told, the sums of a class that is left out.
+    The weights of such a classifier tell the sums of all rows that it was fitted to.
+    Less those that are told, they tell the sums of a class that is left out.
     """
     if member.left_out is None or "kind" not in closed_form(member.model.estimator):
         return member.model
     names = member.model.network.feature_names_in
-    return local_model(Network.of_rows(member.y, member.X, names), name=member.name)
+    return local_model(Network.of_rows(labels, member.X, names), name=member.name)
 
 
 def _is_table(member: Member) -> bool:

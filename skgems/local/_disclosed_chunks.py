@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from ..disclosure import (
+    ALONE,
     LEAST_FACTOR,
     Disclosure,
     GroupSums,
@@ -36,7 +37,7 @@ from ._cache import digest
 from ._chunk_rule import ChunkRule, Residuals
 from ._chunks import ChunkedMember, stacked
 from ._classifiers import Rows, indices_of
-from ._disclosed import ruled
+from ._disclosed import ruled, without_left_out_classes
 from ._member import Member
 
 # Part of scikit-learn's ``working_memory``, 1 GiB as a rule, that all rows of a node
@@ -75,6 +76,7 @@ class _FirstSums:
     low: np.ndarray  # (n_classes, n_features)
     high: np.ndarray  # (n_classes, n_features)
     largest_square: np.ndarray  # (n_classes,), squared weights
+    total_weights: np.ndarray  # (n_classes,), 0 where rows have none
     # (n_classes,), of rows less the point of their class, in these units: without the
     # residuals, and with them.
     lengths: np.ndarray
@@ -102,9 +104,9 @@ class _FirstSums:
         return np.where(has_spread, self.largest_square[:, None] * shares, 0.0)
 
     def mean_of(self, classes: np.ndarray) -> np.ndarray:
-        """Return the mean of the rows of some classes, (n_features,)."""
+        """Return the mean of the rows of some classes, (n_features,); 0 of none."""
         if not classes.any():
-            return self.variances.origin
+            return np.zeros(self.low.shape[1])
         means = self.variances.means[classes]
         weights = self.variances.counts[classes]
         return self.variances.origin + weighted_mean(means, weights)
@@ -171,6 +173,16 @@ class _Ruler:
             rule=self.told,
             is_ruled=True,
         )
+        if self.told.cells or member.left_out is not None:
+            # A sum of other rows or values may be known, such as from a classifier: all
+            # rows weigh a little less, unevenly.
+            self.told = replace(self.told, seed=self._seed())
+        self.told = replace(self.told, noise_seed=self._seed())
+        self.member = replace(
+            self.member,
+            rule=self.told,
+            model=without_left_out_classes(self.member, self.labels),
+        )
         self.kind = moments_kind(
             "auto", n_features=self.n_features, n_classes=len(self.labels)
         )
@@ -194,6 +206,7 @@ class _Ruler:
     def ruled(self) -> ChunkedMember:
         """Return the member with what is told of its rows."""
         first = self._first_sums()
+        self._check_weights(first)
         groups = self._groups_of(first.moments)
         bound = self.rule.leverage
         examined = [
@@ -223,6 +236,17 @@ class _Ruler:
         return self._finished(
             told, first, groups=groups, failed=failed, has_gradient=has_gradient
         )
+
+    def _check_weights(self, first: _FirstSums) -> None:
+        """Raise ValueError where one row has so much weight that a mean tells of it."""
+        shares = first.largest_square / first.variances.counts
+        if shares.max() >= self.rule.leverage:
+            label = self.labels[int(np.argmax(shares))]
+            raise ValueError(
+                f"Node {self.member.name!r}: one row has most of the weight of class "
+                f"{label!r}, so that its mean would tell that row. Give rows weights "
+                "that differ less, or all rows at once in place of chunks."
+            )
 
     def _codes(self, y: np.ndarray) -> np.ndarray:
         return indices_of(y, self.labels)
@@ -263,6 +287,7 @@ class _Ruler:
             low=np.full((n_classes, self.n_features), np.inf),
             high=np.full((n_classes, self.n_features), -np.inf),
             largest_square=np.zeros(n_classes),
+            total_weights=np.zeros(n_classes),
             lengths=np.zeros(n_classes),
             joint_lengths=np.zeros(n_classes),
         )
@@ -279,6 +304,9 @@ class _Ruler:
                 else class_moments(X, codes, kind="diagonal", weights=squares),
             )
             first.add(Z, codes, squares)
+            if weights is not None:
+                of_chunk = np.bincount(codes, weights, minlength=n_classes)
+                first.total_weights += of_chunk
             del X, y, weights, Z, sums  # before the next chunk is in memory
         if first.variances is None:
             moments = self._without_residuals(first.moments)
@@ -320,19 +348,22 @@ class _Ruler:
             codes = self._codes(y)
             weights = np.ones(len(y)) if weights is None else weights
             factors = rng.uniform(LEAST_FACTOR, 1.0, len(y))
+            if self.told.seed is not None:  # these are in the weights
+                factors = np.ones(len(y))
             drawn_weights = factors * weights
-            if examined:
-                leverages.merge(
-                    self._sums_of_chunk(X, codes, drawn_weights**2),
-                    np.bincount(codes, drawn_weights, minlength=len(self.labels)),
-                )
-            leverages.add(
+            is_alone = leverages.add(
                 X,
                 self._with_residuals(X, y, weights),
                 codes,
                 weights**2,
                 drawn_weights**2,
             )
+            drawn_weights[is_alone] = 0.0
+            if examined:
+                leverages.merge(
+                    self._sums_of_chunk(X, codes, drawn_weights**2),
+                    np.bincount(codes, drawn_weights, minlength=len(self.labels)),
+                )
             del X, y, weights  # before the next chunk is in memory
         return leverages
 
@@ -363,6 +394,7 @@ class _Ruler:
                 failed.append(group)
                 continue
             factors, sums = found
+            factors = np.where(rows.squares > 0, factors, 0.0)
             groups.append(replace(group, sums=sums))
             for place, factor in zip(places.tolist(), factors.tolist(), strict=True):
                 if factor < 1.0:
@@ -405,23 +437,33 @@ class _Ruler:
             has_own &= ~group.is_in
         has_shared = any(group.name == SHARED for group in groups)
         by_columns = first.column_leverages(first.squares)
-        of_classes = by_columns.max(axis=1) < _LEAST_SQUARE * self.rule.leverage
+        limit = self.rule.leverage
+        if told.seed is not None:
+            limit *= _LEAST_SQUARE
+        of_classes = by_columns.max(axis=1) < limit
         has_own_variances = has_own | of_classes
-        is_mean_only = np.zeros(self.n_features, dtype=bool)
+        is_withheld = np.zeros(self.n_features, dtype=bool)
         for is_in in (~has_own, ~has_own_variances):
             together = np.tile(first.squares[is_in].sum(axis=0), (len(is_in), 1))
             of_columns = first.column_leverages(together)[is_in]
             largest = of_columns.max(axis=0, initial=0.0)
-            is_mean_only |= largest >= _LEAST_SQUARE * self.rule.leverage
+            is_withheld |= largest >= limit
         told = replace(
             told,
+            low=first.low,
+            high=first.high,
             has_own=has_own,
             has_own_variances=has_own_variances,
             tells_products=not failed and (bool(has_own.all()) or has_shared),
-            is_mean_only=is_mean_only,
-            means=first.mean_of(~has_own),
+            is_withheld=is_withheld,
+            means=first.mean_of(has_own & has_own_variances),
             residuals=self.residuals if has_gradient else None,
         )
+        if told.seed is not None and not told.total_weights:
+            total_weights = first.total_weights.tolist()
+            told = replace(
+                told, total_weights=dict(zip(self.labels, total_weights, strict=True))
+            )
         return replace(
             self.member,
             rule=told,
@@ -491,12 +533,18 @@ class _Leverages:
         codes: np.ndarray,
         squares: np.ndarray,
         drawn_squares: np.ndarray,
-    ) -> None:
-        """Add the rows of a chunk, without the residuals and with them."""
+    ) -> np.ndarray:
+        """Add the rows of a chunk, without the residuals and with them.
+
+        Returns a mask of rows that alone have some direction, (n_rows,): sums without
+        them cannot be made of sums with them, whose digits are theirs.
+        """
+        is_alone = np.zeros(len(codes), dtype=bool)
         for k, group in enumerate(self.groups):
             for rows, h in _in_blocks(X, codes, squares, group, self.directions[k]):
                 largest = max(self.largest_by_group[k], h.max())
                 self.largest_by_group[k] = largest
+                is_alone[rows[h > ALONE]] = True
                 kept = rows[h >= self.least]
                 if not len(kept):
                     continue
@@ -504,7 +552,7 @@ class _Leverages:
                 values = values.toarray() if sparse.issparse(values) else values
                 self._rows.append(values.astype(np.float64))
                 self._codes.append(codes[kept])
-                self._squares.append(drawn_squares[kept])
+                self._squares.append(np.where(is_alone[kept], 0.0, drawn_squares[kept]))
                 self._places.append(self._n_before + kept)
         for group, directions in zip(
             self.joint_groups, self.joint_directions, strict=True
@@ -512,6 +560,7 @@ class _Leverages:
             for _, h in _in_blocks(Z, codes, squares, group, directions):
                 self.largest_joint = max(self.largest_joint, float(h.max()))
         self._n_before += len(codes)
+        return is_alone
 
     def kept_of(self, group: _Group) -> tuple[np.ndarray, KeptRows]:
         """Return the places of rows of a group that were kept, and these."""

@@ -1,8 +1,13 @@
 """Which classes of a node whose rows come in chunks may tell of their clusters.
 
 Where they may, each cluster has a count, a mean and squares beside the products of the
-class. No leverage exceeds what the ends of each column within each cluster allow.
+class. With the scatter S of a class and ``B'SB = 1``, rows are ``y = B'(x - m)``. Their
+scatter within clusters is ``W = 1 - sum_p V_p m_p m_p'``, and a leverage is at most
+
+    h <= v (1 / V_p + |y - m_p|^2 / l),    l the least eigenvalue of W.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,118 +16,212 @@ from ..moments import ClassMoments, class_moments, merge_moments
 from ._chunk_rule import ChunkRule
 from ._classifiers import Rows
 
+# Least eigenvalue that is not rounding, of a scatter whose eigenvalues are at most 1.
+_ROUNDING = 1e-9
+
+
+@dataclass(eq=False, kw_only=True)
+class _Ends:
+    """The ends of columns in one part, and a sum over its rows."""
+
+    low: np.ndarray  # (n_columns,)
+    high: np.ndarray  # (n_columns,)
+    total: np.ndarray  # (n_columns,), by squared weights
+
+    @classmethod
+    def of(cls, rows: Rows, squares: np.ndarray) -> "_Ends":
+        """Return those of some rows."""
+        low, high = (_dense_row(rows.min(axis=0)), _dense_row(rows.max(axis=0)))
+        return cls(low=low, high=high, total=_dense_row(squares @ rows))
+
+    def add(self, other: "_Ends") -> None:
+        """Add those of other rows."""
+        np.minimum(self.low, other.low, out=self.low)
+        np.maximum(self.high, other.high, out=self.high)
+        self.total += other.total
+
+    def lengths(self, total_square: float) -> np.ndarray:
+        """Return the largest squared distances from the mean, (n_columns,)."""
+        mean = self.total / total_square
+        return np.maximum(np.abs(self.high - mean), np.abs(self.low - mean)) ** 2
+
+
+@dataclass(eq=False, kw_only=True)
+class _Part:
+    """What is known of the rows of one part."""
+
+    c: int  # its class
+    total_square: float  # of squared weights
+    largest_square: float
+    columns: _Ends
+    # In the directions of the scatter of the class, with the residuals; None: there is
+    # no scatter.
+    directions: _Ends | None
+
+    def add(self, other: "_Part") -> None:
+        """Add the rows of another part."""
+        self.total_square += other.total_square
+        self.largest_square = max(self.largest_square, other.largest_square)
+        self.columns.add(other.columns)
+        if self.directions is not None and other.directions is not None:
+            self.directions.add(other.directions)
+
 
 class ClusterEnds:
     """Sums of parts by squared weights, and the ends of their columns.
 
-    Rows are added with the residuals of the own model beside them, if its gradient is
-    told.
+    Parameters
+    ----------
+    told : ChunkRule
+    rule : Disclosure
+    kind : {"class", "shared", "diagonal"}
+        What is asked for.
     """
 
-    def __init__(self) -> None:
-        self.numbers = np.zeros(0, dtype=np.intp)  # (n_parts,), sorted
-        self.sums: ClassMoments | None = None
-        self._ends: dict[int, tuple] = {}  # by number: low, high, largest square
+    def __init__(self, *, told: ChunkRule, rule: Disclosure, kind: str) -> None:
+        self.rule = rule
+        may_tell = told.owns(kind) & (kind != "shared")
+        if told.is_divided is not None:
+            may_tell &= told.is_divided
+        self.may_tell = may_tell  # (n_classes,)
+        self._told = told
+        self._parts: dict[int, _Part] = {}  # by number
+        self._squares: ClassMoments | None = None  # of parts, in the order of numbers
+        # By class: its mean and directions of its scatter.
+        self._bases: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        if kind == "class":
+            for c in np.flatnonzero(may_tell).tolist():
+                self._bases[c] = _mean_and_directions(told.sums, c)
 
     def add(
-        self, Z: Rows, columns: np.ndarray, numbers: np.ndarray, squares: np.ndarray
+        self,
+        X: Rows,
+        y: np.ndarray,
+        weights: np.ndarray | None,
+        *,
+        codes: np.ndarray,
+        numbers: np.ndarray,
     ) -> None:
-        """Add rows with their classes, parts and squared weights."""
-        sums = class_moments(
-            Z, columns, kind="diagonal", parts=numbers, weights=squares
-        )
-        self.sums = sums if self.sums is None else merge_moments([self.sums, sums])
-        present = np.unique(numbers)
-        all_numbers = np.append(self.numbers, present)
-        order = np.argsort(all_numbers, kind="stable")
-        self.sums = self.sums.some_parts(order).merged_parts(all_numbers[order])
-        self.numbers = np.unique(all_numbers)
-        for number in present.tolist():
-            of_part = np.flatnonzero(numbers == number)
-            rows = Z[of_part]
-            low, high = (_dense_row(rows.min(axis=0)), _dense_row(rows.max(axis=0)))
-            largest = squares[of_part].max()
-            if number in self._ends:
-                before = self._ends[number]
-                low = np.minimum(low, before[0])
-                high = np.maximum(high, before[1])
-                largest = max(largest, before[2])
-            self._ends[number] = (low, high, largest)
+        """Add rows, given the indices of their classes and the numbers of parts."""
+        squares = np.ones(len(y)) if weights is None else weights**2
+        numbers_before = np.array(sorted(self._parts), dtype=np.intp)
+        for number in np.unique(numbers).tolist():
+            rows = np.flatnonzero(numbers == number)
+            part = self._part_of(
+                X[rows],
+                y[rows],
+                None if weights is None else weights[rows],
+                c=int(codes[rows[0]]),
+                squares=squares[rows],
+            )
+            if number in self._parts:
+                self._parts[number].add(part)
+            else:
+                self._parts[number] = part
+        sums = class_moments(X, codes, kind="diagonal", parts=numbers, weights=squares)
+        if self._squares is not None:
+            sums = merge_moments([self._squares, sums])
+        numbers_now = np.append(numbers_before, np.unique(numbers))
+        order = np.argsort(numbers_now, kind="stable")
+        self._squares = sums.some_parts(order).merged_parts(numbers_now[order])
 
-    def told_parts(
-        self, merged_into: np.ndarray, *, told: ChunkRule, rule: Disclosure, kind: str
-    ) -> np.ndarray:
+    def _part_of(
+        self,
+        X: Rows,
+        y: np.ndarray,
+        weights: np.ndarray | None,
+        *,
+        c: int,
+        squares: np.ndarray,
+    ) -> _Part:
+        directions = None
+        if c in self._bases:
+            mean, basis = self._bases[c]
+            residuals = self._told.residuals
+            Z = X if residuals is None else residuals.beside(X, y, weights)
+            Z = Z.toarray() if hasattr(Z, "toarray") else Z
+            directions = _Ends.of((Z - mean) @ basis, squares)
+        return _Part(
+            c=c,
+            total_square=float(squares.sum()),
+            largest_square=float(squares.max()),
+            columns=_Ends.of(X, squares),
+            directions=directions,
+        )
+
+    def told_parts(self, merged_into: np.ndarray) -> np.ndarray:
         """For each part the one that it becomes one with, under the rule.
 
         Where clusters of a class may not be told, they all become one. ``merged_into``
         (n_parts,) says the same before the rule.
         """
-        labels, part_of = np.unique(merged_into, return_inverse=True)
-        sums = self.sums.merged_parts(merged_into)
-        ends = [self._ends[number] for number in self.numbers.tolist()]
-        low = np.full((len(labels), sums.n_features), np.inf)
-        high = np.full((len(labels), sums.n_features), -np.inf)
-        largest = np.zeros(len(labels))
-        np.minimum.at(low, part_of, np.array([end[0] for end in ends]))
-        np.maximum.at(high, part_of, np.array([end[1] for end in ends]))
-        np.maximum.at(largest, part_of, np.array([end[2] for end in ends]))
+        squares = self._squares.merged_parts(merged_into).part_squares
+        targets = np.unique(merged_into).tolist()
+        numbers = sorted(self._parts)
+        merged: dict[int, _Part] = {}
+        for target, number in zip(merged_into.tolist(), numbers, strict=True):
+            if target in merged:
+                merged[target].add(self._parts[number])
+            else:
+                merged[target] = self._parts[number]
         merged_into = merged_into.copy()
-        for c in np.unique(sums.columns).tolist():
-            parts = np.flatnonzero(sums.columns == c)
-            may_tell = kind != "shared" and told.owns(kind)[c]
-            may_tell = may_tell and (told.is_divided is None or told.is_divided[c])
-            if len(parts) == 1 or (
-                may_tell
-                and _clusters_hold(
-                    sums.some_parts(parts),
-                    low=low[parts],
-                    high=high[parts],
-                    largest=largest[parts],
-                    scatter=None if kind == "diagonal" else _scatter_of(told.sums, c),
-                    bound=rule.leverage,
+        for c in sorted({part.c for part in merged.values()}):
+            of_class = [target for target in targets if merged[target].c == c]
+            places = [targets.index(target) for target in of_class]
+            if len(of_class) > 1 and not (
+                self.may_tell[c]
+                and self._hold(
+                    [merged[target] for target in of_class],
+                    squares=None if squares is None else squares[places],
                 )
             ):
-                continue
-            merged_into[np.isin(part_of, parts)] = labels[parts[0]]
+                merged_into[np.isin(merged_into, of_class)] = of_class[0]
         return merged_into
+
+    def _hold(self, parts: list[_Part], *, squares: np.ndarray | None) -> bool:
+        """Report whether no row is most of a sum, with clusters of one class told."""
+        bound = self.rule.leverage
+        if squares is None:
+            return False
+        for part, squares_of_part in zip(parts, squares, strict=True):
+            lengths = part.columns.lengths(part.total_square)
+            has_spread = part.columns.high > part.columns.low
+            smallest = np.finfo(float).tiny
+            shares = lengths / np.maximum(squares_of_part, smallest)
+            shares = part.largest_square * (shares + 1.0 / part.total_square)
+            if (shares[has_spread] >= bound).any():
+                return False
+        ends = [part.directions for part in parts if part.directions is not None]
+        if len(ends) < len(parts):
+            return True  # variances alone
+        roots = np.array(
+            [
+                part.directions.total / np.sqrt(part.total_square)
+                for part in parts
+                if part.directions is not None
+            ]
+        )
+        within = np.eye(roots.shape[1]) - roots.T @ roots
+        least = np.linalg.eigvalsh(within).min(initial=1.0)
+        if least < _ROUNDING:
+            return False
+        for part, end in zip(parts, ends, strict=True):
+            length = end.lengths(part.total_square).sum()
+            if part.largest_square * (1 / part.total_square + length / least) >= bound:
+                return False
+        return True
 
 
 def _dense_row(row: Rows) -> np.ndarray:
-    return np.ravel(row.toarray() if hasattr(row, "toarray") else row)
+    return np.ravel(row.toarray() if hasattr(row, "toarray") else row).astype(float)
 
 
-def _scatter_of(sums: ClassMoments, c: int) -> np.ndarray:
-    """Return the scatter of a class."""
-    return sums.scatter[int(np.flatnonzero(sums.groups == c)[0])]
-
-
-def _clusters_hold(
-    parts: ClassMoments,
-    *,
-    low: np.ndarray,
-    high: np.ndarray,
-    largest: np.ndarray,
-    scatter: np.ndarray | None,
-    bound: float,
-) -> bool:
-    """Report whether no row is most of a sum, with the clusters of one class told."""
-    means = parts.origin + parts.means
-    lengths = np.maximum(np.abs(high - means), np.abs(low - means)) ** 2
-    of_counts = 1.0 / parts.counts[:, None]
-    squares = np.maximum(parts.part_squares, np.finfo(float).tiny)
-    shares = largest[:, None] * (of_counts + lengths / squares)
-    if (np.where(high > low, shares, 0.0) >= bound).any():
-        return False
-    if scatter is None:
-        return True
-    # What is left of the scatter of the class within its clusters.
-    mean = parts.counts @ means / parts.counts.sum()
-    between = (parts.counts[:, None] * (means - mean)).T @ (means - mean)
-    within = GroupSums(totals=parts.counts, means=means, scatter=scatter - between)
-    units = 1.0 / np.sqrt(np.maximum(np.diag(within.scatter), np.finfo(float).tiny))
-    units[(high == low).all(axis=0)] = 0.0
-    least = within.least_eigenvalue(units)
-    if least <= 0:
-        return False
-    of_rows = largest * (of_counts[:, 0] + (lengths @ units**2) / least)
-    return bool(of_rows.max() < bound)
+def _mean_and_directions(sums: ClassMoments, c: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of a class, and columns B with ``B'SB = 1`` of its scatter S."""
+    (place,) = np.flatnonzero(sums.columns == c)
+    (group,) = np.flatnonzero(sums.groups == c)
+    mean = sums.origin + sums.means[place]
+    of_class = GroupSums(
+        totals=sums.counts[[place]], means=mean[None], scatter=sums.scatter[group]
+    )
+    return mean, of_class.directions()

@@ -563,7 +563,7 @@ def class_moments(
     squares = None
     if kind == "shared" and tells_rows:
         squares = indicator(class_of_part, len(classes)) @ sums.squares
-    if tells_rows:
+    if tells_rows or sparse.issparse(X):  # that of sparse rows is 0
         large_rows = np.flatnonzero(is_large[codes])
         origin = median_of_rows(X, large_rows, min_cluster_size > 1)
     else:

@@ -115,14 +115,17 @@ def assert_close_replies(reply, expected, tol):
             assert reply[name] == field, name
 
 
-def summaries(X, y, held_out=None, *, size=1000, clf=None, **settings):
+def summaries(
+    X, y, held_out=None, *, size=1000, clf=None, disclosure="auto", **settings
+):
     """The summary of chunks and that of all rows, by one component a class."""
     quick = {"random_state": 0, "on_empty": "ignore", "n_components": 1}
     agg = GEMSLogisticAggregator(**in_parts(quick | settings))
     clf = classifier() if clf is None else clf
-    of_rows = agg.summarize(clf, X, y, name="lyon", held_out=held_out)
+    options = {"name": "lyon", "disclosure": disclosure}
+    of_rows = agg.summarize(clf, X, y, held_out=held_out, **options)
     chunks = chunked(X, y, held_out, size=size)
-    return agg.summarize(clf, name="lyon", chunks=chunks), of_rows
+    return agg.summarize(clf, chunks=chunks, **options), of_rows
 
 
 def assert_chunks_give_the_same(X, y, *, tol=1e-8, **options):
@@ -292,6 +295,7 @@ def test_functions_of_sums_stay_exact(clf):
                     clf.fit(X[rows_of_node], y[rows_of_node]),
                     name=name,
                     chunks=chunked(X[rows_of_node], y[rows_of_node]),
+                    disclosure=None,
                 )
                 for name, rows_of_node in zip("ab", nodes, strict=True)
             ]
@@ -309,7 +313,7 @@ def test_fewer_rows_than_features_send_roots():
     X = rng.normal(size=(150, 220))
     y = np.repeat([0, 1], 75)
     clf = LogisticRegression().fit(X, y)
-    of_chunks, of_rows = summaries(X, y, clf=clf, size=40)
+    of_chunks, of_rows = summaries(X, y, clf=clf, size=40, disclosure=None)
     assert moments_reply(of_chunks)["roots"] is not None
     assert_same_summary(of_chunks, of_rows)
 
@@ -366,7 +370,7 @@ def test_clusters_of_chunks_have_the_sums_of_all_rows(kind):
         ClassMoments.from_arrays(
             summary.message.content["answers"]["0"]["reply"]["moments"]
         )
-        for summary in summaries(X, y, n_components=16, moments=kind)
+        for summary in summaries(X, y, n_components=16, moments=kind, disclosure=None)
     )
     # As many as of all rows, and no cluster is smaller than it may be.
     assert len(sums_of_chunks.counts) > 0.7 * len(sums_of_rows.counts) > 30
@@ -406,7 +410,9 @@ def test_clusters_of_few_rows_go_to_the_nearest():
     y = np.repeat([0, 1], [84, 20])
     clf = LogisticRegression().fit(X, y)
     agg = GEMSLogisticAggregator(moments=Moments(n_components=3), random_state=0)
-    reply = moments_reply(agg.summarize(clf, name="a", chunks=chunked(X, y, size=100)))
+    reply = moments_reply(
+        agg.summarize(clf, name="a", chunks=chunked(X, y, size=100), disclosure=None)
+    )
     is_first_class = reply["columns"] == 0
     counts = reply["counts"][is_first_class]
     assert counts.min() >= 10 and counts.sum() == 84
@@ -611,7 +617,7 @@ def test_spaces_need_all_rows_and_nothing_is_read_first():
         {"settings": {"intersection": "deepest"}},
     ):
         with pytest.raises(ValueError, match=words):
-            summarize(fail_if_read, **options)
+            summarize(fail_if_read, disclosure=None, **options)
 
 
 def test_without_a_space_an_epsilon_is_no_reason_to_refuse_chunks():
@@ -645,4 +651,4 @@ def test_features_that_are_too_large_are_named():
     X = X.copy()
     X[5, 3] = 1e30
     with pytest.raises(ValueError, match="'lyon': its rows.*feature 3 is too large"):
-        summarize(chunked(X, y))
+        summarize(chunked(X, y), disclosure=None)
