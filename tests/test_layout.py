@@ -106,6 +106,10 @@ TESTED_ELSEWHERE = {
         "nodes reply to a channel",
     ),
     "federation/_rows.py": ("local/test_chunks.py", "rows at once and in chunks"),
+    "federation/_ruled.py": (
+        "pooled/test_sharing_nodes.py",
+        "nodes tell less of few rows",
+    ),
     "federation/_simulation.py": (
         "gems/test_logistic.py",
         "fit simulates nodes",

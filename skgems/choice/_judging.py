@@ -140,7 +140,9 @@ class _HeldOutHalf:
                 X = X.astype(np.float32)
             has_sums = hasattr(steps[-1], "as_front")
             front = steps[-1] if has_sums else PooledTransformer(steps[-1])
-            front = clone(front).set_params(disclosure=disclosure)
+            front = clone(front)
+            if "disclosure" in front.get_params(deep=False):
+                front.set_params(disclosure=disclosure)
             front.fit(X, nodes=self.nodes, held_out=self.held_out)
             n_bytes += n_bytes_received(front)
             self._rows_and_bytes[steps] = (front.transform(X), n_bytes)

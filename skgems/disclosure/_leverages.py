@@ -14,8 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-# Eigenvalues of correlations below this are rounding: their directions are left out.
+# Eigenvalues of correlations below this have no digits: their directions are looked at
+# again, since the sums that are told have more digits than that.
 ROUNDING = 1e-10
+# Length of such a direction that is rounding, in deviations of columns.
+_NOTHING = 1e-12
 # A leverage of 1 but for rounding: the row alone has some direction.
 ALONE = 1.0 - 1e-6
 # Weights are lowered to a leverage this much below the bound, so that those of the
@@ -104,7 +107,27 @@ def basis(design: Design, weights: np.ndarray) -> np.ndarray:
     rooted = np.sqrt(weights)[:, None] * X
     values, vectors = np.linalg.eigh(rooted.T @ rooted)
     kept = values > ROUNDING * max(values.max(initial=0.0), 1.0)
-    return np.hstack([indicators, X @ (vectors[:, kept] / np.sqrt(values[kept]))])
+    Q = np.hstack([indicators, X @ (vectors[:, kept] / np.sqrt(values[kept]))])
+    return np.hstack([Q, _small_directions(X @ vectors[:, ~kept], Q, weights)])
+
+
+def _small_directions(
+    small: np.ndarray, Q: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Return the rest of a basis, of columns that are nearly combinations of others.
+
+    Two columns may differ in one row alone, by little: their difference is that row.
+    """
+    roots = np.sqrt(weights)[:, None]
+    small = small[:, np.linalg.norm(roots * small, axis=0) > _NOTHING]
+    if not small.shape[1]:
+        return small
+    small = small - Q @ (Q.T @ (weights[:, None] * small))
+    small /= np.maximum(np.linalg.norm(roots * small, axis=0), _NOTHING)
+    small = small - Q @ (Q.T @ (weights[:, None] * small))
+    values, vectors = np.linalg.eigh((roots * small).T @ (roots * small))
+    kept = values > ROUNDING
+    return small @ (vectors[:, kept] / np.sqrt(values[kept]))
 
 
 def leverages(design: Design, weights: np.ndarray) -> np.ndarray:
@@ -122,9 +145,11 @@ def largest_leverage_bound(design: Design, weights: np.ndarray) -> float:
     squares = weights**2
     X = centered(design, squares)
     X *= weights[:, None]
-    values = np.linalg.eigvalsh(X.T @ X)
-    values = values[values > ROUNDING * max(values.max(initial=0.0), 1.0)]
-    least = values.min(initial=np.inf)
+    values, vectors = np.linalg.eigh(X.T @ X)
+    kept = values > ROUNDING * max(values.max(initial=0.0), 1.0)
+    if (np.linalg.norm(X @ vectors[:, ~kept], axis=0) > _NOTHING).any():
+        return 1.0
+    least = values[kept].min(initial=np.inf)
     lengths = np.einsum("ij,ij->i", X, X)
     totals = np.bincount(design.groups, squares)[design.groups]
     of_groups = squares / np.where(totals > 0, totals, 1.0)

@@ -539,7 +539,10 @@ class _Node:
     def under_rule(self, agreed: Agreement | None) -> "_Node":
         """Return the node with the rows that may be summed before any front."""
         rule = self.disclosure_under(agreed)
-        y = None if self.y is None else column_or_1d(self.y)
+        y = None
+        if self.y is not None:
+            check_no_label_missing_at(self.name, self.y)
+            y = column_or_1d(self.y)
         held_out = as_mask(self.held_out, self.X)
         groups = as_groups(self.groups, self.X)
         halves = None

@@ -43,6 +43,10 @@ _PROVED = 1.0 + _TOL
 # Newton steps at which a search ends, unless others are given. Some ten are usual, so
 # that one which takes more is held up by rounding.
 _MAX_ITER = 200
+# A point that is so far inside proves an intersection, and is deep enough for a model
+# just outside to be moved towards it. Towards one on the boundary, likeliest models
+# moved by 5e-4 of their size.
+_WELL_INSIDE = 0.9
 # Pairs that are tried: their number grows with the square of that of the spaces.
 _MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
@@ -360,7 +364,7 @@ def _consensus(
         proof.include(start)
         proof.weights = _matrix_weights(problem, lower)
         return _intersection(spaces, method="consensus", point=mean, proof=proof)
-    bounds = find_deepest(problem, tol=tol, max_iter=max_iter, inside=1.0)
+    bounds = find_deepest(problem, tol=tol, max_iter=max_iter, inside=_WELL_INSIDE)
     deepest = _intersection(
         spaces, method="consensus", point=problem.model(bounds.step), proof=bounds
     )
@@ -538,7 +542,7 @@ def likeliest(
         proof = Bounds(tol=_TOL, lower_bound=0.0, weights=np.zeros(len(spaces)))
         return _intersection(spaces, method="likelihood", point=start, proof=proof)
     problem = DualProblem(spaces)
-    bounds = find_deepest(problem, tol=_TOL, max_iter=_MAX_ITER, inside=1.0)
+    bounds = find_deepest(problem, tol=_TOL, max_iter=_MAX_ITER, inside=_WELL_INSIDE)
     deepest = _intersection(
         spaces, method="likelihood", point=problem.model(bounds.step), proof=bounds
     )

@@ -581,7 +581,7 @@ def test_squared_distances_are_those_of_the_classifier():
     flowers, y = flowers[rows], y[rows]
     quadratic = QuadraticDiscriminantAnalysis(reg_param=0.1)
     aggregator = PooledAggregator(pooled=quadratic)
-    summary = aggregator.summarize(None, flowers, y, name="oslo")
+    summary = aggregator.summarize(None, flowers, y, name="oslo", disclosure=None)
     form = _content_of_fit(aggregator, [summary])
     squared_distances = [
         np.sum(((flowers - mean) @ factor) ** 2, axis=1)

@@ -173,6 +173,7 @@ def channel_with_limits(nodes, limits):
                 name=name,
                 state=nodes.state[name],
                 limits=limits if name == "oslo" else None,
+                disclosure=None,
             )
         except NotAgreedError as error:
             return error
@@ -180,7 +181,7 @@ def channel_with_limits(nodes, limits):
     def ask(requests):
         return {name: reply_of(name, request) for name, request in requests.items()}
 
-    return Nodes(ask, nodes.names)
+    return Nodes(ask, nodes.names, disclosure=None)
 
 
 def test_a_node_that_refuses_to_grow_trees_costs_the_forest_only():
@@ -203,7 +204,8 @@ def test_a_channel_that_breaks_where_trees_grow_costs_the_forest_only():
             raise ConnectionError("the line is down")
         return nodes.ask(requests)
 
-    _, choice, _ = choose_over(Nodes(ask, nodes.names), with_forest)
+    channel = Nodes(ask, nodes.names, disclosure=None)
+    _, choice, _ = choose_over(channel, with_forest)
     assert choice.to_frame().loc["forest"].error == "ConnectionError: the line is down"
     assert choice.n_rows == len(Y)
 

@@ -328,7 +328,7 @@ def test_rows_behind_random_features_have_the_digits_that_they_need(shift, dtype
         (RandomFeatures(20, random_state=0),),
     )
     half.judge(candidate)
-    X_behind, _ = half._behind(candidate.steps)
+    X_behind, _ = half._behind(candidate.steps, disclosure=None)
     assert X_behind.dtype == dtype
 
 

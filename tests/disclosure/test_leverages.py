@@ -124,6 +124,23 @@ def test_a_row_alone_is_not_below_a_bound_of_1_by_rounding():
     assert weights[7] == 0.0
 
 
+@pytest.mark.parametrize("difference", [1e-2, 1e-4, 1e-6, 1e-8])
+def test_a_row_in_which_two_columns_differ_is_alone_however_little(difference):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    X[:, 1] = X[:, 0]
+    X[7, 1] += difference
+    units = np.arange(200)
+    design = Design(X=X, groups=units % 2, units=units)
+    assert leverages(design, np.ones(200))[7] > 0.99
+    weights = lowered_weights(design, np.ones(200), bound=0.5, least_share=0.8)
+    assert weights[7] == 0.0
+    # Columns that are the same but for rounding have no such row.
+    X[:, 1] = 3.0 * (X[:, 0] / 3.0)
+    same = Design(X=X, groups=units % 2, units=units)
+    assert lowered_weights(same, np.ones(200), bound=0.5, least_share=0.8).all()
+
+
 @pytest.mark.parametrize("n_rows", [6, 8])
 def test_there_are_no_weights_where_columns_are_many(n_rows):
     X = np.random.default_rng(0).normal(size=(n_rows, 5))

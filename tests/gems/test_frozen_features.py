@@ -104,7 +104,9 @@ def test_a_pipeline_in_front_is_what_summaries_of_features_make(kind, model, tmp
     study.fit(X, Y, gemslogisticaggregator__nodes=NODES)
     apart = GEMSLogisticAggregator(moments=TWO_CLUSTERS, random_state=0)
     for name, clf in heads(Z, model):
-        summary = apart.summarize(clf, Z[NODES == name], Y[NODES == name], name=name)
+        summary = apart.summarize(
+            clf, Z[NODES == name], Y[NODES == name], name=name, disclosure=None
+        )
         summary.save(tmp_path / name)
     apart.set_params(estimators=[str(tmp_path / name) for name in NAMES]).fit()
     assert np.array_equal(apart.coef_, study[-1].coef_)
@@ -188,7 +190,9 @@ def fitted_to_summaries_of(Z):
     """An aggregate of the summaries of all nodes, of features with one mean a class."""
     agg = GEMSLogisticAggregator(moments=Moments(n_components=1), random_state=0)
     summaries = [
-        agg.summarize(clf, Z[NODES == name], Y[NODES == name], name=name)
+        agg.summarize(
+            clf, Z[NODES == name], Y[NODES == name], name=name, disclosure=None
+        )
         for name, clf in heads(Z)
     ]
     return agg.set_params(estimators=summaries).fit()

@@ -8,7 +8,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from helpers.disclosures import rule_of
 from helpers.parts import in_parts
 from scipy.sparse import csr_matrix
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
@@ -19,7 +18,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems import Disclosure, GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.federation import _channel as channel_module
 from skgems.gems import Rounds
 from skgems.local import clear_cache
@@ -257,15 +256,13 @@ def test_a_class_of_which_nothing_is_known_stays_unlikely():
     chosen = np.concatenate([np.flatnonzero(y != 4), np.flatnonzero(y == 4)[:3]])
     X, y, nodes = X[chosen], y[chosen], nodes[chosen]
     clfs = [member(X[nodes == k], y[nodes == k]) for k in range(4)]
-    agg = GEMSLogisticAggregator(
-        clfs, n_rounds=20, disclosure=rule_of(4), random_state=0
-    )
+    rule = Disclosure(rows=2, cell=1, unknowns=1.0, min_rows=4)
+    agg = GEMSLogisticAggregator(clfs, n_rounds=20, disclosure=rule, random_state=0)
     with pytest.warns(UserWarning, match="Nothing is known of the classes"):
         agg.fit(X, y, nodes=nodes)
     assert agg.predict_proba(X)[:, 4].max() < 1e-9
-    rest = y < 4
-    expected = pooled(X[rest], y[rest]).predict_proba(X)
-    np.testing.assert_allclose(agg.predict_proba(X)[:, :4], expected, atol=0.02)
+    rest = y < 4  # rows that stand out count for less, so that it is no pooled fit
+    assert agg.score(X[rest], y[rest]) > 0.95
 
 
 def test_functions_of_sums_need_no_more_messages():

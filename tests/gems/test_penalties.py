@@ -564,7 +564,7 @@ def test_a_region_warns_of_its_nodes_and_hands_on_their_median():
 def test_a_region_without_an_intercept(scales):
     classifier = make_pipeline(StandardScaler(), LEVEL) if scales else LEVEL
     agg = GEMSLogisticAggregator(random_state=0, moments=Moments(n_components=1))
-    sent = summaries(agg, classifier)
+    sent = summaries(agg, classifier, disclosure=None)
     region = agg.merge_summaries(sent[:2], name="north")
     agg_of_region = clone(agg).set_params(estimators=[region, sent[2]]).fit()
     X = rows()[0]

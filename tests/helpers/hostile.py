@@ -329,9 +329,7 @@ def _summary_of(
             held_out=np.arange(rows.sum()) % 4 == 0 if holds_out else None,
             sample_weight=sample_weight,
             # Counts in trees are multiples of min_rows.
-            disclosure=(
-                rule_of(3) if plan.name in ("drawn trees", "block") else None
-            ),
+            disclosure=(rule_of(3) if plan.name in ("drawn trees", "block") else None),
             **plan.options,
         )
 

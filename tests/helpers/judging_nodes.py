@@ -73,7 +73,9 @@ class JudgingNodes:
     @property
     def channel(self):
         if self.keep_state:
-            return Nodes(self.ask, self.names)
+            # All agree on the rule of the server, which is none where nodes have none.
+            disclosure = None if self.min_rows == 1 else "auto"
+            return Nodes(self.ask, self.names, disclosure=disclosure)
         # Replies that were made with fewer rows than the server expects are refused.
         return Nodes(self.ask, self.names, disclosure=rule_of(self.min_rows))
 

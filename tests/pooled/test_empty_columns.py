@@ -83,11 +83,12 @@ def test_it_goes_over_a_channel():
                 Y[name == NODES],
                 name=name,
                 state=ledgers[name],
+                disclosure=None,
             )
             for name, request in requests.items()
         }
 
-    channel = Nodes(ask, ["lyon", "rome"])
+    channel = Nodes(ask, ["lyon", "rome"], disclosure=None)
     over = GEMSLogisticAggregator(channel, front=transformer, random_state=0).fit()
     here = GEMSLogisticAggregator(
         [("lyon", None), ("rome", None)], front=transformer, random_state=0

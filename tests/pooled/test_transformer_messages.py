@@ -34,7 +34,12 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from skgems import GEMSLogisticAggregator, PooledAggregator, PooledTransformer
+from skgems import (
+    Disclosure,
+    GEMSLogisticAggregator,
+    PooledAggregator,
+    PooledTransformer,
+)
 from skgems.federation import (
     Message,
     NotAgreedError,
@@ -45,6 +50,9 @@ from skgems.federation import (
 from skgems.local import TooFewRowsError
 from skgems.messages import check_reply
 from skgems.steps import Front, NotPooledError, RandomFeatures, front_of_text
+
+# A rule that replaces no values.
+AS_ROWS_ARE = Disclosure(cell=1)
 
 # ---- what is told ----------------------------------------------------------------
 
@@ -127,8 +135,27 @@ def test_covariances_of_few_rows_are_warned_of():
     X = np.random.default_rng(0).normal(size=(12, 12))
     with pytest.warns(RowsExposedWarning, match="'lyon' sends covariances of 12 rows"):
         PooledTransformer(PCA(2)).summarize(X, name="lyon", disclosure=None)
-    with pytest.raises(TooFewRowsError, match="12 rows, too few to send products of"):
+
+
+@pytest.mark.parametrize("n_columns", [12, 7])
+def test_covariances_of_few_rows_are_not_sent_under_a_rule(n_columns):
+    # Leverages of 14 rows in 7 columns and a constant sum to 8: one is above 1/2.
+    X = np.random.default_rng(0).normal(size=(14, n_columns))
+    match = f"'lyon' has 14 rows, too few to send products of {n_columns} columns"
+    with pytest.raises(TooFewRowsError, match=match):
         PooledTransformer(PCA(2)).summarize(X, name="lyon")
+    with pytest.raises(ValueError, match=match):
+        pooled_over_channel({"lyon": X}, PCA(2)).fit()
+
+
+def test_covariances_are_not_sent_where_some_rows_are_alone():
+    # Eight of 40 rows have a column for themselves: too many to count for little.
+    X = np.zeros((40, 9))
+    X[:, 8] = np.random.default_rng(0).normal(size=40)
+    X[np.repeat(np.arange(9), 4), np.repeat(np.arange(9), 4) % 9] += 1.0
+    X[np.arange(8), np.arange(8)] = 50.0 + np.arange(8)
+    with pytest.raises(TooFewRowsError, match="too few to send products of 9 columns"):
+        PooledTransformer(PCA(2)).summarize(X, name="lyon", disclosure=AS_ROWS_ARE)
 
 
 def wide_rows(n_columns):
