@@ -8,10 +8,10 @@ Here an attacker has nothing but summaries, and tries two things. He tries to
 *reconstruct* rows, and he tries to find out whether a given row was *among* the rows of
 the node.
 
-With few rows, both succeed completely. The example measures how much each setting
-helps. The page :ref:`privacy` says what to choose. The nodes here use
-``disclosure=None``, so even two rows are summed. By default, a class with fewer than
-10 rows is left out.
+With few rows, both succeed completely where no rule of disclosure holds. The example
+measures how much each setting helps. The nodes here use ``disclosure=None``, so even
+two rows are summed. By default, what leaves a node passes the rule of the page
+:ref:`privacy`, under which these attacks reconstruct no row.
 """
 
 import warnings

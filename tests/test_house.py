@@ -214,6 +214,7 @@ def test_every_room_says_what_it_is_for_and_what_is_public(room):
 PUBLIC = {
     "skgems": skgems.__all__,
     "skgems.choice": ["Choice"],
+    "skgems.disclosure": ["guess_advantage", "told_share"],
     "skgems.gems": ["Candidates", "HiddenLayers", "Moments", "Rounds", "Spaces"],
     "skgems.averaging": ["Downpour", "Schedule", "StartedApartWarning"],
     "skgems.pfnm": ["Matching", "PoorMatchWarning"],

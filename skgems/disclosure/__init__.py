@@ -39,4 +39,5 @@ from ._told import (
     told_of,
 )
 
-__all__ = ["Disclosure", "guess_advantage", "told_share"]
+# `Disclosure` is public as a name of the package itself.
+__all__ = ["guess_advantage", "told_share"]

@@ -6,6 +6,8 @@ The rule of disclosure does not stop this: the page on privacy says how well it 
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from helpers.attacked_exchanges import (
@@ -22,8 +24,10 @@ from helpers.memberships import (
     measured_advantage,
 )
 from scipy.stats import skew
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from skgems import GEMSLogisticAggregator
+from skgems import GEMSLogisticAggregator, PooledAggregator
+from skgems.messages import told_in_words
 
 
 def simulated_advantage(n_rows: int, n_features: int, n_trials: int = 40) -> float:
@@ -97,3 +101,24 @@ def test_guesses_about_real_rows_are_about_as_good_as_expected(name, label, rule
     advantage = measured_advantage(np.concatenate(of_rows), np.concatenate(of_others))
     expected = expected_advantage(n_rows, table.n_features)
     assert -0.1 < advantage < expected + 0.1
+
+
+@pytest.mark.parametrize("rule", [None, DEFAULT_RULE])
+def test_what_a_summary_prints_is_about_what_is_measured_on_normal_columns(rule):
+    n_rows, n_features = 40, 4
+    aggregator = PooledAggregator(pooled=LinearDiscriminantAnalysis())
+    population = Population.normal(n_features)
+    of_rows, of_others, printed = [], [], []
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        X, others = rng.standard_normal((2, n_rows, n_features))
+        # The rows of both classes together are known by what all classes share.
+        table = Table(name="normal", X=X, y=np.repeat(["ill", "well"], n_rows // 2))
+        message = told_in_summary(aggregator, table, disclosure=rule)
+        printed.append(float(re.search(r"up to ([\d.]+)", told_in_words(message))[1]))
+        (group,) = sums_in_message(message.content)
+        of_rows.append(log_ratios(group.with_one, X, population))
+        of_others.append(log_ratios(group.with_one, others, population))
+    measured = measured_advantage(np.concatenate(of_rows), np.concatenate(of_others))
+    # Means of each class are told, too, which these guesses do not use.
+    assert -0.03 < np.mean(printed) - measured < 0.15
