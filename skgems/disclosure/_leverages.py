@@ -139,7 +139,7 @@ def leverages(design: Design, weights: np.ndarray) -> np.ndarray:
 def largest_leverage_bound(design: Design, weights: np.ndarray) -> float:
     """Return what no leverage exceeds, from eigenvalues of correlations alone.
 
-    It takes one product of the rows, and no more passes over them: with centered and
+    It takes one product of the rows, and no more passes over them. With centered and
     scaled rows x and the least eigenvalue l of their products, h <= 1 / n + |x|^2 / l.
     """
     squares = weights**2

@@ -4,7 +4,7 @@ Values of few rows become the commonest one of their class and column, and each 
 one weight, with which all sums of an exchange are made.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,7 +14,7 @@ from scipy import sparse
 
 from ..disclosure import Rows as RowsToTell
 from ..disclosure import Told, clamped, gradient_holds, told_of
-from ..moments import float_type
+from ..moments import ToldSums, float_type
 from ..networks import Network
 from ._classifiers import Rows
 from ._closed_forms import closed_form
@@ -41,13 +41,13 @@ def ruled(member: Member) -> Member:
     learning = np.arange(len(member.y))[member.learning]
     X, y = member.rows("learning")
     codes = np.unique(y, return_inverse=True)[1]
-    row_weights = member.row_weights("learning")
-    start = np.ones(len(y)) if row_weights is None else row_weights
+    start = member.counted_weights("learning")
     rows = _rows_to_tell(member, X, codes, weights=start)
-    rows = replace(rows, is_changed=rows.X is not X or member.left_out is not None)
+    is_replaced = rows.X is not X
+    rows = replace(rows, is_changed=is_replaced or member.left_out is not None)
     residuals = np.zeros((2, len(y), 0))
     if has_linear_model(member):
-        residuals = own_residuals(member, rows.X, y, row_weights)
+        residuals = own_residuals(member, rows.X, y, start)
     told = told_of(
         replace(rows, residuals=residuals[0], known=residuals[1]),
         rule,
@@ -57,7 +57,8 @@ def ruled(member: Member) -> Member:
         may_lower=True,
     )
     weights = member.weights
-    if (told.weights != start).any():
+    is_lowered = bool((told.weights != start).any())
+    if is_lowered:
         weights = np.ones(len(member.y)) if weights is None else weights.copy()
         weights[learning] = told.weights
     return replace(
@@ -66,9 +67,7 @@ def ruled(member: Member) -> Member:
         X=_with_rows(member.X, learning, rows.X, were=X),
         weights=weights,
         is_ruled=True,
-        is_changed=(
-            member.is_changed or rows.X is not X or weights is not member.weights
-        ),
+        is_changed=member.is_changed or is_replaced or is_lowered,
     )
 
 
@@ -117,6 +116,7 @@ class TellableRows:
     parts: np.ndarray | None  # (n_rows,), clusters that are told of
     withholds: bool = False  # whether the rule changes a sum
     is_shared: bool = False  # whether all classes share one scatter
+    seed: Callable[[], int] | None = None  # returns one that follows from the rows
 
     @property
     def has_own(self) -> np.ndarray | None:
@@ -126,11 +126,12 @@ class TellableRows:
         return np.zeros_like(self.told.has_own)
 
     @property
-    def block(self) -> np.ndarray | None:
-        """Columns of which the shared scatter has products; None: all of them."""
-        if self.told is None or self.told.is_in_block.all():
+    def sums(self) -> ToldSums | None:
+        """How the products of the rows are told; None: there is no rule."""
+        if self.told is None:
             return None
-        return self.told.is_in_block
+        block = None if self.told.is_in_block.all() else self.told.is_in_block
+        return ToldSums(block=block, seed=self.seed)
 
     @property
     def has_gradient(self) -> bool:
@@ -166,13 +167,11 @@ def tellable_rows(
     rule = member.disclosure
     if rule is None:
         return TellableRows(X=X, told=None, parts=parts)
-    row_weights = member.row_weights("learning")
-    weights = np.ones(X.shape[0]) if row_weights is None else row_weights
-    rows = _rows_to_tell(member, X, codes, weights=weights)
-    rows = replace(rows, parts=parts)
+    weights = member.counted_weights("learning")
+    rows = replace(_rows_to_tell(member, X, codes, weights=weights), parts=parts)
     if has_gradient:
         _, y = member.rows("learning")
-        told_residuals, known = own_residuals(member, rows.X, y, row_weights)
+        told_residuals, known = own_residuals(member, rows.X, y, weights)
         rows = replace(rows, residuals=told_residuals, known=known)
     told = told_of(
         rows,
@@ -182,19 +181,24 @@ def tellable_rows(
         seed=partial(seed_of, X, codes),
         may_lower=False,
     )
-    is_shared = kind == "shared" or not (member.may_tell_classes or kind == "diagonal")
+    is_by_class = kind == "class" and member.may_tell_classes
     if parts is not None:  # numbers that no cluster has stand for whole classes
-        has_clusters = told.has_clusters[codes] & (not is_shared)
+        has_clusters = told.has_clusters[codes] & (is_by_class or kind == "diagonal")
         parts = np.where(has_clusters, parts, parts.max() + 1 + codes)
-    are_all_told = told.has_gradient and (kind == "shared" or told.has_own.all())
-    withholds = member.is_changed or rows.X is not X or not are_all_told
+    are_replaced = member.is_changed or rows.X is not X
     return TellableRows(
         X=_without_columns(rows.X, codes, weights=weights, told=told, cell=rule.cell),
         told=told,
         parts=parts,
-        withholds=withholds,
-        is_shared=is_shared,
+        withholds=are_replaced or _tells_less(told, is_by_class=kind != "shared"),
+        is_shared=kind != "diagonal" and not is_by_class,
+        seed=partial(seed_of, X, codes),
     )
+
+
+def _tells_less(told: Told, *, is_by_class: bool) -> bool:
+    """Report whether less is told than was asked for, by class or of all together."""
+    return not told.has_gradient or (is_by_class and not told.has_own.all())
 
 
 def may_tell_gradient(

@@ -358,11 +358,13 @@ class _Ruler:
                 weights**2,
                 drawn_weights**2,
             )
-            drawn_weights[is_alone] = 0.0
             if examined:
+                total_weights = np.bincount(
+                    codes, drawn_weights, minlength=len(self.labels)
+                )
+                drawn_weights[is_alone] = 0.0
                 leverages.merge(
-                    self._sums_of_chunk(X, codes, drawn_weights**2),
-                    np.bincount(codes, drawn_weights, minlength=len(self.labels)),
+                    self._sums_of_chunk(X, codes, drawn_weights**2), total_weights
                 )
             del X, y, weights  # before the next chunk is in memory
         return leverages
@@ -376,42 +378,62 @@ class _Ruler:
         self, told: ChunkRule, examined: list["_Group"], leverages: "_Leverages"
     ) -> tuple[ChunkRule, list["_Group"]]:
         """Return lower weights, by which no leverage is large, and what has none."""
-        lowered: dict[int, float] = {}
         failed = []
-        groups = []
-        total_weights = leverages.total_weights.copy()
+        lowered_groups = []
         by_name = {group.name: group for group in self._groups_of(leverages.moments)}
         for group in examined:
-            sums = by_name[group.name].sums
-            places, rows = leverages.kept_of(group)
-            found = lowered_squares(
-                sums,
-                rows,
+            places, rows, is_alone = leverages.kept_of(group)
+            told_squares = lowered_squares(
+                by_name[group.name].sums,
+                replace(rows, squares=np.where(is_alone, 0.0, rows.squares)),
                 rule=self.rule,
                 total_weight=leverages.total_weights[group.is_in].sum(),
             )
-            if found is None:
+            if told_squares is None:
                 failed.append(group)
                 continue
-            factors, sums = found
-            factors = np.where(rows.squares > 0, factors, 0.0)
-            groups.append(replace(group, sums=sums))
-            for place, factor in zip(places.tolist(), factors.tolist(), strict=True):
-                if factor < 1.0:
-                    lowered[place] = np.sqrt(factor)
-            lost = np.sqrt(rows.squares) * (1.0 - np.sqrt(factors))
-            np.subtract.at(total_weights, rows.codes, lost)
-        if not lowered:
+            factors, sums = told_squares
+            lowered_groups.append(
+                _LoweredGroup(
+                    group=replace(group, sums=sums),
+                    places=places,
+                    codes=rows.codes,
+                    weights=np.sqrt(rows.squares),
+                    factors=np.sqrt(factors),
+                )
+            )
+        if not lowered_groups:
             return told, failed
-        told = replace(
+        told = self._with_lowered(told, lowered_groups, leverages)
+        is_divided = ~np.any([group.is_in for group in examined], axis=0)
+        told = replace(told, sums=leverages.moments, is_divided=is_divided)
+        failing = self._failing(told, [lowered.group for lowered in lowered_groups])
+        holding = [
+            lowered for lowered in lowered_groups if lowered.group not in failing
+        ]
+        # Variances are checked by all rows of groups that do not hold.
+        return self._with_lowered(told, holding, leverages), failed + failing
+
+    def _with_lowered(
+        self, told: ChunkRule, groups: list["_LoweredGroup"], leverages: "_Leverages"
+    ) -> ChunkRule:
+        """Return what is told with the lower weights of some groups."""
+        total_weights = leverages.total_weights.copy()
+        lowered: dict[int, float] = {}
+        for group in groups:
+            lost = group.weights * (1.0 - group.factors)
+            np.subtract.at(total_weights, group.codes, lost)
+            is_lowered = group.factors < 1.0
+            places = group.places[is_lowered].tolist()
+            lowered |= dict(
+                zip(places, group.factors[is_lowered].tolist(), strict=True)
+            )
+        return replace(
             told,
             seed=self._seed(),
             lowered=lowered,
-            sums=leverages.moments,
             total_weights=dict(zip(self.labels, total_weights.tolist(), strict=True)),
-            is_divided=~np.any([group.is_in for group in examined], axis=0),
         )
-        return told, failed + self._failing(told, groups)
 
     def _failing(self, told: ChunkRule, groups: list["_Group"]) -> list["_Group"]:
         """Return groups with a large leverage under these weights, by a pass."""
@@ -485,6 +507,17 @@ class _Group:
         return replace(self, sums=self.sums.of_columns(n_columns))
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _LoweredGroup:
+    """A group, by sums with lower weights, and these."""
+
+    group: _Group
+    places: np.ndarray  # (n_rows,), of the rows that were kept
+    codes: np.ndarray  # (n_rows,)
+    weights: np.ndarray  # (n_rows,)
+    factors: np.ndarray  # (n_rows,), on the weights
+
+
 class _Leverages:
     """Leverages of rows that are added: the largest, and rows that are not small.
 
@@ -514,6 +547,7 @@ class _Leverages:
         self._rows: list[np.ndarray] = []
         self._codes: list[np.ndarray] = []
         self._squares: list[np.ndarray] = []
+        self._is_alone: list[np.ndarray] = []
         self._n_before = 0
 
     @property
@@ -552,7 +586,8 @@ class _Leverages:
                 values = values.toarray() if sparse.issparse(values) else values
                 self._rows.append(values.astype(np.float64))
                 self._codes.append(codes[kept])
-                self._squares.append(np.where(is_alone[kept], 0.0, drawn_squares[kept]))
+                self._squares.append(drawn_squares[kept])
+                self._is_alone.append(is_alone[kept])
                 self._places.append(self._n_before + kept)
         for group, directions in zip(
             self.joint_groups, self.joint_directions, strict=True
@@ -562,19 +597,20 @@ class _Leverages:
         self._n_before += len(codes)
         return is_alone
 
-    def kept_of(self, group: _Group) -> tuple[np.ndarray, KeptRows]:
-        """Return the places of rows of a group that were kept, and these."""
-        if not self._rows:
-            none = np.zeros(0, dtype=int)
-            X = np.zeros((0, group.sums.of_columns(0).means.shape[0]))
-            return none, KeptRows(X=X, codes=none, squares=np.zeros(0))
+    def kept_of(self, group: _Group) -> tuple[np.ndarray, KeptRows, np.ndarray]:
+        """Return places of a group's rows that were kept, these, and a mask.
+
+        The mask says which of them alone have some direction.
+        """
         codes = np.concatenate(self._codes)
         rows = np.flatnonzero(group.is_in[codes])
-        return np.concatenate(self._places)[rows], KeptRows(
+        kept = KeptRows(
             X=np.concatenate(self._rows)[rows],
             codes=codes[rows],
             squares=np.concatenate(self._squares)[rows],
         )
+        places = np.concatenate(self._places)[rows]
+        return places, kept, np.concatenate(self._is_alone)[rows]
 
 
 def _in_blocks(

@@ -244,6 +244,13 @@ class Member:
         """How much each row of a role, or of those "learning", counts; None: once."""
         return None if self.weights is None else self.weights[getattr(self, role)]
 
+    def counted_weights(self, role: str) -> np.ndarray:
+        """Return the same with 1 for rows that count once, (n_rows_of_role,)."""
+        row_weights = self.row_weights(role)
+        if row_weights is None:
+            return np.ones(len(self.y))[getattr(self, role)]
+        return row_weights
+
     def weights_by_label(self) -> np.ndarray | None:
         """The weight of the rows that are summed, of each label in `row_counts`."""
         if self.weights is None:

@@ -9,8 +9,7 @@ The gradient is that of the log-loss of the node's own last layer ``W``, of shap
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -35,7 +34,6 @@ from ._classifiers import Rows, at_node, indices_of
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
 from ._constants import warn_of_lost_features
 from ._disclosed import tellable_rows
-from ._disclosed_tables import seed_of
 from ._layer_numbers import LayerMoments, layer_moments
 from ._member import Member
 from ._own_residuals import fitted_factor
@@ -225,6 +223,61 @@ def _gradient_about(origin: np.ndarray, X: Rows, residuals: np.ndarray) -> np.nd
     return gradient
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _BehindLayers:
+    """Rows as they are summed, behind hidden layers if there are some."""
+
+    member: Member
+    X: Rows  # (n_rows, n_columns)
+    kind: str  # of the scatter, as in `moments_kind`
+    parts: np.ndarray | None  # (n_rows,), the cluster of each row
+
+
+def _behind_layers(
+    member: Member,
+    X: Rows,
+    codes: np.ndarray,
+    *,
+    kind: str,
+    hidden: dict | None,
+    share: float,
+    n_components: int,
+    min_rows: int,
+) -> _BehindLayers:
+    """Return what hidden layers make of rows, and their clusters of ``min_rows``."""
+    class_sizes = np.bincount(codes)
+    sent = LayerMoments(kind=kind, has_clusters=True)
+    if hidden is not None:
+        n_features = X.shape[1]
+        check_rows(X)  # before layers make of them what can be summed
+        X = LayersBelow.from_content(hidden).outputs(X)
+        if member.min_rows > 1:
+            n_clusters = np.clip(class_sizes // min_rows, 1, n_components).sum()
+            sent = layer_moments(
+                kind=kind,
+                n_units=X.shape[1],
+                class_sizes=class_sizes,
+                n_clusters=int(n_clusters),
+                most_numbers=_most_layer_numbers(
+                    member, share * class_sizes.sum() * n_features
+                ),
+            )
+        member = replace(member, n_raw_columns=n_features)
+    parts = None
+    if n_components > 1 and sent.has_clusters:
+        # The request has no seed: see `seed_of_rows`.
+        parts = cluster_classes(
+            X,
+            codes,
+            n_components=n_components,
+            min_cluster_size=min_rows,
+            random_state=seed_of_rows(class_sizes),
+            groups=None if member.groups is None else member.groups[member.learning],
+            weights=member.row_weights("learning"),
+        )
+    return _BehindLayers(member=member, X=X, kind=sent.kind, parts=parts)
+
+
 def moments(
     member: Member,
     *,
@@ -250,42 +303,20 @@ def moments(
     )
     codes = np.searchsorted(classes, y)
     with at_node(member.name, "its rows cannot be summed"):
-        class_sizes = np.bincount(codes, minlength=len(classes))
-        min_rows = max(min_cluster_size, CLUSTER_ROWS, member.min_rows)
-        sent = LayerMoments(kind=kind, has_clusters=True)
-        if hidden is not None:
-            n_features = X.shape[1]
-            check_rows(X)  # before layers make of them what can be summed
-            X = LayersBelow.from_content(hidden).outputs(X)
-            if member.min_rows > 1:
-                n_clusters = np.clip(class_sizes // min_rows, 1, n_components).sum()
-                sent = layer_moments(
-                    kind=kind,
-                    n_units=X.shape[1],
-                    class_sizes=class_sizes,
-                    n_clusters=int(n_clusters),
-                    most_numbers=_most_layer_numbers(
-                        member, share * class_sizes.sum() * n_features
-                    ),
-                )
-        if hidden is not None:
-            member = replace(member, n_raw_columns=n_features)
-        parts = None  # (n_rows,), the cluster of each row
-        if n_components > 1 and sent.has_clusters:
-            # The request has no seed: see `seed_of_rows`.
-            parts = cluster_classes(
-                X,
-                codes,
-                n_components=n_components,
-                min_cluster_size=min_rows,
-                random_state=seed_of_rows(class_sizes),
-                groups=(
-                    None if member.groups is None else member.groups[member.learning]
-                ),
-                weights=row_weights,
-            )
+        behind = _behind_layers(
+            member,
+            X,
+            codes,
+            kind=kind,
+            hidden=hidden,
+            share=share,
+            n_components=n_components,
+            min_rows=max(min_cluster_size, CLUSTER_ROWS, member.min_rows),
+        )
+        member = behind.member
+        X = behind.X
         kind_of_sums = moments_kind(
-            sent.kind,
+            behind.kind,
             n_features=X.shape[1],
             n_classes=len(classes),
             # Fewer rows than features are never told of by roots under a rule.
@@ -296,7 +327,7 @@ def moments(
             X,
             codes,
             kind=kind_of_sums,
-            parts=parts,
+            parts=behind.parts,
             has_gradient=model == "own" and member.has_classifier,
         )
         X = tellable.X
@@ -308,9 +339,7 @@ def moments(
             min_cluster_size=min_cluster_size,
             weights=row_weights,
             has_own=tellable.has_own,
-            block=tellable.block,
-            tells_rows=tellable.told is None,
-            seed=None if tellable.told is None else partial(seed_of, X, codes),
+            told=tellable.sums,
         )
     if hidden is None:
         warn_of_lost_features(member, sums)

@@ -18,6 +18,7 @@ This room knows arrays and nothing of nodes or estimators.
 from ._class_moments import (
     SHARED,
     ClassMoments,
+    ToldSums,
     class_moments,
     deviations,
     large_classes,

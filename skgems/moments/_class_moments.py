@@ -504,6 +504,14 @@ def moments_kind(
     return "shared" if n_features**2 / 2 <= _MOST_NUMBERS else "diagonal"
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ToldSums:
+    """How products are told under a rule of disclosure."""
+
+    block: np.ndarray | None  # of the shared scatter, see `ClassMoments`
+    seed: Callable[[], int]  # returns that of noise on products of codes
+
+
 @np.errstate(over="ignore", invalid="ignore")  # what is too large is an error
 def class_moments(
     X: Rows,
@@ -515,9 +523,7 @@ def class_moments(
     weights: np.ndarray | None = None,  # (n_rows,)
     # (n_labels,), bool: classes with a scatter of their own; the others share one.
     has_own: np.ndarray | None = None,
-    block: np.ndarray | None = None,  # of the shared scatter, see `ClassMoments`
-    tells_rows: bool = True,  # False: nothing is of fewer rows than counts say
-    seed: Callable[[], int] | None = None,  # of noise on products of codes; None: none
+    told: ToldSums | None = None,  # None: single rows may be known
 ) -> ClassMoments:
     """Counts, means and scatter of rows by class, in float64 and one pass.
 
@@ -539,17 +545,15 @@ def class_moments(
         part_of_row, class_of_part = _sorted_parts(
             parts, codes, min_cluster_size=min_cluster_size
         )
-    if has_own is None or kind == "shared":
-        groups = _scatter_groups(
-            classes,
-            class_sizes,
-            is_large=is_large,
-            is_shared=kind == "shared",
-            min_cluster_size=min_cluster_size,
-        )
-    else:
+    groups = _scatter_groups(
+        classes,
+        class_sizes,
+        is_large=is_large,
+        is_shared=kind == "shared",
+        min_cluster_size=min_cluster_size,
+    )
+    if has_own is not None and kind != "shared":
         groups = _told_groups(classes, has_own[classes])
-    has_shared = SHARED in groups.names
     group_of_part = groups.of_class[class_of_part]
     sums = sum_parts(
         X,
@@ -560,10 +564,12 @@ def class_moments(
         is_diagonal=kind in ("diagonal", "roots"),
         with_squares=kind == "shared" or is_divided,
     )
+    # Of classes that share a scatter nothing more is told under a rule.
+    tells_more = told is None or SHARED not in groups.names
     squares = None
-    if kind == "shared" and tells_rows:
+    if kind == "shared" and tells_more:
         squares = indicator(class_of_part, len(classes)) @ sums.squares
-    if tells_rows or sparse.issparse(X):  # that of sparse rows is 0
+    if told is None or sparse.issparse(X):  # that of sparse rows is 0
         large_rows = np.flatnonzero(is_large[codes])
         origin = median_of_rows(X, large_rows, min_cluster_size > 1)
     else:
@@ -577,9 +583,7 @@ def class_moments(
         group_counts=np.bincount(group_of_part, sums.counts, len(groups.names)),
         scatter=sums.scatter,
         squares=squares,
-        part_squares=(
-            sums.squares if is_divided and (tells_rows or not has_shared) else None
-        ),
+        part_squares=sums.squares if is_divided and tells_more else None,
     )
     centers = sums.shifts + sums.means  # (n_parts, n_features), as rows have them
     check_sizes(
@@ -587,7 +591,7 @@ def class_moments(
     )
     moments = moments.without_rounding(
         lambda means: rounding(np.abs(means).max(axis=0, initial=0.0), X),
-        _values_of_constants(X, tells_rows=tells_rows),
+        _values_of_constants(X, tells_rows=told is None),
     )
     moments = _without_small_classes(
         moments,
@@ -595,16 +599,10 @@ def class_moments(
         is_large_part=is_large[class_of_part],
         is_large_class=is_large,
     )
-    if seed is not None and not moments.is_diagonal:
-        group_of_row = group_of_part[part_of_row]
-        rng = np.random.default_rng(seed())
-        noisy = [
-            with_noise(scatter, code_units(X, np.flatnonzero(group_of_row == g)), rng)
-            for g, scatter in enumerate(moments.scatter)
-        ]
-        moments = replace(moments, scatter=np.stack(noisy))
-    if block is not None and SHARED in moments.groups and not moments.is_diagonal:
-        moments = moments.of_block(block)
+    if told is not None and not moments.is_diagonal:
+        moments = _told_products(
+            moments, told, X, group_of_row=group_of_part[part_of_row]
+        )
     if kind != "roots":
         return moments
     return _with_roots(
@@ -614,6 +612,21 @@ def class_moments(
         centers=centers[part_of_row],
         weights=weights,
     )
+
+
+def _told_products(
+    moments: ClassMoments, told: ToldSums, X: Rows, *, group_of_row: np.ndarray
+) -> ClassMoments:
+    """Return moments whose products of codes have noise, and those of a block alone."""
+    rng = np.random.default_rng(told.seed())
+    noisy = [
+        with_noise(scatter, code_units(X, np.flatnonzero(group_of_row == g)), rng)
+        for g, scatter in enumerate(moments.scatter)
+    ]
+    moments = replace(moments, scatter=np.stack(noisy))
+    if told.block is None or SHARED not in moments.groups:
+        return moments
+    return moments.of_block(told.block)
 
 
 def _values_of_constants(X: Rows, *, tells_rows: bool) -> np.ndarray | float | None:

@@ -189,7 +189,7 @@ def test_a_cluster_of_one_patient_is_not_told(kind):
     # All visits are equal in each column, which has no spread within the cluster.
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
-    X[:12] = 4.0
+    X[:12] = 1.0
     rows = normal_rows(
         n_rows=60,
         X=X,

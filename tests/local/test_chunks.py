@@ -468,7 +468,7 @@ def test_a_warning_about_variances_is_that_of_all_rows():
     model.intercept_ = np.zeros(1)
     model.n_features_in_ = n_features
     with pytest.warns(VariancesOnlyWarning) as warned:
-        summaries(X, y, clf=model, size=2000)
+        summaries(X, y, clf=model, size=2000, disclosure=None)
     assert_one_text(warned)
 
 

@@ -23,9 +23,10 @@ def rows_of_nodes(n_nodes, n_columns, rng):
 
 def merged_of(tables, blocks):
     """Return merged moments of nodes that tell the products of some columns each."""
+    sums = [class_moments(X, y, kind="shared") for X, y in tables]
     return merge_moments(
-        class_moments(X, y, kind="shared", block=block)
-        for (X, y), block in zip(tables, blocks, strict=True)
+        moments if block is None else moments.of_block(block)
+        for moments, block in zip(sums, blocks, strict=True)
     )
 
 

@@ -16,7 +16,7 @@ from skgems.messages import TASKS
 # "nothing": settings, labels, shapes, what the node's owner or the server chose.
 # "model": what the node's own classifier is.
 # "counts": numbers of rows or of their weights, of classes of min_rows or more.
-# "sums": sums of rows with the weights of the rule, whose leverages are below its bound.
+# "sums": sums of rows with the weights of the rule, with leverages below its bound.
 # "score": how many rows a model predicts correctly, in steps of min_rows, or its loss.
 # "tails": a power of two that says how far out rows are.
 # "within": replies that are checked by themselves.
