@@ -27,9 +27,17 @@ def told_of_moments(content: Mapping) -> Iterator[ToldNumbers]:
             yield _summed(
                 {labels[c]: sizes[c] for c in of_group}, _n_products(moments, g)
             )
-    by_label = {labels[c]: size for c, size in sizes.items()}
+    yield from _told_of_gradients(content, sizes)
+
+
+def _told_of_gradients(
+    content: Mapping, sizes: Mapping[int, float]
+) -> Iterator[ToldNumbers]:
+    """Yield the numbers of gradients over all classes, or of one for each class."""
+    labels = content["labels"]
     for name in _GRADIENTS:
         if name in content:
+            by_label = {labels[c]: size for c, size in sizes.items()}
             yield _summed(by_label, _n_in_gradient(content[name]))
         for c, gradient in enumerate(content.get(f"{name}s", [])):
             if c in sizes:
