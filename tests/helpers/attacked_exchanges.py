@@ -23,10 +23,6 @@ from skgems.moments import ClassMoments
 
 # The rule that holds for what leaves a node by default.
 DEFAULT_RULE = "auto"
-# Of tests under the rule, as long as it does not hold.
-BEING_BUILT = pytest.mark.xfail(
-    strict=False, raises=AssertionError, reason="the rule is being built"
-)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
