@@ -109,7 +109,8 @@ class HonestSummary:
     """What a server learns of a node if it asks only for what it needs."""
 
     moments: ClassMoments
-    n_rows: int
+    # Of LABELS. Rows of large leverage weigh less in moments under a rule.
+    n_rows_by_class: np.ndarray
     sort: str
 
     @classmethod
@@ -127,8 +128,12 @@ class HonestSummary:
             )
         (answer,) = summary.message.content["answers"].values()
         moments = ClassMoments.from_arrays(answer["reply"]["moments"])
-        # Rows of large leverage weigh less: moments tell of fewer rows than there are.
-        return cls(moments=moments, n_rows=summary.n_rows, sort=rows.sort)
+        told = summary.message.content["describe"]["rows"]
+        return cls(moments=moments, n_rows_by_class=told["moments"], sort=rows.sort)
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.n_rows_by_class.sum())
 
     @property
     def n_features(self) -> int:
