@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import pytest
 from sklearn.base import BaseEstimator
 
 import skgems

@@ -274,10 +274,11 @@ def claims_of_space(message, n_features):
 
 
 @pytest.mark.parametrize(
-    "rule, finds",
-    [(None, True), (DEFAULT_RULE, False)],
+    "rule, space, finds",
+    [(None, True, True), (DEFAULT_RULE, True, True), (DEFAULT_RULE, "auto", False)],
 )
-def test_the_shape_of_a_space_has_rows_unless_the_rule_holds(rule, finds):
+def test_the_shape_of_a_space_has_rows_and_is_told_by_consent(rule, space, finds):
+    """The rule does not cover spaces: under it, only ``space=True`` sends one."""
     X = table_with_columns("nested").X
     y = np.where(X[:, 0] > 0, "ill", "well")
     message = told_in_summary(
@@ -285,7 +286,9 @@ def test_the_shape_of_a_space_has_rows_unless_the_rule_holds(rule, finds):
         Table(name="space", X=X, y=y),
         disclosure=rule,
         classifier=LogisticRegression().fit(X, y),
-        space=True,
+        space=space,
     )
+    tasks = {answer["task"] for answer in message.content["answers"].values()}
+    assert ("space" in tasks) == finds
     claims = claims_of_space(message, X.shape[1])
     assert (judge_claims(X, claims).n_found > 0) == finds
