@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import column_or_1d
+from sklearn.utils import check_consistent_length, column_or_1d
 
 from ..base import warn_user
 from ..compat import safe_indexing
@@ -296,6 +296,15 @@ def owners_of(nodes: ArrayLike | None, X: RowsLike) -> dict[str, np.ndarray]:
     return {name: np.flatnonzero(codes == k) for k, name in enumerate(names)}
 
 
+def _labels_of_rows(X: RowsLike, y: ArrayLike | None) -> np.ndarray | None:
+    """Return the labels, shape (n_rows,), of which there are as many as rows."""
+    if y is None:
+        return None
+    labels = column_or_1d(y)
+    check_consistent_length(X, labels)
+    return labels
+
+
 def fit_front(
     front: Front,
     X: RowsLike,
@@ -314,6 +323,7 @@ def fit_front(
     """
     warn_of_written_numbers(X)
     X = Columns.of(X).of_rows(X)  # once for all nodes
+    y = _labels_of_rows(X, y)
     members = []
     for name, rows in owners_of(nodes, X).items():
         held_out_of_node = None if held_out is None else held_out[rows]
@@ -324,7 +334,7 @@ def fit_front(
                 ruled_column_member(
                     name,
                     X_of_node,
-                    None if y is None else safe_indexing(y, rows),
+                    None if y is None else y[rows],
                     held_out=held_out_of_node,
                     groups=None if groups is None else groups[rows],
                     disclosure=disclosure,
@@ -351,10 +361,12 @@ def through_front(
     ``y``, ``held_out`` and ``groups`` are (n_rows,).
     """
 
+    y = _labels_of_rows(X, y)
+
     def transformed(rows: np.ndarray) -> Rows:
         cells = cells_of(
             disclosure,
-            y if disclosure is None else column_or_1d(y)[rows],
+            y if disclosure is None else y[rows],
             held_out=None if held_out is None else held_out[rows],
             groups=None if groups is None else groups[rows],
         )

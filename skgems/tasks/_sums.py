@@ -76,7 +76,9 @@ def _scatter_in_words(content: Mapping, reply: Mapping) -> str:
     groups = content["groups"]
     sizes = rows_of_groups({**reply, "moments": content})
     labels = reply.get("labels") or range(int(groups.max()) + 1)
-    names = ["all classes" if k < 0 else repr(labels[k]) for k in groups]
+    names = [
+        "all classes with too few rows" if k < 0 else repr(labels[k]) for k in groups
+    ]
     least = int(np.argmin(sizes))
     n_of_one_class = int((groups >= 0).sum())
     if not n_of_one_class:
@@ -179,6 +181,8 @@ _SCATTER = (
     "there are fewer rows than features, single rows can be recognized in them."
 )
 
+_LESS = "Rows of large leverage count for less than one under the rule of disclosure."
+
 
 def _number_of_rows(shape: str, sentence: str) -> Array:
     return Array(shape, low=0.0, high=float(MOST_ROWS), says=sentence)
@@ -188,11 +192,12 @@ FIELDS_OF_SUMS = {
     "origin": Array(
         "d",
         says="The point from which means are measured: for each feature the median of "
-        "at most 25 rows. It is a value that a row has, or near one.",
+        "at most 25 rows. It is a value that a row has, or near one; under the rule it "
+        "is a mean over all rows.",
         detail=_origin_in_words,
     ),
     "columns": whole_numbers("n", says="Class of each mean."),
-    "counts": _number_of_rows("n", "Number of rows of each mean."),
+    "counts": _number_of_rows("n", f"Number of rows of each mean. {_LESS}"),
     "means": Array(
         "n d",
         says="Means of the features by class, or by clusters of a class. A mean of a "
@@ -200,7 +205,7 @@ FIELDS_OF_SUMS = {
         detail=_means_in_words,
     ),
     "groups": Array("g", kinds="i", low=-1, says="Class of each matrix."),
-    "group_counts": _number_of_rows("g", "Number of rows of each matrix."),
+    "group_counts": _number_of_rows("g", f"Number of rows of each matrix. {_LESS}"),
     "triangles": sums(
         "g d(d+1)/2", default=ABSENT, says=_SCATTER, detail=_scatter_in_words
     ),

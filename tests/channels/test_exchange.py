@@ -31,6 +31,7 @@ from sklearn.linear_model import LogisticRegression
 
 import skgems
 from skgems import (
+    Disclosure,
     EnsembleAggregator,
     GEMSLogisticAggregator,
     GEMSMLPAggregator,
@@ -101,7 +102,7 @@ def finish(exchange, classifiers):
 
 
 def check_is_that_of_one_process(fitted, agg, classifiers):
-    in_process = fit_in_process(agg, classifiers)
+    in_process = fit_in_process(agg, classifiers, disclosure=Disclosure())
     np.testing.assert_array_equal(fitted.coef_, in_process.coef_)
 
 
@@ -205,7 +206,9 @@ def fit_without_rome(agg, classifiers):
     """Fitted in one process to the classifiers and rows of the two other nodes."""
     X, y, nodes = digit_rows()
     rows = nodes != "rome"
-    in_process = clone(agg).set_params(estimators=list(classifiers.items())[:2])
+    in_process = clone(agg).set_params(
+        estimators=list(classifiers.items())[:2], disclosure=Disclosure()
+    )
     return in_process.fit(X[rows], y[rows], nodes=nodes[rows])
 
 

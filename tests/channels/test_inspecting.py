@@ -99,7 +99,7 @@ def test_sentences_about_the_model_and_the_rows(path):
 
 
 def test_sentences_about_moments(path):
-    arrays = summarize(path, space=True).message.arrays
+    arrays = summarize(path, space=True, disclosure=None).message.arrays
     says = inspect(path).says
     counts = arrays["answers.0.reply.moments.counts"]
     columns = arrays["answers.0.reply.moments.columns"]
@@ -139,16 +139,27 @@ SENTENCE_ON_VARIANCES = "Variances of the features about these means, for each c
 
 def test_moments_of_all_classes_together_are_said_to_be_so(path):
     agg = without_clusters("shared")
-    says = sentences_of_summary(path, agg)
+    says = sentences_of_summary(path, agg, disclosure=None)
     assert "Over all classes together: 81 rows." in says["answers.0.triangles"]
     assert "how features vary together" not in says["answers.0.triangles"]
     assert says["answers.0.means"].endswith(SENTENCE_ON_MEANS)
     assert says["answers.0.squares"] == SENTENCE_ON_VARIANCES
 
 
+def test_moments_under_a_rule_are_said_to_be_of_rows_that_count_for_less(path):
+    says = sentences_of_summary(path)
+    assert "under the rule" in says["answers.0.counts"]
+    assert "under the rule" in says["answers.0.n_rows"]
+    assert "under the rule it is a mean" in says["answers.0.origin"]
+    assert (
+        "The fewest rows are those of all classes with too few rows: 11 rows."
+        in (says["answers.0.triangles"])
+    )
+
+
 def test_variances_are_said_to_tell_nothing_of_features_together(path):
     agg = without_clusters("diagonal")
-    says = sentences_of_summary(path, agg)
+    says = sentences_of_summary(path, agg, disclosure=None)
     words = "for each of 3 classes. The fewest rows are those of"
     assert words in says["answers.0.scatter"]
     assert "how features vary together" in says["answers.0.scatter"]
@@ -174,10 +185,10 @@ def test_a_row_that_is_sent_as_it_is_is_named(path):
 
 def test_sentences_say_what_a_geometry_sends(path):
     agg = skgems.GEMSLogisticAggregator(spaces="ball", epsilon=0.5, random_state=0)
-    says = sentences_of_summary(path, agg)
+    says = sentences_of_summary(path, agg, space=True)
     assert "For 'ball' the space is round" in says["answers.2.metric_precision"]
     agg.set_params(spaces__geometry="ellipsoid")
-    says = sentences_of_summary(path, agg)
+    says = sentences_of_summary(path, agg, space=True)
     assert "one number" in says["answers.1.size"]
 
 
@@ -190,16 +201,17 @@ def test_radii_of_a_loss_say_nothing_of_single_rows(path):
 
 
 def test_sentences_name_the_form_of_a_linear_model(path):
-    says = sentences_of_summary(path, classifier=RidgeClassifier())
+    says = sentences_of_summary(path, classifier=RidgeClassifier(), disclosure=None)
     assert says["answers.0.form"].endswith("Its kind is 'ridge'.")
 
 
 def test_scalers_of_a_pipeline_are_said_to_be_sent(path):
     pipeline = make_pipeline(StandardScaler(), LogisticRegression())
-    says = sentences_of_summary(path, classifier=pipeline)
+    says = sentences_of_summary(path, classifier=pipeline, disclosure=None)
     assert (
         "mean and the standard deviation of the rows" in says["describe.network.center"]
     )
+    assert "describe.network.center" not in sentences_of_summary(path, None, pipeline)
 
 
 # ---- requests and replies ----------------------------------------------------------

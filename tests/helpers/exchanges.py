@@ -78,10 +78,15 @@ def answer_waiting(exchange, classifiers, names=NAMES, *, min_rows=10):
             )
 
 
-def fit_in_process(agg, classifiers):
-    """A clone of the aggregator, fitted to the same classifiers and rows at once."""
+def fit_in_process(agg, classifiers, disclosure="auto"):
+    """A clone of the aggregator, fitted to the same classifiers and rows at once.
+
+    ``disclosure`` is the rule that the nodes keep to.
+    """
     X, y, nodes = digit_rows()
-    in_process = clone(agg).set_params(estimators=list(classifiers.items()))
+    in_process = clone(agg).set_params(
+        estimators=list(classifiers.items()), disclosure=disclosure
+    )
     return in_process.fit(X, y, nodes=nodes)
 
 

@@ -489,7 +489,11 @@ def test_a_search_asks_nodes_once_and_chooses_as_on_all_rows():
             smoothed.set_params(pooled=of_other_sums).fit()
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "multinomial", "lda"])
+# What a model is of each class.
+CENTERS = {"gaussian": "theta_", "multinomial": "feature_log_prob_", "lda": "means_"}
+
+
+@pytest.mark.parametrize("kind", CENTERS)
 def test_classes_of_few_rows_are_left_out_and_that_is_not_exact(kind):
     X, y = rows(kind)
     nodes = np.arange(len(y)) % 2
@@ -499,7 +503,8 @@ def test_classes_of_few_rows_are_left_out_and_that_is_not_exact(kind):
     is_dealt = np.ones(len(y), dtype=bool)
     is_dealt[most_of_c] = nodes[most_of_c] == 1
     summaries = []
-    # It leaves such classes out, and all other rows as they are.
+    # It leaves such classes out. What it tells of other classes is of rows with weights
+    # of its own, so that nobody subtracts it from what is known of all rows.
     rule = skgems.Disclosure(rows=2, cell=1, unknowns=1.0, min_rows=10)
     for k in range(2):
         at_node = is_dealt & (nodes == k)
@@ -512,10 +517,19 @@ def test_classes_of_few_rows_are_left_out_and_that_is_not_exact(kind):
         summaries.append(summary)
     is_summed = is_dealt & ((nodes == 1) | (y != "c"))
     expected = type(KINDS[kind])().fit(X[is_summed], y[is_summed])
+    of_summaries = clone(agg).set_params(estimators=summaries).fit()
     region = agg.merge_summaries(summaries, name="all")
-    for estimators in (summaries, [region]):
-        aggregate = clone(agg).set_params(estimators=estimators).fit()
-        assert_same_fit(aggregate, expected, X)
+    of_region = clone(agg).set_params(estimators=[region]).fit()
+    assert_same_fit(of_region, of_summaries.to_estimator(), X)
+    for aggregate in (of_summaries, of_region):
+        # All rows of "c" are the other node's, which leaves nothing out.
+        centers, expected_centers = (
+            getattr(model, CENTERS[kind])
+            for model in (aggregate.to_estimator(), expected)
+        )
+        np.testing.assert_allclose(centers[2], expected_centers[2], rtol=1e-9)
+        assert not np.allclose(centers[0], expected_centers[0], rtol=1e-9)
+        assert np.mean(aggregate.predict(X) == expected.predict(X)) > 0.9
         assert not aggregate.exact_
         assert "min_rows" in aggregate.pooled_form_.reason
     without_c = clone(agg).set_params(estimators=summaries[:1])

@@ -311,10 +311,11 @@ def test_a_server_cannot_choose_other_trees_than_are_agreed(change):
             name="lyon",
             disclosure=None,
             state={},
+            agreement=agreement,
         )
 
     assert ask(behind_front()).task == "join"
-    with pytest.raises(NotAgreedError):
+    with pytest.raises(NotAgreedError, match="settings"):
         ask(behind_front(drawn(**change)))
 
 

@@ -25,6 +25,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import PolynomialCountSketch, RBFSampler
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
     KBinsDiscretizer,
@@ -40,7 +41,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils import get_tags
 
-from skgems import PooledTransformer
+from skgems import Disclosure, PooledAggregator, PooledTransformer
 from skgems.steps import RandomFeatures
 
 UNION = FeatureUnion(
@@ -431,3 +432,17 @@ def test_rows_that_are_held_out_or_public_fit_nothing():
     np.testing.assert_allclose(held_out.transformer_.mean_, X[~mask].mean(axis=0))
     public = PooledTransformer(StandardScaler()).fit(X, nodes=np.where(mask, -1, nodes))
     assert public._front.digest == held_out._front.digest
+
+
+@pytest.mark.parametrize("is_fitted", [False, True])
+def test_a_fit_behind_a_front_needs_a_label_of_each_row(is_fitted):
+    X = table_of_numbers()
+    front = PooledTransformer(StandardScaler())
+    agg = PooledAggregator(
+        pooled=GaussianNB(),
+        front=front.fit(X) if is_fitted else front,
+        disclosure=Disclosure(),
+    )
+    labels = np.arange(len(X)) % 2
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        agg.fit(X, labels[:-1], nodes=node_of_each_row(X))
