@@ -441,12 +441,11 @@ def _explain_spaces(drawing: Drawing) -> None:
 FILE_PARTS = {
     "header": "settings, names of classes, what each array is",
     "classifier": "weights and intercepts",
-    "counts": "rows per class and per cluster",
-    "means": "means of clusters of 10 rows or more",
-    "variances": "variances of the features in each cluster",
+    "counts": "rows per class",
+    "means": "mean of the features in each class",
+    "variances": "variances of the features in each class",
     "second moments": "sums that give the covariances of each class",
-    "gradient": "gradient of the classifier's loss, a sum over the rows",
-    "origin": "median of each feature, of at most 25 rows",
+    "origin": "mean of the features over all rows",
 }
 
 
@@ -482,7 +481,6 @@ def part_of(name: str) -> str:
     if name.startswith("describe.network."):
         return "classifier"
     parts_by_ending = {
-        "gradient": "gradient",
         "origin": "origin",
         "means": "means",
         "part_squares": "variances",
@@ -501,8 +499,8 @@ def draw_file(palette: Palette) -> str:
     """Draw the parts of a file as lines of a list, and what is not in it."""
     summary, (n_rows, n_features) = summary_of_biscoe()
     sizes = bytes_of_parts(summary)
-    drawing = Drawing(height=434, palette=palette)
-    drawing.box(x=8, y=8, width=704, height=338)
+    drawing = Drawing(height=398, palette=palette)
+    drawing.box(x=8, y=8, width=704, height=302)
     drawing.write("biscoe.safetensors", x=24, y=36, size=15, bold=True)
     total = _rounded_bytes(sum(sizes.values()))
     drawing.write(total, x=696, y=36, size=15, bold=True, anchor="end")
@@ -512,15 +510,15 @@ def draw_file(palette: Palette) -> str:
         drawing.write(part, x=24, y=y + 4, bold=True, color=palette.aggregate)
         drawing.write(FILE_PARTS[part], x=170, y=y + 4)
         drawing.write(_rounded_bytes(size), x=696, y=y + 4, anchor="end")
-    drawing.box(x=8, y=362, width=704, height=64, fill="none", dashes="6 4")
-    drawing.write("not in the file", x=24, y=388, bold=True, color=palette.nodes[0])
+    drawing.box(x=8, y=326, width=704, height=64, fill="none", dashes="6 4")
+    drawing.write("not in the file", x=24, y=352, bold=True, color=palette.nodes[0])
     drawing.write(
         f"the {n_rows} rows of {n_features} features, and the label of each row",
         x=170,
-        y=388,
+        y=352,
     )
     warning = "But sums of few rows can reveal these rows."
-    drawing.write(warning, x=170, y=410, color=palette.muted_text)
+    drawing.write(warning, x=170, y=374, color=palette.muted_text)
     return drawing.svg()
 
 
