@@ -195,6 +195,30 @@ def test_sums_that_one_row_dominates_give_it_unless_the_rule_holds(rule, finds):
     assert finds or verdict.n_found == 0
 
 
+@pytest.mark.parametrize("rule, is_told", [(None, True), (DEFAULT_RULE, False)])
+def test_one_row_of_a_class_does_not_outweigh_it_where_others_do_in_another(
+    rule, is_told
+):
+    """Where classes share a scatter, large values of others spread it."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(["ill", "well"], 50)
+    X = rng.standard_normal((100, 30))
+    X[:, :3] *= 1e-3
+    X[0, :3] = 1000.0 + 200.0 * rng.standard_normal(3)
+    X[50:62, :3] = 1000.0 + 200.0 * rng.standard_normal((12, 3))
+    message = told_in_summary(
+        GEMSLogisticAggregator(moments="shared", random_state=0),
+        Table(name="outweighed", X=X, y=y),
+        disclosure=rule,
+    )
+    for _, moments in replies_with_moments(message.content):
+        by_class = moments.by_class()
+        means = (by_class.means + by_class.origin)[0, :3]
+        # All other rows of the class are 0 there, or nearly.
+        parts = by_class.counts[0] * means / X[0, :3]
+        assert (np.abs(parts) > 0.1).all() == is_told
+
+
 def mistyped_table() -> tuple[Table, LogisticRegression]:
     """Rows that a model labels right with certainty but for one, and the model.
 
