@@ -119,8 +119,8 @@ RULE = Table(
 ROWS_OF_CLASSES = whole_numbers(
     "l",
     default=ABSENT,
-    says="Number of rows of each class, if the rows have weights or some count for less "
-    "under the rule of disclosure: the counts are then sums of weights.",
+    says="Number of rows of each class, if the rows have weights or some count for "
+    "less under the rule of disclosure: the counts are then sums of weights.",
 )
 
 
