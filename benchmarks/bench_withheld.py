@@ -78,11 +78,13 @@ def print_attacks(n_rows: int) -> None:
     print(f"{'attack':28} {'tasks':12} {'columns':11}", *(f"{c:>11}" for c in columns))
     for sort in SORTS:
         rows = breast_cancer_rows(sort, n_rows)
-        summary = HonestSummary.of(rows)
-        honest = cell_of(rows, summary.guesses())
+        # Under the same rule as the node; without one where the bound is 1.
+        summaries = {b: HonestSummary.of(rows, min_rows=b) for b in BOUNDS}
+        honest = cell_of(rows, summaries[10].guesses())
         for attack in ATTACKS:
-            cells = [honest, cell_of(rows, attack.without_protection(rows, summary))]
-            for bound in BOUNDS:
+            open_to = attack.without_protection(rows, summaries[1])
+            cells = [honest, cell_of(rows, open_to)]
+            for bound, summary in summaries.items():
                 guesses = attack.under_agreement(rows, summary, min_rows=bound)
                 cells.append(cell_of(rows, guesses))
                 share = np.mean(features_found(rows, guesses) == rows.n_features)
@@ -110,7 +112,6 @@ def print_training() -> None:
     print(f"{'rows':>5} {'batch':>6} {'min_rows':>8}", *(f"{n:>6}" for n in N_UNITS))
     for n_rows in (100, 200, 400):
         rows = breast_cancer_rows("continuous", n_rows)
-        summary = HonestSummary.of(rows)
         for optimizer, batch, bound in (
             ("adam", "auto", 1),
             ("adam", "auto", 10),
@@ -119,6 +120,7 @@ def print_training() -> None:
         ):
             network = network_of_node(rows, n_units=20, solver=optimizer)
             network.set_params(batch_size=batch)
+            summary = HonestSummary.of(rows, min_rows=bound)
             agreement = Agreement.of(
                 GEMSMLPAggregator(random_state=0), disclosure=rule_of(bound)
             )

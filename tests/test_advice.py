@@ -304,6 +304,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "without": (ColumnsOf,),
     },
     "tasks": {
+        "disclosure": (reply_to,),
         "bootstrap": (RandomForestClassifier,),
         "fit_intercept": (LogisticRegression, RidgeClassifier, SGDClassifier),
         "cell": (Disclosure,),

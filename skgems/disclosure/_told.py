@@ -106,6 +106,8 @@ class Told:
     # (n_columns,), bool: those of which classes without a scatter of their own tell
     # their means alone.
     is_mean_only: np.ndarray
+    # (n_classes, n_columns), bool: the same of classes that tell squares of their own.
+    is_own_mean_only: np.ndarray
     has_gradient: bool
 
 
@@ -152,6 +154,17 @@ def told_of(
     return replace(told, has_gradient=False)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _DiagonalStep:
+    """What a class tells of the squares of its columns."""
+
+    has_clusters: bool
+    weights: np.ndarray  # (n_rows,)
+    # (n_columns,), bool: those of which one row would be most of the squares.
+    is_mean_only: np.ndarray
+    has_gradient: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Teller:
     """The rule, and what it is applied with."""
@@ -188,30 +201,38 @@ class _Teller:
         weights = rows.weights.copy()
         has_clusters = np.zeros(n_classes, dtype=bool)
         has_own = np.zeros(n_classes, dtype=bool)
+        is_own_mean_only = np.zeros((n_classes, rows.X.shape[1]), dtype=bool)
+        has_gradient = True
         for c in np.unique(rows.codes).tolist():
             of_class = np.flatnonzero(rows.codes == c)
             if self.kind == "diagonal":
-                step = self._diagonal_step(rows.some(of_class))
-            else:
-                # Of all classes together no more is told than of those by class: their
-                # difference would be of the classes that are left.
-                step = self._own_step(rows.some(of_class))
+                has_own[c] = True
+                squares = self._diagonal_step(rows.some(of_class))
+                has_clusters[c] = squares.has_clusters
+                weights[of_class] = squares.weights
+                is_own_mean_only[c] = squares.is_mean_only
+                has_gradient &= squares.has_gradient
+                continue
+            # Of all classes together no more is told than of those by class: their
+            # difference would be of the classes that are left.
+            step = self._own_step(rows.some(of_class))
             if step is not None:
                 has_own[c] = True
                 has_clusters[c], weights[of_class] = step
+            elif self.may_lower:
+                # So that it may tell squares of its own, if they are asked for.
+                weights[of_class] = self._lowered_by_column(rows.some(of_class))
+        rows = replace(rows, weights=weights.copy())
         n_columns = rows.X.shape[1]
         is_in_block = np.ones(n_columns, dtype=bool)
         is_mean_only = np.zeros(n_columns, dtype=bool)
         left = np.flatnonzero(~has_own[rows.codes])
-        has_gradient = True
         if len(left):
             shared = rows.some(left)
-            of_shared = None
-            if self.kind != "diagonal":
-                n_means = len(np.unique(shared.codes)) * n_columns
-                of_shared = self._holding_weights(
-                    shared.design(shared.codes), shared.weights, n_means=n_means
-                )
+            n_means = len(np.unique(shared.codes)) * n_columns
+            of_shared = self._holding_weights(
+                shared.design(shared.codes), shared.weights, n_means=n_means
+            )
             if of_shared is None:
                 has_gradient = not rows.residuals.shape[1]
                 of_shared, is_in_block, is_mean_only = self._block_step(shared)
@@ -222,6 +243,7 @@ class _Teller:
             has_own=has_own,
             is_in_block=is_in_block,
             is_mean_only=is_mean_only,
+            is_own_mean_only=is_own_mean_only,
             has_gradient=has_gradient,
         )
 
@@ -266,22 +288,34 @@ class _Teller:
         )
         return None if weights is None else (False, weights)
 
-    def _diagonal_step(self, rows: Rows) -> tuple[bool, np.ndarray] | None:
-        """Return the same of a class that tells squares of its columns."""
-        n_clusters = 0 if rows.parts is None else len(np.unique(rows.parts))
-        has_clusters = n_clusters > 1
-        n_numbers = 2 * (1 + n_clusters) * rows.X.shape[1]
-        if n_numbers > self.rule.unknowns * len(rows.codes) * self.n_unknowns:
-            return None
+    def _diagonal_step(self, rows: Rows) -> "_DiagonalStep":
+        """Return what a class tells of squares."""
         design = rows.design(rows.codes)
         weights = rows.weights
         if self.may_lower:
-            weights = columns_lowered(design, weights, bound=self.rule.leverage)
-            if weights.sum() < LEAST_SHARE * rows.weights.sum():
-                return None
-        if largest_in_columns(design, weights).max(initial=0.0) >= self.rule.leverage:
-            return None
-        return has_clusters and self._holds_by_part(rows, weights), weights
+            weights = self._lowered_by_column(rows)
+        largest = largest_in_columns(design, weights)
+        is_mean_only = largest[: rows.X.shape[1]] >= self.rule.leverage
+        n_clusters = 1 if rows.parts is None else len(np.unique(rows.parts))
+        n_numbers = 2 * (1 + n_clusters) * rows.X.shape[1]
+        is_few = n_numbers <= self.rule.unknowns * len(rows.codes) * self.n_unknowns
+        may_be_divided = n_clusters > 1 and is_few and not is_mean_only.any()
+        return _DiagonalStep(
+            has_clusters=may_be_divided and self._holds_by_part(rows, weights),
+            weights=weights,
+            is_mean_only=is_mean_only,
+            has_gradient=bool((largest[rows.X.shape[1] :] < self.rule.leverage).all()),
+        )
+
+    def _lowered_by_column(self, rows: Rows) -> np.ndarray:
+        """Return weights with which no row of a class is most of a column's squares.
+
+        They are those that the rows have if these would weigh too little together.
+        """
+        design = rows.design(rows.codes, np.arange(rows.X.shape[1]))
+        lowered = columns_lowered(design, rows.weights, bound=self.rule.leverage)
+        is_enough = lowered.sum() >= LEAST_SHARE * rows.weights.sum()
+        return lowered if is_enough else rows.weights
 
     def _holds_by_part(self, rows: Rows, weights: np.ndarray) -> bool:
         """Report whether no row is most of the squares of its cluster in a column."""

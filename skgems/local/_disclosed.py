@@ -198,7 +198,9 @@ def tellable_rows(
 
 def _tells_less(told: Told, *, is_by_class: bool) -> bool:
     """Report whether less is told than was asked for, by class or of all together."""
-    return not told.has_gradient or (is_by_class and not told.has_own.all())
+    are_constant = bool(told.is_own_mean_only.any())
+    are_shared = is_by_class and not told.has_own.all()
+    return not told.has_gradient or are_shared or are_constant
 
 
 def may_tell_gradient(
@@ -327,21 +329,23 @@ def _without_columns(
 ) -> Rows:
     """Return rows in which columns of which only means are told are constant.
 
-    That is so for the rows of classes without a scatter of their own. Of values further
-    out than those of so many rows as make a cell the mean knows no more than that.
+    That is so for the rows of all classes without a scatter of their own together, and
+    for those of each class that tells squares alone. Of values further out than those
+    of so many rows as make a cell the mean knows no more than that.
     """
-    columns = np.flatnonzero(told.is_mean_only)
-    if not len(columns):
+    left = np.flatnonzero(~told.has_own[codes])
+    places = [(left, j) for j in np.flatnonzero(told.is_mean_only).tolist()]
+    for c, j in np.argwhere(told.is_own_mean_only).tolist():
+        places.append((np.flatnonzero(codes == c), j))
+    if not places:
         return X
-    rows = np.flatnonzero(~told.has_own[codes])
     X = X.astype(float_type(X))
     X = X.tolil() if sparse.issparse(X) else X
-    weights = weights[rows]
-    for j in columns.tolist():
+    for rows, j in places:
         values = X[rows, j]
         if sparse.issparse(X):
             values = values.toarray().ravel()
         in_order = np.sort(values)
         values = np.clip(values, in_order[cell - 1], in_order[-cell])
-        X[rows, j] = weights @ values / weights.sum()
+        X[rows, j] = weights[rows] @ values / weights[rows].sum()
     return X.tocsr() if sparse.issparse(X) else X

@@ -14,6 +14,9 @@ from ..disclosure import Disclosure, Rows, clamped, told_of
 from ..steps import is_gap
 from ._cache import digest
 
+# Bits of a float32 that a seed does not depend on, which leaves four decimal digits.
+_LAST_DIGITS = np.uint32(2**10 - 1)
+_HALF_OF_LAST_DIGITS = np.uint32(2**9)
 # Digits of a hash, in base 16, that a seed is made of.
 _DIGITS_OF_SEED = 16
 
@@ -88,8 +91,17 @@ def ruled_table(
 
 
 def seed_of(X: object, codes: np.ndarray) -> int:
-    """Return a seed that follows from rows, so that nobody else knows it."""
-    return int(digest(X, codes)[:_DIGITS_OF_SEED], 16)
+    """Return a seed that follows from rows, so that nobody else knows it.
+
+    Last digits of numbers do not count: processors compute features a little
+    differently, and weights that are drawn should be the same on all of them.
+    """
+    data = X.data if sparse.issparse(X) else X
+    if getattr(data, "dtype", None) is not None and data.dtype.kind == "f":
+        bits = np.ascontiguousarray(data, dtype=np.float32).view(np.uint32)
+        data = (bits + _HALF_OF_LAST_DIGITS) & ~_LAST_DIGITS
+    places = (X.indices, X.indptr) if sparse.issparse(X) else ()
+    return int(digest(data, *places, codes)[:_DIGITS_OF_SEED], 16)
 
 
 def _replaced(X: object, codes: np.ndarray, units: np.ndarray, *, cell: int) -> object:

@@ -199,6 +199,11 @@ def _may_tell_gradient(member: Member, rows: JudgingRows, W: np.ndarray) -> bool
     )
 
 
+def _sendable(value: np.ndarray | np.float64) -> np.ndarray | np.float64:
+    """Return a number as an array if JSON has none for it, such as NaN."""
+    return value if np.ndim(value) or np.isfinite(value) else np.asarray(value)
+
+
 def _of_first_model(content: Mapping) -> dict:
     """Sums without the axis of models."""
     of_first = {}
@@ -208,7 +213,7 @@ def _of_first_model(content: Mapping) -> dict:
         elif isinstance(sums_of_models, float):  # the count, which is of rows
             of_first[name] = sums_of_models
         else:
-            of_first[name] = sums_of_models[0]
+            of_first[name] = _sendable(sums_of_models[0])
     return of_first
 
 

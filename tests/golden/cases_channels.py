@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 from golden.data import NAMES, digits, iris, linear, linears, mlps
 from golden.nodes import (
-    MIN_ROWS,
     Wire,
     in_chunks,
     message_record,
@@ -18,7 +17,6 @@ from golden.nodes import (
     temporary_folder,
 )
 from helpers.accepting import nodes_that_accept_everything
-from helpers.disclosures import rule_of
 from helpers.parts import in_parts
 from sklearn.linear_model import RidgeClassifier, SGDClassifier
 from sklearn.naive_bayes import MultinomialNB
@@ -105,7 +103,7 @@ def rows_alone_beside_a_classifier(rows=OVERLAPPING):
 
 def agreement_of(aggregate, **parameters):
     """An agreement whose exchange has a fixed number, not one drawn at random."""
-    terms = {"nodes": NAMES, "disclosure": rule_of(MIN_ROWS), **parameters}
+    terms = {"nodes": NAMES, "disclosure": None, **parameters}
     return replace(Agreement.of(aggregate, **terms), exchange="0" * 32)
 
 
@@ -159,7 +157,7 @@ def with_a_ledger(rows=OVERLAPPING):
                 name="north",
                 agreement=agreement,
                 state=folder,
-                disclosure=rule_of(MIN_ROWS),
+                disclosure=None,
             )
 
         other = replace(agreement_of(other_terms), exchange="1" * 32)
@@ -222,7 +220,7 @@ def by_folder(aggregate, rows=OVERLAPPING, members=None, leave_out=(), **options
     members = dict(zip(NAMES, members(rows) if members else [None] * 3, strict=True))
     with temporary_folder() as folder:
         place = folder / "work"
-        exchange = Exchange(place, aggregate, nodes=NAMES, disclosure=rule_of(MIN_ROWS))
+        exchange = Exchange(place, aggregate, nodes=NAMES, disclosure=None)
         exchange.step()
         while (fitted := exchange.step(leave_out=leave_out)) is None:
             for name, request in exchange.waiting_for.items():
@@ -232,7 +230,7 @@ def by_folder(aggregate, rows=OVERLAPPING, members=None, leave_out=(), **options
                         members[name],
                         *rows_of(rows, NAMES.index(name)),
                         name=name,
-                        disclosure=rule_of(MIN_ROWS),
+                        disclosure=None,
                         **options,
                     )
             exchange = Exchange(place)
@@ -340,7 +338,7 @@ def by_chunks(aggregate, rows=OVERLAPPING, members=linears, **options):
             member,
             name=NAMES[k],
             chunks=in_chunks(*rows_of(rows, k)),
-            disclosure=rule_of(MIN_ROWS),
+            disclosure=None,
             **options,
         )
         for k, member in enumerate(members)

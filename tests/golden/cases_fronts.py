@@ -110,7 +110,8 @@ def fit_summaries(transformer, rows=OVERLAPPING):
     """By a file of each node; the front goes through a file, too."""
     front = PooledTransformer(transformer)
     sent = [
-        front.summarize(rows_of(rows, k)[0], name=name) for k, name in enumerate(NAMES)
+        front.summarize(rows_of(rows, k)[0], name=name, disclosure=None)
+        for k, name in enumerate(NAMES)
     ]
     front.set_params(summaries=sent).fit()
     files = {f"front {name}": m.to_bytes() for name, m in zip(NAMES, sent, strict=True)}

@@ -6,9 +6,8 @@ from __future__ import annotations
 import numpy as np
 from golden.cases_ensemble import machines, neighbours, of_all_kinds, trees
 from golden.data import NAMES, digits, letters, linears, mlps, penguins
-from golden.nodes import MIN_ROWS, rows_of, summary_record
+from golden.nodes import rows_of, summary_record
 from golden.records import fitted_attributes, predictions
-from helpers.disclosures import rule_of
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
@@ -130,7 +129,7 @@ def fit_apart(rows=OVERLAPPING, members=bayes, **parameters):
     named = list(zip(NAMES, members(rows), strict=True))
     stack = EnsembleAggregator(named, combine="stack", random_state=0, **parameters)
     sent = [
-        stack.summarize_odds(*rows_of(rows, k), name=name, disclosure=rule_of(MIN_ROWS))
+        stack.summarize_odds(*rows_of(rows, k), name=name, disclosure=None)
         for k, name in enumerate(NAMES)
     ]
     stack.set_params(summaries=sent).fit()

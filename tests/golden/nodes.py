@@ -10,7 +10,6 @@ from pathlib import Path
 from golden.data import NAMES, Rows
 from golden.records import plain
 from helpers.accepting import nodes_that_accept_everything
-from helpers.disclosures import rule_of
 
 from skgems.federation import Message, Nodes, reply_to
 
@@ -70,14 +69,12 @@ class Wire:
         self.members = dict(zip(self.names, members, strict=True))
         self.down = down
         self.ledgers = ledgers
-        self.reply_options = {"disclosure": rule_of(MIN_ROWS), **reply_options}
+        self.reply_options = {"disclosure": None, **reply_options}
         self.sent: list[dict] = []
         self.kept: dict[str, bytes] = {}
 
     def channel(self, **options) -> Nodes:
-        return Nodes(
-            self.ask, self.names, **{"disclosure": rule_of(MIN_ROWS), **options}
-        )
+        return Nodes(self.ask, self.names, **{"disclosure": None, **options})
 
     def ask(self, requests):
         return {name: self._reply(name, request) for name, request in requests.items()}
@@ -122,8 +119,7 @@ def summaries_of(aggregate, rows: Rows, members=None, **options) -> list:
             member,
             *rows_of(rows, k),
             name=NAMES[k],
-            disclosure=rule_of(MIN_ROWS),
-            **options,
+            **{"disclosure": None, **options},
         )
         for k, member in enumerate(members)
     ]

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import pytest
 from sklearn.base import BaseEstimator
 
 import skgems
@@ -23,10 +22,6 @@ from skgems.moments import ClassMoments
 
 # The rule that holds for what leaves a node by default.
 DEFAULT_RULE = "auto"
-# Of tests under the rule, as long as it does not hold.
-BEING_BUILT = pytest.mark.xfail(
-    strict=False, raises=AssertionError, reason="the rule is being built"
-)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -36,6 +36,8 @@ Ask = Callable[[Message], "dict | None"]
 NEAR = 0.3
 SORTS = ("continuous", "integer", "one-hot")
 LABELS = ["benign", "malignant"]
+# The number of a group of all classes.
+_SHARED = -1
 # Each of the columns that one-hot ones are made of has so many categories.
 N_CATEGORIES = 3
 
@@ -107,11 +109,16 @@ class HonestSummary:
     """What a server learns of a node if it asks only for what it needs."""
 
     moments: ClassMoments
+    # Of LABELS. Rows of large leverage weigh less in moments under a rule.
+    n_rows_by_class: np.ndarray
     sort: str
 
     @classmethod
     def of(cls, rows: Rows, *, min_rows: int = 10) -> HonestSummary:
-        """The summary of the default method, as `summarize` makes it."""
+        """The summary of the default method, as `summarize` makes it.
+
+        It is made without a rule of disclosure where ``min_rows`` is 1.
+        """
         classifier = LogisticRegression(max_iter=1000).fit(rows.X, rows.y)
         aggregator = GEMSLogisticAggregator(random_state=0)
         with warnings.catch_warnings():
@@ -121,11 +128,12 @@ class HonestSummary:
             )
         (answer,) = summary.message.content["answers"].values()
         moments = ClassMoments.from_arrays(answer["reply"]["moments"])
-        return cls(moments=moments, sort=rows.sort)
+        told = summary.message.content["describe"]["rows"]
+        return cls(moments=moments, n_rows_by_class=told["moments"], sort=rows.sort)
 
     @property
     def n_rows(self) -> int:
-        return round(self.moments.n_rows)
+        return int(self.n_rows_by_class.sum())
 
     @property
     def n_features(self) -> int:
@@ -139,8 +147,10 @@ class HonestSummary:
         for column, count, mean in zip(
             by_class.columns, by_class.counts, by_class.means, strict=True
         ):
-            group = np.flatnonzero(self.moments.groups == column)[0]
-            covariance = self.moments.scatter[group] / count
+            # Under a rule classes share a scatter.
+            is_of_class = np.isin(self.moments.groups, [column, _SHARED])
+            group = np.flatnonzero(is_of_class)[0]
+            covariance = self.moments.scatter[group] / self.moments.group_counts[group]
             size = int(np.ceil(n_rows * count / self.moments.n_rows))
             rows_of_classes.append(
                 rng.multivariate_normal(

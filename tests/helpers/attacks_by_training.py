@@ -198,38 +198,66 @@ def training_of_linear_model(ask: Ask, summary: HonestSummary) -> np.ndarray:
     """A steep linear model after a step of training (*train*), of one row a round.
 
     The step is a sum of rows that the model has wrong: all rows of one class, whose
-    sum the summary has, and those beyond a threshold, where one row is expected. The
-    penalty adds some multiple of the direction, which is found since the row is there.
+    sum is found in two rounds of models that have no others wrong, and those beyond a
+    threshold, where one row is expected. The penalty adds some multiple of the
+    direction, which is found since the row is there.
     """
-    by_class = summary.moments.by_class()
-    n_second = by_class.counts[1]
-    sum_of_second = n_second * (by_class.means[1] + by_class.origin)
+    n_second = summary.n_rows_by_class[1]
+    mean_of_second = _mean_of_wrong_class(ask, summary)
     guesses = [no_guesses(summary)]
+    # Of both ends of a direction, since rows far outside are alone along many.
     for number in range(50):
-        direction = summary.direction(seed=number)
+        direction = (-1.0) ** number * summary.direction(seed=number // 2)
         threshold = summary.thresholds(direction, summary.n_rows)[-1]
-        weights = STEEP * direction
-        bias = -STEEP * threshold
-        reply = ask(
-            Message.of(
-                "train",
-                parameters=[weights[None], np.array([bias])],
-                classes=sorted(LABELS),
-                epochs=1,
-                rates=None,
-                seed=0,
-            )
-        )
-        if reply is None:
+        ratio = _step_of_linear_model(ask, direction, threshold)
+        if ratio is None:
             break
-        trained_weights, trained_bias = reply["parameters"]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = (trained_weights[0] - weights) / (trained_bias[0] - bias)
-        row = ratio * (1.0 - n_second) + sum_of_second
+        row = ratio * (1.0 - n_second) + n_second * mean_of_second
         row += (threshold - direction @ row) / (direction @ direction) * direction
         if np.isfinite(row).all():
             guesses.append(row[None])
     return np.concatenate(guesses)
+
+
+def _mean_of_wrong_class(ask: Ask, summary: HonestSummary) -> np.ndarray:
+    """The mean of the second class, of models that say the first one everywhere.
+
+    A step is this mean and some multiple of a direction: two directions show both.
+    """
+    directions = [summary.direction(seed=seed) for seed in (50, 51)]
+    steps = []
+    for direction in directions:
+        places = summary.drawn(4000, seed=1) @ direction
+        beyond_all = places.mean() + 100.0 * places.std()
+        steps.append(_step_of_linear_model(ask, direction, beyond_all))
+    if any(step is None for step in steps):
+        return np.zeros(summary.n_features)
+    both = np.column_stack([directions[0], -directions[1]])
+    multiples = np.linalg.lstsq(both, steps[0] - steps[1])[0]
+    return steps[0] - multiples[0] * directions[0]
+
+
+def _step_of_linear_model(
+    ask: Ask, direction: np.ndarray, threshold: float
+) -> np.ndarray | None:
+    """The step of a steep model's weights, where that of its intercept is 1."""
+    weights = STEEP * direction
+    bias = -STEEP * threshold
+    reply = ask(
+        Message.of(
+            "train",
+            parameters=[weights[None], np.array([bias])],
+            classes=sorted(LABELS),
+            epochs=1,
+            rates=None,
+            seed=0,
+        )
+    )
+    if reply is None:
+        return None
+    trained_weights, trained_bias = reply["parameters"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (trained_weights[0] - weights) / (trained_bias[0] - bias)
 
 
 def network_of_node(rows: Rows, *, n_units: int = 300, solver: str = "adam"):

@@ -284,7 +284,16 @@ def test_a_server_chooses_no_split_and_asks_once():
     def ask(request):
         request = request.with_fields(front=aggregator._agreed_front.as_content())
         request = sealed(request, agreement)
-        return reply_to(request, None, X, y, name="lyon", disclosure=None, state=state)
+        return reply_to(
+            request,
+            None,
+            X,
+            y,
+            name="lyon",
+            disclosure=None,
+            state=state,
+            agreement=agreement,
+        )
 
     first = aggregator._agreed_terms.first_message()
     content = first.content

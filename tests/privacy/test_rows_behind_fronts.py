@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.attacked_exchanges import (
-    BEING_BUILT,
     DEFAULT_RULE,
     group_of_rows,
     told_in_combine,
@@ -96,7 +95,7 @@ def test_made_up_rows_are_fitted_together_with_their_weights():
     assert verdict == Verdict(n_found=16, n_false=0)
 
 
-@pytest.mark.parametrize("n_components", [8, 17, pytest.param(44, marks=BEING_BUILT)])
+@pytest.mark.parametrize("n_components", [8, 17, 44])
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_fewer_numbers_are_told_behind_random_features_than_rows_have(
     name, n_components
@@ -159,6 +158,6 @@ def test_the_sums_of_all_rows_less_those_of_a_half_have_a_row_without_a_rule():
     assert sum(rows_between_halves_and_all(seed, None) for seed in (3, 5)) > 0
 
 
-@pytest.mark.parametrize("seed", [3, pytest.param(5, marks=BEING_BUILT)])
+@pytest.mark.parametrize("seed", [3, 5])
 def test_the_sums_of_all_rows_less_those_of_a_half_have_no_row_under_the_rule(seed):
     assert rows_between_halves_and_all(seed, DEFAULT_RULE) == 0

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.attacked_exchanges import (
-    BEING_BUILT,
     DEFAULT_RULE,
     GroupSums,
     group_of_rows,
@@ -151,7 +150,6 @@ def test_a_scaler_and_lowered_sums_have_the_row_between_them():
 # Summaries of fitted classifiers ------------------------------------------------------
 
 
-@BEING_BUILT
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 @pytest.mark.parametrize("name", ["iris", "wine", "penguins"])
 def test_a_classifier_does_not_give_the_row_of_a_class_that_is_left_out(name, kind):
@@ -203,7 +201,6 @@ def table_with_rare_cell(name: str) -> Table:
     return Table(name=name, X=X, y=table.y)
 
 
-@BEING_BUILT
 @pytest.mark.parametrize("kind", ["ridge", "lda"])
 @pytest.mark.parametrize("name", ["iris", "wine", "breast cancer", "penguins"])
 def test_a_classifier_does_not_give_the_row_whose_rare_cell_is_replaced(name, kind):
@@ -289,7 +286,6 @@ def test_the_gradient_of_a_fitted_model_has_the_row_that_sums_leave_out():
     np.testing.assert_allclose(claims[0], table.X[-1], atol=1e-3)
 
 
-@BEING_BUILT
 def test_the_gradient_of_a_fitted_model_does_not_give_the_row_of_a_left_out_class():
     table = with_lone_class(attacked_table("iris"))
     claims = gap_of_judged_model(table, table, DEFAULT_RULE)
@@ -440,6 +436,5 @@ def test_two_methods_without_a_rule_recognize_the_rows_of_a_small_class():
     assert recognized_by_two_methods(None) == (12, 0)
 
 
-@BEING_BUILT
 def test_two_methods_do_not_recognize_the_rows_of_a_small_class_under_the_rule():
     assert recognized_by_two_methods(DEFAULT_RULE)[0] == 0
