@@ -31,11 +31,12 @@ from ..choice import (
     fit_rows,
     n_bytes_received,
 )
-from ..disclosure import Disclosure, disclosure_of
+from ..disclosure import Disclosure, disclosure_of, disclosure_of_both
 from ..ensembles import EnsembleAggregator
 from ..federation import (
     RowsExposedWarning,
     Summary,
+    as_channel,
     as_groups,
     check_labels,
     is_path,
@@ -375,6 +376,7 @@ def _combine_over_channel(
     seed: int,
 ) -> BaseAggregator:
     """The best of all candidates that look at rows, which nodes judge."""
+    rule = disclosure_of_both(disclosure, as_channel(channel).disclosure)
     if front is not None:
         before = preparations_of_front(front)
     else:  # for columns that nobody has seen; nodes tell of them in one message
@@ -393,7 +395,7 @@ def _combine_over_channel(
             n_rows,
             budget=budget,
             random_state=seed,
-            has_rule=disclosure_of(disclosure) is not None,
+            has_rule=rule is not None,
         )
         # Whoever grows trees can ask for rules that single rows meet.
         if budget == THOROUGH:

@@ -114,7 +114,8 @@ def test_combine_over_a_channel_asks_five_messages_and_fits_the_best_candidate()
 
 def test_the_model_of_combine_is_that_of_a_plain_fit_with_its_front():
     agg = combine_wines()
-    plain = clone(agg).set_params(estimators=JudgingNodes().channel, front=agg.front)
+    nodes = JudgingNodes(keep_state=False)
+    plain = clone(agg).set_params(estimators=nodes.channel, front=agg.front)
     plain.fit()
     np.testing.assert_array_equal(plain.predict_proba(X), agg.predict_proba(X))
 
@@ -209,7 +210,7 @@ def test_combine_over_a_folder_goes_on_where_it_stopped(tmp_path):
                     disclosure=rule_of(3),
                 )
     assert n_steps == 4  # as many as there are messages
-    in_process = combine_four_columns()
+    in_process = combine_small(nodes)
     assert in_process.choice_.name == agg.choice_.name
     np.testing.assert_array_equal(
         agg.predict_proba(four_columns), in_process.predict_proba(four_columns)

@@ -119,7 +119,7 @@ def test_a_forest_that_is_taken_grows_on_all_rows_over_the_same_channel():
 
 def test_nodes_that_hide_rows_round_the_counts_of_halves():
     nodes = JudgingNodes(THREE_COLUMNS, min_rows=5)
-    _, choice, _ = choose_over(nodes.channel, with_forest)
+    _, choice, _ = choose_over(nodes.channel, only_forest)
     replies = nodes.replies("grow_halves")
     assert {reply.content["min_rows"] for reply in replies} == {10}  # as all agreed
     assert choice.to_frame().loc["forest"].error == ""
@@ -128,8 +128,8 @@ def test_nodes_that_hide_rows_round_the_counts_of_halves():
 def test_a_node_of_few_rows_is_asked_about_no_trees_but_judges_them():
     with_small_node = np.where(np.arange(len(Y)) < 12, "cork", NODES)
     nodes = JudgingNodes(THREE_COLUMNS, nodes=with_small_node, min_rows=8)
-    _, choice, _ = choose_over(nodes.channel, with_forest)
-    assert choice.to_frame().error.tolist() == ["", "", ""]
+    _, choice, _ = choose_over(nodes.channel, only_forest)
+    assert choice.to_frame().error.tolist() == [""]
     tasks = {
         request.task
         for request, reply in nodes.exchanged
@@ -339,7 +339,7 @@ def test_a_choice_with_trees_over_a_folder_goes_on_where_it_stopped(tmp_path):
     _, expected, history = choose_over(nodes.channel, only_stump)
     n_steps = 0
     while True:
-        folder = Folder(tmp_path / "all", nodes.names)
+        folder = Folder(tmp_path / "all", nodes.names, disclosure=None)
         try:
             _, choice, _ = choose_over(folder, only_stump)
             break
@@ -347,8 +347,15 @@ def test_a_choice_with_trees_over_a_folder_goes_on_where_it_stopped(tmp_path):
             n_steps += 1
             for name, path in missing.requests.items():
                 rows, labels = nodes.rows[name]
-                state = tmp_path / name
-                answer(path, None, rows, labels, name=name, state=state)
+                answer(
+                    path,
+                    None,
+                    rows,
+                    labels,
+                    name=name,
+                    state=tmp_path / name,
+                    disclosure=None,
+                )
     assert n_steps == len(history)
     assert "grow_halves" in {message["task"] for message in history}
     assert choice.table[0]["accuracy"] == expected.table[0]["accuracy"]

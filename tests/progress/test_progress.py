@@ -71,7 +71,8 @@ def test_a_verbose_node_shows_its_progress_through_statistics(
     X, y = load_iris(return_X_y=True)
     clf = LinearDiscriminantAnalysis().fit(X, y)
     agg = GEMSLogisticAggregator(epsilon=0.9, random_state=0, verbose=verbose)
-    summary = agg.summarize(clf, X, y, name="lyon")
+    # With its spaces, since a line is shown every two seconds of this clock.
+    summary = agg.summarize(clf, X, y, name="lyon", space=True)
     assert ("statistics: 2 of" in capsys.readouterr().err) == bool(verbose)
     assert len(summary.requests) > 2
 
