@@ -208,7 +208,8 @@ def _of_first_model(content: Mapping) -> dict:
         elif isinstance(sums_of_models, float):  # the count, which is of rows
             of_first[name] = sums_of_models
         else:
-            of_first[name] = sums_of_models[0]
+            # An array, as a message has no other numbers that are NaN.
+            of_first[name] = np.asarray(sums_of_models[0])
     return of_first
 
 
