@@ -549,6 +549,9 @@ def exposed_classes(content: Mapping) -> dict:
     varies = _features_that_vary(sums)
     if varies is None:
         return {}
+    if sums.get("block") is not None:
+        # Of the other features the scatter of several classes has variances alone.
+        varies[sums["groups"] < 0] &= sums["block"]
     n_rows = rows_of_groups(content)
     # A group of n rows about their mean spans n - 1 directions at most.
     is_exposed = n_rows <= varies.sum(axis=1)

@@ -11,7 +11,15 @@ import numpy as np
 
 from ..base import warn_user
 from ..federation import ClassWeightWarning, shown_labels
-from ..local import OtherShare, cached_call, digest, indices_of, weights_of
+from ..local import (
+    LEFT_OUT,
+    WITHHELD,
+    OtherShare,
+    cached_call,
+    digest,
+    indices_of,
+    weights_of,
+)
 from ..messages import Message
 from ..moments import (
     ClassMoments,
@@ -281,6 +289,9 @@ def _read_node_sums(
         gradient = _gradient_in(content, columns=columns, n_classes=n_classes)
     # The form of a model of one class says nothing: all kinds are the same constant.
     says_form = node.known_classes.sum() > 1 or "kind" in content["form"]
+    # Sums that are not of all rows make no model exact, whoever has sent them.
+    is_of_other_rows = content["form"].get("reason") in (LEFT_OUT, WITHHELD)
+    is_told = is_of_other_rows or (says_form and node.has_model)
     return NodeSums(
         name=node.name,
         loss=NodeLoss(
@@ -292,7 +303,7 @@ def _read_node_sums(
         ),
         model_digest=_digest_of_model(node),
         labels=classes[node.known_classes].tolist() if node.has_model else [],
-        form=content["form"] if says_form and node.has_model else None,
+        form=content["form"] if is_told else None,
         class_weight=content.get("class_weight"),
         penalty=_penalty_in(content, node=node, moments=moments),
         scaled=content["scaled"],

@@ -23,7 +23,14 @@ from ._classifiers import (
     keeps_learning,
     to_logits,
 )
-from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
+from ._closed_forms import (
+    LEFT_OUT,
+    WITHHELD,
+    as_class_weight,
+    closed_form,
+    has_steps,
+    weights_of,
+)
 from ._costs import (
     LimitError,
     NodeShape,

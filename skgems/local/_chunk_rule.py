@@ -185,10 +185,11 @@ class ChunkRule:
     # (n_classes,), bool: classes whose rows may be divided into clusters; None: all.
     is_divided: np.ndarray | None = None
 
-    @property
-    def withholds(self) -> bool:
-        """Report whether the rule changes a sum."""
-        return self.is_changed or self.residuals is None or not self.has_own.all()
+    def withholds(self, kind: str, *, has_classifier: bool) -> bool:
+        """Report whether the rule changes a sum of this kind, or tells no gradient."""
+        if has_classifier and self.residuals is None:
+            return True
+        return self.is_changed or not self.owns(kind).all()
 
     @property
     def is_changed(self) -> bool:

@@ -646,7 +646,8 @@ def moments_of_chunks(
         classes=classes,
         sums=sums,
         penalty=penalty,
-        withholds=rule is not None and rule.withholds,
+        withholds=rule is not None
+        and rule.withholds(kind, has_classifier=member.has_classifier),
     )
     if tails is not None:
         reply |= _moments.reply_of_tails(member, tails)

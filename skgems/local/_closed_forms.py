@@ -19,6 +19,10 @@ from sklearn.pipeline import Pipeline
 
 from ..networks import Network, final_step, unwrap
 
+# Reasons why sums are not of all rows as they are, whatever the classifier is.
+LEFT_OUT = "a class with too few rows to be in sums (min_rows)"
+WITHHELD = "sums in which the rule of disclosure withholds something"
+
 
 def closed_form(estimator: object, classes: ArrayLike | None = None) -> dict:
     """The form of a classifier.

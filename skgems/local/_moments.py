@@ -31,7 +31,14 @@ from ..moments import (
 )
 from ..networks import LayersBelow, final_step, linear_logits, output_labels
 from ._classifiers import Rows, at_node, indices_of
-from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
+from ._closed_forms import (
+    LEFT_OUT,
+    WITHHELD,
+    as_class_weight,
+    closed_form,
+    has_steps,
+    weights_of,
+)
 from ._constants import warn_of_lost_features
 from ._disclosed import tellable_rows
 from ._layer_numbers import LayerMoments, layer_moments
@@ -408,10 +415,13 @@ def reply_of_sums(
     """
     estimator = member.model.estimator
     form = closed_form(estimator)
-    if "kind" in form and len(np.unique(sums.columns)) < len(classes):
-        form = {"reason": "a class with too few rows to be in sums (min_rows)"}
-    elif "kind" in form and withholds:
-        form = {"reason": "sums in which the rule of disclosure withholds something"}
+    if "kind" in form or not member.has_classifier:
+        # A node without a classifier takes part in a model that is a function of sums.
+        lacks_mean = len(np.unique(sums.columns)) < len(classes)
+        if lacks_mean or member.left_out is not None:
+            form = {"reason": LEFT_OUT}
+        elif withholds:
+            form = {"reason": WITHHELD}
     reply = {"labels": classes.tolist(), "moments": sums.as_arrays()}
     n_rows = member.n_rows_if_weighted(classes.tolist())
     if n_rows is not None:

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from ..local import indices_of
+from ..local import WITHHELD, indices_of
 from ..moments import ClassMoments, ClassSums, NodeMeans, merge_moments
 from ._disagreement import means_of_moments, means_of_sums
 
@@ -132,16 +132,20 @@ def _classes_that_share(content: Mapping, classes: np.ndarray) -> np.ndarray:
 def _reason_of_left_out(names: Sequence[str], contents: Sequence[Mapping]) -> str:
     """Why sums are not of all rows, with the first node where that is so; or ""."""
     for name, content in zip(names, contents, strict=False):
-        if _leaves_classes_out(content):
-            return (
-                f"classes with too few rows (min_rows) are left out at node {name!r}."
-            )
+        if content.get("left_out"):
+            return f"{WITHHELD} at node {name!r}."
+        if "moments" in content:
+            if _leaves_classes_out(content):
+                return (
+                    "classes with too few rows (min_rows) are left out at node "
+                    f"{name!r}."
+                )
+            if WITHHELD in content["form"].get("reason", ""):
+                return f"{WITHHELD} at node {name!r}."
     return ""
 
 
 def _leaves_classes_out(content: Mapping) -> bool:
-    if "left_out" in content:
-        return content["left_out"]
     if len(content["labels"]) > len(np.unique(content["moments"]["columns"])):
         return True
     # A region adds up what its nodes sent, and says so in its reason alone.

@@ -79,18 +79,25 @@ def _check_one_category_a_row(content: Mapping, place: Place) -> None:
 
 
 def class_sums(member: Member, *, of: str, threshold: float | None = None) -> dict:
-    """Reply with what `ClassSums.of` makes of the rows, and whether classes lack."""
+    """Reply with what `ClassSums.of` makes of the rows, and whether it is of fewer."""
     with at_node(member.name, "its rows cannot be summed"):
         merged = ClassSums.merged(
             ClassSums.of(X, y, of=of, threshold=threshold, weights=row_weights)
             for X, y, row_weights in _learning_chunks(member)
         )
     content = {name: field for name, field in vars(merged).items() if field is not None}
-    content["left_out"] = member.left_out is not None
+    content["left_out"] = member.left_out is not None or _are_rows_changed(member)
     n_rows = member.n_rows_if_weighted(merged.labels)
     if n_rows is not None:
         content["n_rows"] = n_rows
     return content
+
+
+def _are_rows_changed(member: Member) -> bool:
+    """Report whether rows weigh less under the rule, or have other values."""
+    if isinstance(member, ChunkedMember):
+        return member.rule is not None and member.rule.is_changed
+    return member.is_changed
 
 
 def _learning_chunks(
@@ -150,7 +157,10 @@ CLASS_SUMS = Task(
             default=ABSENT,
             says="For each feature, the highest category that a row has, plus 1.",
         ),
-        "left_out": Flag(says="Whether classes with too few rows are left out."),
+        "left_out": Flag(
+            says="Whether the rule of disclosure leaves classes out, lets rows weigh "
+            "less or replaces values."
+        ),
     },
     rule=class_sums_fit,
     told=told_of_class_sums,

@@ -17,6 +17,7 @@ from sklearn.neural_network import MLPClassifier
 
 import skgems
 from skgems import (
+    Disclosure,
     GEMSLogisticAggregator,
     GEMSMLPAggregator,
     ModelAveragingAggregator,
@@ -61,13 +62,22 @@ def test_no_cluster_has_fewer_rows_than_the_node_allows():
     y = np.array(["well"] * 129 + ["ill"])
     clf = LogisticRegression().fit(X, y)
     request = Message.of("moments", kind="class", n_components=200, min_cluster_size=1)
-    reply = reply_to(request, clf, X, y, name="lyon", disclosure=rule_of(50)).content
-    assert reply["moments"]["counts"].min() >= 50
+    # Which weighs no row less where no class is left out.
+    rule = Disclosure(rows=2, cell=1, unknowns=1.0, min_rows=50)
+
+    def rows_of_clusters(disclosure):
+        reply = reply_to(
+            request, clf, X[:129], y[:129], name="lyon", disclosure=disclosure
+        ).content
+        assert reply["moments"]["counts"].sum() == 129
+        return reply["moments"]["counts"]
+
+    assert rows_of_clusters(rule).min() >= 50
+    assert 10 <= rows_of_clusters(replace(rule, min_rows=10)).min() < 50
+    reply = reply_to(request, clf, X, y, name="lyon", disclosure=rule).content
     assert reply["labels"] == ["ill", "well"]
     means = reply["moments"]["means"] + reply["moments"]["origin"]
     assert np.abs(means[:, None] - X).max(axis=2).min() > 1e-3
-    of_ten = reply_to(request, clf, X, y, name="lyon").content
-    assert 10 <= of_ten["moments"]["counts"].min() < 50
 
 
 # ---- what is agreed -----------------------------------------------------------------
@@ -355,6 +365,7 @@ def answer_requests_signed(exchange, *, rows_of_nodes, classifiers, keys):
             agreement=exchange.folder / "agreement.json",
             state=keys / f"state of {name}",
             private_key=keys / name,
+            disclosure=None,
         )
 
 
@@ -372,6 +383,7 @@ def test_an_exchange_is_signed_both_ways(digits, tmp_path):
         nodes=names,
         public_keys=public_keys,
         private_key=tmp_path / "server",
+        disclosure=None,
     )
     agreement = Agreement.load(folder / "agreement.json")
     assert agreement.public_key == (tmp_path / "server.pub").read_text()

@@ -197,7 +197,7 @@ def summarize_with_a_warning(member, nodes, *, unseen):
     words = f"Node '{name}' has rows of the classes '{unseen}', which its"
     agg = GEMSLogisticAggregator(random_state=0)
     with pytest.warns(UnseenClassesWarning, match=words):
-        return agg.summarize(clf, X[rows], y[rows], name=name)
+        return agg.summarize(clf, X[rows], y[rows], name=name, disclosure=None)
 
 
 def test_rows_of_a_class_that_another_node_has_seen_are_taken_with_a_warning(

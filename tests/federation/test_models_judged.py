@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from helpers.agreements import Node, agreement_on_rounds, judging_content, request_under
@@ -13,7 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from skgems import GEMSLogisticAggregator
+from skgems import Disclosure, GEMSLogisticAggregator
 from skgems.federation import Message, Nodes, reply_to
 from skgems.local import Member
 from skgems.tasks._evaluate import evaluate
@@ -101,9 +99,11 @@ def _unbounded(member, *, W, **content):
 def test_counts_of_rows_that_are_right_are_rounded(node, direction):
     clf, X, y = node
     places = np.sort(X @ direction)[::9]
-    server = agreement_on_rounds(n_rounds=26)
+    # Under which every row counts once.
+    rule = Disclosure(rows=2, cell=1, unknowns=1.0, min_rows=20)
+    server = agreement_on_rounds(n_rounds=26, disclosure=rule)
     counts = []
-    at_node = Node(node, server, disclosure=rule_of(20))
+    at_node = Node(node, server, disclosure=rule)
     for few_places in np.array_split(places, 4):
         content = judging_content(
             steps(few_places, direction, 1.0), ["malignant", "benign"], [0, 1]
@@ -145,7 +145,8 @@ def test_effective_rows_are_those_of_gradients_and_of_their_differences(node):
     np.testing.assert_allclose(evaluated["effective_rows"], expected, rtol=1e-9)
     assert not np.isnan(evaluated["gradient"]).any()
     least = int(np.ceil(min(expected)))
-    bounded = evaluate(replace(member, disclosure=rule_of(least)), **content)
+    bound = Disclosure(rows=2, cell=1, unknowns=1.0, min_rows=least)
+    bounded = evaluate(Member.of("lyon", clf, X, y, disclosure=bound), **content)
     withheld = np.isnan(bounded["gradient"]).any(axis=(1, 2))
     np.testing.assert_array_equal(withheld, np.array(expected) < least)
     assert withheld.any() and not np.isnan(bounded["losses"]).any()

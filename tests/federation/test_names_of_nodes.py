@@ -83,12 +83,17 @@ def test_a_channel_leads_to_nodes_of_any_name(sample, classifiers, coef):
     def ask(requests):
         return {
             name: reply_to(
-                request, classifiers[name], *rows_at(sample, name), name=name
+                request,
+                classifiers[name],
+                *rows_at(sample, name),
+                name=name,
+                disclosure=None,
             )
             for name, request in requests.items()
         }
 
-    fitted = GEMSLogisticAggregator(Nodes(ask, NAMES), random_state=0).fit()
+    channel = Nodes(ask, NAMES, disclosure=None)
+    fitted = GEMSLogisticAggregator(channel, random_state=0).fit()
     assert fitted.node_names_ == NAMES
     np.testing.assert_allclose(fitted.coef_, coef, rtol=1e-3, atol=1e-3)
 

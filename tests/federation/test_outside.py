@@ -441,7 +441,7 @@ def test_replies_may_come_one_by_one_in_any_order():
 def test_nodes_behind_a_channel_score_only_when_ask_scores_is_called(case):
     agg, kind = CASES[case]
     X, y, nodes = rows_of_nodes()
-    wire = Wire(kind)
+    wire = Wire(kind, min_rows=1)
     over_channel = clone(agg).set_params(estimators=nodes_behind(wire)).fit()
     assert np.isnan(over_channel.node_scores_["aggregate"]).all()
     n_messages = len(wire.calls)

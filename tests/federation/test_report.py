@@ -636,6 +636,7 @@ def test_a_legend_of_files_tells_rows_of_the_file_from_rows_that_score():
             A[rows_of_node],
             b[rows_of_node],
             name=name,
+            disclosure=None,  # which would send no space
         )
         for name, rows_of_node in rows.items()
     ]

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.agreements import trusting_reply
 from helpers.labels import assert_same_labels
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -150,7 +152,10 @@ def test_files_of_rows_alone_give_the_bits_of_a_fit_on_rows(tmp_path):
     for name, clf in members:
         paths.append(tmp_path / name)
         is_of_node = NAMED == name
-        agg.summarize(clf, X[is_of_node], Y[is_of_node], name=name).save(paths[-1])
+        summary = agg.summarize(
+            clf, X[is_of_node], Y[is_of_node], name=name, disclosure=None
+        )
+        summary.save(paths[-1])
         assert Summary.load(paths[-1]).network.has_classifier == (clf is not None)
     by_files = clone(agg).set_params(estimators=paths).fit()
     np.testing.assert_array_equal(by_files.coef_, by_rows.coef_)
@@ -489,7 +494,8 @@ def test_a_pooled_fit_on_files_behind_a_front_ignores_members(
     agg = pooled_behind(fitted_front)
     for name, classifier in classifiers_that_do_not_fit_a_front().items():
         X_node, y_node = rows_at(name)
-        agg.summarize(classifier, X_node, y_node, name=name).save(tmp_path / name)
+        summary = agg.summarize(classifier, X_node, y_node, name=name, disclosure=None)
+        summary.save(tmp_path / name)
     agg.set_params(estimators=[tmp_path / name for name in NAMES]).fit()
     check_same_classifier(agg, expected)
 
@@ -500,11 +506,20 @@ def test_a_pooled_fit_by_an_exchange_behind_a_front_ignores_members(
     _, expected = front_and_expected
     classifiers = classifiers_that_do_not_fit_a_front()
     # The nodes fit this front in the exchange.
-    exchange = Exchange(tmp_path / "exchange", pooled_behind(front), nodes=NAMES)
+    exchange = Exchange(
+        tmp_path / "exchange", pooled_behind(front), nodes=NAMES, disclosure=None
+    )
     while (agg := exchange.step()) is None:
         for name, request in exchange.waiting_for.items():
             X_node, y_node = rows_at(name)
-            answer(request, classifiers[name], X_node, y_node, name=name)
+            answer(
+                request,
+                classifiers[name],
+                X_node,
+                y_node,
+                name=name,
+                disclosure=None,
+            )
     check_same_classifier(agg, expected)
 
 
@@ -514,23 +529,22 @@ def test_a_pooled_fit_over_a_channel_behind_a_front_ignores_members(
 ):
     fitted_front, expected = front_and_expected
     classifiers = classifiers_that_do_not_fit_a_front()
-    states = {name: {} if keeps_state else None for name in NAMES}
+    ledgers = {}
 
     def ask(requests):
         replies = {}
         for name, request in requests.items():
             X_node, y_node = rows_at(name)
-            replies[name] = reply_to(
-                request,
-                classifiers[name],
-                X_node,
-                y_node,
-                name=name,
-                state=states[name],
-            )
+            options = {"name": name, "disclosure": None}
+            if keeps_state:  # whose person has accepted the fitted front
+                reply = partial(trusting_reply, ledgers=ledgers)
+            else:
+                reply = reply_to
+            replies[name] = reply(request, classifiers[name], X_node, y_node, **options)
         return replies
 
-    agg = pooled_behind(fitted_front).set_params(estimators=Nodes(ask, NAMES)).fit()
+    channel = Nodes(ask, NAMES, disclosure=None)
+    agg = pooled_behind(fitted_front).set_params(estimators=channel).fit()
     check_same_classifier(agg, expected)
 
 

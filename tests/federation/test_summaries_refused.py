@@ -7,9 +7,9 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.disclosures import rule_of
 from helpers.summaries import NAMES, classifiers, rows, summaries
 from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
@@ -17,11 +17,13 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 
 from skgems import (
+    Disclosure,
     EnsembleAggregator,
     GEMSLogisticAggregator,
     GEMSMLPAggregator,
     ModelAveragingAggregator,
     PFNMAggregator,
+    PooledAggregator,
 )
 from skgems.federation import AskAgainError, ClassesLeftOutWarning
 from skgems.gems import Spaces
@@ -120,7 +122,9 @@ def test_methods_that_need_spaces_ask_for_them_and_refuse_summaries_without(
 ):
     without_spaces, with_spaces = summaries_without_and_with_spaces()
     agg = GEMSLogisticAggregator(random_state=0, **parameters)
-    assert "space" in tasks_of(summaries(agg, classifiers())[1])
+    # Under the rule they tell none unless asked to: spaces say how far rows are.
+    assert "space" not in tasks_of(summaries(agg, classifiers())[1])
+    assert "space" in tasks_of(summaries(agg, classifiers(), disclosure=None)[1])
     mixed = [with_spaces[0], without_spaces[1], without_spaces[2]]
     with pytest.raises(ValueError, match=r"\['paris', 'rome'\] .* space=True"):
         agg.set_params(estimators=mixed).fit()
@@ -151,9 +155,16 @@ def test_a_search_over_epsilon_needs_summaries_with_spaces():
     assert GridSearchCV(with_spaces, grid, cv=2).fit(X, y).best_score_ > 0.8
 
 
+# No row weighs less, and no value is replaced, where no class is left out.
+LAX = Disclosure(rows=2, cell=1, unknowns=1.0, min_rows=10)
+
+
 def rows_with_few_of_a_class():
     """Rows of which the node in Paris has nine of the class "c"."""
-    X, y, nodes = rows()
+    _, y, nodes = rows()
+    # Of features in which no row lies alone.
+    codes = np.unique(y, return_inverse=True)[1]
+    X = np.random.default_rng(0).uniform(-1, 1, (len(y), 5)) + np.eye(5)[codes]
     deleted = np.flatnonzero((nodes == "paris") & (y == "c"))[9:]
     return (
         np.delete(X, deleted, axis=0),
@@ -184,25 +195,74 @@ def summaries_of_few(agg, model, **options):
 def test_a_node_with_few_rows_of_a_class_is_used_without_these_rows():
     X, y, nodes = rows_with_few_of_a_class()
     agg = GEMSLogisticAggregator(random_state=0)
-    node_summaries, members = summaries_of_few(agg, LogisticRegression())
+    node_summaries, members = summaries_of_few(
+        agg, LogisticRegression(), disclosure=LAX
+    )
     by_summaries = clone(agg).set_params(estimators=node_summaries).fit()
     by_rows = clone(agg).set_params(estimators=members).fit(X, y, nodes=nodes)
     assert by_summaries.node_names_ == NAMES
-    assert by_summaries.score(X, y) > by_rows.score(X, y) - 0.01
+    assert by_summaries.score(X, y) > by_rows.score(X, y) - 0.02
     # The classifier still knows the class, though its few rows are left out.
     is_sent = (nodes != "paris") | (y != "c")
     without = clone(agg).set_params(estimators=members)
     without.fit(X[is_sent], y[is_sent], nodes=nodes[is_sent])
-    np.testing.assert_array_equal(by_summaries.coef_, without.coef_)
+    # Where a class is left out the rows of the others weigh a little less, unevenly.
+    assert np.mean(by_summaries.predict(X) == without.predict(X)) > 0.9
+    assert np.abs(by_summaries.coef_ - without.coef_).max() < 0.2
 
 
 def test_an_aggregate_without_the_rows_of_a_small_class_is_not_exact():
     agg = GEMSLogisticAggregator(random_state=0)
-    node_summaries, _ = summaries_of_few(agg, RidgeClassifier())
+    node_summaries, _ = summaries_of_few(agg, RidgeClassifier(), disclosure=LAX)
     fitted = clone(agg).set_params(estimators=node_summaries).fit()
     assert not fitted.exact_ and "too few rows" in fitted.pooled_form_.reason
-    sent_of_all, _ = summaries_of_few(agg, RidgeClassifier(), disclosure=rule_of(9))
+    sent_of_all, _ = summaries_of_few(agg, RidgeClassifier(), disclosure=None)
     assert fitted.set_params(estimators=sent_of_all).fit().exact_
+
+
+@pytest.mark.parametrize(
+    "agg",
+    [
+        GEMSLogisticAggregator(random_state=0),
+        PooledAggregator(pooled=LinearDiscriminantAnalysis()),
+        PooledAggregator(pooled="GaussianNB"),
+        PooledAggregator(pooled="MultinomialNB"),
+    ],
+    ids=["gems", "lda", "gaussian", "multinomial"],
+)
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_an_aggregate_of_rows_that_weigh_less_is_not_exact(agg, is_chunked):
+    # A node of rows alone takes part in what the classifiers of others are.
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 1.0, (240, 3))
+    y = np.arange(240) % 2
+    is_of_lyon = np.arange(240) < 120
+    far = X[~is_of_lyon]
+    far[0] = 30.0
+    clf = RidgeClassifier().fit(X[is_of_lyon], y[is_of_lyon])
+
+    def of_paris(A, disclosure):
+        labels = y[~is_of_lyon]
+        if is_chunked:
+            return agg.summarize(
+                None,
+                chunks=lambda: iter([(A[:60], labels[:60]), (A[60:], labels[60:])]),
+                name="paris",
+                disclosure=disclosure,
+            )
+        return agg.summarize(None, A, labels, name="paris", disclosure=disclosure)
+
+    lyon = agg.summarize(clf, X[is_of_lyon], y[is_of_lyon], name="lyon", disclosure=LAX)
+    for A, disclosure, is_exact in (
+        (far, Disclosure(), False),
+        (far, None, True),
+        (X[~is_of_lyon], LAX, True),
+    ):
+        paris = of_paris(A, disclosure)
+        fitted = clone(agg).set_params(estimators=[lyon, paris]).fit()
+        assert fitted.exact_ == is_exact
+        if not is_exact:
+            assert "withholds something at node 'paris'" in fitted.pooled_form_.reason
 
 
 def test_a_small_class_that_no_classifier_knows_is_left_out_too():

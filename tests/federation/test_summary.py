@@ -145,7 +145,7 @@ def test_covariances_of_fewer_rows_than_varying_features_are_warned_of():
     clf, X, y = paris_with_few_rows_of_b()
     agg = GEMSLogisticAggregator(moments="class", random_state=0)
     with pytest.warns(RowsExposedWarning, match="'paris' sends covariances") as caught:
-        agg.summarize(clf, X, y, name="paris")
+        agg.summarize(clf, X, y, name="paris", disclosure=None)
     (warning,) = (w for w in caught if w.category is RowsExposedWarning)
     assert warning.filename == __file__
     n_exposed = 0
@@ -190,7 +190,11 @@ def test_as_many_rows_as_varying_features_are_still_warned_of(n_rows):
             RowsExposedWarning, match=rf"\{{0: {n_rows}\}} rows"
         )
     with expected_warning:
-        agg.summarize(clf, X, y, name="lyon")
+        agg.summarize(clf, X, y, name="lyon", disclosure=None)
+    # Under the rule the smaller class tells variances, and products of a few features.
+    summary = agg.summarize(clf, X, y, name="lyon")
+    sums = summary.message.content["answers"]["0"]["reply"]["moments"]
+    assert sums["block"].sum() < 11
 
 
 # ---- as scikit-learn handles estimators ------------------------------------------

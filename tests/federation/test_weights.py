@@ -74,7 +74,7 @@ def assert_same(aggregate, other, rows=X, atol=1e-9):
 
 
 def summaries(aggregator, members=MEMBERS):
-    """A summary of each node, whose rows have the weights."""
+    """A summary of each node, whose rows have the weights, and no rule lowers them."""
     return [
         aggregator.summarize(
             classifier,
@@ -82,6 +82,7 @@ def summaries(aggregator, members=MEMBERS):
             Y[name == NODES],
             sample_weight=WEIGHTS[name == NODES],
             name=name,
+            disclosure=None,
         )
         for name, classifier in members
     ]
@@ -246,12 +247,13 @@ def test_files_channels_and_rows_give_the_same(tmp_path, moments):
             Y[rows],
             name=name,
             sample_weight=WEIGHTS[rows],
+            disclosure=None,
         )
 
     def ask(requests):
         return {name: node(name, request) for name, request in requests.items()}
 
-    channel = Nodes(ask, NAMES.tolist())
+    channel = Nodes(ask, NAMES.tolist(), disclosure=None)
     np.testing.assert_array_equal(
         linear(channel, moments=moments).fit().coef_, here.coef_
     )
@@ -269,7 +271,8 @@ def test_chunks_have_the_weights_of_their_rows(pooled, n_chunks):
         def chunks(parts=parts):
             return ((rows[part], Y[part], None, WEIGHTS[part]) for part in parts)
 
-        sent.append(aggregator.summarize(None, chunks=chunks, name=name))
+        summary = aggregator.summarize(None, chunks=chunks, name=name, disclosure=None)
+        sent.append(summary)
     of_chunks = clone(aggregator).set_params(estimators=sent).fit()
     members = [(name, None) for name in NAMES]
     of_rows = clone(aggregator).set_params(estimators=members)
@@ -485,7 +488,9 @@ def test_tasks_that_are_no_sums_are_refused():
         reply_to(request, None, X, Y, name="lyon", sample_weight=WEIGHTS)
     space = linear(epsilon=0.5)
     with pytest.raises(ValueError, match="Node 'lyon': its rows have weights, .*space"):
-        space.summarize(MEMBERS[0][1], X, Y, sample_weight=WEIGHTS, name="lyon")
+        space.summarize(
+            MEMBERS[0][1], X, Y, sample_weight=WEIGHTS, name="lyon", disclosure=None
+        )
 
 
 def test_weights_that_do_not_fit_the_counts_are_refused():
