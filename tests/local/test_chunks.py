@@ -453,7 +453,8 @@ def test_a_warning_about_exposed_rows_is_that_of_all_rows():
     X = rng.normal(size=(40, 50))
     y = np.repeat([0, 1], 20)
     with pytest.warns(RowsExposedWarning) as warned:
-        summaries(X, y, clf=LogisticRegression().fit(X, y), size=9)
+        clf = LogisticRegression().fit(X, y)
+        summaries(X, y, clf=clf, size=9, disclosure=None)
     assert_one_text(warned)
 
 

@@ -531,7 +531,8 @@ def test_classes_of_few_rows_are_left_out_and_that_is_not_exact(kind):
         assert not np.allclose(centers[0], expected_centers[0], rtol=1e-9)
         assert np.mean(aggregate.predict(X) == expected.predict(X)) > 0.9
         assert not aggregate.exact_
-        assert "min_rows" in aggregate.pooled_form_.reason
+        reason = aggregate.pooled_form_.reason
+        assert "min_rows" in reason or "withholds something" in reason
     without_c = clone(agg).set_params(estimators=summaries[:1])
     with pytest.warns(UserWarning, match=r"No node has rows of the classes \['c'\]"):
         assert without_c.fit().classes_.tolist() == ["a", "b"]
