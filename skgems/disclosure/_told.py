@@ -308,7 +308,7 @@ class _Teller:
         )
 
     def _lowered_by_column(self, rows: Rows) -> np.ndarray:
-        """Return weights with which no row of a class is most of a column's squares.
+        """Return weights with which no row is most of a column's squares.
 
         They are those that the rows have if these would weigh too little together.
         """
@@ -363,9 +363,7 @@ class _Teller:
         bound = self.rule.leverage
         whole = rows.design(rows.codes, np.arange(n_columns))
         if self.may_lower:
-            lowered = columns_lowered(whole, weights, bound=bound)
-            if lowered.sum() >= LEAST_SHARE * weights.sum():
-                weights = lowered
+            weights = self._lowered_by_column(rows)
         is_mean_only = largest_in_columns(whole, weights) >= bound
         order = np.random.default_rng(self.seed()).permutation(n_columns)
         order = order[~is_mean_only[order]]

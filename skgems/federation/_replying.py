@@ -427,7 +427,8 @@ def _counted_reply(
     try:
         if not may_be_made_up:
             fronts = unchecked_fronts(request, fronts_before.values())
-            node.under_rule(agreed).check_fronts(fronts, disclosure=disclosure)
+            if fronts:
+                node.under_rule(agreed).check_fronts(fronts, disclosure=disclosure)
         n_numbers_left = node.n_values - ledger.n_layer_numbers
         if ledger.residuals is not None:
             node.memo[RESIDUALS] = ledger.residuals
@@ -525,40 +526,37 @@ class _Node:
         disclosure = self.disclosure_under(agreed)
         if disclosure is None:
             return None
+        return cells_of(
+            disclosure,
+            column_or_1d(self.y),
+            held_out=as_mask(self.held_out, self.X),
+            groups=as_groups(self.groups, self.X),
+            halves=self._halves_under(agreed),
+        )
+
+    def _halves_under(self, agreed: Agreement | None) -> np.ndarray | None:
+        """Return the half of each row, (n_rows,); None where none are asked for."""
+        if self.y is None or agreed is None or "halves" not in agreed.tasks:
+            return None
         y = column_or_1d(self.y)
         held_out = as_mask(self.held_out, self.X)
-        groups = as_groups(self.groups, self.X)
-        halves = None
-        if agreed is not None and "halves" in agreed.tasks:
-            learning = (
-                np.arange(len(y)) if held_out is None else np.flatnonzero(~held_out)
-            )
-            halves = halves_of({self.name: learning}, y, groups)
-        return cells_of(disclosure, y, held_out=held_out, groups=groups, halves=halves)
+        learning = np.arange(len(y)) if held_out is None else np.flatnonzero(~held_out)
+        return halves_of({self.name: learning}, y, as_groups(self.groups, self.X))
 
     def under_rule(self, agreed: Agreement | None) -> "_Node":
         """Return the node with the rows that may be summed before any front."""
-        rule = self.disclosure_under(agreed)
-        y = None
+        if self.ruled is not None:
+            return self
         if self.y is not None:
             check_no_label_missing_at(self.name, self.y)
-            y = column_or_1d(self.y)
-        held_out = as_mask(self.held_out, self.X)
-        groups = as_groups(self.groups, self.X)
-        halves = None
-        if y is not None and agreed is not None and "halves" in agreed.tasks:
-            learning = (
-                np.arange(len(y)) if held_out is None else np.flatnonzero(~held_out)
-            )
-            halves = halves_of({self.name: learning}, y, groups)
         ruled = table_under(
-            rule,
+            self.disclosure_under(agreed),
             self.X,
-            y,
-            held_out=held_out,
-            groups=groups,
+            self.y,
+            held_out=as_mask(self.held_out, self.X),
+            groups=as_groups(self.groups, self.X),
             weights=self.weights,
-            halves=halves,
+            halves=self._halves_under(agreed),
         )
         if ruled is None:
             return self

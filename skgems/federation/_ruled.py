@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import column_or_1d
 
 from ..disclosure import Disclosure
-from ..local import ruled_table
+from ..local import class_sizes, ruled_table
 from ..steps import are_documents, as_rows
 from ._nodes import RowsLike
 
@@ -63,8 +63,8 @@ def table_under(
         codes = np.unique(column_or_1d(y), return_inverse=True)[1]
     units = np.arange(n_rows) if groups is None else groups
     learns = np.ones(n_rows, dtype=bool) if held_out is None else ~held_out
-    pairs = np.unique(np.column_stack([codes, units])[learns], axis=0)
-    sizes = np.bincount(pairs[:, 0], minlength=codes.max() + 1)
+    groups_that_learn = None if groups is None else groups[learns]
+    sizes = class_sizes(codes[learns], groups_that_learn, codes.max() + 1)
     is_left_out = ~learns | (sizes[codes] < rule.min_rows)
     if is_left_out.all():
         return None

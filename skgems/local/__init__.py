@@ -47,7 +47,7 @@ from ._fitting import fit_local, net_seed
 from ._fronts import learning_columns, opened_front
 from ._layer_numbers import numbers_about_layers
 from ._lookup import local_model, net_of_state
-from ._member import ROLES, Member, TooFewRowsError
+from ._member import ROLES, Member, TooFewRowsError, class_sizes
 from ._model import LocalModel, node_space, retrain_layers
 from ._model_sums import JudgingRows, sum_over_rows
 from ._moments import class_weight_of, moments

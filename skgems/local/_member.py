@@ -19,6 +19,16 @@ ROLES = ("judging", "moments", "training")
 _all_rows = partial(slice, None)
 
 
+def class_sizes(
+    codes: np.ndarray, groups: np.ndarray | None, n_classes: int
+) -> np.ndarray:
+    """Return how many rows, or groups of rows, each class has, (n_classes,)."""
+    if groups is None:
+        return np.bincount(codes, minlength=n_classes)
+    pairs = np.unique(np.column_stack([codes, groups]), axis=0)
+    return np.bincount(pairs[:, 0], minlength=n_classes)
+
+
 class TooFewRowsError(ValueError):
     """A node has so few rows of a class that its reply would reveal them."""
 
@@ -207,13 +217,9 @@ class Member:
         return {c: size for c, size in self.class_sizes().items() if size < min_rows}
 
     def _sizes(self, codes: np.ndarray, rows: np.ndarray | slice) -> np.ndarray:
-        """Return how many rows, or groups of rows, each class has, (n_classes,)."""
-        n_classes = codes.max(initial=-1) + 1
-        if self.groups is None:
-            return np.bincount(codes[rows], minlength=n_classes)
-        pairs = np.column_stack([codes[rows], self.groups[rows]])
-        classes_of_groups = np.unique(pairs, axis=0)[:, 0]
-        return np.bincount(classes_of_groups, minlength=n_classes)
+        """Return how many of some rows, or of their groups, each class has."""
+        groups = None if self.groups is None else self.groups[rows]
+        return class_sizes(codes[rows], groups, codes.max(initial=-1) + 1)
 
     def _raise_too_few(
         self, small_classes: Mapping, *, min_rows: int, role: str

@@ -618,12 +618,18 @@ def _told_products(
     moments: ClassMoments, told: ToldSums, X: Rows, *, group_of_row: np.ndarray
 ) -> ClassMoments:
     """Return moments whose products of codes have noise, and those of a block alone."""
-    rng = np.random.default_rng(told.seed())
-    noisy = [
-        with_noise(scatter, code_units(X, np.flatnonzero(group_of_row == g)), rng)
-        for g, scatter in enumerate(moments.scatter)
+    units = [
+        code_units(X, np.flatnonzero(group_of_row == g))
+        for g in range(len(moments.scatter))
     ]
-    moments = replace(moments, scatter=np.stack(noisy))
+    # The seed is a hash of all rows, which takes as long as some of their sums.
+    if any(np.count_nonzero(units_of_group) > 1 for units_of_group in units):
+        rng = np.random.default_rng(told.seed())
+        noisy = [
+            with_noise(scatter, units_of_group, rng)
+            for scatter, units_of_group in zip(moments.scatter, units, strict=True)
+        ]
+        moments = replace(moments, scatter=np.stack(noisy))
     if told.block is None or SHARED not in moments.groups:
         return moments
     return moments.of_block(told.block)
