@@ -51,6 +51,7 @@ from ._validation import (
 )
 from ._versions import show_versions, versions
 from ._warnings import (
+    MOST_LISTED,
     as_own_warnings,
     at_another_party,
     keeps_warnings,

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import check_no_label_missing, versions
+from ..base import MOST_LISTED, check_no_label_missing, versions
 from ..compat import safe_indexing
 from ..disclosure import min_rows_of
 from ..local import indices_of, local_model, net_of_state
@@ -31,8 +31,6 @@ _LOSES = 0.02
 _ROUNDING_OF_DISTANCES = 1.0 + 1e-6
 # Accuracies and shares of equal counts of rows may differ by rounding.
 _ROUNDING_OF_SHARES = 1e-9
-# Nodes or classes that a sentence lists: a federation may have thousands.
-_MOST_LISTED = 10
 # Characters of a line of the legend, as many as lines of this code have.
 _WIDTH = 88
 # Columns of the table of nodes, in their order, with the two lines of their heads.
@@ -635,7 +633,7 @@ def _doubts(
         )
     left_out = {name for entry in aggregator.history_ for name in entry["left_out"]}
     if left_out:
-        names = ", ".join(map(repr, sorted(left_out)[:_MOST_LISTED]))
+        names = ", ".join(map(repr, sorted(left_out)[:MOST_LISTED]))
         doubts.append(f"These nodes were left out of messages: {names}.")
     doubts += _doubts_about_spaces(aggregator, nodes)
     return list(dict.fromkeys(doubts))
@@ -692,9 +690,9 @@ def _doubts_about_accuracies(nodes: Mapping) -> list[str]:
 
 def _first(names: list[str]) -> str:
     """The first names of a list, and how many others there are."""
-    n_others = len(names) - _MOST_LISTED
+    n_others = len(names) - MOST_LISTED
     others = f" and {n_others} more" if n_others > 0 else ""
-    return f"{', '.join(names[:_MOST_LISTED])}{others}"
+    return f"{', '.join(names[:MOST_LISTED])}{others}"
 
 
 def _doubts_about_gains(nodes: Mapping) -> list[str]:
@@ -715,7 +713,7 @@ def _doubts_about_classes(classes: Mapping) -> list[str]:
     ]
     if not classes_of_one_node:
         return []
-    listed = ", ".join(classes_of_one_node[:_MOST_LISTED])
+    listed = ", ".join(classes_of_one_node[:MOST_LISTED])
     return [f"Only one node knows each of these classes: {listed}."]
 
 
@@ -745,7 +743,7 @@ def _doubts_about_small_classes(aggregator: BaseEstimator) -> list[str]:
                 f"{shown_labels(kept_back)}: it has fewer than {least} of "
                 "each, or none. Its scores are of its other classes."
             )
-    return doubts[:_MOST_LISTED]
+    return doubts[:MOST_LISTED]
 
 
 def _doubts_about_spaces(aggregator: BaseEstimator, nodes: Mapping) -> list[str]:
@@ -758,7 +756,7 @@ def _doubts_about_spaces(aggregator: BaseEstimator, nodes: Mapping) -> list[str]
     if outside:
         doubts.append(
             "The aggregate is outside the good-enough spaces of the nodes "
-            f"{outside[:_MOST_LISTED]}."
+            f"{outside[:MOST_LISTED]}."
         )
     return doubts
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ..base import warn_user
+from ..base import MOST_LISTED, warn_user
 from ..local import Member, OtherShare, heaviest_features
 from ..messages import Message, rows_of_groups
 from ..steps import IDENTIFIES, IN_ORDER, Front, labels_of_written_numbers
@@ -21,10 +21,6 @@ _MENDS_TAILS = 5
 _MENDS_OUTLIERS = 12
 # A kurtosis: of one Gaussian row in 1,000 that is 1,000 times too large it is some 500.
 _FAR_OUT = 256
-# Features that a warning of tails names: as many as each node (`heaviest_features`).
-_MOST_FEATURES_NAMED = 3
-# Nodes, or columns, that a warning lists: as many as a reader looks up one by one.
-_MOST_LISTED = 5
 # Megabytes of a covariance of float64 are this times n_features^2: 8 bytes a number, of
 # which one triangle is sent.
 _MEGABYTES_A_SQUARED_FEATURE = 4e-6
@@ -181,7 +177,7 @@ def warn_of_tails(
     largest_features = sorted(set(features), key=lambda j: (-features.count(j), j))
     named = "skewed features"
     if largest_features:
-        shown_features = largest_features[:_MOST_FEATURES_NAMED]
+        shown_features = largest_features[:MOST_LISTED]
         named = f"the features {shown_features}, which contribute most"
     warn_user(
         "Some rows lie far outside of their class. At these nodes combinations of the "
@@ -198,8 +194,8 @@ def warn_of_tails(
 
 def _first_listed(values_of_nodes: dict[str, int]) -> str:
     """The first nodes with their values, and how many others there are."""
-    listed = dict(list(values_of_nodes.items())[:_MOST_LISTED])
-    n_others = len(values_of_nodes) - _MOST_LISTED
+    listed = dict(list(values_of_nodes.items())[:MOST_LISTED])
+    n_others = len(values_of_nodes) - MOST_LISTED
     return f"{listed} and {n_others} others" if n_others > 0 else f"{listed}"
 
 
@@ -297,14 +293,14 @@ def sentences_on_identifiers(labels: Sequence, roles: Sequence[str]) -> list[str
     sentences = []
     if IDENTIFIES in labels_by_role:
         sentences.append(
-            f"The columns {labels_by_role[IDENTIFIES][:_MOST_LISTED]} are left out: "
+            f"The columns {labels_by_role[IDENTIFIES][:MOST_LISTED]} are left out: "
             "they identify rows, as the number of a patient does, since nearly every "
             "row has a value of its own there. If they describe rows, pass a front "
             "that uses them."
         )
     if IN_ORDER in labels_by_role:
         sentences.append(
-            f"The columns {labels_by_role[IN_ORDER][:_MOST_LISTED]} hold whole numbers "
+            f"The columns {labels_by_role[IN_ORDER][:MOST_LISTED]} hold whole numbers "
             "that rise, or fall, from each row to the next. If they number the rows, "
             "as the number of a patient does, leave them out."
         )
@@ -320,7 +316,7 @@ def warn_of_written_numbers(X: object) -> None:
     labels = labels_of_written_numbers(X)
     if labels:
         warn_user(
-            f"The columns {labels[:_MOST_LISTED]} hold texts that are all numbers, and "
+            f"The columns {labels[:MOST_LISTED]} hold texts that are all numbers, and "
             "are taken as texts: for an encoder each is a category of its own. If they "
             "are measures, convert them at all nodes, as in X[column] = "
             "pandas.to_numeric(X[column]). If they are codes, nothing has to be done."
@@ -391,10 +387,10 @@ def warn_of_other_shares(shares: Mapping[str, OtherShare], advice: str) -> None:
         return
     nodes = [
         f"node {name!r} expects {share.in_words}"
-        for name, share in list(shares.items())[:_MOST_LISTED]
+        for name, share in list(shares.items())[:MOST_LISTED]
     ]
-    if len(shares) > _MOST_LISTED:
-        nodes.append(f"and {len(shares) - _MOST_LISTED} more nodes")
+    if len(shares) > MOST_LISTED:
+        nodes.append(f"and {len(shares) - MOST_LISTED} more nodes")
     warn_user(
         "The classifiers of some nodes predict other shares of classes than their rows "
         f"have, and no class weight was read from them: {'; '.join(nodes)}. They may "
@@ -413,12 +409,12 @@ def _columns_by_node(
     for name, dropped in dropped_by_node.items():
         columns = [labels[j] for j in np.flatnonzero(dropped & is_told)]
         if columns:
-            more = f" and {len(columns) - _MOST_LISTED} more" * (
-                len(columns) > _MOST_LISTED
+            more = f" and {len(columns) - MOST_LISTED} more" * (
+                len(columns) > MOST_LISTED
             )
-            nodes.append(f"node {name!r} {columns[:_MOST_LISTED]}{more}")
-    if len(nodes) > _MOST_LISTED:
-        nodes[_MOST_LISTED:] = [f"and {len(nodes) - _MOST_LISTED} more nodes"]
+            nodes.append(f"node {name!r} {columns[:MOST_LISTED]}{more}")
+    if len(nodes) > MOST_LISTED:
+        nodes[MOST_LISTED:] = [f"and {len(nodes) - MOST_LISTED} more nodes"]
     return "; ".join(nodes)
 
 
@@ -429,7 +425,7 @@ def warn_of_repeated_identifiers(labels: Sequence, *, at: str = "") -> None:
     """
     if labels:
         warn_user(
-            f"{at}The columns {list(labels)[:_MOST_LISTED]} seem to say which rows "
+            f"{at}The columns {list(labels)[:MOST_LISTED]} seem to say which rows "
             "belong together, as the number of a patient with several visits does. "
             "Then models are judged by patients whom they know, and look too good. "
             "Pass such a column as groups= (--group), and leave it out of X. Columns "
@@ -441,7 +437,7 @@ def warn_of_repeated_identifiers(labels: Sequence, *, at: str = "") -> None:
 def warn_of_encoded_identifiers(kind: str, labels: Sequence) -> None:
     """Warn of columns that an encoder of this class encodes; they identify rows."""
     warn_user(
-        f"{kind} encodes the columns {labels[:_MOST_LISTED]}, which identify rows, as "
+        f"{kind} encodes the columns {labels[:MOST_LISTED]}, which identify rows, as "
         "the number of a patient does: nearly every row has a value of its own there, "
         "which a new row does not have. Leave the columns out.",
         IdentifierWarning,
@@ -453,7 +449,7 @@ def warn_of_exposed_columns(name: str, reply: Message, front: Front) -> None:
     labels = front.exposed_columns(reply.content)
     if labels:
         warn_user(
-            f"Node {name!r} sends the values of the columns {labels[:_MOST_LISTED]}, "
+            f"Node {name!r} sends the values of the columns {labels[:MOST_LISTED]}, "
             "nearly all of which are values of a single row. If that must not happen, "
             "do not send this reply. Leave the columns out, or pass a Disclosure "
             "with a larger min_rows.",
@@ -517,7 +513,7 @@ def _warn_of_exposed_in_process(
 ) -> None:
     first, n_rows_by_group = next(iter(n_rows_by_node.items()))
     warn_user(
-        f"Nodes {list(n_rows_by_node)[:_MOST_LISTED]} have fewer rows, or fewer rows "
+        f"Nodes {list(n_rows_by_node)[:MOST_LISTED]} have fewer rows, or fewer rows "
         f"of a class, than the {n_columns} columns of which covariances are needed: "
         f"node {first!r} has {n_rows_by_group}. Nothing leaves this process, but if "
         "the nodes were apart, single rows could be recognized in what they send. "

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..base import warn_user
+from ..base import MOST_LISTED, warn_user
 from ..federation import InterceptWarning, PenaltyWarning
 from ..moments import SMALLEST, Span
 
@@ -32,10 +32,6 @@ _ALIKE = 100.0
 _EQUAL = 1.0 + 1e-9
 # Shares of rows that differ from a half by rounding alone.
 _SHARE_ROUNDING = 1e-9
-# Strengths that a warning lists, so that it stays a few lines long.
-_MOST_STRENGTHS = 5
-# Nodes that it names for each strength.
-_MOST_NODES = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -229,9 +225,9 @@ def _listed(by_words: Mapping[str, Sequence[str]]) -> str:
     """Words, each with the nodes that it is said of."""
     phrases = [
         f"{words} at {_listed_nodes(names)}"
-        for words, names in list(by_words.items())[:_MOST_STRENGTHS]
+        for words, names in list(by_words.items())[:MOST_LISTED]
     ]
-    n_more = len(by_words) - _MOST_STRENGTHS
+    n_more = len(by_words) - MOST_LISTED
     if n_more > 0:
         phrases.append(f"and {n_more} other strengths")
     return "; ".join(phrases)
@@ -240,8 +236,8 @@ def _listed(by_words: Mapping[str, Sequence[str]]) -> str:
 def _listed_nodes(names: Sequence[str]) -> str:
     """The first few names of nodes, and how many others there are."""
     nodes = "nodes" if len(names) > 1 else "node"
-    first_names = ", ".join(map(repr, names[:_MOST_NODES]))
-    n_others = len(names) - _MOST_NODES
+    first_names = ", ".join(map(repr, names[:MOST_LISTED]))
+    n_others = len(names) - MOST_LISTED
     if n_others <= 0:
         return f"{nodes} {first_names}"
     others = "others" if n_others > 1 else "other"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import warn_user
+from ..base import MOST_LISTED, warn_user
 from ..federation import ClassWeightWarning, shown_labels
 from ..local import (
     LEFT_OUT,
@@ -36,8 +36,6 @@ from ..progress import say
 from ._penalties import NodePenalty, Penalty
 from ._problem import LinearNode, LinearProblem
 
-# Nodes that a warning names, so that it stays a few lines long.
-_MOST_NAMED = 5
 # Ratio of the largest to the smallest class from which on weights of classes matter: on
 # eight sets the recall of the smallest class without them is lower by up to 0.35 at a
 # ratio of 2, 0.5 at 3, and 0.6 at 5. Everyday sets without rare classes have ratios up
@@ -614,6 +612,6 @@ def _by_all_classes(
 
 def first_of(descriptions: Sequence[str]) -> str:
     """The first few descriptions of nodes, and how many others there are."""
-    n_others = len(descriptions) - _MOST_NAMED
-    listed = "; ".join(descriptions[:_MOST_NAMED])
+    n_others = len(descriptions) - MOST_LISTED
+    listed = "; ".join(descriptions[:MOST_LISTED])
     return f"{listed}; and {n_others} more" if n_others > 0 else listed

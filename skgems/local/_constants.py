@@ -8,7 +8,7 @@ units in the last place of numbers that are far from 0, or by numbers whose squa
 import numpy as np
 from scipy import sparse
 
-from ..base import warn_user
+from ..base import MOST_LISTED, warn_user
 from ..moments import ClassMoments
 from ._member import Member
 
@@ -17,8 +17,6 @@ from ._member import Member
 _MOST_ROUNDED_VALUES = 16
 # Rows whose values are compared, so that this takes a moment however many there are.
 _MOST_ROWS = 200
-# Features that the warning names.
-_MOST_NAMED = 5
 
 
 def warn_of_lost_features(member: Member, sums: ClassMoments) -> None:
@@ -38,7 +36,7 @@ def warn_of_lost_features(member: Member, sums: ClassMoments) -> None:
     if lost:
         warn_user(
             f"Node {member.name!r}: these features have no effect ({len(lost)} in "
-            f"all): {lost[:_MOST_NAMED]}. They vary, but sums take them for constants, "
+            f"all): {lost[:MOST_LISTED]}. They vary, but sums take them for constants, "
             "as their values are about 1e15 times farther from 0 than from each other, "
             "or differ by less than 1e-145. Have all nodes subtract one agreed number "
             "from such a feature, or multiply it by one, before anything else."

@@ -18,6 +18,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
+from ..base import MOST_LISTED
 from ..moments import block_bytes, indicator, ratio, row_blocks
 from ..networks import linear_logits
 from ._classifiers import Rows
@@ -42,8 +43,6 @@ _MOST_ROWS = 4000
 _FEWEST_ROWS = 50
 # The same of combinations, whose threshold is lower.
 _FEWEST_ROWS_OF_COMBINATIONS = 200
-# Features that a warning names, those that add most to the kurtosis.
-_N_NAMED = 3
 # Deviations of a feature, relative to its size, that are rounding.
 _ROUNDING = 1e-9
 
@@ -172,7 +171,7 @@ def heaviest_features(member: Member) -> list[int]:
         contributions[_has_two_values(X)] = 0.0
     else:
         contributions = fourth_powers * (weights[:-1] ** 4).sum(axis=1)
-    features = np.argsort(-contributions, kind="stable")[:_N_NAMED]
+    features = np.argsort(-contributions, kind="stable")[:MOST_LISTED]
     return features.tolist()
 
 

@@ -46,8 +46,6 @@ CLASSES = "(classes)"
 _QUARTILES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75}
 # Groups of rows from which on quartiles are known: a quarter of the rows is one.
 _FEWEST_GROUPS = 4
-# Categories that are printed of a column, as many as fit into a line.
-_MOST_PRINTED = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -473,11 +471,14 @@ def _printed_categories(categories: Mapping[str, list]) -> list[list]:
         counts.setdefault((column, node), []).append(f"{label}: {n}")
     lines: list[list] = [["column", "node", "rows of each category"]]
     for (column, node), parts in counts.items():
-        shown = ", ".join(parts[:_MOST_PRINTED])
-        if len(parts) > _MOST_PRINTED:
-            shown += f" and {len(parts) - _MOST_PRINTED} more"
         is_total = node is None
-        lines.append([column if is_total else "", "all" if is_total else node, shown])
+        lines.append(
+            [
+                column if is_total else "",
+                "all" if is_total else node,
+                listed(parts),
+            ]
+        )
     return lines
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..base import MOST_LISTED
 from ..local import weights_of
 from ..moments import ClassMoments
 from ._linear import (
@@ -21,8 +22,6 @@ from ._linear import (
 )
 from ._rounding import Rounding
 
-# Nodes that a reason names; the others are counted.
-_MOST_NAMED = 3
 # Share of all rows by which the rows in means may differ from those in scatters: both
 # are sums of weights that are rounded, and a row more or less is far above that.
 _SAME_COUNT = 1e-9
@@ -157,8 +156,8 @@ def _group_nodes(value_by_node: Mapping) -> list[tuple[object, str]]:
 def _in_words(nodes: list[str]) -> str:
     """``"nodes 'a', 'b', 'c' and 2 others"``."""
     noun = "nodes" if len(nodes) > 1 else "node"
-    named = ", ".join(nodes[:_MOST_NAMED])
-    n_others = len(nodes) - _MOST_NAMED
+    named = ", ".join(nodes[:MOST_LISTED])
+    n_others = len(nodes) - MOST_LISTED
     if n_others <= 0:
         return f"{noun} {named}"
     return f"{noun} {named} and {n_others} other{'s' if n_others > 1 else ''}"
