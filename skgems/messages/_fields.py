@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dpotrf
 
-from ..moments import LARGEST, LARGEST_FLOAT32, LARGEST_SQUARE
+from ..moments import LARGEST, LARGEST_FLOAT32
 from ..networks import ACTIVATIONS
 from ..steps import front_of_content
 from ._limits import MOST_CHARACTERS
@@ -123,7 +123,7 @@ class Number(Field):
     """A finite number; an array without dimensions counts as one."""
 
     low: float = 0.0
-    high: float = LARGEST_SQUARE
+    high: float = LARGEST**2
     whole: bool = False
     infinite: bool = False
     nan: bool = False

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..local import Member, NodeShape
 from ..messages import Array, Number, Place, Task, Text, check_definite, counting
-from ..moments import LARGEST_SQUARE
+from ..moments import LARGEST
 from ..networks import ACTIVATIONS
 from ..spaces import Geometry, build_neuron_spaces
 from ._layers import behind_layers
@@ -102,7 +102,7 @@ NEURONS = Task(
     reads="rows",
     request={
         # There may be no units, at a node that knows one class.
-        "weights": Array("q u", high=LARGEST_SQUARE, least_bytes=2),
+        "weights": Array("q u", high=LARGEST**2, least_bytes=2),
         "activation": Text(ACTIVATIONS),
         "epsilon": Number(),
         "random_state": SEED,
