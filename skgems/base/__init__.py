@@ -33,6 +33,7 @@ from ._export import (
 from ._labels import check_no_label_missing, encode_labels
 from ._members import (
     PUBLIC_NAME,
+    SEEDS_BELOW,
     MemberParametersMixin,
     NodePairs,
     check_are_no_parameters,

@@ -15,7 +15,8 @@ from ..base import MOST_LISTED, check_no_label_missing, versions
 from ..compat import safe_indexing
 from ..disclosure import min_rows_of
 from ..local import indices_of, local_model, net_of_state
-from ..messages import TASKS
+from ..messages import ROUNDING, TASKS
+from ..moments import ROUNDING_OF_SUMS
 from ..networks import ModuleState
 from ._labels import shown_labels
 from ._nodes import rows_of_nodes
@@ -26,13 +27,8 @@ if TYPE_CHECKING:  # pandas is an extra
 
 # Accuracy that a node loses before it is told of: differences of a few rows are chance.
 _LOSES = 0.02
-# Relative rounding of distances: the model that is nearest to all spaces lies on the
-# surface of some, and counts as inside.
-_ROUNDING_OF_DISTANCES = 1.0 + 1e-6
-# Accuracies and shares of equal counts of rows may differ by rounding.
-_ROUNDING_OF_SHARES = 1e-9
 # Characters of a line of the legend, as many as lines of this code have.
-_WIDTH = 88
+WIDTH = 88
 # Columns of the table of nodes, in their order, with the two lines of their heads.
 _HEADS: Mapping[str, tuple[str, str]] = {
     "node": ("", "node"),
@@ -191,7 +187,7 @@ def _filled(sentence: str) -> str:
     """Return lines of a sentence, in which no word and no name is cut."""
     return fill(
         printable(sentence),
-        width=_WIDTH,
+        width=WIDTH,
         subsequent_indent="    ",
         break_long_words=False,
         break_on_hyphens=False,
@@ -479,7 +475,7 @@ def _measured_columns(aggregator: BaseEstimator) -> dict[str, list]:
     columns["in_good_enough_space"] = [
         None
         if distance is None or radius is None
-        else bool(distance <= radius * _ROUNDING_OF_DISTANCES)
+        else bool(distance <= radius * (1.0 + ROUNDING))
         for distance, radius in zip(scores["distance"], scores["radius"], strict=True)
     ]
     last_layer = getattr(aggregator, "last_layer_", aggregator)
@@ -670,7 +666,7 @@ def _doubts_about_accuracies(nodes: Mapping) -> list[str]:
             continue
         if share == 1.0:
             of_one_class.append(repr(name))
-        elif accuracy <= share + _ROUNDING_OF_SHARES:
+        elif accuracy <= share + ROUNDING_OF_SUMS:
             no_better.append(f"{name!r} ({accuracy:.3f}, {share:.3f})")
     doubts = []
     if no_better:

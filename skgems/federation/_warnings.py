@@ -13,7 +13,7 @@ from ..steps import IDENTIFIES, IN_ORDER, Front, labels_of_written_numbers
 # five, means of ten seeds (benchmarks/bench_hard_rows.py), is 1.5 to 6.3 and 0.5 to 1.1
 # points for log-normal rows, 0.6 to 2.0 and 0.2 at most for t(1.5), 0.7 to 2.8 and 0.2
 # at most for outliers.
-_MENDS_TAILS = 5
+MENDS_TAILS = 5
 # Messages that mend a few rows of a thousand times the usual size, which nodes say by a
 # kurtosis from _FAR_OUT on: with 3 of 3,000 rows the accuracy is 19 to 44 points below
 # the pooled model in one message, 5 to 17 in five, and 0.3 at most in twelve
@@ -21,9 +21,6 @@ _MENDS_TAILS = 5
 _MENDS_OUTLIERS = 12
 # A kurtosis: of one Gaussian row in 1,000 that is 1,000 times too large it is some 500.
 _FAR_OUT = 256
-# Megabytes of a covariance of float64 are this times n_features^2: 8 bytes a number, of
-# which one triangle is sent.
-_MEGABYTES_A_SQUARED_FEATURE = 4e-6
 # A node of three or more is named for its rows if it has more than half of all, and so
 # many times as many as the median over nodes. Of 664 partitions by Dirichlet(0.5) over
 # classes of nine data sets (3 to 20 nodes) none has such a node, of 539 by
@@ -167,7 +164,7 @@ def warn_of_tails(
     if not kurtosis_of_nodes:
         return
     is_far_out = max(kurtosis_of_nodes.values()) >= _FAR_OUT
-    mends = _MENDS_OUTLIERS if is_far_out else _MENDS_TAILS
+    mends = _MENDS_OUTLIERS if is_far_out else MENDS_TAILS
     if n_messages >= mends:
         return
     features: list[int] = []  # of all nodes, those that lie farthest first at each
@@ -236,9 +233,14 @@ def nodes_of_many_rows(n_rows: np.ndarray) -> np.ndarray:
     )
 
 
+def _megabytes_of_covariance(n_features: int) -> float:
+    """Return the size of a covariance of float64, of which one triangle is sent."""
+    return 8 * n_features * (n_features + 1) / 2 / 10**6
+
+
 def warn_of_variances(n_features: int) -> None:
     """Warn that nodes of so many features send no covariances."""
-    n_megabytes = _MEGABYTES_A_SQUARED_FEATURE * n_features**2
+    n_megabytes = _megabytes_of_covariance(n_features)
     warn_user(
         f"A covariance of {n_features} features has too many numbers for "
         "moments='auto', so nodes send variances only, and features are treated as "
@@ -252,7 +254,7 @@ def warn_of_variances(n_features: int) -> None:
 
 def warn_of_shared_matrices(n_features: int, n_classes: int) -> None:
     """Warn that nodes of so many features send one covariance for all classes."""
-    n_megabytes = _MEGABYTES_A_SQUARED_FEATURE * n_features**2
+    n_megabytes = _megabytes_of_covariance(n_features)
     warn_user(
         f"Covariances of {n_classes} classes of a node in {n_features} features have "
         "too many numbers for moments='auto', so the classes of a node share one "
@@ -267,12 +269,12 @@ def warn_of_shared_matrices(n_features: int, n_classes: int) -> None:
 
 def warn_of_many_classes(n_classes: int, *, n_messages: int) -> None:
     """Warn that so many classes share one covariance, unless messages mend it."""
-    if n_messages >= _MENDS_TAILS:
+    if n_messages >= MENDS_TAILS:
         return
     warn_user(
         f"With {n_classes} classes, covariances of their own would take too long, so "
         "all classes share one covariance. The log-loss may be far higher than with "
-        f"some classes fewer. Set n_rounds={_MENDS_TAILS}: gradients of the rows "
+        f"some classes fewer. Set n_rounds={MENDS_TAILS}: gradients of the rows "
         "correct most of it. This needs the rows or a channel, such as "
         "skgems.Exchange, since files hold one message.",
         SharedCovarianceWarning,

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
 from ..base import MOST_LISTED, warn_user
 from ..federation import InterceptWarning, PenaltyWarning
-from ..moments import SMALLEST, Span
+from ..moments import ROUNDING_OF_SUMS, SMALLEST, Span
 
 # Where no node says how strongly it is penalized: that of LogisticRegression().
-DEFAULT_C = 1.0
+DEFAULT_C = LogisticRegression().C
 # A log-loss with so many times the C shrinks weights as much as another loss. Second
 # derivatives at weights of 0 are 1/4 of the log-loss, 2 of squared hinges and 1 of half
 # the squares. A hinge has none. Labels of pooled models of six sets agree best with
@@ -28,10 +29,6 @@ _LARGEST_C = 1e3
 # Ratio up to which strengths of different losses are alike: one loss is put in the
 # place of another, and no model of all rows is that of all of them.
 _ALIKE = 100.0
-# Ratio of strengths of one loss that differ by rounding alone.
-_EQUAL = 1.0 + 1e-9
-# Shares of rows that differ from a half by rounding alone.
-_SHARE_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,7 +143,7 @@ def _agreed_strength(
         return DEFAULT_C, {"loss": "other"}
     C = _median_C(telling, n_rows)
     is_one_loss = len({(node.loss, node.alpha is None) for node in telling}) == 1
-    most_apart = _EQUAL if is_one_loss else _ALIKE
+    most_apart = 1.0 + ROUNDING_OF_SUMS if is_one_loss else _ALIKE
     if not _are_within(most_apart, telling, n_rows=n_rows):
         if warns:
             _warn_of_strengths(telling, C, n_rows)
@@ -168,8 +165,8 @@ def _median_C(nodes: Sequence[NodePenalty], n_rows: float) -> float:
     distinct, places = np.unique(strengths, return_inverse=True)
     shares = np.cumsum(np.bincount(places, weights=weights)) / weights.sum()
     # Rounding of shares must not choose between two strengths.
-    low = distinct[np.argmax(shares > 0.5 - _SHARE_ROUNDING)]
-    high = distinct[np.argmax(shares > 0.5 + _SHARE_ROUNDING)]
+    low = distinct[np.argmax(shares > 0.5 - ROUNDING_OF_SUMS)]
+    high = distinct[np.argmax(shares > 0.5 + ROUNDING_OF_SUMS)]
     return float(low if low == high else np.sqrt(low) * np.sqrt(high))
 
 

@@ -22,6 +22,7 @@ from ..local import (
 )
 from ..messages import Message
 from ..moments import (
+    ROUNDING_OF_SUMS,
     ClassMoments,
     Likelihood,
     NodeLoss,
@@ -41,9 +42,6 @@ from ._problem import LinearNode, LinearProblem
 # ratio of 2, 0.5 at 3, and 0.6 at 5. Everyday sets without rare classes have ratios up
 # to 2 (penguins 2.1).
 _IMBALANCED = 3.0
-# Weights times deviations are no weights below this share of the largest: folded steps
-# leave rounding errors of some 1e-13 where SelectKBest has dropped a feature.
-_NO_WEIGHT = 1e-10
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -195,7 +193,9 @@ class RepliesReader:
         variances = moments.variances()
         sizes = np.abs(node.known_W[:-1]).max(axis=1)
         sizes = sizes * np.sqrt(np.maximum(variances, 0.0))
-        neglected = (sizes <= _NO_WEIGHT * sizes.max()) & (variances > 0)
+        # Folded steps leave rounding errors of some 1e-13 of the largest weight times a
+        # deviation where SelectKBest has dropped a feature.
+        neglected = (sizes <= ROUNDING_OF_SUMS * sizes.max()) & (variances > 0)
         if neglected.all():  # a constant model
             return None
         # A feature with a center and no scale was constant for a scaler.

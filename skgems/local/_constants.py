@@ -9,12 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from ..base import MOST_LISTED, warn_user
-from ..moments import ClassMoments
+from ..moments import ULPS, ClassMoments
 from ._member import Member
 
-# Different values of a feature that sums in another order may leave of one: a few units
-# in the last place around it. A feature at 1e15 of unit deviation has some 50.
-_MOST_ROUNDED_VALUES = 16
 # Rows whose values are compared, so that this takes a moment however many there are.
 _MOST_ROWS = 200
 
@@ -32,7 +29,9 @@ def warn_of_lost_features(member: Member, sums: ClassMoments) -> None:
     columns = columns.toarray() if sparse.issparse(X) else columns
     is_next_value = np.diff(np.sort(columns, axis=0), axis=0) != 0
     n_values = 1 + is_next_value.sum(axis=0)
-    lost = constant[n_values > _MOST_ROUNDED_VALUES].tolist()
+    # Sums in another order leave a few units in the last place around one value; a
+    # feature at 1e15 of unit deviation has some 50 values.
+    lost = constant[n_values > ULPS].tolist()
     if lost:
         warn_user(
             f"Node {member.name!r}: these features have no effect ({len(lost)} in "

@@ -51,6 +51,7 @@ from ._rows import (
     MOST_BLOCK_BYTES,
     ROUNDING_OF_SUMS,
     SMALLEST,
+    SURE,
     ULPS,
     Moments,
     about_origin,

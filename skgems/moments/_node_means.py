@@ -15,20 +15,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ._rows import indicator
+from ._rows import SURE, indicator
 
 # Divisor of sums over no rows, which are 0.
 _TINY = np.finfo(np.float64).tiny
 
 # A node is of another rule if two things hold. What its classes differ by, along the
 # directions in which those of the others differ, is less than _LEAST_SHOWN of what it
-# is there, by _N_ERRORS standard errors. And all but _MAY_DIFFER of the others show at
+# is there, by SURE standard errors. And all but _MAY_DIFFER of the others show at
 # least _SHOWN_BY_OTHERS of it, as what is said of the one is worth no more than how
-# well the others agree. The four were chosen on 5,901 honest nodes of the partitions of
+# well the others agree. They were chosen on 5,901 honest nodes of the partitions of
 # benchmarks/bench_disagreement.py, of which at most two are named; the guide's page
 # on nodes that contradict the others has what other seeds gave.
 _LEAST_SHOWN = 0.25  # a slope: 1 is all of it
-_N_ERRORS = 2.0
 _MAY_DIFFER = 0.2  # a share of the nodes
 _SHOWN_BY_OTHERS = 0.5  # a slope
 # A node's rows are elsewhere if they are _FAR deviations of a feature away from those
@@ -213,7 +212,7 @@ class Agreement:
         # A larger standard error is more than half of what lies between rows of the
         # same rule and labels at random: what these others say is worth nothing.
         compared = self.shown[self.errors <= _SHOWN_BY_OTHERS]
-        least = _LEAST_SHOWN - _N_ERRORS * self.errors
+        least = _LEAST_SHOWN - SURE * self.errors
         contradicting = []
         for k in np.flatnonzero(self.shown < least):
             of_others = _quantile_of_others(compared, self.shown[k], _MAY_DIFFER)

@@ -102,6 +102,8 @@ LARGEST_FLOAT32 = 1e15
 # have all their digits, since the smallest normal number is 1e-308, and leave room for
 # their reciprocals, and for squares of weights, times as many features.
 TINY = 1e-145
+# Standard errors that a difference has to exceed, not to be taken for chance.
+SURE = 2.0
 # Numbers are equal that differ by so many units in the last place: sums of equal
 # numbers in different orders end a few units apart.
 ULPS = 16

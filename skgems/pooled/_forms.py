@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from ..base import MOST_LISTED
 from ..local import weights_of
-from ..moments import ClassMoments
+from ..moments import ROUNDING_OF_SUMS, ClassMoments
 from ._linear import (
     LinearSolution,
     solve_centroids,
@@ -21,10 +21,6 @@ from ._linear import (
     solve_ridge_classifier,
 )
 from ._rounding import Rounding
-
-# Share of all rows by which the rows in means may differ from those in scatters: both
-# are sums of weights that are rounded, and a row more or less is far above that.
-_SAME_COUNT = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +181,7 @@ def _counts(
             "0. Leave out classes of which no node has rows."
         )
     total = counts.sum()
-    if abs(moments.group_counts.sum() - total) > _SAME_COUNT * total:
+    if abs(moments.group_counts.sum() - total) > ROUNDING_OF_SUMS * total:
         raise ValueError(
             "Some rows are in a scatter matrix but in no mean, because their class has "
             "fewer than min_rows rows at a node. So no classifier of all rows can be "
