@@ -34,7 +34,7 @@ from ..local import (
 )
 from ..messages import (
     COMMON,
-    MOST_REASON,
+    MOST_TEXT,
     Each,
     Json,
     Message,
@@ -72,7 +72,7 @@ def replies_are_asked_for(content: Mapping, place: Place) -> None:
         place_of_reason.deny(
             number in content["joins"], "is there, though joins has sums"
         )
-        Text(most=MOST_REASON).check(reason, place_of_reason)
+        Text(most=MOST_TEXT).check(reason, place_of_reason)
     for number, pair in content["joins"].items():
         place_of_pair = place.at("joins").at(number)
         place_of_pair.deny(number not in asked, "was not asked for")

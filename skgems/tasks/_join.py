@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from ..local import Member, NodeShape, check_cost_of_content
 from ..messages import (
-    MOST_NAME,
+    MOST_TEXT,
     REQUEST_WITHIN,
     TASKS,
     Each,
@@ -116,7 +116,7 @@ JOIN = Task(
     reply={
         "min_rows": MIN_ROWS,
         "rule": RULE,
-        "name": Text(most=MOST_NAME),
+        "name": Text(most=MOST_TEXT),
         "method": Text(),
         "settings": Json(),
         "describe": Json(),

@@ -45,7 +45,7 @@ from ._shared import (
 
 # A row that a model is sure about, and wrong, costs no more than the logarithm of this:
 # one such row would else decide between models, and an infinite loss cannot be summed.
-_LEAST_PROBABILITY = 1e-15
+_LEAST_PROBABILITY = np.finfo(np.float64).eps
 _MOST_LOSS_OF_A_ROW = -np.log(_LEAST_PROBABILITY)
 # How large logits may be, in root mean squares over the rows that judge, for losses to
 # be sent: losses under a steeper model count the rows on one side of it. Linear models
