@@ -293,7 +293,7 @@ class TextsVisitor(RowsVisitor):
 
 
 def transformed(fitted: BaseEstimator, *, step: Step, table: Table) -> Table:
-    """What a fitted step makes of a node's table, without its values in an error."""
+    """Return the output of a fitted step for a node's table; errors tell no value."""
     # Arrays are quicker, and the same where all columns are numbers.
     if hasattr(table, "columns") and not hasattr(fitted, "feature_names_in_"):
         table = with_nan(table.to_numpy())

@@ -113,7 +113,7 @@ class JoinedBins:
 
     @property
     def has_joined(self) -> bool:
-        """Whether any bin joined another."""
+        """Report whether any bin joined another."""
         return any(self._joined.values())
 
     def add(self, path: str, bins: Bins, table: Table, cells: Cells) -> None:

@@ -90,7 +90,7 @@ class Columns:
 
     @classmethod
     def of(cls, X: Table) -> "Columns":
-        """The columns of a table."""
+        """Describe the columns of a table."""
         names = None
         is_single = hasattr(X, "dtype") and X.dtype == np.float32
         if hasattr(X, "columns"):
@@ -138,7 +138,7 @@ class Columns:
         )
 
     def without_identifiers(self, roles: Sequence[str]) -> "Columns":
-        """The same, leaving out those that identify rows, or that no model uses.
+        """Return these columns, less those that identify rows or that no model uses.
 
         None is left out where all would be.
         """
@@ -199,7 +199,7 @@ class Columns:
         return self.table([["" if is_text else 1.0 for is_text in self.text]])
 
     def has_text(self, columns: Container) -> bool:
-        """Whether one of some columns, by name or place, holds texts."""
+        """Report whether one of some columns, given by name or place, holds texts."""
         labels = self.names or range(self.n)
         return any(
             is_text and label in columns
@@ -207,7 +207,7 @@ class Columns:
         )
 
     def of_rows(self, X: Table) -> Table:
-        """Rows with these columns in this order; texts are objects, gaps in them NaN.
+        """Return rows with these columns in this order; texts as objects, gaps as NaN.
 
         To scikit-learn the gap of pandas, pandas.NA, is no gap among objects. A column
         that holds texts at any node is one of texts: codes that are numbers here, such
@@ -276,7 +276,7 @@ def _is_number(value: object) -> bool:
 
 
 def are_codes(column: Column) -> bool:
-    """Whether the numbers of a column may be codes: few, whole, or truth values."""
+    """Report whether a column's numbers may be codes: few, whole, or truth values."""
     numbers = {value for value in column if _is_number(value)}
     return len(numbers) <= _MOST_CODES and all(
         np.isfinite(float(number)) and number == int(number) for number in numbers
@@ -321,7 +321,7 @@ def _are_written_numbers(column: Column) -> bool:
 
 
 def is_gap(value: object) -> bool:
-    """Whether a value stands for one that is missing: None, NaN, NaT or pandas.NA."""
+    """Report whether a value is missing: None, NaN, NaT or pandas.NA."""
     # By name, since pandas need not be there.
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
@@ -396,7 +396,7 @@ def as_floats(column: Column) -> np.ndarray:
 
 
 def column_kind(column: Column) -> str:
-    """What a column holds: `TEXTS`, say, or names of types in words."""
+    """Name the kind of a column's values: `TEXTS`, or their types in words."""
     kind_of_dtype = _KIND_OF_LETTER.get(getattr(column.dtype, "kind", "O"))
     if kind_of_dtype is not None:
         return kind_of_dtype
@@ -491,7 +491,7 @@ def without_polars(X: Any) -> Any:
 
 
 def as_rows(X: Any) -> Table:
-    """What users give as rows: tables stay, all else becomes an array."""
+    """Convert rows as users give them: tables stay, all else becomes an array."""
     X = without_polars(X)
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         _check_names(X.columns)

@@ -55,7 +55,7 @@ class NodeRows:
         return self.weights @ is_in
 
     def tell(self, statistic: str) -> dict:
-        """The same as the node told when it was asked for the statistic."""
+        """Return the statistic of these rows as the node replied it."""
         return STATISTICS[statistic].tell(
             self.table, self.min_rows, weights=self.weights
         )

@@ -100,7 +100,7 @@ class DocumentFront(Front):
 
     @classmethod
     def of(cls, transformer: BaseEstimator) -> "DocumentFront":
-        """That of a vectorizer; NotPooledError if it learns from rows."""
+        """Make the front of a vectorizer; NotPooledError if it learns from rows."""
         kind = type(transformer).__name__
         if kind not in _KINDS or type(transformer) is not _KINDS[kind].type_:
             raise NotPooledError(
@@ -185,7 +185,7 @@ class DocumentFront(Front):
     def rest_of(
         self, member: BaseEstimator, *, name: str = "estimator"
     ) -> BaseEstimator:
-        """What comes after an equal vectorizer in a pipeline; else the member."""
+        """Return the steps after an equal vectorizer in a pipeline; else the member."""
         pipeline = thawed(member)
         if not isinstance(pipeline, Pipeline) or len(pipeline) < 2:
             return member

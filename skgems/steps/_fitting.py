@@ -32,7 +32,7 @@ class Example:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether all columns have bounds, and room between them."""
+        """Report whether all columns have finite bounds, the lower below the upper."""
         low, high = self.limits
         return bool(np.isfinite(self.limits).all() and (low < high).all())
 
@@ -56,7 +56,7 @@ class Pending:
 
     @property
     def can_tell(self) -> bool:
-        """Whether nodes can tell the statistic.
+        """Report whether nodes can tell the statistic.
 
         The smallest and the largest value are values of rows, so bounds are agreed, and
         counts on a grid need bounds that the grid is laid between.

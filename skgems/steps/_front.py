@@ -85,7 +85,7 @@ class Front:
 
     @classmethod
     def of(cls, transformer: Step) -> "Front":
-        """The front of a transformer; fitted backbones say which columns enter."""
+        """Make the front of a transformer; fitted backbones say which columns enter."""
         backbones = backbones_of(transformer)
         # Steps of a pipeline before its backbones may be unfitted.
         is_pipeline = isinstance(transformer, Pipeline)
@@ -103,7 +103,7 @@ class Front:
 
     @property
     def learns_nothing(self) -> bool:
-        """Whether it has only backbones, which learn no more than their columns."""
+        """Report whether all steps are backbones, which learn only their columns."""
         is_pipeline = isinstance(self.transformer, Pipeline)
         return not is_pipeline and bool(backbones_of(self.transformer))
 
@@ -135,7 +135,7 @@ class Front:
         drop_identifiers: bool = False,
         unasked: tuple[type, ...] = (),
     ) -> "Front":
-        """Several pipelines that are fitted at once; :meth:`branch` has each."""
+        """Make one front of several pipelines; :meth:`branch` returns each."""
         named = [(str(k), pipeline) for k, pipeline in enumerate(pipelines)]
         return cls(
             FeatureUnion(named), drop_identifiers=drop_identifiers, unasked=unasked
@@ -155,7 +155,7 @@ class Front:
 
     @property
     def agreed(self) -> dict:
-        """What all parties agree on before a row is looked at, as JSON has it."""
+        """Return all that parties agree on before a row is read, as JSON has it."""
         agreed = {
             "tree": as_tree(self.transformer),
             "bounds": _bounds_as_json(self.bounds),
@@ -166,14 +166,14 @@ class Front:
 
     @property
     def settings(self) -> dict:
-        """The same, and what it was fitted to where it comes fitted."""
+        """Return what is agreed, with the digest of a front that comes fitted."""
         if self.columns is None:
             return self.agreed
         return {**self.agreed, "fitted": self.digest}
 
     @property
     def chooses_columns(self) -> bool:
-        """Whether steps take columns by what they hold, and not by name alone."""
+        """Report whether steps choose columns by their content, not by name alone."""
         return has_columns_of(self.transformer)
 
     @property
@@ -191,7 +191,7 @@ class Front:
 
     @property
     def asks_nodes(self) -> bool:
-        """Whether a step is fitted to what nodes tell of their rows."""
+        """Report whether a step is fitted to statistics of the nodes' rows."""
         return n_steps_of_rows(self.transformer) > 0
 
     @cached_property
@@ -246,7 +246,7 @@ class Front:
 
     @classmethod
     def _from_unknown(cls, content: Any) -> "Front":
-        """The same, of what may be anything: any error may be raised."""
+        """Make the front of unchecked content; wrong content may raise any error."""
         if not isinstance(content, Mapping):
             raise ValueError(f"it is {content!r:.40}, and has no fields")
         columns = content.get("columns")
@@ -335,7 +335,7 @@ class Front:
         weights: np.ndarray | None = None,
         check_products: Callable[[Table], None] | None = None,
     ) -> dict:
-        """What the next steps need of a node's rows: "columns", and "parts" by path.
+        """Return statistics of a node's rows: "columns", and "parts" by path of a step.
 
         ``memo`` is a dict of the node, empty at first. The next message of the same
         front finds rows, and what came out of fitted steps, in it again. ``dropped``
@@ -473,7 +473,7 @@ class Front:
         )
 
     def _of_all_columns(self, fitted: Fitted) -> Step:
-        """The fitted steps as a transformer of all columns, those left out included."""
+        """Return the fitted steps as a transformer of all columns, left out or not."""
         if not any(self.columns.left_out):
             return fitted.step
         labels = [self.columns.labels[j] for j in self.columns.kept_places]
@@ -521,7 +521,7 @@ class Front:
     # ---- once it is fitted -----------------------------------------------------------
 
     def rest_of(self, member: BaseEstimator, *, name: str = "estimator") -> Any:
-        """What comes after this front in a pipeline; the member, where it has none.
+        """Return the steps after this front in a pipeline; the member if it has none.
 
         ``name`` is that of the node, for errors.
         """
@@ -706,7 +706,7 @@ def _are_two_numbers(values: list) -> bool:
 
 
 def thawed(estimator: BaseEstimator) -> BaseEstimator:
-    """What a FrozenEstimator holds; any other estimator itself."""
+    """Return the estimator inside a FrozenEstimator; any other estimator as it is."""
     if isinstance(estimator, FrozenEstimator):
         return estimator.estimator
     return estimator

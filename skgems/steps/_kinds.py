@@ -768,7 +768,7 @@ def _quantiles_on_grid(pooled: Mapping, ranks: Sequence[float] | np.ndarray) -> 
 
 
 def _n_axes(n_components: float | None, variances: np.ndarray, *, n_rows: float) -> int:
-    """How many axes a PCA keeps; ``variances`` (d,) along all, the largest first."""
+    """Return how many axes a PCA keeps; ``variances`` (d,), the largest first."""
     most = min(n_rows, len(variances))
     if n_components is None:
         return int(most)
@@ -793,7 +793,7 @@ def _most_frequent(column: Mapping) -> object:
 
 
 def _on_columns(step: BaseEstimator, places: list[int]) -> ColumnTransformer:
-    """An encoder of some columns; the others are left out."""
+    """Make an encoder of some columns, which leaves out the others."""
     # Places, since nodes hand over arrays where no column holds texts.
     return ColumnTransformer(
         [("categories", step, places)], verbose_feature_names_out=False
@@ -811,6 +811,7 @@ def _categories_of(column: Mapping) -> list:
 
 
 def _without_places(labels: list, places: Iterable[int]) -> list:
+    """Return the labels of all columns but those at some places."""
     left_out = set(places)
     return [label for k, label in enumerate(labels) if k not in left_out]
 
@@ -823,7 +824,7 @@ def _rows_of_categories(categories: Sequence[list]) -> list[tuple]:
 
 
 def _groups_rare(step: BaseEstimator) -> bool:
-    """Whether an encoder makes one category of all that are rare."""
+    """Report whether an encoder makes one category of all rare ones."""
     return step.min_frequency is not None or step.max_categories is not None
 
 

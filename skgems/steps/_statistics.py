@@ -291,13 +291,13 @@ def _check_categories(categories: np.ndarray, label: str | int) -> None:
 
 
 def categories_told(reply: Mapping) -> list[Mapping]:
-    """What a reply, or the sum of all, says of each column."""
+    """Return the content of a reply, or of the sum of all replies, column by column."""
     n_columns = sum(map(str.isdecimal, reply))  # the other fields have names
     return [reply[str(j)] for j in range(n_columns)]
 
 
 def identifiers_told(replies: Iterable[Mapping], labels: list) -> list:
-    """Those labels of columns that identify rows, by the categories that nodes told."""
+    """Return labels of columns that identify rows, by counts of their categories."""
     roles_by_node = [
         [role_of_categories(column["counts"]) for column in categories_told(reply)]
         for reply in replies

@@ -241,7 +241,7 @@ def check_takes_any_columns(transformer: Step) -> None:
 
 
 def _chooses_by_content(transformer: ColumnTransformer) -> bool:
-    """Whether each branch takes columns by what they hold, and not by their places."""
+    """Report whether each branch takes columns by content, not by their places."""
     return all(
         isinstance(columns, ColumnsOf)
         and all(isinstance(column, str) for column in columns.without)

@@ -181,7 +181,7 @@ class _AskedRows:
 
     @classmethod
     def of(cls, places: np.ndarray) -> "_AskedRows | None":
-        """By the index of each row's leaf among those asked, or -1; None for no row."""
+        """Keep rows of asked leaves; ``places`` are their indices, -1: not asked."""
         rows = np.flatnonzero(places >= 0)
         if not len(rows):
             return None
@@ -198,7 +198,7 @@ class _AskedRows:
         return self.leaves.stop - self.leaves.start
 
     def are_paired(self) -> bool:
-        """Whether two features are summed at once."""
+        """Report whether two features are summed at once."""
         n_paired_cells = self.n_leaves * _N_CELLS**2
         return len(self.rows) >= _LEAST_ROWS_A_PAIRED_CELL * n_paired_cells
 

@@ -151,7 +151,7 @@ def _best_of_block(
 
 
 def _no_splits(histograms: np.ndarray, is_constant: np.ndarray) -> Splits:
-    """What `best_splits` finds where no leaf has a row with a value."""
+    """Return the `best_splits` of leaves without a row that has a value."""
     n_leaves = len(histograms)
     counts = np.zeros((n_leaves, histograms.shape[-1]), dtype=np.int64)
     zeros = np.zeros(n_leaves, dtype=np.intp)
