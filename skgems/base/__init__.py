@@ -52,7 +52,7 @@ from ._validation import (
 from ._versions import show_versions, versions
 from ._warnings import (
     as_own_warnings,
-    at_another_party,
+    keep_warnings_out_of_report,
     keeps_warnings,
     noted_warnings,
     silenced,

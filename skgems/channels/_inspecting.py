@@ -105,7 +105,7 @@ class Inspected:
 
     @property
     def details(self) -> str:
-        """What every field says, the settings and the arrays."""
+        """Describe every field, the settings and the arrays."""
         lines = []
         if self.kind != "agreement":  # whose sentences are the overview
             parts_by_text: dict[str, list[str]] = {}
@@ -225,7 +225,7 @@ def _inspected_agreement(path: Path) -> Inspected:
 
 
 def _inspected_message(path, request) -> Inspected:
-    """What is in a request, a reply or a summary; ``request`` as of `inspect`."""
+    """Inspect a request, a reply or a summary; ``request`` is that of `inspect`."""
     message = load_message(path)
     with naming(os.fspath(path)):
         try:
@@ -255,7 +255,7 @@ def _inspected_message(path, request) -> Inspected:
 
 
 def _inspected_ledger(folder: Path) -> Inspected:
-    """What a node has answered, for its owner; a number stands before each request."""
+    """Inspect a node's ledger for its owner; a number stands before each request."""
     if not (folder / LEDGER_FILE).is_file():
         raise ValueError(f"{folder}: this folder has no ledger ({LEDGER_FILE}).")
     says: dict[str, str] = {}
@@ -283,7 +283,7 @@ def _inspected_ledger(folder: Path) -> Inspected:
 
 
 def _sentence_of_event(entry: Mapping) -> str:
-    """What happened, in words; empty for events that tell the owner nothing."""
+    """Describe an event in a sentence; "" if it tells the owner nothing."""
     at = entry["at"]
     match entry["event"]:
         case "opened":
@@ -384,7 +384,7 @@ def _request_of(
 
 
 def _words_of_request(message: Message) -> dict[str, str]:
-    """What a request asks for; the first one has further requests within."""
+    """Describe a request part by part; the first one has further requests within."""
     sentences = asks(message)
     if message.task == "join":
         content = message.content

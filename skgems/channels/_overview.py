@@ -39,7 +39,7 @@ _KINDS = {
 
 
 def overview_of_request(message: Message, *, path: Path, method: str | None) -> dict:
-    """What a request asks for, and whether the node's owner can rely on it."""
+    """Describe a request, and whether the node's owner can rely on it."""
     node = message.envelope.get("node")
     lines = {
         "file": f"{_KINDS['request']} (task {message.task!r})",
@@ -68,7 +68,7 @@ def overview_of_reply(
     request: Message | None,
     request_path: Path | None,
 ) -> dict:
-    """What a reply holds, over how many rows, and what can be worked out from it."""
+    """Describe a reply: its rows, and what can be worked out from it."""
     parts = [message]
     if message.task == "join":
         replies = [reply for _, reply in pairs_in(message.content)]
@@ -94,7 +94,7 @@ def overview_of_reply(
 
 
 def overview_of_agreement(agreement: Agreement) -> dict:
-    """What is agreed, sentence by sentence; the sentences are few."""
+    """Describe an agreement in its few sentences."""
     return {
         "file": _KINDS["agreement"],
         "method": agreement.method,
@@ -103,7 +103,7 @@ def overview_of_agreement(agreement: Agreement) -> dict:
 
 
 def overview_of_ledger(node: str | None, events: Mapping[str, str]) -> dict:
-    """What a node has answered, one line for each event."""
+    """Describe a node's answers, with one line for each event."""
     return {
         "file": _KINDS["ledger"],
         "node": "not named" if node is None else repr(node),
@@ -187,7 +187,7 @@ def _exposed_in_words(part: Message) -> str:
 
 
 def _tree_bytes_in_words(message: Message, path: Path) -> str:
-    """How many bytes a node has sent about trees, beside those that its rows have.
+    """Say how many bytes a node has sent about trees, and how many its rows have.
 
     Its other replies in the same exchange are looked for beside this one.
     """

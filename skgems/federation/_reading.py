@@ -291,7 +291,7 @@ def _network_of_rows(
     labels = rows.y if rows.owners is None else rows.y[rows.owners == k]
     if not len(labels):
         _nodes.raise_without_rows(name)
-    return Network.of_rows(labels, rows.X, rows.features.feature_names_in)
+    return Network.from_rows(labels, rows.X, rows.features.feature_names_in)
 
 
 # ---- labels --------------------------------------------------------------------------

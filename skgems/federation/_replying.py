@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import column_or_1d
 
-from ..base import at_another_party, warn_user
+from ..base import keep_warnings_out_of_report, warn_user
 from ..compat import num_samples
 from ..datasets import as_groups
 from ..disclosure import (
@@ -119,7 +119,7 @@ def answer(request: Message, member: Member) -> Message:
     return Message.of(request.task, **content)
 
 
-@at_another_party()
+@keep_warnings_out_of_report()
 def reply_to(
     message: Message | bytes,
     estimator: object,
@@ -313,7 +313,7 @@ def reply_to(
     )
     check_number_of_methods(request, node.shape)
     if request.task in ("front", "survey") and not _knows_columns(request):
-        with at_another_party():
+        with keep_warnings_out_of_report():
             warn_of_written_numbers(X)
     if state is None:
         reply = _reply_without_ledger(request, node)
@@ -488,7 +488,7 @@ class _Node:
 
     @cached_property
     def shape(self) -> NodeShape:
-        return NodeShape.of(
+        return NodeShape.from_rows(
             self.estimator, self.X, self.y, name=self.name, limits=self.limits
         )
 
@@ -590,7 +590,7 @@ class _Node:
                 weights=None if self.ruled is None else self.ruled.weights,
                 estimator=self.estimator,
             )
-            columns = Columns.of(member.X)
+            columns = Columns.from_table(member.X)
             check_leaves_out(front, columns, member.dropped, name=self.name)
             with holding(self.estimator):
                 check_states(
@@ -708,7 +708,7 @@ def _answered_of_table(
         agreed.check_rows(np.unique(member.y).tolist(), feature_names=None)
     if request.task == "halves" and member.groups is None:
         repeated = repeated_identifiers(member.X)
-        labels = Columns.of(member.X).labels if repeated else ()
+        labels = Columns.from_table(member.X).labels if repeated else ()
         warn_of_repeated_identifiers(
             [labels[place] for place in repeated], at=f"Node {node.name!r}: "
         )
@@ -858,7 +858,7 @@ def of_large_classes_alone(
 
     ``is_kept`` says that the reply is kept in a ledger.
     """
-    large_classes = replace(member, disclosure=disclosure).of_large_classes()
+    large_classes = replace(member, disclosure=disclosure).drop_small_classes()
     min_rows = large_classes.min_rows
     if large_classes.left_out is member.left_out:
         return large_classes

@@ -294,7 +294,7 @@ class Run:
             if only_reports:
                 return answer(request, self.judges[name])
             if request.task == "evaluate" and request.content.get("of") != "learning":
-                return answer(request, self.judges[name].without_rows())
+                return answer(request, self.judges[name].drop_rows())
         if only_reports:
             return _reply_without_score(request)
         earlier_requests = self.records[name].requests if name in self.records else []

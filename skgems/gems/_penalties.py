@@ -52,9 +52,10 @@ class NodePenalty:
     center: np.ndarray | None
 
     @classmethod
-    def of(
+    def from_content(
         cls, content: Mapping, *, name: str, n_rows: float, center: np.ndarray | None
     ) -> "NodePenalty":
+        """Read the penalty that a node replied."""
         return cls(
             name=name,
             n_rows=n_rows,
@@ -108,7 +109,7 @@ class Penalty:
     content: Mapping | None = None
 
     def in_span(self, span: Span) -> "Penalty":
-        """The same where rows are in the coordinates of a span."""
+        """Return this penalty for rows in the coordinates of a span."""
         if self.zero_row is None:
             return self
         return replace(self, zero_row=span.of_row(self.zero_row))
@@ -160,7 +161,7 @@ def _agreed_strength(
 
 
 def _are_within(ratio: float, nodes: Sequence[NodePenalty], *, n_rows: float) -> bool:
-    """Whether the largest strength is at most so many times the smallest."""
+    """Report whether the largest strength is at most ``ratio`` times the smallest."""
     strengths = np.array([node.as_C(n_rows) for node in nodes])
     return bool(strengths.max() <= ratio * strengths.min())
 
@@ -190,7 +191,7 @@ def _warn_of_strengths(nodes: Sequence[NodePenalty], C: float, n_rows: float) ->
 
 
 def _agreed_intercept(nodes: Sequence[NodePenalty], *, warns: bool) -> bool | None:
-    """Whether there is an intercept; None where no node says."""
+    """Report whether models have an intercept; None where no node says."""
     by_choice: dict[bool, list[str]] = {}
     for node in nodes:
         if node.fit_intercept is not None:

@@ -207,7 +207,7 @@ class RepliesReader:
         return neglected if neglected.any() else None
 
     def _sums_matrices(self, n_features: int) -> bool:
-        """Whether nodes with many rows are asked for covariances."""
+        """Report whether nodes with many rows are asked for covariances."""
         n_classes = len(self._problem.classes)
         return moments_kind(self._kind, n_features, n_classes) != "diagonal"
 
@@ -359,7 +359,7 @@ def _penalty_in(
     if center is None and not content["scaled"]:
         # Without steps before the classifier the row of zeros stays where it is.
         center = np.zeros(moments.n_features)
-    return NodePenalty.of(
+    return NodePenalty.from_content(
         content["penalty"], name=node.name, n_rows=moments.n_rows, center=center
     )
 
@@ -413,7 +413,7 @@ class Sums:
 
     @cached_property
     def class_weight(self) -> np.ndarray | None:
-        """What a row of each class counts, (n_classes,); None: 1.
+        """Return the weight of a row of each class, (n_classes,); None: 1.
 
         "balanced" is n / (C n_c) of n rows in all, n_c of class c, and C classes that
         have rows, as in scikit-learn.
@@ -504,7 +504,7 @@ def _other_share(
     if gradient.ndim > 2:  # one for the rows of each class
         gradient = gradient.sum(axis=0)
     counts = moments.class_counts(len(classes))[node.known_columns]
-    return OtherShare.of_excess(
+    return OtherShare.from_excess(
         gradient[-1] / counts.sum(),
         counts=counts,
         labels=classes[node.known_columns].tolist(),
@@ -543,7 +543,7 @@ def _pairs_unless_all_are_1(
 
 
 def _agree(node_sums: Sequence[NodeSums]) -> bool:
-    """Whether each class has one weight at all nodes, and none is 0.
+    """Report whether each class has one weight at all nodes, and none is 0.
 
     What is balanced differs by node, and so agrees with no numbers.
     """

@@ -245,7 +245,7 @@ def _large_clusters(
 def _cluster_sizes(
     labels: np.ndarray, groups: np.ndarray | None, *, n_clusters: int
 ) -> np.ndarray:
-    """How many rows each cluster has, or of how many groups these are."""
+    """Count the rows of each cluster, or the groups that its rows are of."""
     if groups is not None:
         labels, _ = np.unique(np.stack([labels, groups]), axis=1)
     return np.bincount(labels, minlength=n_clusters)

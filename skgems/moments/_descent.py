@@ -47,7 +47,7 @@ class Descent:
     changes: tuple[np.ndarray, ...] = ()  # of gradients
 
     def after(self, step: np.ndarray, change: np.ndarray) -> "Descent":
-        """The same with one step more, unless it says nothing of the curvature."""
+        """Return the descent with one step more, if it tells of the curvature."""
         size = np.sqrt(np.vdot(step, step) * np.vdot(change, change))
         if not np.vdot(step, change) > _LEAST_COSINE * size:
             return self
@@ -70,7 +70,7 @@ class Descent:
         return -self._without_common_part(ascent)
 
     def _without_common_part(self, W: np.ndarray) -> np.ndarray:
-        """Without what outputs have in common, which only adds to the penalty."""
+        """Return W less the mean over outputs, which only adds to the penalty."""
         seen = self.likelihood.seen
         return np.where(seen, W - W[:, seen].mean(axis=1, keepdims=True), W)
 

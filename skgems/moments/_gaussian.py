@@ -121,7 +121,7 @@ class GaussianLoss:
 
     @cached_property
     def within(self) -> "_Matrix":
-        """Covariance of all rows about the means of their parts."""
+        """Return the covariance of all rows about the means of their parts."""
         return _Matrix(scatter=self.moments.within(), size=1.0)
 
     @cached_property
@@ -235,7 +235,7 @@ class GaussianLoss:
 
     @cached_property
     def _used_covariances(self) -> "_UsedCovariances":
-        """Those of all parts."""
+        """Return the covariances of all parts."""
         return self._part_covariances.used_by(slice(None))
 
     def value_and_gradient(
@@ -338,7 +338,7 @@ class GaussianLoss:
     def label_variances(
         self, W: np.ndarray, outputs: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """How uncertain labels are by a model, which the loss's curvature follows from.
+        """Return label variances by a model, from which the curvature follows.
 
         `outputs` is a mask, (n_classes,).
 
@@ -407,9 +407,10 @@ class GaussianLoss:
         return matrix
 
     def curvature_by_output(self, variances: np.ndarray) -> np.ndarray:
-        """The same for each output, (n_outputs, n_features + 1, n_features + 1).
+        """Compute the curvature of the loss for each output by itself.
 
-        Moments are matrices.
+        It has the shape (n_outputs, n_features + 1, n_features + 1). Moments are
+        matrices.
         """
         extended_means = self._extended_means
         weights = np.maximum(variances, 0.0).T[:, None, :]
@@ -494,7 +495,7 @@ class _Matrix:
 
     @cached_property
     def variances(self) -> np.ndarray:
-        """Those of features, (n_features,)."""
+        """Return the variances of features, (n_features,)."""
         is_diagonal = self.scatter.ndim == 1
         squares = self.scatter if is_diagonal else self.scatter.diagonal()
         return squares / self.size
@@ -537,7 +538,7 @@ class _Matrix:
     def _products_in_float32(
         self, rows: np.ndarray, scalings: np.ndarray
     ) -> np.ndarray:
-        """The same with fewer digits, which takes half of the time.
+        """Compute products with fewer digits, which takes half of the time.
 
         It is within the range of float32, whatever the units of features and weights.
         """
@@ -583,11 +584,11 @@ class _Covariance:
 
     @property
     def variances(self) -> np.ndarray:
-        """Those of features, (n_features,)."""
+        """Return the variances of features, (n_features,)."""
         return self.matrix.variances * self.scaling**2
 
     def weight_of_scatter(self, class_weights: np.ndarray) -> np.ndarray:
-        """What its scatter is multiplied by in a weighted sum over classes."""
+        """Return the factor of its scatter in a weighted sum over classes."""
         return class_weights[self.classes].sum(axis=0) / self.matrix.size
 
 

@@ -92,7 +92,7 @@ class Likelihood:
         span: Span | None = None,
         zero_row: np.ndarray | None = None,
     ) -> "Likelihood":
-        """Likelihood of several nodes; of ``merged`` moments nodes need no scatter."""
+        """Make the likelihood of nodes; with ``merged`` they need no scatter."""
         uncorrected = cls.uncorrected(
             nodes,
             n_classes,
@@ -118,7 +118,7 @@ class Likelihood:
         span: Span | None = None,
         zero_row: np.ndarray | None = None,
     ) -> "Likelihood":
-        """The same of moments alone: nodes' gradients correct nothing."""
+        """Make a likelihood of moments alone, which no node's gradient corrects."""
         if merged is None:
             merged = merge_moments(node.moments for node in nodes)
         merged = merged.about(merged.origin + merged.mean())
@@ -143,7 +143,7 @@ class Likelihood:
     def with_share(
         self, nodes: Sequence[NodeLoss], share: float | None
     ) -> "Likelihood":
-        """The same with the slope of nodes' gradients, and the losses of their models.
+        """Return it with the slope of nodes' gradients, and their models' losses.
 
         ``share`` is the part of each difference that is corrected; None: by the number
         of rows, see `share_of_gradient`.
@@ -168,7 +168,7 @@ class Likelihood:
         return self.apart.value_and_gradient(W, parts=parts, outputs=outputs)
 
     def node_fits(self, W: np.ndarray, n_rows: np.ndarray) -> NodeFits:
-        """How a model on rows less the origin fits the nodes', of so many at most."""
+        """Compare a model on rows less the origin with nodes' own, by ``n_rows``."""
         return node_fits(
             self.apart,
             starts=self.starts,
@@ -201,7 +201,7 @@ class Likelihood:
     def at_own_model(
         self, k: int, node: NodeLoss, share: float | None = None
     ) -> tuple[np.ndarray, float]:
-        """The linear term of one node, and the loss of its own model; nan without."""
+        """Return a node's linear term, and the loss of its own model; else NaN."""
         if node.slope is not None:
             return self._slope_about_origin(node), np.nan
         if share is None:
@@ -253,12 +253,12 @@ class Likelihood:
         )
 
     def _without_constants(self, slope: np.ndarray) -> np.ndarray:
-        """A slope set to 0, in place, for features without weights."""
+        """Set the slope to 0, in place, for features without weights."""
         slope[:-1][~self.moving] = 0.0
         return slope
 
     def with_gradient(self, W: np.ndarray, gradient: np.ndarray) -> "Likelihood":
-        """The same with the slope by which the gradient at W is the one given."""
+        """Return it with the slope by which the gradient at W is the given one."""
         _, expected_gradient = self.value_and_gradient(W)
         return replace(self, slope=self.slope + gradient - expected_gradient)
 
@@ -270,7 +270,7 @@ class Likelihood:
 
     @cached_property
     def coarser(self) -> "Likelihood":
-        """The same of a similar loss that takes a fraction of the time."""
+        """Return the likelihood of a similar loss that takes a fraction of the time."""
         return replace(self, loss=self.loss.coarser())
 
     @property
@@ -295,10 +295,10 @@ class Likelihood:
 
     @cached_property
     def lever(self) -> np.ndarray | None:
-        """What an intercept is of the weights, (n_features,): b = lever @ w.
+        """Return the intercept's factors of weights, (n_features,): b = lever @ w.
 
-        Of models on rows less the origin, as all are here, it is where the origin lies
-        about the row without logits. None: the intercept is fitted.
+        On rows less the origin, as all models here have them, they are where the origin
+        lies about the row without logits. None: the intercept is fitted.
         """
         if self.zero_row is None:
             return None
@@ -393,7 +393,7 @@ class Likelihood:
         return self.never_unseen(W)
 
     def _without_constant_part(self, W: np.ndarray) -> np.ndarray:
-        """A model with 0 where the search goes nowhere."""
+        """Return a model with 0 where the search goes nowhere."""
         W = np.where(self.seen, W, 0.0)
         return self.with_zero_row(self._without_constants(W))
 
@@ -404,7 +404,7 @@ class Likelihood:
         return self.minimize(start, tol=tol, max_iter=_MOST_STEPS, least=0.0)
 
     def bounded(self, *, tol: float = 1e-7) -> "tuple[Likelihood, np.ndarray]":
-        """The same with no more correction than a loss allows, and its minimum.
+        """Return it with the most correction that the loss allows, and its minimum.
 
         Many small nodes may all err alike, so that the linear term promises a log-loss
         below 0. Then half of it is tried, and so on, and at last none.

@@ -61,11 +61,11 @@ class NodeMeans:
         return len(self.starts) - 1
 
     def with_counts_times(self, factors: np.ndarray) -> "NodeMeans":
-        """The same with the counts of each node times a factor, (n_nodes,)."""
+        """Return means with the counts of each node times a factor, (n_nodes,)."""
         return replace(self, counts=self.counts * factors[self._nodes])
 
     def standardized(self) -> "NodeMeans":
-        """The same of features of unit variance, without those that do not vary."""
+        """Return the means of varying features, in units of their deviations."""
         covariance = self.covariance
         variances = covariance if covariance.ndim == 1 else covariance.diagonal()
         varying = np.flatnonzero(variances > 0)
@@ -79,7 +79,7 @@ class NodeMeans:
         return replace(self, means=means, covariance=covariance)
 
     def with_spread_of_nodes(self) -> "NodeMeans":
-        """The same with variances as large as those that half of the nodes show.
+        """Return means with variances as large as those that half of the nodes show.
 
         How far class means of a node are from those of all, in the variances that rows
         are said to have, is 1 in the mean if they have these.
@@ -99,13 +99,13 @@ class NodeMeans:
         return replace(self, covariance=factor * self.covariance)
 
     def judged(self) -> "Agreement":
-        """How far the means of each node are as those of the others."""
+        """Compare the means of each node with those of the others."""
         nodes = self.standardized()
         slopes, errors = nodes._slopes()
         return Agreement(shown=slopes, errors=errors, distances=nodes._distances())
 
     def _slopes(self) -> tuple[np.ndarray, np.ndarray]:
-        """What part of the others' differences between classes each node shows.
+        """Return the part of the others' differences of classes that each node shows.
 
         That is the slope ``sum(w u r) / sum(w r r)``, (n_nodes,), and second comes its
         standard error, ``sqrt(sum(w r^T Sigma r)) / sum(w r r)``. NaN where a node
@@ -185,7 +185,7 @@ class NodeMeans:
         return np.einsum("ij,ij->i", covariances, directions)
 
     def _distances(self) -> np.ndarray:
-        """How far each node's rows are from those of others of the same classes.
+        """Return how far each node's rows are from others' of the same classes.
 
         In root mean squares over features, from medians over nodes. NaN of nodes that
         share no class with two others.
@@ -217,7 +217,7 @@ class Agreement:
     distances: np.ndarray  # (n_nodes,), from the others, in deviations of features
 
     def of_another_rule(self) -> np.ndarray:
-        """Indices of the nodes whose classes differ in other directions."""
+        """Return indices of nodes whose classes differ in other directions."""
         compared = self.shown[self.errors <= _LARGEST_ERROR]
         least = _LEAST_SHOWN - _N_ERRORS * self.errors
         contradicting = []

@@ -129,7 +129,7 @@ def rounding(sizes: np.ndarray, X: Rows) -> np.ndarray:
 
 
 def rounding_of_values(values: np.ndarray) -> np.ndarray:
-    """The same of values of features, (n_values, n_features), without their rows.
+    """Return the rounding of features by values (n_values, n_features), without rows.
 
     Numbers that float32 can hold are taken for those of float32 rows.
     """
@@ -301,7 +301,7 @@ def log_losses(logits: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def about_origin(W: np.ndarray, origin: np.ndarray) -> np.ndarray:
-    """A linear model of the same logits on rows less an origin.
+    """Return the linear model that has the same logits on rows less an origin.
 
     ``w^T x + b`` is ``w^T (x - origin) + (b + w^T origin)``.
     """

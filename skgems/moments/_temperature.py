@@ -66,7 +66,7 @@ class TemperatureSearch:
 
     @property
     def done(self) -> bool:
-        """Whether no grid is left."""
+        """Report whether no grid is left."""
         return self.n_grids == 0
 
     @property
@@ -90,7 +90,7 @@ class TemperatureSearch:
         return np.minimum(np.exp(logarithms) / self.size, LARGEST_SQUARE)
 
     def after(self, losses: np.ndarray) -> "TemperatureSearch":
-        """The search after a grid of mean losses; NaN where some node did not say."""
+        """Return the search after a grid of mean losses; NaN: some node did not say."""
         grid = self._grid
         # The prior of one row that is a coin toss, see the top of this file.
         objective = told_losses(losses) + np.exp(grid) / self.n_rows / 10
@@ -112,7 +112,7 @@ def told_losses(losses: np.ndarray) -> np.ndarray:
 
 
 def _lowest_point(points: np.ndarray, values: np.ndarray) -> float:
-    """Where the parabola through three points is lowest; of fewer the lower point.
+    """Return the vertex of a parabola through three points; of fewer the lower point.
 
     For points -h, 0, h and values v_0, v_1, v_2, with a = v_0 - v_1 and b = v_2 - v_1,
     it is at h (a - b) / (2 (a + b)).

@@ -232,11 +232,11 @@ class _LeadingSteps:
         self.constant[depth, block] = (n_reached > 0) & (n_constant == n_reached)
 
     def coordinates(self) -> Coordinates:
-        """Those after the steps before the first that mixes; NaN where they lack one.
+        """Return the coordinates before the first step that mixes features.
 
-        A feature whose row of M is m is centered at ``-(m t) / |m|^2``, in units of
-        ``1 / |m|``. It lacks a scale where m is zero, and where a scaler found it
-        constant and so divides by 1.
+        A center or scale that the steps do not give is NaN. A feature whose row of M is
+        m is centered at ``-(m t) / |m|^2``, in units of ``1 / |m|``. It lacks a scale
+        where m is zero, and where a scaler found it constant and so divides by 1.
         """
         n_features = self.points.n_features
         depth = int(np.argmax(self.mixes)) if self.mixes.any() else len(self.mixes)
@@ -355,7 +355,7 @@ def _stored_numbers(value: object, depth: int = 5) -> Iterator[float]:
 
 
 def _parts_of(value: object) -> list:
-    """What a container or an estimator holds; at most 1000 entries of a sequence."""
+    """List the parts of a container or an estimator; at most 1000 of a sequence."""
     if issparse(value):
         return [value.data]
     if isinstance(value, dict):

@@ -289,7 +289,7 @@ def _replies_of_channel(channel: object) -> dict[str, Mapping]:
 
 
 def _replies_of_summaries(summaries: Iterable) -> dict[str, Mapping]:
-    """What files say, checked; by name of the node."""
+    """Read and check surveys in memory or files; return their replies by node."""
     request = Message.of("survey")
     replies: dict[str, Mapping] = {}
     for k, summary in enumerate(summaries):
@@ -348,7 +348,7 @@ def _description(replies: Mapping[str, Mapping]) -> Description:
 
 
 def _told_by_column(replies: Mapping[str, Mapping]) -> dict[str, dict[str, Mapping]]:
-    """What each node told of each column, by names of the column and of the node."""
+    """Group the nodes' surveys by the name of the column, then of the node."""
     by_column: dict[str, dict[str, Mapping]] = {}
     for node, content in replies.items():
         told = content["columns"].values()
@@ -426,7 +426,7 @@ def _category_rows(column: str, told_by_node: Mapping[str, Mapping]) -> list[tup
 def _notes(
     by_column: Mapping[str, Mapping[str, Mapping]], nodes: Sequence[str]
 ) -> list[str]:
-    """What people should look at before they make a model."""
+    """List what people should look at before they make a model."""
     notes = []
     for column, told_by_node in by_column.items():
         lacking = [node for node in nodes if node not in told_by_node]

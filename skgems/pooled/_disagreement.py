@@ -24,7 +24,7 @@ def means_of_moments(merged: ClassMoments, starts: np.ndarray) -> NodeMeans:
 
 
 def means_of_sums(parts: Sequence[ClassSums], total: ClassSums) -> NodeMeans:
-    """The same from sums of values or categories, and those of all nodes.
+    """Estimate the nodes' means, with variances, from sums of values or categories.
 
     Sums do not say how far rows are from their means. For counts of categories, or of
     rows above a threshold, which are fewer than rows, it follows from their share. Sums

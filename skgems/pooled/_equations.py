@@ -24,7 +24,7 @@ def solve_ridge(scatter: np.ndarray, cross: np.ndarray, *, alpha: float) -> np.n
     solve = _cholesky_solver(_with_alpha(scatter, alpha))
     if solve is not None:
         return solve(cross)
-    root = Root.of(scatter)
+    root = Root.from_scatter(scatter)
     return _ridge_of_rows(root.rows(), root.targets(cross), alpha=alpha)
 
 
@@ -46,7 +46,7 @@ def solve_ridge_with_row(
         return solve(cross + np.outer(row, target))
     solve = _cholesky_solver(shifted)
     if solve is None:
-        root = Root.of(scatter)
+        root = Root.from_scatter(scatter)
         rows = np.vstack([root.rows(), row])
         targets = np.vstack([root.targets(cross), target])
         return _ridge_of_rows(rows, targets, alpha=alpha)
@@ -88,7 +88,7 @@ def solve_least_squares(covariance: np.ndarray, columns: np.ndarray) -> np.ndarr
     solve = _cholesky_solver(covariance)
     if solve is not None:
         return solve(columns)
-    rows = Root.of(covariance).rows()
+    rows = Root.from_scatter(covariance).rows()
     if not len(rows):
         return np.zeros_like(columns)
     _, sizes, right = svd(rows, full_matrices=False)
@@ -134,8 +134,8 @@ class Root:
     squares: np.ndarray  # of all directions, those without rows too, ascending
 
     @classmethod
-    def of(cls, scatter: np.ndarray, *, least_square: float = 0.0) -> "Root":
-        """With directions whose squares are above ``least_square`` and rounding."""
+    def from_scatter(cls, scatter: np.ndarray, *, least_square: float = 0.0) -> "Root":
+        """Keep directions whose squares are above ``least_square`` and rounding."""
         variances = np.maximum(scatter.diagonal(), 0.0)
         scale = np.where(variances > 0, np.sqrt(variances), 1.0)
         squares, vectors = eigh(scatter / scale[:, None] / scale)

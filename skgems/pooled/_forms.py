@@ -38,7 +38,7 @@ class PooledForm:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it has labels of a fit on all rows, and decision values to 1e-8."""
+        """Report whether labels are those of a fit on all rows, decisions to 1e-8."""
         return self.kind is not None and not self.reason
 
     @property
@@ -126,7 +126,7 @@ def common_form(forms: Mapping[str, Mapping]) -> PooledForm:
 
 
 def _first_difference(forms: Mapping[str, Mapping]) -> str:
-    """What nodes' forms differ in, with the nodes; or ""."""
+    """Describe the first difference of nodes' forms, with the nodes; "" if none."""
     for key in ["kind", *next(iter(forms.values()))]:
         groups = _group_nodes({node: form.get(key) for node, form in forms.items()})
         if len(groups) > 1:

@@ -256,7 +256,7 @@ default=None
         )
 
     def _summary_by_node(self, front: Front) -> dict[str, Message]:
-        """What files say, checked; by name of the node."""
+        """Read and check the summaries; return them by name of the node."""
         request = Message.of("front", front=front.as_content())
         summaries: dict[str, Message] = {}
         for k, summary in enumerate(self.summaries or ()):
@@ -403,7 +403,9 @@ default=None
             If the file holds no fitted transformer.
         """
         try:
-            return cls.of(Front.from_content(load_message(path).content["front"]))
+            return cls.from_front(
+                Front.from_content(load_message(path).content["front"])
+            )
         # Whatever a strange file makes of these steps is one error, with its path.
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(
@@ -412,7 +414,7 @@ default=None
             ) from None
 
     @classmethod
-    def of(cls, front: Front) -> "PooledTransformer":
+    def from_front(cls, front: Front) -> "PooledTransformer":
         """Make a PooledTransformer of a fitted front."""
         pooled_transformer = cls(
             front.transformer,

@@ -89,7 +89,7 @@ class Columns:
     left_out: tuple[bool, ...] = ()
 
     @classmethod
-    def of(cls, X: Table) -> "Columns":
+    def from_table(cls, X: Table) -> "Columns":
         """Describe the columns of a table."""
         names = None
         is_single = hasattr(X, "dtype") and X.dtype == np.float32
@@ -122,13 +122,8 @@ class Columns:
             )
         if names and len(names) != len(text):
             raise ValueError(f"{len(text)} columns have {len(names)} names")
-        if left_out and len(left_out) != len(text):
-            raise ValueError(
-                f"left_out has {len(left_out)} entries, but there are {len(text)} "
-                "columns"
-            )
-        if left_out and all(left_out):
-            raise ValueError("all columns are left out")
+        if left_out:
+            _check_left_out(left_out, n_columns=len(text))
         return cls(
             n=len(text),
             names=names,
@@ -137,7 +132,7 @@ class Columns:
             left_out=left_out,
         )
 
-    def without_identifiers(self, roles: Sequence[str]) -> "Columns":
+    def leave_out_identifiers(self, roles: Sequence[str]) -> "Columns":
         """Return these columns, less those that identify rows or that no model uses.
 
         None is left out where all would be.
@@ -206,7 +201,7 @@ class Columns:
             for label, is_text in zip(labels, self.text, strict=True)
         )
 
-    def of_rows(self, X: Table) -> Table:
+    def arranged(self, X: Table) -> Table:
         """Return rows with these columns in this order; texts as objects, gaps as NaN.
 
         To scikit-learn the gap of pandas, pandas.NA, is no gap among objects. A column
@@ -269,6 +264,15 @@ class Columns:
 
 
 # ---- what columns hold ---------------------------------------------------------------
+
+
+def _check_left_out(left_out: tuple[bool, ...], *, n_columns: int) -> None:
+    if len(left_out) != n_columns:
+        raise ValueError(
+            f"left_out has {len(left_out)} entries, but there are {n_columns} columns"
+        )
+    if all(left_out):
+        raise ValueError("all columns are left out")
 
 
 def _is_number(value: object) -> bool:
@@ -475,7 +479,7 @@ def _check_names(names: Sequence) -> None:
 # ---- rows of any form ----------------------------------------------------------------
 
 
-def without_polars(X: Any) -> Any:
+def polars_to_pandas(X: Any) -> Any:
     """Return a table of polars as one of pandas, and everything else as it is.
 
     Steps have such tables as output after ``set_config(transform_output="polars")``.
@@ -492,7 +496,7 @@ def without_polars(X: Any) -> Any:
 
 def as_rows(X: Any) -> Table:
     """Convert rows as users give them: tables stay, all else becomes an array."""
-    X = without_polars(X)
+    X = polars_to_pandas(X)
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         _check_names(X.columns)
         return X

@@ -58,7 +58,7 @@ class ColumnsOf:
         self.without = tuple(without)
 
     def __call__(self, X: Table) -> list:
-        return self._chosen(Columns.of(X))
+        return self._chosen(Columns.from_table(X))
 
     def _chosen(self, columns: Columns) -> list:
         """The names of the columns, or their places where they have no names."""

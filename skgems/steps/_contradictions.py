@@ -23,7 +23,7 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.preprocessing import PowerTransformer
 
-from ._columns import Table, is_gap, numbers, without_polars
+from ._columns import Table, is_gap, numbers, polars_to_pandas
 from ._powers import POWERS
 from ._statistics import N_BINS, STATISTICS, categories_told
 
@@ -81,7 +81,7 @@ def powers_differ(fitted: PowerTransformer, state: Mapping, rows: NodeRows) -> s
         if name.endswith("_"):
             setattr(plain, name, value)
     # Without the names of columns, on which the step was not fitted.
-    transformed = without_polars(plain.transform(numbers(rows.table)))
+    transformed = polars_to_pandas(plain.transform(numbers(rows.table)))
     node_sums = STATISTICS["columns"].tell(
         transformed, rows.min_rows, weights=rows.weights
     )

@@ -84,7 +84,7 @@ class Front:
     # ---- made of a transformer, or of others -----------------------------------------
 
     @classmethod
-    def of(cls, transformer: Step) -> "Front":
+    def from_transformer(cls, transformer: Step) -> "Front":
         """Make the front of a transformer; fitted backbones say which columns enter."""
         backbones = backbones_of(transformer)
         # Steps of a pipeline before its backbones may be unfitted.
@@ -107,7 +107,7 @@ class Front:
         is_pipeline = isinstance(self.transformer, Pipeline)
         return not is_pipeline and bool(backbones_of(self.transformer))
 
-    def without_learning(self, X: Any = None) -> "Front | None":
+    def fit_backbones(self, X: Any = None) -> "Front | None":
         """Return the fitted front of backbones, for the columns of rows.
 
         Without rows these are the columns that the nets take. None where it has other
@@ -124,11 +124,11 @@ class Front:
             row = safe_indexing(as_rows(X), [0])
             for backbone in backbones:
                 backbone.fit(row)
-        columns = Front.of(transformer).columns
+        columns = Front.from_transformer(transformer).columns
         return replace(self, transformer=transformer, columns=columns)
 
     @classmethod
-    def of_pipelines(
+    def from_pipelines(
         cls,
         pipelines: list,
         *,
@@ -247,26 +247,14 @@ class Front:
     @classmethod
     def _from_unknown(cls, content: Any) -> "Front":
         """Make the front of unchecked content; wrong content may raise any error."""
-        if not isinstance(content, Mapping):
-            raise ValueError(f"it is {content!r:.40}, and has no fields")
+        _check_fields(content)
         columns = content.get("columns")
         if columns is not None and not isinstance(columns, Mapping):
             raise ValueError(f"its columns are {columns!r:.40}, and have no fields")
         bounds = _bounds_from_json(content.get("bounds"))
         states = content.get("states", {})
-        if not isinstance(states, Mapping):
-            raise ValueError(f"its states are {states!r:.40}, not states by step")
-        if "tree" not in content:
-            raise ValueError("it has no tree of steps")
+        _check_are_states(states)
         drop_identifiers = content.get("drop_identifiers", False)
-        unknown = sorted(set(content) - _FIELDS)
-        if unknown:
-            raise ValueError(
-                f"it has the fields {unknown}, which a front does not have"
-            )
-        for path, state in states.items():
-            if not isinstance(state, Mapping):
-                raise ValueError(f"its state at {path!r:.40} has no fields")
         if not isinstance(drop_identifiers, bool):
             raise ValueError("drop_identifiers must be a truth value")
         transformer = from_tree(content["tree"])
@@ -302,7 +290,7 @@ class Front:
         """Rows as a node has them, their columns in the order of all."""
         X = as_rows(X)
         if self.columns is None:
-            return Columns.of(X).of_rows(X)
+            return Columns.from_table(X).arranged(X)
         names = self.columns.names
         if hasattr(X, "columns"):
             check_has_columns(X, sorted(names or ()))
@@ -315,7 +303,7 @@ class Front:
             import pandas as pd
 
             X = pd.DataFrame(X, columns=list(names))
-        return self.columns.of_rows(X)
+        return self.columns.arranged(X)
 
     # ---- at a node -------------------------------------------------------------------
 
@@ -352,15 +340,8 @@ class Front:
         if "rows" not in memo:
             memo["rows"] = self.rows(X)
         X = memo["rows"]
-        columns_of_rows = Columns.of(X)
-        columns = self.columns or columns_of_rows
-        reply: dict = {"columns": columns_of_rows.as_content()}
-        if self.drop_identifiers and self.columns is None:
-            roles = np.array(column_roles(X), dtype=object)
-            if dropped is not None:
-                roles[dropped] = NOT_USED
-            reply["columns"]["roles"] = roles.tolist()
-            columns = columns_of_rows.without_identifiers(roles)
+        columns, told_of_columns = self._columns_and_content(X, dropped)
+        reply: dict = {"columns": told_of_columns}
         ready = self._ready(columns)
         visitor = TellingVisitor(
             leaves=ready.leaves,
@@ -381,6 +362,20 @@ class Front:
             reply["again"] = True
         return reply
 
+    def _columns_and_content(
+        self, X: Table, dropped: np.ndarray | None
+    ) -> tuple[Columns, dict]:
+        """Return the columns that enter the steps, and what is told of all columns."""
+        columns_of_rows = Columns.from_table(X)
+        content = columns_of_rows.as_content()
+        if self.columns is not None or not self.drop_identifiers:
+            return self.columns or columns_of_rows, content
+        roles = np.array(column_roles(X), dtype=object)
+        if dropped is not None:
+            roles[dropped] = NOT_USED
+        content["roles"] = roles.tolist()
+        return columns_of_rows.leave_out_identifiers(roles), content
+
     def _visit_rows(
         self, visitor: RowsVisitor, *, X: Table, columns: Columns
     ) -> Table | None:
@@ -400,7 +395,7 @@ class Front:
         if not self.states:
             return ""
         X = self.rows(X)
-        columns = self.columns or Columns.of(X)
+        columns = self.columns or Columns.from_table(X)
         ready = self._ready(columns)
         visitor = ContradictionVisitor(
             leaves=ready.leaves,
@@ -417,7 +412,7 @@ class Front:
         """Columns of which a reply, made by :meth:`tell`, has values of single rows."""
         columns = self.columns or Columns.from_content(reply["columns"])
         if self.columns is None and "roles" in reply["columns"]:
-            columns = columns.without_identifiers(reply["columns"]["roles"])
+            columns = columns.leave_out_identifiers(reply["columns"]["roles"])
         pending = self._ready(columns).pending
         labels = []
         for path, part in reply["parts"].items():
@@ -461,7 +456,7 @@ class Front:
         fitted = visitor.visit(with_columns_listed(self.transformer, columns), example)
         return Advanced(
             front=replace(self, states=visitor.states),
-            fitted=None if fitted is None else self._of_all_columns(fitted),
+            fitted=None if fitted is None else self._step_of_all_columns(fitted),
             pending=visitor.pending,
             errors=visitor.errors,
             doubts=visitor.doubts,
@@ -472,7 +467,7 @@ class Front:
             is_sparse=visitor.is_sparse,
         )
 
-    def _of_all_columns(self, fitted: Fitted) -> Step:
+    def _step_of_all_columns(self, fitted: Fitted) -> Step:
         """Return the fitted steps as a transformer of all columns, left out or not."""
         if not any(self.columns.left_out):
             return fitted.step
@@ -631,7 +626,10 @@ class Front:
             yield
         except (ValueError, TypeError) as error:
             columns = zip(
-                self.columns.labels, Columns.of(X).text, self.columns.text, strict=True
+                self.columns.labels,
+                Columns.from_table(X).text,
+                self.columns.text,
+                strict=True,
             )
             labels = [
                 label for label, is_text, was_text in columns if is_text > was_text
@@ -673,6 +671,26 @@ def _bounds_as_json(bounds: Bounds) -> list | None:
     if isinstance(bounds, Mapping):
         return [[label, *map(float, pair)] for label, pair in bounds.items()]
     return [float(bound) for bound in bounds]
+
+
+def _check_fields(content: Any) -> None:
+    """Raise ValueError for content with other fields than a front has."""
+    if not isinstance(content, Mapping):
+        raise ValueError(f"it is {content!r:.40}, and has no fields")
+    if "tree" not in content:
+        raise ValueError("it has no tree of steps")
+    unknown = sorted(set(content) - _FIELDS)
+    if unknown:
+        raise ValueError(f"it has the fields {unknown}, which a front does not have")
+
+
+def _check_are_states(states: Any) -> None:
+    """Raise ValueError for other than dicts by step."""
+    if not isinstance(states, Mapping):
+        raise ValueError(f"its states are {states!r:.40}, not states by step")
+    for path, state in states.items():
+        if not isinstance(state, Mapping):
+            raise ValueError(f"its state at {path!r:.40} has no fields")
 
 
 def _bounds_from_json(bounds: Any) -> Any:

@@ -99,7 +99,7 @@ class LikeliestPowers:
     errors: np.ndarray
 
     @classmethod
-    def of_sums(
+    def from_sums(
         cls,
         *,
         counts: np.ndarray,
@@ -114,7 +114,7 @@ class LikeliestPowers:
         Counts and slopes, sums of logarithms, are (n_columns,); means of transformed
         values and squares about these are (n_powers, n_columns).
         """
-        curves = _Curves.of_sums(
+        curves = _Curves.from_sums(
             counts=counts,
             means=means,
             squares=squares,
@@ -161,7 +161,7 @@ class _Curves:
     box: bool
 
     @classmethod
-    def of_sums(
+    def from_sums(
         cls,
         *,
         counts: np.ndarray,

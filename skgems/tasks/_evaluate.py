@@ -37,7 +37,7 @@ from ..messages import (
 )
 from ..moments import LARGEST_SQUARE, log_losses
 from ..networks import LayersBelow, linear_logits
-from ._layers import HIDDEN, behind_layers, check_classes
+from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._models import columns_are_outputs
 from ._rows import rows_of_labels
 from ._shared import (
@@ -124,7 +124,7 @@ _SUMS = {
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
     request = "the request 'evaluate'"
-    behind_layers(rows, content, request)
+    transform_by_layers(rows, content, request)
     n_models = len(content["W"]) if content["W"].ndim == 3 else 1
     n_classes = max(content["W"].shape[-1], len(content["labels"]))
     check_classes(rows, n_classes, request)

@@ -184,7 +184,7 @@ def members_of_halves(
             is_changed=member.is_changed,
             n_raw_columns=np.shape(member.X)[1] if front is not None else None,
         )
-        yield name, ruled(under_rule.of_large_classes())
+        yield name, ruled(under_rule.drop_small_classes())
 
 
 def _members_of_halves(member: Member, content: Mapping) -> dict[str, Member]:

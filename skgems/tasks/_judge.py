@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import log_softmax
 
-from ..local import Member, NodeShape, at_node, indices_of
+from ..local import Member, NodeShape, indices_of, naming_node
 from ..messages import (
     COMMON,
     MOST_JUDGED,
@@ -120,7 +120,7 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
     n_outputs = 0
     for models in content["models"].values():
         if models.get("front") is not None:
-            rows.behind_front(models["front"], request)
+            rows.transform_by_front(models["front"], request)
         # Each row is judged by one of the two, so the larger one counts.
         n_classes = max(len(models[half]["labels"]) for half in HALF_NAMES)
         check_classes(rows, n_classes, request)
@@ -150,7 +150,7 @@ def judge(member: Member, *, models: Mapping[str, Mapping]) -> dict:
     losses = np.zeros((len(models), len(LOGIT_FACTORS)))
     if len(judging_rows):
         for k, model in enumerate(models.values()):
-            with at_node(
+            with naming_node(
                 member.name, "its rows cannot go through the front of a model"
             ):
                 X = rows_behind_front(member, model.get("front"))[judging_rows]

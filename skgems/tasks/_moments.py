@@ -37,7 +37,7 @@ from ..moments import (
     ClassMoments,
     moments_kind,
 )
-from ._layers import HIDDEN, behind_layers
+from ._layers import HIDDEN, transform_by_layers
 from ._shared import (
     CLASSES,
     GRADIENT,
@@ -287,7 +287,7 @@ _BY_CLASS = f"{GRADIENT} Here there is one for the rows of each class."
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
     request = "the request 'moments'"
-    behind = behind_layers(rows, content, request)
+    behind = transform_by_layers(rows, content, request)
     n_clusters = content["n_components"]
     rows.check("clusters", n_clusters, request)
     # No cluster is of fewer rows than CLUSTER_ROWS. Each row of a class has a distance

@@ -25,7 +25,7 @@ from ..messages import (
 from ..moments import LARGEST, SMALLEST, SMALLEST_SQUARE
 from ..networks import LayersBelow, Network
 from ..spaces import Criterion, Geometry
-from ._layers import HIDDEN, behind_layers, check_classes
+from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._rows import layer_inputs
 from ._shared import (
     MIN_ROWS,
@@ -251,7 +251,7 @@ HOW_SPACES_ARE_BUILT = {
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
     request = "the request 'space'"
-    behind = behind_layers(rows, content, request)
+    behind = transform_by_layers(rows, content, request)
     n_outputs = rows.n_classes + content["n_others"]
     check_classes(rows, n_outputs, request)
     n_rays = content["n_directions"]
@@ -276,7 +276,7 @@ def space(
 ) -> dict:
     """Return the good-enough spaces of a linear model, see `node_space`."""
     if min_cluster_size > 1:
-        member = member.of_large_classes(min_cluster_size)
+        member = member.drop_small_classes(min_cluster_size)
     own_W, own_labels = member.own_linear()
     X, y = member.rows("judging")
     # The same rows make the shape, if none are held out: they go through hidden layers

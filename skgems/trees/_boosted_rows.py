@@ -124,7 +124,9 @@ class BoostedRows:
         n_blocks = -(-n_rows // _ROWS_AT_ONCE)
         for output, number in np.ndindex(self._n_outputs, n_blocks):
             block = slice(number * _ROWS_AT_ONCE, (number + 1) * _ROWS_AT_ONCE)
-            asked = _AskedRows.of(place_of_vertex.take(self._leaves[output, block]))
+            asked = _AskedRows.from_places(
+                place_of_vertex.take(self._leaves[output, block])
+            )
             if asked is not None:
                 histograms[:, asked.leaves] += self._sums_of_block(output, block, asked)
         return np.moveaxis(histograms, 0, 3)
@@ -180,7 +182,7 @@ class _AskedRows:
     places: np.ndarray  # (n_asked_rows,), indices of leaves within the slice
 
     @classmethod
-    def of(cls, places: np.ndarray) -> "_AskedRows | None":
+    def from_places(cls, places: np.ndarray) -> "_AskedRows | None":
         """Keep rows of asked leaves; ``places`` are their indices, -1: not asked."""
         rows = np.flatnonzero(places >= 0)
         if not len(rows):

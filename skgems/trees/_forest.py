@@ -26,7 +26,7 @@ class Forest:
     left: np.ndarray  # (n_vertices,), int32; the right child is the next vertex
 
     @classmethod
-    def of_roots(cls, n_trees: int) -> "Forest":
+    def unsplit(cls, n_trees: int) -> "Forest":
         """Make trees that have not been split."""
         return cls(
             n_trees=n_trees,

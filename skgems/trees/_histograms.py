@@ -41,7 +41,7 @@ class Cells:
     counts: np.ndarray  # (n_cells,), int64
 
     @classmethod
-    def of(cls, histograms: np.ndarray) -> "Cells":
+    def from_histograms(cls, histograms: np.ndarray) -> "Cells":
         """Keep the cells of histograms, of any shape, that are not zero."""
         flat = histograms.ravel()
         indices = np.flatnonzero(flat != 0)  # twice as fast as of the numbers
@@ -49,16 +49,15 @@ class Cells:
 
     @classmethod
     def side_by_side(cls, parts: "list[Cells]") -> "Cells":
-        """Concatenate the cells of several parts, each of which follows the one before.
-        """
+        """Concatenate the cells of parts, each of which follows the one before."""
         if not parts:
-            return cls.of(np.zeros(0, dtype=np.int64))
+            return cls.from_histograms(np.zeros(0, dtype=np.int64))
         return cls(
             indices=np.concatenate([part.indices for part in parts]),
             counts=np.concatenate([part.counts for part in parts]),
         )
 
-    def between(self, first: int, last: int) -> "Cells":
+    def select_range(self, first: int, last: int) -> "Cells":
         """Return the cells from one index up to another, counted from the first."""
         start, stop = np.searchsorted(self.indices, [first, last])
         return Cells(
@@ -101,7 +100,7 @@ def class_cells(
     n_drawn = asked.features.shape[1]
     n_cells = np.prod(asked.shape(n_classes), dtype=np.int64)
     if n_cells <= n_rows * n_trees * n_drawn:  # of few leaves most cells hold rows
-        return Cells.of(
+        return Cells.from_histograms(
             class_histograms(
                 codes, labels, leaves, asked, n_classes=n_classes, weights=weights
             )
@@ -265,9 +264,9 @@ def rounded_cells(cells: Cells, shape: tuple[int, int, int, int], step: int) -> 
         last = min(first + leaves_at_once, n_leaves)
         histograms = np.zeros((last - first, *shape_of_leaf), dtype=np.int64)
         first_cell = first * n_cells_a_leaf
-        cells_of_block = cells.between(first_cell, last * n_cells_a_leaf)
+        cells_of_block = cells.select_range(first_cell, last * n_cells_a_leaf)
         histograms = cells_of_block.added_to(histograms)
-        rounded = Cells.of(rounded_histograms(histograms, step))
+        rounded = Cells.from_histograms(rounded_histograms(histograms, step))
         parts.append(rounded.shifted(first_cell))
     return Cells.side_by_side(parts)
 

@@ -38,7 +38,7 @@ class LevelGrowth:
 
     def __init__(self, *, n_trees: int, n_sums: int, subtracts: bool) -> None:
         self.subtracts = subtracts
-        self.forest = Forest.of_roots(n_trees)
+        self.forest = Forest.unsplit(n_trees)
         self.n_messages = 0
         # The numbers of a bin, summed over all rows of each vertex.
         self._sums = np.zeros((n_trees, n_sums), dtype=np.int64)

@@ -100,7 +100,7 @@ def _from_byte_by_byte(column: np.ndarray, size: int) -> np.ndarray:
 
 def packed_counts(counts: np.ndarray) -> np.ndarray:
     """Whole numbers from 0 to 2^32 - 1, of any shape, as compressed bytes."""
-    return packed_cells(Cells.of(counts), counts.size)
+    return packed_cells(Cells.from_histograms(counts), counts.size)
 
 
 def unpacked_counts(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

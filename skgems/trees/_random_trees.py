@@ -212,7 +212,7 @@ class RandomTrees:
         self.class_weights = class_weights
         complete_counts = _counts_of_vertices(counts)
         passed_on = _past_empty_sides(forest, complete_counts.sum(axis=1))
-        grown = Forest.of_roots(forest.n_trees)
+        grown = Forest.unsplit(forest.n_trees)
         # The vertex of the complete trees that each vertex stands for.
         origin = passed_on[: forest.n_trees]
         new_vertices = np.arange(forest.n_trees)

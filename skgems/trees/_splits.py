@@ -114,7 +114,7 @@ def _best_of_block(
     is_occupied = np.zeros(histograms.shape[:-1], dtype=bool)
     # Faster than `any` over the few classes of each of very many bins.
     is_occupied.reshape(-1)[np.flatnonzero(histograms != 0) // n_classes] = True
-    candidates = _Candidates.of(histograms, is_occupied, rng=rng)
+    candidates = _Candidates.from_histograms(histograms, is_occupied, rng=rng)
     is_constant = is_occupied.sum(axis=-1) < 2
     if not len(candidates.leaf):  # rounded counts of small leaves are all zero
         return _no_splits(histograms, is_constant)
@@ -205,7 +205,7 @@ class _Candidates:
     right: np.ndarray  # (n_candidates, n_classes)
 
     @classmethod
-    def of(
+    def from_histograms(
         cls,
         histograms: np.ndarray,
         is_occupied: np.ndarray,  # (n_leaves, n_drawn, N_BINS + 1)

@@ -598,7 +598,7 @@ def test_squared_distances_are_those_of_the_classifier():
 
 def test_a_branch_has_the_states_of_its_own_steps():
     pipelines = [make_pipeline(StandardScaler()), make_pipeline(PowerTransformer())]
-    front = fit_front(Front.of_pipelines(pipelines), X, NODES)[0].front
+    front = fit_front(Front.from_pipelines(pipelines), X, NODES)[0].front
     branch = front.branch(1, make_pipeline(PowerTransformer()))
     alone = fit_front(Front(make_pipeline(PowerTransformer())), X, NODES)[0].front
     assert set(branch.states) == set(alone.states)
