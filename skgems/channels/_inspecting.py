@@ -8,6 +8,7 @@ from textwrap import fill
 
 from ..federation import (
     LEDGER_FILE,
+    WIDTH,
     Summary,
     load_message,
     printable,
@@ -32,7 +33,6 @@ from ._overview import (
     overview_of_request,
 )
 
-_WIDTH = 88  # characters of a printed line
 _MORE = "All fields, settings and arrays: add --verbose (in Python, verbose)."
 
 
@@ -138,7 +138,7 @@ def _filled(text: str, *, indent: int) -> str:
     """A line of a page, broken between words; further lines are indented."""
     return fill(
         printable(text),
-        width=_WIDTH,
+        width=WIDTH,
         initial_indent="  ",
         subsequent_indent=" " * indent,
         break_long_words=False,

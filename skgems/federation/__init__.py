@@ -51,6 +51,7 @@ from ._labels import (
 from ._ledger import RowsChangedError, read_entries
 from ._ledger_store import (
     LEDGER_FILE,
+    PAUSE,
     LedgerBusyError,
     LedgerCopiedError,
     LedgerDamagedError,
@@ -78,7 +79,7 @@ from ._reading import read_federation
 from ._record import Record
 from ._region import region_summary
 from ._replying import ReplyDeclinedError, answer, reply_to
-from ._report import Report, ReportMixin, printable
+from ._report import WIDTH, Report, ReportMixin, printable
 from ._rows import (
     AnyRows,
     AnyRowsWithMissing,
@@ -102,6 +103,7 @@ from ._summarizing import SummarizingMixin
 from ._summary import Summary, is_path, load_message
 from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
 from ._warnings import (
+    MENDS_TAILS,
     ClassesLeftOutWarning,
     ClassWeightWarning,
     HeavyTailsWarning,

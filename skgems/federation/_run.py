@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import PUBLIC_NAME, warn_user
+from ..base import MOST_LISTED, PUBLIC_NAME, warn_user
 from ..local import Member, digest
 from ..messages import (
     TASKS,
@@ -29,8 +29,6 @@ from ._replying import answer
 
 # Name and reply of each node that answered, in the order of the nodes.
 Replies = Iterator[tuple[str, Message]]
-# Nodes that an error lists: as many as a reader looks up one by one.
-_MOST_NODES_LISTED = 5
 
 
 class TooFewNodesError(RuntimeError):
@@ -240,7 +238,7 @@ class Run:
         without_rows = [name for name in names if name in self.silent]
         if without_rows and not task.reports:
             raise ValueError(
-                f"Nodes {without_rows[:_MOST_NODES_LISTED]} are given as fitted "
+                f"Nodes {without_rows[:MOST_LISTED]} are given as fitted "
                 f"classifiers without rows, but the fit needs {task.asks}. Pass the "
                 "rows of all nodes to fit (X, y and nodes), or give summaries of the "
                 "nodes or a channel to them in place of the classifiers."

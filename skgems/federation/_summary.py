@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..base import MOST_LISTED
 from ..disclosure import Disclosure
 from ..messages import (
     NO_MESSAGE,
@@ -25,9 +26,6 @@ from ..messages import (
 )
 from ..networks import ModuleState, Network
 from ._record import Record
-
-# Classes that the text of a summary lists, so that it stays within a line or two.
-_MOST_CLASSES_SHOWN = 8
 
 
 class Summary:
@@ -148,8 +146,8 @@ class Summary:
 
     def __repr__(self) -> str:
         classes = self.network.classes[self.network.seen].tolist()
-        shown = str(classes[:_MOST_CLASSES_SHOWN])
-        n_not_shown = len(classes) - _MOST_CLASSES_SHOWN
+        shown = str(classes[:MOST_LISTED])
+        n_not_shown = len(classes) - MOST_LISTED
         if n_not_shown > 0:
             shown = f"{shown} and {n_not_shown} more"
         if self.network.dropped is not None:

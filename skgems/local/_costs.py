@@ -10,14 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import issparse
 
+from ..base import MOST_LISTED
 from ..compat import num_samples
 from ..messages import Limits, Message, NotAgreedError, task_named
 from ..steps import Columns, ColumnsError, Front, as_rows, front_size
 from ._fronts import opened_front
 from ._moments import class_weight_of
-
-# Kinds of steps that an error lists, of a front that may have thousands.
-_MOST_KINDS_LISTED = 5
 
 
 class LimitError(NotAgreedError):
@@ -102,7 +100,7 @@ class NodeShape:
             n_columns = front.transformer.n_features
             return replace(self, n_columns=n_columns, is_sparse=True)
         size = front_size(front, _columns_of(front, self))
-        kinds = list(dict.fromkeys(size.kinds))[:_MOST_KINDS_LISTED]
+        kinds = list(dict.fromkeys(size.kinds))[:MOST_LISTED]
         front_in_words = f"the front ({', '.join(kinds)}) of {request}"
         amounts = {
             "step_size": size.step_size,

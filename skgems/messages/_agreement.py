@@ -27,7 +27,7 @@ from ._fields import (
     Text,
     check_fields,
 )
-from ._limits import MOST_AGREEMENT, MOST_JUDGED, MOST_ROWS, MOST_TIMES
+from ._limits import MOST_HEADER, MOST_JUDGED, MOST_ROWS, MOST_TIMES
 from ._message import Message
 from ._packing import naming, read_bytes, write_bytes
 from ._signing import check_signed, signed
@@ -296,7 +296,7 @@ class Agreement:
         ValueError
             If a field is wrong; the text names the file and the field.
         """
-        file_bytes = read_bytes(path, most=MOST_AGREEMENT)
+        file_bytes = read_bytes(path, most=MOST_HEADER)
         with naming(path):
             return cls.from_json(file_bytes.decode("utf-8"))
 

@@ -33,6 +33,7 @@ from ..messages import (
 from ..moments import (
     CLUSTER_ROWS,
     LARGEST,
+    ORIGIN_ROWS,
     SMALLEST,
     ClassMoments,
     moments_kind,
@@ -62,9 +63,6 @@ PARAMETERS_OF_FORMS = {
     "lda": ("solver", "shrinkage", "priors", "tol"),
     "nearest_centroid": ("shrink_threshold", "priors"),
 }
-# Means are counted from a median of the rows, so that no digits are lost where features
-# are far from 0. It is one of so many rows at most.
-_ROWS_OF_MEDIAN = 25
 # Rows are chosen for it, which is one copy, and numpy sorts another.
 _COPIES_OF_MEDIAN = 2
 
@@ -303,7 +301,7 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
     if content.get("model") == "own":  # weights of combinations, for tails
         n_numbers += N_COMBINATIONS * behind.n_columns
     if not behind.is_sparse:
-        n_median_rows = min(rows.n_rows, _ROWS_OF_MEDIAN)
+        n_median_rows = min(rows.n_rows, ORIGIN_ROWS)
         n_numbers += _COPIES_OF_MEDIAN * n_median_rows * behind.n_columns
     rows.check("moment_numbers", n_numbers, request)
 
