@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ..disclosure import is_as_strict, laxest_disclosure
-from ..federation import Summary, exposed_classes, load_message
+from ..federation import Summary, load_message
 from ..messages import (
     TASKS,
     Agreement,
@@ -24,6 +24,7 @@ from ..messages import (
     told_in_words,
 )
 from ..steps import Columns
+from ._exposed import exposed_classes
 from ._folder import AGREEMENT
 
 # The name of a file of a reply: the number of the message, and what stands for a node.

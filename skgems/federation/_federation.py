@@ -342,7 +342,6 @@ class Federation:
                 n_jobs=n_jobs,
                 recalls=recalls,
                 memory=memory,
-                has_front=self.front is not None,
             ),
             names=self.names,
             records=sent if records is None else records | sent,

@@ -75,8 +75,6 @@ from ._rows import (
 from ._ruled import RuledTable, table_under
 from ._warnings import (
     ClassesLeftOutWarning,
-    warn_of_exposed,
-    warn_of_exposed_columns,
     warn_of_repeated_identifiers,
     warn_of_written_numbers,
 )
@@ -254,8 +252,6 @@ def reply_to(
         If classes are left out because they have fewer than ``min_rows`` rows.
     UnseenClassesWarning
         If there are rows of classes that the classifier has not seen.
-    RowsExposedWarning
-        If the reply would let single rows be recognized.
     RowsAskedAgainWarning
         If ``again=True`` made the answer possible.
 
@@ -680,10 +676,7 @@ def _answered_of_columns(
         weights=None if node.ruled is None else node.ruled.weights,
         estimator=node.estimator if node.set_aside is None else node.set_aside,
     )
-    reply = answer(request, member)
-    front = opened_front(request.content["front"])
-    warn_of_exposed_columns(node.name, reply, front)
-    return reply
+    return answer(request, member)
 
 
 def _answered_of_table(
@@ -746,8 +739,6 @@ def _answered_of_classifier(
     reply = answer(request, member)
     if RESIDUALS in member.memo:
         node.memo[RESIDUALS] = member.memo[RESIDUALS]
-    if is_first:
-        warn_of_exposed(node.name, reply)
     return reply
 
 

@@ -23,7 +23,6 @@ from ..federation import (
     is_path,
     load_message,
     ruled_column_member,
-    warn_of_exposed_columns,
     warn_of_written_numbers,
 )
 from ..messages import Agreement, Message, write_bytes
@@ -307,13 +306,6 @@ default=None
         ------
         TooFewRowsError
             If the node has too few rows. This is a ValueError.
-
-        Warns
-        -----
-        RowsExposedWarning
-            If there are not more rows than columns, because covariances then reveal
-            single rows. Also if nearly all values that are sent of a column belong to
-            one row each.
         """
         self._validate_params()
         request = Message.of("front", front=self._agreed_front.as_content())
@@ -326,7 +318,6 @@ default=None
             disclosure=disclosure_of_both(self.disclosure, disclosure),
         )
         reply = answer(request, member)
-        warn_of_exposed_columns(name, reply, self._agreed_front)
         return reply.with_envelope(node=name, to=request.digest)
 
     def transform(self, X) -> np.ndarray | csr_matrix:

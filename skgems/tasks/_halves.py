@@ -6,22 +6,19 @@ model is judged by rows that it was made of. Rows of one group, such as those of
 patient, are in the same half. No message tells of groups.
 """
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from ..base import validated_rows_for_fit, warn_user
+from ..base import validated_rows_for_fit
 from ..federation import (
     AnyRows,
     AnyRowsWithMissing,
-    RowsExposedWarning,
     allows_missing,
     cells_of,
     halves_of,
     member_of,
-    warn_of_exposed,
 )
 from ..local import (
     Member,
@@ -153,7 +150,6 @@ def halves(member: Member, *, asked: Mapping[str, Mapping]) -> dict:
         # An error of one method, of whatever type, costs the others nothing.
         except Exception as error:
             refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
-    _warn_once_of_exposed(member.name, joins)
     return {"joins": joins, "refused": refused}
 
 
@@ -216,17 +212,6 @@ def _hold_the_rule(members: dict[str, dict[str, Member]]) -> set[str]:
                 members[number][name], may_tell_classes=may_tell_classes
             )
     return numbers
-
-
-def _warn_once_of_exposed(name: str, joins: Mapping[str, Mapping]) -> None:
-    """Warn of covariances of too few rows once, however many halves have them."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for pair in joins.values():
-            for content in pair.values():
-                warn_of_exposed(name, Message.of("join", **content))
-    if caught:
-        warn_user(str(caught[0].message), RowsExposedWarning)
 
 
 def _reason_for_refusal(failure: Exception, *, min_rows: int) -> str:

@@ -121,7 +121,9 @@ class BoostedRows:
         n_blocks = -(-n_rows // NUMBERS_IN_CACHE)
         for output, number in np.ndindex(self._n_outputs, n_blocks):
             block = slice(number * NUMBERS_IN_CACHE, (number + 1) * NUMBERS_IN_CACHE)
-            asked = _AskedRows.from_places(place_of_vertex.take(self._leaves[output, block]))
+            asked = _AskedRows.from_places(
+                place_of_vertex.take(self._leaves[output, block])
+            )
             if asked is not None:
                 histograms[:, asked.leaves] += self._sums_of_block(output, block, asked)
         return np.moveaxis(histograms, 0, 3)
