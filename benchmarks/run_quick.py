@@ -24,7 +24,7 @@ from _records import JsonLines
 
 HERE = Path(__file__).parent
 OUTPUT = HERE.parent / "build" / "quick"
-ALWAYS = ("today.py", "papers/run.py")
+ALWAYS = ("papers/run.py",)
 
 
 @dataclass(frozen=True, kw_only=True)
