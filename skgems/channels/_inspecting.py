@@ -26,12 +26,7 @@ from ..messages import (
     requests_in,
     says,
 )
-from ._overview import (
-    overview_of_agreement,
-    overview_of_ledger,
-    overview_of_reply,
-    overview_of_request,
-)
+from ._overview import KINDS, overview_of_reply, overview_of_request
 
 _MORE = "All fields, settings and arrays: add --verbose (in Python, verbose)."
 
@@ -220,7 +215,11 @@ def _inspected_agreement(path: Path) -> Inspected:
         settings=dict(agreement.settings),
         says=agreement.says,
         n_bytes=path.stat().st_size,
-        overview=overview_of_agreement(agreement),
+        overview={
+            "file": KINDS["agreement"],
+            "method": agreement.method,
+            **agreement.says,
+        },
     )
 
 
@@ -263,12 +262,10 @@ def _inspected_ledger(folder: Path) -> Inspected:
     node = None
     for number, entry in enumerate(read_entries(folder), 1):
         node = entry.get("node", node)
-        part = f"{number} {entry['task']}".strip()
         sentence = _sentence_of_event(entry)
         if sentence:
-            says[part] = sentence
-            task = f"{entry['task']}, " if entry["task"] else ""
-            events[f"entry {number}"] = f"{task}{sentence}"
+            words = [entry["task"], sentence] if entry["task"] else [sentence]
+            events[f"entry {number}"] = ", ".join(words)
         for name, sentence_of_field in entry.get("says", {}).items():
             says[f"{number} {name}"] = sentence_of_field
     return Inspected(
@@ -278,7 +275,11 @@ def _inspected_ledger(folder: Path) -> Inspected:
         node=node,
         says=says,
         n_bytes=(folder / LEDGER_FILE).stat().st_size,
-        overview=overview_of_ledger(node, events),
+        overview={
+            "file": KINDS["ledger"],
+            "node": "not named" if node is None else repr(node),
+            **events,
+        },
     )
 
 
