@@ -115,7 +115,6 @@ from ._warnings import (
     SameRowsWarning,
     SharedCovarianceWarning,
     VariancesOnlyWarning,
-    exposed_classes,
     nodes_of_many_rows,
     warn_of_columns_of_some,
     warn_of_exposed,

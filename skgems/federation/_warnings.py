@@ -6,7 +6,7 @@ import numpy as np
 
 from ..base import warn_user
 from ..local import Member, OtherShare, heaviest_features
-from ..messages import Message, rows_of_groups
+from ..messages import ExposedGroups, Message, exposed_classes, task_named
 from ..steps import IDENTIFIES, IN_ORDER, Front, labels_of_written_numbers
 
 # Messages that mend heavy tails. Accuracy below the pooled model in one message and in
@@ -495,17 +495,17 @@ def warning_of_exposed_in_process(
 ) -> Iterator[tuple[str, Message | Exception]]:
     """Hand on replies of this process, and warn of covariances that would show rows.
 
-    Replies to "front" and to "moments" have covariances. There is one warning for all
-    nodes, before the last reply is handed on. No reply is kept.
+    There is one warning for all nodes, before the last reply is handed on. No reply is
+    kept.
     """
     n_rows_by_node: dict[str, dict] = {}
     n_columns = 0
     for n_taken, (name, reply) in enumerate(replies, start=1):
         if isinstance(reply, Message):
-            n_rows_by_group, n_columns_of_node = _exposed_groups(reply)
-            if n_rows_by_group:
-                n_rows_by_node[name] = n_rows_by_group
-                n_columns = max(n_columns, n_columns_of_node)
+            exposed = _exposed_groups(reply)
+            if exposed.n_rows:
+                n_rows_by_node[name] = dict(exposed.n_rows)
+                n_columns = max(n_columns, exposed.n_columns)
         if n_taken == n_replies and n_rows_by_node:
             _warn_of_exposed_in_process(n_rows_by_node, n_columns)
         yield name, reply
@@ -527,55 +527,7 @@ def _warn_of_exposed_in_process(
     )
 
 
-def _exposed_groups(reply: Message) -> tuple[dict, int]:
-    """Numbers of rows of groups with fewer rows than columns, and how many columns."""
-    if reply.task == "moments":
-        sums = reply.content["moments"]
-        return exposed_classes(reply.content), len(sums["origin"])
-    if reply.task == "front":
-        for part in reply.content["parts"].values():
-            if "triangle" in part and part["n_rows"] <= len(part["mean"]):
-                return {"all": int(part["n_rows"])}, len(part["mean"])
-    return {}, 0
-
-
-def exposed_classes(content: Mapping) -> dict:
-    """Return the number of rows of classes with fewer rows than features.
-
-    Covariances of these show single rows. "all" stands for classes that have one
-    covariance together. ``content`` is that of a reply to a request for moments.
-    """
-    sums = content["moments"]
-    varies = _features_that_vary(sums)
-    if varies is None:
-        return {}
-    if sums.get("block") is not None:
-        # Of the other features the scatter of several classes has variances alone.
-        varies[sums["groups"] < 0] &= sums["block"]
-    n_rows = rows_of_groups(content)
-    # A group of n rows about their mean spans n - 1 directions at most.
-    is_exposed = n_rows <= varies.sum(axis=1)
-    labels = [*content["labels"], "all"]
-    labels_of_groups = [labels[group] for group in sums["groups"][is_exposed]]
-    counts = n_rows[is_exposed].astype(int).tolist()
-    return dict(zip(labels_of_groups, counts, strict=True))
-
-
-def _features_that_vary(sums: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """Which features vary in each group of moments, (n_groups, n_features), bool.
-
-    None where there are variances alone. The variances of a group are the diagonal of
-    its covariance, which comes as an upper triangle row by row, or as a root R of fewer
-    rows with the covariance R^T R.
-    """
-    n_features = len(sums["origin"])
-    if "triangles" in sums:
-        # Row i of the triangle has n_features - i numbers, of which the first is on
-        # the diagonal.
-        diagonal = np.cumsum([0, *range(n_features, 1, -1)])
-        return sums["triangles"][:, diagonal] > 0
-    if "roots" in sums:
-        groups = np.arange(len(sums["groups"]))
-        is_of_group = groups[:, None] == sums["root_groups"]  # (n_groups, n_root_rows)
-        return is_of_group.astype(float) @ sums["roots"] ** 2 > 0
-    return None
+def _exposed_groups(reply: Message) -> ExposedGroups:
+    """Return the groups of rows that covariances in a reply would show."""
+    exposed = task_named(reply.task).exposed
+    return ExposedGroups() if exposed is None else exposed(reply.content)
