@@ -22,6 +22,7 @@ from ..messages import (
     check_names,
     check_reply,
     check_request,
+    is_summary,
     naming,
     requests_in,
     says,
@@ -233,12 +234,11 @@ def _inspected_message(path, request) -> Inspected:
             raise ValueError(
                 f"its fields are not those of the task {message.task!r:.40}: {exc!r}"
             ) from None
-    is_join = message.task == "join"
     return Inspected(
         path=os.fspath(path),
         task=message.task,
         method=_method_of(message),
-        settings=dict(message.content["settings"] if is_join else message.settings),
+        settings=_settings_of(message),
         arrays=tuple(
             {
                 "path": name,
@@ -307,7 +307,7 @@ def _sentence_of_event(entry: Mapping) -> str:
 
 def _read_message(message: Message, path: Path, request) -> dict:
     """Kind, node, words, overview and whether it is checked; raises if it is wrong."""
-    if message.task == "join" and "requests" not in message.settings:
+    if is_summary(message) and "requests" not in message.settings:
         Summary(message)
         return _read_reply(message, path, request, kind="summary")
     if "to" not in message.envelope:
@@ -326,7 +326,14 @@ def _read_message(message: Message, path: Path, request) -> dict:
 
 
 def _method_of(message: Message) -> str | None:
-    return message.content["method"] if message.task == "join" else None
+    return message.content["method"] if is_summary(message) else None
+
+
+def _settings_of(message: Message) -> dict:
+    """Return the settings of the method that a message is about, else its own."""
+    if is_summary(message):
+        return dict(message.content["settings"])
+    return dict(message.settings)
 
 
 def _read_reply(message: Message, path: Path, request, *, kind: str) -> dict:
@@ -379,7 +386,7 @@ def _request_of(
                 return message, place
     if reply.envelope["to"] == Message.of(reply.task).digest:
         return Message.of(reply.task), None  # a request without fields is known
-    if request is not None and reply.task != "join":
+    if request is not None and not is_summary(reply):
         raise ValueError(f"it is not a reply to {os.fspath(request)}.")
     return None, None
 
@@ -387,7 +394,7 @@ def _request_of(
 def _words_of_request(message: Message) -> dict[str, str]:
     """Describe a request part by part; the first one has further requests within."""
     sentences = asks(message)
-    if message.task == "join":
+    if is_summary(message):
         content = message.content
         sentences["request"] = (
             f"{sentences['request'].rstrip('.')}, for {content['method']}."

@@ -152,7 +152,7 @@ def _terms_of(candidate: Candidate) -> Terms:
 
 def _grows_trees(candidate: Candidate) -> bool:
     """Whether halves of the rows have trees, which grow in several messages."""
-    return "grow_halves" in _terms_of(candidate).bounded_tasks
+    return _terms_of(candidate).grows_forests
 
 
 def _agreement(

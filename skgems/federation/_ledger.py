@@ -36,7 +36,6 @@ import numpy as np
 from ..base import warn_user
 from ..local import numbers_about_layers
 from ..messages import (
-    FIRST,
     MOST_REASON,
     TASKS,
     Agreement,
@@ -491,7 +490,8 @@ class Ledger:
 
 def _offered_agreement(request: Message) -> Agreement:
     """The agreement that comes with a first request, if its bounds are modest."""
-    if request.task not in FIRST or "agreement" not in request.envelope:
+    begins_exchange = TASKS[request.task].begins_exchange
+    if not begins_exchange or "agreement" not in request.envelope:
         raise NotAgreedError(
             f"nothing is agreed yet, and the request ({request.task!r}) brings no "
             "agreement. The first request of an exchange brings one; or pass "

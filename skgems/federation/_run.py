@@ -287,11 +287,12 @@ class Run:
         recorded = self._recorded(name, request)
         if recorded is not None:
             return recorded
-        only_reports = TASKS[request.task].reports
+        task = TASKS[request.task]
+        only_reports = task.reports
         if name in self.judges:
             if only_reports:
                 return answer(request, self.judges[name])
-            if request.task == "evaluate" and request.content.get("of") != "learning":
+            if task.is_of_judging is not None and task.is_of_judging(request.content):
                 return answer(request, self.judges[name].drop_rows())
         if only_reports:
             return _reply_without_score(request)
@@ -432,7 +433,8 @@ class Run:
 
     def _sealed_request(self, request: Message) -> Message:
         common_fields = self._common_fields
-        if common_fields and request.task != "front":  # about rows before the front
+        # The front that is to be fitted stands in its request already.
+        if common_fields and not TASKS[request.task].fits_front:
             request = request.with_fields(**common_fields)
         if self.agreement is None:
             return request

@@ -130,9 +130,9 @@ def check_number_of_methods(request: Message, shape: NodeShape) -> None:
 
     That comes before a node makes the requests of each method itself, which takes time.
     """
-    if request.task == "halves":
-        n_methods = len(request.content["asked"])
-        shape.check("methods", n_methods, "the request 'halves'")
+    early_cost = task_named(request.task).early_cost
+    if early_cost is not None:
+        early_cost(shape, request.content)
 
 
 def check_reply_bytes(reply: Message, rows: NodeShape, *, n_bytes_before: int) -> None:

@@ -221,13 +221,14 @@ EVALUATE = Task(
     name="evaluate",
     bound="fields",
     discloses="sums",
+    most=25,
+    without="nothing",
+    is_of_judging=lambda request: request.get("of") != "learning",
     accepted_by="ledger",
     asks="sums over the node's rows that say how good some models are",
     reveals="A gradient may be nearly a single row if the model is wrong about that "
     "row only.",
     often="once in each message after the first",
-    most=25,
-    without="nothing",
     takes_weights=True,
     request={
         "W": model_weights("m? p c"),

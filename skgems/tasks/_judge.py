@@ -265,12 +265,13 @@ JUDGE = Task(
     name="judge",
     bound="fields",
     discloses="counts",
+    most=1,
+    without="nothing",
     accepted_by="ledger",
     asks="the number of rows that several models predict correctly, each judged by the "
     "half of the rows that it was not fitted to",
     reveals="A server that makes up the models learns how they label the rows, in "
     "counts that are multiples of min_rows.",
-    without="nothing",
     has_fronts_within=True,
     request={
         "models": Each(
@@ -281,6 +282,7 @@ JUDGE = Task(
         )
     },
     request_rule=judged_are_few,
+    models=lambda content: content["models"],
     reply={
         "min_rows": MIN_ROWS,
         "rule": RULE,

@@ -89,13 +89,15 @@ NEURONS = Task(
     name="neurons",
     bound="fields",
     discloses="consent",
+    most=10,
+    without="needed",
+    tells_of_layers=True,
     accepted_by="person",
     asks="the distance by which each unit of a layer may change, and second moments "
     "of the inputs of the layer on the node's rows",
     reveals="Second moments over all rows: the fewer rows, the more they reveal about "
     "each of them.",
     often="once for each layer",
-    most=10,
     reads="rows",
     request={
         # There may be no units, at a node that knows one class.

@@ -296,10 +296,19 @@ def space(
     return profile.as_arrays()
 
 
+def _tells_radii(request: Mapping) -> bool:
+    """Report whether radii are asked for; a curve of mean losses tells of no row."""
+    return request.get("criterion", {}).get("name") != "log_loss"
+
+
 SPACE = Task(
     name="space",
     bound="derived",
     discloses="consent",
+    most=1,
+    without="needed",
+    tells_of_layers=True,
+    tells_radii=_tells_radii,
     accepted_by="anybody",
     filled_in=("model", "W", "n_others", "scale_logits", "seed", "hidden"),
     asks="the good-enough space of a linear model: how far the model may change before "
