@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from skgems.averaging import CoLearning, Schedule
-from skgems.federation import InProcess, Message, Run, TooFewNodesError, answer, run
+from skgems.federation import (
+    InProcess,
+    Message,
+    Run,
+    TooFewNodesError,
+    _asked_nodes,
+    _lines,
+    answer,
+    run,
+)
 from skgems.federation import _channel as channel_module
 from skgems.federation import _run as run_module
 from skgems.local import clear_cache
@@ -50,11 +59,11 @@ def answered_by(monkeypatch, **tasks):
         )
         for name, (function, options) in tasks.items()
     }
-    for module in (channel_module, run_module):
+    for module in (channel_module, run_module, _asked_nodes, _lines):
         monkeypatch.setattr(module, "TASKS", table)
     monkeypatch.setattr("skgems.federation._replying.TASKS", table)
     # Its fields are not said in the table.
-    monkeypatch.setattr(run_module, "check_reply", lambda *args, **keywords: None)
+    monkeypatch.setattr(_lines, "check_reply", lambda *args, **keywords: None)
 
 
 @pytest.fixture(autouse=True)
