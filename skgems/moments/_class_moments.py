@@ -279,7 +279,7 @@ class ClassMoments:
         return np.bincount(self.columns, weights=self.counts, minlength=n_classes)
 
     def by_class(self) -> "ClassMoments":
-        """One part a class: what lies between parts of one joins its scatter."""
+        """Return one part a class; differences between its parts join its scatter."""
         return self.merged_parts(self.columns)
 
     def logit_size(self, W: np.ndarray) -> float:
@@ -696,7 +696,7 @@ def _scatter_groups(
     is_shared: bool,
     min_cluster_size: int,
 ) -> _ScatterGroups:
-    """One group for all; or one a large class, and one for small ones, if any."""
+    """Group classes for scatters: one group; or one a large class, and the small."""
     if is_shared:
         of_class = np.zeros(len(classes), dtype=np.intp)
         return _ScatterGroups(of_class=of_class, names=np.array([SHARED]), n_sent=1)

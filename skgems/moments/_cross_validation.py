@@ -98,7 +98,7 @@ class _LeastSquares:
 
 
 def cross_validated_C(moments: ClassMoments, n_classes: int, *, scaled: bool) -> float:
-    """C of a penalized log-loss that generalized cross-validation asks for.
+    """Choose the C of a penalized log-loss by generalized cross-validation.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ class Descent:
         return np.where(seen, W - W[:, seen].mean(axis=1, keepdims=True), W)
 
     def _solve(self, W: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        """About `rhs` over the likelihood's curvature at W, by conjugate gradients.
+        """Divide `rhs` by the curvature at W, about, by conjugate gradients.
 
         They run in the coordinates of the likelihood's search, where the curvature is
         nearly the identity. Both arrays are (n_features + 1, n_classes).

@@ -377,7 +377,7 @@ class GaussianLoss:
         return variances, between
 
     def curvature_in_weights(self, variances: np.ndarray) -> np.ndarray:
-        """About the second derivatives of the loss, where a search is preconditioned.
+        """Approximate the second derivatives, to precondition a search.
 
         Those in the weights of output k are about ``E[P_k (1 - P_k) x x^T]``, with x
         extended by 1. They are taken for ``sum_p v_p E[x x^T]``, where ``E[x x^T]`` is

@@ -160,7 +160,7 @@ class NodeMeans:
         return totals, indicator(self.columns, n_classes, weights) @ self.means
 
     def _typical_counts(self) -> np.ndarray:
-        """For each part the median number of rows that nodes have of its class.
+        """Return the median number of rows that nodes have of each part's class.
 
         No node weighs more in what the others are taken for, however many rows it says
         it has.

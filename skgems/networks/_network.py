@@ -202,7 +202,7 @@ class Layers:
         return self.with_last(np.diff(self.last)) if self.n_outputs == 2 else self
 
     def expanded(self, n_classes: int) -> "Layers":
-        """One output per class: two of a single logit, or zero where one class is."""
+        """Return an output per class: two of one logit, zeros of a constant model."""
         if self.n_outputs != 1 or n_classes > 2:
             return self
         coef, intercept = expand_binary(

@@ -117,7 +117,7 @@ def _class_sums_of(content: Mapping) -> ClassSums:
 
 
 def _class_moments_of(content: Mapping, classes: np.ndarray) -> ClassMoments:
-    """One part a class, whose columns are of all classes."""
+    """Return moments with one part a class, whose columns are of all classes."""
     moments = ClassMoments.from_arrays(content["moments"])
     return moments.renamed(columns_of_labels(content["labels"], classes)).by_class()
 
@@ -130,7 +130,7 @@ def _classes_that_share(content: Mapping, classes: np.ndarray) -> np.ndarray:
 
 
 def _reason_of_left_out(names: Sequence[str], contents: Sequence[Mapping]) -> str:
-    """Why sums are not of all rows, with the first node where that is so; or ""."""
+    """Say why sums are not of all rows, with the first such node; "" if they are."""
     for name, content in zip(names, contents, strict=False):
         if content.get("left_out"):
             return f"{WITHHELD} at node {name!r}."
