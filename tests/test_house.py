@@ -248,7 +248,7 @@ PUBLIC = {
         *("LedgerError", "LedgerBusyError", "LedgerCopiedError"),
         *("LedgerDamagedError", "LedgerOlderError", "RowsAskedAgainWarning"),
         *("ClassWeightWarning", "ClassesLeftOutWarning", "HeavyTailsWarning"),
-        *("NodesDisagreeWarning", "RowsExposedWarning", "SameRowsWarning"),
+        *("NodesDisagreeWarning", "SameRowsWarning"),
         *("ManyRowsWarning", "SharedCovarianceWarning"),
         *("IdentifierWarning", "VariancesOnlyWarning", "UnseenClassesWarning"),
         *("InterceptWarning", "PenaltyWarning"),

@@ -16,7 +16,7 @@ from ..channels import (
     inspect,
 )
 from ..federation import Agreement, Message, Summary, load_message, printable
-from ..messages import check_signed, naming, write_bytes
+from ..messages import check_signed, is_summary, naming, write_bytes
 from ._files import writer_of
 from ._front import read_front
 
@@ -123,7 +123,7 @@ def summaries_of(folder: Path, args: argparse.Namespace) -> list[Summary]:
     summaries = []
     for path in paths:
         message = load_message(path)
-        if message.task == "join":
+        if is_summary(message):
             with naming(path):
                 summaries.append(_checked_summary(message, agreement, args.public_keys))
         else:  # as later replies of an exchange are

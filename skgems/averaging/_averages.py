@@ -17,7 +17,7 @@ from ..base import warn_user
 from ..federation import Node, Shares
 from ..local import LocalModel, indices_of
 from ..messages import listed
-from ..networks import Coordinates, Network, read_network
+from ..networks import N_ROWS, Coordinates, Network, read_network
 from ..tuning import Weight, align_hidden_units, mean_parameters, started_apart
 from ._large_models import ModelSizes
 
@@ -252,17 +252,13 @@ def has_counters(nodes: list[Node]) -> bool:
     return False
 
 
-# Rows that modules are compared on where no made-up rows fit them.
-_N_COMPARED = 16
-
-
 def why_not_alike(nodes: list[Node], X: np.ndarray | None = None) -> Exception | None:
     """Return the error of nodes whose parameters do not correspond; None where they do.
 
     Modules with equal parameters may still compute other things from them. ``X``: see
     `average`.
     """
-    X = None if X is None else X[:_N_COMPARED]
+    X = None if X is None else X[:N_ROWS]
     nets = [node for node in nodes if node.model.has_module]
     others = [node for node in nodes if not node.model.has_module]
     if others:

@@ -29,11 +29,7 @@ from ._labels import check_no_label_missing
 from ._members import MemberParametersMixin, NodePairs, is_channel, named_members
 from ._parts import Part
 from ._validation import Rows, as_numbers
-from ._warnings import warn_user
-
-# Nodes that a diagram draws side by side before it says how many others there are: as
-# many as fit the width of a notebook.
-_MOST_SHOWN = 5
+from ._warnings import MOST_LISTED, warn_user
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -386,10 +382,10 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         if estimators is None:
             estimators = self._default_estimator()
         names, members = named_members(estimators)
-        blocks = members[:_MOST_SHOWN]
-        titles = [f"node {name}" for name in names[:_MOST_SHOWN]]
+        blocks = members[:MOST_LISTED]
+        titles = [f"node {name}" for name in names[:MOST_LISTED]]
         details = [str(member) for member in blocks]
-        n_not_shown = len(members) - _MOST_SHOWN
+        n_not_shown = len(members) - MOST_LISTED
         if n_not_shown > 0:
             blocks.append("...")
             titles.append(f"and {n_not_shown} more")

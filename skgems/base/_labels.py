@@ -6,10 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..datasets import PUBLIC, PUBLIC_NAME, missing_labels
-
-# Nodes that an error lists before it says how many others there are: as many as a
-# reader looks up one by one.
-_MOST_LISTED = 5
+from ._warnings import MOST_LISTED
 
 
 def check_no_label_missing(y: ArrayLike, nodes: ArrayLike | None = None) -> None:
@@ -35,9 +32,9 @@ def _counts_in_words(missing: np.ndarray, nodes: ArrayLike | None) -> str:
         f"{n_missing} of the {n_rows_of[node]} rows of {_node_in_words(node)}"
         for node, n_missing in n_missing_of.items()
     ]
-    n_not_listed = len(counts) - _MOST_LISTED
+    n_not_listed = len(counts) - MOST_LISTED
     if n_not_listed > 0:
-        counts = [*counts[:_MOST_LISTED], f"rows of {n_not_listed} other nodes"]
+        counts = [*counts[:MOST_LISTED], f"rows of {n_not_listed} other nodes"]
     return ", ".join(counts)
 
 

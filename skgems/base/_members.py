@@ -15,7 +15,7 @@ from ._short_forms import ShortFormsMixin
 
 # Seeds are below the largest signed int of 32 bits, up to which RandomState.randint
 # draws on every system.
-_SEEDS_BELOW = 2**31 - 1
+SEEDS_BELOW = np.iinfo(np.int32).max
 
 
 class _HandedOver:
@@ -285,7 +285,7 @@ def seeded_clone(
     # Sorted, so that the same parameter always draws the same seed.
     params = sorted(unfitted.get_params(deep=True).items())
     seeds = {
-        key: random_state.randint(_SEEDS_BELOW)
+        key: random_state.randint(SEEDS_BELOW)
         for key, value in params
         if value is None and (key == "random_state" or key.endswith("__random_state"))
     }

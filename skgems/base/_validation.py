@@ -24,12 +24,11 @@ from ..datasets import as_groups
 from ..networks import NamedRows, zero_dropped
 from ..steps import Columns, ColumnsError, are_documents, as_rows, check_no_times
 from ._labels import encode_labels
+from ._warnings import MOST_LISTED
 
 if TYPE_CHECKING:  # pandas is an extra
     import pandas
 
-# Columns that an error lists, of a table that may have thousands.
-_MOST_COLUMNS_LISTED = 5
 # Stands behind scikit-learn's own advice, which knows of no nodes.
 _ADVICE_ON_GAPS = (
     "In a federation all nodes have to fill gaps in the same way. Pass front= an "
@@ -185,11 +184,11 @@ def _raise_of_texts(X, error: ValueError) -> NoReturn:
     if mixed_columns:
         raise ColumnsError(
             "X has texts among the numbers of the columns "
-            f"{mixed_columns[:_MOST_COLUMNS_LISTED]}. Write numbers in these cells, or "
+            f"{mixed_columns[:MOST_LISTED]}. Write numbers in these cells, or "
             "leave their rows out."
         ) from error
     raise ColumnsError(
-        f"X has columns of text, {_text_columns(table)[:_MOST_COLUMNS_LISTED]}, which "
+        f"X has columns of text, {_text_columns(table)[:MOST_LISTED]}, which "
         "have to become numbers first. Give the encoder as front=, a ColumnTransformer "
         "that all nodes share, with members that are not fitted; or call "
         "combine(estimators, X, y, nodes=nodes), which makes a front by itself. "

@@ -9,6 +9,9 @@ from functools import wraps
 
 # Packages whose frames stand between the user's line and a warning.
 _PACKAGES_IN_BETWEEN = {"skgems", "sklearn", "joblib", "contextlib"}
+# Nodes, columns or classes that a sentence lists before it says how many others there
+# are: as many as a reader looks up one by one, of a federation that may have thousands.
+MOST_LISTED = 5
 # Texts of the warnings that the fit under way has drawn; None where no fit keeps them.
 _TEXTS_OF_FIT: ContextVar[list[str] | None] = ContextVar(
     "skgems_texts_of_fit", default=None

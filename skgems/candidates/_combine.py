@@ -34,7 +34,6 @@ from ..choice import (
 from ..disclosure import Disclosure, disclosure_of, disclosure_of_both
 from ..ensembles import EnsembleAggregator
 from ..federation import (
-    RowsExposedWarning,
     Summary,
     as_channel,
     as_groups,
@@ -355,9 +354,6 @@ def _fitted(
 ) -> BaseAggregator:
     """The aggregator after its fit; warnings of other packages are doubts, too."""
     with as_own_warnings():
-        # The fronts of candidates are ours, and their rows have judged them. They stay
-        # doubts; nodes that are apart warn by themselves.
-        warnings.simplefilter("ignore", RowsExposedWarning)
         warnings.filterwarnings("ignore", "PowerTransformer finds no likeliest power")
         fit()
         if choice.factor != 1.0:

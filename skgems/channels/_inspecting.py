@@ -8,6 +8,7 @@ from textwrap import fill
 
 from ..federation import (
     LEDGER_FILE,
+    WIDTH,
     Summary,
     load_message,
     printable,
@@ -21,18 +22,13 @@ from ..messages import (
     check_names,
     check_reply,
     check_request,
+    is_summary,
     naming,
     requests_in,
     says,
 )
-from ._overview import (
-    overview_of_agreement,
-    overview_of_ledger,
-    overview_of_reply,
-    overview_of_request,
-)
+from ._overview import KINDS, overview_of_reply, overview_of_request
 
-_WIDTH = 88  # characters of a printed line
 _MORE = "All fields, settings and arrays: add --verbose (in Python, verbose)."
 
 
@@ -138,7 +134,7 @@ def _filled(text: str, *, indent: int) -> str:
     """A line of a page, broken between words; further lines are indented."""
     return fill(
         printable(text),
-        width=_WIDTH,
+        width=WIDTH,
         initial_indent="  ",
         subsequent_indent=" " * indent,
         break_long_words=False,
@@ -220,7 +216,11 @@ def _inspected_agreement(path: Path) -> Inspected:
         settings=dict(agreement.settings),
         says=agreement.says,
         n_bytes=path.stat().st_size,
-        overview=overview_of_agreement(agreement),
+        overview={
+            "file": KINDS["agreement"],
+            "method": agreement.method,
+            **agreement.says,
+        },
     )
 
 
@@ -234,12 +234,11 @@ def _inspected_message(path, request) -> Inspected:
             raise ValueError(
                 f"its fields are not those of the task {message.task!r:.40}: {exc!r}"
             ) from None
-    is_join = message.task == "join"
     return Inspected(
         path=os.fspath(path),
         task=message.task,
         method=_method_of(message),
-        settings=dict(message.content["settings"] if is_join else message.settings),
+        settings=_settings_of(message),
         arrays=tuple(
             {
                 "path": name,
@@ -263,12 +262,10 @@ def _inspected_ledger(folder: Path) -> Inspected:
     node = None
     for number, entry in enumerate(read_entries(folder), 1):
         node = entry.get("node", node)
-        part = f"{number} {entry['task']}".strip()
         sentence = _sentence_of_event(entry)
         if sentence:
-            says[part] = sentence
-            task = f"{entry['task']}, " if entry["task"] else ""
-            events[f"entry {number}"] = f"{task}{sentence}"
+            words = [entry["task"], sentence] if entry["task"] else [sentence]
+            events[f"entry {number}"] = ", ".join(words)
         for name, sentence_of_field in entry.get("says", {}).items():
             says[f"{number} {name}"] = sentence_of_field
     return Inspected(
@@ -278,7 +275,11 @@ def _inspected_ledger(folder: Path) -> Inspected:
         node=node,
         says=says,
         n_bytes=(folder / LEDGER_FILE).stat().st_size,
-        overview=overview_of_ledger(node, events),
+        overview={
+            "file": KINDS["ledger"],
+            "node": "not named" if node is None else repr(node),
+            **events,
+        },
     )
 
 
@@ -306,7 +307,7 @@ def _sentence_of_event(entry: Mapping) -> str:
 
 def _read_message(message: Message, path: Path, request) -> dict:
     """Kind, node, words, overview and whether it is checked; raises if it is wrong."""
-    if message.task == "join" and "requests" not in message.settings:
+    if is_summary(message) and "requests" not in message.settings:
         Summary(message)
         return _read_reply(message, path, request, kind="summary")
     if "to" not in message.envelope:
@@ -325,7 +326,14 @@ def _read_message(message: Message, path: Path, request) -> dict:
 
 
 def _method_of(message: Message) -> str | None:
-    return message.content["method"] if message.task == "join" else None
+    return message.content["method"] if is_summary(message) else None
+
+
+def _settings_of(message: Message) -> dict:
+    """Return the settings of the method that a message is about, else its own."""
+    if is_summary(message):
+        return dict(message.content["settings"])
+    return dict(message.settings)
 
 
 def _read_reply(message: Message, path: Path, request, *, kind: str) -> dict:
@@ -378,7 +386,7 @@ def _request_of(
                 return message, place
     if reply.envelope["to"] == Message.of(reply.task).digest:
         return Message.of(reply.task), None  # a request without fields is known
-    if request is not None and reply.task != "join":
+    if request is not None and not is_summary(reply):
         raise ValueError(f"it is not a reply to {os.fspath(request)}.")
     return None, None
 
@@ -386,7 +394,7 @@ def _request_of(
 def _words_of_request(message: Message) -> dict[str, str]:
     """Describe a request part by part; the first one has further requests within."""
     sentences = asks(message)
-    if message.task == "join":
+    if is_summary(message):
         content = message.content
         sentences["request"] = (
             f"{sentences['request'].rstrip('.')}, for {content['method']}."

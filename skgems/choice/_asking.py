@@ -69,7 +69,7 @@ def choose_over(
         channel.agreement = _agreement(
             tried, fronts, disclosure=disclosure_of_both(disclosure, channel.disclosure)
         )
-    run = Run(channel, agreement=channel.agreement)
+    run = Run(channel)
     with noted_warnings() as warning_texts:
         run(fronts.plan())
     halves = run(_halves_plan(tried, fronts))
@@ -94,7 +94,7 @@ def choose_over(
         best = next(c for c in trials.candidates if c.name == choice.name)
     choice = replace(choice, doubts=(*choice.doubts, *warning_texts))
     # Nodes that missed the front cannot check it, and would refuse.
-    rows_alone = RowsAlone(channel, names=run.names)
+    rows_alone = RowsAlone(channel, names=run.nodes.names)
     aggregator = clone(best.aggregator).set_params(estimators=rows_alone)
     if best.steps:
         aggregator.set_params(front=PooledTransformer.from_front(fronts.of(best.steps)))
@@ -152,7 +152,7 @@ def _terms_of(candidate: Candidate) -> Terms:
 
 def _grows_trees(candidate: Candidate) -> bool:
     """Whether halves of the rows have trees, which grow in several messages."""
-    return "grow_halves" in _terms_of(candidate).bounded_tasks
+    return _terms_of(candidate).grows_forests
 
 
 def _agreement(

@@ -340,7 +340,7 @@ def fit_front(
                     disclosure=disclosure,
                 )
             )
-    run = Run(InProcess(members, n_jobs=n_jobs, has_front=True))
+    run = Run(InProcess(members, n_jobs=n_jobs))
     return run(front_plan(front)), run.history
 
 

@@ -97,7 +97,7 @@ def front_for(
     if front is None:
         return None, []
     if joined is not None:
-        return front_of_content(joined.front), []
+        return front_of_content(joined.context.front), []
     if front.columns is not None:
         return front, []
     if X is None:

@@ -21,7 +21,6 @@ from ._nodes import RowsLike
 from ._replying import without_small_classes
 from ._rows import check_node, chunked_member_of, member_of
 from ._summary import Summary
-from ._warnings import warn_of_exposed
 from ._weights import check_takes_weights
 
 
@@ -162,7 +161,6 @@ class SummarizingMixin:
         )
         reply = Message.of("join", **content)
         aggregator._warn_of(member, reply)
-        warn_of_exposed(name, reply)
         return Summary(reply)
 
     def _with_fitted_backbones(self, X: RowsLike, *, name: str) -> Self:

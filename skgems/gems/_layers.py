@@ -10,7 +10,7 @@ from ..base import BaseAggregator, Features
 from ..federation import Federation, Node, Run, request_to_retrain
 from ..local import indices_of
 from ..messages import Message
-from ..moments import ClassMoments, fewer_parts, merge_moments, ratio
+from ..moments import MOST_PARTS, ClassMoments, fewer_parts, merge_moments, ratio
 from ..networks import Coordinates, Layers, LayersBelow, Network, one_per_layer
 from ..progress import say
 from ..spaces import (
@@ -38,10 +38,6 @@ from ._terms import clusters_request
 
 # Activations whose neurons may be scaled: g(a x) = a g(x) for a > 0.
 HOMOGENEOUS = {"relu", "identity"}
-# Clusters of a node that are kept: those of many classes are merged, to save memory.
-_MOST_PARTS_OF_NODE = 256
-# Clusters of all others that a node is sent, which bounds the message to it.
-_MOST_PARTS_OF_OTHERS = 1024
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -598,7 +594,7 @@ class _ClustersOfNodes:
             of_node = of_node.renamed(indices_of(reply.content["labels"], classes))
             # Rows are drawn with the squares of their class, not of their cluster.
             of_node = replace(of_node, part_squares=None)
-            moments[name] = fewer_parts(of_node, _MOST_PARTS_OF_NODE)
+            moments[name] = fewer_parts(of_node, MOST_PARTS)
         self.n_rows = {name: of_node.n_rows for name, of_node in moments.items()}
         self._merged = merged = merge_moments(moments.values())
         # By class, within one by what they hold: the order of nodes is not to matter.
@@ -613,9 +609,7 @@ class _ClustersOfNodes:
             return None
         # Variances within a class are those of all nodes: this one has a share in them.
         parts_of_others = self._order[self._owners != name]
-        others = fewer_parts(
-            self._merged.some_parts(parts_of_others), _MOST_PARTS_OF_OTHERS
-        )
+        others = fewer_parts(self._merged.some_parts(parts_of_others), MOST_PARTS)
         return others.as_arrays()
 
 

@@ -40,6 +40,7 @@ from ..moments import (
 from ..pooled import PooledForm, common_form
 from ..progress import say
 from ..spaces import GoodEnoughSpace, intersect, likeliest
+from ..tuning import ROUGH_TOL, TOL
 from ._bounded_search import BoundedSearch
 from ._further import OF_MODELS, SHARES, Rounds, SumOfLosses, refinement_plan
 from ._penalties import Penalty, agreed_penalty
@@ -57,19 +58,10 @@ from ._sums import (
     merge_unless_all_have_roots,
 )
 
-# The search for the likeliest model ends where a step gains less, in nats a row.
-_TOL = 1e-6
-# The same of more than so many classes, whose evaluations take long: the steps beyond
-# change the log-loss on other rows by less than a hundredth.
-_TOL_OF_MANY_CLASSES = 1e-5
 _MANY_CLASSES = 32  # with up to so many the search takes seconds at most
 # The same over units of networks, where the optimum is flat: steps that gain little
 # still go far.
 _TOL_OF_UNITS = 1e-8
-# Share of all rows from which on one node decides what the aggregate is, so that nodes
-# which it fits badly are no odd ones: of ten nodes one with labels moved by one and a
-# hundredfold rows had five honest ones named, and never itself.
-_MAJORITY = 0.5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -523,7 +515,7 @@ def _tol_of_search(problem: LinearProblem) -> float:
     if problem.hidden.weights:
         return _TOL_OF_UNITS
     has_many_classes = len(problem.classes) > _MANY_CLASSES
-    return _TOL_OF_MANY_CLASSES if has_many_classes else _TOL
+    return ROUGH_TOL if has_many_classes else TOL
 
 
 def _average_model(problem: LinearProblem) -> np.ndarray:
@@ -609,7 +601,10 @@ def node_losses(
         fits = likelihood.node_fits(factor * centered, n_rows)
     shares = likelihood.shares_of_nodes
     largest = int(np.argmax(shares))
-    if fits.disagrees.any() and shares[largest] > _MAJORITY:
+    # A node of more rows than all others decides what the aggregate is, so that nodes
+    # which it fits badly are no odd ones: of ten nodes one with labels moved by one and
+    # a hundredfold rows had five honest ones named, and never itself.
+    if fits.disagrees.any() and shares[largest] > 1.0 - shares[largest]:
         warn_user(
             "The aggregate fits the rows of some nodes badly: "
             f"{fits.disagrees.sum()} of {len(shares)}. Node "

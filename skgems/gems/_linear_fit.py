@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..base import (
+    MOST_LISTED,
     BaseAggregator,
     Takes,
     linear_attributes,
@@ -39,9 +40,6 @@ from ._problem import LinearNode, LinearProblem
 from ._public_rows import Rows, tuned_by_public_rows
 from ._stage import LinearMerge, LinearStage
 from ._terms import LinearTerms
-
-# Nodes that an error lists, of a federation that may have hundreds.
-_MOST_LISTED = 5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -155,7 +153,7 @@ class LinearFit:
         ]
         if without_space and federation.joined is None:
             raise ValueError(
-                f"The summaries of nodes {without_space[:_MOST_LISTED]} have no "
+                f"The summaries of nodes {without_space[:MOST_LISTED]} have no "
                 f"good-enough spaces, but epsilon={self.epsilon!r} and "
                 f"intersection={self.intersection!r} need them. Summarize again there "
                 "with space=True, or with disclosure=None: spaces tell how far single "

@@ -29,8 +29,6 @@ from ._summarizing import LinearMethodMixin
 
 _FROM_0 = Interval(Real, 0, None, closed="left")
 _FROM_1 = Interval(Integral, 1, None, closed="left")
-# Nodes that an error lists, of a federation that may have hundreds.
-_MOST_LISTED = 5
 Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..federation import ask_inverse_temperature
 from ..messages import Message
-from ..moments import Likelihood
+from ..moments import ROUNDING_OF_SUMS, Likelihood
 from ..networks import LayersBelow, as_two_logits
 from ..pooled import PooledForm
 from ..progress import say
@@ -39,8 +39,6 @@ from ._problem import LinearNode, LinearProblem, absorb_constants
 AUTO_SCALE_RATIO = 3.0
 # Distance in radii below which spaces that were not found to meet are said to touch.
 _ALMOST_TOUCHING = 1.01
-# How far a level of four digits may be off by rounding, relative to itself.
-_LEVEL_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -227,10 +225,10 @@ class LinearStage:
         ]
         # Four digits, rounded to the side on which all nodes still reach the level.
         if self.criterion.greater_is_better:
-            epsilon = np.floor(min(levels) * 1e4 * (1 + _LEVEL_ROUNDING)) / 1e4
+            epsilon = np.floor(min(levels) * 1e4 * (1 + ROUNDING_OF_SUMS)) / 1e4
         else:
             unit = 10.0 ** (3 - np.floor(np.log10(max(levels))))
-            epsilon = np.ceil(max(levels) * unit * (1 - _LEVEL_ROUNDING)) / unit
+            epsilon = np.ceil(max(levels) * unit * (1 - ROUNDING_OF_SUMS)) / unit
         return float(epsilon) if epsilon > 0 and np.isfinite(epsilon) else None
 
     def score_requests(

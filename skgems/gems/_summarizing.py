@@ -93,8 +93,6 @@ class LinearMethodMixin(SummarizingMixin):
         -----
         ClassesLeftOutWarning
             If classes are left out since they have few rows. The message names them.
-        RowsExposedWarning
-            If covariances show single rows, since there are fewer rows than features.
         HeavyTailsWarning
             If rows lie so far out that moments do not describe them.
         VariancesOnlyWarning

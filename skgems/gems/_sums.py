@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import warn_user
+from ..base import MOST_LISTED, warn_user
 from ..federation import ClassWeightWarning, shown_labels
 from ..local import (
     LEFT_OUT,
@@ -22,6 +22,7 @@ from ..local import (
 )
 from ..messages import Message
 from ..moments import (
+    ROUNDING_OF_SUMS,
     ClassMoments,
     Likelihood,
     NodeLoss,
@@ -36,16 +37,11 @@ from ..progress import say
 from ._penalties import NodePenalty, Penalty
 from ._problem import LinearNode, LinearProblem
 
-# Nodes that a warning names, so that it stays a few lines long.
-_MOST_NAMED = 5
 # Ratio of the largest to the smallest class from which on weights of classes matter: on
 # eight sets the recall of the smallest class without them is lower by up to 0.35 at a
 # ratio of 2, 0.5 at 3, and 0.6 at 5. Everyday sets without rare classes have ratios up
 # to 2 (penguins 2.1).
 _IMBALANCED = 3.0
-# Weights times deviations are no weights below this share of the largest: folded steps
-# leave rounding errors of some 1e-13 where SelectKBest has dropped a feature.
-_NO_WEIGHT = 1e-10
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -197,7 +193,9 @@ class RepliesReader:
         variances = moments.variances()
         sizes = np.abs(node.known_W[:-1]).max(axis=1)
         sizes = sizes * np.sqrt(np.maximum(variances, 0.0))
-        neglected = (sizes <= _NO_WEIGHT * sizes.max()) & (variances > 0)
+        # Folded steps leave rounding errors of some 1e-13 of the largest weight times a
+        # deviation where SelectKBest has dropped a feature.
+        neglected = (sizes <= ROUNDING_OF_SUMS * sizes.max()) & (variances > 0)
         if neglected.all():  # a constant model
             return None
         # A feature with a center and no scale was constant for a scaler.
@@ -614,6 +612,6 @@ def _by_all_classes(
 
 def first_of(descriptions: Sequence[str]) -> str:
     """The first few descriptions of nodes, and how many others there are."""
-    n_others = len(descriptions) - _MOST_NAMED
-    listed = "; ".join(descriptions[:_MOST_NAMED])
+    n_others = len(descriptions) - MOST_LISTED
+    listed = "; ".join(descriptions[:MOST_LISTED])
     return f"{listed}; and {n_others} more" if n_others > 0 else listed

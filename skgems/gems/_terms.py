@@ -19,9 +19,6 @@ from ._parameters import (
     with_objects_of_settings,
 )
 
-# Clusters of a class that a node sends, of which other nodes draw rows: as many as
-# the likelihood has by default.
-_CLUSTERS = 16
 # Settings without which requests cannot be made.
 _NEEDED_SETTINGS = ("geometry", "criterion", "construction", "class_weight")
 _CLASS_WEIGHTS = ("members", "balanced", None)
@@ -309,6 +306,6 @@ def clusters_request() -> Message:
     return Message.of(
         "moments",
         kind="diagonal",
-        n_components=_CLUSTERS,
+        n_components=Moments().n_components,
         min_cluster_size=1,
     )

@@ -10,14 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import issparse
 
+from ..base import MOST_LISTED
 from ..compat import num_samples
 from ..messages import Limits, Message, NotAgreedError, task_named
 from ..steps import Columns, ColumnsError, Front, as_rows, front_size
 from ._fronts import opened_front
 from ._moments import class_weight_of
-
-# Kinds of steps that an error lists, of a front that may have thousands.
-_MOST_KINDS_LISTED = 5
 
 
 class LimitError(NotAgreedError):
@@ -102,7 +100,7 @@ class NodeShape:
             n_columns = front.transformer.n_features
             return replace(self, n_columns=n_columns, is_sparse=True)
         size = front_size(front, _columns_of(front, self))
-        kinds = list(dict.fromkeys(size.kinds))[:_MOST_KINDS_LISTED]
+        kinds = list(dict.fromkeys(size.kinds))[:MOST_LISTED]
         front_in_words = f"the front ({', '.join(kinds)}) of {request}"
         amounts = {
             "step_size": size.step_size,
@@ -132,9 +130,9 @@ def check_number_of_methods(request: Message, shape: NodeShape) -> None:
 
     That comes before a node makes the requests of each method itself, which takes time.
     """
-    if request.task == "halves":
-        n_methods = len(request.content["asked"])
-        shape.check("methods", n_methods, "the request 'halves'")
+    early_cost = task_named(request.task).early_cost
+    if early_cost is not None:
+        early_cost(shape, request.content)
 
 
 def check_reply_bytes(reply: Message, rows: NodeShape, *, n_bytes_before: int) -> None:

@@ -19,11 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..messages import Message
+from ..messages import Message, task_named
 from ..moments import moments_kind
 
-# Tasks whose replies have statistics of what hidden layers make of rows.
-_TELLING = ("moments", "neurons", "space")
 # Fields that hold what the server sent.
 _SENT_BEFORE = ("centers", "center")
 # Fields that may hold a symmetric matrix, of which one half says all.
@@ -112,7 +110,9 @@ def numbers_about_layers(request: Message, reply: Message) -> int:
     Replies that judge models (evaluate, score, size) are few numbers, and bounded by
     themselves. Those of training (retrain) are no statistic, and bounded by nothing.
     """
-    if request.content.get("hidden") is None or request.task not in _TELLING:
+    if request.content.get("hidden") is None:
+        return 0
+    if not task_named(request.task).tells_of_layers:
         return 0
     n_numbers = 0
     for path, array in reply.arrays.items():

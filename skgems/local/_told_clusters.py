@@ -12,12 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..disclosure import Disclosure, GroupSums
-from ..moments import ClassMoments, class_moments, merge_moments
+from ..moments import ROUNDING_OF_SUMS, ClassMoments, class_moments, merge_moments
 from ._chunk_rule import ChunkRule
 from ._classifiers import Rows
-
-# Least eigenvalue that is not rounding, of a scatter whose eigenvalues are at most 1.
-_ROUNDING = 1e-9
 
 
 @dataclass(eq=False, kw_only=True)
@@ -203,7 +200,7 @@ class ClusterEnds:
         )
         within = np.eye(roots.shape[1]) - roots.T @ roots
         least = np.linalg.eigvalsh(within).min(initial=1.0)
-        if least < _ROUNDING:
+        if least < ROUNDING_OF_SUMS:
             return False
         for part, end in zip(parts, ends, strict=True):
             length = end.lengths(part.total_square).sum()

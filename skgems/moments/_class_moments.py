@@ -26,6 +26,7 @@ from ._codes import code_units, with_noise
 from ._pairs import SHARED, Pairs
 from ._part_sums import median_of_rows, products, sum_parts
 from ._rows import (
+    ULPS,
     Moments,
     Rows,
     check_sizes,
@@ -37,9 +38,6 @@ from ._rows import (
     rounding_of_values,
 )
 
-# Means that differ by less than so many units in the last place are equal: sums of
-# equal numbers in different orders end a few units apart.
-_ULPS = 16
 # Divisor of sums of parts without weight, which are 0.
 _TINY = np.finfo(np.float64).tiny
 
@@ -903,6 +901,6 @@ def weighted_mean(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def deviations(means: np.ndarray, center: np.ndarray) -> np.ndarray:
     """Means less a center, 0 where that is rounding: constants are to stay constant."""
     differences = means - center
-    noise = _ULPS * np.finfo(np.float64).eps * np.abs(means).max(axis=0, initial=0.0)
+    noise = ULPS * np.finfo(np.float64).eps * np.abs(means).max(axis=0, initial=0.0)
     differences[np.abs(differences) <= noise] = 0.0
     return differences

@@ -28,35 +28,24 @@ from ._class_moments import ClassMoments, merge_moments
 from ._disagreement import NodeFits, equal_nodes, node_fits
 from ._fewer import fewer_parts
 from ._gaussian import GaussianLoss
-from ._likelihood_search import Loss, as_sure_as_likely, lowest, point_at
+from ._likelihood_search import RIDGE, Loss, as_sure_as_likely, lowest, point_at
 from ._node_loss import NodeLoss, share_of_gradient
 from ._part_sums import products
-from ._rows import about_origin, ratio
+from ._rows import ROUNDING_OF_SUMS, about_origin, ratio
 from ._span import Span
 from ._temperature import factor_by_steps
 
-# Ridge of the covariance of the discriminant analysis, relative to its diagonal: it is
-# singular where features depend on each other.
-_RIDGE = 1e-3
 # Parts that the loss is taken over, whose number its time grows with.
-_MOST_PARTS = 512
+MOST_PARTS = 512
 # The same where moments have variances alone. What lies between merged parts is a
 # covariance, which variances cannot show: there more are kept.
 _MOST_DIAGONAL_PARTS = 4096
 # Gain of a step, in nats a row, below which rounding decides.
 _LEAST_TOL = 1e-12
-# Several times what a search takes; with corrections that are made up it may never end.
-_MOST_STEPS = 400
 # Least share of what is corrected of gradients that is tried before none is.
 _LEAST_CORRECTED = 0.125
 # How far below others a class without rows is, in logits: its probability is 1e-13.
 _NEVER = 30.0
-# How near to the row without logits, relative to the size of a feature, rounding leaves
-# a feature that is constant there.
-_NEAR = 1e-9
-# Least penalty for which parameters are counted, relative to the largest curvature: an
-# intercept has none, and would leave others no digits.
-_LEAST_RIDGE = 1e-8
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -123,7 +112,7 @@ class Likelihood:
             merged = merge_moments(node.moments for node in nodes)
         merged = merged.about(merged.origin + merged.mean())
         apart = GaussianLoss(merged, n_classes, class_weight)
-        most = _MOST_DIAGONAL_PARTS if merged.is_diagonal else _MOST_PARTS
+        most = _MOST_DIAGONAL_PARTS if merged.is_diagonal else MOST_PARTS
         fewer = fewer_parts(merged, most)
         if fewer is merged:
             loss = apart  # with what it holds
@@ -306,7 +295,7 @@ class Likelihood:
         lever = origin - self.zero_row
         size = np.abs(origin) + np.abs(self.zero_row)
         # NaN, which is not larger than anything, is 0: the mean itself.
-        return np.where(np.abs(lever) > _NEAR * size, lever, 0.0)
+        return np.where(np.abs(lever) > ROUNDING_OF_SUMS * size, lever, 0.0)
 
     @cached_property
     def moving(self) -> np.ndarray:
@@ -401,7 +390,7 @@ class Likelihood:
         self, start: np.ndarray | None = None, *, tol: float = 1e-7
     ) -> np.ndarray:
         """The minimum, or a model that promises a log-loss below 0, which none has."""
-        return self.minimize(start, tol=tol, max_iter=_MOST_STEPS, least=0.0)
+        return self.minimize(start, tol=tol, least=0.0)
 
     def bounded(self, *, tol: float = 1e-7) -> "tuple[Likelihood, np.ndarray]":
         """Return it with the most correction that the loss allows, and its minimum.
@@ -417,7 +406,7 @@ class Likelihood:
                 return likelihood, W
             factor = 0.0 if factor <= _LEAST_CORRECTED else factor / 2
             likelihood = replace(self, slope=factor * self.slope)
-        return likelihood, likelihood.minimize(tol=tol, max_iter=_MOST_STEPS)
+        return likelihood, likelihood.minimize(tol=tol)
 
     def never_unseen(self, W: np.ndarray) -> np.ndarray:
         """The model with classes without rows never likelier than the largest class."""
@@ -461,7 +450,7 @@ class Likelihood:
             (curvature,) = self.loss.curvature_by_output(variances[:, [k]])
             H = curvature[np.ix_(is_free, is_free)].astype(np.float64)
             # Intercepts have no penalty: with a small one they count as a parameter.
-            least = _LEAST_RIDGE * H.diagonal().max(initial=0.0)
+            least = ROUNDING_OF_SUMS * H.diagonal().max(initial=0.0)
             scale = ratio(1.0, np.sqrt(np.maximum(ridge, least)))
             eigenvalues = linalg.eigvalsh(H * np.outer(scale, scale))
             eigenvalues = np.maximum(eigenvalues, 0.0)
@@ -490,10 +479,10 @@ class Likelihood:
         inverse = ratio(1.0, self.scales)
         means = (means * inverse).T
         if moments.is_diagonal:
-            weights = means / (within * inverse**2 + _RIDGE)[:, None]
+            weights = means / (within * inverse**2 + RIDGE)[:, None]
         else:
             within *= np.outer(inverse, inverse)
-            within[np.diag_indices_from(within)] += _RIDGE
+            within[np.diag_indices_from(within)] += RIDGE
             weights = np.linalg.solve(within, means)
         W = np.zeros_like(self.slope)
         W[:-1, columns] = weights * inverse[:, None]

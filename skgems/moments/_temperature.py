@@ -34,14 +34,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from ._rows import LARGEST_SQUARE, block_bytes, row_blocks
+from ._rows import LARGEST, block_bytes, row_blocks
 
 # Factors among which the best is sought, on logits whose root mean square is 1: beyond
 # these all classes are equally likely, or one of them is certain.
 _LEAST_FACTOR = 1e-3
-_LARGEST_FACTOR = 1e3  # on the same logits
 _LEAST_LOG_FACTOR = float(np.log(_LEAST_FACTOR))
-_LARGEST_LOG_FACTOR = float(np.log(_LARGEST_FACTOR))
 # Three grids of 17 factors: of a range of 1e6, the last one's steps are 1.4 %, and the
 # parabola finds the lowest point between them.
 N_GRIDS = 3
@@ -60,7 +58,7 @@ class TemperatureSearch:
     n_rows: float
     # Ends of the present grid: logarithms of factors in units of 1 / size.
     low: float = _LEAST_LOG_FACTOR
-    high: float = _LARGEST_LOG_FACTOR
+    high: float = -_LEAST_LOG_FACTOR
     n_grids: int = N_GRIDS  # that are left
     lowest: float = np.nan  # the best point so far, in the units of low and high
 
@@ -87,7 +85,7 @@ class TemperatureSearch:
         """Factors of these logarithms, none above what a message may hold."""
         # Logits that are squares of features, as those of NearestCentroid, become as
         # small as the squares of features in very large units.
-        return np.minimum(np.exp(logarithms) / self.size, LARGEST_SQUARE)
+        return np.minimum(np.exp(logarithms) / self.size, LARGEST**2)
 
     def after(self, losses: np.ndarray) -> "TemperatureSearch":
         """Return the search after a grid of mean losses; NaN: some node did not say."""
@@ -147,7 +145,7 @@ def factor_by_steps(loss_at: Callable[[float], float], *, size: float) -> float:
     """
     search = minimize_scalar(
         lambda log_factor: loss_at(np.exp(log_factor) / size),
-        bounds=(_LEAST_LOG_FACTOR, _LARGEST_LOG_FACTOR),
+        bounds=(_LEAST_LOG_FACTOR, -_LEAST_LOG_FACTOR),
     )
     return float(np.exp(search.x) / size)
 

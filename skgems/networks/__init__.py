@@ -26,6 +26,8 @@ from ._named_rows import NamedRows
 from ._nets import evaluated, fingerprint, layer_tensors, row_dtype, row_width
 from ._network import (
     ACTIVATIONS,
+    N_ROWS,
+    TOLERANCE,
     Coordinates,
     Layers,
     LayersBelow,

@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
-from ._network import Coordinates
+from ._network import FOLD_TOLERANCE, Coordinates
 
 # Labels and fitted transformers.
 Steps = Sequence[tuple[str, BaseEstimator]]
@@ -32,8 +32,6 @@ N_PAIRS = 40
 WIDE = 4096
 # Relative and absolute (to the largest value of a column) tolerance.
 TOLERANCES = {np.dtype(np.float64): (1e-6, 1e-13), np.dtype(np.float32): (1e-3, 1e-7)}
-# Relative tolerance of the whole fold: that of steps in float32.
-FOLD_TOLERANCE = 1e-3
 # Points on the lines, which are not rounded as these are powers of two.
 RATES = (0.5, 2.0)
 # Probes lie near numbers that steps store; if there are more, these many are drawn.

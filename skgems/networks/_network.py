@@ -11,6 +11,18 @@ from scipy.sparse import csr_matrix, issparse
 from scipy.special import expit
 from sklearn.utils.extmath import safe_sparse_dot
 
+# Two outputs are equal if they differ by less than this part of their largest value:
+# float32 has seven digits, and layers sum in various orders.
+TOLERANCE = 1e-4
+# What several steps or layers in float32, one after the other, may be off by, relative
+# to the size of what they give.
+FOLD_TOLERANCE = 1e-3
+# Rows that readings and modules are checked on: enough to have every unit fire at some
+# of them, and not to have sums of 1 by chance. Views of rows as images or as steps in
+# time divide by it, and few layers of images need more memory for so many rows than for
+# their weights.
+N_ROWS = 16
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Activation:

@@ -23,7 +23,7 @@ from ._affine import fold_steps
 from ._inputs import takes_documents
 from ._module_state import ModuleState
 from ._nets import labels_of, module_of
-from ._network import Network, with_first
+from ._network import TOLERANCE, Network, with_first
 from ._sklearn import READERS, read_linear, read_one_vs_rest
 from ._wrappers import unwrap
 
@@ -132,7 +132,7 @@ def why_forwards_differ(
     """
     import torch
 
-    from ._runs import TOLERANCE, forward_difference, hook_of
+    from ._runs import forward_difference, hook_of
 
     modules = module_of(net), module_of(other)
     rows = None

@@ -19,16 +19,12 @@ from torch.func import functional_call
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
+from ._network import N_ROWS
+
 # Modes and attributes of a module are the same for all threads, which take turns.
 turns = threading.RLock()
 
-# Two outputs are equal if they differ by less than this part of their largest value:
-# float32 has seven digits, and layers sum in various orders.
-TOLERANCE = 1e-4
 
-# Views of rows as images or as steps in time divide by it, and few layers of images
-# need more memory for so many rows than for their weights.
-_N_ROWS = 16
 _N_STEPS = 6  # of series, whose length no layer says
 # Sides of square images, in pixels: small sets of images first, then common crops.
 _SIDES = (8, 16, 28, 32, 64, 96, 224)
@@ -39,10 +35,12 @@ _MOST_FORMS = 2000
 # Of flat rows, when all widths are tried that a module may take: more would be large
 # images, which take seconds.
 _MOST_COLUMNS = 10_000
-# Of a fingerprint: hexadecimal digits, enough that two are never equal by chance, and
-# random projections of features, of which one alone could miss a change.
+# Of a fingerprint: hexadecimal digits, enough that two are never equal by chance.
 _N_DIGITS = 16
+# Random projections of features in it, of which one alone could miss a change.
 _N_PROJECTIONS = 8
+# Structures of modules whose rows are held: few kinds are in use at a time.
+_MOST_STRUCTURES = 64
 
 # Arguments of a forward by position, and by name where there are several.
 Rows = tuple[torch.Tensor, ...] | dict[str, torch.Tensor]
@@ -318,9 +316,8 @@ def made_up_rows(module: nn.Module) -> Rows | None:
 
 
 # Rows that were found for modules of a class, layers and shapes: a search runs a module
-# with several inputs hundreds of times. Few kinds of modules are in use at a time.
+# with several inputs hundreds of times.
 _rows_by_structure: dict[tuple, Rows] = {}
-_MOST_STRUCTURES = 64
 
 
 def _takes(module: nn.Module, rows: Rows) -> bool:
@@ -418,12 +415,12 @@ def _shapes_of_parameters(layer: nn.Module) -> Iterator[tuple[int, ...]]:
 
 
 def _maker_of_ids(n_ids: int, shape: tuple[int, ...]) -> Callable[[], torch.Tensor]:
-    values = np.random.RandomState(0).randint(n_ids, size=(_N_ROWS, *shape))
+    values = np.random.RandomState(0).randint(n_ids, size=(N_ROWS, *shape))
     return lambda: torch.as_tensor(values, dtype=torch.int64)
 
 
 def _maker_of_numbers(shape: tuple[int, ...]) -> Callable[[], torch.Tensor]:
-    return lambda: normal_rows(_N_ROWS, shape)
+    return lambda: normal_rows(N_ROWS, shape)
 
 
 def _shapes_of_layer(layer: nn.Module) -> Iterator[tuple[int, ...]]:

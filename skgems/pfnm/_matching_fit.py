@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from ..base import BaseAggregator, layer_attributes, warn_user
+from ..base import SEEDS_BELOW, BaseAggregator, layer_attributes, warn_user
 from ..federation import Federation, Run, ask_counts, warn_of_many_rows
 from ..gems import (
     GEMSLogisticAggregator,
@@ -27,7 +27,7 @@ from ..progress import say
 from ..tuning import FineTunedNetwork
 from ._earlier_steps import EarlierSteps
 from ._matcher import Matcher
-from ._rounds import SEEDS_BELOW, MatchingRounds, check_rounds
+from ._rounds import MatchingRounds, check_rounds
 from ._stream import Stream, activations_of, common_coordinates
 
 # Share that atoms explain, at least, of the nodes' units beyond chance. The automatic

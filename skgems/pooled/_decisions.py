@@ -17,9 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import BaseAggregator, warn_user
 from ._pooled_fit import PooledFit
 
-# The exponential of less than minus this is no normal number.
-_MOST_LOG = 700.0
-
 
 def _delegated(name: str) -> Callable | property:
     """A method of the aggregate that is the classifier's own, if that has it."""
@@ -99,7 +96,7 @@ def _temper_quadratic(classifier: QuadraticDiscriminantAnalysis, factor: float) 
     )
     log_priors = factor * np.log(classifier.priors_)
     log_priors = log_priors + 0.5 * (1.0 - factor) * log_determinants
-    if np.ptp(log_priors) > _MOST_LOG:
+    if np.ptp(log_priors) > np.log(np.finfo(np.float64).max):
         warn_user(
             "The spreads of the classes differ so much that the probabilities could "
             "not be calibrated. They are those of discriminant analysis, which are too "

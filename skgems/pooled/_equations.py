@@ -13,10 +13,9 @@ import numpy as np
 from scipy.linalg import cho_solve, eigh, svd
 from scipy.linalg.lapack import dpocon, dpotrf
 
+from ._rounding import PROMISE
+
 _EPS = np.finfo(np.float64).eps
-# Condition, of features in units of their own deviation, up to which Cholesky keeps
-# the digits that sums have: of 16 digits 8 are left, which are those promised.
-MOST_CONDITION = 1e8
 
 
 def solve_ridge(scatter: np.ndarray, cross: np.ndarray, *, alpha: float) -> np.ndarray:
@@ -113,7 +112,9 @@ def _cholesky_solver(
     if failed:
         return None
     inverse_condition = dpocon(factor, norm, uplo="L")[0]
-    if inverse_condition * MOST_CONDITION < 1.0:
+    # Up to this condition, of features in units of their own deviation, Cholesky keeps
+    # the digits that sums have: of 16 digits those are left that are promised.
+    if inverse_condition < PROMISE:
         return None
     scale_column = scale[:, None]
     return lambda columns: (

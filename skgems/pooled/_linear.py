@@ -22,13 +22,13 @@ from ..base import linear_attributes
 from ..moments import SHARED, ClassMoments, deviations, products, weighted_mean
 from ..networks import as_two_logits
 from ._equations import (
-    MOST_CONDITION,
     Root,
     solve_least_squares,
     solve_ridge,
     solve_ridge_with_row,
 )
 from ._rounding import (
+    PROMISE,
     TWO_DISTANCES,
     Rounding,
     SumPrecision,
@@ -158,7 +158,7 @@ def solve_ridge_classifier(
     shifted[np.diag_indices_from(shifted)] += alpha
     precision = replace(precision, deviations=np.sqrt(shifted.diagonal() / n_rows))
     rounding = ridge_rounding(shifted, W, alpha=alpha, precision=precision)
-    if rounding.condition > MOST_CONDITION:
+    if rounding.condition * PROMISE > 1.0:
         # Directions in which rows vary a little are left out here, and not by
         # scikit-learn.
         rounding = replace(rounding, error=np.inf)

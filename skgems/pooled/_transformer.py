@@ -13,6 +13,7 @@ from ..base import is_channel
 from ..compat import HasMethods, StrOptions, fit_context
 from ..disclosure import Disclosure, disclosure_of_both, disclosure_within
 from ..federation import (
+    Context,
     Run,
     answer,
     as_channel,
@@ -23,7 +24,6 @@ from ..federation import (
     is_path,
     load_message,
     ruled_column_member,
-    warn_of_exposed_columns,
     warn_of_written_numbers,
 )
 from ..messages import Agreement, Message, write_bytes
@@ -232,7 +232,7 @@ default=None
         agreement = channel.agreement
         if agreement is None:
             agreement = Agreement.of(self, disclosure=channel.disclosure)
-        run = Run(channel, agreement=agreement)
+        run = Run(channel, context=Context.of_channel(channel, agreement=agreement))
         fitted = run(front_plan(front))
         return fitted, run.history
 
@@ -307,13 +307,6 @@ default=None
         ------
         TooFewRowsError
             If the node has too few rows. This is a ValueError.
-
-        Warns
-        -----
-        RowsExposedWarning
-            If there are not more rows than columns, because covariances then reveal
-            single rows. Also if nearly all values that are sent of a column belong to
-            one row each.
         """
         self._validate_params()
         request = Message.of("front", front=self._agreed_front.as_content())
@@ -326,7 +319,6 @@ default=None
             disclosure=disclosure_of_both(self.disclosure, disclosure),
         )
         reply = answer(request, member)
-        warn_of_exposed_columns(name, reply, self._agreed_front)
         return reply.with_envelope(node=name, to=request.digest)
 
     def transform(self, X) -> np.ndarray | csr_matrix:

@@ -118,6 +118,7 @@ class ForestTerms(TreesTerms):
     """
 
     bounded_tasks: ClassVar[tuple[str, ...]] = ("grow", "grow_halves")
+    grows_forests: ClassVar[bool] = True
     agreed_names: ClassVar[tuple[str, ...]] = (
         "n_estimators",
         "max_depth",

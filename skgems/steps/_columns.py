@@ -32,7 +32,7 @@ _FLOATS = ("float32", "float64")
 # Different whole numbers up to which they are taken for codes where other nodes have
 # texts, such as 0, 1 and 2 beside "3+": grades and numbers of visits have as many, ages
 # have more.
-_MOST_CODES = 10
+MOST_CODES = 10
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 # Codes such as 007 and postal codes; no number is written so.
 _PADDED_CODE = re.compile(r"0\d+")
@@ -253,7 +253,7 @@ class Columns:
         elif not _has_text(column):
             raise ColumnsError(
                 f"the column {label!r} holds numbers here and texts at other nodes. "
-                f"Only up to {_MOST_CODES} different whole numbers are taken for codes "
+                f"Only up to {MOST_CODES} different whole numbers are taken for codes "
                 "that are texts elsewhere. Let all nodes write the column alike: as "
                 "numbers (pandas.to_numeric), or as texts (X[column].astype(str), on "
                 "the command line --as-text), or leave it out of all tables."
@@ -282,7 +282,7 @@ def _is_number(value: object) -> bool:
 def are_codes(column: Column) -> bool:
     """Report whether a column's numbers may be codes: few, whole, or truth values."""
     numbers = {value for value in column if _is_number(value)}
-    return len(numbers) <= _MOST_CODES and all(
+    return len(numbers) <= MOST_CODES and all(
         np.isfinite(float(number)) and number == int(number) for number in numbers
     )
 
@@ -321,7 +321,7 @@ def _are_written_numbers(column: Column) -> bool:
             return False
         texts.add(value)
     has_fraction = any(float(text) % 1 != 0 for text in texts)
-    return has_fraction or len(texts) > _MOST_CODES
+    return has_fraction or len(texts) > MOST_CODES
 
 
 def is_gap(value: object) -> bool:

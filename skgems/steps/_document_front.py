@@ -24,7 +24,7 @@ from ._front import Front, thawed
 from ._kind import NotPooledError
 
 # Columns that hashes may lead to, at most: scikit-learn's default.
-_MOST_FEATURES = 2**20
+_MOST_FEATURES = HashingVectorizer().n_features
 # Words, or characters, that one feature may be made of: a request that asks for more
 # would keep a node busy for long.
 _MOST_IN_A_ROW = 10

@@ -44,7 +44,6 @@ from ._columns_of import has_columns_of, with_columns_listed
 from ._fitting import Example, Fitted, FittingVisitor, Pending, assemble
 from ._identifiers import NOT_USED, column_roles
 from ._kinds import KINDS
-from ._statistics import identifiers_told
 from ._trees import (
     Step,
     as_tree,
@@ -407,18 +406,6 @@ class Front:
         )
         self._visit_rows(visitor, X=X, columns=columns)
         return visitor.contradictions[0] if visitor.contradictions else ""
-
-    def exposed_columns(self, reply: Mapping) -> list:
-        """Columns of which a reply, made by :meth:`tell`, has values of single rows."""
-        columns = self.columns or Columns.from_content(reply["columns"])
-        if self.columns is None and "roles" in reply["columns"]:
-            columns = columns.leave_out_identifiers(reply["columns"]["roles"])
-        pending = self._ready(columns).pending
-        labels = []
-        for path, part in reply["parts"].items():
-            if part["statistic"] == "categories":
-                labels += identifiers_told([part], pending[path].labels)
-        return labels
 
     # Every message to a node asks for the same columns. The cache is of all fronts, of
     # which four are kept alive meanwhile; that is what B019 warns of.

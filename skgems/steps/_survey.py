@@ -21,6 +21,7 @@ from scipy.sparse import issparse
 
 from ._columns import (
     DATES,
+    MOST_CODES,
     NUMBERS,
     TEXTS,
     TIME_SPANS,
@@ -40,8 +41,6 @@ KINDS_OF_COLUMNS = (NUMBERS, TEXTS, DATES, TIME_SPANS, IDENTIFIERS, OTHER_VALUES
 # Numbers beyond are no measurements but marks of missing values, and messages hold no
 # larger ones.
 _LARGEST_NUMBER = 1e25
-# Different numbers up to which each is counted: flags, grades, numbers of visits.
-_MOST_COUNTED_NUMBERS = 10
 # Categories that are told of a column, the most frequent ones: as many as classes of a
 # large problem, and more than people read.
 MOST_CATEGORIES = 100
@@ -106,7 +105,7 @@ def survey_of_column(
         n_different = 1 + np.count_nonzero(np.diff(known_values))
         most_counted = MOST_CATEGORIES
         if not are_labels:  # few measurements are not categories
-            most_counted = min(_MOST_COUNTED_NUMBERS, max(2, len(known_values) // 2))
+            most_counted = min(MOST_CODES, max(2, len(known_values) // 2))
         if n_different > most_counted:
             return content | _numbers_told(
                 known_values, n_known=n_known, min_rows=min_rows

@@ -118,11 +118,12 @@ CLASS_SUMS = Task(
     name="class_sums",
     bound="derived",
     discloses="sums",
+    most=3,
+    without="needed",
     accepted_by="anybody",
     asks="sums of features by class, or the number of rows that have each category",
     reveals="The fewer rows a sum is made from, the more it reveals about each of "
     "them. A category that only one row of a class has reveals that row.",
-    most=3,
     alone=True,
     is_in_summaries=True,
     takes_chunks=True,

@@ -35,7 +35,7 @@ from ..messages import (
     counting,
     rows_in_words,
 )
-from ..moments import LARGEST_SQUARE, log_losses
+from ..moments import LARGEST, log_losses
 from ..networks import LayersBelow, linear_logits
 from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._models import columns_are_outputs
@@ -104,7 +104,7 @@ _SUMS = {
         says=f"Sum of the squared logits. {_OF_ONE_ROW}",
         low=0.0,
         # Logits of NearestCentroid are squares of features themselves.
-        high=LARGEST_SQUARE**2,
+        high=LARGEST**4,
     ),
     "right": sums("m?", says=_RIGHT, low=0.0),
     "losses": sums("m? f", says=_LOSSES, low=0.0, nan=True),
@@ -221,18 +221,19 @@ EVALUATE = Task(
     name="evaluate",
     bound="fields",
     discloses="sums",
+    most=25,
+    without="nothing",
+    is_of_judging=lambda request: request.get("of") != "learning",
     accepted_by="ledger",
     asks="sums over the node's rows that say how good some models are",
     reveals="A gradient may be nearly a single row if the model is wrong about that "
     "row only.",
     often="once in each message after the first",
-    most=25,
-    without="nothing",
     takes_weights=True,
     request={
         "W": model_weights("m? p c"),
         **LABELS_AND_OUTPUTS,
-        "factors": Array("f", kinds="fiu", high=LARGEST_SQUARE, least_bytes=2),
+        "factors": Array("f", kinds="fiu", high=LARGEST**2, least_bytes=2),
         "gradient": Flag(default=False),
         "of": Text(("judging", "learning"), default="judging"),
         "hidden": HIDDEN,

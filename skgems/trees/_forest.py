@@ -5,10 +5,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ._bins import N_BINS
-
-# Ways of rows through trees that are gone at once, which fit into a processor's cache.
-_WAYS_AT_ONCE = 2**15
+from ._bins import N_BINS, NUMBERS_IN_CACHE
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -120,7 +117,7 @@ def leaves_of(
         roots = np.arange(forest.n_trees, dtype=np.int32)
         start = np.broadcast_to(roots, (n_rows, forest.n_trees))
     leaves = np.empty(start.shape, dtype=np.int32)
-    rows_at_once = max(1, _WAYS_AT_ONCE // max(1, start.shape[1]))
+    rows_at_once = max(1, NUMBERS_IN_CACHE // max(1, start.shape[1]))
     for first in range(0, n_rows, rows_at_once):
         block = slice(first, first + rows_at_once)
         leaves[block] = _descended(codes[block], forest, start[block])

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ._bins import NUMBERS_IN_CACHE
 from ._levels import LevelGrowth
 from ._splits import Splits, best_splits
 
-# Leaves for which features are drawn at once.
-_LEAVES_AT_ONCE = 4096
 # Share of a tree's rows by which a gain may be rounded, as in scikit-learn.
 _ROUNDING = np.finfo(np.float64).eps
 # Messages beside those of the levels: a leaf whose drawn features cannot split it is
@@ -220,8 +219,8 @@ def _drawn_features(
     if n_drawn == n_features:
         features[:] = np.arange(n_features)
         return features
-    for first in range(0, n_leaves, _LEAVES_AT_ONCE):
-        block = slice(first, first + _LEAVES_AT_ONCE)
+    for first in range(0, n_leaves, NUMBERS_IN_CACHE):
+        block = slice(first, first + NUMBERS_IN_CACHE)
         keys = rng.random_sample(excluded[block].shape) + excluded[block]
         chosen = np.argpartition(keys, n_drawn - 1, axis=1)[:, :n_drawn]
         features[block] = np.sort(chosen, axis=1)

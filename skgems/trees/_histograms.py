@@ -8,17 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._bins import N_BINS
+from ._bins import N_BINS, NUMBERS_AT_ONCE
 
 # The largest weight of a row in a bootstrap sample: of 1e9 rows one has more.
 _MOST_WEIGHT = 12
 # Types of histograms that are summed over nodes. Most counts are small, and the largest
 # histograms are as fast as memory is.
 TYPES_OF_COUNTS = (np.int16, np.int32, np.int64)
-# Rows times features of trees whose cells are sorted at once: several times 16 MB.
-_SORTED_AT_ONCE = 2**21
-# Cells of histograms that are rounded at once, which takes five numbers for each.
-_ROUNDED_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -106,7 +102,7 @@ def class_cells(
             )
         )
     place_of_vertex = places_of_vertices(leaves, asked.leaves)
-    trees_at_once = max(1, _SORTED_AT_ONCE // max(1, n_rows * n_drawn))
+    trees_at_once = max(1, NUMBERS_AT_ONCE // max(1, n_rows * n_drawn))
     parts = []
     # Leaves that are asked of one tree stand side by side, before those of the next.
     for first in range(0, n_trees, trees_at_once):
@@ -258,7 +254,7 @@ def rounded_cells(cells: Cells, shape: tuple[int, int, int, int], step: int) -> 
     """The cells of `rounded_histograms` that hold rows, of histograms of a shape."""
     n_leaves, *shape_of_leaf = shape
     n_cells_a_leaf = int(np.prod(shape_of_leaf, dtype=np.int64))
-    leaves_at_once = max(1, _ROUNDED_AT_ONCE // max(1, n_cells_a_leaf))
+    leaves_at_once = max(1, NUMBERS_AT_ONCE // max(1, n_cells_a_leaf))
     parts = []
     for first in range(0, n_leaves, leaves_at_once):
         last = min(first + leaves_at_once, n_leaves)

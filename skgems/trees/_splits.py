@@ -19,10 +19,7 @@ from typing import TypeVar
 import numpy as np
 from scipy.special import xlogy
 
-from ._bins import N_BINS
-
-# Numbers of histograms that are looked at together: their scores hold some 40 MB.
-_CELLS_AT_ONCE = 4_000_000
+from ._bins import N_BINS, NUMBERS_AT_ONCE
 
 _SplitsT = TypeVar("_SplitsT")
 
@@ -176,7 +173,7 @@ def best_in_blocks(
     have one too.
     """
     n_leaves = len(histograms)
-    leaves_at_once = max(1, int(_CELLS_AT_ONCE // max(1, histograms[:1].size)))
+    leaves_at_once = max(1, NUMBERS_AT_ONCE // max(1, histograms[:1].size))
     parts = [
         best_of_block(slice(first, first + leaves_at_once))
         for first in range(0, max(n_leaves, 1), leaves_at_once)

@@ -125,7 +125,6 @@ def test_a_small_budget_tries_no_features():
     assert not any("features" in entry["name"] for entry in choice.table)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 @pytest.mark.usefixtures("no_powers")
 def test_logits_of_features_are_multiplied_where_they_are_too_sure(monkeypatch):
     # A forest is better on rings.
@@ -248,7 +247,6 @@ def test_nothing_to_combine_is_an_error():
         combine()
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_files_of_linear_models_become_the_linear_model(tmp_path):
     linear = GEMSLogisticAggregator(random_state=0)
     paths = [tmp_path / name for name in NAMES]

@@ -46,7 +46,6 @@ from skgems.choice._choice import Trials
 from skgems.federation import (
     IdentifierWarning,
     RepliesMissingError,
-    RowsExposedWarning,
     fit_front,
     halves_of,
 )
@@ -56,10 +55,7 @@ from skgems.steps import Front, RandomFeatures
 
 pytestmark = [
     pytest.mark.usefixtures("accepting_nodes"),
-    pytest.mark.filterwarnings(
-        "ignore::skgems.federation.RowsExposedWarning",
-        "ignore:Variables are collinear:UserWarning",
-    ),
+    pytest.mark.filterwarnings("ignore:Variables are collinear:UserWarning"),
 ]
 NAMES = ["bern", "oslo"]
 # Most wines are of both; the first twelve are of a third node.
@@ -526,15 +522,6 @@ def test_sums_of_each_candidate_are_described_in_sentences():
     sentences = says(nodes.replies("halves")[0])
     assert {path.split(".")[0] for path in sentences} == {"0", "1", "2", "3"}
     assert any("second.answers.0" in path for path in sentences)
-
-
-def test_exposed_rows_warn_once_a_node():
-    noise = np.random.default_rng(0).normal(size=(len(X), 100))
-    nodes = JudgingNodes(np.hstack([X, noise]))
-    with pytest.warns(RowsExposedWarning) as records:
-        choose_over(nodes.channel, linear_candidates)
-    # Texts begin with the name of the node.
-    assert len({str(record.message)[:12] for record in records}) == 2
 
 
 def test_the_reason_why_a_node_sends_no_sums_is_a_doubt():

@@ -30,10 +30,7 @@ from skgems.tasks._judge import judge
 
 pytestmark = [
     pytest.mark.usefixtures("accepting_nodes"),
-    pytest.mark.filterwarnings(
-        "ignore::skgems.federation.RowsExposedWarning",
-        "ignore:Variables are collinear:UserWarning",
-    ),
+    pytest.mark.filterwarnings("ignore:Variables are collinear:UserWarning"),
 ]
 
 

@@ -21,10 +21,7 @@ from skgems.pooled._trees_fit import TreesFit
 from skgems.pooled._trees_terms import ForestTerms, RandomTreesTerms
 from skgems.trees import packed_counts
 
-pytestmark = [
-    pytest.mark.usefixtures("accepting_nodes"),
-    pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),
-]
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
 X, Y = rows()
 
 

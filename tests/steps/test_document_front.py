@@ -35,8 +35,7 @@ from skgems.federation import Message, Nodes, reply_to
 from skgems.steps import DocumentFront, NotPooledError, front_of_content
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::skgems.federation.RowsExposedWarning",
-    "ignore::skgems.federation.NodesDisagreeWarning",
+    "ignore::skgems.federation.NodesDisagreeWarning"
 )
 
 

@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skgems.federation import Message, answer
 from skgems.local import Member, node_space
-from skgems.moments import SMALLEST, SMALLEST_SQUARE
+from skgems.moments import SMALLEST
 from skgems.networks import LayersBelow
 from skgems.spaces import (
     Accuracy,
@@ -193,7 +193,7 @@ def test_metrics_are_symmetric_and_have_no_negative_squares():
     ("precision_of_a_weight", "match"),
     [
         (0.0, None),
-        (SMALLEST_SQUARE, None),
+        (SMALLEST**2, None),
         (1e-300, "metric_precision has values that are all but 0"),
     ],
 )

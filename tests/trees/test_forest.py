@@ -59,7 +59,7 @@ def depth_by_hand(forest):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_reach_the_leaves_that_they_reach_by_hand(seed, monkeypatch):
-    monkeypatch.setattr(skgems.trees._forest, "_WAYS_AT_ONCE", 22)  # 7 rows
+    monkeypatch.setattr(skgems.trees._forest, "NUMBERS_IN_CACHE", 22)  # 7 rows
     codes, _ = binned_rows(seed, n_rows=30, missing=0.2)
     forest = random_forests(seed)[-1]
     leaves = leaves_of(codes, forest)
@@ -73,7 +73,7 @@ def test_rows_reach_the_leaves_that_they_reach_by_hand(seed, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_go_on_from_vertices_that_they_reached_before(seed, monkeypatch):
-    monkeypatch.setattr(skgems.trees._forest, "_WAYS_AT_ONCE", 21)
+    monkeypatch.setattr(skgems.trees._forest, "NUMBERS_IN_CACHE", 21)
     codes, _ = binned_rows(seed, n_rows=50, missing=0.2)
     *_, earlier, _, last = random_forests(seed)
     start = leaves_of(codes, earlier)
