@@ -145,7 +145,7 @@ def ask_inverse_temperature(request: Callable[[np.ndarray], Any]) -> Generator:
     search = TemperatureSearch(size=start.root_mean_square, n_rows=start.n_rows)
     while not search.done:
         evaluated = yield from _ask_losses(request, search.factors)
-        search = search.after(evaluated.mean_losses)
+        search = search.narrow(evaluated.mean_losses)
     return search.best
 
 

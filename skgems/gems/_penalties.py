@@ -105,7 +105,7 @@ class Penalty:
         """Return this penalty for rows in the coordinates of a span."""
         if self.zero_row is None:
             return self
-        return replace(self, zero_row=span.of_row(self.zero_row))
+        return replace(self, zero_row=span.coordinates_of_row(self.zero_row))
 
 
 def agreed_penalty(

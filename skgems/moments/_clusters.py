@@ -102,7 +102,7 @@ def inverse_deviations(
 ) -> np.ndarray:
     """Return one over the deviations of features within classes; 0 of constants."""
     sums = class_moments(X, y, kind="diagonal", weights=weights)
-    return ratio(1.0, np.sqrt(sums.within()))
+    return ratio(1.0, np.sqrt(sums.covariance_within_parts()))
 
 
 def _sample(rows: np.ndarray, most: int, rng: RandomState) -> np.ndarray:

@@ -107,9 +107,9 @@ class GaussianLoss:
         return work > _MOST_WORK
 
     @cached_property
-    def within(self) -> "_Matrix":
+    def covariance_within_parts(self) -> "_Matrix":
         """Return the covariance of all rows about the means of their parts."""
-        return _Matrix(scatter=self.moments.within(), size=1.0)
+        return _Matrix(scatter=self.moments.covariance_within_parts(), size=1.0)
 
     @cached_property
     def _class_covariances(self) -> "_ClassCovariances":
@@ -157,10 +157,10 @@ class GaussianLoss:
         if moments.squares is None:
             return []
         counts = moments.class_counts(self.n_classes)
-        variances = self.within.variances
+        variances = self.covariance_within_parts.variances
         return [
             _Covariance(
-                matrix=self.within,
+                matrix=self.covariance_within_parts,
                 classes=[c],
                 scaling=np.sqrt(ratio(squares, counts[c] * variances)),
             )

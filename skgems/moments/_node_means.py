@@ -207,7 +207,7 @@ class Agreement:
     errors: np.ndarray  # (n_nodes,), standard errors of these
     distances: np.ndarray  # (n_nodes,), from the others, in deviations of features
 
-    def of_another_rule(self) -> np.ndarray:
+    def nodes_of_another_rule(self) -> np.ndarray:
         """Return indices of nodes whose classes differ in other directions."""
         # A larger standard error is more than half of what lies between rows of the
         # same rule and labels at random: what these others say is worth nothing.

@@ -104,7 +104,7 @@ def _select_features(
     sums: ClassMoments | ClassSums, used: np.ndarray | None
 ) -> ClassMoments | ClassSums:
     """Return the sums of the features that are used; None: all."""
-    return sums if used is None else sums.of_features(used)
+    return sums if used is None else sums.select_features(used)
 
 
 def _class_sums_of(content: Mapping) -> ClassSums:
