@@ -119,7 +119,7 @@ class GaussianLoss:
         covariances of logits would take too long. A fit warns of this.
         """
         moments = self.moments
-        shared = self.within
+        shared = self.covariance_within_parts
         unscaled = np.ones(moments.n_features)
         all_classes = set(range(self.n_classes))
         if self.shares_one_covariance:
