@@ -518,20 +518,24 @@ def chunked_member_of(
         least=least,
         cell=1 if disclosure is None else disclosure.cell,
     )
-    if not member.tally:
-        raise ValueError(
-            f"Node {name!r}: chunks() gave no rows. Have it give at least one chunk "
-            "that is not empty."
-        )
+    _check_has_learning_rows(member)
     if estimator is None and member.drawn:
         member = _with_model_of_rows(member, reader)
-    if not any(n_learning for n_learning, _ in member.tally.values()):
-        _nodes.raise_all_held_out(name)
     if estimator is not None:
         check_labels_of(member)
     if reader.joined is not None and reader.joined.has_joined:
         member = replace(member, is_changed=True)
     return member
+
+
+def _check_has_learning_rows(member: ChunkedMember) -> None:
+    if not member.tally:
+        raise ValueError(
+            f"Node {member.name!r}: chunks() gave no rows. Have it give at least one "
+            "chunk that is not empty."
+        )
+    if not any(n_learning for n_learning, _ in member.tally.values()):
+        _nodes.raise_all_held_out(member.name)
 
 
 def _with_model_of_rows(member: ChunkedMember, reader: "_ChunkReader") -> ChunkedMember:
