@@ -36,8 +36,8 @@ from ._scoring import (
     ClassShares,
     Comparison,
     by_counts,
+    compare_mean_losses,
     resolved,
-    within_share,
 )
 
 
@@ -305,7 +305,7 @@ def _comparison(
     """The comparison by what nodes tell: counts of right rows, or sums of losses."""
     # Losses of models that are too steep are not told; accuracies always are.
     if scoring == LOG_LOSS and np.isfinite(log_losses).any():
-        return within_share(log_losses)
+        return compare_mean_losses(log_losses)
     return by_counts(n_both_right, n_rows, log_losses)
 
 

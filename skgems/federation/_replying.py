@@ -470,7 +470,7 @@ class _Node:
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        return Fingerprint.of(
+        return Fingerprint.from_arrays(
             self.estimator,
             self.X,
             self.y,

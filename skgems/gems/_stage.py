@@ -197,7 +197,7 @@ class LinearStage:
         return node_spaces.spaces
 
     def explain_empty(self, merge: LinearMerge, names: Sequence[str]) -> str:
-        """Why nothing was found, in three lines: how far, who, and what would do."""
+        """Explain an empty intersection in three lines: how far, who, a remedy."""
         return "\n".join(
             (
                 _distance_line(merge.intersection),

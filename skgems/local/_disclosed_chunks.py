@@ -261,7 +261,7 @@ class _Ruler:
     def _without_residuals(self, moments: ClassMoments) -> ClassMoments:
         if moments.n_features == self.n_features:
             return moments
-        return moments.of_features(np.arange(self.n_features))
+        return moments.select_features(np.arange(self.n_features))
 
     def _sums_of_chunk(
         self, X: Rows, codes: np.ndarray, squares: np.ndarray

@@ -704,7 +704,7 @@ def _columns_at_rising_price(gains: np.ndarray) -> np.ndarray:
 
 
 def median_norm(groups: Sequence[np.ndarray]) -> float:
-    """Of all neurons; 1 where it is 0, as it is divided by."""
+    """Return the median norm of all neurons; 1 where it is 0, as it is a divisor."""
     norms = [np.sqrt(np.sum(np.square(V, dtype=np.float64), axis=1)) for V in groups]
     return float(np.median(np.concatenate(norms))) or 1.0
 

@@ -304,7 +304,7 @@ def log_losses(logits: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return losses, residuals
 
 
-def about_origin(W: np.ndarray, origin: np.ndarray) -> np.ndarray:
+def move_to_origin(W: np.ndarray, origin: np.ndarray) -> np.ndarray:
     """Return the linear model that has the same logits on rows less an origin.
 
     ``w^T x + b`` is ``w^T (x - origin) + (b + w^T origin)``.

@@ -203,7 +203,7 @@ class _AskedRows:
 
 
 def _taken_rows(columns: np.ndarray, block: slice, rows: np.ndarray) -> np.ndarray:
-    """Some rows of a block of all: (n_columns, n_rows)."""
+    """Return some rows of a block of all: (n_columns, n_rows)."""
     columns = columns[:, block]
     return columns if len(rows) == columns.shape[1] else columns.take(rows, axis=1)
 
@@ -238,7 +238,7 @@ def _sums_of_rows(
 def _sums_of_paired_rows(
     columns: np.ndarray, places: np.ndarray, weights: list, *, n_leaves: int
 ) -> np.ndarray:
-    """As `_sums_of_rows`, with the bins of two features in each column, see `_paired`.
+    """Compute `_sums_of_rows` of columns with the bins of two features, see `_paired`.
 
     There may be one feature too many.
     """

@@ -447,7 +447,7 @@ def _path_of_last(
 
 
 def _units(inputs, layers: Layers) -> list[np.ndarray]:
-    """For each layer, units of its weights in which these change logits alike.
+    """Return units of the weights of each layer in which they change logits alike.
 
     A change of a weight by one unit changes logits by about as much, whatever the size
     of the layer's inputs and of the weights above it. The size of a weight that nothing
