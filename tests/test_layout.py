@@ -39,6 +39,10 @@ TESTED_ELSEWHERE = {
     "base/_members.py": ("test_common_copies.py", "all aggregators have it in common"),
     "base/_validation.py": ("test_errors.py", "rows that are refused"),
     "candidates/_candidates.py": ("candidates/test_combine.py", "combine tries them"),
+    "channels/_exposed.py": (
+        "channels/test_overview.py",
+        "the overview of a file names such classes",
+    ),
     "channels/_flower_client.py": (
         "channels/test_flower.py",
         "both sides in one exchange",

@@ -60,15 +60,15 @@ class AveragingFit:
     rng: np.random.RandomState  # which both draw from
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> Self:
-        """The fit that the parameters of a ModelAveragingAggregator stand for."""
+    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
+        """Read the parameters of a ModelAveragingAggregator."""
         return cls(
             node_weight=aggregator.node_weight,
             align=aggregator.align,
             n_rounds=aggregator.n_rounds,
             local_epochs=aggregator.local_epochs,
             learning_rate=aggregator.learning_rate,
-            schedule=Schedule.of(aggregator.schedule),
+            schedule=Schedule.from_value(aggregator.schedule),
             server=aggregator.server,
             common_init=aggregator.common_init,
             n_jobs=aggregator.n_jobs,
@@ -90,7 +90,7 @@ class AveragingFit:
         )
 
     def attributes(self, federation: Federation) -> dict[str, object]:
-        """What the fit finds, as the server sees it: ask for weights, average, train.
+        """Ask for weights, average and train; return the attributes.
 
         Nodes whose models are far larger than those of the others are warned of.
         """
@@ -121,7 +121,7 @@ class AveragingFit:
         sizes.warn()
         return {
             **federation.attributes(),
-            **AveragedModel.of_average(model, classes).attributes(),
+            **AveragedModel.from_average(model, classes).attributes(),
             "history_": history,
         }
 

@@ -209,7 +209,7 @@ def tuned_attributes(
     last_layer: BaseEstimator | None,
     tuned: _Tuned | None,
 ) -> dict:
-    """What an aggregate publishes of its layers, or of those that were fine-tuned.
+    """Return the attributes of an aggregate's layers, or of its fine-tuned ones.
 
     ``last_layer``, the aggregator that merged the last layer, gets the tuned weights.
     """

@@ -26,8 +26,8 @@ class Part(ShortFormsMixin, BaseEstimator):
             Part.kinds[cls.__name__] = cls
 
     @classmethod
-    def of(cls, value: object) -> Self:
-        """A checked copy of a parameter's value, with objects for words within it."""
+    def from_value(cls, value: object) -> Self:
+        """Return a checked copy of a parameter's value, with objects for its words."""
         part = clone(value) if isinstance(value, cls) else cls.from_short_form(value)
         part._validate_params()
         return part._with_objects()

@@ -8,6 +8,7 @@ from textwrap import fill
 
 from ..federation import (
     LEDGER_FILE,
+    WIDTH,
     Summary,
     load_message,
     printable,
@@ -21,13 +22,13 @@ from ..messages import (
     check_names,
     check_reply,
     check_request,
+    is_summary,
     naming,
     requests_in,
     says,
 )
 from ._overview import KINDS, overview_of_reply, overview_of_request
 
-_WIDTH = 88  # characters of a printed line
 _MORE = "All fields, settings and arrays: add --verbose (in Python, verbose)."
 
 
@@ -100,7 +101,7 @@ class Inspected:
 
     @property
     def details(self) -> str:
-        """What every field says, the settings and the arrays."""
+        """Describe every field, the settings and the arrays."""
         lines = []
         if self.kind != "agreement":  # whose sentences are the overview
             parts_by_text: dict[str, list[str]] = {}
@@ -133,7 +134,7 @@ def _filled(text: str, *, indent: int) -> str:
     """A line of a page, broken between words; further lines are indented."""
     return fill(
         printable(text),
-        width=_WIDTH,
+        width=WIDTH,
         initial_indent="  ",
         subsequent_indent=" " * indent,
         break_long_words=False,
@@ -224,7 +225,7 @@ def _inspected_agreement(path: Path) -> Inspected:
 
 
 def _inspected_message(path, request) -> Inspected:
-    """What is in a request, a reply or a summary; ``request`` as of `inspect`."""
+    """Inspect a request, a reply or a summary; ``request`` is that of `inspect`."""
     message = load_message(path)
     with naming(os.fspath(path)):
         try:
@@ -233,12 +234,11 @@ def _inspected_message(path, request) -> Inspected:
             raise ValueError(
                 f"its fields are not those of the task {message.task!r:.40}: {exc!r}"
             ) from None
-    is_join = message.task == "join"
     return Inspected(
         path=os.fspath(path),
         task=message.task,
         method=_method_of(message),
-        settings=dict(message.content["settings"] if is_join else message.settings),
+        settings=_settings_of(message),
         arrays=tuple(
             {
                 "path": name,
@@ -254,7 +254,7 @@ def _inspected_message(path, request) -> Inspected:
 
 
 def _inspected_ledger(folder: Path) -> Inspected:
-    """What a node has answered, for its owner; a number stands before each request."""
+    """Inspect a node's ledger for its owner; a number stands before each request."""
     if not (folder / LEDGER_FILE).is_file():
         raise ValueError(f"{folder}: this folder has no ledger ({LEDGER_FILE}).")
     says: dict[str, str] = {}
@@ -284,7 +284,7 @@ def _inspected_ledger(folder: Path) -> Inspected:
 
 
 def _sentence_of_event(entry: Mapping) -> str:
-    """What happened, in words; empty for events that tell the owner nothing."""
+    """Describe an event in a sentence; "" if it tells the owner nothing."""
     at = entry["at"]
     match entry["event"]:
         case "opened":
@@ -307,7 +307,7 @@ def _sentence_of_event(entry: Mapping) -> str:
 
 def _read_message(message: Message, path: Path, request) -> dict:
     """Kind, node, words, overview and whether it is checked; raises if it is wrong."""
-    if message.task == "join" and "requests" not in message.settings:
+    if is_summary(message) and "requests" not in message.settings:
         Summary(message)
         return _read_reply(message, path, request, kind="summary")
     if "to" not in message.envelope:
@@ -326,7 +326,14 @@ def _read_message(message: Message, path: Path, request) -> dict:
 
 
 def _method_of(message: Message) -> str | None:
-    return message.content["method"] if message.task == "join" else None
+    return message.content["method"] if is_summary(message) else None
+
+
+def _settings_of(message: Message) -> dict:
+    """Return the settings of the method that a message is about, else its own."""
+    if is_summary(message):
+        return dict(message.content["settings"])
+    return dict(message.settings)
 
 
 def _read_reply(message: Message, path: Path, request, *, kind: str) -> dict:
@@ -379,15 +386,15 @@ def _request_of(
                 return message, place
     if reply.envelope["to"] == Message.of(reply.task).digest:
         return Message.of(reply.task), None  # a request without fields is known
-    if request is not None and reply.task != "join":
+    if request is not None and not is_summary(reply):
         raise ValueError(f"it is not a reply to {os.fspath(request)}.")
     return None, None
 
 
 def _words_of_request(message: Message) -> dict[str, str]:
-    """What a request asks for; the first one has further requests within."""
+    """Describe a request part by part; the first one has further requests within."""
     sentences = asks(message)
-    if message.task == "join":
+    if is_summary(message):
         content = message.content
         sentences["request"] = (
             f"{sentences['request'].rstrip('.')}, for {content['method']}."

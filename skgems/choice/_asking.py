@@ -86,7 +86,7 @@ def choose_over(
         trials,
         judged=list(models),
         scoring=resolved(scoring, halves.class_sizes().sum(axis=0)),
-        shares=ClassShares.of(halves.class_sizes()),
+        shares=ClassShares.from_counts(halves.class_sizes()),
         can_take_shares=shares is not None,
     )
     best = shares
@@ -97,7 +97,7 @@ def choose_over(
     rows_alone = RowsAlone(channel, names=run.names)
     aggregator = clone(best.aggregator).set_params(estimators=rows_alone)
     if best.steps:
-        aggregator.set_params(front=PooledTransformer.of(fronts.of(best.steps)))
+        aggregator.set_params(front=PooledTransformer.from_front(fronts.of(best.steps)))
     return aggregator, choice, run.history
 
 
@@ -108,7 +108,7 @@ class _Fronts:
         self.steps = list(dict.fromkeys(c.steps for c in tried if c.steps))
         self.starts = list(dict.fromkeys(map(_up_to_last_that_asks, self.steps)))
         self.drop_identifiers = drop_identifiers
-        self.whole = Front.of_pipelines(
+        self.whole = Front.from_pipelines(
             [make_pipeline(*start) for start in self.starts],
             drop_identifiers=drop_identifiers,
             unasked=(PowerTransformer,),  # which rows judge, candidate by candidate
@@ -152,7 +152,7 @@ def _terms_of(candidate: Candidate) -> Terms:
 
 def _grows_trees(candidate: Candidate) -> bool:
     """Whether halves of the rows have trees, which grow in several messages."""
-    return "grow_halves" in _terms_of(candidate).bounded_tasks
+    return _terms_of(candidate).grows_forests
 
 
 def _agreement(

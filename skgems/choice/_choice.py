@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 
 from ..base import BaseAggregator, silenced
 from ..disclosure import Disclosure
-from ..federation import RepliesMissingError, nodes_of_many_rows
-from ..moments import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS, told_losses
+from ..federation import WIDTH, RepliesMissingError, nodes_of_many_rows
+from ..moments import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS, ROUNDING_OF_SUMS, told_losses
 from ..progress import say
 from ._scoring import (
     ACCURACY,
@@ -36,11 +36,8 @@ _FEW_ROWS = 200
 # of what was chosen is 0.029 on average and 0.079 at most with it, 0.038 and 0.094 with
 # the factor of half of the rows, and 0.048 and 0.105 without any.
 _POWER_FOR_TWICE_THE_ROWS = 0.75
-# Accuracies and shares of equal counts of rows may differ by rounding.
-_ROUNDING_OF_SHARES = 1e-9
 # Name of what is taken where every candidate is worse than the shares of the classes.
 CLASS_SHARES = "class shares"
-_WIDTH = 88  # characters of a printed line
 _CONSTANT = "(always the largest class)"  # its line in the table
 _NAME_WIDTH = 42  # characters of the column of names: the longest name has 42
 _JUDGED_BY_HALVES = (
@@ -433,7 +430,7 @@ class Trials:
                 f"Only {n_rows} rows judged the candidates, so the accuracies are "
                 "uncertain."
             )
-        if best["accuracy"] <= shares.accuracy + _ROUNDING_OF_SHARES:
+        if best["accuracy"] <= shares.accuracy + ROUNDING_OF_SUMS:
             doubts.append(
                 "The chosen candidate is no more accurate than always predicting the "
                 f"largest class: its accuracy is {best['accuracy']:.3f}, and the share "
@@ -543,7 +540,7 @@ def _wrapped(paragraph: str, *, indent: int) -> list[str]:
     """Lines of a paragraph, in which no word or name of a column is cut."""
     return wrap(
         paragraph,
-        _WIDTH,
+        WIDTH,
         subsequent_indent=" " * indent,
         break_long_words=False,
         break_on_hyphens=False,

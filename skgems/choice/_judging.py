@@ -254,7 +254,7 @@ def choose(
         scores,
         trials,
         n_judging=n_judging,
-        shares=ClassShares.of(_counts_of_halves(y, half_of_row)),
+        shares=ClassShares.from_counts(_counts_of_halves(y, half_of_row)),
         can_take_shares=can_take_shares,
     )
 

@@ -222,7 +222,7 @@ class ClassShares:
     log_loss: float
 
     @classmethod
-    def of(cls, counts: np.ndarray) -> "ClassShares":
+    def from_counts(cls, counts: np.ndarray) -> "ClassShares":
         """Scores by the rows of each class in each half, ``counts`` (2, n_classes)."""
         n_right = 0
         loss = 0.0

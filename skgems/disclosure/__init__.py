@@ -35,6 +35,7 @@ from ._told import (
     Rows,
     Told,
     gradient_holds,
+    has_room_for_products,
     products_hold,
     told_of,
 )

@@ -333,12 +333,16 @@ class _Teller:
         self, design: Design, weights: np.ndarray, *, n_means: int
     ) -> np.ndarray | None:
         """Return weights with which all products may be told, or None."""
-        n_rows = len(weights)
-        n_columns = design.X.shape[1]
-        n_numbers = n_columns * (n_columns + 1) / 2 + n_means
-        if n_numbers > self.rule.unknowns * n_rows * self.n_unknowns:
-            return None
-        if n_columns + design.groups.max() + 1 > self._most_columns(design):
+        has_room = has_room_for_products(
+            self.rule,
+            n_rows=len(weights),
+            n_units=int(design.units.max()) + 1,
+            n_columns=design.X.shape[1],
+            n_groups=int(design.groups.max()) + 1,
+            n_means=n_means,
+            n_unknowns=self.n_unknowns,
+        )
+        if not has_room:
             return None
         bound = self.rule.leverage
         if self.may_lower:
@@ -348,13 +352,6 @@ class _Teller:
         holds = largest_leverage_bound(design, weights) < bound
         holds = holds or leverages(design, weights).max() < bound
         return weights if holds else None
-
-    def _most_columns(self, design: Design) -> float:
-        """Return how many columns may be told of at most: leverages sum to these.
-
-        Columns that are constant, or the sum of others, do not count; they are few.
-        """
-        return 2.0 * self.rule.leverage * (design.units.max() + 1)
 
     def _block_step(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return weights, and masks of the columns of a block and of means alone."""
@@ -389,6 +386,40 @@ class _Teller:
         while size >= _FEWEST_COLUMNS:
             yield size
             size = min(size - 1, int(_FEWER_COLUMNS * size))
+
+
+def has_room_for_products(
+    rule: Disclosure,
+    *,
+    n_rows: int,
+    n_units: int,
+    n_columns: int,
+    n_groups: int,
+    n_means: int,
+    n_unknowns: int,
+) -> bool:
+    """Report whether rows are enough for products of all columns, by counting alone.
+
+    Parameters
+    ----------
+    rule : Disclosure
+    n_rows, n_units : int
+        Rows, and what counts as one row, such as a patient.
+    n_columns : int
+        Columns whose products are told.
+    n_groups : int
+        Classes, or clusters, about whose means the products are.
+    n_means : int
+        How many numbers are told beside the products.
+    n_unknowns : int
+        How many numbers a row is, before any front.
+    """
+    n_numbers = n_columns * (n_columns + 1) / 2 + n_means
+    if n_numbers > rule.unknowns * n_rows * n_unknowns:
+        return False
+    # Leverages sum to the number of columns, but for those that are constant or the sum
+    # of others, which are few.
+    return n_columns + n_groups <= 2.0 * rule.leverage * n_units
 
 
 def products_hold(

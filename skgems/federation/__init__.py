@@ -51,6 +51,7 @@ from ._labels import (
 from ._ledger import RowsChangedError, read_entries
 from ._ledger_store import (
     LEDGER_FILE,
+    PAUSE,
     LedgerBusyError,
     LedgerCopiedError,
     LedgerDamagedError,
@@ -78,7 +79,7 @@ from ._reading import read_federation
 from ._record import Record
 from ._region import region_summary
 from ._replying import ReplyDeclinedError, answer, reply_to
-from ._report import Report, ReportMixin, printable
+from ._report import WIDTH, Report, ReportMixin, printable
 from ._rows import (
     AnyRows,
     AnyRowsWithMissing,
@@ -102,6 +103,7 @@ from ._summarizing import SummarizingMixin
 from ._summary import Summary, is_path, load_message
 from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
 from ._warnings import (
+    MENDS_TAILS,
     ClassesLeftOutWarning,
     ClassWeightWarning,
     HeavyTailsWarning,
@@ -111,15 +113,11 @@ from ._warnings import (
     NodesDisagreeWarning,
     PenaltyWarning,
     RowsAskedAgainWarning,
-    RowsExposedWarning,
     SameRowsWarning,
     SharedCovarianceWarning,
     VariancesOnlyWarning,
-    exposed_classes,
     nodes_of_many_rows,
     warn_of_columns_of_some,
-    warn_of_exposed,
-    warn_of_exposed_columns,
     warn_of_identifiers,
     warn_of_many_classes,
     warn_of_many_rows,
@@ -166,7 +164,6 @@ __all__ = [
     "RowsAskedAgainError",
     "RowsAskedAgainWarning",
     "RowsChangedError",
-    "RowsExposedWarning",
     "SameRowsWarning",
     "SharedCovarianceWarning",
     "SignatureError",

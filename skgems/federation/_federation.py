@@ -12,7 +12,7 @@ from ..base import Features
 from ..compat import safe_indexing
 from ..disclosure import Disclosure
 from ..local import Description, LocalModel, Member, indices_of, ruled
-from ..networks import Network, common_dtype, without_values
+from ..networks import Network, common_dtype, zero_dropped
 from ..steps import Front
 from ._channel import InProcess
 from ._nodes import Rows
@@ -301,7 +301,7 @@ class Federation:
         """Return some rows with their labels; both are empty without any rows."""
         if self.X is None:
             return np.zeros((0, self.features.n_features_in or 0)), self.classes[:0]
-        X = without_values(safe_indexing(self.X, rows), self.unused)
+        X = zero_dropped(safe_indexing(self.X, rows), self.unused)
         return X, self.classes[self.y[rows]]
 
     @property
@@ -342,7 +342,6 @@ class Federation:
                 n_jobs=n_jobs,
                 recalls=recalls,
                 memory=memory,
-                has_front=self.front is not None,
             ),
             names=self.names,
             records=sent if records is None else records | sent,
@@ -382,7 +381,7 @@ class Federation:
             name=node.name,
             model=node.model,
             # Nodes that share all rows do not each get a copy.
-            X=without_values(
+            X=zero_dropped(
                 self.X if len(rows) == len(self.y) else safe_indexing(self.X, rows),
                 node.network.dropped,
             ),

@@ -10,11 +10,7 @@ from scipy import sparse
 
 from ..datasets import as_groups
 from ..local import digest, local_model
-from ._row_digests import RowDigests
-
-# Rows that are made float64 at a time, so that no array of float32 is copied whole: 16
-# MB for 128 features.
-_BLOCK = 2**14
+from ._row_digests import ROWS_AT_ONCE, RowDigests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +119,10 @@ def _digest_of(arrays: list[np.ndarray]) -> str:
 def _blocks(array: np.ndarray) -> Iterator[bytes]:
     """The bytes of all values, a part at a time."""
     if array.dtype.kind in "biuf":
-        for start in range(0, len(array), _BLOCK):
-            block = np.ascontiguousarray(array[start : start + _BLOCK], np.float64)
+        for start in range(0, len(array), ROWS_AT_ONCE):
+            block = np.ascontiguousarray(
+                array[start : start + ROWS_AT_ONCE], np.float64
+            )
             yield (block + 0.0).data  # -0.0 becomes 0.0, to which it is equal
         return
     for value in array.ravel().tolist():

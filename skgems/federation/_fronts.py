@@ -28,7 +28,7 @@ from ..steps import (
     NotPooledError,
     agreed_roles,
     names_alike,
-    without_polars,
+    polars_to_pandas,
 )
 from ._channel import InProcess
 from ._nodes import Rows, RowsLike, node_codes, node_names_of
@@ -110,7 +110,7 @@ def _check_answerable(front: Front, advanced: Advanced) -> None:
 def fitted_without_learning(front: Front | None, X: RowsLike = None) -> Front | None:
     """Return the fitted front of backbones, with rows or without; else None."""
     is_unfitted = isinstance(front, Front) and front.columns is None
-    return front.without_learning(X) if is_unfitted else None
+    return front.fit_backbones(X) if is_unfitted else None
 
 
 def raise_front_not_fitted(front: Front) -> NoReturn:
@@ -269,11 +269,11 @@ def _without_identifiers(
         },
         columns.labels,
     )
-    without_identifiers = columns.without_identifiers(agreed)
+    without_identifiers = columns.leave_out_identifiers(agreed)
     dissenting = {
         node
         for node, roles in roles_of_nodes.items()
-        if columns.without_identifiers(roles) != without_identifiers
+        if columns.leave_out_identifiers(roles) != without_identifiers
     }
     return without_identifiers, dissenting
 
@@ -322,7 +322,7 @@ def fit_front(
     to them, and a node that has no others takes no part.
     """
     warn_of_written_numbers(X)
-    X = Columns.of(X).of_rows(X)  # once for all nodes
+    X = Columns.from_table(X).arranged(X)  # once for all nodes
     y = _labels_of_rows(X, y)
     members = []
     for name, rows in owners_of(nodes, X).items():
@@ -340,7 +340,7 @@ def fit_front(
                     disclosure=disclosure,
                 )
             )
-    run = Run(InProcess(members, n_jobs=n_jobs, has_front=True))
+    run = Run(InProcess(members, n_jobs=n_jobs))
     return run(front_plan(front)), run.history
 
 
@@ -370,7 +370,7 @@ def through_front(
             held_out=None if held_out is None else held_out[rows],
             groups=None if groups is None else groups[rows],
         )
-        return without_polars(front.transform(of_rows(rows), cells=cells))
+        return polars_to_pandas(front.transform(of_rows(rows), cells=cells))
 
     def of_rows(rows: np.ndarray) -> RowsLike:
         return X if len(rows) == X.shape[0] else safe_indexing(X, rows)
@@ -380,7 +380,7 @@ def through_front(
     owned = [rows for rows in rows_of_owners if len(rows)]
     parts = [transformed(rows) for rows in owned]
     if len(public_rows):
-        parts.append(without_polars(front.transform(of_rows(public_rows))))
+        parts.append(polars_to_pandas(front.transform(of_rows(public_rows))))
     if len(parts) == 1:
         return parts[0]
     in_order_of_X = np.argsort(np.concatenate([*owned, public_rows]))

@@ -126,7 +126,7 @@ def _columns_of_all(members: Members, X: RowsLike) -> Columns | None:
 
     It warns of columns that only some of them drop.
     """
-    columns = Columns.of(X)
+    columns = Columns.from_table(X)
     dropped_by_node = {}
     for name, classifier in zip(members.names, members.classifiers, strict=True):
         dropped = None

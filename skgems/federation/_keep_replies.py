@@ -8,6 +8,7 @@ from ._federation import Federation, PublicRows
 from ._run import Run
 from ._summary import Summary
 from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
+from ._withheld import row_numbers
 
 
 class KeepRepliesMixin(UpdateForgetMixin):
@@ -74,7 +75,11 @@ class KeepRepliesMixin(UpdateForgetMixin):
     ) -> None:
         """Fit, and publish; ``features`` replace what the federation says of these."""
         attributes = self._attributes(federation, run, public=public, kept=kept)
-        of_federation = {**federation.attributes(), **(features or {})}
+        of_federation = {
+            **federation.attributes(),
+            "_row_numbers": row_numbers(federation),
+            **(features or {}),
+        }
         self._publish(**{**of_federation, **attributes}, _kept=kept)
 
     def _run(self, federation: Federation, records: Mapping | None = None) -> Run:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..base import (
+    MOST_LISTED,
     BaseAggregator,
     NodePairs,
     check_no_label_missing,
@@ -47,9 +48,6 @@ from ._run import Run
 from ._simulation import Simulation, simulate
 from ._summary import Summary
 from ._weights import weighted_rows
-
-# Pairs of labels that a warning lists before it says how many others there are.
-_MOST_LISTED = 5
 
 
 def read_federation(
@@ -291,7 +289,7 @@ def _network_of_rows(
     labels = rows.y if rows.owners is None else rows.y[rows.owners == k]
     if not len(labels):
         _nodes.raise_without_rows(name)
-    return Network.of_rows(labels, rows.X, rows.features.feature_names_in)
+    return Network.from_rows(labels, rows.X, rows.features.feature_names_in)
 
 
 # ---- labels --------------------------------------------------------------------------
@@ -605,7 +603,7 @@ def _groups_of_alike_labels(federation: Federation) -> list[dict[str, str]]:
 
 def _first_of(groups: list[str]) -> str:
     """The first groups in words, and how many others there are."""
-    n_others = len(groups) - _MOST_LISTED
+    n_others = len(groups) - MOST_LISTED
     if n_others <= 0:
         return "; ".join(groups)
-    return f"{'; '.join(groups[:_MOST_LISTED])}, and {n_others} others"
+    return f"{'; '.join(groups[:MOST_LISTED])}, and {n_others} others"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from ..messages import Message, key_of, pairs_in
+from ..messages import Message, is_summary, key_of, pairs_in
 
 
 class Record:
@@ -54,7 +54,7 @@ class Record:
     def keep(self, request: Message, reply: Message, context: str = "") -> None:
         """Keep a reply, and the replies within it if it answers a first request."""
         self._kept[context, key_of(request)] = (request, reply)
-        if request.task == "join":
+        if is_summary(request):
             for inner_request, inner_reply in pairs_in(reply.content):
                 self.keep(inner_request, inner_reply, context)
 

@@ -32,13 +32,13 @@ from ..local import (
     ChunkedMember,
     LocalModel,
     Member,
-    at_node,
     fit_local,
     local_model,
+    naming_node,
     net_seed,
 )
 from ..messages import naming
-from ..networks import Network, dropped_in_table, is_fitted, without_values
+from ..networks import Network, dropped_in_table, is_fitted, zero_dropped
 from ..steps import Cells, ColumnsError, Front, JoinedBins, as_rows
 from . import _nodes
 from ._front_states import check_states
@@ -126,12 +126,12 @@ def member_of(
     if front is not None and estimator is not None:
         warn_of_another_front(local_model(estimator, name=name), checked.X, checked.y)
     if estimator is None:
-        estimator = Network.of_rows(
+        estimator = Network.from_rows(
             checked.y, checked.X, checked.feature_names_in, dropped=dropped
         )
     n_rows = checked.X.shape[0]
     roles = _nodes.roles_of(name, np.arange(n_rows), held_out=checked.held_out)
-    member = Member.of(
+    member = Member.from_estimator(
         name,
         estimator,
         checked.X,
@@ -240,7 +240,7 @@ def column_member(
     """
     X = as_rows(X)
     learning = slice(None) if held_out is None else np.flatnonzero(~held_out)
-    return Member.of(
+    return Member.from_estimator(
         name,
         None,
         X,
@@ -304,7 +304,7 @@ def fitted_at_node(
         X = X[learning]
         y = y[learning]
         weights = None if weights is None else weights[learning]
-    with at_node(name, f"{type(estimator).__name__} cannot be fitted to its rows"):
+    with naming_node(name, f"{type(estimator).__name__} cannot be fitted to its rows"):
         unfitted = clone(estimator)
         # The same seed at each call, so that a request asked again gets the same reply.
         seed = net_seed(unfitted, check_random_state(0))
@@ -410,7 +410,7 @@ def _checked_rows(
         _check_has_features(aggregator, estimator, features, name=name)
         dropped = local_model(estimator, name=name).dropped
     return _CheckedRows(
-        X=without_values(X, dropped),
+        X=zero_dropped(X, dropped),
         y=y,
         held_out=_nodes.as_mask(held_out, X),
         label_type=label_types.pop(),
@@ -525,7 +525,7 @@ def chunked_member_of(
         )
     if estimator is None and member.drawn:
         rows_of_one_class = next(iter(member.drawn.values()))
-        network = Network.of_rows(
+        network = Network.from_rows(
             sorted(member.tally),
             rows_of_one_class,
             reader.feature_names_in,

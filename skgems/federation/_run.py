@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import PUBLIC_NAME, warn_user
+from ..base import MOST_LISTED, PUBLIC_NAME, warn_user
 from ..local import Member, digest
 from ..messages import (
     TASKS,
@@ -29,8 +29,6 @@ from ._replying import answer
 
 # Name and reply of each node that answered, in the order of the nodes.
 Replies = Iterator[tuple[str, Message]]
-# Nodes that an error lists: as many as a reader looks up one by one.
-_MOST_NODES_LISTED = 5
 
 
 class TooFewNodesError(RuntimeError):
@@ -240,7 +238,7 @@ class Run:
         without_rows = [name for name in names if name in self.silent]
         if without_rows and not task.reports:
             raise ValueError(
-                f"Nodes {without_rows[:_MOST_NODES_LISTED]} are given as fitted "
+                f"Nodes {without_rows[:MOST_LISTED]} are given as fitted "
                 f"classifiers without rows, but the fit needs {task.asks}. Pass the "
                 "rows of all nodes to fit (X, y and nodes), or give summaries of the "
                 "nodes or a channel to them in place of the classifiers."
@@ -289,12 +287,13 @@ class Run:
         recorded = self._recorded(name, request)
         if recorded is not None:
             return recorded
-        only_reports = TASKS[request.task].reports
+        task = TASKS[request.task]
+        only_reports = task.reports
         if name in self.judges:
             if only_reports:
                 return answer(request, self.judges[name])
-            if request.task == "evaluate" and request.content.get("of") != "learning":
-                return answer(request, self.judges[name].without_rows())
+            if task.is_of_judging is not None and task.is_of_judging(request.content):
+                return answer(request, self.judges[name].drop_rows())
         if only_reports:
             return _reply_without_score(request)
         earlier_requests = self.records[name].requests if name in self.records else []
@@ -434,7 +433,8 @@ class Run:
 
     def _sealed_request(self, request: Message) -> Message:
         common_fields = self._common_fields
-        if common_fields and request.task != "front":  # about rows before the front
+        # The front that is to be fitted stands in its request already.
+        if common_fields and not TASKS[request.task].fits_front:
             request = request.with_fields(**common_fields)
         if self.agreement is None:
             return request

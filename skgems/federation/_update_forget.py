@@ -59,7 +59,7 @@ def _described_network(network: Network | Description) -> Network:
     """A Network to describe a node by; without weights where these were not read."""
     if isinstance(network, Network):
         return network
-    return Network.of_rows(
+    return Network.from_rows(
         network.classes[network.seen],
         np.zeros((0, network.n_features_in)),
         network.feature_names_in,
@@ -313,7 +313,7 @@ class UpdateForgetMixin:
         check_feature_names(
             ["of earlier nodes", *federation.names],
             [
-                Description.of(self, self.classes_),
+                Description.from_classifier(self, self.classes_),
                 *(node.network for node in federation.nodes),
             ],
             None,

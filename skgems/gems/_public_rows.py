@@ -29,7 +29,7 @@ def tuned_by_public_rows(
     """Weights after fine-tuning, and how; ``fine_tuning`` is that of the aggregator."""
     rng = check_random_state(random_state)
     if fine_tuning == "plain":
-        return train_plainly(X, y, Layers.of([W]), rng).layers.last, None
+        return train_plainly(X, y, Layers.from_weights([W]), rng).layers.last, None
     if merge.likelihood is not None:
         fine_tuned = tune_likelihood(
             merge.likelihood, X, y, W, groups=groups, random_state=rng

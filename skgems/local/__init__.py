@@ -8,7 +8,7 @@ node replies to each task is in the room `tasks`.
 >>> from sklearn.linear_model import LogisticRegression
 >>> from skgems.local import Member
 >>> X, y = np.array([[0.0], [1.0], [2.0]]), np.array(["no", "yes", "yes"])
->>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
+>>> member = Member.from_estimator("lyon", LogisticRegression().fit(X, y), X, y)
 >>> member.class_sizes()["yes"], member.model.network.coefs[0].shape
 (2, (1, 2))
 """
@@ -18,9 +18,9 @@ from ._chunks import ChunkedMember, moments_of_chunks, stacked
 from ._classifiers import (
     Description,
     Rows,
-    at_node,
     indices_of,
     keeps_learning,
+    naming_node,
     to_logits,
 )
 from ._closed_forms import (

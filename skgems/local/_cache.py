@@ -124,7 +124,7 @@ def remember(value: object, function: Callable, **arguments: object) -> None:
 
 
 def _key(function: Callable, arguments: Mapping) -> tuple | None:
-    """What equal calls have in common; None for arguments that cannot be pickled."""
+    """Return a key that equal calls share; None if arguments cannot be pickled."""
     # Pickling an object of a class within a function, say, may raise anything.
     with suppress(Exception):
         content = digest(function.__module__, function.__qualname__, arguments)

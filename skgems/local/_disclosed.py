@@ -80,7 +80,7 @@ def without_left_out_classes(member: Member, labels: ArrayLike) -> LocalModel:
     if member.left_out is None or "kind" not in closed_form(member.model.estimator):
         return member.model
     names = member.model.network.feature_names_in
-    return local_model(Network.of_rows(labels, member.X, names), name=member.name)
+    return local_model(Network.from_rows(labels, member.X, names), name=member.name)
 
 
 def _is_table(member: Member) -> bool:

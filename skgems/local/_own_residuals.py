@@ -8,9 +8,10 @@ from ._classifiers import Rows, indices_of
 from ._member import Member
 from ._samples import spread
 
-# Rows that the factor on a model's logits is fitted to. It is one number, which hardly
+# Rows that a number about a node's own model is computed of: the factor on its logits,
+# their kurtosis, the mean of its probabilities, which is known to 0.01. It hardly
 # changes with more of them.
-TEMPERATURE_ROWS = 4000
+ROWS_OF_A_NUMBER = 4000
 
 
 def fitted_factor(
@@ -21,7 +22,7 @@ def fitted_factor(
     Logits are (n_rows, n_outputs), outputs and weights (n_rows,).
     """
     # One that is next to the best will do.
-    rows = spread(outputs, TEMPERATURE_ROWS)
+    rows = spread(outputs, ROWS_OF_A_NUMBER)
     return fit_inverse_temperature(
         logits[rows],
         outputs[rows],

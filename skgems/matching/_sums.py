@@ -38,7 +38,10 @@ class Units:
     _n_savings: float = 0.0
 
     @classmethod
-    def of(cls, groups: "Sequence[np.ndarray] | Units", n_shared: int) -> "Units":
+    def from_groups(
+        cls, groups: "Sequence[np.ndarray] | Units", n_shared: int
+    ) -> "Units":
+        """Prepare groups of units, with the squares of their numbers."""
         if isinstance(groups, Units):
             return groups
         groups = [_flush_subnormals(V) for V in groups]
@@ -61,7 +64,7 @@ class Units:
         return self.groups[group][:, : self.n_shared]
 
     def pairs_have_paid(self, group: int, n_atoms: int) -> bool:
-        """Whether products of pairs are worth their cost, after one more such step."""
+        """Report whether products of pairs are worth their cost after one more step."""
         n_saved = n_atoms * self.n_shared - _OPERATIONS_PER_ADDITION * self.n_units
         self._n_savings += len(self.groups[group]) * max(n_saved, 0)
         if self.pair_products is not None:

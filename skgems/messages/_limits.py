@@ -6,11 +6,13 @@ What a request may *cost* is for the owner of the node to say, in :class:`Limits
 
 from dataclasses import dataclass, field, fields
 
-# Bytes of a whole file, of a key in PEM form, and of an agreement.
+import numpy as np
+
+# Bytes of a whole file, and of a key in PEM form.
 MOST_BYTES = 2**32  # 4 GB
 MOST_KEY = 2**16  # keys have some hundred
-MOST_AGREEMENT = 2**22  # 4 MB: it may list names of features
-# Bytes of the header in JSON, which takes some thirty times its size once it is read.
+# Bytes of the header in JSON, which takes some thirty times its size once it is read,
+# and of an agreement, which may list names of features.
 MOST_HEADER = 2**22
 MOST_DIMENSIONS = 4  # of an array: weights of a convolution have as many
 # Bytes of arrays that equal others, which are stored once and checked each time: a file
@@ -23,7 +25,7 @@ MOST_DEPTH = 32
 MOST_ROWS = 2**53
 # Whole numbers in requests that say how much is computed: what all machines can count.
 # How much of it a node computes is said by its `Limits`.
-MOST_COUNTED = 2**31 - 1
+MOST_COUNTED = int(np.iinfo(np.int32).max)
 # Characters of labels, which numpy makes as long as the longest; of a node's name.
 MOST_CHARACTERS = 2**26
 MOST_NAME = 1000  # characters

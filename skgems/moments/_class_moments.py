@@ -26,6 +26,7 @@ from ._codes import code_units, with_noise
 from ._pairs import SHARED, Pairs
 from ._part_sums import median_of_rows, products, sum_parts
 from ._rows import (
+    ULPS,
     Moments,
     Rows,
     check_sizes,
@@ -37,9 +38,6 @@ from ._rows import (
     rounding_of_values,
 )
 
-# Means that differ by less than so many units in the last place are equal: sums of
-# equal numbers in different orders end a few units apart.
-_ULPS = 16
 # Divisor of sums of parts without weight, which are 0.
 _TINY = np.finfo(np.float64).tiny
 
@@ -75,7 +73,7 @@ class ClassMoments:
 
     @property
     def is_diagonal(self) -> bool:
-        """Whether `scatter` has squares alone, as it has beside roots, too."""
+        """Report whether `scatter` has squares alone, as it has beside roots, too."""
         return self.scatter.ndim == 2
 
     @property
@@ -108,7 +106,7 @@ class ClassMoments:
         return cls(**fields)
 
     def renamed(self, columns: np.ndarray) -> "ClassMoments":
-        """The same with other numbers for the classes: ``columns[c]`` for class c."""
+        """Return moments with other numbers for classes: ``columns[c]`` for class c."""
         squares = self.squares
         if squares is not None:
             squares = squares[np.argsort(columns[np.unique(self.columns)])]
@@ -120,11 +118,11 @@ class ClassMoments:
         )
 
     def about(self, origin: np.ndarray) -> "ClassMoments":
-        """The same with means less another origin."""
+        """Return the moments with means less another origin."""
         return replace(self, origin=origin, means=self.means + (self.origin - origin))
 
     def weighted(self, factor: float) -> "ClassMoments":
-        """The same as if there were so many times the rows."""
+        """Return the moments of ``factor`` times the rows."""
 
         def times_factor(sums: np.ndarray | None) -> np.ndarray | None:
             return None if sums is None else factor * sums
@@ -141,7 +139,7 @@ class ClassMoments:
         )
 
     def with_matrices(self, n_classes: int) -> "ClassMoments":
-        """The same with the matrices that roots are of: as "auto" has them, or none."""
+        """Return moments with the matrices of roots that "auto" has, or with none."""
         if self.roots is None:
             return self
         rootless = replace(self, roots=None, root_groups=None)
@@ -229,7 +227,7 @@ class ClassMoments:
         return replace(self, scatter=scatter, block=block)
 
     def some_parts(self, index: np.ndarray) -> "ClassMoments":
-        """The same with some parts alone, by an index or a mask; scatters stay."""
+        """Return the moments of some parts, by an index or a mask; scatters stay."""
         part_squares = self.part_squares
         return replace(
             self,
@@ -257,7 +255,7 @@ class ClassMoments:
         return np.stack([squares_by_group[c] for c in self.columns.tolist()])
 
     def without_scatter(self) -> "ClassMoments":
-        """Counts and means alone, held of each node once scatters are summed."""
+        """Return counts and means alone, held of each node once scatters are summed."""
         return replace(
             self,
             groups=self.groups[:0],
@@ -382,7 +380,7 @@ class ClassMoments:
         }
 
     def within(self) -> np.ndarray:
-        """Covariance of rows about the means of their parts; or their variances."""
+        """Return the covariance of rows about means of their parts, or variances."""
         return self.scatter.sum(axis=0) / self.group_counts.sum()
 
     def total(self) -> Moments:
@@ -420,7 +418,7 @@ class ClassMoments:
         rounding: Callable[[np.ndarray], np.ndarray] = rounding_of_values,
         constant_value: np.ndarray | float | None = None,
     ) -> "ClassMoments":
-        """The same with features that vary by rounding alone as constants.
+        """Return moments in which features that only rounding varies are constant.
 
         The scatter of ``self`` changes in place, as matrices may be large: this is for
         sums that were just made and that nobody else has.
@@ -493,7 +491,7 @@ _FEWEST_FEATURES = 200
 def moments_kind(
     kind: str, n_features: int, n_classes: int, n_rows: float = np.inf
 ) -> str:
-    """What "auto" is: the first kind whose matrices have at most 8 million numbers."""
+    """Replace "auto" by the first kind of at most 8 million numbers in matrices."""
     if kind != "auto":
         return kind
     has_fewer_rows = _FEWEST_FEATURES < n_features and n_rows < n_features
@@ -731,7 +729,7 @@ def _without_small_classes(
     is_large_part: np.ndarray,
     is_large_class: np.ndarray,
 ) -> ClassMoments:
-    """The first groups, and the parts and squares of large classes."""
+    """Return moments of the first groups, and parts and squares of large classes."""
     squares = moments.squares
     return replace(
         moments.some_parts(is_large_part),
@@ -903,6 +901,6 @@ def weighted_mean(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def deviations(means: np.ndarray, center: np.ndarray) -> np.ndarray:
     """Means less a center, 0 where that is rounding: constants are to stay constant."""
     differences = means - center
-    noise = _ULPS * np.finfo(np.float64).eps * np.abs(means).max(axis=0, initial=0.0)
+    noise = ULPS * np.finfo(np.float64).eps * np.abs(means).max(axis=0, initial=0.0)
     differences[np.abs(differences) <= noise] = 0.0
     return differences

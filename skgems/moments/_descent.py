@@ -16,21 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ._likelihood import Likelihood
-from ._likelihood_search import Coordinates
+from ._likelihood_search import REMEMBERED_STEPS, Coordinates
+from ._rows import ROUNDING_OF_SUMS
 
-# Steps that are remembered: L-BFGS usually has 5 to 20. Each is two arrays of the size
-# of the model.
-_MOST_PAIRS = 20
-# Least cosine between a step and the change of gradients: a smaller one is rounding, a
-# negative one says that the sum is not convex there, and by both H would not be
-# positive definite.
-_LEAST_COSINE = 1e-12
-# Second derivatives are differences of gradients this far apart, relative to the model:
-# rounding then errs by 1e-11 and the third derivatives by 1e-5, both far below
-# _ACCURACY.
-_STEP = 1e-5
-# The size that a model near zero is taken to have for this.
-_LEAST_SIZE = 1e-2
 # The direction is sought to this part of the gradient: the likelihood is only similar.
 _ACCURACY = 0.05
 # Each costs a gradient of the likelihood: a bound on time where its curvature at W is
@@ -47,13 +35,17 @@ class Descent:
     changes: tuple[np.ndarray, ...] = ()  # of gradients
 
     def after(self, step: np.ndarray, change: np.ndarray) -> "Descent":
-        """The same with one step more, unless it says nothing of the curvature."""
+        """Return the descent with one step more, if it tells of the curvature."""
         size = np.sqrt(np.vdot(step, step) * np.vdot(change, change))
-        if not np.vdot(step, change) > _LEAST_COSINE * size:
+        # A smaller cosine is rounding. A negative one says that the sum is not convex
+        # there, so that H would not be positive definite.
+        if not np.vdot(step, change) > ROUNDING_OF_SUMS * size:
             return self
         steps = (*self.steps, step)
         changes = (*self.changes, change)
-        return replace(self, steps=steps[-_MOST_PAIRS:], changes=changes[-_MOST_PAIRS:])
+        return replace(
+            self, steps=steps[-REMEMBERED_STEPS:], changes=changes[-REMEMBERED_STEPS:]
+        )
 
     def direction(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Step from W, on rows less the origin, towards the least value of the sum."""
@@ -70,7 +62,7 @@ class Descent:
         return -self._without_common_part(ascent)
 
     def _without_common_part(self, W: np.ndarray) -> np.ndarray:
-        """Without what outputs have in common, which only adds to the penalty."""
+        """Return W less the mean over outputs, which only adds to the penalty."""
         seen = self.likelihood.seen
         return np.where(seen, W - W[:, seen].mean(axis=1, keepdims=True), W)
 
@@ -82,12 +74,14 @@ class Descent:
         """
         coordinates = Coordinates(self.likelihood, W, curvature=0.0)
         _, gradient_at_W = self.likelihood.value_and_gradient(W)
-        model_size = max(np.linalg.norm(W), _LEAST_SIZE)
+        # Second derivatives are differences of gradients this far apart: rounding then
+        # errs by 1e-11 and the third derivatives by 1e-5, both far below _ACCURACY.
+        distance = np.cbrt(np.finfo(float).eps) * max(np.linalg.norm(W), 1.0)
 
         def curvature_times(z: np.ndarray) -> np.ndarray:
             step = coordinates.weights(z)
             tiny = np.finfo(float).tiny
-            length = _STEP * model_size / max(np.linalg.norm(step), tiny)
+            length = distance / max(np.linalg.norm(step), tiny)
             _, gradient = self.likelihood.value_and_gradient(W + length * step)
             return coordinates.gradient((gradient - gradient_at_W) / length)
 

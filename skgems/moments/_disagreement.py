@@ -18,6 +18,7 @@ import numpy as np
 
 from ._class_moments import ClassMoments
 from ._gaussian import GaussianLoss, expectation
+from ._rows import TINY, ULPS
 
 # What a node must lose by the model in all, since few rows fit their own model by
 # chance; and a row: rules are not linear, and nodes of other features lose as much
@@ -32,10 +33,6 @@ _FEWEST_ROWS = 10
 # Means are equal within this part of the deviations of features: sums of the same rows
 # in another order differ by less.
 _EQUAL = 1e-7
-# Where means are far from 0, they are equal within so many units in the last place.
-_ULPS = 16
-# What a class is predicted at least, summed over rows: it is divided by.
-_TINY = 1e-150
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -110,7 +107,7 @@ def node_fits(
 def equal_nodes(moments: ClassMoments, starts: np.ndarray) -> list[tuple[int, int]]:
     """Pairs of nodes, by their first parts, of equal counts and nearly equal means."""
     tolerances = _EQUAL * np.sqrt(np.maximum(moments.variances(), 0.0))
-    tolerances += _ULPS * np.finfo(np.float64).eps * np.abs(moments.origin)
+    tolerances += ULPS * np.finfo(np.float64).eps * np.abs(moments.origin)
     mean_squares = np.einsum("ij,ij->i", moments.means, moments.means)
     candidates = defaultdict(list)  # nodes with the same classes and counts
     for k, parts in enumerate(_spans(starts)):
@@ -212,7 +209,7 @@ class _AtPoints:
             ]
             predicted = class_counts.copy()
             np.add.at(predicted, node_of, expected.residuals)
-            ratios = class_counts[is_own] / np.maximum(predicted[is_own], _TINY)
+            ratios = class_counts[is_own] / np.maximum(predicted[is_own], TINY)
             intercepts[is_own] += np.log(ratios)
             is_left = (least > enough)[node_of]
             if not is_left.any():

@@ -38,7 +38,7 @@ class Span:
         scaled: bool,
         zero_row: np.ndarray | None = None,
     ) -> "Span | None":
-        """The span of moments with roots; None if no smaller than all features.
+        """Return the span of moments with roots; None if not smaller than all features.
 
         With ``zero_row``, at which all logits are to be 0, it goes through that row;
         where that is NaN, through the mean.
@@ -87,7 +87,7 @@ class Span:
         return in_span.with_matrices(n_classes)
 
     def of_row(self, row: np.ndarray) -> np.ndarray:
-        """A row in these coordinates; where it is NaN it is the mean of all."""
+        """Return a row in these coordinates; where it is NaN it is the mean of all."""
         return np.nan_to_num(row - self.center) @ self.basis
 
     def from_rows(self, W: np.ndarray, origin: np.ndarray | float = 0.0) -> np.ndarray:

@@ -48,7 +48,7 @@ class Kind:
     def request(
         self, classifier: ClassifierMixin, classes: np.ndarray | None = None
     ) -> Message:
-        """What all nodes are asked; ``classes`` are those of all, where known."""
+        """Return the request to all nodes; ``classes`` are those of all, if known."""
         threshold = getattr(classifier, "binarize", None)
         if threshold is not None:
             return Message.of("class_sums", of="above", threshold=float(threshold))
@@ -180,7 +180,7 @@ def _lda_attributes(
     counts: np.ndarray,
     attributes: Mapping[str, object],
 ) -> dict[str, object]:
-    """What its solver, and ``transform``, have besides the linear form."""
+    """Return attributes of its solver and of ``transform``, beside the linear form."""
     if counts.sum() <= len(counts):
         raise ValueError(
             f"There must be more samples than classes; there are {len(counts)} classes "
@@ -194,7 +194,7 @@ def _lda_attributes(
     }
     ratios = attributes.get("explained_variance_ratio_")
     if classifier.solver == "eigen":
-        eigenvalues, eigenvectors = _between_eigen(
+        eigenvalues, eigenvectors = _eigen_between_classes(
             moments,
             within=attributes["covariance_"],
             shrinkage=classifier.shrinkage or 0.0,
@@ -225,7 +225,7 @@ def _n_components(
     return n_components or most
 
 
-def _between_eigen(
+def _eigen_between_classes(
     moments: ClassMoments, *, within: np.ndarray, shrinkage: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues and vectors of ``(total - within) v = value within v``."""
@@ -325,7 +325,9 @@ def _make_quadratic(
     rotations = []
     covariances = []
     for c in range(n_classes):
-        rows = Root.of(scatter_by_class[c]).rows() / np.sqrt(counts[c] - n_lost)
+        rows = Root.from_scatter(scatter_by_class[c]).rows() / np.sqrt(
+            counts[c] - n_lost
+        )
         scaling, rotation = _axes(classifier, rows, n_rows=counts[c])
         if (scaling <= classifier.tol).any():
             raise LinAlgError(

@@ -38,8 +38,6 @@ _METHODS = ("consensus", "deepest", "hinge")
 # Relative gap of bounds at which a search ends, unless another is given. Rounding may
 # add so much to a bound or a distance.
 _TOL = 1e-9
-# A bound above it proves that spaces do not meet: it is not above 1 by rounding.
-_PROVED = 1.0 + _TOL
 # Newton steps at which a search ends, unless others are given. Some ten are usual, so
 # that one which takes more is held up by rounding.
 _MAX_ITER = 200
@@ -162,7 +160,7 @@ class Intersection:
         If spaces almost touch, it may be that no common point is found, and that it is
         not proved either that there is none.
         """
-        return not self.found and self.lower_bound > _PROVED
+        return not self.found and self.lower_bound > 1.0 + _TOL
 
     @cached_property
     def conflicts(self) -> list[tuple[int, int]]:
@@ -642,6 +640,6 @@ def disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
         tol=_TOL,
         max_iter=_MAX_ITER,
         inside=1.0,
-        outside=_PROVED,
+        outside=1.0 + _TOL,
     )
-    return bounds.lower_bound > _PROVED
+    return bounds.lower_bound > 1.0 + _TOL

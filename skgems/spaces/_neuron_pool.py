@@ -33,19 +33,14 @@ from ._neuron_metrics import (
     scatter_diagonal,
     with_costs_of_constant_inputs,
 )
-from ._neuron_spaces import NeuronSpaces
+from ._neuron_spaces import MOST_STEPS, TOLERANCE, NeuronSpaces
 from ._space import GoodEnoughSpace, RandomSource
 
 # Mass of neurons without any importance, relative to the mean of their node: without a
 # mass they would have no place of their own, and nothing would say which to merge.
 _LEAST_MASS = 1e-3
-# By how much a consensus may move its neurons more than the point that moves them
-# least, relative to that.
-CONSENSUS_TOLERANCE = 1e-4
 # And relative to the squared lengths of the neurons, where they are all but the same.
 _ROUNDING = 1e-20
-# Steps of conjugate gradients after which a consensus is solved for by itself.
-_MOST_STEPS = 100
 # What an input that is constant at a node counts there, relative to other nodes: little
 # enough not to move a consensus, and enough for metrics that have an inverse.
 _UNSEEN = 1e-6
@@ -175,12 +170,12 @@ class NeuronPool:
         residuals = pulls - self._times_summed_metrics(shares, points)
         directions = divide(residuals, waiting)
         errors = _column_dots(residuals, directions)
-        for _ in range(_MOST_STEPS):
+        for _ in range(MOST_STEPS):
             costs = squares[waiting] - _column_dots(
                 points[:, waiting], pulls[:, waiting] + residuals
             )
             is_off = errors > np.maximum(
-                CONSENSUS_TOLERANCE * costs, _ROUNDING * squares[waiting]
+                TOLERANCE * costs, _ROUNDING * squares[waiting]
             )
             if not is_off.all():
                 waiting = waiting[is_off]

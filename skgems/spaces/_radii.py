@@ -30,7 +30,7 @@ from scipy import linalg, special
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import row_norms
 
-from ..moments import float_type, working_bytes
+from ..moments import CACHE_BYTES, ROUNDING_OF_SUMS, float_type, working_bytes
 from ._gram import GramMetric, white_rows
 from ._margins import MOST_ROWS, Margins, Rays
 from ._metric import Metric, n_constrained
@@ -39,8 +39,6 @@ from ._space import RandomSource
 
 # A margin this small, against the change a unit step makes, is a tie.
 _TIE = 1e-15
-# Relative rounding of a distance, by which certified radii are shortened.
-_ROUNDING = 1e-9
 # Levels that a profile is thinned to: a thousandth of the rows is no loss, and what a
 # node sends no longer grows with its rows.
 _MOST_LEVELS = 1001
@@ -138,7 +136,7 @@ def _certified_radii(node: Margins) -> np.ndarray:
     largest = np.sqrt(np.max(np.sum(node.weights**2, axis=0)))
     rounding = 4.0 * np.finfo(np.float64).eps * np.sqrt(len(node.weights))
     margins = np.maximum(node.margins - rounding * largest * lengths, 0.0)
-    margins *= 1.0 - _ROUNDING
+    margins *= 1.0 - ROUNDING_OF_SUMS
     # An output that cannot move against the label's gives 0 / 0 or x / 0.
     with np.errstate(divide="ignore", invalid="ignore"):
         radii = margins / np.sqrt(squares + squares_of_label)
@@ -197,8 +195,6 @@ _MARGIN = 3
 _NEGLIGIBLE = 1e-3
 # float32 exponentials overflow above 88.
 _LARGEST_EXPONENT = 80.0
-# Numbers in float32 of the logits at a time, which stay in cache with exponentials.
-_N_CACHED = 2**17
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -427,7 +423,7 @@ def _add_losses(
     n_rows).
     """
     # As many directions at a time as stay in cache with their exponentials.
-    n_block = max(1, _N_CACHED // max(start.size, 1))
+    n_block = max(1, CACHE_BYTES // 4 // max(start.size, 1))
     buffer = np.empty((min(n_block, len(changes)), *start.shape), dtype=np.float32)
     highest = start.max()
     for block in gen_batches(len(changes), n_block):

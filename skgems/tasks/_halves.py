@@ -6,22 +6,19 @@ model is judged by rows that it was made of. Rows of one group, such as those of
 patient, are in the same half. No message tells of groups.
 """
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from ..base import validated_rows_for_fit, warn_user
+from ..base import validated_rows_for_fit
 from ..federation import (
     AnyRows,
     AnyRowsWithMissing,
-    RowsExposedWarning,
     allows_missing,
     cells_of,
     halves_of,
     member_of,
-    warn_of_exposed,
 )
 from ..local import (
     Member,
@@ -48,11 +45,14 @@ from ..messages import (
 from ..steps import ColumnsError
 from ._join import (
     FIELDS_OF_REQUEST,
+    JOIN,
     check_requests_within,
+    columns_described,
     join,
     sentences_of_summary,
 )
 from ._shared import MIN_ROWS, RULE
+from ._told import told_of_halves
 
 HALF_NAMES = ("first", "second")
 _FIELDS_OF_PAIR = {name: Json() for name in HALF_NAMES}
@@ -101,7 +101,16 @@ def _sentences(content: Mapping) -> Iterator[tuple[str, Sentences]]:
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
     for request in content["asked"].values():
-        check_cost_of_content("join", request, rows)
+        check_cost_of_content(JOIN.name, request, rows)
+
+
+def _cost_of_methods(rows: NodeShape, content: Mapping) -> None:
+    rows.check("methods", len(content["asked"]), "the request 'halves'")
+
+
+def _fewest_columns(content: Mapping) -> int:
+    """Return how many columns the rows have behind the narrowest front."""
+    return min(map(columns_described, _summaries(content)))
 
 
 def half_of_rows(member: Member) -> np.ndarray:
@@ -153,7 +162,6 @@ def halves(member: Member, *, asked: Mapping[str, Mapping]) -> dict:
         # An error of one method, of whatever type, costs the others nothing.
         except Exception as error:
             refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
-    _warn_once_of_exposed(member.name, joins)
     return {"joins": joins, "refused": refused}
 
 
@@ -184,13 +192,13 @@ def members_of_halves(
             is_changed=member.is_changed,
             n_raw_columns=np.shape(member.X)[1] if front is not None else None,
         )
-        yield name, ruled(under_rule.of_large_classes())
+        yield name, ruled(under_rule.drop_small_classes())
 
 
 def _members_of_halves(member: Member, content: Mapping) -> dict[str, Member]:
     """Return the members that answer for the halves, by name, under one method."""
     asked = {field: value for field, value in content.items() if field != "front"}
-    may_lack_values = allows_missing(Message.of("join", **asked))
+    may_lack_values = allows_missing(Message.of(JOIN.name, **asked))
     return dict(
         members_of_halves(member, content.get("front"), may_lack_values=may_lack_values)
     )
@@ -218,17 +226,6 @@ def _hold_the_rule(members: dict[str, dict[str, Member]]) -> set[str]:
     return numbers
 
 
-def _warn_once_of_exposed(name: str, joins: Mapping[str, Mapping]) -> None:
-    """Warn of covariances of too few rows once, however many halves have them."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for pair in joins.values():
-            for content in pair.values():
-                warn_of_exposed(name, Message.of("join", **content))
-    if caught:
-        warn_user(str(caught[0].message), RowsExposedWarning)
-
-
 def _reason_for_refusal(failure: Exception, *, min_rows: int) -> str:
     """Why a node sends no sums: the text of an error may have values or counts."""
     if isinstance(failure, TooFewRowsError):
@@ -247,11 +244,12 @@ HALVES = Task(
     name="halves",
     bound="derived",
     discloses="sums",
+    most=1,
+    without="nothing",
     accepted_by="ledger",
     asks="summaries of each half of the node's rows, for several methods",
     reveals="Statistics of one half of the rows reveal more about each of them than "
     "statistics of all rows.",
-    without="nothing",
     has_fronts_within=True,
     request={"asked": Each({"front": COMMON["front"], **FIELDS_OF_REQUEST})},
     request_rule=_requests_are_summaries,
@@ -263,6 +261,10 @@ HALVES = Task(
     },
     rule=replies_are_asked_for,
     summaries=_summaries,
+    halves_rows=True,
+    told=told_of_halves,
+    n_columns=_fewest_columns,
+    early_cost=_cost_of_methods,
     sentences=_sentences,
     cost=_cost,
     answer=halves,

@@ -357,7 +357,7 @@ def _path(X, y: np.ndarray, layers: Layers, first: int) -> Iterator[Layers]:
     for strength in NETWORK_STRENGTHS:
         changes.search(strength)
         weights = [*layers.weights[:first], *changes.layers.weights]
-        yield Layers.of(weights, layers.activation)
+        yield Layers.from_weights(weights, layers.activation)
 
 
 class _Changes:
@@ -403,7 +403,7 @@ class _Changes:
         for W, unit, part in zip(self.start.weights, self.units, parts, strict=True):
             moved = W + unit * part.reshape(W.shape)
             weights.append(moved.astype(self.inputs.dtype, copy=False))
-        return Layers.of(weights, self.start.activation)
+        return Layers.from_weights(weights, self.start.activation)
 
     def _loss_and_gradient(
         self, change: np.ndarray, strength: float

@@ -34,10 +34,7 @@ from skgems.choice._scoring import (
     within_share,
 )
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skgems.federation.RowsExposedWarning",
-    "ignore:Variables are collinear:UserWarning",
-)
+pytestmark = pytest.mark.filterwarnings("ignore:Variables are collinear:UserWarning")
 RARE = "ill"  # a class of about a tenth of the rows
 X, ILL = make_classification(
     500, n_features=5, n_informative=4, n_redundant=0, weights=[0.9], random_state=0

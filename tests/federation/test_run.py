@@ -8,7 +8,6 @@ import pytest
 
 from skgems.averaging import CoLearning, Schedule
 from skgems.federation import InProcess, Message, Run, TooFewNodesError, answer, run
-from skgems.federation import _channel as channel_module
 from skgems.federation import _run as run_module
 from skgems.local import clear_cache
 from skgems.messages import TASKS, Task
@@ -35,9 +34,9 @@ class Target:
 
 
 def answered_by(monkeypatch, **tasks):
-    """A table of other tasks, each a function and what the table says of it."""
-    table = {
-        name: Task(
+    """Put other tasks into the table, each a function and what the table says of it."""
+    for name, (function, options) in tasks.items():
+        task = Task(
             name=name,
             asks="",
             often="once",
@@ -46,13 +45,10 @@ def answered_by(monkeypatch, **tasks):
             answer=function,
             bound="fields",
             discloses="counts",
-            **options,
+            most=1,
+            **{"without": "needed", **options},
         )
-        for name, (function, options) in tasks.items()
-    }
-    for module in (channel_module, run_module):
-        monkeypatch.setattr(module, "TASKS", table)
-    monkeypatch.setattr("skgems.federation._replying.TASKS", table)
+        monkeypatch.setitem(TASKS, name, task)
     # Its fields are not said in the table.
     monkeypatch.setattr(run_module, "check_reply", lambda *args, **keywords: None)
 

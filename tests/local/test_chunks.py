@@ -21,7 +21,6 @@ from skgems import GEMSLogisticAggregator, ModelAveragingAggregator, PFNMAggrega
 from skgems.federation import (
     ClassesLeftOutWarning,
     HeavyTailsWarning,
-    RowsExposedWarning,
     Summary,
     VariancesOnlyWarning,
 )
@@ -307,7 +306,6 @@ def test_functions_of_sums_stay_exact(clf):
     np.testing.assert_allclose(ours, pooled, atol=1e-7 * np.abs(pooled).max())
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_fewer_rows_than_features_send_roots():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 220))
@@ -446,16 +444,6 @@ def test_rows_that_are_left_out_do_not_choose_those_of_the_factor():
 def assert_one_text(warned):
     """Several warnings, of chunks and of all rows, have the same text."""
     assert len({str(warning.message) for warning in warned}) == 1 < len(warned)
-
-
-def test_a_warning_about_exposed_rows_is_that_of_all_rows():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(40, 50))
-    y = np.repeat([0, 1], 20)
-    with pytest.warns(RowsExposedWarning) as warned:
-        clf = LogisticRegression().fit(X, y)
-        summaries(X, y, clf=clf, size=9, disclosure=None)
-    assert_one_text(warned)
 
 
 def test_a_warning_about_variances_is_that_of_all_rows():

@@ -108,7 +108,7 @@ def test_steps_along_which_the_gradient_does_not_grow_are_not_taken_in():
 
 
 def test_only_the_last_steps_are_held(monkeypatch):
-    monkeypatch.setattr(descent_module, "_MOST_PAIRS", 2)
+    monkeypatch.setattr(descent_module, "REMEMBERED_STEPS", 2)
     X, y = skewed_rows()
     descent = Descent(likelihood_of(X, y))
     step = drawn_model()

@@ -102,14 +102,14 @@ def test_no_model_is_evaluated_twice():
 
 @pytest.mark.parametrize("zero_row", [None, np.ones(3)], ids=["intercept", "lever"])
 @pytest.mark.parametrize(
-    ("kind", "most_in_matrices"),
-    [("class", 2**19), ("class", 0), ("diagonal", 0)],
+    ("kind", "most_bytes"),
+    [("class", 2**22), ("class", 0), ("diagonal", 0)],
     ids=["own", "shared", "diagonal"],
 )
 def test_gradients_in_coordinates_are_those_of_their_models(
-    monkeypatch, kind, most_in_matrices, zero_row
+    monkeypatch, kind, most_bytes, zero_row
 ):
-    monkeypatch.setattr(search, "_MOST_IN_MATRICES", most_in_matrices)
+    monkeypatch.setattr(search, "MOST_BLOCK_BYTES", most_bytes)
     X, y = labelled_rows(300)
     X[:, 1] = 1.0  # constant, and 0 of the rows less the one without logits
     likelihood = Likelihood.of(

@@ -11,7 +11,7 @@ from scipy.special import softmax
 from sklearn.metrics import log_loss
 
 from skgems.moments import (
-    LARGEST_SQUARE,
+    LARGEST,
     TemperatureSearch,
     fit_inverse_temperature,
     mean_log_loss,
@@ -102,10 +102,10 @@ def test_factors_on_small_logits_are_those_that_a_message_may_hold(size):
     logits = rng.standard_normal((60, 3)) + np.eye(3)[y]
     factor = fit_inverse_temperature(size * logits, y)
     at_one = fit_inverse_temperature(logits, y)
-    expected = min(at_one / size, LARGEST_SQUARE)
+    expected = min(at_one / size, LARGEST**2)
     assert factor == pytest.approx(expected)
     search = TemperatureSearch(size=size, n_rows=60)
-    assert search.factors.max() <= LARGEST_SQUARE
+    assert search.factors.max() <= LARGEST**2
 
 
 def search_after(search, loss):
