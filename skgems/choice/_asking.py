@@ -69,7 +69,7 @@ def choose_over(
         channel.agreement = _agreement(
             tried, fronts, disclosure=disclosure_of_both(disclosure, channel.disclosure)
         )
-    run = Run(channel, agreement=channel.agreement)
+    run = Run(channel)
     with noted_warnings() as warning_texts:
         run(fronts.plan())
     halves = run(_halves_plan(tried, fronts))
@@ -94,7 +94,7 @@ def choose_over(
         best = next(c for c in trials.candidates if c.name == choice.name)
     choice = replace(choice, doubts=(*choice.doubts, *warning_texts))
     # Nodes that missed the front cannot check it, and would refuse.
-    rows_alone = RowsAlone(channel, names=run.names)
+    rows_alone = RowsAlone(channel, names=run.nodes.names)
     aggregator = clone(best.aggregator).set_params(estimators=rows_alone)
     if best.steps:
         aggregator.set_params(front=PooledTransformer.from_front(fronts.of(best.steps)))

@@ -14,6 +14,7 @@ from ..disclosure import Disclosure
 from ..local import Description, LocalModel, Member, indices_of, ruled
 from ..networks import Network, common_dtype, zero_dropped
 from ..steps import Front
+from ._asked_nodes import AskedNodes
 from ._channel import InProcess
 from ._nodes import Rows
 from ._record import Record
@@ -325,8 +326,8 @@ class Federation:
         """Make the run that carries out plans; ``records`` keep replies of nodes."""
         judges = self._judges()
         if self.joined is not None:
-            self.joined.judges = judges
-            self.joined.names = self.names  # who did not join is not asked later
+            self.joined.nodes.judges = judges
+            self.joined.nodes.names = self.names  # who did not join is not asked later
             return self.joined
         sent = {
             node.name: node.record for node in self.nodes if node.record is not None
@@ -343,11 +344,14 @@ class Federation:
                 recalls=recalls,
                 memory=memory,
             ),
-            names=self.names,
-            records=sent if records is None else records | sent,
-            judges=judges,
-            silent=[node.name for node in self.nodes if not node.can_reply],
-            keeps=records is not None,
+            AskedNodes(
+                names=self.names,
+                reached=[member.name for member in members],
+                records=sent if records is None else records | sent,
+                judges=judges,
+                silent=[node.name for node in self.nodes if not node.can_reply],
+                keeps=records is not None,
+            ),
         )
         run.history += self.front_history
         return run

@@ -15,6 +15,7 @@ from ..base import is_channel
 from ..compat import safe_indexing
 from ..disclosure import disclosure_of
 from ..federation import (
+    Context,
     InProcess,
     Run,
     answer,
@@ -281,7 +282,8 @@ def _replies_of_channel(channel: object) -> dict[str, Mapping]:
     agreement = channel.agreement or Agreement.of_terms(
         DescriptionTerms(), disclosure=channel.disclosure
     )
-    return Run(channel, agreement=agreement)(_survey_plan())
+    context = Context.of_channel(channel, agreement=agreement)
+    return Run(channel, context=context)(_survey_plan())
 
 
 def _replies_of_summaries(summaries: Iterable) -> dict[str, Mapping]:

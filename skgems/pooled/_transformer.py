@@ -13,6 +13,7 @@ from ..base import is_channel
 from ..compat import HasMethods, StrOptions, fit_context
 from ..disclosure import Disclosure, disclosure_of_both, disclosure_within
 from ..federation import (
+    Context,
     Run,
     answer,
     as_channel,
@@ -231,7 +232,7 @@ default=None
         agreement = channel.agreement
         if agreement is None:
             agreement = Agreement.of(self, disclosure=channel.disclosure)
-        run = Run(channel, agreement=agreement)
+        run = Run(channel, context=Context.of_channel(channel, agreement=agreement))
         fitted = run(front_plan(front))
         return fitted, run.history
 
