@@ -199,9 +199,8 @@ def lowered_of_basis(
 ) -> np.ndarray | None:
     """Return factors on squared weights of rows of an orthonormal basis, or None.
 
-    It stops at the first rows whose weight becomes 0. With the lines Q_c of the rows
-    concerned, ``K = Q_c Q_c'`` and D = 1 - v on the diagonal, their leverages are
-    ``v diag(K (1 - D K)^-1)``: a system of as many rows, however many there are.
+    It stops at the first rows whose weight becomes 0. Leverages of rows that are not
+    small are computed in each round, those of the others at the end.
     """
     squares = np.ones(len(Q))
     h = np.einsum("ij,ij->i", Q, Q)
@@ -211,12 +210,10 @@ def lowered_of_basis(
     is_concerned = (np.bincount(units, h) > _CONCERNED * bound)[units]
     for n_rounds in range(_MOST_ROUNDS):
         concerned = np.flatnonzero(is_concerned)
-        K = Q[concerned] @ Q[concerned].T
         v = squares[concerned]
-        identity = np.eye(len(K))
-        inverse = np.linalg.solve(identity - (1.0 - v)[:, None] * K, identity)
+        inverse = _InverseProducts.of(Q[concerned], v)
         now = np.zeros(len(Q))
-        now[concerned] = v * np.einsum("ij,ji->i", K, inverse)
+        now[concerned] = v * inverse.leverages()
         of_units = np.bincount(units, now)
         if of_units.max(initial=0.0) > limit:
             # Two rows that share a direction stay near 1/2 each: they go faster later.
@@ -228,15 +225,57 @@ def lowered_of_basis(
             if (squares == 0).any():
                 return squares
             continue
-        # (1 - Q'DQ)^-1 = 1 + Q_c' (1 - D K)^-1 D Q_c
         others = np.flatnonzero(~is_concerned)
-        T = Q[others] @ Q[concerned].T
-        now[others] = h[others] + np.einsum("ij,ij->i", T @ inverse.T * (1.0 - v), T)
+        now[others] = inverse.leverages_of(Q[others])
         of_units = np.bincount(units, now)
         if of_units.max() <= limit:
             return squares
         is_concerned |= (of_units > _CONCERNED * bound)[units]
     return None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _InverseProducts:
+    """The inverse of ``1 - Q_c' D Q_c``, with D = 1 - v on the diagonal.
+
+    These are products of all rows of an orthonormal basis, where the lines Q_c of some
+    have the weights v. The leverages of lines q are ``v q' (1 - Q_c' D Q_c)^-1 q``.
+    """
+
+    Q: np.ndarray  # (n_rows, rank), Q_c
+    lost: np.ndarray  # (n_rows,), 1 - v
+    # (rank, rank), the inverse; or where rows are fewer than columns (n_rows, n_rows),
+    # (1 - D K)^-1 with K = Q_c Q_c'.
+    inverse: np.ndarray
+    kernel: np.ndarray | None  # (n_rows, n_rows), K; None where it is not needed
+
+    @classmethod
+    def of(cls, Q: np.ndarray, v: np.ndarray) -> "_InverseProducts":
+        """Return the inverse of some rows, (n_rows, rank), and their weights."""
+        n_rows, rank = Q.shape
+        lost = 1.0 - v
+        if rank < n_rows:
+            inverse = np.linalg.inv(np.eye(rank) - (lost[:, None] * Q).T @ Q)
+            return cls(Q=Q, lost=lost, inverse=inverse, kernel=None)
+        K = Q @ Q.T
+        identity = np.eye(n_rows)
+        inverse = np.linalg.solve(identity - lost[:, None] * K, identity)
+        return cls(Q=Q, lost=lost, inverse=inverse, kernel=K)
+
+    def leverages(self) -> np.ndarray:
+        """Return the leverages of these rows before their weights, (n_rows,)."""
+        if self.kernel is None:
+            return self.leverages_of(self.Q)
+        return np.einsum("ij,ji->i", self.kernel, self.inverse)
+
+    def leverages_of(self, lines: np.ndarray) -> np.ndarray:
+        """Return the leverages of lines of the basis, (n_lines,)."""
+        if self.kernel is None:
+            return np.einsum("ij,ij->i", lines @ self.inverse, lines)
+        # (1 - Q_c' D Q_c)^-1 = 1 + Q_c' (1 - D K)^-1 D Q_c
+        T = lines @ self.Q.T
+        h = np.einsum("ij,ij->i", lines, lines)
+        return h + np.einsum("ij,ij->i", T @ self.inverse.T * self.lost, T)
 
 
 def columns_lowered(design: Design, start: np.ndarray, *, bound: float) -> np.ndarray:
