@@ -18,7 +18,10 @@ from scipy import sparse
 # again, since the sums that are told have more digits than that.
 ROUNDING = 1e-10
 # Length of such a direction that is rounding, in deviations of columns.
-_NOTHING = 1e-12
+NOTHING = 1e-12
+# Deviations of a column up to this share of its size are rounding of equal numbers, as
+# moments have it: 8 units in the last place.
+CONSTANT = 8.0 * np.finfo(np.float64).eps
 # A leverage of 1 but for rounding: the row alone has some direction.
 ALONE = 1.0 - 1e-6
 # Weights are lowered to a leverage this much below the bound, so that those of the
@@ -72,7 +75,15 @@ def centered(design: Design, weights: np.ndarray) -> np.ndarray:
     X = X - (means if len(means) == 1 else means[groups])
     spread = np.sqrt(np.einsum("i,ij,ij->j", weights, X, X))
     size = np.abs(means).max(axis=0, initial=0.0) * np.sqrt(len(X))
-    varies = spread > ROUNDING * size
+    # Means are rounded: columns that hardly vary are about means of what is left.
+    doubtful = np.flatnonzero(spread <= ROUNDING * size)
+    if len(doubtful):
+        rest = X[:, doubtful]
+        further = _sums_by_group(rest, groups, weights)
+        further /= np.where(totals > 0, totals, 1.0)[:, None]
+        X[:, doubtful] -= further[groups]
+        spread[doubtful] = np.sqrt(weights @ np.square(X[:, doubtful]))
+    varies = spread > CONSTANT * size
     X *= np.where(varies, 1.0 / np.where(varies, spread, 1.0), 0.0)
     return X
 
@@ -119,11 +130,11 @@ def _small_directions(
     Two columns may differ in one row alone, by little: their difference is that row.
     """
     roots = np.sqrt(weights)[:, None]
-    small = small[:, np.linalg.norm(roots * small, axis=0) > _NOTHING]
+    small = small[:, np.linalg.norm(roots * small, axis=0) > NOTHING]
     if not small.shape[1]:
         return small
     small = small - Q @ (Q.T @ (weights[:, None] * small))
-    small /= np.maximum(np.linalg.norm(roots * small, axis=0), _NOTHING)
+    small /= np.maximum(np.linalg.norm(roots * small, axis=0), NOTHING)
     small = small - Q @ (Q.T @ (weights[:, None] * small))
     values, vectors = np.linalg.eigh((roots * small).T @ (roots * small))
     kept = values > ROUNDING
@@ -147,7 +158,7 @@ def largest_leverage_bound(design: Design, weights: np.ndarray) -> float:
     X *= weights[:, None]
     values, vectors = np.linalg.eigh(X.T @ X)
     kept = values > ROUNDING * max(values.max(initial=0.0), 1.0)
-    if (np.linalg.norm(X @ vectors[:, ~kept], axis=0) > _NOTHING).any():
+    if (np.linalg.norm(X @ vectors[:, ~kept], axis=0) > NOTHING).any():
         return 1.0
     least = values[kept].min(initial=np.inf)
     lengths = np.einsum("ij,ij->i", X, X)
