@@ -30,6 +30,7 @@ from ._rule import (
     stricter_disclosure,
 )
 from ._sums import GroupLeverages, GroupSums, KeptRows, lowered_squares
+from ._tables import Span, weights_of_tables
 from ._told import (
     LEAST_FACTOR,
     Rows,
