@@ -54,7 +54,7 @@ from ._versions import show_versions, versions
 from ._warnings import (
     MOST_LISTED,
     as_own_warnings,
-    at_another_party,
+    keep_warnings_out_of_report,
     keeps_warnings,
     noted_warnings,
     silenced,

@@ -22,7 +22,7 @@ def check_no_label_missing(y: ArrayLike, nodes: ArrayLike | None = None) -> None
 
 
 def _counts_in_words(missing: np.ndarray, nodes: ArrayLike | None) -> str:
-    """How many rows a mask (n_rows,) marks, at each node where it is known."""
+    """Say how many rows a mask (n_rows,) marks, at each node where it is known."""
     owners = None if nodes is None else np.asarray(nodes, dtype=object).ravel()
     if owners is None or len(owners) != len(missing):
         return f"{missing.sum()} of {len(missing)} rows"
@@ -68,7 +68,7 @@ def encode_labels(
 
 
 def _advice_on_numbers(labels: np.ndarray, classes: np.ndarray) -> str:
-    """What to do where one side has numbers from 0 in place of labels; else nothing.
+    """Say what to do if one side's labels are numbers from 0; "" if neither's are.
 
     ``labels`` are those of the rows and ``classes`` those of the nodes, both sorted.
     """

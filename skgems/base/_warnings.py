@@ -76,7 +76,7 @@ def as_own_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def at_another_party() -> Iterator[None]:
+def keep_warnings_out_of_report() -> Iterator[None]:
     """Mark warnings in the block as those of a node, even if it is in this process.
 
     They do not enter the report of the server's fit, which would otherwise depend on
@@ -91,7 +91,7 @@ def at_another_party() -> Iterator[None]:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Neither show nor keep warnings in the block: its models are only tried out."""
-    with at_another_party(), warnings.catch_warnings():
+    """Hide and forget warnings in the block: its models are only tried out."""
+    with keep_warnings_out_of_report(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

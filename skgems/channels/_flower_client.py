@@ -40,7 +40,7 @@ def content(**fields: bytes | str) -> "RecordDict":
 
 
 def opened(letter: "FlowerMessage", field: str) -> bytes | str:
-    """What a letter has in its one field, or raises what it says went wrong."""
+    """Return the one field of a letter; RuntimeError for the fault that it reports."""
     if letter.has_error():
         reason = str(letter.error.reason)[:MOST_TEXT]
         raise RuntimeError(f"Flower's error {letter.error.code}: {reason}")

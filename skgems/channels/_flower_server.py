@@ -200,7 +200,7 @@ class _Post:
     def _replies(
         self, fields: Mapping[int, dict], kind: str, *, field: str
     ) -> dict[int, bytes | str | Exception]:
-        """What nodes have in a field of their letters, or an exception, by id.
+        """Return a field of each node's letter, or an exception, by the node's id.
 
         ``fields`` are those of the letter to each node.
         """
@@ -274,7 +274,7 @@ def _pauses() -> Iterator[float]:
 def _opened(
     letter: "FlowerMessage", node_id: int, field: str
 ) -> bytes | str | Exception:
-    """What is in a letter, or what is wrong with it."""
+    """Return the field of a letter, or an exception that says what is wrong."""
     sender = letter.metadata.src_node_id
     # What Flower itself says went wrong comes from itself.
     if sender != node_id and not letter.has_error():

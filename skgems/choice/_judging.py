@@ -165,7 +165,7 @@ def fit_rows(
 
 
 def _has_float32_digits(X) -> bool:
-    """Whether float32 has digits for the differences of rows, in all their columns."""
+    """Report whether float32 tells the differences of rows in all columns."""
     if not isinstance(X, np.ndarray) or X.dtype != np.float64:
         return False
     largest = np.abs(X).max(axis=0, initial=0.0)
@@ -253,7 +253,7 @@ def choose(
         scores,
         trials,
         n_judging=n_judging,
-        shares=ClassShares.of(_counts_of_halves(y, half_of_row)),
+        shares=ClassShares.from_counts(_counts_of_halves(y, half_of_row)),
         can_take_shares=can_take_shares,
     )
 
@@ -288,7 +288,7 @@ def _names_of_owners(owners: Mapping[str, np.ndarray], *, n_rows: int) -> np.nda
 
 
 def _counts_of_halves(y: np.ndarray, half_of_row: np.ndarray) -> np.ndarray:
-    """How many rows of each class are in either half: (2, n_classes)."""
+    """Count the rows of each class in either half: (2, n_classes)."""
     labels, codes = np.unique(y, return_inverse=True)
     return np.stack(
         [

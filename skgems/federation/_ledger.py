@@ -36,7 +36,6 @@ import numpy as np
 from ..base import warn_user
 from ..local import numbers_about_layers
 from ..messages import (
-    FIRST,
     MOST_TEXT,
     TASKS,
     Agreement,
@@ -118,7 +117,7 @@ class Ledger:
         self._opened: dict[str, OpenedExchange] = {}
         for entry in self._entries:
             if entry["event"] == "opened":
-                self._opened[entry["exchange"]] = OpenedExchange.of_entry(entry)
+                self._opened[entry["exchange"]] = OpenedExchange.from_entry(entry)
         self._current: OpenedExchange | None = None  # that of the request
         # Digests of what requests ask. A request may be large, and is hashed once.
         self._keys: dict[Message, str] = {}
@@ -491,7 +490,8 @@ class Ledger:
 
 def _offered_agreement(request: Message) -> Agreement:
     """The agreement that comes with a first request, if its bounds are modest."""
-    if request.task not in FIRST or "agreement" not in request.envelope:
+    begins_exchange = TASKS[request.task].begins_exchange
+    if not begins_exchange or "agreement" not in request.envelope:
         raise NotAgreedError(
             f"nothing is agreed yet, and the request ({request.task!r}) brings no "
             "agreement. The first request of an exchange brings one; or pass "

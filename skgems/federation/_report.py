@@ -21,6 +21,7 @@ from ..networks import ModuleState
 from ._labels import shown_labels
 from ._nodes import rows_of_nodes
 from ._summary import Summary
+from ._withheld import withheld_in_words
 
 if TYPE_CHECKING:  # pandas is an extra
     import pandas
@@ -85,6 +86,10 @@ class Report:
         What is proved about the model, if anything is.
     columns : str
         Which columns the model uses, and which it does not, if there are any.
+    withheld : str
+        Which nodes would tell less under the default rule of disclosure if they were
+        apart, as far as numbers of rows say it. It is of a fit in one process without a
+        rule.
     legend : dict of str to str
         Meaning of columns in the table of nodes, and the rows that they refer to.
     bytes_of_bins : int or None
@@ -100,6 +105,7 @@ class Report:
     doubts: tuple
     proof: str = ""
     columns: str = ""
+    withheld: str = ""
     legend: Mapping = field(default_factory=dict)
     bytes_of_bins: int | None = None
 
@@ -111,7 +117,7 @@ class Report:
 
     @property
     def sent(self) -> str:
-        """What nodes sent: how many bytes, in how many messages or files.
+        """Say how many bytes nodes sent, in how many messages or files.
 
         For trees it also says how many bytes the rows themselves have.
         """
@@ -133,6 +139,16 @@ class Report:
             sentence += " More was sent than the rows have, so it may reveal them."
         return sentence
 
+    @property
+    def _sentences(self) -> list[str]:
+        """What is said of all nodes together, beside doubts."""
+        sentences = [self.sent, self.columns, self.proof, self.withheld]
+        return [sentence for sentence in sentences if sentence]
+
+    @property
+    def _in_one_paragraph(self) -> str:
+        return " ".join(self._sentences)
+
     def __str__(self) -> str:
         lines = [
             self.method,
@@ -145,9 +161,8 @@ class Report:
             lines.append(_filled(f"{_title(name)}: {meaning}"))
         if self.legend:
             lines.append("")
-        sentences = [self.sent, self.columns, self.proof]
-        sentences += [f"Doubt: {doubt}" for doubt in self.doubts]
-        lines += [_filled(sentence) for sentence in sentences if sentence]
+        sentences = [*self._sentences, *(f"Doubt: {doubt}" for doubt in self.doubts)]
+        lines += [_filled(sentence) for sentence in sentences]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -159,7 +174,7 @@ class Report:
         page = (
             f"<h3>{escape(self.method)}</h3>{_html_of_table(self.nodes)}"
             f"<dl>{legend}</dl>{_html_of_table(self.classes)}"
-            f"<p>{escape(f'{self.sent} {self.columns} {self.proof}')}</p>"
+            f"<p>{escape(self._in_one_paragraph)}</p>"
         )
         if not self.doubts:
             return page
@@ -176,7 +191,7 @@ class Report:
             _markdown_of_table(self.nodes),
             "\n".join(legend),
             _markdown_of_table(self.classes),
-            " ".join(filter(None, [self.sent, self.columns, self.proof])),
+            self._in_one_paragraph,
             "Reasons for doubt:",
             "\n".join(doubts),
         ]
@@ -195,7 +210,7 @@ def _filled(sentence: str) -> str:
 
 
 def _n_bytes_about_trees(messages: Iterable[Mapping]) -> int:
-    """How many bytes all nodes sent about trees that grow at them."""
+    """Return how many bytes all nodes sent about trees that grow at them."""
     return sum(
         message["bytes_received"]
         for message in messages
@@ -277,6 +292,7 @@ class ReportMixin:
             doubts=tuple(_doubts(self, nodes=columns_with_values, classes=classes)),
             proof=_proof(self),
             columns=_columns_in_words(self),
+            withheld=withheld_in_words(self),
             legend={
                 name: legend[name] for name in columns_with_values if name in legend
             },
@@ -411,7 +427,7 @@ def _columns_of_nodes(
 
 
 def _gains(columns: Mapping) -> list[float | None]:
-    """By how much the aggregate is more accurate than each node's own model."""
+    """Return how much more accurate the aggregate is than each node's own model."""
     return [
         None
         if accuracy is None or local_accuracy is None
@@ -547,7 +563,7 @@ def _legend_of_rows(rows: str, *, local_model: str = "local model") -> dict[str,
 
 
 def _legend_of_fit(aggregator: BaseEstimator, *, are_sent: bool) -> dict[str, str]:
-    """What columns of the table of nodes are, as the fit has measured them."""
+    """Explain the columns of the table of nodes, as the fit has measured them."""
     local_model = "local model"
     if getattr(aggregator, "last_layer_", None) is not None:
         local_model = "own last layer over the merged hidden layers"

@@ -1,13 +1,12 @@
 """Warnings of what nodes sent that one model cannot, or should not, be made of."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from ..base import MOST_LISTED, warn_user
 from ..local import Member, OtherShare, heaviest_features
-from ..messages import Message, rows_of_groups
-from ..steps import IDENTIFIES, IN_ORDER, Front, labels_of_written_numbers
+from ..steps import IDENTIFIES, IN_ORDER, labels_of_written_numbers
 
 # Messages that mend heavy tails. Accuracy below the pooled model in one message and in
 # five, means of ten seeds (benchmarks/bench_hard_rows.py), is 1.5 to 6.3 and 0.5 to 1.1
@@ -112,16 +111,6 @@ class SharedCovarianceWarning(UserWarning):
     than with covariances of their own. With very many classes ``n_rounds=5`` corrects
     most of this. With many features set ``moments="class"`` if messages may be large,
     or ``moments="shared"`` if one covariance is what you want.
-    """
-
-
-class RowsExposedWarning(UserWarning):
-    """A reply that a node is about to send would reveal single rows.
-
-    A covariance of fewer rows than features spans only the directions of these rows.
-    Single rows can be recognized in it, and they can be recovered if they are whole
-    numbers (see :ref:`privacy`). Nearly all values of a column may also be values of
-    single rows.
     """
 
 
@@ -288,7 +277,7 @@ def warn_of_identifiers(labels: Sequence, roles: Sequence[str]) -> None:
 
 
 def sentences_on_identifiers(labels: Sequence, roles: Sequence[str]) -> list[str]:
-    """What to say of columns with these names, by the role that nodes give each."""
+    """Describe columns that may identify rows, by the role that nodes give each."""
     labels_by_role: dict[str, list] = {}
     for label, role in zip(labels, roles, strict=True):
         labels_by_role.setdefault(role, []).append(label)
@@ -444,136 +433,3 @@ def warn_of_encoded_identifiers(kind: str, labels: Sequence) -> None:
         "which a new row does not have. Leave the columns out.",
         IdentifierWarning,
     )
-
-
-def warn_of_exposed_columns(name: str, reply: Message, front: Front) -> None:
-    """Warn of columns whose values, or covariances, show rows in a reply to "front"."""
-    labels = front.exposed_columns(reply.content)
-    if labels:
-        warn_user(
-            f"Node {name!r} sends the values of the columns {labels[:MOST_LISTED]}, "
-            "nearly all of which are values of a single row. If that must not happen, "
-            "do not send this reply. Leave the columns out, or pass a Disclosure "
-            "with a larger min_rows.",
-            RowsExposedWarning,
-        )
-    for sums in reply.content["parts"].values():
-        n_rows = sums.get("n_rows")
-        n_columns = len(sums.get("mean", ()))
-        if "triangle" in sums and n_rows <= n_columns:
-            warn_user(
-                f"Node {name!r} sends covariances of {n_rows:.0f} rows of {n_columns} "
-                "columns. Single rows can be recognized in them. If that must not "
-                "happen, do not send this reply.",
-                RowsExposedWarning,
-            )
-
-
-def warn_of_exposed(name: str, reply: Message) -> None:
-    """Warn of covariances of fewer rows than features in a first reply."""
-    for answer in reply.content["answers"].values():
-        sums = answer["reply"].get("moments")
-        if sums is None:
-            continue
-        n_rows_by_label = exposed_classes(answer["reply"])
-        if n_rows_by_label:
-            warn_user(
-                f"Node {name!r} sends covariances of classes that have fewer rows than "
-                f"the {len(sums['origin'])} features: {n_rows_by_label} rows. Single "
-                "rows can be recognized in them, and rows of whole numbers can be "
-                "recovered. If that must not happen, do not send this reply: set "
-                "moments='diagonal' (or 'shared', if all rows together are more than "
-                "the features), or pass a Disclosure with a larger min_rows.",
-                RowsExposedWarning,
-            )
-
-
-def warning_of_exposed_in_process(
-    replies: Iterable[tuple[str, Message | Exception]], *, n_replies: int
-) -> Iterator[tuple[str, Message | Exception]]:
-    """Hand on replies of this process, and warn of covariances that would show rows.
-
-    Replies to "front" and to "moments" have covariances. There is one warning for all
-    nodes, before the last reply is handed on. No reply is kept.
-    """
-    n_rows_by_node: dict[str, dict] = {}
-    n_columns = 0
-    for n_taken, (name, reply) in enumerate(replies, start=1):
-        if isinstance(reply, Message):
-            n_rows_by_group, n_columns_of_node = _exposed_groups(reply)
-            if n_rows_by_group:
-                n_rows_by_node[name] = n_rows_by_group
-                n_columns = max(n_columns, n_columns_of_node)
-        if n_taken == n_replies and n_rows_by_node:
-            _warn_of_exposed_in_process(n_rows_by_node, n_columns)
-        yield name, reply
-        del reply  # before the next one comes
-
-
-def _warn_of_exposed_in_process(
-    n_rows_by_node: Mapping[str, dict], n_columns: int
-) -> None:
-    first, n_rows_by_group = next(iter(n_rows_by_node.items()))
-    warn_user(
-        f"Nodes {list(n_rows_by_node)[:MOST_LISTED]} have fewer rows, or fewer rows "
-        f"of a class, than the {n_columns} columns of which covariances are needed: "
-        f"node {first!r} has {n_rows_by_group}. Nothing leaves this process, but if "
-        "the nodes were apart, single rows could be recognized in what they send. "
-        "Before you separate them, use fewer columns, or a method that needs no "
-        "covariances.",
-        RowsExposedWarning,
-    )
-
-
-def _exposed_groups(reply: Message) -> tuple[dict, int]:
-    """Numbers of rows of groups with fewer rows than columns, and how many columns."""
-    if reply.task == "moments":
-        sums = reply.content["moments"]
-        return exposed_classes(reply.content), len(sums["origin"])
-    if reply.task == "front":
-        for part in reply.content["parts"].values():
-            if "triangle" in part and part["n_rows"] <= len(part["mean"]):
-                return {"all": int(part["n_rows"])}, len(part["mean"])
-    return {}, 0
-
-
-def exposed_classes(content: Mapping) -> dict:
-    """Return the number of rows of classes with fewer rows than features.
-
-    Covariances of these show single rows. "all" stands for classes that have one
-    covariance together. ``content`` is that of a reply to a request for moments.
-    """
-    sums = content["moments"]
-    varies = _features_that_vary(sums)
-    if varies is None:
-        return {}
-    if sums.get("block") is not None:
-        # Of the other features the scatter of several classes has variances alone.
-        varies[sums["groups"] < 0] &= sums["block"]
-    n_rows = rows_of_groups(content)
-    # A group of n rows about their mean spans n - 1 directions at most.
-    is_exposed = n_rows <= varies.sum(axis=1)
-    labels = [*content["labels"], "all"]
-    labels_of_groups = [labels[group] for group in sums["groups"][is_exposed]]
-    counts = n_rows[is_exposed].astype(int).tolist()
-    return dict(zip(labels_of_groups, counts, strict=True))
-
-
-def _features_that_vary(sums: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """Which features vary in each group of moments, (n_groups, n_features), bool.
-
-    None where there are variances alone. The variances of a group are the diagonal of
-    its covariance, which comes as an upper triangle row by row, or as a root R of fewer
-    rows with the covariance R^T R.
-    """
-    n_features = len(sums["origin"])
-    if "triangles" in sums:
-        # Row i of the triangle has n_features - i numbers, of which the first is on
-        # the diagonal.
-        diagonal = np.cumsum([0, *range(n_features, 1, -1)])
-        return sums["triangles"][:, diagonal] > 0
-    if "roots" in sums:
-        groups = np.arange(len(sums["groups"]))
-        is_of_group = groups[:, None] == sums["root_groups"]  # (n_groups, n_root_rows)
-        return is_of_group.astype(float) @ sums["roots"] ** 2 > 0
-    return None

@@ -30,7 +30,7 @@ from ..tuning import TOL
 from ._problem import (
     LinearNode,
     LinearProblem,
-    at_constants,
+    absorb_constants,
     gradient_at_constants,
 )
 
@@ -97,7 +97,7 @@ class Rounds(Part):
         self.participation = participation
 
     def _with_objects(self) -> Self:
-        """The same with a tuple of candidates, each once."""
+        """Return these rounds with a tolerance and a tuple of candidates, each once."""
         tol = self.tol
         if tol == "auto":
             # Whoever asks for more messages than mend heavy tails wants the model of
@@ -250,7 +250,7 @@ def refinement_plan(
         best = comparison.best(replying_nodes_may_lose=not asks_everyone)
         # The best model shows how curved the sum is; without one, the shortest step.
         probed = shortest if best is None else best
-        descent = descent.after(models[probed] - W, comparison.change(probed))
+        descent = descent.add_step(models[probed] - W, comparison.change(probed))
         if best is not None:
             W = models[best]
             reach = damping
@@ -366,7 +366,7 @@ class SumOfLosses:
             "evaluate",
             [
                 {
-                    "W": at_constants(W, self.constants.get(node.name)),
+                    "W": absorb_constants(W, self.constants.get(node.name)),
                     **self._content(node, columns),
                 }
                 for node in nodes
@@ -395,7 +395,7 @@ class SumOfLosses:
         *,
         current: np.ndarray | None = None,
     ) -> "Comparison":
-        """What came back of models; `current` is the one that is kept so far."""
+        """Collect the replies on models; `current` is the model kept so far."""
         index = {self.problem.nodes[k].name: k for k in self.asked_nodes}
         comparison = Comparison(state=self, models=models, current=current)
         for name, reply in replies:
@@ -444,9 +444,9 @@ class SumOfLosses:
         return _Value(loss=value, gradient=gradient)
 
     def _correction(self, k: int) -> _Correction:
-        """What the moments of a node miss of its last reply, or else of its model."""
+        """Return what a node's moments miss of its last reply, or of its own model."""
         if k not in self.last_replies:
-            slope, _ = self.likelihood.at_own_model(k, self.node_losses[k])
+            slope, _ = self.likelihood.terms_of_own_model(k, self.node_losses[k])
             return _Correction(constant=0.0, slope=slope)
         reply = self.last_replies[k]
         expected, expected_gradient = self.likelihood.expected(reply.W, [k])
@@ -558,7 +558,7 @@ class Comparison:
         return {"objective": objective, "accuracy": self.state.accuracy}
 
     def report(self, names: Sequence[str]) -> Candidates:
-        """How the candidates of these names did, and which is taken.
+        """Compare the candidates of these names, and choose one.
 
         Let l_i and m_i be the losses of row i by the likeliest model and by a
         candidate. The gain is the mean of l_i - m_i. Its standard error is the root of

@@ -45,7 +45,7 @@ from ._bounded_search import BoundedSearch
 from ._further import OF_MODELS, SHARES, Rounds, SumOfLosses, refinement_plan
 from ._penalties import Penalty, agreed_penalty
 from ._problem import LinearProblem
-from ._stage import LinearMerge, LinearStage, NodeSpaces, without_common_logit
+from ._stage import LinearMerge, LinearStage, NodeSpaces, remove_common_logit
 from ._sums import (
     Hashed,
     NodeSums,
@@ -91,7 +91,7 @@ class LikelihoodStage(LinearStage):
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the model has to lie in the nodes' good-enough spaces."""
+        """Report whether the model has to lie in the nodes' good-enough spaces."""
         return any(epsilon != "auto" for epsilon in self.epsilons)
 
     def plan(self, problem: LinearProblem) -> Generator:
@@ -123,7 +123,7 @@ class LikelihoodStage(LinearStage):
         return replace(
             merge,
             form=form,
-            W=without_common_logit(merge.W),
+            W=remove_common_logit(merge.W),
             constants=sums.constants,
             neglected=sums.neglected,
             kurtosis_of_nodes=sums.kurtosis_of_nodes,
@@ -349,7 +349,7 @@ class LikelihoodStage(LinearStage):
         )
 
     def _chooses_C(self, merged: ClassMoments, *, has_layers: bool) -> bool:
-        """Whether the strength of the penalty is chosen by sums, not by nodes."""
+        """Report whether sums, and not nodes, choose the strength of the penalty."""
         if merged.is_diagonal:  # variances alone say too little
             return False
         # A network's penalty is of all its layers, no guide to that of the last.
@@ -376,7 +376,7 @@ class LikelihoodStage(LinearStage):
     def _form(
         self, node_sums: Sequence[NodeSums], *, classes: np.ndarray, has_layers: bool
     ) -> tuple[PooledForm, str | list | None]:
-        """What the aggregate is as a function of sums, and weights of classes."""
+        """Return the function of sums that the aggregate is, and weights of classes."""
         form = _form_of_classifiers(node_sums, has_layers=has_layers)
         class_weight = self.moments_settings["class_weight"]
         if class_weight == "members":
@@ -537,8 +537,8 @@ def _span_of(
     if not with_roots or form.kind not in (None, "ridge"):
         return None
     if form.kind is None:
-        return Span.of(with_roots, scaled=scaled, zero_row=zero_row)
-    return Span.of(with_roots, scaled=False)
+        return Span.from_moments(with_roots, scaled=scaled, zero_row=zero_row)
+    return Span.from_moments(with_roots, scaled=False)
 
 
 def _by_name(node_sums: Sequence[NodeSums], attribute: str) -> dict[str, Any]:
@@ -561,7 +561,7 @@ def _with_rows_of_equal_models(node_sums: Sequence[NodeSums]) -> list[NodeLoss]:
 def _form_of_classifiers(
     node_sums: Sequence[NodeSums], *, has_layers: bool
 ) -> PooledForm:
-    """What the nodes' classifiers are as a function of sums, if they are one."""
+    """Return the function of sums that the nodes' classifiers are, if they are one."""
     if has_layers:
         return PooledForm(kind=None, reason="networks are not functions of sums.")
     forms = {node.name: node.form for node in node_sums if node.form is not None}

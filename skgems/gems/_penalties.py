@@ -45,9 +45,10 @@ class NodePenalty:
     center: np.ndarray | None
 
     @classmethod
-    def of(
+    def from_content(
         cls, content: Mapping, *, name: str, n_rows: float, center: np.ndarray | None
     ) -> "NodePenalty":
+        """Read the penalty that a node replied."""
         return cls(
             name=name,
             n_rows=n_rows,
@@ -59,7 +60,7 @@ class NodePenalty:
         )
 
     def as_C(self, n_rows: float) -> float | None:
-        """C of a LogisticRegression on so many rows that is penalized as much."""
+        """Return the C of an equally penalized LogisticRegression on ``n_rows``."""
         if self.C is None and self.alpha is None:
             return None
         if self.loss == "log_loss" and not self.alpha:
@@ -76,7 +77,7 @@ class NodePenalty:
         return {"loss": self.loss, "alpha": self.alpha}
 
     def in_words(self, n_rows: float) -> str:
-        """Its strength as users know it, and as a C of the log-loss."""
+        """Describe its strength as users know it, and as a C of the log-loss."""
         C = self.as_C(n_rows)
         if self.loss == "log_loss" and not self.alpha:
             return f"C={C:.4g}"
@@ -101,10 +102,10 @@ class Penalty:
     content: Mapping | None = None
 
     def in_span(self, span: Span) -> "Penalty":
-        """The same where rows are in the coordinates of a span."""
+        """Return this penalty for rows in the coordinates of a span."""
         if self.zero_row is None:
             return self
-        return replace(self, zero_row=span.of_row(self.zero_row))
+        return replace(self, zero_row=span.coordinates_of_row(self.zero_row))
 
 
 def agreed_penalty(
@@ -137,7 +138,7 @@ def agreed_penalty(
 def _agreed_strength(
     nodes: Sequence[NodePenalty], n_rows: float, *, warns: bool
 ) -> tuple[float, dict]:
-    """C of the likeliest model, and loss and strength as a node would say them."""
+    """Return the likeliest model's C, and loss and strength as a node says them."""
     telling = [node for node in nodes if node.as_C(n_rows) is not None]
     if not telling:
         return DEFAULT_C, {"loss": "other"}
@@ -153,7 +154,7 @@ def _agreed_strength(
 
 
 def _are_within(ratio: float, nodes: Sequence[NodePenalty], *, n_rows: float) -> bool:
-    """Whether the largest strength is at most so many times the smallest."""
+    """Report whether the largest strength is at most ``ratio`` times the smallest."""
     strengths = np.array([node.as_C(n_rows) for node in nodes])
     return bool(strengths.max() <= ratio * strengths.min())
 
@@ -183,7 +184,7 @@ def _warn_of_strengths(nodes: Sequence[NodePenalty], C: float, n_rows: float) ->
 
 
 def _agreed_intercept(nodes: Sequence[NodePenalty], *, warns: bool) -> bool | None:
-    """Whether there is an intercept; None where no node says."""
+    """Report whether models have an intercept; None where no node says."""
     by_choice: dict[bool, list[str]] = {}
     for node in nodes:
         if node.fit_intercept is not None:

@@ -33,7 +33,7 @@ def merged_summary(
         estimators=list(summaries), epsilon="auto", n_rounds=1
     )
     federation = read_federation(region)
-    linear_fit = LinearFit.of(region)
+    linear_fit = LinearFit.from_aggregator(region)
     problem = linear_fit.problem(federation, federation.classes)
     stage = linear_fit.stage(problem)
     likelihood, sums = region._run(federation)(stage.likelihood_plan(problem))
@@ -85,7 +85,7 @@ def _region_network(
 def _region_reply(
     likelihood: Likelihood, *, sums: Sums, labels: list, says_class_weight: bool
 ) -> dict[str, Any]:
-    """What the region replies to "moments"."""
+    """Return the region's reply to "moments"."""
     moments = fewer_parts(likelihood.loss.moments, MOST_PARTS)
     # In the order of classes, not of nodes.
     moments = moments.some_parts(np.argsort(moments.columns, kind="stable"))

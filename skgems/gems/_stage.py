@@ -32,7 +32,7 @@ from ..spaces import (
 )
 from ._further import Refinement
 from ._parameters import Spaces
-from ._problem import LinearNode, LinearProblem, at_constants
+from ._problem import LinearNode, LinearProblem, absorb_constants
 
 # With scale_logits="auto": ratio of the sizes of two nodes' logits (root mean squares)
 # above which it is their trainers that differ, as one penalizes less, and not the rows.
@@ -84,7 +84,7 @@ class LinearMerge:
 class LinearStage:
     """How linear models are merged; see GEMSLogisticAggregator for what is not here."""
 
-    space_parameters: Spaces  # as `Spaces.of` makes them: its parts are objects
+    space_parameters: Spaces  # as `Spaces.from_value` makes them: its parts are objects
     space_settings: Mapping  # the part of requests for spaces that is the same for all
     epsilons: list  # one per node, or "auto"
     intersection: str
@@ -132,7 +132,7 @@ class LinearStage:
                 factor = factor_kept_inside(spaces, W=W, factor=factor)
             W = W * factor
         return LinearMerge(
-            W=without_common_logit(W),
+            W=remove_common_logit(W),
             profiles=node_spaces.profiles,
             spaces=spaces,
             intersection=intersection,
@@ -195,7 +195,7 @@ class LinearStage:
         return node_spaces.spaces
 
     def explain_empty(self, merge: LinearMerge, names: Sequence[str]) -> str:
-        """Why nothing was found, in three lines: how far, who, and what would do."""
+        """Explain an empty intersection in three lines: how far, who, a remedy."""
         return "\n".join(
             (
                 _distance_line(merge.intersection),
@@ -232,7 +232,7 @@ class LinearStage:
     def score_requests(
         self, W: np.ndarray, merge: LinearMerge, problem: LinearProblem
     ) -> dict[str, Message]:
-        """What nodes are asked for the report: how good W is, and a model beside it.
+        """Ask nodes how good W is for the report, and a model beside it.
 
         Where spaces were built that is the point of the intersection on the node's own
         scale, which epsilon bounds; else it is the node's own model.
@@ -250,7 +250,7 @@ class LinearStage:
             # On rows of classes that the node knows.
             content = problem.labels_content(node.known_columns)
             content["beside"] = {**model_content, "hidden": hidden}
-            content["W"] = at_constants(W, merge.constants.get(node.name))
+            content["W"] = absorb_constants(W, merge.constants.get(node.name))
             by_node.append(content)
         criterion = self.criterion.as_settings()
         return problem.requests("score", by_node, criterion=criterion)
@@ -273,7 +273,7 @@ class LinearStage:
 
 
 def _distance_line(intersection: Intersection) -> str:
-    """Whether it is proved that the spaces do not intersect, and by how much.
+    """Say whether the spaces are proved not to intersect, and how far they are apart.
 
     Distances are in radii of the spaces: the largest of any node.
     """
@@ -332,8 +332,8 @@ def _point_content(merge: LinearMerge, k: int, *, node: LinearNode) -> dict:
     }
 
 
-def without_common_logit(W: np.ndarray) -> np.ndarray:
-    """A model of two classes without what both logits share, which says nothing.
+def remove_common_logit(W: np.ndarray) -> np.ndarray:
+    """Return a model of two classes less the part that both logits share.
 
     Models of more classes stay as they are.
     """

@@ -27,9 +27,9 @@ from ..moments import (
     Likelihood,
     NodeLoss,
     Span,
-    about_origin,
     merge_moments,
     moments_kind,
+    move_to_origin,
     ratio,
 )
 from ..pooled import PooledForm
@@ -205,7 +205,7 @@ class RepliesReader:
         return neglected if neglected.any() else None
 
     def _sums_matrices(self, n_features: int) -> bool:
-        """Whether nodes with many rows are asked for covariances."""
+        """Report whether nodes with many rows are asked for covariances."""
         n_classes = len(self._problem.classes)
         return moments_kind(self._kind, n_features, n_classes) != "diagonal"
 
@@ -279,11 +279,11 @@ def _read_node_sums(
     if keeps_scatter:
         moments_of_loss = moments.with_matrices(n_classes)
     else:
-        moments_of_loss = moments.without_scatter()
+        moments_of_loss = moments.drop_scatter()
     W = gradient = None
     if "factor" in content:
         W = content["factor"] * node.known_W.astype(np.float64)
-        W = about_origin(W, moments.origin)
+        W = move_to_origin(W, moments.origin)
         gradient = _gradient_in(content, columns=columns, n_classes=n_classes)
     # The form of a model of one class says nothing: all kinds are the same constant.
     says_form = node.known_classes.sum() > 1 or "kind" in content["form"]
@@ -357,7 +357,7 @@ def _penalty_in(
     if center is None and not content["scaled"]:
         # Without steps before the classifier the row of zeros stays where it is.
         center = np.zeros(moments.n_features)
-    return NodePenalty.of(
+    return NodePenalty.from_content(
         content["penalty"], name=node.name, n_rows=moments.n_rows, center=center
     )
 
@@ -411,7 +411,7 @@ class Sums:
 
     @cached_property
     def class_weight(self) -> np.ndarray | None:
-        """What a row of each class counts, (n_classes,); None: 1.
+        """Return the weight of a row of each class, (n_classes,); None: 1.
 
         "balanced" is n / (C n_c) of n rows in all, n_c of class c, and C classes that
         have rows, as in scikit-learn.
@@ -428,7 +428,7 @@ class Sums:
         return self.merged.n_features if self.span is None else len(self.span.center)
 
     def class_weighted_losses(self) -> list[NodeLoss]:
-        return [loss.of_classes(self.class_weight) for loss in self.losses]
+        return [loss.sum_classes(self.class_weight) for loss in self.losses]
 
     def likelihood(self, losses: Sequence[NodeLoss], digest: str) -> Likelihood:
         """The likelihood of these losses, which is cached by their digest."""
@@ -441,7 +441,7 @@ class Sums:
         return digest(
             self.merged,
             # Scatters are summed in the former.
-            [replace(loss, moments=loss.moments.without_scatter()) for loss in losses],
+            [replace(loss, moments=loss.moments.drop_scatter()) for loss in losses],
             len(self.classes),
             self.class_weight,
             self.scaled,
@@ -502,7 +502,7 @@ def _other_share(
     if gradient.ndim > 2:  # one for the rows of each class
         gradient = gradient.sum(axis=0)
     counts = moments.class_counts(len(classes))[node.known_columns]
-    return OtherShare.of_excess(
+    return OtherShare.from_excess(
         gradient[-1] / counts.sum(),
         counts=counts,
         labels=classes[node.known_columns].tolist(),
@@ -541,7 +541,7 @@ def _pairs_unless_all_are_1(
 
 
 def _agree(node_sums: Sequence[NodeSums]) -> bool:
-    """Whether each class has one weight at all nodes, and none is 0.
+    """Report whether each class has one weight at all nodes, and none is 0.
 
     What is balanced differs by node, and so agrees with no numbers.
     """

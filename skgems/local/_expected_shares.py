@@ -34,7 +34,7 @@ class OtherShare:
     found: float  # share of the rows
 
     @classmethod
-    def of_excess(
+    def from_excess(
         cls, excess: np.ndarray, *, counts: np.ndarray, labels: list
     ) -> Self | None:
         """Return the share that is furthest off; None where all are near.
@@ -80,6 +80,6 @@ def other_share(model: LocalModel, X: Rows, y: np.ndarray) -> OtherShare | None:
     rows = rows[spread(codes[rows], MOST_ROWS)]
     counts = np.bincount(codes[rows], minlength=len(classes))
     mean = model.probabilities(safe_indexing(X, rows), classes).mean(axis=0)
-    return OtherShare.of_excess(
+    return OtherShare.from_excess(
         mean - counts / len(rows), counts=counts, labels=classes.tolist()
     )

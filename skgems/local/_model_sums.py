@@ -53,7 +53,7 @@ def sum_over_rows(
     with_gradient: bool,
     with_gains: bool,
 ) -> dict:
-    """What rows say of some models, for a reply.
+    """Sum losses, gradients and right labels of models over rows, for a reply.
 
     Where single rows are protected (``min_rows``), the number of rows that are right is
     rounded, and gradients are NaN that are in effect those of too few rows. Sums are

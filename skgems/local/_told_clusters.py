@@ -26,8 +26,8 @@ class _Ends:
     total: np.ndarray  # (n_columns,), by squared weights
 
     @classmethod
-    def of(cls, rows: Rows, squares: np.ndarray) -> "_Ends":
-        """Return those of some rows."""
+    def from_rows(cls, rows: Rows, squares: np.ndarray) -> "_Ends":
+        """Return the lowest and highest values of rows, and their weighted sum."""
         low, high = (_dense_row(rows.min(axis=0)), _dense_row(rows.max(axis=0)))
         return cls(low=low, high=high, total=_dense_row(squares @ rows))
 
@@ -137,12 +137,12 @@ class ClusterEnds:
             residuals = self._told.residuals
             Z = X if residuals is None else residuals.beside(X, y, weights)
             Z = Z.toarray() if hasattr(Z, "toarray") else Z
-            directions = _Ends.of((Z - mean) @ basis, squares)
+            directions = _Ends.from_rows((Z - mean) @ basis, squares)
         return _Part(
             c=c,
             total_square=float(squares.sum()),
             largest_square=float(squares.max()),
-            columns=_Ends.of(X, squares),
+            columns=_Ends.from_rows(X, squares),
             directions=directions,
         )
 

@@ -57,7 +57,9 @@ class _LeastSquares:
     squares: float  # of all indicators about their means
 
     @classmethod
-    def of(cls, moments: ClassMoments, n_classes: int, *, scaled: bool) -> Self:
+    def from_moments(
+        cls, moments: ClassMoments, n_classes: int, *, scaled: bool
+    ) -> Self:
         total = moments.total()
         scatter = total.n_rows * total.covariance
         by_class = moments.by_class()
@@ -97,7 +99,7 @@ class _LeastSquares:
 
 
 def cross_validated_C(moments: ClassMoments, n_classes: int, *, scaled: bool) -> float:
-    """C of a penalized log-loss that generalized cross-validation asks for.
+    """Choose the C of a penalized log-loss by generalized cross-validation.
 
     Parameters
     ----------
@@ -118,7 +120,7 @@ def cross_validated_C(moments: ClassMoments, n_classes: int, *, scaled: bool) ->
     ValueError
         If the moments have variances alone.
     """
-    least_squares = _LeastSquares.of(moments, n_classes, scaled=scaled)
+    least_squares = _LeastSquares.from_moments(moments, n_classes, scaled=scaled)
     mean_variance = least_squares.eigenvalues.mean() / least_squares.n_rows
     if mean_variance == 0:
         return 1.0  # constant features have no weights

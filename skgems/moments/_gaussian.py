@@ -107,9 +107,9 @@ class GaussianLoss:
         return work > _MOST_WORK
 
     @cached_property
-    def within(self) -> "_Matrix":
-        """Covariance of all rows about the means of their parts."""
-        return _Matrix(scatter=self.moments.within(), size=1.0)
+    def covariance_within_parts(self) -> "_Matrix":
+        """Return the covariance of all rows about the means of their parts."""
+        return _Matrix(scatter=self.moments.covariance_within_parts(), size=1.0)
 
     @cached_property
     def _class_covariances(self) -> "_ClassCovariances":
@@ -119,7 +119,7 @@ class GaussianLoss:
         covariances of logits would take too long. A fit warns of this.
         """
         moments = self.moments
-        shared = self.within
+        shared = self.covariance_within_parts
         unscaled = np.ones(moments.n_features)
         all_classes = set(range(self.n_classes))
         if self.shares_one_covariance:
@@ -157,10 +157,10 @@ class GaussianLoss:
         if moments.squares is None:
             return []
         counts = moments.class_counts(self.n_classes)
-        variances = self.within.variances
+        variances = self.covariance_within_parts.variances
         return [
             _Covariance(
-                matrix=self.within,
+                matrix=self.covariance_within_parts,
                 classes=[c],
                 scaling=np.sqrt(ratio(squares, counts[c] * variances)),
             )
@@ -222,7 +222,7 @@ class GaussianLoss:
 
     @cached_property
     def _used_covariances(self) -> "_UsedCovariances":
-        """Those of all parts."""
+        """Return the covariances of all parts."""
         return self._part_covariances.used_by(slice(None))
 
     def value_and_gradient(
@@ -325,7 +325,7 @@ class GaussianLoss:
     def label_variances(
         self, W: np.ndarray, outputs: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """How uncertain labels are by a model, which the loss's curvature follows from.
+        """Return label variances by a model, from which the curvature follows.
 
         `outputs` is a mask, (n_classes,).
 
@@ -364,7 +364,7 @@ class GaussianLoss:
         return variances, between
 
     def curvature_in_weights(self, variances: np.ndarray) -> np.ndarray:
-        """About the second derivatives of the loss, where a search is preconditioned.
+        """Approximate the second derivatives, to precondition a search.
 
         Those in the weights of output k are about ``E[P_k (1 - P_k) x x^T]``, with x
         extended by 1. They are taken for ``sum_p v_p E[x x^T]``, where ``E[x x^T]`` is
@@ -394,9 +394,10 @@ class GaussianLoss:
         return matrix
 
     def curvature_by_output(self, variances: np.ndarray) -> np.ndarray:
-        """The same for each output, (n_outputs, n_features + 1, n_features + 1).
+        """Compute the curvature of the loss for each output by itself.
 
-        Moments are matrices.
+        It has the shape (n_outputs, n_features + 1, n_features + 1). Moments are
+        matrices.
         """
         extended_means = self._extended_means
         weights = np.maximum(variances, 0.0).T[:, None, :]
@@ -481,7 +482,7 @@ class _Matrix:
 
     @cached_property
     def variances(self) -> np.ndarray:
-        """Those of features, (n_features,)."""
+        """Return the variances of features, (n_features,)."""
         is_diagonal = self.scatter.ndim == 1
         squares = self.scatter if is_diagonal else self.scatter.diagonal()
         return squares / self.size
@@ -524,7 +525,7 @@ class _Matrix:
     def _products_in_float32(
         self, rows: np.ndarray, scalings: np.ndarray
     ) -> np.ndarray:
-        """The same with fewer digits, which takes half of the time.
+        """Compute products with fewer digits, which takes half of the time.
 
         It is within the range of float32, whatever the units of features and weights.
         """
@@ -570,11 +571,11 @@ class _Covariance:
 
     @property
     def variances(self) -> np.ndarray:
-        """Those of features, (n_features,)."""
+        """Return the variances of features, (n_features,)."""
         return self.matrix.variances * self.scaling**2
 
     def weight_of_scatter(self, class_weights: np.ndarray) -> np.ndarray:
-        """What its scatter is multiplied by in a weighted sum over classes."""
+        """Return the factor of its scatter in a weighted sum over classes."""
         return class_weights[self.classes].sum(axis=0) / self.matrix.size
 
 

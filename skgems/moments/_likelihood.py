@@ -31,7 +31,7 @@ from ._gaussian import GaussianLoss
 from ._likelihood_search import RIDGE, Loss, as_sure_as_likely, lowest, point_at
 from ._node_loss import NodeLoss, share_of_gradient
 from ._part_sums import products
-from ._rows import ROUNDING_OF_SUMS, about_origin, ratio
+from ._rows import ROUNDING_OF_SUMS, move_to_origin, ratio
 from ._span import Span
 from ._temperature import factor_by_steps
 
@@ -66,7 +66,7 @@ class Likelihood:
     zero_row: np.ndarray | None = None
 
     @classmethod
-    def of(
+    def from_nodes(
         cls,
         nodes: Sequence[NodeLoss],
         n_classes: int,
@@ -79,7 +79,7 @@ class Likelihood:
         span: Span | None = None,
         zero_row: np.ndarray | None = None,
     ) -> "Likelihood":
-        """Likelihood of several nodes; of ``merged`` moments nodes need no scatter."""
+        """Make the likelihood of nodes; with ``merged`` they need no scatter."""
         uncorrected = cls.uncorrected(
             nodes,
             n_classes,
@@ -105,10 +105,10 @@ class Likelihood:
         span: Span | None = None,
         zero_row: np.ndarray | None = None,
     ) -> "Likelihood":
-        """The same of moments alone: nodes' gradients correct nothing."""
+        """Make a likelihood of moments alone, which no node's gradient corrects."""
         if merged is None:
             merged = merge_moments(node.moments for node in nodes)
-        merged = merged.about(merged.origin + merged.mean())
+        merged = merged.with_origin(merged.origin + merged.mean())
         apart = GaussianLoss(merged, n_classes, class_weight)
         most = _MOST_DIAGONAL_PARTS if merged.is_diagonal else MOST_PARTS
         fewer = fewer_parts(merged, most)
@@ -130,7 +130,7 @@ class Likelihood:
     def with_share(
         self, nodes: Sequence[NodeLoss], share: float | None
     ) -> "Likelihood":
-        """The same with the slope of nodes' gradients, and the losses of their models.
+        """Return it with the slope of nodes' gradients, and their models' losses.
 
         ``share`` is the part of each difference that is corrected; None: by the number
         of rows, see `share_of_gradient`.
@@ -138,7 +138,7 @@ class Likelihood:
         total_slope = np.zeros_like(self.slope)
         own_losses = np.empty(len(nodes))
         for k, node in enumerate(nodes):
-            slope, own_losses[k] = self.at_own_model(k, node, share)
+            slope, own_losses[k] = self.terms_of_own_model(k, node, share)
             total_slope += slope
         return replace(self, slope=total_slope, own_losses=own_losses)
 
@@ -155,7 +155,7 @@ class Likelihood:
         return self.apart.value_and_gradient(W, parts=parts, outputs=outputs)
 
     def node_fits(self, W: np.ndarray, n_rows: np.ndarray) -> NodeFits:
-        """How a model on rows less the origin fits the nodes', of so many at most."""
+        """Compare a model on rows less the origin with nodes' own, by ``n_rows``."""
         return node_fits(
             self.apart,
             starts=self.starts,
@@ -181,14 +181,14 @@ class Likelihood:
         slopes = []
         for weights in np.eye(self.loss.n_classes):
             of_class = replace(self, apart=replace(self.apart, class_weight=weights))
-            class_losses = [node.of_classes(weights) for node in nodes]
+            class_losses = [node.sum_classes(weights) for node in nodes]
             slopes.append(of_class.with_share(class_losses, None).slope)
         return np.stack(slopes)
 
-    def at_own_model(
+    def terms_of_own_model(
         self, k: int, node: NodeLoss, share: float | None = None
     ) -> tuple[np.ndarray, float]:
-        """The linear term of one node, and the loss of its own model; nan without."""
+        """Return a node's linear term, and the loss of its own model; else NaN."""
         if node.slope is not None:
             return self._slope_about_origin(node), np.nan
         if share is None:
@@ -218,7 +218,7 @@ class Likelihood:
         weights = self.apart.weights[self.starts[k] : self.starts[k + 1]]
         n_known = weights[is_known].sum()
         loss = value / n_known if n_known > 0 else np.nan
-        return self._without_constants(slope), loss
+        return self._zero_constants(slope), loss
 
     def _slope_about_origin(self, node: NodeLoss) -> np.ndarray:
         """The slope that comes with a node instead of a gradient, about our origin."""
@@ -226,7 +226,7 @@ class Likelihood:
         slope[:-1] -= np.outer(
             self.loss.moments.origin - node.moments.origin, slope[-1]
         )
-        return self._without_constants(slope)
+        return self._zero_constants(slope)
 
     def _share_of_gradient(self, node: NodeLoss) -> float:
         """The share of a node's gradient that is not chance."""
@@ -239,13 +239,13 @@ class Likelihood:
             diagonal=self.loss.moments.is_diagonal,
         )
 
-    def _without_constants(self, slope: np.ndarray) -> np.ndarray:
-        """A slope set to 0, in place, for features without weights."""
+    def _zero_constants(self, slope: np.ndarray) -> np.ndarray:
+        """Set the slope to 0, in place, for features without weights."""
         slope[:-1][~self.moving] = 0.0
         return slope
 
     def with_gradient(self, W: np.ndarray, gradient: np.ndarray) -> "Likelihood":
-        """The same with the slope by which the gradient at W is the one given."""
+        """Return it with the slope by which the gradient at W is the given one."""
         _, expected_gradient = self.value_and_gradient(W)
         return replace(self, slope=self.slope + gradient - expected_gradient)
 
@@ -257,7 +257,7 @@ class Likelihood:
 
     @cached_property
     def coarser(self) -> "Likelihood":
-        """The same of a similar loss that takes a fraction of the time."""
+        """Return the likelihood of a similar loss that takes a fraction of the time."""
         return replace(self, loss=self.loss.coarser())
 
     @property
@@ -282,10 +282,10 @@ class Likelihood:
 
     @cached_property
     def lever(self) -> np.ndarray | None:
-        """What an intercept is of the weights, (n_features,): b = lever @ w.
+        """Return the intercept's factors of weights, (n_features,): b = lever @ w.
 
-        Of models on rows less the origin, as all are here, it is where the origin lies
-        about the row without logits. None: the intercept is fitted.
+        On rows less the origin, as all models here have them, they are where the origin
+        lies about the row without logits. None: the intercept is fitted.
         """
         if self.zero_row is None:
             return None
@@ -327,11 +327,11 @@ class Likelihood:
     def from_rows(self, W: np.ndarray) -> np.ndarray:
         """A model on rows as they are, as one on rows less the origin."""
         W = W if self.span is None else self.span.from_rows(W)
-        return about_origin(W, self.loss.moments.origin)
+        return move_to_origin(W, self.loss.moments.origin)
 
     def to_rows(self, W: np.ndarray) -> np.ndarray:
         """A model on rows less the origin, as one on rows as they are."""
-        W = about_origin(W, -self.loss.moments.origin)
+        W = move_to_origin(W, -self.loss.moments.origin)
         return W if self.span is None else self.span.to_rows(W)
 
     def gradient_from_rows(self, slope: np.ndarray) -> np.ndarray:
@@ -370,7 +370,7 @@ class Likelihood:
             analysis = self.with_zero_row(self.discriminant_analysis())
             point = as_sure_as_likely(analysis, loss_a_row)
         else:
-            point = point_at(self._without_constant_part(start), loss_a_row)
+            point = point_at(self._drop_constant_part(start), loss_a_row)
         W = lowest(
             self,
             point,
@@ -382,10 +382,10 @@ class Likelihood:
         )
         return self.never_unseen(W)
 
-    def _without_constant_part(self, W: np.ndarray) -> np.ndarray:
-        """A model with 0 where the search goes nowhere."""
+    def _drop_constant_part(self, W: np.ndarray) -> np.ndarray:
+        """Return a model with 0 where the search goes nowhere."""
         W = np.where(self.seen, W, 0.0)
-        return self.with_zero_row(self._without_constants(W))
+        return self.with_zero_row(self._zero_constants(W))
 
     def descended(
         self, start: np.ndarray | None = None, *, tol: float = 1e-7
@@ -394,7 +394,7 @@ class Likelihood:
         return self.minimize(start, tol=tol, least=0.0)
 
     def bounded(self, *, tol: float = 1e-7) -> "tuple[Likelihood, np.ndarray]":
-        """The same with no more correction than a loss allows, and its minimum.
+        """Return it with the most correction that the loss allows, and its minimum.
 
         Many small nodes may all err alike, so that the linear term promises a log-loss
         below 0. Then half of it is tried, and so on, and at last none.
@@ -421,7 +421,7 @@ class Likelihood:
     def logit_size(self, W: np.ndarray) -> float:
         """Root mean square of the logits of a model on rows less the origin."""
         moments = self.loss.moments
-        return moments.logit_size(about_origin(W, -moments.origin))
+        return moments.logit_size(move_to_origin(W, -moments.origin))
 
     def inverse_temperature(self, W: np.ndarray) -> float:
         """The factor on the logits of a model with which the expected loss is least."""
@@ -475,7 +475,7 @@ class Likelihood:
         within = products(
             part_deviations, moments.counts * shares, is_diagonal=moments.is_diagonal
         )
-        within += self.loss.within.scatter
+        within += self.loss.covariance_within_parts.scatter
         # In units of the features' deviations, to which the ridge is relative.
         inverse = ratio(1.0, self.scales)
         means = (means * inverse).T

@@ -53,7 +53,7 @@ class Penalized(Protocol):
 
     @property
     def lever(self) -> np.ndarray | None:
-        """What an intercept is of the weights, (n_features,); None: it is fitted."""
+        """Return the intercept's factors of weights, (n_features,); None: fitted."""
 
     @property
     def scales(self) -> np.ndarray:

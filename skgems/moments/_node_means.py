@@ -53,11 +53,11 @@ class NodeMeans:
         return len(self.starts) - 1
 
     def with_counts_times(self, factors: np.ndarray) -> "NodeMeans":
-        """The same with the counts of each node times a factor, (n_nodes,)."""
+        """Return means with the counts of each node times a factor, (n_nodes,)."""
         return replace(self, counts=self.counts * factors[self._nodes])
 
     def standardized(self) -> "NodeMeans":
-        """The same of features of unit variance, without those that do not vary."""
+        """Return the means of varying features, in units of their deviations."""
         covariance = self.covariance
         variances = covariance if covariance.ndim == 1 else covariance.diagonal()
         varying = np.flatnonzero(variances > 0)
@@ -71,7 +71,7 @@ class NodeMeans:
         return replace(self, means=means, covariance=covariance)
 
     def with_spread_of_nodes(self) -> "NodeMeans":
-        """The same with variances as large as those that half of the nodes show.
+        """Return means with variances as large as those that half of the nodes show.
 
         How far class means of a node are from those of all, in the variances that rows
         are said to have, is 1 in the mean if they have these.
@@ -91,13 +91,13 @@ class NodeMeans:
         return replace(self, covariance=factor * self.covariance)
 
     def judged(self) -> "Agreement":
-        """How far the means of each node are as those of the others."""
+        """Compare the means of each node with those of the others."""
         nodes = self.standardized()
         slopes, errors = nodes._slopes()
         return Agreement(shown=slopes, errors=errors, distances=nodes._distances())
 
     def _slopes(self) -> tuple[np.ndarray, np.ndarray]:
-        """What part of the others' differences between classes each node shows.
+        """Return the part of the others' differences of classes that each node shows.
 
         That is the slope ``sum(w u r) / sum(w r r)``, (n_nodes,), and second comes its
         standard error, ``sqrt(sum(w r^T Sigma r)) / sum(w r r)``. NaN where a node
@@ -151,7 +151,7 @@ class NodeMeans:
         return totals, indicator(self.columns, n_classes, weights) @ self.means
 
     def _typical_counts(self) -> np.ndarray:
-        """For each part the median number of rows that nodes have of its class.
+        """Return the median number of rows that nodes have of each part's class.
 
         No node weighs more in what the others are taken for, however many rows it says
         it has.
@@ -176,7 +176,7 @@ class NodeMeans:
         return np.einsum("ij,ij->i", covariances, directions)
 
     def _distances(self) -> np.ndarray:
-        """How far each node's rows are from those of others of the same classes.
+        """Return how far each node's rows are from others' of the same classes.
 
         In root mean squares over features, from medians over nodes. NaN of nodes that
         share no class with two others.
@@ -207,8 +207,8 @@ class Agreement:
     errors: np.ndarray  # (n_nodes,), standard errors of these
     distances: np.ndarray  # (n_nodes,), from the others, in deviations of features
 
-    def of_another_rule(self) -> np.ndarray:
-        """Indices of the nodes whose classes differ in other directions."""
+    def nodes_of_another_rule(self) -> np.ndarray:
+        """Return indices of nodes whose classes differ in other directions."""
         # A larger standard error is more than half of what lies between rows of the
         # same rule and labels at random: what these others say is worth nothing.
         compared = self.shown[self.errors <= _SHOWN_BY_OTHERS]

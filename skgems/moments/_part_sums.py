@@ -246,7 +246,7 @@ class _DenseAdder:
 
 
 def _ends_of_runs(parts: np.ndarray) -> np.ndarray:
-    """Where runs of equal numbers stop: of [3, 3, 5] it is [2, 3]."""
+    """Return the stops of runs of equal numbers: [2, 3] of [3, 3, 5]."""
     return np.flatnonzero(np.diff(parts, append=-1)) + 1
 
 

@@ -135,7 +135,7 @@ def _least_deviation(is_float32: bool | np.ndarray) -> np.ndarray:
 
 
 def rounding_of_values(values: np.ndarray) -> np.ndarray:
-    """The same of values of features, (n_values, n_features), without their rows.
+    """Return the rounding of features by values (n_values, n_features), without rows.
 
     Numbers that float32 can hold are taken for those of float32 rows.
     """
@@ -306,8 +306,8 @@ def log_losses(logits: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return losses, residuals
 
 
-def about_origin(W: np.ndarray, origin: np.ndarray) -> np.ndarray:
-    """A linear model of the same logits on rows less an origin.
+def move_to_origin(W: np.ndarray, origin: np.ndarray) -> np.ndarray:
+    """Return the linear model that has the same logits on rows less an origin.
 
     ``w^T x + b`` is ``w^T (x - origin) + (b + w^T origin)``.
     """

@@ -64,7 +64,7 @@ class TemperatureSearch:
 
     @property
     def done(self) -> bool:
-        """Whether no grid is left."""
+        """Report whether no grid is left."""
         return self.n_grids == 0
 
     @property
@@ -87,8 +87,8 @@ class TemperatureSearch:
         # small as the squares of features in very large units.
         return np.minimum(np.exp(logarithms) / self.size, LARGEST**2)
 
-    def after(self, losses: np.ndarray) -> "TemperatureSearch":
-        """The search after a grid of mean losses; NaN where some node did not say."""
+    def narrow(self, losses: np.ndarray) -> "TemperatureSearch":
+        """Return the search after a grid of mean losses; NaN: some node did not say."""
         grid = self._grid
         # The prior of one row that is a coin toss, see the top of this file.
         objective = told_losses(losses) + np.exp(grid) / self.n_rows / 10
@@ -110,7 +110,7 @@ def told_losses(losses: np.ndarray) -> np.ndarray:
 
 
 def _lowest_point(points: np.ndarray, values: np.ndarray) -> float:
-    """Where the parabola through three points is lowest; of fewer the lower point.
+    """Return the vertex of a parabola through three points; of fewer the lower point.
 
     For points -h, 0, h and values v_0, v_1, v_2, with a = v_0 - v_1 and b = v_2 - v_1,
     it is at h (a - b) / (2 (a + b)).
@@ -134,7 +134,7 @@ def factor_by_grids(
     """
     search = TemperatureSearch(size=size, n_rows=n_rows)
     while not search.done:
-        search = search.after(losses_at(search.factors))
+        search = search.narrow(losses_at(search.factors))
     return search.best
 
 

@@ -18,7 +18,7 @@ from ._columns import (
     columns_dropped_by,
     dropped_columns,
     dropped_in_table,
-    without_values,
+    zero_dropped,
 )
 from ._inputs import chooses_columns, takes_documents, takes_missing_values
 from ._module_state import ModuleState

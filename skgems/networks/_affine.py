@@ -230,11 +230,11 @@ class _LeadingSteps:
         self.constant[depth, block] = (n_reached > 0) & (n_constant == n_reached)
 
     def coordinates(self) -> Coordinates:
-        """Those after the steps before the first that mixes; NaN where they lack one.
+        """Return the coordinates before the first step that mixes features.
 
-        A feature whose row of M is m is centered at ``-(m t) / |m|^2``, in units of
-        ``1 / |m|``. It lacks a scale where m is zero, and where a scaler found it
-        constant and so divides by 1.
+        A center or scale that the steps do not give is NaN. A feature whose row of M is
+        m is centered at ``-(m t) / |m|^2``, in units of ``1 / |m|``. It lacks a scale
+        where m is zero, and where a scaler found it constant and so divides by 1.
         """
         n_features = self.points.n_features
         depth = int(np.argmax(self.mixes)) if self.mixes.any() else len(self.mixes)
@@ -249,7 +249,7 @@ class _LeadingSteps:
 
 
 def _constant_inputs(step: BaseEstimator) -> np.ndarray | None:
-    """Which inputs a scaler found constant, and divides by 1; None for other steps."""
+    """Return which inputs a scaler found constant; None for steps of other kinds."""
     scale = getattr(step, "scale_", None)
     if scale is None:
         return None
@@ -308,7 +308,7 @@ class _Points:
         self._levels = np.concatenate([stored, np.arange(-4.0, 13.0)])
 
     def draw(self, n_rows: int) -> Rows:
-        """Half of the rows are normal on many scales, half are near stored numbers."""
+        """Draw rows: half are normal on many scales, half are near stored numbers."""
         rng = self._random_state
         # At most 512 entries a row, so that rows of many columns stay sparse.
         width = min(self.n_features, 512) if self.sparse else self.n_features
@@ -353,7 +353,7 @@ def _stored_numbers(value: object, depth: int = 5) -> Iterator[float]:
 
 
 def _parts_of(value: object) -> list:
-    """What a container or an estimator holds; at most 1000 entries of a sequence."""
+    """List the parts of a container or an estimator; at most 1000 of a sequence."""
     if issparse(value):
         return [value.data]
     if isinstance(value, dict):

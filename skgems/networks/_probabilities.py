@@ -54,11 +54,7 @@ def as_probabilities(net: object, outputs: np.ndarray, *, name: str) -> np.ndarr
     if columns.shape[1] == 1:
         positive = _probability_of_one(net, columns[:, 0], name=name)
         return np.stack([1 - positive, positive], axis=1)
-    kind = _kind_of_sums(columns, atol)
-    if len(columns) < N_ROWS and kind and not sets_probabilities(net):
-        of_made_up = _outputs_of_made_up_rows(net)
-        if of_made_up is not None:
-            kind = _kind_of_sums(of_made_up, atol)
+    kind = _kind_of_outputs(net, columns, atol)
     if kind == "probabilities":
         return np.maximum(columns, 0)
     if kind == "logarithms":
@@ -70,10 +66,22 @@ def as_probabilities(net: object, outputs: np.ndarray, *, name: str) -> np.ndarr
             "predict_proba. Have it return probabilities, for example "
             "net.set_params(predict_nonlinearity=partial(torch.softmax, dim=-1))."
         )
-    return _of_scores(net, columns, name=name)
+    return _probabilities_of_scores(net, columns, name=name)
 
 
-def _of_scores(net: object, columns: np.ndarray, *, name: str) -> np.ndarray:
+def _kind_of_outputs(net: object, columns: np.ndarray, atol: float) -> str:
+    """Return the kind by sums of rows; of few rows by those of made-up ones."""
+    kind = _kind_of_sums(columns, atol)
+    if len(columns) < N_ROWS and kind and not sets_probabilities(net):
+        of_made_up = _outputs_of_made_up_rows(net)
+        if of_made_up is not None:
+            return _kind_of_sums(of_made_up, atol)
+    return kind
+
+
+def _probabilities_of_scores(
+    net: object, columns: np.ndarray, *, name: str
+) -> np.ndarray:
     """Return probabilities of outputs that do not sum to 1."""
     criterion = criterion_of(net)
     if isinstance(criterion, nn.CrossEntropyLoss):

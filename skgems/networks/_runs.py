@@ -7,7 +7,7 @@ takes, of those that its layers suggest.
 
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from itertools import islice, product
@@ -107,21 +107,29 @@ def run(
         dtype = _dtype_of(tensors)
     if dtype is not None:
         tensors = {name: _as_dtype(t, dtype) for name, t in tensors.items()}
-    is_named = isinstance(rows, Mapping)
-    arrays = rows.values() if is_named else rows
-    inputs = tuple(_as_dtype(array, dtype or torch.float32) for array in arrays)
     with evaluated(module):
-        if isinstance(module, torch.jit.ScriptModule):
-            output = module(*inputs)
-        elif is_named:
-            named = dict(zip(rows, inputs, strict=True))
-            output = functional_call(module, tensors, (), named)
-        else:
-            output = functional_call(module, tensors, inputs)
-    output = first_of(output)
+        output = first_of(_called(module, rows, tensors, dtype or torch.float32))
     if not isinstance(output, torch.Tensor) or not output.ndim:
         raise TypeError(f"{type(module).__name__} returns no tensor")
     return output.detach().clone()
+
+
+def _called(
+    module: nn.Module,
+    rows: Rows,
+    tensors: Mapping[str, torch.Tensor],
+    dtype: torch.dtype,
+) -> object:
+    """Return all that a module returns for rows, with ``tensors`` for its own."""
+    is_named = isinstance(rows, Mapping)
+    arrays = rows.values() if is_named else rows
+    inputs = tuple(_as_dtype(array, dtype) for array in arrays)
+    if isinstance(module, torch.jit.ScriptModule):
+        return module(*inputs)
+    if is_named:
+        named = dict(zip(rows, inputs, strict=True))
+        return functional_call(module, tensors, (), named)
+    return functional_call(module, tensors, inputs)
 
 
 def _dtype_of(tensors: Mapping[str, torch.Tensor]) -> torch.dtype | None:
@@ -384,15 +392,18 @@ def _forms(
     n_ids = min((p.num_embeddings for p in parts if isinstance(p, kinds)), default=0)
     if n_ids:
         yield from (_maker_of_ids(n_ids, (length,)) for length in _LENGTHS)
-    shapes: dict[tuple[int, ...], None] = {}  # in order, each once
-    for part in parts:
-        shapes |= dict.fromkeys(_shapes_of_layer(part))
-    for part in parts:
-        shapes |= dict.fromkeys(_shapes_of_parameters(part))
-    shapes |= dict.fromkeys((side**2,) for side in _SIDES)
-    yield from map(_maker_of_numbers, shapes)
+    yield from map(_maker_of_numbers, dict.fromkeys(_shapes_of_rows(parts)))
     if n_ids:
         yield _maker_of_ids(n_ids, ())
+
+
+def _shapes_of_rows(parts: Sequence[nn.Module]) -> Iterator[tuple[int, ...]]:
+    """Yield shapes of a row, some repeated: those that layers suggest first."""
+    for part in parts:
+        yield from _shapes_of_layer(part)
+    for part in parts:
+        yield from _shapes_of_parameters(part)
+    yield from ((side**2,) for side in _SIDES)
 
 
 def _shapes_of_parameters(layer: nn.Module) -> Iterator[tuple[int, ...]]:

@@ -619,7 +619,7 @@ def _last_layer_and_link(
 
 
 def _link(net: object) -> str:
-    """What predict_proba of skorch does with the logits, see `Network.output`."""
+    """Name the function of logits in predict_proba of skorch, see `Network.output`."""
     if getattr(net, "predict_nonlinearity", "auto") != "auto":
         return "identity"
     criterion = criterion_of(net)

@@ -26,11 +26,11 @@ class EarlierSteps:
     dtype: np.dtype  # of the networks of all steps
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> Self:
+    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
         """Return what a fitted PFNMAggregator knows."""
         return cls(
             stream=aggregator._stream,
-            description=Description.of(aggregator, aggregator.classes_),
+            description=Description.from_classifier(aggregator, aggregator.classes_),
             activation=aggregator.activation_,
             dtype=aggregator._dtype,
         )

@@ -15,6 +15,7 @@ from ..base import is_channel
 from ..compat import safe_indexing
 from ..disclosure import disclosure_of
 from ..federation import (
+    Context,
     InProcess,
     Run,
     answer,
@@ -281,11 +282,12 @@ def _replies_of_channel(channel: object) -> dict[str, Mapping]:
     agreement = channel.agreement or Agreement.of_terms(
         DescriptionTerms(), disclosure=channel.disclosure
     )
-    return Run(channel, agreement=agreement)(_survey_plan())
+    context = Context.from_channel(channel, agreement=agreement)
+    return Run(channel, context=context)(_survey_plan())
 
 
 def _replies_of_summaries(summaries: Iterable) -> dict[str, Mapping]:
-    """What files say, checked; by name of the node."""
+    """Read and check surveys in memory or files; return their replies by node."""
     request = Message.of("survey")
     replies: dict[str, Mapping] = {}
     for k, summary in enumerate(summaries):
@@ -344,7 +346,7 @@ def _description(replies: Mapping[str, Mapping]) -> Description:
 
 
 def _told_by_column(replies: Mapping[str, Mapping]) -> dict[str, dict[str, Mapping]]:
-    """What each node told of each column, by names of the column and of the node."""
+    """Group the nodes' surveys by the name of the column, then of the node."""
     by_column: dict[str, dict[str, Mapping]] = {}
     for node, content in replies.items():
         told = content["columns"].values()
@@ -422,7 +424,7 @@ def _category_rows(column: str, told_by_node: Mapping[str, Mapping]) -> list[tup
 def _notes(
     by_column: Mapping[str, Mapping[str, Mapping]], nodes: Sequence[str]
 ) -> list[str]:
-    """What people should look at before they make a model."""
+    """List what people should look at before they make a model."""
     notes = []
     for column, told_by_node in by_column.items():
         lacking = [node for node in nodes if node not in told_by_node]

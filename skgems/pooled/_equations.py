@@ -23,7 +23,7 @@ def solve_ridge(scatter: np.ndarray, cross: np.ndarray, *, alpha: float) -> np.n
     solve = _cholesky_solver(_with_alpha(scatter, alpha))
     if solve is not None:
         return solve(cross)
-    root = Root.of(scatter)
+    root = Root.from_scatter(scatter)
     return _ridge_of_rows(root.rows(), root.targets(cross), alpha=alpha)
 
 
@@ -45,7 +45,7 @@ def solve_ridge_with_row(
         return solve(cross + np.outer(row, target))
     solve = _cholesky_solver(shifted)
     if solve is None:
-        root = Root.of(scatter)
+        root = Root.from_scatter(scatter)
         rows = np.vstack([root.rows(), row])
         targets = np.vstack([root.targets(cross), target])
         return _ridge_of_rows(rows, targets, alpha=alpha)
@@ -87,7 +87,7 @@ def solve_least_squares(covariance: np.ndarray, columns: np.ndarray) -> np.ndarr
     solve = _cholesky_solver(covariance)
     if solve is not None:
         return solve(columns)
-    rows = Root.of(covariance).rows()
+    rows = Root.from_scatter(covariance).rows()
     if not len(rows):
         return np.zeros_like(columns)
     _, sizes, right = svd(rows, full_matrices=False)
@@ -135,8 +135,8 @@ class Root:
     squares: np.ndarray  # of all directions, those without rows too, ascending
 
     @classmethod
-    def of(cls, scatter: np.ndarray, *, least_square: float = 0.0) -> "Root":
-        """With directions whose squares are above ``least_square`` and rounding."""
+    def from_scatter(cls, scatter: np.ndarray, *, least_square: float = 0.0) -> "Root":
+        """Keep directions whose squares are above ``least_square`` and rounding."""
         variances = np.maximum(scatter.diagonal(), 0.0)
         scale = np.where(variances > 0, np.sqrt(variances), 1.0)
         squares, vectors = eigh(scatter / scale[:, None] / scale)
@@ -152,7 +152,7 @@ class Root:
         )
 
     def rows(self) -> np.ndarray:
-        """As many rows as directions, with the scatter as their products."""
+        """Return as many rows as directions, whose products are the scatter."""
         return self.roots[:, None] * self.vectors.T * self.scale
 
     def targets(self, cross: np.ndarray) -> np.ndarray:

@@ -96,12 +96,12 @@ def _reasons_of_class_weights(classifier: ClassifierMixin) -> Iterator[str]:
 
 
 def is_totally_random(classifier: ClassifierMixin) -> bool:
-    """Whether no row decides how trees are split, so that one message is enough."""
+    """Report whether no row decides a split, so that one message is enough."""
     return draws_all_splits(type(classifier), classifier.get_params())
 
 
 def draws_all_splits(classifier_type: type, params: Mapping) -> bool:
-    """Whether trees of these parameters draw one feature and one bin for each leaf."""
+    """Report whether such trees draw one feature and one bin for each leaf."""
     max_features = params.get("max_features")
     return (
         classifier_type is ExtraTreesClassifier
@@ -130,7 +130,7 @@ def agreed_seed(classifier: ClassifierMixin, random_state: object) -> int:
 
 
 def number_of_trees(classifier: ClassifierMixin) -> int:
-    """How many trees a classifier has."""
+    """Return the number of trees that a classifier has."""
     return getattr(classifier, "n_estimators", 1)
 
 
@@ -151,7 +151,7 @@ def rules_of(classifier: ClassifierMixin, n_features: int) -> TreeRules:
 
 
 def number_of_features(max_features: object, n_features: int) -> int:
-    """How many features a leaf looks at, as scikit-learn counts them."""
+    """Return the number of features that a leaf looks at, as in scikit-learn."""
     if max_features is None:
         return n_features
     if isinstance(max_features, str):
@@ -189,7 +189,7 @@ def fitted_forest(
 def _fitted_tree(
     classifier: ClassifierMixin, growth: Growth | RandomTrees, *, tree: int
 ) -> ClassifierMixin:
-    """One of the trees, as scikit-learn's forests hold it."""
+    """Return one of the trees, as scikit-learn's forests hold it."""
     if isinstance(classifier, DecisionTreeClassifier):
         fitted = classifier
     else:

@@ -33,12 +33,12 @@ class PooledForm:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it has labels of a fit on all rows, and decision values to 1e-8."""
+        """Report whether labels are those of a fit on all rows, decisions to 1e-8."""
         return self.kind is not None and not self.reason
 
     @property
     def scatter(self) -> str:
-        """Which scatter its moments need: "class", "shared" or "diagonal"."""
+        """Name the scatter that its moments need: "class", "shared" or "diagonal"."""
         if self.kind == "nearest_centroid":
             return "diagonal"
         if self.parameters.get("class_weight") is not None:
@@ -121,7 +121,7 @@ def common_form(forms: Mapping[str, Mapping]) -> PooledForm:
 
 
 def _first_difference(forms: Mapping[str, Mapping]) -> str:
-    """What nodes' forms differ in, with the nodes; or ""."""
+    """Describe the first difference of nodes' forms, with the nodes; "" if none."""
     for key in ["kind", *next(iter(forms.values()))]:
         groups = _group_nodes({node: form.get(key) for node, form in forms.items()})
         if len(groups) > 1:
@@ -136,7 +136,7 @@ def _join(groups: list[tuple[object, str]], template: str) -> str:
 
 
 def _group_nodes(value_by_node: Mapping) -> list[tuple[object, str]]:
-    """Each different value, once, with the nodes that have it, in words."""
+    """Return each different value once, with the nodes that have it, in words."""
     nodes_in_words: list[tuple[object, str]] = []
     # A list is searched: values such as pairs of label and prior cannot be hashed.
     distinct: list[object] = []

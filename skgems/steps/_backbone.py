@@ -176,7 +176,7 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _features_and_link(
         self, X: np.ndarray
     ) -> "tuple[np.ndarray, nn.Module | None]":
-        """What enters the last layer, and the softmax or sigmoid behind it, if any."""
+        """Return the last layer's inputs, and the softmax or sigmoid behind it."""
         import torch
 
         module, last = _module_and_last_layer(self.net_)
@@ -392,7 +392,7 @@ def _checked_features(
     *,
     output: "torch.Tensor",
 ) -> "tuple[torch.Tensor, nn.Module | None]":
-    """What entered the last layer, and what the net does to what came out of it.
+    """Return the inputs of the last layer, and the module that its outputs go through.
 
     ValueError where the layer is run more than once, or something other than a softmax
     or a sigmoid follows: the net is then no linear model of the features.

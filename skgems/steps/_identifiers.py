@@ -67,7 +67,7 @@ _MOST_COMPARED = 10
 
 
 def column_roles(X: "pandas.DataFrame | np.ndarray | spmatrix") -> tuple[str, ...]:
-    """What the rows of one node say of each column, one of `ROLES`."""
+    """Return the role of each column, one of `ROLES`, by the rows of one node."""
     if issparse(X):  # a column of identifiers has no zeros to leave out
         return (DESCRIBES,) * X.shape[1]
     if hasattr(X, "columns"):
@@ -76,7 +76,7 @@ def column_roles(X: "pandas.DataFrame | np.ndarray | spmatrix") -> tuple[str, ..
 
 
 def agreed_roles(roles_by_node: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """What nodes say together, who each have given one role for every column.
+    """Return the role of each column by a vote of nodes, one role a node and column.
 
     More nodes have to say so than say that the column describes rows; nodes of too few
     rows do not vote. One node is enough for a column that is not used, since it would
@@ -102,7 +102,7 @@ def agreed_roles(roles_by_node: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def role_of_categories(counts: np.ndarray) -> str:
-    """What a node's rows say of a column, given how many of them have each value."""
+    """Return the role of a column of categories, by how many rows have each value."""
     n_rows = float(np.sum(counts))
     n_single = float(np.sum(np.asarray(counts) == 1))
     if n_rows < _FEWEST:
@@ -111,7 +111,7 @@ def role_of_categories(counts: np.ndarray) -> str:
 
 
 def _role(column: np.ndarray) -> str:
-    """What the values of a column, (n_rows,), say of it."""
+    """Return the role of a column, (n_rows,), by its values."""
     if column.dtype.kind == "O":
         texts = [value for value in column if isinstance(value, str)]
         if texts:
@@ -135,7 +135,7 @@ def _as_floats(objects: np.ndarray) -> np.ndarray:
 
 
 def _role_of_numbers(column: np.ndarray) -> str:
-    """What finite numbers say; the module's head has the chance of no ties."""
+    """Return the role of finite numbers; the module's head derives the chances."""
     # Among a few rows most measurements have ties or fractions.
     if _has_ties_or_fractions(column[:_FEWEST]):
         return DESCRIBES
@@ -235,14 +235,14 @@ def _is_code(value: object) -> bool:
 
 
 def _may_repeat(group: np.ndarray) -> bool:
-    """Whether there are groups enough, with several rows each."""
+    """Report whether there are enough groups, with several rows in each."""
     n_groups = int(group.max()) + 1
     least, most = _ROWS_OF_REPEATED
     return n_groups >= _FEWEST and least <= len(group) / n_groups <= most
 
 
 def _are_even(group: np.ndarray) -> bool:
-    """Whether groups have about as many rows each, far more so than by chance."""
+    """Report whether groups have similar numbers of rows, more so than by chance."""
     sizes = np.bincount(group)
     mean = float(sizes.mean())
     return mean >= _ROWS_OF_EVEN and float(sizes.var()) < _EVEN * mean
@@ -251,7 +251,7 @@ def _are_even(group: np.ndarray) -> bool:
 def _agrees_with_another(
     group: np.ndarray, *, place: int, codes: Sequence[np.ndarray | None]
 ) -> bool:
-    """Whether some other column is the same for all rows of a group, not by chance.
+    """Report whether another column is constant within each group, and not by chance.
 
     Its values must not rise, or fall, with those of the groups, as age groups do with
     the age.

@@ -97,7 +97,7 @@ class _SizeVisitor:
     def visit(
         self, step: Step, table: _Table, *, path: str, columns: Columns | None
     ) -> _Table | None:
-        """What comes out of a step, added to the size; None where a step waits.
+        """Add a step's output to the size and return it; None where a step waits.
 
         ``columns`` are those that enter, None where another step was before.
         """

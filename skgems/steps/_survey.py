@@ -54,7 +54,7 @@ _N_POINTS = 501
 
 
 def survey_of_table(X: Table, *, min_rows: int) -> dict[str, dict]:
-    """What is told of each column, by its place as a text."""
+    """Survey each column of a table; keys are their places as texts."""
     roles = column_roles(X)
     return {
         str(j): survey_of_column(
@@ -88,7 +88,7 @@ def survey_of_column(
     is_identifier: bool = False,
     are_labels: bool = False,
 ) -> dict:
-    """What is told of one column of at least ``min_rows`` rows.
+    """Survey one column of at least ``min_rows`` rows.
 
     The values of labels are counted, however many numbers they are.
     """
@@ -177,7 +177,7 @@ def _categories_told(
 
 
 def _is_category(text: str) -> bool:
-    """Whether a text is short, on one line, and of characters that can be sent."""
+    """Report whether a text is short, on one line, and of printable characters."""
     return len(text) <= MOST_CHARACTERS_OF_CATEGORY and text.isprintable()
 
 
@@ -219,7 +219,7 @@ def sizes_of_groups(n_values: int, n_groups: int) -> np.ndarray:
 
 
 def has_all_numbers(told: Mapping) -> bool:
-    """Whether the numbers of a column are told, without any that are too rare."""
+    """Report whether all numbers of a column are told, none being too rare."""
     if "means" in told:
         return True
     is_counted = told["kind"] == NUMBERS and bool(told.get("labels"))

@@ -237,6 +237,8 @@ BOOST = Task(
     name="boost",
     bound="terms",
     discloses="consent",
+    most=100,
+    without="what follows",
     accepted_by="person",
     asks="sums of gradients of boosted trees in each bin of features at leaves",
     reveals="A leaf is a rule about several features, so deep leaves reveal single "
@@ -245,8 +247,6 @@ BOOST = Task(
     smaller_with_lower="max_iter or max_depth",
     bytes_of_rows=bytes_of_bins,
     # More than an honest exchange of few trees asks take a person who read about it.
-    most=100,
-    without="what follows",
     allows_missing=True,
     request={
         "classes": Labels("k", ordered=True, most=MOST_CLASSES),

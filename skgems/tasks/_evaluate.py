@@ -37,7 +37,7 @@ from ..messages import (
 )
 from ..moments import LARGEST, log_losses
 from ..networks import LayersBelow, linear_logits
-from ._layers import HIDDEN, behind_layers, check_classes
+from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._models import columns_are_outputs
 from ._rows import rows_of_labels
 from ._shared import (
@@ -124,7 +124,7 @@ _SUMS = {
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
     request = "the request 'evaluate'"
-    behind_layers(rows, content, request)
+    transform_by_layers(rows, content, request)
     n_models = len(content["W"]) if content["W"].ndim == 3 else 1
     n_classes = max(content["W"].shape[-1], len(content["labels"]))
     check_classes(rows, n_classes, request)
@@ -221,13 +221,14 @@ EVALUATE = Task(
     name="evaluate",
     bound="fields",
     discloses="sums",
+    most=25,
+    without="nothing",
+    is_of_judging=lambda request: request.get("of") != "learning",
     accepted_by="ledger",
     asks="sums over the node's rows that say how good some models are",
     reveals="A gradient may be nearly a single row if the model is wrong about that "
     "row only.",
     often="once in each message after the first",
-    most=25,
-    without="nothing",
     takes_weights=True,
     request={
         "W": model_weights("m? p c"),

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import log_softmax
 
-from ..local import Member, NodeShape, at_node, indices_of
+from ..local import Member, NodeShape, indices_of, naming_node
 from ..messages import (
     COMMON,
     MOST_JUDGED,
@@ -118,7 +118,7 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
     n_outputs = 0
     for models in content["models"].values():
         if models.get("front") is not None:
-            rows.behind_front(models["front"], request)
+            rows.transform_by_front(models["front"], request)
         # Each row is judged by one of the two, so the larger one counts.
         n_classes = max(len(models[half]["labels"]) for half in HALF_NAMES)
         check_classes(rows, n_classes, request)
@@ -130,6 +130,9 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
 
 def judge(member: Member, *, models: Mapping[str, Mapping]) -> dict:
     """How many rows models label right that were made of the other half.
+
+    Rows judge with the values that are summed: under a rule of disclosure these are
+    the commonest ones in place of rare ones. Each row counts once, whatever it weighs.
 
     Where single rows are protected (``min_rows``), counts and losses are rounded: the
     difference of two models that a server has made is to show no row.
@@ -148,7 +151,7 @@ def judge(member: Member, *, models: Mapping[str, Mapping]) -> dict:
     losses = np.zeros((len(models), len(LOGIT_FACTORS)))
     if len(judging_rows):
         for k, model in enumerate(models.values()):
-            with at_node(
+            with naming_node(
                 member.name, "its rows cannot go through the front of a model"
             ):
                 X = rows_behind_front(member, model.get("front"))[judging_rows]
@@ -265,12 +268,13 @@ JUDGE = Task(
     name="judge",
     bound="fields",
     discloses="counts",
+    most=1,
+    without="nothing",
     accepted_by="ledger",
     asks="the number of rows that several models predict correctly, each judged by the "
     "half of the rows that it was not fitted to",
     reveals="A server that makes up the models learns how they label the rows, in "
     "counts that are multiples of min_rows.",
-    without="nothing",
     has_fronts_within=True,
     request={
         "models": Each(
@@ -281,6 +285,7 @@ JUDGE = Task(
         )
     },
     request_rule=judged_are_few,
+    models=lambda content: content["models"],
     reply={
         "min_rows": MIN_ROWS,
         "rule": RULE,

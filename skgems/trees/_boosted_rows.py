@@ -118,7 +118,9 @@ class BoostedRows:
         n_blocks = -(-n_rows // NUMBERS_IN_CACHE)
         for output, number in np.ndindex(self._n_outputs, n_blocks):
             block = slice(number * NUMBERS_IN_CACHE, (number + 1) * NUMBERS_IN_CACHE)
-            asked = _AskedRows.of(place_of_vertex.take(self._leaves[output, block]))
+            asked = _AskedRows.from_places(
+                place_of_vertex.take(self._leaves[output, block])
+            )
             if asked is not None:
                 histograms[:, asked.leaves] += self._sums_of_block(output, block, asked)
         return np.moveaxis(histograms, 0, 3)
@@ -174,8 +176,8 @@ class _AskedRows:
     places: np.ndarray  # (n_asked_rows,), indices of leaves within the slice
 
     @classmethod
-    def of(cls, places: np.ndarray) -> "_AskedRows | None":
-        """By the index of each row's leaf among those asked, or -1; None for no row."""
+    def from_places(cls, places: np.ndarray) -> "_AskedRows | None":
+        """Keep rows of asked leaves; ``places`` are their indices, -1: not asked."""
         rows = np.flatnonzero(places >= 0)
         if not len(rows):
             return None
@@ -192,13 +194,13 @@ class _AskedRows:
         return self.leaves.stop - self.leaves.start
 
     def are_paired(self) -> bool:
-        """Whether two features are summed at once."""
+        """Report whether two features are summed at once."""
         n_paired_cells = self.n_leaves * (N_BINS + 1) ** 2
         return len(self.rows) >= n_paired_cells
 
 
 def _taken_rows(columns: np.ndarray, block: slice, rows: np.ndarray) -> np.ndarray:
-    """Some rows of a block of all: (n_columns, n_rows)."""
+    """Return some rows of a block of all: (n_columns, n_rows)."""
     columns = columns[:, block]
     return columns if len(rows) == columns.shape[1] else columns.take(rows, axis=1)
 
@@ -233,7 +235,7 @@ def _sums_of_rows(
 def _sums_of_paired_rows(
     columns: np.ndarray, places: np.ndarray, weights: list, *, n_leaves: int
 ) -> np.ndarray:
-    """As `_sums_of_rows`, with the bins of two features in each column, see `_paired`.
+    """Compute `_sums_of_rows` of columns with the bins of two features, see `_paired`.
 
     There may be one feature too many.
     """

@@ -23,8 +23,8 @@ class Forest:
     left: np.ndarray  # (n_vertices,), int32; the right child is the next vertex
 
     @classmethod
-    def of_roots(cls, n_trees: int) -> "Forest":
-        """Trees that have not been split."""
+    def unsplit(cls, n_trees: int) -> "Forest":
+        """Make trees that have not been split."""
         return cls(
             n_trees=n_trees,
             feature=np.full(n_trees, -1, dtype=np.int32),
@@ -64,7 +64,7 @@ class Forest:
         return trees
 
     def depth(self) -> int:
-        """How many splits lead to the deepest leaf."""
+        """Return the number of splits that lead to the deepest leaf."""
         return sum(1 for _ in self.levels()) - 1
 
     def split(

@@ -33,7 +33,7 @@ class TreeRules:
 
     @property
     def most_messages(self) -> int:
-        """How often nodes are asked at most."""
+        """Return the largest number of messages to each node."""
         return self.max_depth + N_MORE_LEVELS
 
 
@@ -137,7 +137,7 @@ class Growth(LevelGrowth):
 
     @property
     def class_weights_in_use(self) -> np.ndarray:
-        """What counts of classes are multiplied by: (n_classes,)."""
+        """Return the weights of classes, which multiply counts: (n_classes,)."""
         return weights_of_classes(
             self.class_weights, self.counts[: self.forest.n_trees].sum(axis=0)
         )
@@ -146,7 +146,7 @@ class Growth(LevelGrowth):
         return self.counts[vertices].sum(axis=-1)
 
     def _may_split(self, vertices: np.ndarray) -> np.ndarray:
-        """Whether vertices are not too deep, too small or of one class."""
+        """Report which vertices are not too deep, too small or of one class."""
         rules = self.rules
         n_rows = self.n_rows_of(vertices)
         least_rows = max(rules.min_samples_split, 2 * rules.min_samples_leaf)
@@ -175,7 +175,7 @@ class Growth(LevelGrowth):
 def weights_of_classes(
     class_weights: "np.ndarray | str | None", n_rows: np.ndarray
 ) -> np.ndarray:
-    """What counts of classes are multiplied by: (n_classes,).
+    """Return the weights of classes, which multiply counts: (n_classes,).
 
     ``n_rows`` are the rows of each class, for "balanced" weights.
     """

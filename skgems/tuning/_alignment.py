@@ -59,7 +59,7 @@ def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
 
 
 def started_apart(layers: Layers, reference: Layers) -> bool:
-    """Whether no more than chance puts hidden units in the order of a reference's.
+    """Report whether only chance orders hidden units like those of a reference.
 
     Networks that start from the same weights keep something of them, unit by unit. The
     scores of layers are added, as those of independent tests are.

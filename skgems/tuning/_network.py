@@ -355,7 +355,7 @@ def _path(X, y: np.ndarray, layers: Layers, first: int) -> Iterator[Layers]:
     for strength in NETWORK_STRENGTHS:
         changes.search(strength)
         weights = [*layers.weights[:first], *changes.layers.weights]
-        yield Layers.of(weights, layers.activation)
+        yield Layers.from_weights(weights, layers.activation)
 
 
 class _Changes:
@@ -406,7 +406,7 @@ class _Changes:
         for W, unit, part in zip(self.start.weights, self.units, parts, strict=True):
             moved = W + unit * part.reshape(W.shape)
             weights.append(moved.astype(self.inputs.dtype, copy=False))
-        return Layers.of(weights, self.start.activation)
+        return Layers.from_weights(weights, self.start.activation)
 
     def _loss_and_gradient(
         self, change: np.ndarray, strength: float
@@ -450,7 +450,7 @@ def _path_of_last(
 
 
 def _units(inputs, layers: Layers) -> list[np.ndarray]:
-    """For each layer, units of its weights in which these change logits alike.
+    """Return units of the weights of each layer in which they change logits alike.
 
     A change of a weight by one unit changes logits by about as much, whatever the size
     of the layer's inputs and of the weights above it. The size of a weight that nothing

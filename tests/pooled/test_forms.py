@@ -372,7 +372,7 @@ def test_classes_far_apart():
     deviations = X - np.stack([X[y == c].mean(axis=0) for c in range(3)])[y]
     within = deviations.T @ deviations / len(y)
     np.testing.assert_allclose(
-        moments.by_class().within(), within, rtol=1e-8, atol=1e-9
+        moments.by_class().covariance_within_parts(), within, rtol=1e-8, atol=1e-9
     )
     pooled = LinearDiscriminantAnalysis(solver="eigen").fit(X_apart, y)
     W = pooled_lda(moments, 3, solver="eigen")

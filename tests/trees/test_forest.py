@@ -16,7 +16,7 @@ N_FEATURES = 4
 def random_forests(seed, *, n_trees=3, n_levels=4):
     """A forest after each of its random splits."""
     rng = np.random.default_rng(seed)
-    forests = [Forest.of_roots(n_trees)]
+    forests = [Forest.unsplit(n_trees)]
     for _ in range(n_levels):
         leaves = np.flatnonzero(forests[-1].feature < 0)
         vertices = rng.permutation(leaves)[: rng.integers(1, len(leaves) + 1)]
@@ -97,7 +97,7 @@ def test_no_rows_reach_no_leaves():
 
 
 def test_a_split_leaves_the_forest_as_it_was():
-    before = Forest.of_roots(2)
+    before = Forest.unsplit(2)
     after = before.split(
         np.array([1]), feature=[3], bin=[5], missing_left=np.array([True])
     )
