@@ -65,7 +65,7 @@ def not_constant(nodes: list[Node], shares: Shares) -> tuple[list[Node], Shares]
     varying = [k for k, node in enumerate(nodes) if not node.model.is_constant]
     if not varying:
         return nodes, shares
-    return [nodes[k] for k in varying], shares.of(varying)
+    return [nodes[k] for k in varying], shares.select(varying)
 
 
 def parameter_weights(

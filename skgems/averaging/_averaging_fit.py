@@ -84,7 +84,7 @@ class AveragingFit:
         if self.n_rounds:
             _check_trainable(aggregator)
         return replace(
-            Simulation.of(aggregator),
+            Simulation.from_aggregator(aggregator),
             common_seed=init_seed if self.common_init else None,
             fit=start_local if self.n_rounds else fit_local,
         )
@@ -146,7 +146,7 @@ class AveragingFit:
         # From here on every node has all outputs, and trains them.
         node_weight = self.node_weight
         is_by_class = isinstance(node_weight, str) and node_weight == "class_counts"
-        shares = shares if is_by_class else shares.for_all_outputs()
+        shares = shares if is_by_class else shares.repeat_over_outputs()
         weights = parameter_weights(
             start,
             output_axes=template.class_axes() if shares.differ_by_class else {},

@@ -81,7 +81,7 @@ class LinearExportMixin:
         return self._exported(classifier)
 
     def _weights(self) -> np.ndarray:
-        """One column per class, the intercepts in the last row."""
+        """Return one column per class, the intercepts in the last row."""
         W = np.vstack([self.coef_.T, self.intercept_])
         return as_two_logits(W) if len(self.classes_) == 2 else W
 

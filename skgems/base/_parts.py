@@ -42,5 +42,5 @@ class Part(ShortFormsMixin, BaseEstimator):
         """Raise TypeError for an object that belongs into this one."""
 
     def _with_objects(self) -> Self:
-        """This part, checked, with an object wherever a word is short for one."""
+        """Return this part, checked, with objects for the words in it."""
         return self

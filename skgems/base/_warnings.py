@@ -91,7 +91,7 @@ def keep_warnings_out_of_report() -> Iterator[None]:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Neither show nor keep warnings in the block: its models are only tried out."""
+    """Hide and forget warnings in the block: its models are only tried out."""
     with keep_warnings_out_of_report(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

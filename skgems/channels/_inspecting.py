@@ -1,7 +1,7 @@
 """What is in a file of an exchange, in words, for whoever is to send it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import fill
@@ -103,26 +103,31 @@ class Inspected:
     def details(self) -> str:
         """Describe every field, the settings and the arrays."""
         lines = []
-        if self.kind != "agreement":  # whose sentences are the overview
-            parts_by_text: dict[str, list[str]] = {}
-            for part, text in self.says.items():
-                parts_by_text.setdefault(text, []).append(part)
-            for text, parts in parts_by_text.items():
-                lines.append(_filled(f"{_listed_parts(parts)}: {text}", indent=6))
-        if lines:
-            lines.insert(0, "Fields:")
+        if self.says and self.kind != "agreement":  # whose sentences are the overview
+            lines += ["Fields:", *self._lines_of_fields()]
         if self.settings:
             lines.append("Settings:")
             lines += [f"  {printable(k)} = {v!r}" for k, v in self.settings.items()]
         if self.arrays:
-            lines.append("Arrays:")
+            lines += ["Arrays:", *self._lines_of_arrays()]
+        return "\n".join(lines)
+
+    def _lines_of_fields(self) -> Iterator[str]:
+        """Yield each sentence once, after all fields that it is about."""
+        parts_by_text: dict[str, list[str]] = {}
+        for part, text in self.says.items():
+            parts_by_text.setdefault(text, []).append(part)
+        for text, parts in parts_by_text.items():
+            yield _filled(f"{_listed_parts(parts)}: {text}", indent=6)
+
+    def _lines_of_arrays(self) -> Iterator[str]:
+        """Yield the path, shape, dtype and bytes of each array, below each other."""
         paths = [printable(array["path"]) for array in self.arrays]
-        width = max(map(len, paths), default=0)
+        width = max(map(len, paths))
         for path, array in zip(paths, self.arrays, strict=True):
             shape = " x ".join(map(str, array["shape"])) or "number"
             size = f"{shape:>12}  {array['dtype']:>7}  {array['bytes']:>10,} bytes"
-            lines.append(f"  {path:{width}}  {size}")
-        return "\n".join(lines)
+            yield f"  {path:{width}}  {size}"
 
     def __str__(self) -> str:
         if self.verbose:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # With fewer rows than these, an accuracy of 0.9 has a standard error above 2 points,
 # which is more than most candidates differ by.
-_FEW_ROWS = 200
+FEW_ROWS = 200
 # See `Choice.factor`. On test rows of eleven data sets the expected calibration error
 # of what was chosen is 0.029 on average and 0.079 at most with it, 0.038 and 0.094 with
 # the factor of half of the rows, and 0.048 and 0.105 without any.
@@ -86,7 +86,7 @@ class Candidate:
 
     @property
     def is_tempered(self) -> bool:
-        """Whether its logits can be multiplied by a factor after the fit."""
+        """Report whether its logits can be multiplied by a factor after the fit."""
         return getattr(self.aggregator, "_can_temper", False)
 
     @property
@@ -186,7 +186,7 @@ class Choice:
 
     @property
     def looks_at_members(self) -> bool:
-        """Whether the candidate that was taken uses the fitted local estimators."""
+        """Report whether the candidate that was taken uses the local estimators."""
         return self._entry["looks_at_members"]
 
     @property
@@ -214,7 +214,7 @@ class Choice:
 
     @property
     def _has_score_column(self) -> bool:
-        """Whether a score decided that is neither the accuracy nor the log-loss."""
+        """Report whether another score than accuracy or log-loss decided."""
         return self.scoring not in (None, ACCURACY, LOG_LOSS)
 
     def __str__(self) -> str:
@@ -234,7 +234,7 @@ class Choice:
         return "\n".join(lines)
 
     def _legend(self) -> list[str]:
-        """What the mark and the columns mean, one sentence each."""
+        """Explain the mark and the columns, in one sentence each."""
         if self.scoring is None:
             return list(_COSTS)
         score = _SCORE_IN_WORDS.get(self.scoring, self.scoring)
@@ -425,7 +425,7 @@ class Trials:
         n_rows = sum(n_judging.values())
         best = entries[comparison.place]
         doubts = []
-        if n_rows < _FEW_ROWS:
+        if n_rows < FEW_ROWS:
             doubts.append(
                 f"Only {n_rows} rows judged the candidates, so the accuracies are "
                 "uncertain."

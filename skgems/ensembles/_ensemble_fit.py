@@ -83,7 +83,7 @@ class EnsembleFit:
     def _choose(
         self, federation: Federation, ensemble_class: type[BaseAggregator]
     ) -> Choice:
-        """Which of the votes and the stack is right about most rows."""
+        """Choose the vote or stack that is right about most rows."""
         members = list(zip(federation.names, federation.estimators, strict=True))
         candidates = []
         for name, fit in self._candidate_fits().items():

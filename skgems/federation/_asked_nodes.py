@@ -31,7 +31,7 @@ class Context:
     rows_alone: bool = False  # whether nodes leave their classifiers aside
 
     @classmethod
-    def of_channel(
+    def from_channel(
         cls,
         channel: Channel,
         *,
@@ -73,7 +73,7 @@ class AskedNodes:
     keeps: bool = False  # whether replies are kept in the records
 
     @classmethod
-    def of_channel(cls, channel: Channel, *, keeps: bool) -> Self:
+    def from_channel(cls, channel: Channel, *, keeps: bool) -> Self:
         """Return the nodes that a channel leads to, with its own records if it has any.
 
         A later fit over the channel finds in these records what comes now.

@@ -32,7 +32,7 @@ class Fingerprint:
     weights: np.ndarray | None = field(repr=False, compare=False)  # (n_rows,)
 
     @classmethod
-    def of(
+    def from_arrays(
         cls,
         estimator: object,
         X: object,
@@ -42,7 +42,7 @@ class Fingerprint:
         groups: object = None,
         weights: np.ndarray | None = None,
     ) -> "Fingerprint":
-        """The digests of what users give for a node.
+        """Compute the digests of what users give for a node.
 
         Other ``groups`` of the same rows divide them into other halves, and sums of
         these tell more of single rows.
@@ -66,12 +66,12 @@ class Fingerprint:
     def row_digests(self, key: bytes) -> RowDigests:
         """Return the digests of single rows, made with a key of the node."""
         X, y, held_out = self.table
-        return RowDigests.of(
+        return RowDigests.from_rows(
             X, y, held_out, key=key, groups=self.groups, weights=self.weights
         )
 
     def has_rows_of(self, rows: str, labels: str | None) -> bool:
-        """Whether these are digests of the same rows; labels only if both have some."""
+        """Report whether rows are the same, and labels, if both have some."""
         return self.rows == rows and (
             self.labels is None or labels is None or self.labels == labels
         )

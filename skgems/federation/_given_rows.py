@@ -18,7 +18,7 @@ from ._fronts import (
     fit_front,
     fitted_without_learning,
     raise_front_not_fitted,
-    through_front,
+    transform_by_front,
 )
 from ._members import Members
 from ._nodes import Rows, RowsLike
@@ -164,7 +164,7 @@ def read_rows(
         return None
     table = X if front is None and hasattr(X, "columns") else None
     if front is not None:
-        X = through_front(
+        X = transform_by_front(
             front,
             X,
             nodes,

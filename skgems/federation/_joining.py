@@ -53,8 +53,8 @@ def _new_run(aggregator: BaseAggregator, channel: Channel) -> Run:
         channel.agreement = Agreement.of(aggregator, disclosure=channel.disclosure)
     return Run(
         channel,
-        AskedNodes.of_channel(channel, keeps=True),
-        context=Context.of_channel(channel, rows_alone=not aggregator._takes.learnt),
+        AskedNodes.from_channel(channel, keeps=True),
+        context=Context.from_channel(channel, rows_alone=not aggregator._takes.learnt),
         may_lose=True,
     )
 

@@ -117,7 +117,7 @@ class Ledger:
         self._opened: dict[str, OpenedExchange] = {}
         for entry in self._entries:
             if entry["event"] == "opened":
-                self._opened[entry["exchange"]] = OpenedExchange.of_entry(entry)
+                self._opened[entry["exchange"]] = OpenedExchange.from_entry(entry)
         self._current: OpenedExchange | None = None  # that of the request
         # Digests of what requests ask. A request may be large, and is hashed once.
         self._keys: dict[Message, str] = {}

@@ -154,7 +154,7 @@ def _check_takes_documents(
 def _with_numbers_of_features(
     networks: list[Network | Description],
 ) -> list[Network | Description]:
-    """The same, where one that does not say its number of features has the others'."""
+    """Return networks in which those without a number of features have the others'."""
     numbers = [
         network.n_features_in
         for network in networks

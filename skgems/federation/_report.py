@@ -117,7 +117,7 @@ class Report:
 
     @property
     def sent(self) -> str:
-        """What nodes sent: how many bytes, in how many messages or files.
+        """Say how many bytes nodes sent, in how many messages or files.
 
         For trees it also says how many bytes the rows themselves have.
         """
@@ -210,7 +210,7 @@ def _filled(sentence: str) -> str:
 
 
 def _n_bytes_about_trees(messages: Iterable[Mapping]) -> int:
-    """How many bytes all nodes sent about trees that grow at them."""
+    """Return how many bytes all nodes sent about trees that grow at them."""
     return sum(
         message["bytes_received"]
         for message in messages
@@ -427,7 +427,7 @@ def _columns_of_nodes(
 
 
 def _gains(columns: Mapping) -> list[float | None]:
-    """By how much the aggregate is more accurate than each node's own model."""
+    """Return how much more accurate the aggregate is than each node's own model."""
     return [
         None
         if accuracy is None or local_accuracy is None
@@ -563,7 +563,7 @@ def _legend_of_rows(rows: str, *, local_model: str = "local model") -> dict[str,
 
 
 def _legend_of_fit(aggregator: BaseEstimator, *, are_sent: bool) -> dict[str, str]:
-    """What columns of the table of nodes are, as the fit has measured them."""
+    """Explain the columns of the table of nodes, as the fit has measured them."""
     local_model = "local model"
     if getattr(aggregator, "last_layer_", None) is not None:
         local_model = "own last layer over the merged hidden layers"

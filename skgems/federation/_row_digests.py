@@ -47,7 +47,7 @@ class RowDigests:
     marks: np.ndarray | None = None
 
     @classmethod
-    def of(
+    def from_rows(
         cls,
         X: object,
         y: object,
@@ -96,7 +96,7 @@ class RowDigests:
 
     @property
     def units(self) -> np.ndarray:
-        """What counts as one row, (n_rows,): numbers of groups, or of rows."""
+        """Return numbers of groups, or else of rows, as units of rows: (n_rows,)."""
         return np.arange(len(self.rows)) if self.groups is None else self.groups
 
     def _sorted_marks(self) -> np.ndarray:

@@ -518,27 +518,36 @@ def chunked_member_of(
         least=least,
         cell=1 if disclosure is None else disclosure.cell,
     )
-    if not member.tally:
-        raise ValueError(
-            f"Node {name!r}: chunks() gave no rows. Have it give at least one chunk "
-            "that is not empty."
-        )
+    _check_has_learning_rows(member)
     if estimator is None and member.drawn:
-        rows_of_one_class = next(iter(member.drawn.values()))
-        network = Network.from_rows(
-            sorted(member.tally),
-            rows_of_one_class,
-            reader.feature_names_in,
-            dropped=dropped,
-        )
-        member = replace(member, model=local_model(network, name=name))
-    if not any(n_learning for n_learning, _ in member.tally.values()):
-        _nodes.raise_all_held_out(name)
+        member = _with_model_of_rows(member, reader)
     if estimator is not None:
         check_labels_of(member)
     if reader.joined is not None and reader.joined.has_joined:
         member = replace(member, is_changed=True)
     return member
+
+
+def _check_has_learning_rows(member: ChunkedMember) -> None:
+    if not member.tally:
+        raise ValueError(
+            f"Node {member.name!r}: chunks() gave no rows. Have it give at least one "
+            "chunk that is not empty."
+        )
+    if not any(n_learning for n_learning, _ in member.tally.values()):
+        _nodes.raise_all_held_out(member.name)
+
+
+def _with_model_of_rows(member: ChunkedMember, reader: "_ChunkReader") -> ChunkedMember:
+    """Return a member without a classifier with the model that stands for its rows."""
+    rows_of_one_class = next(iter(member.drawn.values()))
+    network = Network.from_rows(
+        sorted(member.tally),
+        rows_of_one_class,
+        reader.feature_names_in,
+        dropped=reader.dropped,
+    )
+    return replace(member, model=local_model(network, name=member.name))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -685,14 +694,17 @@ class _ChunkReader:
                 "chunks as data frames with the same columns, or all as arrays."
             )
         if Counter(columns) != Counter(self.columns):
-            missing = [name for name in self.columns if name not in columns]
-            others = [name for name in columns if name not in self.columns]
-            raise ColumnsError(
-                f"its columns are not those of the first chunk: {missing[:5]} are "
-                f"missing, and {others[:5]} are new. Give all chunks the same columns; "
-                "their order does not matter."
-            )
+            self._raise_of_other_columns(columns)
         return X[self.columns]
+
+    def _raise_of_other_columns(self, columns: list) -> NoReturn:
+        missing = [name for name in self.columns if name not in columns]
+        others = [name for name in columns if name not in self.columns]
+        raise ColumnsError(
+            f"its columns are not those of the first chunk: {missing[:5]} are "
+            f"missing, and {others[:5]} are new. Give all chunks the same columns; "
+            "their order does not matter."
+        )
 
     def _check_is_like_first(self, checked: _CheckedRows) -> None:
         X = checked.X

@@ -113,8 +113,8 @@ class Run:
         may_lose: bool = False,
     ) -> None:
         self.channel = channel
-        self.nodes = nodes or AskedNodes.of_channel(channel, keeps=False)
-        self.context = context or Context.of_channel(channel)
+        self.nodes = nodes or AskedNodes.from_channel(channel, keeps=False)
+        self.context = context or Context.from_channel(channel)
         self.may_lose = may_lose
         self.reports = channel.reports
         self.history: list[dict] = []

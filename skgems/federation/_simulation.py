@@ -38,8 +38,8 @@ class Simulation:
     n_jobs: int | None = None
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> "Simulation":
-        """What its parameters say; the rest as it is by default."""
+    def from_aggregator(cls, aggregator: BaseAggregator) -> "Simulation":
+        """Read the parameters of an aggregator; those it lacks have defaults."""
         # Not getattr: an aggregator without one of the parameters may have a method or
         # a class attribute of that name.
         parameters = vars(aggregator)

@@ -130,7 +130,7 @@ class Summary:
 
     @property
     def guess(self) -> str:
-        """What can be guessed from it: whether a row that somebody knows took part."""
+        """Say what can be guessed: whether a row that somebody knows took part."""
         return told_in_words(self.message)
 
     def get(self, request: Message) -> Message | None:
@@ -254,7 +254,7 @@ class _File:
 
     @property
     def message(self) -> Message:
-        """What is in the file; ValueError if it has changed."""
+        """Read the message of the file; ValueError if the file has changed."""
         message, digest = _read_hashed(self.path)
         # What was checked when the file was opened is not checked again.
         if digest != self.digest:

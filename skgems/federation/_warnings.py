@@ -277,7 +277,7 @@ def warn_of_identifiers(labels: Sequence, roles: Sequence[str]) -> None:
 
 
 def sentences_on_identifiers(labels: Sequence, roles: Sequence[str]) -> list[str]:
-    """What to say of columns with these names, by the role that nodes give each."""
+    """Describe columns that may identify rows, by the role that nodes give each."""
     labels_by_role: dict[str, list] = {}
     for label, role in zip(labels, roles, strict=True):
         labels_by_role.setdefault(role, []).append(label)

@@ -85,7 +85,7 @@ class BoundedSearch:
         )
 
     def _curvature(self, forces: Sequence[float]) -> np.ndarray | float:
-        """About the second derivatives of what pushes."""
+        """Approximate the second derivatives of the terms that push into spaces."""
         moments = self._likelihood.loss.moments
         second_derivatives = diagonal if moments.is_diagonal else mean_matrix
         return sum(

@@ -92,11 +92,11 @@ def _best_factor(
     losses = sum(content["losses"] for content in contents)
     if not count or not np.isfinite(losses).any():
         return None
-    factor = search.after(losses / count).best
+    factor = search.narrow(losses / count).best
     if are_held_out:
         return factor
     slope = _LOSS_OF_A_PARAMETER * likelihood.n_parameters(W)
-    corrected = search.after((losses + slope * search.factors) / count).best
+    corrected = search.narrow((losses + slope * search.factors) / count).best
     return min(1.0, max(corrected, _LEAST_SHARE * factor))
 
 

@@ -250,7 +250,7 @@ def refinement_plan(
         best = comparison.best(replying_nodes_may_lose=not asks_everyone)
         # The best model shows how curved the sum is; without one, the shortest step.
         probed = shortest if best is None else best
-        descent = descent.after(models[probed] - W, comparison.change(probed))
+        descent = descent.add_step(models[probed] - W, comparison.change(probed))
         if best is not None:
             W = models[best]
             reach = damping
@@ -446,7 +446,7 @@ class SumOfLosses:
     def _correction(self, k: int) -> _Correction:
         """Return what a node's moments miss of its last reply, or of its own model."""
         if k not in self.last_replies:
-            slope, _ = self.likelihood.at_own_model(k, self.node_losses[k])
+            slope, _ = self.likelihood.terms_of_own_model(k, self.node_losses[k])
             return _Correction(constant=0.0, slope=slope)
         reply = self.last_replies[k]
         expected, expected_gradient = self.likelihood.expected(reply.W, [k])

@@ -600,7 +600,9 @@ class _ClustersOfNodes:
         self.n_rows = {name: of_node.n_rows for name, of_node in moments.items()}
         self._merged = merged = merge_moments(moments.values())
         # By class, within one by what they hold: the order of nodes is not to matter.
-        distances = (merged.means - merged.mean()) ** 2 @ ratio(1.0, merged.within())
+        distances = (merged.means - merged.mean()) ** 2 @ ratio(
+            1.0, merged.covariance_within_parts()
+        )
         self._order = np.lexsort((distances, merged.counts, merged.columns))
         owners = [name for name, of_node in moments.items() for _ in of_node.counts]
         self._owners = np.array(owners, dtype=object)[self._order]

@@ -237,7 +237,7 @@ def _plainly_tuned(
     hidden: bool,
     rng: np.random.RandomState,
 ) -> FineTunedNetwork:
-    """All layers, or the last one alone, after some epochs of Adam."""
+    """Tune all layers, or the last one alone, by some epochs of Adam."""
     if hidden:
         return train_plainly(X, y, layers, random_state=rng)
     fine_tuned = train_plainly(

@@ -540,8 +540,8 @@ def _span_of(
     if not with_roots or form.kind not in (None, "ridge"):
         return None
     if form.kind is None:
-        return Span.of(with_roots, scaled=scaled, zero_row=zero_row)
-    return Span.of(with_roots, scaled=False)
+        return Span.from_moments(with_roots, scaled=scaled, zero_row=zero_row)
+    return Span.from_moments(with_roots, scaled=False)
 
 
 def _by_name(node_sums: Sequence[NodeSums], attribute: str) -> dict[str, Any]:

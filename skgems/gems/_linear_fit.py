@@ -161,7 +161,7 @@ class LinearFit:
             )
 
     def asks_again(self, federation: Federation) -> str:
-        """Why nodes would have to be asked again in a later fit; "" if never."""
+        """Say why a later fit would have to ask nodes again; "" if it would not."""
         if self.needs_spaces:
             self.check_has_spaces(federation)
         if self.intersection != "likelihood":

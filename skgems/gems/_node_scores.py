@@ -62,7 +62,7 @@ def ask_scores(aggregator: BaseAggregator, channel: object) -> dict[str, list]:
             "before fine-tuning. A fit on rows has the scores in node_scores_."
         )
     front = None if aggregator._front is None else aggregator._front.as_content()
-    run = Run(channel, context=replace(Context.of_channel(channel), front=front))
+    run = Run(channel, context=replace(Context.from_channel(channel), front=front))
     run.reports = True
     reports = [reply.content for _, reply in run.ask(requests)]
     has_model = [

@@ -60,7 +60,7 @@ class NodePenalty:
         )
 
     def as_C(self, n_rows: float) -> float | None:
-        """C of a LogisticRegression on so many rows that is penalized as much."""
+        """Return the C of an equally penalized LogisticRegression on ``n_rows``."""
         if self.C is None and self.alpha is None:
             return None
         if self.loss == "log_loss" and not self.alpha:
@@ -77,7 +77,7 @@ class NodePenalty:
         return {"loss": self.loss, "alpha": self.alpha}
 
     def in_words(self, n_rows: float) -> str:
-        """Its strength as users know it, and as a C of the log-loss."""
+        """Describe its strength as users know it, and as a C of the log-loss."""
         C = self.as_C(n_rows)
         if self.loss == "log_loss" and not self.alpha:
             return f"C={C:.4g}"
@@ -105,7 +105,7 @@ class Penalty:
         """Return this penalty for rows in the coordinates of a span."""
         if self.zero_row is None:
             return self
-        return replace(self, zero_row=span.of_row(self.zero_row))
+        return replace(self, zero_row=span.coordinates_of_row(self.zero_row))
 
 
 def agreed_penalty(
@@ -138,7 +138,7 @@ def agreed_penalty(
 def _agreed_strength(
     nodes: Sequence[NodePenalty], n_rows: float, *, warns: bool
 ) -> tuple[float, dict]:
-    """C of the likeliest model, and loss and strength as a node would say them."""
+    """Return the likeliest model's C, and loss and strength as a node says them."""
     telling = [node for node in nodes if node.as_C(n_rows) is not None]
     if not telling:
         return DEFAULT_C, {"loss": "other"}

@@ -92,7 +92,7 @@ class LinearProblem:
     def requests(
         self, task: str, by_node: Sequence[Mapping], **common: object
     ) -> dict[str, Message]:
-        """One request for each node, of what all are asked and of its own part.
+        """Make a request for each node, of a common part and of its own part.
 
         ``by_node`` has the part of each node, in the order of ``nodes``. The merged
         hidden layers go along, since rows have to pass them at the nodes.

@@ -27,9 +27,9 @@ from ..moments import (
     Likelihood,
     NodeLoss,
     Span,
-    about_origin,
     merge_moments,
     moments_kind,
+    move_to_origin,
     ratio,
 )
 from ..pooled import PooledForm
@@ -279,11 +279,11 @@ def _read_node_sums(
     if keeps_scatter:
         moments_of_loss = moments.with_matrices(n_classes)
     else:
-        moments_of_loss = moments.without_scatter()
+        moments_of_loss = moments.drop_scatter()
     W = gradient = None
     if "factor" in content:
         W = content["factor"] * node.known_W.astype(np.float64)
-        W = about_origin(W, moments.origin)
+        W = move_to_origin(W, moments.origin)
         gradient = _gradient_in(content, columns=columns, n_classes=n_classes)
     # The form of a model of one class says nothing: all kinds are the same constant.
     says_form = node.known_classes.sum() > 1 or "kind" in content["form"]
@@ -428,7 +428,7 @@ class Sums:
         return self.merged.n_features if self.span is None else len(self.span.center)
 
     def class_weighted_losses(self) -> list[NodeLoss]:
-        return [loss.of_classes(self.class_weight) for loss in self.losses]
+        return [loss.sum_classes(self.class_weight) for loss in self.losses]
 
     def likelihood(self, losses: Sequence[NodeLoss], digest: str) -> Likelihood:
         """The likelihood of these losses, which is cached by their digest."""
@@ -441,7 +441,7 @@ class Sums:
         return digest(
             self.merged,
             # Scatters are summed in the former.
-            [replace(loss, moments=loss.moments.without_scatter()) for loss in losses],
+            [replace(loss, moments=loss.moments.drop_scatter()) for loss in losses],
             len(self.classes),
             self.class_weight,
             self.scaled,

@@ -217,7 +217,7 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
         }
 
     def seed(self) -> int | None:
-        """One for all nodes, whose order must not matter; None: any will do."""
+        """Return the seed of all nodes, in any order of them; None: any will do."""
         if self.random_state is None:
             return None
         return check_random_state(self.random_state).randint(2**31 - 1)

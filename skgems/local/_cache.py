@@ -64,7 +64,7 @@ _cache = _Cache()
 
 
 def _arrays(value: object) -> Iterator[np.ndarray]:
-    """All arrays in a value, however deep in containers and attributes."""
+    """Yield all arrays in a value, however deep in containers and attributes."""
     if isinstance(value, np.ndarray):
         yield value
         return

@@ -713,14 +713,14 @@ class _Watched:
 
 def _as_told(sums: ClassMoments, *, tells_products: bool) -> ClassMoments:
     """Sums about a mean, which is no row, and with products that may be told alone."""
-    sums = sums.about(weighted_mean(sums.origin + sums.means, sums.counts))
+    sums = sums.with_origin(weighted_mean(sums.origin + sums.means, sums.counts))
     sums = replace(sums, squares=None)
     if SHARED not in sums.groups:
         return sums
     sums = replace(sums, part_squares=None)
     if tells_products or sums.is_diagonal:
         return sums
-    return sums.of_block(np.zeros(sums.n_features, dtype=bool))
+    return sums.keep_products_of(np.zeros(sums.n_features, dtype=bool))
 
 
 def _classes_and_sizes(member: ChunkedMember) -> tuple[np.ndarray, np.ndarray]:
@@ -860,7 +860,7 @@ def _drop_small_classes(
     is_of_class = sums.groups < n_classes
     is_sent = is_of_class | with_shared_scatter
     return replace(
-        sums.some_parts(np.flatnonzero(sums.columns < n_classes)).about(origin),
+        sums.some_parts(np.flatnonzero(sums.columns < n_classes)).with_origin(origin),
         groups=np.where(is_of_class, sums.groups, SHARED)[is_sent],
         group_counts=sums.group_counts[is_sent],
         scatter=sums.scatter[is_sent],

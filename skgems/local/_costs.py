@@ -197,7 +197,7 @@ def _columns_of(front: Front, shape: NodeShape) -> Columns:
 
 
 def _class_sizes(y: object) -> np.ndarray:
-    """(n_classes,), the number of rows of each class."""
+    """Return the number of rows of each class, (n_classes,)."""
     labels = np.asarray(y)
     try:
         return np.unique(labels, return_counts=True)[1]

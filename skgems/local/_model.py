@@ -115,7 +115,7 @@ class LocalModel:
 
     @cached_property
     def dropped(self) -> np.ndarray | None:
-        """Which features it drops by name, (n_features,), bool; None: none."""
+        """Return which features it drops by name, (n_features,), bool; None: none."""
         if isinstance(self.estimator, Network):
             return self.estimator.dropped
         return dropped_columns(self.estimator)
@@ -184,7 +184,7 @@ class LocalModel:
         return proba
 
     def votes(self, X: Rows, classes: ArrayLike) -> np.ndarray:
-        """(n_rows,), predictions as indices of sorted classes.
+        """Return predictions as indices of sorted classes, (n_rows,).
 
         Where it predicts a label that is none of these it votes for the class that it
         finds most probable among them.
@@ -222,7 +222,7 @@ class LocalModel:
         return softmax(scores, axis=1)
 
     def _predictions(self, X: Rows) -> np.ndarray:
-        """(n_rows,), labels."""
+        """Return the labels that it predicts, (n_rows,)."""
         estimator = self.estimator
         if isinstance(estimator, Network):
             logits = estimator.decision_function(X)
@@ -361,11 +361,11 @@ class LocalModel:
 
     @property
     def trainer(self) -> object:
-        """All that training what `carrying` gives depends on, to be pickled."""
+        """Return all that its training depends on, to be pickled."""
         return self.estimator
 
     def carrying(self, layers: Layers) -> "LocalModel":
-        """Its own trainer, or an MLPClassifier's, around other layers."""
+        """Return its own trainer, or an MLPClassifier's, around other layers."""
         raise NotImplementedError
 
     def layers(self) -> Layers:

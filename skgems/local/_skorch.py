@@ -474,7 +474,7 @@ def _initialise(net: NeuralNet, X: Rows) -> None:
 
 
 def _name_outputs(net: NeuralNet, classes: np.ndarray) -> np.ndarray:
-    """(n_classes,), the output of each label.
+    """Return the output of each label, (n_classes,).
 
     Where labels are no numbers of outputs, and the net does not say what its outputs
     stand for, these are given the labels as names, in order.

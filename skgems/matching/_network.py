@@ -79,7 +79,7 @@ class _Links:
         return self.share.shape[1]
 
     def rows(self, network: Layers, *, layer: int, node: int) -> np.ndarray:
-        """One row per unit; zeros stand for weights of atoms that a node lacks."""
+        """Return one row per unit; zeros stand for weights of atoms a node lacks."""
         n_units = len(network.intercepts[layer])
         V = np.zeros(
             (n_units, self.n_shared + self.n_above), dtype=network.coefs[0].dtype

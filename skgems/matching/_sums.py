@@ -148,7 +148,7 @@ class SumTable:
         self.sums[of_base] = self.base[of_base]
 
     def products(self, group: int, atoms: np.ndarray) -> np.ndarray:
-        """Of the sums in the rows ``atoms`` with the group's units."""
+        """Multiply the sums in the rows ``atoms`` by the group's units."""
         n_rows = atoms[-1] + 1 if len(atoms) else 0
         products = self.sums[:n_rows] @ self.units.shared(group).T
         # A product with all rows is quicker than a copy of those in use.
@@ -195,10 +195,10 @@ class PairSums:
         self.members.data[self.units.slices[group]] = 0.0
 
     def clear(self, rows: np.ndarray) -> None:
-        """Return the sums without units that have no weight."""
+        """Do nothing: units without weight are in no sum."""
 
     def products(self, group: int, atoms: np.ndarray) -> np.ndarray:
-        """Of the sums in the rows ``atoms`` with the group's units."""
+        """Multiply the sums in the rows ``atoms`` by the group's units."""
         products = self.members @ self.units.pair_products[group]
         return _rows(products, atoms)
 

@@ -117,7 +117,7 @@ class ClassMoments:
             squares=squares,
         )
 
-    def about(self, origin: np.ndarray) -> "ClassMoments":
+    def with_origin(self, origin: np.ndarray) -> "ClassMoments":
         """Return the moments with means less another origin."""
         return replace(self, origin=origin, means=self.means + (self.origin - origin))
 
@@ -198,7 +198,7 @@ class ClassMoments:
             roots=zeroed(self.roots),
         )
 
-    def of_features(self, index: np.ndarray) -> "ClassMoments":
+    def select_features(self, index: np.ndarray) -> "ClassMoments":
         """Return the moments of some features alone, by an index or a mask."""
 
         def some(sums: np.ndarray | None) -> np.ndarray | None:
@@ -218,7 +218,7 @@ class ClassMoments:
             block=some(self.block),
         )
 
-    def of_block(self, block: np.ndarray) -> "ClassMoments":
+    def keep_products_of(self, block: np.ndarray) -> "ClassMoments":
         """Return moments whose shared scatter has products of some columns alone."""
         scatter = self.scatter.copy()
         shared = scatter[self.groups == SHARED]
@@ -254,7 +254,7 @@ class ClassMoments:
             return None
         return np.stack([squares_by_group[c] for c in self.columns.tolist()])
 
-    def without_scatter(self) -> "ClassMoments":
+    def drop_scatter(self) -> "ClassMoments":
         """Return counts and means alone, held of each node once scatters are summed."""
         return replace(
             self,
@@ -277,7 +277,7 @@ class ClassMoments:
         return np.bincount(self.columns, weights=self.counts, minlength=n_classes)
 
     def by_class(self) -> "ClassMoments":
-        """One part a class: what lies between parts of one joins its scatter."""
+        """Return one part a class; differences between its parts join its scatter."""
         return self.merged_parts(self.columns)
 
     def logit_size(self, W: np.ndarray) -> float:
@@ -292,7 +292,7 @@ class ClassMoments:
         V = W[:-1]
         levels = W[-1] + self.origin @ V
         squares = self.counts @ (self.means @ V + levels) ** 2 / self.counts.sum()
-        within = self.within()
+        within = self.covariance_within_parts()
         within_V = within[:, None] * V if self.is_diagonal else within @ V
         squares = squares + np.maximum(np.einsum("ij,ij->j", V, within_V), 0.0)
         return float(np.sqrt(np.mean(squares)))
@@ -379,7 +379,7 @@ class ClassMoments:
             group: squares for group, squares in squares_by_group if group != SHARED
         }
 
-    def within(self) -> np.ndarray:
+    def covariance_within_parts(self) -> np.ndarray:
         """Return the covariance of rows about means of their parts, or variances."""
         return self.scatter.sum(axis=0) / self.group_counts.sum()
 
@@ -392,7 +392,7 @@ class ClassMoments:
             )
         n_rows = self.counts.sum()
         mean = self.mean()
-        covariance = self.within()
+        covariance = self.covariance_within_parts()
         covariance += products(
             deviations(self.means, mean), self.counts / n_rows, is_diagonal=False
         )
@@ -413,7 +413,7 @@ class ClassMoments:
         groups = self.groups.tolist()
         return zip(groups, self.group_counts, self.scatter, strict=True)
 
-    def without_rounding(
+    def drop_rounding(
         self,
         rounding: Callable[[np.ndarray], np.ndarray] = rounding_of_values,
         constant_value: np.ndarray | float | None = None,
@@ -587,11 +587,11 @@ def class_moments(
     check_sizes(
         np.abs(centers).max(axis=0), moments.diagonals().max(axis=0), float_type(X)
     )
-    moments = moments.without_rounding(
+    moments = moments.drop_rounding(
         lambda means: rounding(np.abs(means).max(axis=0, initial=0.0), X),
         _values_of_constants(X, tells_rows=told is None),
     )
-    moments = _without_small_classes(
+    moments = _select_large_classes(
         moments,
         n_groups=groups.n_sent,
         is_large_part=is_large[class_of_part],
@@ -630,7 +630,7 @@ def _told_products(
         moments = replace(moments, scatter=np.stack(noisy))
     if told.block is None or SHARED not in moments.groups:
         return moments
-    return moments.of_block(told.block)
+    return moments.keep_products_of(told.block)
 
 
 def _values_of_constants(X: Rows, *, tells_rows: bool) -> np.ndarray | float | None:
@@ -694,7 +694,7 @@ def _scatter_groups(
     is_shared: bool,
     min_cluster_size: int,
 ) -> _ScatterGroups:
-    """One group for all; or one a large class, and one for small ones, if any."""
+    """Group classes for scatters: one group; or one a large class, and the small."""
     if is_shared:
         of_class = np.zeros(len(classes), dtype=np.intp)
         return _ScatterGroups(of_class=of_class, names=np.array([SHARED]), n_sent=1)
@@ -722,7 +722,7 @@ def _told_groups(classes: np.ndarray, has_own: np.ndarray) -> _ScatterGroups:
     return _ScatterGroups(of_class=of_class, names=names, n_sent=len(names))
 
 
-def _without_small_classes(
+def _select_large_classes(
     moments: ClassMoments,
     *,
     n_groups: int,
@@ -756,7 +756,7 @@ def _with_roots(
     ]
     sizes = [len(roots) for roots in roots_by_group]
     root_groups = np.repeat(np.arange(n_groups), sizes)
-    # Features that `without_rounding` found constant have no roots either.
+    # Features that `drop_rounding` found constant have no roots either.
     roots = np.concatenate(roots_by_group) * (moments.scatter > 0)[root_groups]
     return replace(moments, roots=roots, root_groups=root_groups)
 
@@ -788,7 +788,7 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
         raise ValueError(
             "There are no moments to merge. Pass those of at least one node."
         )
-    return merger.merged().without_rounding()
+    return merger.merged().drop_rounding()
 
 
 class _Merger:
@@ -834,7 +834,7 @@ class _Merger:
             )
         self._columns.append(moments.columns)
         self._counts.append(moments.counts)
-        self._means.append(moments.about(self._origin).means)
+        self._means.append(moments.with_origin(self._origin).means)
         self._part_squares.append(moments.squares_of_parts())
         self._has_clusters |= moments.part_squares is not None
         self._has_class_squares |= moments.squares is not None

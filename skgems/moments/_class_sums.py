@@ -30,7 +30,7 @@ class ClassSums:
     sizes: np.ndarray | None = None  # (n_features,), categories; None: of values
 
     @classmethod
-    def of(
+    def from_rows(
         cls,
         X: Rows,
         y: np.ndarray,
@@ -74,7 +74,7 @@ class ClassSums:
             )
         return total
 
-    def of_features(self, is_kept: np.ndarray) -> "ClassSums":
+    def select_features(self, is_kept: np.ndarray) -> "ClassSums":
         """Return the sums of some features alone, by a mask of shape (n_features,)."""
         if self.sizes is None:
             return replace(self, sums=self.sums[:, is_kept])

@@ -100,13 +100,13 @@ def _some(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
 def inverse_deviations(
     X: Rows, y: np.ndarray, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """One over the deviations of features within classes; 0 of constants."""
+    """Return one over the deviations of features within classes; 0 of constants."""
     sums = class_moments(X, y, kind="diagonal", weights=weights)
-    return ratio(1.0, np.sqrt(sums.within()))
+    return ratio(1.0, np.sqrt(sums.covariance_within_parts()))
 
 
 def _sample(rows: np.ndarray, most: int, rng: RandomState) -> np.ndarray:
-    """All rows, (n_rows,) indices, or as many of them as are wanted, in their order."""
+    """Draw ``most`` of the rows, in their order; all if there are no more."""
     if len(rows) <= most:
         return rows
     chosen = rng.choice(len(rows), most, replace=False)

@@ -21,9 +21,6 @@ from ._rows import ROUNDING_OF_SUMS
 
 # The direction is sought to this part of the gradient: the likelihood is only similar.
 _ACCURACY = 0.05
-# Each costs a gradient of the likelihood: a bound on time where its curvature at W is
-# far from what the coordinates take it for.
-_MOST_PRODUCTS = 60
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,7 +31,7 @@ class Descent:
     steps: tuple[np.ndarray, ...] = ()  # oldest first
     changes: tuple[np.ndarray, ...] = ()  # of gradients
 
-    def after(self, step: np.ndarray, change: np.ndarray) -> "Descent":
+    def add_step(self, step: np.ndarray, change: np.ndarray) -> "Descent":
         """Return the descent with one step more, if it tells of the curvature."""
         size = np.sqrt(np.vdot(step, step) * np.vdot(change, change))
         # A smaller cosine is rounding. A negative one says that the sum is not convex
@@ -49,7 +46,7 @@ class Descent:
 
     def direction(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Step from W, on rows less the origin, towards the least value of the sum."""
-        remainder = self._without_common_part(gradient)
+        remainder = self._subtract_mean_of_outputs(gradient)
         shares = []
         for step, change in zip(self.steps[::-1], self.changes[::-1], strict=True):
             share = np.vdot(step, remainder) / np.vdot(step, change)
@@ -59,15 +56,15 @@ class Descent:
         pairs = zip(self.steps, self.changes, shares[::-1], strict=True)
         for step, change, share in pairs:
             ascent += (share - np.vdot(change, ascent) / np.vdot(step, change)) * step
-        return -self._without_common_part(ascent)
+        return -self._subtract_mean_of_outputs(ascent)
 
-    def _without_common_part(self, W: np.ndarray) -> np.ndarray:
+    def _subtract_mean_of_outputs(self, W: np.ndarray) -> np.ndarray:
         """Return W less the mean over outputs, which only adds to the penalty."""
         seen = self.likelihood.seen
         return np.where(seen, W - W[:, seen].mean(axis=1, keepdims=True), W)
 
     def _solve(self, W: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        """About `rhs` over the likelihood's curvature at W, by conjugate gradients.
+        """Divide `rhs` by the curvature at W, about, by conjugate gradients.
 
         They run in the coordinates of the likelihood's search, where the curvature is
         nearly the identity. Both arrays are (n_features + 1, n_classes).
@@ -90,7 +87,7 @@ class Descent:
         conjugate = residual
         first_square = residual @ residual
         square = first_square
-        for _ in range(_MOST_PRODUCTS):
+        for _ in range(residual.size):  # by then they are there but for rounding
             if square <= _ACCURACY**2 * first_square:
                 break
             product = curvature_times(conjugate)

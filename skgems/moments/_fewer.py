@@ -166,7 +166,7 @@ def _scaled_means(moments: ClassMoments) -> np.ndarray:
 
     They are (n_parts, n_features), rounded.
     """
-    within = moments.within()
+    within = moments.covariance_within_parts()
     variances = within if moments.is_diagonal else within.diagonal()
     inverse = ratio(1.0, np.sqrt(np.maximum(variances, 0.0)))
     if not inverse.any():  # each part is one row, as often as it comes

@@ -107,9 +107,9 @@ class GaussianLoss:
         return work > _MOST_WORK
 
     @cached_property
-    def within(self) -> "_Matrix":
+    def covariance_within_parts(self) -> "_Matrix":
         """Return the covariance of all rows about the means of their parts."""
-        return _Matrix(scatter=self.moments.within(), size=1.0)
+        return _Matrix(scatter=self.moments.covariance_within_parts(), size=1.0)
 
     @cached_property
     def _class_covariances(self) -> "_ClassCovariances":
@@ -119,7 +119,7 @@ class GaussianLoss:
         covariances of logits would take too long. A fit warns of this.
         """
         moments = self.moments
-        shared = self.within
+        shared = self.covariance_within_parts
         unscaled = np.ones(moments.n_features)
         all_classes = set(range(self.n_classes))
         if self.shares_one_covariance:
@@ -157,10 +157,10 @@ class GaussianLoss:
         if moments.squares is None:
             return []
         counts = moments.class_counts(self.n_classes)
-        variances = self.within.variances
+        variances = self.covariance_within_parts.variances
         return [
             _Covariance(
-                matrix=self.within,
+                matrix=self.covariance_within_parts,
                 classes=[c],
                 scaling=np.sqrt(ratio(squares, counts[c] * variances)),
             )
@@ -364,7 +364,7 @@ class GaussianLoss:
         return variances, between
 
     def curvature_in_weights(self, variances: np.ndarray) -> np.ndarray:
-        """About the second derivatives of the loss, where a search is preconditioned.
+        """Approximate the second derivatives, to precondition a search.
 
         Those in the weights of output k are about ``E[P_k (1 - P_k) x x^T]``, with x
         extended by 1. They are taken for ``sum_p v_p E[x x^T]``, where ``E[x x^T]`` is

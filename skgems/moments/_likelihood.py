@@ -31,7 +31,7 @@ from ._gaussian import GaussianLoss
 from ._likelihood_search import RIDGE, Loss, as_sure_as_likely, lowest, point_at
 from ._node_loss import NodeLoss, share_of_gradient
 from ._part_sums import products
-from ._rows import ROUNDING_OF_SUMS, about_origin, ratio
+from ._rows import ROUNDING_OF_SUMS, move_to_origin, ratio
 from ._span import Span
 from ._temperature import factor_by_steps
 
@@ -41,11 +41,9 @@ MOST_PARTS = 512
 # covariance, which variances cannot show: there more are kept.
 _MOST_DIAGONAL_PARTS = 4096
 # Gain of a step, in nats a row, below which rounding decides.
-_LEAST_TOL = 1e-12
+LEAST_TOL = 1e-12
 # Least share of what is corrected of gradients that is tried before none is.
 _LEAST_CORRECTED = 0.125
-# How far below others a class without rows is, in logits: its probability is 1e-13.
-_NEVER = 30.0
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -68,7 +66,7 @@ class Likelihood:
     zero_row: np.ndarray | None = None
 
     @classmethod
-    def of(
+    def from_nodes(
         cls,
         nodes: Sequence[NodeLoss],
         n_classes: int,
@@ -110,7 +108,7 @@ class Likelihood:
         """Make a likelihood of moments alone, which no node's gradient corrects."""
         if merged is None:
             merged = merge_moments(node.moments for node in nodes)
-        merged = merged.about(merged.origin + merged.mean())
+        merged = merged.with_origin(merged.origin + merged.mean())
         apart = GaussianLoss(merged, n_classes, class_weight)
         most = _MOST_DIAGONAL_PARTS if merged.is_diagonal else MOST_PARTS
         fewer = fewer_parts(merged, most)
@@ -140,7 +138,7 @@ class Likelihood:
         total_slope = np.zeros_like(self.slope)
         own_losses = np.empty(len(nodes))
         for k, node in enumerate(nodes):
-            slope, own_losses[k] = self.at_own_model(k, node, share)
+            slope, own_losses[k] = self.terms_of_own_model(k, node, share)
             total_slope += slope
         return replace(self, slope=total_slope, own_losses=own_losses)
 
@@ -183,11 +181,11 @@ class Likelihood:
         slopes = []
         for weights in np.eye(self.loss.n_classes):
             of_class = replace(self, apart=replace(self.apart, class_weight=weights))
-            class_losses = [node.of_classes(weights) for node in nodes]
+            class_losses = [node.sum_classes(weights) for node in nodes]
             slopes.append(of_class.with_share(class_losses, None).slope)
         return np.stack(slopes)
 
-    def at_own_model(
+    def terms_of_own_model(
         self, k: int, node: NodeLoss, share: float | None = None
     ) -> tuple[np.ndarray, float]:
         """Return a node's linear term, and the loss of its own model; else NaN."""
@@ -220,7 +218,7 @@ class Likelihood:
         weights = self.apart.weights[self.starts[k] : self.starts[k + 1]]
         n_known = weights[is_known].sum()
         loss = value / n_known if n_known > 0 else np.nan
-        return self._without_constants(slope), loss
+        return self._zero_constants(slope), loss
 
     def _slope_about_origin(self, node: NodeLoss) -> np.ndarray:
         """The slope that comes with a node instead of a gradient, about our origin."""
@@ -228,7 +226,7 @@ class Likelihood:
         slope[:-1] -= np.outer(
             self.loss.moments.origin - node.moments.origin, slope[-1]
         )
-        return self._without_constants(slope)
+        return self._zero_constants(slope)
 
     def _share_of_gradient(self, node: NodeLoss) -> float:
         """The share of a node's gradient that is not chance."""
@@ -241,7 +239,7 @@ class Likelihood:
             diagonal=self.loss.moments.is_diagonal,
         )
 
-    def _without_constants(self, slope: np.ndarray) -> np.ndarray:
+    def _zero_constants(self, slope: np.ndarray) -> np.ndarray:
         """Set the slope to 0, in place, for features without weights."""
         slope[:-1][~self.moving] = 0.0
         return slope
@@ -329,11 +327,11 @@ class Likelihood:
     def from_rows(self, W: np.ndarray) -> np.ndarray:
         """A model on rows as they are, as one on rows less the origin."""
         W = W if self.span is None else self.span.from_rows(W)
-        return about_origin(W, self.loss.moments.origin)
+        return move_to_origin(W, self.loss.moments.origin)
 
     def to_rows(self, W: np.ndarray) -> np.ndarray:
         """A model on rows less the origin, as one on rows as they are."""
-        W = about_origin(W, -self.loss.moments.origin)
+        W = move_to_origin(W, -self.loss.moments.origin)
         return W if self.span is None else self.span.to_rows(W)
 
     def gradient_from_rows(self, slope: np.ndarray) -> np.ndarray:
@@ -349,13 +347,16 @@ class Likelihood:
         *,
         curvature: np.ndarray | float = 0.0,  # about that of `extra`
         tol: float = 1e-7,  # with C=1, a step that gains less is the last; nats a row
-        max_iter: int = 1000,
+        # Several times what a search takes. With corrections that are made up it may
+        # never end, and with three of 3,000 rows a thousandfold too large it takes two
+        # to three times as long for a model that is no better.
+        max_iter: int = 400,
         least: float = -np.inf,  # loss without penalty, nats a row, that is low enough
     ) -> np.ndarray:
         """The likeliest model on rows less the origin; 0 in constant features."""
         # A weaker penalty leaves the sum flatter, and so a step of the same gain ends
         # farther from the minimum.
-        tol = max(tol / max(self.C, 1.0), min(tol, _LEAST_TOL))
+        tol = max(tol / max(self.C, 1.0), min(tol, LEAST_TOL))
 
         def loss_a_row(W: np.ndarray) -> tuple[float, np.ndarray]:
             value, gradient = self.value_and_gradient(W)
@@ -369,7 +370,7 @@ class Likelihood:
             analysis = self.with_zero_row(self.discriminant_analysis())
             point = as_sure_as_likely(analysis, loss_a_row)
         else:
-            point = point_at(self._without_constant_part(start), loss_a_row)
+            point = point_at(self._drop_constant_part(start), loss_a_row)
         W = lowest(
             self,
             point,
@@ -381,10 +382,10 @@ class Likelihood:
         )
         return self.never_unseen(W)
 
-    def _without_constant_part(self, W: np.ndarray) -> np.ndarray:
+    def _drop_constant_part(self, W: np.ndarray) -> np.ndarray:
         """Return a model with 0 where the search goes nowhere."""
         W = np.where(self.seen, W, 0.0)
-        return self.with_zero_row(self._without_constants(W))
+        return self.with_zero_row(self._zero_constants(W))
 
     def descended(
         self, start: np.ndarray | None = None, *, tol: float = 1e-7
@@ -414,13 +415,13 @@ class Likelihood:
             W = W.copy()
             counts = self.loss.moments.class_counts(self.loss.n_classes)
             W[:, ~self.seen] = W[:, [np.argmax(counts)]]
-            W[-1, ~self.seen] -= _NEVER
+            W[-1, ~self.seen] += np.log(ROUNDING_OF_SUMS)  # their probability
         return W
 
     def logit_size(self, W: np.ndarray) -> float:
         """Root mean square of the logits of a model on rows less the origin."""
         moments = self.loss.moments
-        return moments.logit_size(about_origin(W, -moments.origin))
+        return moments.logit_size(move_to_origin(W, -moments.origin))
 
     def inverse_temperature(self, W: np.ndarray) -> float:
         """The factor on the logits of a model with which the expected loss is least."""
@@ -474,7 +475,7 @@ class Likelihood:
         within = products(
             part_deviations, moments.counts * shares, is_diagonal=moments.is_diagonal
         )
-        within += self.loss.within.scatter
+        within += self.loss.covariance_within_parts.scatter
         # In units of the features' deviations, to which the ridge is relative.
         inverse = ratio(1.0, self.scales)
         means = (means * inverse).T

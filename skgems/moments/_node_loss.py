@@ -26,13 +26,13 @@ class NodeLoss:
     # (n_features + 1, n_own), on rows less the origin of the moments.
     W: np.ndarray | None = None  # None of a node without a model, or with one class
     # (n_features + 1, n_own), summed over rows; the softmax goes over its own classes.
-    # Or by class of the rows, (n_classes, n_features + 1, n_own), until `of_classes`.
+    # Or by class of the rows, (n_classes, n_features + 1, n_own), until `sum_classes`.
     gradient: np.ndarray | None = None
     # (n_features + 1, n_classes), of several nodes; or by class, as the gradient.
     slope: np.ndarray | None = None
     n_alike: float | None = None  # rows of all nodes that have its model; None: its own
 
-    def of_classes(self, weights: np.ndarray | None) -> "NodeLoss":
+    def sum_classes(self, weights: np.ndarray | None) -> "NodeLoss":
         """Return the loss with sums over classes, weighted by ``weights``; None: 1."""
 
         def summed(gradients: np.ndarray | None) -> np.ndarray | None:
@@ -63,7 +63,7 @@ class NodeLoss:
         return replace(
             self,
             # Of weighted moments those of the rows themselves.
-            moments=replace(moments.without_scatter(), counts=self.moments.counts),
+            moments=replace(moments.drop_scatter(), counts=self.moments.counts),
             W=None if W is None else span.from_rows(W, origin),
             gradient=None if gradient is None else span.gradient(gradient, origin),
             slope=None if slope is None else span.gradient(slope, origin),

@@ -151,7 +151,7 @@ class NodeMeans:
         return totals, indicator(self.columns, n_classes, weights) @ self.means
 
     def _typical_counts(self) -> np.ndarray:
-        """For each part the median number of rows that nodes have of its class.
+        """Return the median number of rows that nodes have of each part's class.
 
         No node weighs more in what the others are taken for, however many rows it says
         it has.
@@ -207,7 +207,7 @@ class Agreement:
     errors: np.ndarray  # (n_nodes,), standard errors of these
     distances: np.ndarray  # (n_nodes,), from the others, in deviations of features
 
-    def of_another_rule(self) -> np.ndarray:
+    def nodes_of_another_rule(self) -> np.ndarray:
         """Return indices of nodes whose classes differ in other directions."""
         # A larger standard error is more than half of what lies between rows of the
         # same rule and labels at random: what these others say is worth nothing.

@@ -129,7 +129,9 @@ def rounding(sizes: np.ndarray, X: Rows) -> np.ndarray:
 
 def _least_deviation(is_float32: bool | np.ndarray) -> np.ndarray:
     """Return the deviation of which the square has all its digits."""
-    return np.where(is_float32, np.sqrt(np.finfo(np.float32).tiny), TINY)
+    # As a float of Python: beside one of float32 the other would be rounded to 0.
+    least_of_float32 = float(np.sqrt(np.finfo(np.float32).tiny))
+    return np.where(is_float32, least_of_float32, TINY)
 
 
 def rounding_of_values(values: np.ndarray) -> np.ndarray:
@@ -304,7 +306,7 @@ def log_losses(logits: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return losses, residuals
 
 
-def about_origin(W: np.ndarray, origin: np.ndarray) -> np.ndarray:
+def move_to_origin(W: np.ndarray, origin: np.ndarray) -> np.ndarray:
     """Return the linear model that has the same logits on rows less an origin.
 
     ``w^T x + b`` is ``w^T (x - origin) + (b + w^T origin)``.

@@ -87,7 +87,7 @@ class TemperatureSearch:
         # small as the squares of features in very large units.
         return np.minimum(np.exp(logarithms) / self.size, LARGEST**2)
 
-    def after(self, losses: np.ndarray) -> "TemperatureSearch":
+    def narrow(self, losses: np.ndarray) -> "TemperatureSearch":
         """Return the search after a grid of mean losses; NaN: some node did not say."""
         grid = self._grid
         # The prior of one row that is a coin toss, see the top of this file.
@@ -134,7 +134,7 @@ def factor_by_grids(
     """
     search = TemperatureSearch(size=size, n_rows=n_rows)
     while not search.done:
-        search = search.after(losses_at(search.factors))
+        search = search.narrow(losses_at(search.factors))
     return search.best
 
 

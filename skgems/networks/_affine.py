@@ -249,7 +249,7 @@ class _LeadingSteps:
 
 
 def _constant_inputs(step: BaseEstimator) -> np.ndarray | None:
-    """Which inputs a scaler found constant, and divides by 1; None for other steps."""
+    """Return which inputs a scaler found constant; None for steps of other kinds."""
     scale = getattr(step, "scale_", None)
     if scale is None:
         return None
@@ -308,7 +308,7 @@ class _Points:
         self._levels = np.concatenate([stored, np.arange(-4.0, 13.0)])
 
     def draw(self, n_rows: int) -> Rows:
-        """Half of the rows are normal on many scales, half are near stored numbers."""
+        """Draw rows: half are normal on many scales, half are near stored numbers."""
         rng = self._random_state
         # At most 512 entries a row, so that rows of many columns stay sparse.
         width = min(self.n_features, 512) if self.sparse else self.n_features

@@ -214,7 +214,7 @@ class Layers:
         return self.with_last(np.diff(self.last)) if self.n_outputs == 2 else self
 
     def expanded(self, n_classes: int) -> "Layers":
-        """One output per class: two of a single logit, or zero where one class is."""
+        """Return an output per class: two of one logit, zeros of a constant model."""
         if self.n_outputs != 1 or n_classes > 2:
             return self
         coef, intercept = expand_binary(
@@ -584,28 +584,28 @@ def union_of_classes(
     for name, classes in zip(names, seen_classes, strict=True):
         for label in classes.tolist():
             first_node.setdefault(label, name)
-    _check_have_order(first_node)
+    # Compared as Python objects: numpy would turn 1 into "1" and sort that.
+    try:
+        sorted(first_node)
+    except TypeError:
+        raise _no_order_error(first_node) from None
     kinds = {classes.dtype.kind for classes in seen_classes}
     if kinds == {"i", "u"}:  # of which numpy would make floats of fewer digits
         return _as_whole_numbers(first_node)
     return np.unique(np.concatenate(seen_classes))
 
 
-def _check_have_order(first_node: Mapping[object, str]) -> None:
-    """Raise ValueError for labels without an order, naming nodes of two of them."""
-    # Compared as Python objects: numpy would turn 1 into "1" and sort that.
-    try:
-        sorted(first_node)
-    except TypeError:
-        first, *others = first_node
-        is_text = isinstance(first, str)
-        other = next((b for b in others if isinstance(b, str) != is_text), others[-1])
-        raise ValueError(
-            f"The classes of the nodes cannot be sorted together: node "
-            f"{first_node[first]!r} has the label {first!r} ({type(first).__name__}), "
-            f"node {first_node[other]!r} has {other!r} ({type(other).__name__}). Use "
-            "labels of one type at all nodes."
-        ) from None
+def _no_order_error(first_node: Mapping[object, str]) -> ValueError:
+    """Return the error of labels without an order, which names nodes of two of them."""
+    first, *others = first_node
+    is_text = isinstance(first, str)
+    other = next((b for b in others if isinstance(b, str) != is_text), others[-1])
+    return ValueError(
+        f"The classes of the nodes cannot be sorted together: node "
+        f"{first_node[first]!r} has the label {first!r} ({type(first).__name__}), "
+        f"node {first_node[other]!r} has {other!r} ({type(other).__name__}). Use "
+        "labels of one type at all nodes."
+    )
 
 
 def _as_whole_numbers(first_node: Mapping[int, str]) -> np.ndarray:

@@ -188,7 +188,7 @@ def check_outputs_fit(module: "nn.Module", state: ModuleState, *, name: str) -> 
     """Raise ValueError, which names the node, unless outputs are those of the node."""
     import torch
 
-    from ._runs import TOLERANCE, difference
+    from ._runs import difference
 
     outputs = outputs_of_made_up_rows(module)
     if (outputs is None) != (state.outputs is None):

@@ -452,7 +452,7 @@ def to_module(layers: Layers, *, output: str = "identity") -> "nn.Sequential":
 
 
 def _checked_classes(classes: ArrayLike, kind: str) -> tuple[np.ndarray, int]:
-    """As an array, and how many outputs they have: one for two."""
+    """Return classes as an array, and how many outputs they have: one for two."""
     classes = np.array(classes)
     if len(classes) < 2:
         raise ValueError(

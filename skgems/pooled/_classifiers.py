@@ -410,7 +410,7 @@ def _axes(
 
 
 def _n_lost(classifier: QuadraticDiscriminantAnalysis) -> float:
-    """By how many rows less than a class has this scikit-learn divides its scatter.
+    """Return how many rows less than a class has scikit-learn divides its scatter by.
 
     Of two rows, 0 and 2, the scatter is 2 and the variance v = 2 / (2 - lost): 1 where
     none is lost, 2 where one is.
@@ -430,7 +430,7 @@ def _make_counting(
     sums: ClassSums,
     classes: np.ndarray,
 ) -> str:
-    """By scikit-learn's own fit, on two rows a class that have the same sums.
+    """Fit by scikit-learn to two rows a class that have the same sums.
 
     One is the sum, with weight 1; the other is zero, with the weight of the rest.
     """
@@ -451,7 +451,7 @@ def _make_counting(
 
 
 def _complement_reason(classifier: ComplementNB, sums: ClassSums) -> str:
-    """Why ComplementNB may differ: it takes differences, total less a class's own."""
+    """Say why ComplementNB may differ: it takes totals less a class's own counts."""
     alpha = np.broadcast_to(classifier.alpha, sums.sums.shape[1])
     total = sums.sums.sum(axis=0) + alpha
     others = np.maximum(total - sums.sums, np.finfo(float).tiny)
@@ -466,7 +466,7 @@ def _complement_reason(classifier: ComplementNB, sums: ClassSums) -> str:
 def _make_categorical(
     classifier: CategoricalNB, sums: ClassSums, classes: np.ndarray
 ) -> str:
-    """By scikit-learn's own fit on the highest categories, then with all counts."""
+    """Fit by scikit-learn to the highest categories, then set all counts."""
     X = np.tile(sums.sizes - 1, (len(classes), 1))
     classifier.fit(X, classes, sample_weight=sums.counts)
     counts_by_feature = np.split(sums.sums, np.cumsum(sums.sizes)[:-1], axis=1)
@@ -498,6 +498,6 @@ _MANY_ROWS = 2000
 
 
 def shrunk_lda(n_rows: int) -> LinearDiscriminantAnalysis:
-    """One over many features: a small penalty overfits where rows are about as many."""
+    """Make an LDA of many features, shrunk more if rows are about as many."""
     shrinkage = 1e-2 if n_rows < _MANY_ROWS else 1e-3
     return LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage)

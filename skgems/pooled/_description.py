@@ -282,7 +282,7 @@ def _replies_of_channel(channel: object) -> dict[str, Mapping]:
     agreement = channel.agreement or Agreement.of_terms(
         DescriptionTerms(), disclosure=channel.disclosure
     )
-    context = Context.of_channel(channel, agreement=agreement)
+    context = Context.from_channel(channel, agreement=agreement)
     return Run(channel, context=context)(_survey_plan())
 
 

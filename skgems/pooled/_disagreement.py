@@ -16,7 +16,7 @@ def means_of_moments(merged: ClassMoments, starts: np.ndarray) -> NodeMeans:
         counts=merged.counts,
         means=merged.means,
         starts=starts,
-        covariance=merged.within(),
+        covariance=merged.covariance_within_parts(),
     )
 
 
@@ -52,7 +52,7 @@ def means_of_sums(parts: Sequence[ClassSums], total: ClassSums) -> NodeMeans:
 def warn_of_disagreement(names: Sequence[str], nodes: NodeMeans) -> None:
     """Warn of nodes whose classes differ in other directions, or that lie far away."""
     agreement = nodes.judged()
-    of_another_rule = agreement.of_another_rule()
+    of_another_rule = agreement.nodes_of_another_rule()
     far_away = np.setdiff1d(agreement.far_away(), of_another_rule)
     if len(of_another_rule):
         shares = _with_numbers(

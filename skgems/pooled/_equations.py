@@ -152,7 +152,7 @@ class Root:
         )
 
     def rows(self) -> np.ndarray:
-        """As many rows as directions, with the scatter as their products."""
+        """Return as many rows as directions, whose products are the scatter."""
         return self.roots[:, None] * self.vectors.T * self.scale
 
     def targets(self, cross: np.ndarray) -> np.ndarray:

@@ -189,7 +189,7 @@ def fitted_forest(
 def _fitted_tree(
     classifier: ClassifierMixin, growth: Growth | RandomTrees, *, tree: int
 ) -> ClassifierMixin:
-    """One of the trees, as scikit-learn's forests hold it."""
+    """Return one of the trees, as scikit-learn's forests hold it."""
     if isinstance(classifier, DecisionTreeClassifier):
         fitted = classifier
     else:

@@ -38,7 +38,7 @@ class PooledForm:
 
     @property
     def scatter(self) -> str:
-        """Which scatter its moments need: "class", "shared" or "diagonal"."""
+        """Name the scatter that its moments need: "class", "shared" or "diagonal"."""
         if self.kind == "nearest_centroid":
             return "diagonal"
         if self.parameters.get("class_weight") is not None:
@@ -136,7 +136,7 @@ def _join(groups: list[tuple[object, str]], template: str) -> str:
 
 
 def _group_nodes(value_by_node: Mapping) -> list[tuple[object, str]]:
-    """Each different value, once, with the nodes that have it, in words."""
+    """Return each different value once, with the nodes that have it, in words."""
     nodes_in_words: list[tuple[object, str]] = []
     # A list is searched: values such as pairs of label and prior cannot be hashed.
     distinct: list[object] = []

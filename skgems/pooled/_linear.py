@@ -250,7 +250,7 @@ def solve_lda(
 
 
 def _lda_by_svd(sums: _DiscriminantSums, *, tol: float) -> LinearSolution:
-    """As scikit-learn's solver "svd": by distances along discriminant directions."""
+    """Solve as scikit-learn's "svd": by distances along discriminant directions."""
     scale = np.sqrt(sums.covariance.diagonal())
     is_constant = scale == 0
     precision = replace(
@@ -356,7 +356,7 @@ def _discriminants(
 def _lda_by_equations(
     sums: _DiscriminantSums, *, shrinkage: float | None
 ) -> LinearSolution:
-    """As scikit-learn's solvers "lsqr" and "eigen": ``covariance W = means``."""
+    """Solve as scikit-learn's "lsqr" and "eigen" do: ``covariance W = means``."""
     covariance = sums.covariance
     if shrinkage:
         mean_variance = np.trace(covariance) / len(covariance)

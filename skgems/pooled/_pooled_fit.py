@@ -201,7 +201,7 @@ def _features_of_all(federation: Federation) -> np.ndarray | None:
 
 
 def _classifiers_of_nodes(aggregator: BaseAggregator) -> dict[str, ClassifierMixin]:
-    """By name of the node; none where nodes are elsewhere, or have none."""
+    """Return classifiers by node; none where nodes are elsewhere, or have none."""
     estimators = aggregator.estimators
     is_list = isinstance(estimators, list | tuple)
     # A path, a channel, a class, or what `read_members` will refuse.

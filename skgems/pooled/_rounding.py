@@ -40,7 +40,7 @@ class Rounding:
     other_reason: str = ""
 
     def reason(self, size: float) -> str:
-        """Why decision values of a size are not what is promised; or nothing."""
+        """Say why decision values of a size are not as promised; "" if they are."""
         if self.other_reason or self.error <= PROMISE * size:
             return self.other_reason
         amount = f"more than {PROMISE:.0e}"
@@ -114,7 +114,7 @@ class SumPrecision:
         return 2 * _SAFETY * _EPS * float((sizes @ np.abs(W)).max(initial=0.0))
 
     def intercept_error(self, W: np.ndarray) -> float:
-        """By how much errors of means move the intercepts of weights."""
+        """Bound how far errors of means move the intercepts of weights."""
         sizes = self.means @ np.abs(W)
         return self._relative_mean_error * float(sizes.max(initial=0.0))
 

@@ -104,7 +104,7 @@ def _select_features(
     sums: ClassMoments | ClassSums, used: np.ndarray | None
 ) -> ClassMoments | ClassSums:
     """Return the sums of the features that are used; None: all."""
-    return sums if used is None else sums.of_features(used)
+    return sums if used is None else sums.select_features(used)
 
 
 def _class_sums_of(content: Mapping) -> ClassSums:
@@ -117,7 +117,7 @@ def _class_sums_of(content: Mapping) -> ClassSums:
 
 
 def _class_moments_of(content: Mapping, classes: np.ndarray) -> ClassMoments:
-    """One part a class, whose columns are of all classes."""
+    """Return moments with one part a class, whose columns are of all classes."""
     moments = ClassMoments.from_arrays(content["moments"])
     return moments.renamed(columns_of_labels(content["labels"], classes)).by_class()
 
@@ -130,7 +130,7 @@ def _classes_that_share(content: Mapping, classes: np.ndarray) -> np.ndarray:
 
 
 def _reason_of_left_out(names: Sequence[str], contents: Sequence[Mapping]) -> str:
-    """Why sums are not of all rows, with the first node where that is so; or ""."""
+    """Say why sums are not of all rows, with the first such node; "" if they are."""
     for name, content in zip(names, contents, strict=False):
         if content.get("left_out"):
             return f"{WITHHELD} at node {name!r}."

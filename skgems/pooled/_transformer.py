@@ -232,7 +232,7 @@ default=None
         agreement = channel.agreement
         if agreement is None:
             agreement = Agreement.of(self, disclosure=channel.disclosure)
-        run = Run(channel, context=Context.of_channel(channel, agreement=agreement))
+        run = Run(channel, context=Context.from_channel(channel, agreement=agreement))
         fitted = run(front_plan(front))
         return fitted, run.history
 

@@ -146,7 +146,7 @@ class GramMetric(Metric):
 
     @property
     def shape(self) -> tuple[int, int | None]:
-        """(n_features + 1, n_outputs), or None for any number of outputs."""
+        """Return (n_features + 1, n_outputs), or None for any number of outputs."""
         n_outputs = None if self.output_weights is None else len(self.output_weights)
         return len(self.mean) + 1, n_outputs
 
@@ -417,7 +417,7 @@ class GramSum(Metric):
 
     @property
     def shape(self) -> tuple[int, int | None]:
-        """(n_features + 1, n_outputs)."""
+        """Return (n_features + 1, n_outputs)."""
         return self.grams[0].shape[0], len(self.sizes)
 
     @property

@@ -94,7 +94,7 @@ class NeuronPool:
 
     @cached_property
     def metrics(self) -> list[Metric]:
-        """One for each node, of its precision."""
+        """Return the metric of each node, by its precision."""
         return [metric_of_neurons(P) for P in self.precisions]
 
     @cached_property
@@ -110,7 +110,7 @@ class NeuronPool:
 
     @cached_property
     def _pulls(self) -> np.ndarray:
-        """Each neuron's weights times its node's metric."""
+        """Multiply each neuron's weights by its node's metric."""
         return self._times_metric(self.centers, self.node)
 
     def _times_metric(self, columns: np.ndarray, node: np.ndarray) -> np.ndarray:

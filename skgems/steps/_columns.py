@@ -168,7 +168,7 @@ class Columns:
         return self if len(places) == self.n else self.part(places)
 
     def part(self, places: Sequence[int]) -> "Columns":
-        """Some of the columns, by their places."""
+        """Return some of the columns, by their places."""
         names = self.names
         return Columns(
             n=len(places),
@@ -190,7 +190,7 @@ class Columns:
         return frame.astype({self.names[j]: self.dtype for j in places_of_numbers})
 
     def example(self) -> Table:
-        """One row that such a table may have."""
+        """Return one row that such a table may have."""
         return self.table([["" if is_text else 1.0 for is_text in self.text]])
 
     def has_text(self, columns: Container) -> bool:

@@ -28,7 +28,7 @@ def as_documents(X: Any) -> Documents:
 
 
 def _as_vector(X: Any) -> Documents | None:
-    """One value a row, (n_rows,); None where rows have columns or are numbers."""
+    """Return one value a row, (n_rows,); None for rows of columns or numbers."""
     if isinstance(X, list | tuple):
         return None if _is_table(X) else np.fromiter(X, dtype=object, count=len(X))
     if getattr(X, "ndim", 0) != 1 or issparse(X):

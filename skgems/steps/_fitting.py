@@ -265,7 +265,7 @@ def _pooled_statistic(
 
 
 def _numbers_of_columns(statistic: str, reply: Mapping) -> set[int]:
-    """Of how many columns the fields of a reply are; one number if it is sound."""
+    """Return the numbers of columns in a reply's fields; one if it is sound."""
     if statistic == "categories":
         return {len(categories_told(reply))}
     if statistic == "histogram":

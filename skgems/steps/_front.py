@@ -177,7 +177,7 @@ class Front:
 
     @property
     def uses_columns(self) -> np.ndarray:
-        """Which columns a fitted front does not drop, (n_columns,), bool."""
+        """Return which columns a fitted front does not drop, (n_columns,), bool."""
         is_used = ~columns_dropped_by(self.fitted, self.columns.n)
         if self.columns.left_out:
             is_used &= ~np.array(self.columns.left_out)
@@ -185,7 +185,7 @@ class Front:
 
     @property
     def most_messages(self) -> int:
-        """One for each step, and one if columns are in different orders."""
+        """Bound the messages: one a step, and one for another order of columns."""
         return 1 + max(n_steps_of_rows(self.transformer), 1)
 
     @property
@@ -386,7 +386,7 @@ class Front:
     def contradiction(
         self, X: Any, *, min_rows: int, weights: np.ndarray | None = None
     ) -> str:
-        """Why the states cannot be of a node's rows among others; "" if they can.
+        """Say why the states cannot be of a node's rows and others'; "" if they can.
 
         ``X`` are the rows of which the node told, with their ``weights``, and nothing
         of fewer than ``min_rows``.
@@ -433,7 +433,7 @@ class Front:
     # ---- at the server ---------------------------------------------------------------
 
     def advanced(self, parts: Mapping[str, Mapping]) -> "Advanced":
-        """This front after what nodes told, by path and name of the node."""
+        """Fit the next steps to what nodes told, by path and name of the node."""
         columns = self.columns.kept
         example = Example(
             row=columns.example(),

@@ -112,7 +112,7 @@ def _sums_of_dense(X: np.ndarray, weights: np.ndarray | None) -> _Sums:
 
 
 def _blocks_of_columns(X: np.ndarray) -> list[np.ndarray]:
-    """Some columns at a time, since sums take several copies of them.
+    """Split columns into blocks, since sums take several copies of them.
 
     Never one alone, which numpy sums in another order than columns side by side.
     """
@@ -219,7 +219,7 @@ def _pool_scatter(replies: Sequence[Mapping]) -> dict:
 def _tell_categories(
     X: Table, min_rows: int = 1, *, weights: np.ndarray | None = None
 ) -> dict:
-    """By place of a column, as a text: its values, and how many rows have each."""
+    """Count the rows of each value of a column, by its place as a text."""
     columns = X.items() if hasattr(X, "iloc") else enumerate(X.T)
     reply: dict = {"n_rows": _n_rows(X, weights)}
     for j, (label, column) in enumerate(columns):

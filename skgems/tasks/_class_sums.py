@@ -79,10 +79,10 @@ def _check_one_category_a_row(content: Mapping, place: Place) -> None:
 
 
 def class_sums(member: Member, *, of: str, threshold: float | None = None) -> dict:
-    """Reply with what `ClassSums.of` makes of the rows, and whether it is of fewer."""
+    """Reply with `ClassSums.from_rows` of the rows, and whether these are fewer."""
     with naming_node(member.name, "its rows cannot be summed"):
         merged = ClassSums.merged(
-            ClassSums.of(X, y, of=of, threshold=threshold, weights=row_weights)
+            ClassSums.from_rows(X, y, of=of, threshold=threshold, weights=row_weights)
             for X, y, row_weights in _learning_chunks(member)
         )
     content = {name: field for name, field in vars(merged).items() if field is not None}

@@ -29,7 +29,7 @@ def upper_edges() -> np.ndarray:
 
 
 def bytes_of_bins(n_rows: int, n_features: int) -> int:
-    """About how many bytes the bins of rows take, of which each has a few bits."""
+    """Estimate how many bytes the bins of rows take, of which each has a few bits."""
     n_bits = (N_BINS - 1).bit_length()
     return -(-n_rows * n_features * n_bits // 8)
 

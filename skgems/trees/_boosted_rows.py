@@ -15,9 +15,6 @@ from ._gradients import (
 )
 from ._histograms import Asked, places_of_vertices
 
-# Rows for each cell of two features together, from which on these are summed at once.
-_LEAST_ROWS_A_PAIRED_CELL = 1.0
-
 
 class BoostedRows:
     """A node's rows while trees are boosted on them.
@@ -199,11 +196,11 @@ class _AskedRows:
     def are_paired(self) -> bool:
         """Report whether two features are summed at once."""
         n_paired_cells = self.n_leaves * (N_BINS + 1) ** 2
-        return len(self.rows) >= _LEAST_ROWS_A_PAIRED_CELL * n_paired_cells
+        return len(self.rows) >= n_paired_cells
 
 
 def _taken_rows(columns: np.ndarray, block: slice, rows: np.ndarray) -> np.ndarray:
-    """Some rows of a block of all: (n_columns, n_rows)."""
+    """Return some rows of a block of all: (n_columns, n_rows)."""
     columns = columns[:, block]
     return columns if len(rows) == columns.shape[1] else columns.take(rows, axis=1)
 
@@ -238,7 +235,7 @@ def _sums_of_rows(
 def _sums_of_paired_rows(
     columns: np.ndarray, places: np.ndarray, weights: list, *, n_leaves: int
 ) -> np.ndarray:
-    """As `_sums_of_rows`, with the bins of two features in each column, see `_paired`.
+    """Compute `_sums_of_rows` of columns with the bins of two features, see `_paired`.
 
     There may be one feature too many.
     """

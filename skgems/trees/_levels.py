@@ -107,7 +107,7 @@ class LevelGrowth:
         )
 
     def _taken(self, histograms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """All leaves that may be split, sorted, and their histograms.
+        """Return all leaves that may be split, sorted, and their histograms.
 
         ``histograms`` are those of what was asked: (n_asked, n_drawn, N_BINS + 1,
         n_sums). Each call counts as a message.

@@ -24,7 +24,11 @@ def mean_parameters(models: Iterable[Weighted]) -> list[np.ndarray]:
         arrays = [np.asarray(array) for array in parameters]
         weights = _weights_of_arrays(weight, len(arrays))
         if index == 0:
-            sums = _start_of_sums(arrays)
+            # A copy: the caller's arrays are not written to.
+            sums = [
+                np.zeros_like(array, order="A") if _is_float(array) else array.copy()
+                for array in arrays
+            ]
             totals = [0.0] * len(arrays)
         _check(arrays, weights, sums, index=index)
         for i, (array, array_weight) in enumerate(zip(arrays, weights, strict=True)):
@@ -41,15 +45,6 @@ def mean_parameters(models: Iterable[Weighted]) -> list[np.ndarray]:
         if _is_float(array):
             array /= np.where(np.asarray(total) > 0, total, 1.0).astype(array.dtype)
     return sums
-
-
-def _start_of_sums(arrays: list[np.ndarray]) -> list[np.ndarray]:
-    """Return zeros for arrays of floats, and copies of others."""
-    # Copies: the caller's arrays are not written to.
-    return [
-        np.zeros_like(array, order="A") if _is_float(array) else array.copy()
-        for array in arrays
-    ]
 
 
 def _weights_of_arrays(weight: Weight, n_arrays: int) -> list[float | np.ndarray]:

@@ -45,7 +45,7 @@ def _array_size(array: np.ndarray) -> float:
 
 
 def times_larger(sizes: np.ndarray) -> np.ndarray:
-    """By how much nodes exceed all others in an array, (n_nodes,); 0 where they do not.
+    """Return how far nodes exceed all others in an array, (n_nodes,); 0 where not.
 
     ``sizes`` has the shape (n_nodes, n_arrays). Of each array fewer than half of the
     nodes may be far larger than all others. An array that is smaller at the others than

@@ -110,7 +110,7 @@ def test_factors_on_small_logits_are_those_that_a_message_may_hold(size):
 
 def search_after(search, loss):
     """The search after losses that are a function of the logarithm of a factor."""
-    return search.after(np.array([loss(u) for u in np.log(search.factors)]))
+    return search.narrow(np.array([loss(u) for u in np.log(search.factors)]))
 
 
 @pytest.mark.parametrize("lowest", [-6.3, -0.4, 0.0, 2.9, 6.5])
@@ -158,7 +158,7 @@ def test_grids_find_what_a_search_of_factors_finds(scale):
     n_factors = 0
     while not search.done:
         n_factors += len(search.factors)
-        search = search.after(curve(search.factors))
+        search = search.narrow(curve(search.factors))
     fine = np.geomspace(search.best / 1.05, search.best * 1.05, 100001)
     assert search.best == pytest.approx(fine[np.argmin(curve(fine))], rel=2e-4)
     assert n_factors == 3 * 17
@@ -168,7 +168,7 @@ def test_grids_find_what_a_search_of_factors_finds(scale):
 def test_factors_stay_within_bounds(edge):
     search = TemperatureSearch(size=2.0, n_rows=1e300)
     while not search.done:
-        search = search.after(search.factors * (1.0 if edge < 1 else -1.0))
+        search = search.narrow(search.factors * (1.0 if edge < 1 else -1.0))
     assert search.best == pytest.approx(edge / 2.0)
 
 

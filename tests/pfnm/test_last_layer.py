@@ -144,7 +144,7 @@ def test_it_is_the_likeliest_for_moments_of_the_matched_units(hidden):
         for m in moments
     ]
     C = cross_validated_C(merge_moments(moments), len(agg.classes_), scaled=True)
-    likelihood = Likelihood.of(losses, len(agg.classes_), C=C, scaled=True)
+    likelihood = Likelihood.from_nodes(losses, len(agg.classes_), C=C, scaled=True)
     W = likelihood.to_rows(likelihood.minimize(tol=1e-10))
     logits = Z @ W[:-1] + W[-1]
     logits -= logits.mean(axis=1, keepdims=True)
