@@ -11,7 +11,7 @@ all parties have accepted.
 >>> check_request(request)
 >>> Message.from_bytes(request.to_bytes()).digest == request.digest
 True
->>> sorted(TASKS["counts"].reply)
+>>> sorted(TASKS["counts"].reply.fields)
 ['counts', 'labels', 'min_rows', 'rule']
 """
 
@@ -81,6 +81,7 @@ from ._packing import (
     remove_partial_files,
     write_bytes,
 )
+from ._questions import Reply, Request
 from ._row_counts import ExposedGroups, exposed_classes, rows_of_groups
 from ._signing import (
     SignatureError,

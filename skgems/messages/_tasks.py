@@ -6,8 +6,11 @@ them up here by their names.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from ._fields import Field, Flag, FrontField, Place
+from ._disclosed import check_disclosed
+from ._fields import Field, Flag, FrontField, Place, check_fields
+from ._questions import Reply, Request
 from ._row_counts import ExposedGroups
 
 Rule = Callable[[Mapping, Place], None]
@@ -37,10 +40,10 @@ class Task:
     name : str
     asks : str
         What a request asks for, in words, as the end of a sentence.
-    request, reply : mapping of str to Field
-        Fields of the messages.
+    request, reply : subclass of Request, subclass of Reply
+        The fields of the messages, and the rules that they keep.
     answer : callable
-        ``answer(member, **content)`` returns the fields of the reply, at the node.
+        ``answer(member, request)`` returns the reply, at the node.
     bound : {"derived", "terms", "fields"}
         What bounds a request under an agreement. It has no default, so that nobody adds
         a task that no agreement holds. "derived": a node answers a request only if
@@ -62,7 +65,7 @@ class Task:
         follows": the node takes no further part; else what the model is without, in
         words. It has no default, since only the author of the plan knows.
     cost : callable or None
-        ``cost(rows, content)`` raises a LimitError where a request costs more than a
+        ``cost(rows, request)`` raises a LimitError where a request costs more than a
         node allows; ``rows`` is the `NodeShape` of what comes out of its front. None:
         it costs nothing that is worth a limit.
     request_rule, rule : callable or None
@@ -80,9 +83,9 @@ class Task:
 
     name: str
     asks: str
-    request: Mapping[str, Field]
-    reply: Mapping[str, Field]
-    answer: Callable[..., Mapping]
+    request: type[Request] | Mapping[str, Field]
+    reply: type[Reply] | Mapping[str, Field]
+    answer: Callable
     bound: str
     discloses: str
     most: int
@@ -190,6 +193,51 @@ class Task:
                 f"accepted_by of the task {self.name!r} is {self.accepted_by!r}, not "
                 f"one of {ACCEPTED_BY}."
             )
+
+    @property
+    def request_fields(self) -> Mapping[str, Field]:
+        """The fields of a request, by name."""
+        return (
+            self.request if isinstance(self.request, Mapping) else self.request.fields
+        )
+
+    @property
+    def reply_fields(self) -> Mapping[str, Field]:
+        """The fields of a reply, by name."""
+        return self.reply if isinstance(self.reply, Mapping) else self.reply.fields
+
+    def asked(self, content: Mapping) -> Any:
+        """Return the request that has a content, without fields of all tasks."""
+        if isinstance(self.request, Mapping):
+            return content
+        return self.request.from_content(content)
+
+    def check_request(self, content: Mapping, place: Place) -> None:
+        """Raise ValueError, which names the field, unless a content is a request's."""
+        check_fields(content, {**COMMON, **self.request_fields}, place)
+        if not isinstance(self.request, Mapping):
+            self.asked(content).check(place)
+        elif self.request_rule is not None:
+            self.request_rule(content, place)
+
+    def check_reply(self, content: Mapping, place: Place) -> None:
+        """Raise ValueError, which names the field, unless a content is a reply's.
+
+        ``place.asked`` is the request, as `asked` returns it.
+        """
+        check_fields(content, self.reply_fields, place)
+        if "rule" in self.reply_fields:
+            check_disclosed(content, place)
+        if not isinstance(self.reply, Mapping):
+            self.reply.from_content(content).check(place.asked, place)
+        elif self.rule is not None:
+            self.rule(content, place)
+
+    def answered(self, member: Any, content: Mapping) -> dict:
+        """Return the content of a node's reply to the content of a request."""
+        if isinstance(self.request, Mapping):
+            return dict(self.answer(member, **content))
+        return self.answer(member, self.request(**content)).as_content()
 
     @property
     def repeats_description(self) -> bool:

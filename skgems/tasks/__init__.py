@@ -6,7 +6,7 @@ answer. All tasks are put into the table ``skgems.messages.TASKS``, where other 
 look them up. A new task is one file and a line here.
 
 >>> from skgems.tasks import COUNTS
->>> sorted(COUNTS.reply)
+>>> sorted(COUNTS.reply.fields)
 ['counts', 'labels', 'min_rows', 'rule']
 >>> COUNTS.asks
 'the number of rows of each class that the node may train on'

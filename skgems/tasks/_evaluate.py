@@ -124,7 +124,7 @@ _SUMS = {
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
     request = "the request 'evaluate'"
-    behind_layers(rows, content, request)
+    behind_layers(rows, content.get("hidden"), request)
     n_models = len(content["W"]) if content["W"].ndim == 3 else 1
     n_classes = max(content["W"].shape[-1], len(content["labels"]))
     check_classes(rows, n_classes, request)

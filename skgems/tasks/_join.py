@@ -27,7 +27,7 @@ from ..messages import (
     sentences_of_fields,
 )
 from ..progress import tracked
-from ._counts import counts
+from ._counts import CountsRequest, counts
 from ._describe import describe
 from ._shared import MIN_ROWS, MODEL_REVEALS, RULE
 from ._told import told_of_summary
@@ -59,7 +59,7 @@ def _check_joined(request: Message, reply: Message) -> None:
 
 def sentences_of_summary(content: Mapping) -> Iterator[tuple[str, Sentences]]:
     """Yield paths of the rule, the model, the counts and the numbered answers."""
-    rule = {name: JOIN.reply[name] for name in ("min_rows", "rule")}
+    rule = {name: JOIN.reply_fields[name] for name in ("min_rows", "rule")}
     yield from sentences_of_fields(rule, content, path="summary")
     for k, (_, reply) in enumerate(pairs_in(content)):
         for path, sentences in sentences_in(reply):
@@ -93,7 +93,7 @@ def join(
     answers = {}
     for number, request in tracked(requests.items(), "statistics", len(requests)):
         task = TASKS[request["task"]]
-        reply = dict(task.answer(member, **request["asked"]))
+        reply = task.answered(member, request["asked"])
         answers[number] = {**request, "reply": reply}
     return {
         "name": member.name,
@@ -101,7 +101,7 @@ def join(
         "settings": settings,
         **fields_of_disclosure(member.disclosure),
         "describe": describe(member),
-        "counts": counts(member),
+        "counts": counts(member, CountsRequest()).as_content(),
         "answers": answers,
     }
 

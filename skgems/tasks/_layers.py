@@ -60,10 +60,9 @@ def layers_fit(content: Mapping, place: Place) -> None:
 
 
 def behind_layers(
-    rows: NodeShape, content: Mapping, request: str, *, n_more_units: int = 0
+    rows: NodeShape, hidden: Mapping | None, request: str, *, n_more_units: int = 0
 ) -> NodeShape:
     """The shape of what hidden layers make of rows; ``n_more_units`` come after."""
-    hidden = content.get("hidden")
     widths = [] if hidden is None else [W.shape[1] for W in hidden["weights"]]
     rows.check("hidden_numbers", (sum(widths) + n_more_units) * rows.n_rows, request)
     if not widths:

@@ -289,7 +289,7 @@ _BY_CLASS = f"{GRADIENT} Here there is one for the rows of each class."
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
     request = "the request 'moments'"
-    behind = behind_layers(rows, content, request)
+    behind = behind_layers(rows, content.get("hidden"), request)
     n_clusters = content["n_components"]
     rows.check("clusters", n_clusters, request)
     # No cluster is of fewer rows than CLUSTER_ROWS. Each row of a class has a distance

@@ -37,7 +37,7 @@ def precision_is_definite(content: Mapping, place: Place) -> None:
 def _cost(rows: NodeShape, content: Mapping) -> None:
     request = "the request 'neurons'"
     n_inputs, n_units = content["weights"].shape
-    behind = behind_layers(rows, content, request, n_more_units=n_units)
+    behind = behind_layers(rows, content.get("hidden"), request, n_more_units=n_units)
     n_rays = content["n_directions"]
     rows.check("directions", n_rays, request)
     rows.check("ray_units", n_rays * n_units, request)

@@ -95,7 +95,7 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
     n_outputs = coefs[-1].shape[1]
     check_classes(rows, n_outputs, request)
     n_units = sum(W.shape[1] for W in coefs[:-1])
-    behind_layers(rows, content, request, n_more_units=n_units)
+    behind_layers(rows, content.get("hidden"), request, n_more_units=n_units)
     # The time of an epoch goes by the number of parameters. It is said in units of a
     # network of one hidden layer, which has n_inputs + n_outputs + 1 of them a unit.
     n_parameters = sum(W.size + W.shape[1] for W in coefs)

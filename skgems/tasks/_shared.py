@@ -1,6 +1,7 @@
 """Fields that several tasks have, and what these must be to each other."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from ..messages import (
     Labels,
     Number,
     Place,
+    Reply,
     Table,
     Text,
     disclosure_in,
@@ -115,6 +117,16 @@ RULE = Table(
 )
 
 
+class DisclosedReply(Reply):
+    """A reply about rows, which says under which rule of disclosure it was made.
+
+    The rule is filled in where the reply leaves the node.
+    """
+
+    min_rows: Annotated[int | None, MIN_ROWS] = None
+    rule: Annotated[Mapping | None, RULE]
+
+
 # Comes with sums of rows that have weights, which count these and not rows.
 ROWS_OF_CLASSES = whole_numbers(
     "l",
@@ -135,9 +147,9 @@ def rows_are_described(content: Mapping, place: Place) -> None:
     place.deny(not has_weights(place), "n_rows", "are there, but rows have no weights")
 
 
-def one_model(request: Mapping, place: Place) -> None:
-    """A request is about the node's own model, or about one that it brings."""
-    if (request.get("model") is None) == (request.get("W") is None):
+def check_one_model(model: str | None, W: np.ndarray | None, place: Place) -> None:
+    """Raise ValueError unless there is either the node's own model or another."""
+    if (model is None) == (W is None):
         raise place.at("W").wrong("is missing, or comes beside model='own'")
 
 

@@ -32,7 +32,7 @@ from ._shared import (
     MODEL,
     RULE,
     SEED,
-    one_model,
+    check_one_model,
     optional_array,
     sums,
     whole_number,
@@ -251,7 +251,7 @@ HOW_SPACES_ARE_BUILT = {
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
     request = "the request 'space'"
-    behind = behind_layers(rows, content, request)
+    behind = behind_layers(rows, content.get("hidden"), request)
     n_outputs = rows.n_classes + content["n_others"]
     check_classes(rows, n_outputs, request)
     n_rays = content["n_directions"]
@@ -296,6 +296,10 @@ def space(
     return profile.as_arrays()
 
 
+def _is_of_one_model(request: Mapping, place: Place) -> None:
+    check_one_model(request.get("model"), request.get("W"), place)
+
+
 def _tells_radii(request: Mapping) -> bool:
     """Report whether radii are asked for; a curve of mean losses tells of no row."""
     return request.get("criterion", {}).get("name") != "log_loss"
@@ -328,7 +332,7 @@ SPACE = Task(
         "seed": SEED,
         **HOW_SPACES_ARE_BUILT,
     },
-    request_rule=one_model,
+    request_rule=_is_of_one_model,
     reply={"min_rows": MIN_ROWS, "rule": RULE, **FIELDS_OF_SPACE},
     rule=space_fits,
     told=told_of_space,

@@ -304,8 +304,8 @@ def table_of_tasks():
     return {
         name: {
             "most": task.most,
-            "request": sorted(task.request),
-            "reply": sorted(task.reply),
+            "request": sorted(task.request_fields),
+            "reply": sorted(task.reply_fields),
         }
         for name, task in TASKS.items()
     }

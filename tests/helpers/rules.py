@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skgems.messages._fields import Place
+from skgems.messages import Place, Request
 
 # Sums may differ by 1e-6 of themselves: a factor just within that.
 WITHIN = 1.0 + 0.9e-6
@@ -15,9 +15,17 @@ BEYOND = 1.0 + 1.1e-6
 
 
 def assert_taken(rule, content, **options) -> Place:
-    """A content does not break a rule; returns the place with the lengths it has."""
+    """A content does not break a rule; returns the place with the lengths it has.
+
+    The rule is a function, or the class of a request or of a reply.
+    """
     place = Place("told", **options)
-    rule(content, place)
+    if not isinstance(rule, type):
+        rule(content, place)
+    elif issubclass(rule, Request):
+        rule.from_content(content).check(place)
+    else:
+        rule.from_content(content).check(place.asked, place)
     return place
 
 
