@@ -115,7 +115,7 @@ def answer(request: Message, member: Member) -> Message:
     content |= {
         field: value
         for field, value in fields_of_disclosure(member.disclosure).items()
-        if field in task.reply_fields
+        if field in task.reply.fields
     }
     return Message.of(request.task, **content)
 

@@ -104,7 +104,7 @@ from ._summaries import (
     pairs_in,
     requests_in,
 )
-from ._tasks import ACCEPTED_BY, COMMON, TASKS, Rule, Task, register, task_named
+from ._tasks import ACCEPTED_BY, COMMON, TASKS, Task, register, task_named
 from ._terms import TERMS, Terms
 from ._told_numbers import ToldNumbers, told_in_words, told_numbers
 from ._words import (

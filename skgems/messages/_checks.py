@@ -25,13 +25,11 @@ def check_request(request: Message) -> None:
 def _place_of_checked(request: Message) -> Place:
     """Return what a request asks, and the lengths in it; the request is checked."""
     if request not in _CHECKED:
-        task = task_named(request.task)
-        content = request.content  # made anew each time
         place = Place(request.task)
-        task.check_request(content, place)
+        asked = task_named(request.task).check_request(request.content, place)
         # Labels of a request are not those of its reply.
         lengths = {letter: n for letter, n in place.lengths.items() if letter != "l"}
-        _CHECKED[request] = replace(place, lengths=lengths, asked=task.asked(content))
+        _CHECKED[request] = replace(place, lengths=lengths, asked=asked)
     checked = _CHECKED[request]
     return replace(checked, lengths=dict(checked.lengths))
 
@@ -62,11 +60,10 @@ def check_reply(
 def check_fields_of_user(request: Message, reply: Message) -> None:
     """Check like `check_reply`, but only fields that a user's input can make wrong."""
     task = task_named(request.task)
-    fields = {name: task.reply_fields[name] for name in task.of_user}
+    fields = {name: task.reply.fields[name] for name in task.of_user}
     content = {name: part for name, part in reply.content.items() if name in fields}
-    check_fields(
-        content, fields, Place(request.task, asked=task.asked(request.content))
-    )
+    asked = task.request.from_content(request.content)
+    check_fields(content, fields, Place(request.task, asked=asked))
 
 
 def has_usable_numbers(message: Message) -> bool:
@@ -81,7 +78,7 @@ def has_usable_numbers(message: Message) -> bool:
 
 def check_names(reply: Message) -> None:
     """Raise ValueError for wrong names of fields, in a reply without its request."""
-    fields = task_named(reply.task).reply_fields
+    fields = task_named(reply.task).reply.fields
     content = reply.content
     place = Place(reply.task)
     for name in sorted(set(content) - set(fields)):
@@ -100,7 +97,7 @@ def key_of(request: Message) -> str:
     content = request.content
     defaults = {
         name: field.default
-        for name, field in task_named(request.task).request_fields.items()
+        for name, field in task_named(request.task).request.fields.items()
         if field.default not in (REQUIRED, ABSENT) and name not in content
     }
     return Message.of(request.task, **content, **defaults).digest
@@ -129,7 +126,7 @@ def sentences_in(message: Message) -> Iterator[tuple[str, Sentences]]:
         yield from task.sentences(message.content)
     else:
         yield from sentences_of_fields(
-            task.reply_fields, message.content, path=task.name
+            task.reply.fields, message.content, path=task.name
         )
 
 

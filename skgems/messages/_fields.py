@@ -34,13 +34,13 @@ _TRIANGLE = "d(d+1)/2"
 class Place:
     """The path of a value in a message, with what is needed to check the value.
 
-    These are the lengths for which letters in shapes stand, the request as
-    `Task.asked` returns it, and the node's description of itself.
+    These are the lengths for which letters in shapes stand, the request, and the node's
+    description of itself.
     """
 
     path: str
     lengths: dict = field(default_factory=dict)
-    asked: Any = field(default_factory=dict)
+    asked: Any = None  # the request
     described: Mapping | None = None
 
     def at(self, name: object) -> "Place":
@@ -73,7 +73,7 @@ class Field:
     says: str = ""  # about rows
     detail: Callable[[Mapping, Mapping], str] | None = None  # of the table, the reply
     default: object = REQUIRED  # what stands for it where it is not
-    when: Callable[[Mapping], bool] | None = None  # whether it is there, as asked
+    when: Callable[[Any], bool] | None = None  # whether a request asks for it
 
     def check(self, value: Any, place: Place) -> None:
         """Raise ValueError, which names the place, for a value that is not allowed."""
@@ -379,7 +379,7 @@ class Arrays(Field):
 
     def check(self, value: Any, place: Place) -> None:
         place.deny(not isinstance(value, list), "is not a list of arrays")
-        arrays_of_request = _asked_for(place, self.like) if self.like else None
+        arrays_of_request = getattr(place.asked, self.like) if self.like else None
         if arrays_of_request is None:
             fields = [self.each] * len(value)
         elif len(value) != len(arrays_of_request):
@@ -395,13 +395,6 @@ class Arrays(Field):
         """The field of an array of the shape and kind of one in the request."""
         kinds = "f" if array.dtype.kind == "f" else "iub"
         return replace(self.each, shape=" ".join(map(str, array.shape)), kinds=kinds)
-
-
-def _asked_for(place: Place, name: str) -> Any:
-    """Return a field of the request; None where it is not there."""
-    if isinstance(place.asked, Mapping):
-        return place.asked.get(name)
-    return getattr(place.asked, name)
 
 
 def _is_number(value: object) -> bool:

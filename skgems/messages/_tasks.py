@@ -13,7 +13,6 @@ from ._fields import Field, Flag, FrontField, Place, check_fields
 from ._questions import Reply, Request
 from ._row_counts import ExposedGroups
 
-Rule = Callable[[Mapping, Place], None]
 # What bounds the requests of a task under an agreement, beside how often it is asked.
 # "derived": the node makes the requests itself from the agreed settings, and answers no
 # others; "terms": `Terms.check_request` of the agreed method, where requests depend on
@@ -68,9 +67,6 @@ class Task:
         ``cost(rows, request)`` raises a LimitError where a request costs more than a
         node allows; ``rows`` is the `NodeShape` of what comes out of its front. None:
         it costs nothing that is worth a limit.
-    request_rule, rule : callable or None
-        ``rule(content, place)`` raises a ValueError for fields of a request, or of a
-        reply, that do not fit each other.
     reply_check : callable or None
         ``reply_check(request, reply)`` takes the place of the check of all fields.
     summaries : callable or None
@@ -83,16 +79,14 @@ class Task:
 
     name: str
     asks: str
-    request: type[Request] | Mapping[str, Field]
-    reply: type[Reply] | Mapping[str, Field]
-    answer: Callable
+    request: type[Request]
+    reply: type[Reply]
+    answer: Callable[[Any, Any], Reply]
     bound: str
     discloses: str
     most: int
     without: str
     cost: Callable | None = None
-    request_rule: Rule | None = None
-    rule: Rule | None = None
     reply_check: Callable | None = None
     summaries: Callable[[Mapping], list[Mapping]] | None = None
     sentences: Callable[[Mapping], Iterable] | None = None
@@ -194,49 +188,28 @@ class Task:
                 f"one of {ACCEPTED_BY}."
             )
 
-    @property
-    def request_fields(self) -> Mapping[str, Field]:
-        """The fields of a request, by name."""
-        return (
-            self.request if isinstance(self.request, Mapping) else self.request.fields
-        )
+    def check_request(self, content: Mapping, place: Place) -> Request:
+        """Return the request of a content; ValueError, which names the field, if wrong.
 
-    @property
-    def reply_fields(self) -> Mapping[str, Field]:
-        """The fields of a reply, by name."""
-        return self.reply if isinstance(self.reply, Mapping) else self.reply.fields
-
-    def asked(self, content: Mapping) -> Any:
-        """Return the request that has a content, without fields of all tasks."""
-        if isinstance(self.request, Mapping):
-            return content
-        return self.request.from_content(content)
-
-    def check_request(self, content: Mapping, place: Place) -> None:
-        """Raise ValueError, which names the field, unless a content is a request's."""
-        check_fields(content, {**COMMON, **self.request_fields}, place)
-        if not isinstance(self.request, Mapping):
-            self.asked(content).check(place)
-        elif self.request_rule is not None:
-            self.request_rule(content, place)
+        Fields of all tasks, as the front, are checked, but are not part of it.
+        """
+        check_fields(content, {**COMMON, **self.request.fields}, place)
+        request = self.request.from_content(content)
+        request.check(place)
+        return request
 
     def check_reply(self, content: Mapping, place: Place) -> None:
         """Raise ValueError, which names the field, unless a content is a reply's.
 
-        ``place.asked`` is the request, as `asked` returns it.
+        ``place.asked`` is the request.
         """
-        check_fields(content, self.reply_fields, place)
-        if "rule" in self.reply_fields:
+        check_fields(content, self.reply.fields, place)
+        if "rule" in self.reply.fields:
             check_disclosed(content, place)
-        if not isinstance(self.reply, Mapping):
-            self.reply.from_content(content).check(place.asked, place)
-        elif self.rule is not None:
-            self.rule(content, place)
+        self.reply.from_content(content).check(place.asked, place)
 
     def answered(self, member: Any, content: Mapping) -> dict:
         """Return the content of a node's reply to the content of a request."""
-        if isinstance(self.request, Mapping):
-            return dict(self.answer(member, **content))
         return self.answer(member, self.request(**content)).as_content()
 
     @property

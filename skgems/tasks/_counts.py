@@ -16,10 +16,6 @@ def _counts_in_words(content: Mapping, reply: Mapping) -> str:
     return f"{labels_and_counts(content['labels'], content['counts'])}."
 
 
-class CountsRequest(Request):
-    """Nothing that a server may choose."""
-
-
 class CountsReply(DisclosedReply):
     """The number of rows of each class that has any."""
 
@@ -28,7 +24,7 @@ class CountsReply(DisclosedReply):
     ]
     counts: Annotated[np.ndarray, whole_numbers("l", says=_TO_TRAIN)]
 
-    def check(self, request: CountsRequest, place: Place) -> None:
+    def check(self, request: Request, place: Place) -> None:
         """Raise ValueError for counts other than those that the node has described."""
         if place.described is None:
             return
@@ -37,7 +33,7 @@ class CountsReply(DisclosedReply):
         place.deny(differ, "counts", "are not those of describe.rows")
 
 
-def counts(member: Member, request: CountsRequest) -> CountsReply:
+def counts(member: Member, request: Request) -> CountsReply:
     """Return the number of rows that may be trained on, of classes that have any."""
     labels, counts_by_role = member.row_counts()
     n_training = counts_by_role["training"]
@@ -57,7 +53,7 @@ COUNTS = Task(
     alone=True,
     is_in_all_summaries=True,
     takes_weights=True,
-    request=CountsRequest,
+    request=Request,
     reply=CountsReply,
     answer=counts,
 )

@@ -136,13 +136,13 @@ ROWS_OF_CLASSES = whole_numbers(
 )
 
 
-def rows_are_described(content: Mapping, place: Place) -> None:
+def rows_are_described(n_rows: np.ndarray | None, labels: list, place: Place) -> None:
     """Rows of weighted sums are those that the node has described as weighted."""
-    if "n_rows" not in content or place.described is None:
+    if n_rows is None or place.described is None:
         return
-    described = described_counts(place, "moments", content["labels"])
-    is_left_out = content["n_rows"] == 0
-    if not np.all(is_left_out | (content["n_rows"] == described)):
+    described = described_counts(place, "moments", labels)
+    is_left_out = n_rows == 0
+    if not np.all(is_left_out | (n_rows == described)):
         raise place.at("n_rows").wrong("are not those of describe.rows")
     place.deny(not has_weights(place), "n_rows", "are there, but rows have no weights")
 
@@ -160,13 +160,14 @@ def come_together(content: Mapping, name: str, other: str, place: Place) -> None
     place.deny(is_missing != other_is_missing, other, f"is missing, or {name} is")
 
 
-def sums_are_of_enough_rows(content: Mapping, counts, place: Place) -> None:
+def sums_are_of_enough_rows(
+    min_rows: int, counts: float | np.ndarray, place: Place
+) -> None:
     """No sum is of fewer rows than the bound that a node says it answers under.
 
     Where rows have weights, these are what counts tell; `classes_are_of_enough_rows`
     looks at the rows that the node has described.
     """
-    min_rows = content["min_rows"]
     # Rows that several nodes in one process share count for less, too.
     if min_rows == 1 or has_weights(place):
         return

@@ -63,7 +63,7 @@ def fields_of(fields, path=""):
 def test_every_field_of_a_reply_says_what_it_tells_of_rows(name):
     silent = {
         path
-        for path, field in fields_of(TASKS[name].reply_fields)
+        for path, field in fields_of(TASKS[name].reply.fields)
         if not field.says and not isinstance(field, Table)
     }
     # Those of a network, and summaries, which speak for themselves.
@@ -72,7 +72,7 @@ def test_every_field_of_a_reply_says_what_it_tells_of_rows(name):
     tables = ("form.", "penalty.", "rule.")
     parameters = {path for path in silent if path.startswith(tables)}
     # Answers to "join" are those to other tasks.
-    answers = set(TASKS["join"].reply_fields) if name == "join" else set()
+    answers = set(TASKS["join"].reply.fields) if name == "join" else set()
     assert silent <= may_be_silent | parameters | answers
 
 
@@ -172,7 +172,7 @@ def test_descriptions_of_a_reply_have_its_figures():
 
 
 def test_every_reply_says_under_which_bound_it_was_made():
-    assert all("min_rows" in task.reply_fields for task in TASKS.values())
+    assert all("min_rows" in task.reply.fields for task in TASKS.values())
 
 
 def test_two_tasks_of_one_name_are_refused():
