@@ -261,7 +261,7 @@ def _warn_of_front(
     front = Front.from_content(request.content["front"])
     if front.columns is not None:
         return
-    columns = Columns.of(features)
+    columns = Columns.from_table(features)
     try:
         replace(front, columns=columns).check_texts({args.name: columns})
     except ColumnsError as exc:

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..base import BaseAggregator
-from ..channels import AGREEMENT, METHODS, Exchange, Folder, inspect, of_settings
+from ..channels import (
+    AGREEMENT,
+    METHODS,
+    Exchange,
+    Folder,
+    aggregator_of_settings,
+    inspect,
+)
 from ..federation import Agreement, Message, Summary, load_message, printable
 from ..messages import check_signed, is_summary, naming, write_bytes
 from ._files import writer_of
@@ -222,7 +229,7 @@ def aggregator_of(
             f"--set: {unknown[0]!r} is not a parameter of {method}. Its parameters are "
             f"{', '.join(sorted(allowed))}."
         )
-    aggregator = of_settings(method, settings).set_params(**typed)
+    aggregator = aggregator_of_settings(method, settings).set_params(**typed)
     if front is not None:
         aggregator.set_params(front=read_front(front))
     # Here, where it was typed, and not at the nodes.

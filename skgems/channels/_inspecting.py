@@ -1,13 +1,14 @@
 """What is in a file of an exchange, in words, for whoever is to send it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import fill
 
 from ..federation import (
     LEDGER_FILE,
+    WIDTH,
     Summary,
     load_message,
     printable,
@@ -26,14 +27,8 @@ from ..messages import (
     requests_in,
     says,
 )
-from ._overview import (
-    overview_of_agreement,
-    overview_of_ledger,
-    overview_of_reply,
-    overview_of_request,
-)
+from ._overview import KINDS, overview_of_reply, overview_of_request
 
-_WIDTH = 88  # characters of a printed line
 _MORE = "All fields, settings and arrays: add --verbose (in Python, verbose)."
 
 
@@ -106,28 +101,33 @@ class Inspected:
 
     @property
     def details(self) -> str:
-        """What every field says, the settings and the arrays."""
+        """Describe every field, the settings and the arrays."""
         lines = []
-        if self.kind != "agreement":  # whose sentences are the overview
-            parts_by_text: dict[str, list[str]] = {}
-            for part, text in self.says.items():
-                parts_by_text.setdefault(text, []).append(part)
-            for text, parts in parts_by_text.items():
-                lines.append(_filled(f"{_listed_parts(parts)}: {text}", indent=6))
-        if lines:
-            lines.insert(0, "Fields:")
+        if self.says and self.kind != "agreement":  # whose sentences are the overview
+            lines += ["Fields:", *self._lines_of_fields()]
         if self.settings:
             lines.append("Settings:")
             lines += [f"  {printable(k)} = {v!r}" for k, v in self.settings.items()]
         if self.arrays:
-            lines.append("Arrays:")
+            lines += ["Arrays:", *self._lines_of_arrays()]
+        return "\n".join(lines)
+
+    def _lines_of_fields(self) -> Iterator[str]:
+        """Yield each sentence once, after all fields that it is about."""
+        parts_by_text: dict[str, list[str]] = {}
+        for part, text in self.says.items():
+            parts_by_text.setdefault(text, []).append(part)
+        for text, parts in parts_by_text.items():
+            yield _filled(f"{_listed_parts(parts)}: {text}", indent=6)
+
+    def _lines_of_arrays(self) -> Iterator[str]:
+        """Yield the path, shape, dtype and bytes of each array, below each other."""
         paths = [printable(array["path"]) for array in self.arrays]
-        width = max(map(len, paths), default=0)
+        width = max(map(len, paths))
         for path, array in zip(paths, self.arrays, strict=True):
             shape = " x ".join(map(str, array["shape"])) or "number"
             size = f"{shape:>12}  {array['dtype']:>7}  {array['bytes']:>10,} bytes"
-            lines.append(f"  {path:{width}}  {size}")
-        return "\n".join(lines)
+            yield f"  {path:{width}}  {size}"
 
     def __str__(self) -> str:
         if self.verbose:
@@ -139,7 +139,7 @@ def _filled(text: str, *, indent: int) -> str:
     """A line of a page, broken between words; further lines are indented."""
     return fill(
         printable(text),
-        width=_WIDTH,
+        width=WIDTH,
         initial_indent="  ",
         subsequent_indent=" " * indent,
         break_long_words=False,
@@ -221,12 +221,16 @@ def _inspected_agreement(path: Path) -> Inspected:
         settings=dict(agreement.settings),
         says=agreement.says,
         n_bytes=path.stat().st_size,
-        overview=overview_of_agreement(agreement),
+        overview={
+            "file": KINDS["agreement"],
+            "method": agreement.method,
+            **agreement.says,
+        },
     )
 
 
 def _inspected_message(path, request) -> Inspected:
-    """What is in a request, a reply or a summary; ``request`` as of `inspect`."""
+    """Inspect a request, a reply or a summary; ``request`` is that of `inspect`."""
     message = load_message(path)
     with naming(os.fspath(path)):
         try:
@@ -255,7 +259,7 @@ def _inspected_message(path, request) -> Inspected:
 
 
 def _inspected_ledger(folder: Path) -> Inspected:
-    """What a node has answered, for its owner; a number stands before each request."""
+    """Inspect a node's ledger for its owner; a number stands before each request."""
     if not (folder / LEDGER_FILE).is_file():
         raise ValueError(f"{folder}: this folder has no ledger ({LEDGER_FILE}).")
     says: dict[str, str] = {}
@@ -263,12 +267,10 @@ def _inspected_ledger(folder: Path) -> Inspected:
     node = None
     for number, entry in enumerate(read_entries(folder), 1):
         node = entry.get("node", node)
-        part = f"{number} {entry['task']}".strip()
         sentence = _sentence_of_event(entry)
         if sentence:
-            says[part] = sentence
-            task = f"{entry['task']}, " if entry["task"] else ""
-            events[f"entry {number}"] = f"{task}{sentence}"
+            words = [entry["task"], sentence] if entry["task"] else [sentence]
+            events[f"entry {number}"] = ", ".join(words)
         for name, sentence_of_field in entry.get("says", {}).items():
             says[f"{number} {name}"] = sentence_of_field
     return Inspected(
@@ -278,12 +280,16 @@ def _inspected_ledger(folder: Path) -> Inspected:
         node=node,
         says=says,
         n_bytes=(folder / LEDGER_FILE).stat().st_size,
-        overview=overview_of_ledger(node, events),
+        overview={
+            "file": KINDS["ledger"],
+            "node": "not named" if node is None else repr(node),
+            **events,
+        },
     )
 
 
 def _sentence_of_event(entry: Mapping) -> str:
-    """What happened, in words; empty for events that tell the owner nothing."""
+    """Describe an event in a sentence; "" if it tells the owner nothing."""
     at = entry["at"]
     match entry["event"]:
         case "opened":
@@ -391,7 +397,7 @@ def _request_of(
 
 
 def _words_of_request(message: Message) -> dict[str, str]:
-    """What a request asks for; the first one has further requests within."""
+    """Describe a request part by part; the first one has further requests within."""
     sentences = asks(message)
     if is_summary(message):
         content = message.content

@@ -5,7 +5,7 @@ fields, what can be worked out from them, and whether it is signed and agreed.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..disclosure import is_as_strict, laxest_disclosure
@@ -30,7 +30,7 @@ from ._folder import AGREEMENT
 # The name of a file of a reply: the number of the message, and what stands for a node.
 _NAME_OF_REPLY = re.compile(r"(reply-)?\d{3,}-(?P<node>.+)\.safetensors")
 
-_KINDS = {
+KINDS = {
     "agreement": "an agreement: what the server may ask of the nodes, and how often",
     "ledger": "a ledger: the record that a node keeps of all its answers",
     "request": "a request of the server to a node",
@@ -40,10 +40,10 @@ _KINDS = {
 
 
 def overview_of_request(message: Message, *, path: Path, method: str | None) -> dict:
-    """What a request asks for, and whether the node's owner can rely on it."""
+    """Describe a request, and whether the node's owner can rely on it."""
     node = message.envelope.get("node")
     lines = {
-        "file": f"{_KINDS['request']} (task {message.task!r})",
+        "file": f"{KINDS['request']} (task {message.task!r})",
         "for": "no node in particular" if node is None else f"node {node!r}",
         **_exchange_in_words(message, method),
         "asks for": f"{TASKS[message.task].asks}.",
@@ -69,7 +69,7 @@ def overview_of_reply(
     request: Message | None,
     request_path: Path | None,
 ) -> dict:
-    """What a reply holds, over how many rows, and what can be worked out from it."""
+    """Describe a reply: its rows, and what can be worked out from it."""
     parts = [message]
     if is_summary(message):
         replies = [reply for _, reply in pairs_in(message.content)]
@@ -77,7 +77,7 @@ def overview_of_reply(
             reply for reply in replies if not TASKS[reply.task].repeats_description
         ]
     lines = {
-        "file": f"{_KINDS[kind]} (task {message.task!r})",
+        "file": f"{KINDS[kind]} (task {message.task!r})",
         "from": "a node that is not named" if node is None else f"node {node!r}",
         **_exchange_in_words(message, method),
         "holds": _sentence(map(_held, parts)),
@@ -93,24 +93,6 @@ def overview_of_reply(
     lines["signature"] = _signature_of_reply(message)
     lines["agreement"] = _agreement_in_words(message, agreement, place)
     return lines
-
-
-def overview_of_agreement(agreement: Agreement) -> dict:
-    """What is agreed, sentence by sentence; the sentences are few."""
-    return {
-        "file": _KINDS["agreement"],
-        "method": agreement.method,
-        **agreement.says,
-    }
-
-
-def overview_of_ledger(node: str | None, events: Mapping[str, str]) -> dict:
-    """What a node has answered, one line for each event."""
-    return {
-        "file": _KINDS["ledger"],
-        "node": "not named" if node is None else repr(node),
-        **events,
-    }
 
 
 # ---- what a message holds ----------------------------------------------------------
@@ -193,7 +175,7 @@ def _exposed_in_words(part: Message) -> str:
 
 
 def _tree_bytes_in_words(message: Message, path: Path) -> str:
-    """How many bytes a node has sent about trees, beside those that its rows have.
+    """Say how many bytes a node has sent about trees, and how many its rows have.
 
     Its other replies in the same exchange are looked for beside this one.
     """

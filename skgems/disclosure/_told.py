@@ -126,8 +126,9 @@ def told_of(
     ----------
     rows : Rows
     rule : Disclosure
-    kind : {"class", "diagonal"}
-        What is asked for: products, or squares alone.
+    kind : {"class", "shared", "diagonal"}
+        What is asked for: products by class, products over all classes that are known
+        to hold beside what else is told, or squares alone.
     n_unknowns : int
         How many numbers a row is, before any front.
     seed : callable
@@ -215,7 +216,9 @@ class _Teller:
                 continue
             # Of all classes together no more is told than of those by class: their
             # difference would be of the classes that are left.
-            step = self._own_step(rows.some(of_class))
+            step = None
+            if self.kind != "shared":
+                step = self._own_step(rows.some(of_class))
             if step is not None:
                 has_own[c] = True
                 has_clusters[c], weights[of_class] = step
@@ -333,12 +336,16 @@ class _Teller:
         self, design: Design, weights: np.ndarray, *, n_means: int
     ) -> np.ndarray | None:
         """Return weights with which all products may be told, or None."""
-        n_rows = len(weights)
-        n_columns = design.X.shape[1]
-        n_numbers = n_columns * (n_columns + 1) / 2 + n_means
-        if n_numbers > self.rule.unknowns * n_rows * self.n_unknowns:
-            return None
-        if n_columns + design.groups.max() + 1 > self._most_columns(design):
+        has_room = has_room_for_products(
+            self.rule,
+            n_rows=len(weights),
+            n_units=int(design.units.max()) + 1,
+            n_columns=design.X.shape[1],
+            n_groups=int(design.groups.max()) + 1,
+            n_means=n_means,
+            n_unknowns=self.n_unknowns,
+        )
+        if not has_room:
             return None
         bound = self.rule.leverage
         if self.may_lower:
@@ -348,13 +355,6 @@ class _Teller:
         holds = largest_leverage_bound(design, weights) < bound
         holds = holds or leverages(design, weights).max() < bound
         return weights if holds else None
-
-    def _most_columns(self, design: Design) -> float:
-        """Return how many columns may be told of at most: leverages sum to these.
-
-        Columns that are constant, or the sum of others, do not count; they are few.
-        """
-        return 2.0 * self.rule.leverage * (design.units.max() + 1)
 
     def _block_step(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return weights, and masks of the columns of a block and of means alone."""
@@ -389,6 +389,40 @@ class _Teller:
         while size >= _FEWEST_COLUMNS:
             yield size
             size = min(size - 1, int(_FEWER_COLUMNS * size))
+
+
+def has_room_for_products(
+    rule: Disclosure,
+    *,
+    n_rows: int,
+    n_units: int,
+    n_columns: int,
+    n_groups: int,
+    n_means: int,
+    n_unknowns: int,
+) -> bool:
+    """Report whether rows are enough for products of all columns, by counting alone.
+
+    Parameters
+    ----------
+    rule : Disclosure
+    n_rows, n_units : int
+        Rows, and what counts as one row, such as a patient.
+    n_columns : int
+        Columns whose products are told.
+    n_groups : int
+        Classes, or clusters, about whose means the products are.
+    n_means : int
+        How many numbers are told beside the products.
+    n_unknowns : int
+        How many numbers a row is, before any front.
+    """
+    n_numbers = n_columns * (n_columns + 1) / 2 + n_means
+    if n_numbers > rule.unknowns * n_rows * n_unknowns:
+        return False
+    # Leverages sum to the number of columns, but for those that are constant or the sum
+    # of others, which are few.
+    return n_columns + n_groups <= 2.0 * rule.leverage * n_units
 
 
 def products_hold(

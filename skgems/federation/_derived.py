@@ -127,8 +127,8 @@ def _check_later(request: Message, agreed: Agreement) -> None:
             further_settings=agreed.further_settings,
         )
         derived = [*requests.first, *requests.later]
-    plain = _without_filled_in(request)
-    if plain.digest not in {_without_filled_in(other).digest for other in derived}:
+    plain = _drop_filled_in(request)
+    if plain.digest not in {_drop_filled_in(other).digest for other in derived}:
         raise NotAgreedError(
             f"{agreed.method} with the agreed settings does not ask this: "
             f"{difference_in_words(plain, derived):.300}. The node answers only what "
@@ -137,7 +137,7 @@ def _check_later(request: Message, agreed: Agreement) -> None:
 
 
 def allows_missing(request: Message) -> bool:
-    """Whether rows that a request is answered from may lack values."""
+    """Report whether the rows that answer a request may lack values."""
     if not is_summary(request):
         return TASKS[request.task].allows_missing
     terms = _terms_of(
@@ -249,8 +249,8 @@ def _settings_of_strangers(method: str) -> Iterator[None]:
         ) from None
 
 
-def _without_filled_in(request: Message) -> Message:
-    """The request without what the server fills in, and without what is not given.
+def _drop_filled_in(request: Message) -> Message:
+    """Return a request less fields that the server fills in or that are not given.
 
     A front is compared by itself, before. A node that leaves its classifier aside tells
     no more than one that does not.

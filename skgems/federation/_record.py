@@ -64,12 +64,12 @@ class Record:
 
     @property
     def requests(self) -> list[Message]:
-        """All requests for which there is a reply."""
+        """Return all requests for which there is a reply."""
         return [request for request, _ in self._kept.values()]
 
 
 def difference_in_words(request: Message, others: Iterable[Message]) -> str:
-    """How a request differs from the nearest of others of its task, for an error.
+    """Describe how a request differs from the nearest of its task, for an error.
 
     Where none is of its task, or none differs in what words can say: the request.
     """
@@ -92,7 +92,7 @@ def difference_in_words(request: Message, others: Iterable[Message]) -> str:
 
 
 def _fields_for_words(content: Mapping) -> dict[str, object]:
-    """What can be said in a few words: no arrays, no layers."""
+    """Return the fields that a few words can say: no arrays, no layers."""
     return {
         name: value
         for name, value in content.items()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import column_or_1d
 
-from ..base import at_another_party, warn_user
+from ..base import keep_warnings_out_of_report, warn_user
 from ..compat import num_samples
 from ..datasets import as_groups
 from ..disclosure import (
@@ -45,6 +45,7 @@ from ..messages import (
     check_version,
     fields_of_disclosure,
     is_summary,
+    requests_in,
     signed,
     tells_radii,
 )
@@ -76,8 +77,6 @@ from ._rows import (
 from ._ruled import RuledTable, table_under
 from ._warnings import (
     ClassesLeftOutWarning,
-    warn_of_exposed,
-    warn_of_exposed_columns,
     warn_of_repeated_identifiers,
     warn_of_written_numbers,
 )
@@ -120,7 +119,7 @@ def answer(request: Message, member: Member) -> Message:
     return Message.of(request.task, **content)
 
 
-@at_another_party()
+@keep_warnings_out_of_report()
 def reply_to(
     message: Message | bytes,
     estimator: object,
@@ -255,8 +254,6 @@ def reply_to(
         If classes are left out because they have fewer than ``min_rows`` rows.
     UnseenClassesWarning
         If there are rows of classes that the classifier has not seen.
-    RowsExposedWarning
-        If the reply would let single rows be recognized.
     RowsAskedAgainWarning
         If ``again=True`` made the answer possible.
 
@@ -316,7 +313,7 @@ def reply_to(
     task = TASKS[request.task]
     is_of_columns = task.fits_front or task.is_of_tables
     if is_of_columns and not _knows_columns(request):
-        with at_another_party():
+        with keep_warnings_out_of_report():
             warn_of_written_numbers(X)
     if state is None:
         reply = _reply_without_ledger(request, node)
@@ -474,7 +471,7 @@ class _Node:
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        return Fingerprint.of(
+        return Fingerprint.from_arrays(
             self.estimator,
             self.X,
             self.y,
@@ -491,7 +488,7 @@ class _Node:
 
     @cached_property
     def shape(self) -> NodeShape:
-        return NodeShape.of(
+        return NodeShape.from_rows(
             self.estimator, self.X, self.y, name=self.name, limits=self.limits
         )
 
@@ -595,7 +592,7 @@ class _Node:
                 weights=None if self.ruled is None else self.ruled.weights,
                 estimator=self.estimator,
             )
-            columns = Columns.of(member.X)
+            columns = Columns.from_table(member.X)
             check_leaves_out(front, columns, member.dropped, name=self.name)
             with holding(self.estimator):
                 check_states(
@@ -685,10 +682,7 @@ def _answered_of_columns(
         weights=None if node.ruled is None else node.ruled.weights,
         estimator=node.estimator if node.set_aside is None else node.set_aside,
     )
-    reply = answer(request, member)
-    front = opened_front(request.content["front"])
-    warn_of_exposed_columns(node.name, reply, front)
-    return reply
+    return answer(request, member)
 
 
 def _answered_of_table(
@@ -713,11 +707,31 @@ def _answered_of_table(
         agreed.check_rows(np.unique(member.y).tolist(), feature_names=None)
     if TASKS[request.task].halves_rows and member.groups is None:
         repeated = repeated_identifiers(member.X)
-        labels = Columns.of(member.X).labels if repeated else ()
+        labels = Columns.from_table(member.X).labels if repeated else ()
         warn_of_repeated_identifiers(
             [labels[place] for place in repeated], at=f"Node {node.name!r}: "
         )
     return answer(request, member)
+
+
+def _check_not_beside_halves(
+    request: Message, node: _Node, *, agreed: Agreement | None
+) -> None:
+    """Refuse sums of all rows where sums of halves are agreed on, under a rule.
+
+    What is told of all rows beside their halves was not checked together with these.
+    """
+    if agreed is None or node.disclosure_under(agreed) is None:
+        return
+    if not any(TASKS[name].halves_rows for name in agreed.tasks):
+        return
+    parts = requests_in(request.content) if is_summary(request) else [request]
+    if any(TASKS[part.task].discloses == "sums" for part in parts):
+        raise NotAgreedError(
+            f"Node {node.name!r} tells sums of the halves of its rows under this "
+            "agreement, so its rule of disclosure lets no other sums of them be told. "
+            "Add up the sums of both halves instead."
+        )
 
 
 def _answered_of_classifier(
@@ -728,6 +742,7 @@ def _answered_of_classifier(
     layer_numbers_left: int | None,
 ) -> Message:
     """What the classifier and its rows say, behind a front if the request has one."""
+    _check_not_beside_halves(request, node, agreed=agreed)
     has_front = request.content.get("front") is not None
     member = _member_behind_front(request, node, agreed=agreed)
     request = request.with_fields(front=None)
@@ -751,8 +766,6 @@ def _answered_of_classifier(
     reply = answer(request, member)
     if RESIDUALS in member.memo:
         node.memo[RESIDUALS] = member.memo[RESIDUALS]
-    if is_first:
-        warn_of_exposed(node.name, reply)
     return reply
 
 
@@ -863,7 +876,7 @@ def of_large_classes_alone(
 
     ``is_kept`` says that the reply is kept in a ledger.
     """
-    large_classes = replace(member, disclosure=disclosure).of_large_classes()
+    large_classes = replace(member, disclosure=disclosure).drop_small_classes()
     min_rows = large_classes.min_rows
     if large_classes.left_out is member.left_out:
         return large_classes

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..base import MOST_LISTED
 from ..disclosure import Disclosure
 from ..messages import (
     NO_MESSAGE,
@@ -27,9 +28,6 @@ from ..messages import (
 )
 from ..networks import ModuleState, Network
 from ._record import Record
-
-# Classes that the text of a summary lists, so that it stays within a line or two.
-_MOST_CLASSES_SHOWN = 8
 
 
 class Summary:
@@ -132,7 +130,7 @@ class Summary:
 
     @property
     def guess(self) -> str:
-        """What can be guessed from it: whether a row that somebody knows took part."""
+        """Say what can be guessed: whether a row that somebody knows took part."""
         return told_in_words(self.message)
 
     def get(self, request: Message) -> Message | None:
@@ -151,8 +149,8 @@ class Summary:
 
     def __repr__(self) -> str:
         classes = self.network.classes[self.network.seen].tolist()
-        shown = str(classes[:_MOST_CLASSES_SHOWN])
-        n_not_shown = len(classes) - _MOST_CLASSES_SHOWN
+        shown = str(classes[:MOST_LISTED])
+        n_not_shown = len(classes) - MOST_LISTED
         if n_not_shown > 0:
             shown = f"{shown} and {n_not_shown} more"
         if self.network.dropped is not None:
@@ -256,7 +254,7 @@ class _File:
 
     @property
     def message(self) -> Message:
-        """What is in the file; ValueError if it has changed."""
+        """Read the message of the file; ValueError if the file has changed."""
         message, digest = _read_hashed(self.path)
         # What was checked when the file was opened is not checked again.
         if digest != self.digest:

@@ -39,7 +39,7 @@ class LayerMoments:
     def n_numbers(
         self, *, n_units: int, class_sizes: np.ndarray, n_clusters: int
     ) -> int:
-        """How many numbers such a reply holds.
+        """Return the number of numbers in such a reply.
 
         ``class_sizes`` (n_classes,) may hold zeros; ``n_clusters`` are those of all
         classes together.
@@ -105,7 +105,7 @@ def _most_first(largest: str) -> Iterator[LayerMoments]:
 
 
 def numbers_about_layers(request: Message, reply: Message) -> int:
-    """How many numbers a reply tells about hidden layers that came with the request.
+    """Count the numbers that a reply tells about hidden layers of its request.
 
     Replies that judge models (evaluate, score, size) are few numbers, and bounded by
     themselves. Those of training (retrain) are no statistic, and bounded by nothing.

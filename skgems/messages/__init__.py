@@ -66,6 +66,7 @@ from ._limits import (
     MOST_COUNTED,
     MOST_DIMENSIONS,
     MOST_FACTORS,
+    MOST_HEADER,
     MOST_JUDGED,
     MOST_MODELS,
     MOST_NAME,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import numpy as np
 
-from ..local import ChunkedMember, Member, Rows, at_node
+from ..local import ChunkedMember, Member, Rows, naming_node
 from ..messages import (
     ABSENT,
     MOST_ROWS,
@@ -140,10 +140,10 @@ class ClassSumsReply(DisclosedReply):
 
 
 def class_sums(member: Member, request: ClassSumsRequest) -> ClassSumsReply:
-    """Reply with what `ClassSums.of` makes of the rows, and whether it is of fewer."""
-    with at_node(member.name, "its rows cannot be summed"):
+    """Reply with `ClassSums.from_rows` of the rows, and whether these are fewer."""
+    with naming_node(member.name, "its rows cannot be summed"):
         merged = ClassSums.merged(
-            ClassSums.of(
+            ClassSums.from_rows(
                 X,
                 y,
                 of=request.of,

@@ -37,9 +37,9 @@ from ..messages import (
     counting,
     rows_in_words,
 )
-from ..moments import LARGEST_SQUARE, log_losses
+from ..moments import LARGEST, log_losses
 from ..networks import LayersBelow, linear_logits
-from ._layers import HIDDEN, behind_layers, check_classes
+from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._models import check_columns
 from ._rows import rows_of_labels
 from ._shared import (
@@ -98,7 +98,7 @@ _SUMS = {
         says=f"Sum of the squared logits. {_OF_ONE_ROW}",
         low=0.0,
         # Logits of NearestCentroid are squares of features themselves.
-        high=LARGEST_SQUARE**2,
+        high=LARGEST**4,
     ),
     "right": sums("m?", says=_RIGHT, low=0.0),
     "losses": sums("m? f", says=_LOSSES, low=0.0, nan=True),
@@ -120,7 +120,7 @@ class EvaluateRequest(Request):
     labels: Annotated[list, LABELS_AND_OUTPUTS["labels"]]
     columns: Annotated[np.ndarray, LABELS_AND_OUTPUTS["columns"]]
     factors: Annotated[
-        np.ndarray, Array("f", kinds="fiu", high=LARGEST_SQUARE, least_bytes=2)
+        np.ndarray, Array("f", kinds="fiu", high=LARGEST**2, least_bytes=2)
     ]
     gradient: Annotated[bool, Flag(default=False)]
     of: Annotated[str, Text(("judging", "learning"), default="judging")]
@@ -184,7 +184,7 @@ class EvaluateReply(DisclosedReply):
 
 def _cost(rows: NodeShape, request: EvaluateRequest) -> None:
     words = "the request 'evaluate'"
-    behind_layers(rows, request.hidden, words)
+    transform_by_layers(rows, request.hidden, words)
     n_models = len(request.W) if request.W.ndim == 3 else 1
     n_classes = max(request.W.shape[-1], len(request.labels))
     check_classes(rows, n_classes, words)

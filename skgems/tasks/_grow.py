@@ -43,7 +43,7 @@ from ._rows import rows_of_labels
 from ._shared import DisclosedReply, whole_number
 
 # Trees in one request, which are so many numbers for each row.
-_MOST_TREES = 10_000
+MOST_TREES = 10_000
 # Levels of these trees: each is a step for the rows, and honest ones are far fewer.
 _MOST_LEVELS = 64
 
@@ -94,7 +94,7 @@ def check_leaves(request: "GrowthRequest", place: Place) -> None:
 
 # Vertices v of all trees; children follow their parents, -1 stands for none.
 FOREST_FIELDS = {
-    "n_trees": whole_number(low=1, high=_MOST_TREES),
+    "n_trees": whole_number(low=1, high=MOST_TREES),
     "feature": Array("v", kinds="i", low=-1),
     "bin": Array("v", kinds="i", low=0),
     "missing_left": Array("v", kinds="b"),

@@ -64,7 +64,7 @@ def layers_fit(
             raise place.at(f"coefs[{i}]").wrong("does not fit the layers beside it")
 
 
-def behind_layers(
+def transform_by_layers(
     rows: NodeShape, hidden: Mapping | None, request: str, *, n_more_units: int = 0
 ) -> NodeShape:
     """The shape of what hidden layers make of rows; ``n_more_units`` come after."""

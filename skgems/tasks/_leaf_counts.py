@@ -20,11 +20,12 @@ from ..trees import (
     rounded_leaf_counts,
     unpacked_counts,
 )
+from ._grow import MOST_TREES
 from ._shared import CLASSES, DisclosedReply, whole_number
 
-# Each tree has at least two leaves, and each level doubles the leaves.
-_MOST_TREES = 10_000
-_DEEPEST = 16
+# Levels of a tree, each of which doubles its leaves: deeper trees have nearly as many
+# leaves as rows, which say what single rows are.
+DEEPEST = 16
 
 # ---- words -------------------------------------------------------------------------
 
@@ -70,8 +71,8 @@ def _shape(n_trees: int, max_depth: int, n_classes: int) -> tuple[int, int, int]
 class LeafCountsRequest(Request):
     """Which trees the node draws."""
 
-    n_trees: Annotated[int, whole_number(low=1, high=_MOST_TREES)]
-    max_depth: Annotated[int, whole_number(low=1, high=_DEEPEST)]
+    n_trees: Annotated[int, whole_number(low=1, high=MOST_TREES)]
+    max_depth: Annotated[int, whole_number(low=1, high=DEEPEST)]
     # Not "seed", which a server may fill in: the trees are agreed.
     random_state: Annotated[int, whole_number(high=2**32 - 1)]
 

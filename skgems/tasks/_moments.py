@@ -37,11 +37,12 @@ from ..messages import (
 from ..moments import (
     CLUSTER_ROWS,
     LARGEST,
+    ORIGIN_ROWS,
     SMALLEST,
     ClassMoments,
     moments_kind,
 )
-from ._layers import HIDDEN, behind_layers
+from ._layers import HIDDEN, transform_by_layers
 from ._shared import (
     CLASSES,
     GRADIENT,
@@ -65,9 +66,6 @@ PARAMETERS_OF_FORMS = {
     "lda": ("solver", "shrinkage", "priors", "tol"),
     "nearest_centroid": ("shrink_threshold", "priors"),
 }
-# Means are counted from a median of the rows, so that no digits are lost where features
-# are far from 0. It is one of so many rows at most.
-_ROWS_OF_MEDIAN = 25
 # Rows are chosen for it, which is one copy, and numpy sorts another.
 _COPIES_OF_MEDIAN = 2
 
@@ -377,7 +375,7 @@ class MomentsReply(DisclosedReply):
 
 def _cost(rows: NodeShape, request: MomentsRequest) -> None:
     words = "the request 'moments'"
-    behind = behind_layers(rows, request.hidden, words)
+    behind = transform_by_layers(rows, request.hidden, words)
     n_clusters = request.n_components
     rows.check("clusters", n_clusters, words)
     # No cluster is of fewer rows than CLUSTER_ROWS. Each row of a class has a distance
@@ -393,7 +391,7 @@ def _cost(rows: NodeShape, request: MomentsRequest) -> None:
     if request.model == "own":  # weights of combinations, for tails
         n_numbers += N_COMBINATIONS * behind.n_columns
     if not behind.is_sparse:
-        n_median_rows = min(rows.n_rows, _ROWS_OF_MEDIAN)
+        n_median_rows = min(rows.n_rows, ORIGIN_ROWS)
         n_numbers += _COPIES_OF_MEDIAN * n_median_rows * behind.n_columns
     rows.check("moment_numbers", n_numbers, words)
 

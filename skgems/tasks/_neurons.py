@@ -18,16 +18,13 @@ from ..messages import (
     check_definite,
     counting,
 )
-from ..moments import LARGEST_SQUARE
+from ..moments import LARGEST, ROUNDING_OF_SUMS
 from ..networks import ACTIVATIONS
 from ..spaces import Geometry, build_neuron_spaces
-from ._layers import HIDDEN, behind_layers
+from ._layers import HIDDEN, transform_by_layers
 from ._rows import layer_inputs
 from ._shared import SEED, DisclosedReply, sums, whole_number
 from ._space import WITHOUT_MATRIX
-
-# A precision is a sum over rows, whose halves may be rounded apart, relatively.
-_ROUNDING_OF_HALVES = 1e-9
 
 
 def _units_in_words(content: Mapping, reply: Mapping) -> str:
@@ -43,7 +40,7 @@ def check_precision(precision: np.ndarray, place: Place) -> None:
     if precision.ndim == 1:
         place.deny((precision < 0).any(), "has values below 0")
         return
-    if not np.allclose(precision, precision.T, rtol=_ROUNDING_OF_HALVES, atol=0.0):
+    if not np.allclose(precision, precision.T, rtol=ROUNDING_OF_SUMS, atol=0.0):
         raise place.wrong("is not symmetric")
     check_definite(precision, place)
 
@@ -52,7 +49,7 @@ class NeuronsRequest(Request):
     """The units of one layer, and how spaces of them are built."""
 
     # There may be no units, at a node that knows one class.
-    weights: Annotated[np.ndarray, Array("q u", high=LARGEST_SQUARE, least_bytes=2)]
+    weights: Annotated[np.ndarray, Array("q u", high=LARGEST**2, least_bytes=2)]
     activation: Annotated[str, Text(ACTIVATIONS)]
     epsilon: Annotated[float, Number()]
     random_state: Annotated[int | None, SEED]
@@ -93,7 +90,7 @@ class NeuronsReply(DisclosedReply):
 def _cost(rows: NodeShape, request: NeuronsRequest) -> None:
     words = "the request 'neurons'"
     n_inputs, n_units = request.weights.shape
-    behind = behind_layers(rows, request.hidden, words, n_more_units=n_units)
+    behind = transform_by_layers(rows, request.hidden, words, n_more_units=n_units)
     n_rays = request.n_directions
     rows.check("directions", n_rays, words)
     rows.check("ray_units", n_rays * n_units, words)

@@ -31,10 +31,10 @@ from ..networks import Coordinates, Layers, LayersBelow
 from ._layers import (
     HIDDEN,
     LAYERS,
-    behind_layers,
     check_classes,
     layers_fit,
     numbers_in_words,
+    transform_by_layers,
 )
 from ._models import check_columns
 from ._rows import rows_of_labels
@@ -141,7 +141,7 @@ def _cost(rows: NodeShape, request: RetrainRequest) -> None:
     n_outputs = coefs[-1].shape[1]
     check_classes(rows, n_outputs, words)
     n_units = sum(W.shape[1] for W in coefs[:-1])
-    behind_layers(rows, request.hidden, words, n_more_units=n_units)
+    transform_by_layers(rows, request.hidden, words, n_more_units=n_units)
     # The time of an epoch goes by the number of parameters. It is said in units of a
     # network of one hidden layer, which has n_inputs + n_outputs + 1 of them a unit.
     n_parameters = sum(W.size + W.shape[1] for W in coefs)

@@ -18,7 +18,7 @@ from ..messages import (
 )
 from ..networks import LayersBelow, linear_logits
 from ..spaces import Criterion
-from ._layers import HIDDEN, HIDDEN_OF_OTHER_MODEL, behind_layers, check_classes
+from ._layers import HIDDEN, HIDDEN_OF_OTHER_MODEL, check_classes, transform_by_layers
 from ._models import check_columns, columns_are_outputs
 from ._rows import rows_of_labels
 from ._shared import (
@@ -91,10 +91,10 @@ class ScoreReply(DisclosedReply):
 
 def _cost(rows: NodeShape, request: ScoreRequest) -> None:
     words = "the request 'score'"
-    behind_layers(rows, request.hidden, words)
+    transform_by_layers(rows, request.hidden, words)
     check_classes(rows, request.W.shape[-1], words)
     if request.beside is not None:
-        behind_layers(rows, request.beside.get("hidden"), words)
+        transform_by_layers(rows, request.beside.get("hidden"), words)
         check_classes(rows, request.beside["W"].shape[-1], words)
 
 

@@ -9,7 +9,7 @@ from ..local import Member, NodeShape
 from ..messages import Number, Place, Request, Task
 from ..moments import LARGEST, SMALLEST
 from ..spaces import normalize_logits
-from ._layers import HIDDEN, behind_layers, check_classes
+from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._rows import layer_inputs
 from ._shared import MODEL, DisclosedReply, check_one_model
 
@@ -41,7 +41,7 @@ class SizeReply(DisclosedReply):
 
 def _cost(rows: NodeShape, request: SizeRequest) -> None:
     words = "the request 'size'"
-    behind_layers(rows, request.hidden, words)
+    transform_by_layers(rows, request.hidden, words)
     if request.W is not None:
         check_classes(rows, request.W.shape[1], words)
 

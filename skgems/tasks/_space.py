@@ -24,10 +24,10 @@ from ..messages import (
     counting,
     rows_in_words,
 )
-from ..moments import LARGEST, SMALLEST, SMALLEST_SQUARE
+from ..moments import LARGEST, SMALLEST
 from ..networks import LayersBelow, Network
 from ..spaces import Criterion, Geometry
-from ._layers import HIDDEN, behind_layers, check_classes
+from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._rows import layer_inputs
 from ._shared import (
     MODEL,
@@ -139,7 +139,7 @@ def _check_metric(space: "SpaceReply", geometry: str, place: Place) -> None:
         return
     _has_only(space, place, needed=_OF_DIAGONAL, refused=_ONLY_OF_GRAM)
     precision = space.metric_precision
-    if ((precision > 0) & (precision < SMALLEST_SQUARE)).any():
+    if ((precision > 0) & (precision < SMALLEST**2)).any():
         raise place.at("metric_precision").wrong("has values that are all but 0")
 
 
@@ -255,7 +255,7 @@ class SpaceReply(DisclosedReply):
     ]
     metric_mean: Annotated[np.ndarray | None, Array("d", default=ABSENT, says=_METRIC)]
     metric_size: Annotated[
-        float | None, Number(low=SMALLEST_SQUARE, default=ABSENT, says=_METRIC)
+        float | None, Number(low=SMALLEST**2, default=ABSENT, says=_METRIC)
     ]
     metric_output_weights: Annotated[
         np.ndarray | None, Array("o", says=_METRIC, low=SMALLEST, default=ABSENT)
@@ -293,7 +293,7 @@ class SpaceReply(DisclosedReply):
 
 def _cost(rows: NodeShape, request: SpaceRequest) -> None:
     words = "the request 'space'"
-    behind = behind_layers(rows, request.hidden, words)
+    behind = transform_by_layers(rows, request.hidden, words)
     n_outputs = rows.n_classes + request.n_others
     check_classes(rows, n_outputs, words)
     n_rays = request.n_directions
@@ -308,7 +308,7 @@ def _cost(rows: NodeShape, request: SpaceRequest) -> None:
 def space(member: Member, request: SpaceRequest) -> SpaceReply:
     """Return the good-enough spaces of a linear model, see `node_space`."""
     if request.min_cluster_size > 1:
-        member = member.of_large_classes(request.min_cluster_size)
+        member = member.drop_small_classes(request.min_cluster_size)
     own_W, own_labels = member.own_linear()
     X, y = member.rows("judging")
     # The same rows make the shape, if none are held out: they go through hidden layers

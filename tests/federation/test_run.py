@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 
 from skgems.averaging import CoLearning, Schedule
-from skgems.federation import InProcess, Message, Run, TooFewNodesError, answer, run
-from skgems.federation import _run as run_module
+from skgems.federation import (
+    InProcess,
+    Message,
+    Run,
+    TooFewNodesError,
+    _lines,
+    answer,
+    run,
+)
 from skgems.local import clear_cache
 from skgems.messages import TASKS, Reply, Request, Task
 from skgems.progress import showing
@@ -73,7 +80,7 @@ def answered_by(monkeypatch, **tasks):
         )
         monkeypatch.setitem(TASKS, name, task)
     # Its fields are not said in the table.
-    monkeypatch.setattr(run_module, "check_reply", lambda *args, **keywords: None)
+    monkeypatch.setattr(_lines, "check_reply", lambda *args, **keywords: None)
 
 
 @pytest.fixture(autouse=True)

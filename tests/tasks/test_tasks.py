@@ -15,6 +15,8 @@ import skgems
 from skgems.messages import (
     TASKS,
     Message,
+    Reply,
+    Request,
     Table,
     Task,
     check_reply,
@@ -183,7 +185,7 @@ def test_two_tasks_of_one_name_are_refused():
 
 def test_a_task_lacks_what_bounds_it_at_import():
     with pytest.raises(TypeError, match="'bound', 'discloses', 'most', and 'without'"):
-        Task(name="toy", asks="a toy", request={}, reply={}, answer=dict)
+        Task(name="toy", asks="a toy", request=Request, reply=Reply, answer=dict)
 
 
 # ---- facts about tasks stand at the task ---------------------------------------------
