@@ -110,11 +110,11 @@ def answer(request: Message, member: Member) -> Message:
             f"{sorted(TASKS)}."
         )
     task = TASKS[request.task]
-    content = dict(task.answer(member, **request.content))
+    content = task.answered(member, request.content)
     content |= {
         field: value
         for field, value in fields_of_disclosure(member.disclosure).items()
-        if field in task.reply
+        if field in task.reply.fields
     }
     return Message.of(request.task, **content)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from ..messages import (
     FrontField,
     Labels,
     Place,
+    Request,
     Table,
     Task,
     Text,
@@ -23,7 +25,7 @@ from ..messages import (
 )
 from ..moments import LARGEST
 from ..steps import IDENTIFIES, NOT_USED, ROLES, numbers
-from ._shared import N_ROWS, RULE, bound_on_rows, sums
+from ._shared import N_ROWS, DisclosedReply, bound_on_rows, sums
 from ._told import told_of_front
 
 # ---- what fields say in figures ----------------------------------------------------
@@ -72,9 +74,9 @@ def _forget_number_of_labels(table: Mapping, place: Place) -> None:
 # ---- fields ------------------------------------------------------------------------
 
 
-def _drops_identifiers(request: Mapping) -> bool:
+def _drops_identifiers(request: "FrontRequest") -> bool:
     """Whether a request is the first of a front that drops columns."""
-    front = request["front"]
+    front = request.front
     return bool(front.get("drop_identifiers")) and front.get("columns") is None
 
 
@@ -123,8 +125,40 @@ STATISTICS = {
 }
 
 
-def front(member: Member, *, front: Mapping) -> dict:
-    """What the step of a front that waits is fitted to."""
+class FrontRequest(Request):
+    """A front, of which one step waits."""
+
+    front: Annotated[Mapping, FrontField()]
+
+
+class FrontReply(DisclosedReply):
+    """What the step that waits is fitted to."""
+
+    min_rows: Annotated[
+        int | None,
+        bound_on_rows(
+            "The bound min_rows of the node. It has at least this many rows, and so "
+            "does each category that it sends."
+        ),
+    ] = None
+    columns: Annotated[Mapping, Table(COLUMNS, roles_are_words)]
+    again: Annotated[bool | None, Flag(default=ABSENT, says=_SEEN)]
+    parts: Annotated[
+        Mapping,
+        Told(
+            STATISTICS,
+            says="Statistics of the columns that enter each step, over all rows "
+            "together: means and squares about them, products for PCA, or sums after "
+            "power transforms. Categories that at least min_rows rows have, and the "
+            "number of rows that have others. Counts on a grid, in multiples of "
+            "min_rows.",
+            detail=_parts_in_words,
+        ),
+    ]
+
+
+def front(member: Member, request: FrontRequest) -> FrontReply:
+    """Tell what the step of a front that waits is fitted to."""
     X = learning_columns(member)
     if X.shape[0] < member.min_rows:
         raise TooFewRowsError(
@@ -133,7 +167,7 @@ def front(member: Member, *, front: Mapping) -> dict:
             "columns. Pass a Disclosure with a smaller min_rows if these rows may be "
             "known."
         )
-    return opened_front(front).tell(
+    told = opened_front(request.front).tell(
         X,
         min_rows=member.min_rows,
         memo=member.memo,
@@ -141,6 +175,7 @@ def front(member: Member, *, front: Mapping) -> dict:
         weights=member.row_weights("learning"),
         check_products=partial(_check_products, member),
     )
+    return FrontReply(**told)
 
 
 def _check_products(member: Member, table: object) -> None:
@@ -197,24 +232,7 @@ FRONT = Task(
     n_columns=_columns_told,
     exposed=exposed_columns,
     often="once for each step that needs rows",
-    request={"front": FrontField()},
-    reply={
-        "min_rows": bound_on_rows(
-            "The bound min_rows of the node. It has at least this many rows, and so "
-            "does each category that it sends."
-        ),
-        "rule": RULE,
-        "columns": Table(COLUMNS, roles_are_words),
-        "again": Flag(default=ABSENT, says=_SEEN),
-        "parts": Told(
-            STATISTICS,
-            says="Statistics of the columns that enter each step, over all rows "
-            "together: means and squares about them, products for PCA, or sums after "
-            "power transforms. Categories that at least min_rows rows have, and the "
-            "number of rows that have others. Counts on a grid, in multiples of "
-            "min_rows.",
-            detail=_parts_in_words,
-        ),
-    },
+    request=FrontRequest,
+    reply=FrontReply,
     answer=front,
 )
