@@ -66,6 +66,7 @@ class AskedNodes:
     """The nodes that a run asks, and what the server has of them already."""
 
     names: list[str]  # in the order in which replies are to come
+    reached: list[str]  # those that the channel leads to
     records: dict[str, Record] = field(default_factory=dict)  # what they replied before
     judges: dict[str, Member] = field(default_factory=dict)  # their rows that are here
     silent: list[str] = field(default_factory=list)  # those without rows to reply with
@@ -77,10 +78,10 @@ class AskedNodes:
 
         A later fit over the channel finds in these records what comes now.
         """
-        names = names_of_channel(channel)
+        names = _names_of_channel(channel)
         if channel.records is None:
-            return cls(names=names, keeps=keeps)
-        return cls(names=names, records=channel.records, keeps=True)
+            return cls(names=names, reached=names, keeps=keeps)
+        return cls(names=names, reached=names, records=channel.records, keeps=True)
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -148,7 +149,7 @@ class AskedNodes:
         )
 
 
-def names_of_channel(channel: Channel) -> list[str]:
+def _names_of_channel(channel: Channel) -> list[str]:
     """Return the names of a channel's nodes; ValueError if they are not usable."""
     names_or_function = channel.names  # read once: it may be a property
     if callable(names_or_function):

@@ -346,6 +346,7 @@ class Federation:
             ),
             AskedNodes(
                 names=self.names,
+                reached=[member.name for member in members],
                 records=sent if records is None else records | sent,
                 judges=judges,
                 silent=[node.name for node in self.nodes if not node.can_reply],

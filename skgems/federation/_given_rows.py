@@ -195,7 +195,7 @@ def with_owners(
     entries of ``nodes`` speak of all nodes behind a channel, some of which may have
     been lost since.
     """
-    reached = names if joined is None else joined.reached
+    reached = names if joined is None else joined.nodes.reached
     index_of = {name: k for k, name in enumerate(names)}
     indices = [index_of.get(name, _LEFT_OUT) for name in reached]
     # The last is that of public rows, which have the code -1.

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..local import Member
 from ..messages import TASKS, Message
-from ._asked_nodes import AskedNodes, Context, names_of_channel
+from ._asked_nodes import AskedNodes, Context
 from ._channel import Channel, as_channel
 from ._lines import line_to
 from ._sending import SentMessage
@@ -113,7 +113,6 @@ class Run:
         may_lose: bool = False,
     ) -> None:
         self.channel = channel
-        self.reached = names_of_channel(channel)
         self.nodes = nodes or AskedNodes.from_channel(channel, keeps=False)
         self.context = context or Context.from_channel(channel)
         self.may_lose = may_lose
@@ -135,7 +134,7 @@ class Run:
     def with_nodes_of(self, other: "Run") -> "Run":
         """Ask over the channel of another run, whose nodes come to those of this."""
         self.channel = other.channel
-        self.reached = other.reached
+        self.nodes.reached = other.nodes.reached
         self.nodes.judges |= other.nodes.judges  # of nodes whose rows may be here
         silent = self.nodes.silent
         self.nodes.silent = [name for name in silent if name not in other.nodes.names]
@@ -161,7 +160,7 @@ class Run:
         sent = {
             name: message
             for name, message in requests.items()
-            if name in self.reached
+            if name in self.nodes.reached
             # Where reports are not asked for, only rows that are here score.
             and (self.reports or not task.reports)
             and self.nodes.recorded(name, message, context) is None

@@ -423,7 +423,9 @@ class LastLayer:
         merge = merged.merge
         if merged.hidden.weights and linear_fit.chooses_C_of_units:
             problem = replace(self.problem, hidden=merged.hidden)
-            merge = self.run(calibrated_plan(merge, problem, reached=self.run.reached))
+            merge = self.run(
+                calibrated_plan(merge, problem, reached=self.run.nodes.reached)
+            )
         # Without public rows, which tune a whole network.
         W, attributes = linear_fit.outcome(
             stage=self.stage,
