@@ -48,7 +48,7 @@ class Dialect:
 
     @classmethod
     def of(cls, settings: Mapping) -> "Dialect":
-        """That of typed or configured words; ValueError names one that is wrong."""
+        """Make one of typed or configured words; ValueError names one that is wrong."""
         dialect = cls(
             sep=_separator(settings.get("sep")),
             decimal=settings.get("decimal"),
@@ -106,7 +106,7 @@ def _words_of_gaps(words) -> tuple[str, ...] | None:
 
 
 def dialect_of(args: argparse.Namespace, name: str) -> Dialect:
-    """That of the table of a node: what was typed, else what --config says of it."""
+    """Return that of a node's table: what was typed, else what --config says of it."""
     shared = getattr(args, "dialects", {})
     settings = {key: shared.get(key) for key in DIALECT_KEYS}
     settings |= shared.get("tables", {}).get(name, {})
@@ -133,7 +133,7 @@ def _decoded(path: str, content: bytes, encoding: str | None) -> str:
         text = content.decode(used).removeprefix("\ufeff")
     except UnicodeDecodeError as exc:
         line = content.count(b"\n", 0, exc.start) + 1
-        word = _word_at(content, exc.start, "cp1252")
+        word = _word_at(content, exc.start)
         raise ValueError(
             f"{path}: line {line} is not written in {used}. Read as cp1252 (Windows) "
             f"it has the word {word!r}. If that is right, add --encoding cp1252. "
@@ -144,27 +144,11 @@ def _decoded(path: str, content: bytes, encoding: str | None) -> str:
     return text
 
 
-def _doubt_of_encoding(content: bytes, encoding: str | None) -> str:
-    """Return what is odd about a file that seems to be UTF-8, but is read otherwise."""
-    if encoding is None or encoding.startswith("utf") or content.isascii():
-        return ""
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError:
-        return ""
-    start = next(place for place, byte in enumerate(content) if byte > 127)
-    return (
-        f"it seems to be written in UTF-8, but is read as {encoding}, where the word "
-        f"{_word_at(content, start, 'utf-8')!r} is "
-        f"{_word_at(content, start, encoding)!r}"
-    )
-
-
-def _word_at(content: bytes, start: int, encoding: str) -> str:
-    """Return the word around a byte."""
+def _word_at(content: bytes, start: int) -> str:
+    """Return the word around a byte, as Windows reads it."""
     before = re.split(rb'[\s,;|"]', content[max(start - 20, 0) : start])[-1]
     after = re.split(rb'[\s,;|"]', content[start : start + 20])[0]
-    return (before + after).decode(encoding, errors="replace")
+    return (before + after).decode("cp1252", errors="replace")
 
 
 # ---- separators and headers ------------------------------------------------------
@@ -179,7 +163,7 @@ class Layout:
     # The rows in lines with tabs between cells, which have no blanks around them.
     body: str
     lines: list[int]  # number of the line of the file at which each row ends
-    notes: list[str] = field(default_factory=list)  # what was guessed or is odd
+    notes: list[str] = field(default_factory=list)  # what was guessed
 
     def texts(self, places: Sequence[int], **options) -> "DataFrame":
         """Return columns as texts; ``options`` of `pandas.read_csv` say what is NaN."""
@@ -193,7 +177,7 @@ class Layout:
             usecols=places,
             dtype=str,
             **options,
-        )
+        )[list(places)]
 
     def cells(self, place: int) -> list[str]:
         """Return the cells of a column as they stand in the file."""
@@ -218,8 +202,6 @@ def read_layout(path: str, dialect: Dialect) -> Layout:
             f"{path}: it cannot be read as a table: {exc}. Is a quotation mark not "
             "closed?"
         ) from None
-    if doubt := _doubt_of_encoding(content, dialect.encoding):
-        layout.notes.append(doubt)
     if sep is None and used != ",":
         layout.notes.append(f"columns are separated by {used!r}")
     return layout

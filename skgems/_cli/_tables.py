@@ -1,7 +1,7 @@
 """Tables of rows as hospitals have them: CSV of any dialect, and parquet."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -191,19 +191,14 @@ def _read_csv(path: str, dialect: Dialect, choice: _Choice) -> Table:
     texts_of = partial(_texts_of, layout, features, na)
     texts = texts_of(list(features))
     numeric = texts.columns.difference(choice.as_text, sort=False)
-    comma = "" if dialect.decimal else _decimal_comma(texts[numeric])
+    comma = None if dialect.decimal else _decimal_comma(texts[numeric])
+    if comma:
+        layout.notes.append(f"the decimal mark is a comma, as in {comma}")
     decimal = dialect.decimal or ("," if comma else ".")
-    notes = [
-        *layout.notes,
-        comma and f"the decimal mark is a comma, as in {comma}",
-    ]
-    if not layout.names[0] and choice.has_feature(""):
-        notes.append("the first column, which has no name, is left out")
+    typed = {name: _typed(texts[name], decimal, na) for name in numeric}
     table = Table(
         path=path,
-        frame=texts.assign(
-            **{name: _typed(texts[name], decimal, na) for name in numeric}
-        ),
+        frame=texts.assign(**typed),
         unused=choice.unused(layout.names),
         odd_cells={},
         as_written={name: layout.cells(places[name]) for name in choice.as_written},
@@ -212,12 +207,17 @@ def _read_csv(path: str, dialect: Dialect, choice: _Choice) -> Table:
         missing=frozenset(["", *na]),
         texts_of=texts_of,
     )
-    for name in numeric:
-        if odd_cell := _odd_cell(table, name):
-            table.odd_cells[name] = odd_cell
-    for note in filter(None, notes):
-        print(printable(f"{path}: {note}."))
+    table = replace(table, odd_cells=_odd_cells(table, numeric))
+    _print_notes(path, layout, choice)
     return table
+
+
+def _print_notes(path: str, layout: Layout, choice: _Choice) -> None:
+    notes = list(layout.notes)
+    if not layout.names[0] and choice.has_feature(""):
+        notes.append("the first column, which has no name, is left out")
+    for note in notes:
+        print(printable(f"{path}: {note}."))
 
 
 def _places(path: str, layout: Layout, choice: _Choice) -> dict[str, int]:
@@ -290,8 +290,8 @@ def _are_grouped(cells: "Series") -> "Series":
     return cells.str.fullmatch(_GROUPED).astype(bool)
 
 
-def _decimal_comma(texts: "DataFrame") -> str:
-    """Return a cell and its column if its decimal mark is surely a comma, else ''."""
+def _decimal_comma(texts: "DataFrame") -> str | None:
+    """Return a cell and its column, in words, if its mark is surely a comma."""
     for name, column in texts.items():
         cells = column.dropna()
         numbers = cells[_are_numbers(cells, ",")]
@@ -299,16 +299,21 @@ def _decimal_comma(texts: "DataFrame") -> str:
         surely = with_comma[~_are_grouped(with_comma)]
         if len(surely) and len(numbers) >= _MOSTLY * len(cells):
             return f"{surely.iloc[0]!r} of column {name!r}"
-    return ""
+    return None
 
 
-def _odd_cell(table: Table, name: str) -> str:
-    """Return which cell is no number in a column of texts where most are, else ''.
+def _odd_cells(table: Table, names: Iterable[str]) -> dict[str, str]:
+    """Return which cells are no numbers in columns where most are, by column."""
+    texts = [name for name in names if is_text(table.frame[name])]
+    odd_cells = {name: _odd_cell(table, name) for name in texts}
+    return {name: cell for name, cell in odd_cells.items() if cell is not None}
+
+
+def _odd_cell(table: Table, name: str) -> str | None:
+    """Return the first cell that is no number, if most of a column are, in words.
 
     ValueError if texts are numbers that are written in another way.
     """
-    if not is_text(table.frame[name]):
-        return ""
     cells = table.frame[name].dropna()
     are_numbers = _are_numbers(cells, table.decimal)
     other_mark = "," if table.decimal == "." else "."
@@ -323,7 +328,7 @@ def _odd_cell(table: Table, name: str) -> str:
             f"mark with --decimal, or leave the column out with --drop {name!r}."
         )
     if are_numbers.mean() < _MOSTLY:
-        return ""
+        return None
     return (
         f"{table.first_text(name)} is not a number, but {int(are_numbers.sum())} of "
         f"{len(cells)} cells are"

@@ -393,8 +393,9 @@ def _combine_over_channel(
             random_state=seed,
             has_rule=rule is not None,
         )
-        # Whoever grows trees can ask for rules that single rows meet.
-        if budget == THOROUGH:
+        # Whoever grows trees can ask for rules that single rows meet, and counts at
+        # their nodes are not checked beside the sums of halves.
+        if budget == THOROUGH and rule is None:
             tried += trees_over_channel(before, random_state=seed)
         return [candidate.under(disclosure) for candidate in tried]
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid, ServerApp
 
 _LONGEST_PAUSE = 1.0  # beside what a round of training takes it is nothing
-_GROWTH = 1.5  # of each pause over the one before
 # Seconds that a letter is kept beyond the timeout: Flower answers for an expired one.
 _SECONDS_KEPT = 60.0
 
@@ -269,7 +268,7 @@ def _pauses() -> Iterator[float]:
     pause = PAUSE
     while True:
         yield pause
-        pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+        pause = min(2.0 * pause, _LONGEST_PAUSE)
 
 
 def _opened(

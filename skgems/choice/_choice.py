@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # With fewer rows than these, an accuracy of 0.9 has a standard error above 2 points,
 # which is more than most candidates differ by.
-_FEW_ROWS = 200
+FEW_ROWS = 200
 # See `Choice.factor`. On test rows of eleven data sets the expected calibration error
 # of what was chosen is 0.029 on average and 0.079 at most with it, 0.038 and 0.094 with
 # the factor of half of the rows, and 0.048 and 0.105 without any.
@@ -425,7 +425,7 @@ class Trials:
         n_rows = sum(n_judging.values())
         best = entries[comparison.place]
         doubts = []
-        if n_rows < _FEW_ROWS:
+        if n_rows < FEW_ROWS:
             doubts.append(
                 f"Only {n_rows} rows judged the candidates, so the accuracies are "
                 "uncertain."

@@ -37,7 +37,7 @@ from ..pooled import PooledTransformer
 from ..progress import tracked
 from ..steps import RandomFeatures
 from ..tasks import losses_of, losses_of_rows
-from ._choice import Candidate, Choice, Trials, n_bytes_received
+from ._choice import FEW_ROWS, Candidate, Choice, Trials, n_bytes_received
 from ._scoring import (
     ACCURACY,
     LOG_LOSS,
@@ -65,7 +65,6 @@ _MOST_DEVIATIONS = 1000
 # A candidate that is behind the best by more than so many standard errors on the first
 # half is not fitted to it, to be judged by the second. Of fewer rows errors say little.
 _ERRORS_BEHIND = 3.0
-_FEWEST_TO_LEAVE_BEHIND = 200
 
 
 class _HeldOutHalf:
@@ -378,7 +377,7 @@ class _Scores:
         n_independent = len(rows) if groups is None else len(np.unique(groups))
         if not able or self.scoring != ACCURACY:
             return []
-        if n_independent < _FEWEST_TO_LEAVE_BEHIND:
+        if n_independent < FEW_ROWS:
             return []
         is_right = self.is_right[able][:, rows]
         best = is_right.sum(axis=1).argmax()

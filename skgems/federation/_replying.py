@@ -45,6 +45,7 @@ from ..messages import (
     check_version,
     fields_of_disclosure,
     is_summary,
+    requests_in,
     signed,
     tells_radii,
 )
@@ -713,6 +714,26 @@ def _answered_of_table(
     return answer(request, member)
 
 
+def _check_not_beside_halves(
+    request: Message, node: _Node, *, agreed: Agreement | None
+) -> None:
+    """Refuse sums of all rows where sums of halves are agreed on, under a rule.
+
+    What is told of all rows beside their halves was not checked together with these.
+    """
+    if agreed is None or node.disclosure_under(agreed) is None:
+        return
+    if not any(TASKS[name].halves_rows for name in agreed.tasks):
+        return
+    parts = requests_in(request.content) if is_summary(request) else [request]
+    if any(TASKS[part.task].discloses == "sums" for part in parts):
+        raise NotAgreedError(
+            f"Node {node.name!r} tells sums of the halves of its rows under this "
+            "agreement, so its rule of disclosure lets no other sums of them be told. "
+            "Add up the sums of both halves instead."
+        )
+
+
 def _answered_of_classifier(
     request: Message,
     node: _Node,
@@ -721,6 +742,7 @@ def _answered_of_classifier(
     layer_numbers_left: int | None,
 ) -> Message:
     """What the classifier and its rows say, behind a front if the request has one."""
+    _check_not_beside_halves(request, node, agreed=agreed)
     has_front = request.content.get("front") is not None
     member = _member_behind_front(request, node, agreed=agreed)
     request = request.with_fields(front=None)

@@ -37,8 +37,6 @@ from ._problem import LinearNode, LinearProblem, absorb_constants
 # With scale_logits="auto": ratio of the sizes of two nodes' logits (root mean squares)
 # above which it is their trainers that differ, as one penalizes less, and not the rows.
 AUTO_SCALE_RATIO = 3.0
-# Distance in radii below which spaces that were not found to meet are said to touch.
-_ALMOST_TOUCHING = 1.01
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -288,18 +286,12 @@ def _distance_line(intersection: Intersection) -> str:
             f"model that was found is at most {farthest:.4g} times the allowed "
             "distance away from each of them."
         )
-    if farthest < _ALMOST_TOUCHING:
-        return (
-            "It cannot be decided whether the good-enough spaces intersect, since they "
-            f"almost touch: every model is at least {least:.4g} times the allowed "
-            "distance away from some node's model. The model that was found is at most "
-            f"{farthest:.4g} times the allowed distance away from each of them."
-        )
     return (
-        "It cannot be decided whether the good-enough spaces intersect, since rounding "
-        f"is too coarse: every model is at least {least:.4g} times the allowed "
-        "distance away from some node's model. The model that was found is at most "
-        f"{farthest:.4g} times the allowed distance away from each of them."
+        "It cannot be decided whether the good-enough spaces intersect, since they "
+        f"almost touch or rounding is too coarse: every model is at least {least:.4g} "
+        "times the allowed distance away from some node's model. The model that was "
+        f"found is at most {farthest:.4g} times the allowed distance away from each of "
+        "them."
     )
 
 

@@ -39,7 +39,13 @@ from ._costs import (
     check_number_of_methods,
     check_reply_bytes,
 )
-from ._disclosed import RESIDUALS, may_tell_gradient, ruled, tables_that_hold
+from ._disclosed import (
+    RESIDUALS,
+    HeldTables,
+    may_tell_gradient,
+    ruled,
+    tables_that_hold,
+)
 from ._disclosed_chunks import ruled_chunks
 from ._disclosed_tables import ruled_table
 from ._expected_shares import OtherShare, other_share

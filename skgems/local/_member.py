@@ -62,6 +62,9 @@ class Member:
     # Whether classes may have scatters of their own. Not where the same rows are summed
     # behind another front, too: the columns of all would be too many for a class.
     may_tell_classes: bool = field(default=True, repr=False)
+    # Whether products of all its columns were found to hold beside those of the same
+    # rows behind other fronts, with these weights, and without clusters.
+    is_beside_others: bool = field(default=False, repr=False)
     # How many numbers a row was before it came behind a front or layers, which its
     # values there follow from; None: as many as X has columns.
     n_raw_columns: int | None = field(default=None, repr=False)

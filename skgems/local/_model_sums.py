@@ -32,9 +32,6 @@ from ._member import Member
 # How large logits may be, in root mean squares of those of the node's own model, or of
 # 1: steeper models tell one row from the next.
 _STEEPEST = 20.0
-# Numbers of 8 bytes that are in memory at once for each row of a block and each output:
-# logits, these less their mean, residuals and their copy.
-_COPIES_OF_LOGITS = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -142,7 +139,7 @@ class _ModelSums:
     def add_in_blocks(self, rows: JudgingRows) -> None:
         blocks = row_blocks(
             rows.Z,
-            bytes_per_row=8 * _COPIES_OF_LOGITS * self.side_by_side.shape[1],
+            bytes_per_row=8 * self.side_by_side.shape[1],
             limit=block_bytes(),
         )
         for block in blocks:

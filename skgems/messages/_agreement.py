@@ -27,7 +27,7 @@ from ._fields import (
     Text,
     check_fields,
 )
-from ._limits import MOST_HEADER, MOST_JUDGED, MOST_ROWS, MOST_TIMES
+from ._limits import MOST_COUNTED, MOST_HEADER, MOST_JUDGED, MOST_ROWS
 from ._message import Message
 from ._packing import naming, read_bytes, write_bytes
 from ._signing import check_signed, signed
@@ -157,7 +157,7 @@ class Agreement:
         if not _ID.fullmatch(self.exchange):
             raise place.at("exchange").wrong("is not 32 hexadecimal digits")
         for task, n in self.tasks.items():
-            if task not in TASKS or type(n) is not int or not 0 <= n <= MOST_TIMES:
+            if task not in TASKS or type(n) is not int or not 0 <= n <= MOST_COUNTED:
                 raise place.at("tasks").wrong("is not a table of how often to ask")
 
     @classmethod

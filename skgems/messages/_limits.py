@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-# Bytes of a whole file, and of a key in PEM form.
+# Bytes of a whole file.
 MOST_BYTES = 2**32  # 4 GB
-MOST_KEY = 2**16  # keys have some hundred
 # Bytes of the header in JSON, which takes some thirty times its size once it is read,
-# and of an agreement, which may list names of features.
+# of an agreement, which may list names of features, and of a key in PEM form.
 MOST_HEADER = 2**22
 MOST_DIMENSIONS = 4  # of an array: weights of a convolution have as many
 # Bytes of arrays that equal others, which are stored once and checked each time: a file
@@ -41,8 +40,6 @@ MOST_FACTORS = 32  # twice those of a grid
 MOST_JUDGED = 16
 # Characters of a reason why a node sends no sums, which has names of columns.
 MOST_REASON = 2000
-# How often an agreement may allow a task.
-MOST_TIMES = 10**6
 
 
 def _limit(most: int, unit: str, *, of_rows: bool = False) -> int:

@@ -21,9 +21,6 @@ from ._rows import ROUNDING_OF_SUMS
 
 # The direction is sought to this part of the gradient: the likelihood is only similar.
 _ACCURACY = 0.05
-# Each costs a gradient of the likelihood: a bound on time where its curvature at W is
-# far from what the coordinates take it for.
-_MOST_PRODUCTS = 60
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,7 +87,7 @@ class Descent:
         conjugate = residual
         first_square = residual @ residual
         square = first_square
-        for _ in range(_MOST_PRODUCTS):
+        for _ in range(residual.size):  # by then they are there but for rounding
             if square <= _ACCURACY**2 * first_square:
                 break
             product = curvature_times(conjugate)

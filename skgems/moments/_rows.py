@@ -129,7 +129,9 @@ def rounding(sizes: np.ndarray, X: Rows) -> np.ndarray:
 
 def _least_deviation(is_float32: bool | np.ndarray) -> np.ndarray:
     """Return the deviation of which the square has all its digits."""
-    return np.where(is_float32, np.sqrt(np.finfo(np.float32).tiny), TINY)
+    # As a float of Python: beside one of float32 the other would be rounded to 0.
+    least_of_float32 = float(np.sqrt(np.finfo(np.float32).tiny))
+    return np.where(is_float32, least_of_float32, TINY)
 
 
 def rounding_of_values(values: np.ndarray) -> np.ndarray:

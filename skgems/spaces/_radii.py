@@ -180,19 +180,18 @@ def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
 # begin to lose to where they lose linearly. The ratio is so small that chords overshoot
 # a parabola by 1 % of its height at most.
 _KNOT_RATIO = 1.2
-# The first knot at the earliest, in units of the step that changes a logit by 1: before
-# it no loss rises. The last one at the latest is its inverse, times the size of the
-# logits: after it losses are linear.
-_SHORTEST = 1e-3
+# Change of a logit, or of a loss relative to itself, that is none. The first knot is at
+# the earliest where a step changes a logit by it, and the last one, after which losses
+# are linear, at the latest at its inverse times the size of the logits. A loss begins
+# to rise where it is more than this part above that of the center, and is linear where
+# a chord has less than this part to the final slope.
+_NEGLIGIBLE = 1e-3
 # Rays that choose the range of the knots, before all rays are followed there: with two,
 # radii are up to a tenth smaller.
 _N_PILOTS = 16
 # Knots that are added at either end, as other rays than the pilots may be steeper: with
 # one, radii for a loss 1 % above the center's are up to a half smaller.
 _MARGIN = 3
-# A loss begins to rise where it is more than this part above that of the center, and is
-# linear where a chord has less than this part to the final slope.
-_NEGLIGIBLE = 1e-3
 # float32 exponentials overflow above 88.
 _LARGEST_EXPONENT = 80.0
 
@@ -357,7 +356,7 @@ def _sampled_loss(
             slope=0.0,
         )
     logit_size = max(1.0, scale * np.sqrt(np.mean(node.margins**2)))
-    grid = _geometric_grid(_SHORTEST / step, logit_size / (_SHORTEST * step))
+    grid = _geometric_grid(_NEGLIGIBLE / step, logit_size / (_NEGLIGIBLE * step))
     pilot_rays = node.rays(_N_PILOTS, rng)
     pilot_losses, slope = _losses_on_rays(node, scale, rays=pilot_rays, knots=grid)
     is_rising = pilot_losses + offset > (1.0 + _NEGLIGIBLE) * loss

@@ -47,8 +47,6 @@ _BATCH = 256
 # Backbones of this process, among which the digest in a message finds its net. They are
 # held weakly, so that nets do not outlive their users.
 _backbones_of_process: "WeakSet[Backbone]" = WeakSet()
-# How close probabilities of a net next to 0 have to be to those of its last layer.
-_ABSOLUTE_TOLERANCE = 1e-6
 
 
 class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -384,7 +382,7 @@ def _output_of(module: "nn.Module", rows: "torch.Tensor") -> "torch.Tensor":
 def _are_close(output: "torch.Tensor", expected: "torch.Tensor") -> bool:
     return output.numel() == expected.numel() and output.reshape(
         expected.shape
-    ).allclose(expected, rtol=TOLERANCE, atol=_ABSOLUTE_TOLERANCE)
+    ).allclose(expected, rtol=TOLERANCE)
 
 
 def _checked_features(

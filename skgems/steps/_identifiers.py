@@ -61,9 +61,6 @@ _CHANCE_OF_AGREEMENT = 1e-6
 # Columns that are compared with all others: a table has few of identifiers, but an
 # image has hundreds of whole numbers with as many values.
 _MOST_COMPARED = 10
-# Rows that are looked at before all others, among which most measurements have ties or
-# fractions.
-_LOOKED_AT_FIRST = 64
 
 
 def column_roles(X: "pandas.DataFrame | np.ndarray | spmatrix") -> tuple[str, ...]:
@@ -136,7 +133,8 @@ def _as_floats(objects: np.ndarray) -> np.ndarray:
 
 def _role_of_numbers(column: np.ndarray) -> str:
     """Return the role of finite numbers; the module's head derives the chances."""
-    if _has_ties_or_fractions(column[:_LOOKED_AT_FIRST]):
+    # Among a few rows most measurements have ties or fractions.
+    if _has_ties_or_fractions(column[:_FEWEST]):
         return DESCRIBES
     if _has_ties_or_fractions(column):
         return DESCRIBES

@@ -35,8 +35,6 @@ from ._grow import FOREST_FIELDS, forest_is_sound, has_grown_from
 from ._rows import rows_of_labels
 from ._shared import MIN_ROWS, RULE, whole_number
 
-# The largest hessian of a row, which is p (1 - p).
-_LARGEST_HESSIAN = SCALE // 4
 # Rows of a node, so that sums over 2^7 nodes stay within int64.
 _MOST_ROWS_OF_A_NODE = 2**26
 _SUMS = ("gradients", "hessians", "n_rows")
@@ -77,7 +75,8 @@ def sums_are_of_leaves(content: Mapping, place: Place) -> None:
     # Not by the absolute value, of which the smallest number has none.
     is_large = (gradients > SCALE * n_rows) | (gradients < -SCALE * n_rows)
     place.deny(is_large.any(), "gradients", "are larger than so many rows have")
-    is_large = (hessians > _LARGEST_HESSIAN * n_rows) | (hessians < 0)
+    # The largest hessian of a row, p (1 - p), is a quarter.
+    is_large = (hessians > SCALE // 4 * n_rows) | (hessians < 0)
     place.deny(is_large.any(), "hessians", "are larger than so many rows have, or < 0")
     min_rows = content["min_rows"]
     is_small = (n_rows > 0) & (n_rows < min_rows)

@@ -21,6 +21,7 @@ from ..federation import (
     member_of,
 )
 from ..local import (
+    HeldTables,
     Member,
     NodeShape,
     TooFewRowsError,
@@ -41,6 +42,7 @@ from ..messages import (
     Text,
     check_fields,
     check_summary_of_request,
+    requests_in,
 )
 from ..steps import ColumnsError
 from ._join import (
@@ -55,6 +57,9 @@ from ._shared import MIN_ROWS, RULE
 from ._told import told_of_halves
 
 HALF_NAMES = ("first", "second")
+# Why there are no sums for a method, beside those for others.
+_TOO_MUCH = "beside the sums for other methods they would tell too much of so few rows"
+_NOT_BY_CLASS = "products of each class by itself would tell too much of so few rows"
 _FIELDS_OF_PAIR = {name: Json() for name in HALF_NAMES}
 
 
@@ -147,11 +152,9 @@ def halves(member: Member, *, asked: Mapping[str, Mapping]) -> dict:
         # An error of one method, of whatever type, costs the others nothing.
         except Exception as error:
             refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
-    for number in set(members) - set(_hold_the_rule(members)):
+    for number, reason in _told_beside_others(members, asked=asked).items():
         del members[number]
-        refused[number] = (
-            "beside the sums for other methods they would tell too much of so few rows"
-        )
+        refused[number] = reason
     for number, members_of_method in members.items():
         asked_of_join = {k: v for k, v in asked[number].items() if k != "front"}
         try:
@@ -204,26 +207,52 @@ def _members_of_halves(member: Member, content: Mapping) -> dict[str, Member]:
     )
 
 
-def _hold_the_rule(members: dict[str, dict[str, Member]]) -> set[str]:
-    """Return the methods whose sums may be told of both halves beside each other.
+def _told_beside_others(
+    members: dict[str, dict[str, Member]], *, asked: Mapping[str, Mapping]
+) -> dict[str, str]:
+    """Return why sums of some methods may not be told of both halves, by number.
 
-    Members are told here whether classes may have scatters of their own.
+    The other members are told here how their sums are made beside each other.
     """
-    numbers = set(members)
+    numbers = sorted(members, key=int)
+    by_class = {k for k in numbers if _kinds_asked(asked[k]) & {"auto", "class"}}
+    reasons: dict[str, str] = {}
+    held: dict[str, HeldTables] = {}
     for name in HALF_NAMES:
-        tables = {
-            number: members[number][name].X for number in sorted(numbers, key=int)
-        }
-        if len(tables) < 2:
+        numbers = [number for number in numbers if number not in reasons]
+        if len(numbers) < 2:
+            return reasons
+        held[name] = tables_that_hold(
+            members[numbers[0]][name],
+            {number: members[number][name].X for number in numbers},
+            by_class=by_class,
+        )
+        reasons |= dict.fromkeys(set(numbers) - set(held[name].names), _TOO_MUCH)
+    own = set.intersection(*(half.by_class for half in held.values()))
+    for number in held[HALF_NAMES[-1]].names:
+        if "class" in _kinds_asked(asked[number]) and number not in own:
+            reasons[number] = _NOT_BY_CLASS
             continue
-        of_half = members[min(numbers, key=int)][name]
-        held, may_tell_classes = tables_that_hold(of_half, tables)
-        numbers &= set(held)
-        for number in numbers:
+        for name, half in held.items():
+            if half.weights is None:
+                continue
             members[number][name] = replace(
-                members[number][name], may_tell_classes=may_tell_classes
+                members[number][name],
+                weights=half.weights,
+                may_tell_classes=number in own,
+                is_beside_others=True,
+                is_changed=True,
             )
-    return numbers
+    return reasons
+
+
+def _kinds_asked(content: Mapping) -> set[str]:
+    """Return the kinds of moments that a method asks for."""
+    return {
+        request.content["kind"]
+        for request in requests_in(content)
+        if request.task == "moments"
+    }
 
 
 def _reason_for_refusal(failure: Exception, *, min_rows: int) -> str:

@@ -131,6 +131,9 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
 def judge(member: Member, *, models: Mapping[str, Mapping]) -> dict:
     """How many rows models label right that were made of the other half.
 
+    Rows judge with the values that are summed: under a rule of disclosure these are
+    the commonest ones in place of rare ones. Each row counts once, whatever it weighs.
+
     Where single rows are protected (``min_rows``), counts and losses are rounded: the
     difference of two models that a server has made is to show no row.
     """

@@ -15,9 +15,6 @@ from ._gradients import (
 )
 from ._histograms import Asked, places_of_vertices
 
-# Rows for each cell of two features together, from which on these are summed at once.
-_LEAST_ROWS_A_PAIRED_CELL = 1.0
-
 
 class BoostedRows:
     """A node's rows while trees are boosted on them.
@@ -199,7 +196,7 @@ class _AskedRows:
     def are_paired(self) -> bool:
         """Report whether two features are summed at once."""
         n_paired_cells = self.n_leaves * (N_BINS + 1) ** 2
-        return len(self.rows) >= _LEAST_ROWS_A_PAIRED_CELL * n_paired_cells
+        return len(self.rows) >= n_paired_cells
 
 
 def _taken_rows(columns: np.ndarray, block: slice, rows: np.ndarray) -> np.ndarray:

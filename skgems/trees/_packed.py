@@ -15,7 +15,7 @@ from ._histograms import TYPES_OF_COUNTS, Cells
 _DTYPES = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4")}
 # zlib's fastest level halves the bytes of deep trees on digits; its best takes a tenth
 # less, at twenty times the time.
-_LEVEL = 1
+_LEVEL = zlib.Z_BEST_SPEED
 # Bytes of the number of all cells, with those that are zero.
 _N_BYTES_OF_SIZE = 8
 

@@ -146,3 +146,12 @@ def test_commas_in_names_do_not_hide_the_separator(work):
     Path("n.csv").write_text("height, cm;y\n181;a\n176;b\n")
     table = read_table("n.csv", Dialect(), as_written=["y"])
     assert table.frame.columns.tolist() == ["height, cm"]
+
+
+def test_columns_are_read_as_texts_in_the_order_of_their_names(work):
+    Path("n.csv").write_text("a,b,y\n1,2,u\n3,4,v\n")
+    table = read_table("n.csv", Dialect(), as_written=["y"], as_text=["b", "a"])
+    again = table.with_texts(["b", "a"])
+    for frame in (table.frame, again.frame):
+        assert frame["a"].tolist() == ["1", "3"]
+        assert frame["b"].tolist() == ["2", "4"]

@@ -595,8 +595,9 @@ def lda(**options):
             "node 'a'.",
         ),
         (
-            {name: RidgeClassifier(alpha=1 + (name == "e")) for name in "abcdef"},
-            "alpha is 1.0 at nodes 'a', 'b', 'c' and 2 others and 2.0 at node 'e'.",
+            {name: RidgeClassifier(alpha=1 + (name == "e")) for name in "abcdefgh"},
+            "alpha is 1.0 at nodes 'a', 'b', 'c', 'd', 'f' and 2 others and 2.0 at "
+            "node 'e'.",
         ),
     ],
 )

@@ -63,8 +63,9 @@ def test_histograms_are_sums_over_rows(
     n_features, n_classes, n_messages, are_paired, monkeypatch
 ):
     monkeypatch.setattr(skgems.trees._boosted_rows, "NUMBERS_IN_CACHE", 64)
-    least = 0.0 if are_paired else np.inf
-    monkeypatch.setattr(skgems.trees._boosted_rows, "_LEAST_ROWS_A_PAIRED_CELL", least)
+    monkeypatch.setattr(
+        skgems.trees._boosted_rows._AskedRows, "are_paired", lambda _: are_paired
+    )
     codes, labels = binned_rows(
         0, n_rows=200, n_features=n_features, n_classes=n_classes, missing=0.1
     )
