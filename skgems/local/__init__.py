@@ -39,7 +39,7 @@ from ._costs import (
     check_number_of_methods,
     check_reply_bytes,
 )
-from ._disclosed import RESIDUALS, may_tell_gradient, ruled, tables_that_hold
+from ._disclosed import RESIDUALS, ruled, tables_that_hold, tellable_gradients
 from ._disclosed_chunks import ruled_chunks
 from ._disclosed_tables import ruled_table
 from ._expected_shares import OtherShare, other_share
@@ -56,3 +56,4 @@ from ._penalties import penalty_of
 from ._seeds import seed_of_rows
 from ._tails import N_COMBINATIONS, heaviest_features
 from ._thresholds import average_threshold, decision_threshold, has_threshold
+from ._told_before import TOLD, n_told_before, remember_told

@@ -16,8 +16,8 @@ from ..local import (
     JudgingRows,
     Member,
     NodeShape,
-    may_tell_gradient,
     sum_over_rows,
+    tellable_gradients,
 )
 from ..messages import (
     ABSENT,
@@ -49,6 +49,7 @@ from ._shared import (
     optional_array,
     sums,
 )
+from ._told import told_of_evaluate
 
 # ---- what fields say in figures ----------------------------------------------------
 
@@ -155,15 +156,16 @@ def evaluate(
 
     def judging_rows(role: str) -> JudgingRows:
         X, codes, rows = rows_of_labels(member, role, labels)
-        row_weights = member.row_weights(role)
-        weights = np.ones(len(rows)) if row_weights is None else row_weights[rows]
-        if class_weights is not None:
-            weights = weights * class_weights[codes]
+        count_alike = np.ones(len(rows))
         return JudgingRows(
             X=X,
             Z=LayersBelow.from_content(hidden).outputs(X),
             columns=np.asarray(columns)[codes],
-            weights=weights,
+            row_weights=member.counted_weights(role)[rows],
+            class_weights=(
+                count_alike if class_weights is None else class_weights[codes]
+            ),
+            units=member.units(role)[rows],
         )
 
     rows = judging_rows(of)
@@ -175,11 +177,14 @@ def evaluate(
         with_gradient=gradient,
         with_gains=is_of_learning,
     )
+    is_of_held_out = not np.array_equal(member.learning, member.judging)
     if gradient and member.disclosure is not None:
-        for of_model, model in zip(content["gradient"], models, strict=True):
-            if not _may_tell_gradient(member, rows, model):
-                of_model[:] = np.nan
-    if is_of_learning and not np.array_equal(member.learning, member.judging):
+        is_told = np.zeros(len(models), dtype=bool)
+        # Rows that are held out have not passed the rule.
+        if is_of_learning or not is_of_held_out:
+            is_told = _tellable(member, rows, content["gradient"], models)
+        content["gradient"][~is_told] = np.nan
+    if is_of_learning and is_of_held_out:
         content["held_out"] = sum_over_rows(
             member,
             judging_rows("judging"),
@@ -191,12 +196,17 @@ def evaluate(
     return content if W.ndim == 3 else _of_first_model(content)
 
 
-def _may_tell_gradient(member: Member, rows: JudgingRows, W: np.ndarray) -> bool:
-    """Report whether the rule lets the gradient of a model be told."""
-    _, residuals = log_losses(linear_logits(rows.Z, W), rows.columns)
-    return may_tell_gradient(
-        member, rows.Z, rows.columns, weights=rows.weights, residuals=residuals
-    )
+def _tellable(
+    member: Member, rows: JudgingRows, gradients: np.ndarray, models: np.ndarray
+) -> np.ndarray:
+    """Return which gradients of models the rule lets be told, (n_models,), bool."""
+    is_told = ~np.isnan(gradients).any(axis=(1, 2))
+    residuals = [
+        log_losses(linear_logits(rows.Z, model), rows.columns)[1]
+        for model in models[is_told]
+    ]
+    is_told[is_told] = tellable_gradients(member, rows, residuals)
+    return is_told
 
 
 def _sendable(value: np.ndarray | np.float64) -> np.ndarray | np.float64:
@@ -265,6 +275,7 @@ EVALUATE = Task(
         ),
     },
     rule=right_are_rows,
+    told=told_of_evaluate,
     cost=_cost,
     answer=evaluate,
 )
