@@ -188,9 +188,14 @@ class _Teller:
         would be a sum over the few rows that weigh less, or whose values were replaced,
         which it hides among all.
         """
+        if self.leaves_room:
+            without_room = replace(self, leaves_room=False)
+            told = without_room._told_beside_gradient(rows)
+            # A known sum that has the weights of the gradient says nothing beside it.
+            if told.has_gradient and _is_unchanged(told, rows):
+                return told
         told = self._told_beside_gradient(rows)
-        is_unchanged = (told.weights == rows.weights).all() and not rows.is_changed
-        if not self.may_lower or is_unchanged:
+        if not self.may_lower or _is_unchanged(told, rows):
             return told
         rng = np.random.default_rng(self.seed())
         factors = rng.uniform(LEAST_FACTOR, 1.0, len(rows.weights))
@@ -436,6 +441,11 @@ class _Teller:
         while size >= _FEWEST_COLUMNS:
             yield size
             size = min(size - 1, int(_FEWER_COLUMNS * size))
+
+
+def _is_unchanged(told: Told, rows: Rows) -> bool:
+    """Report whether no weight was lowered and no value replaced."""
+    return bool((told.weights == rows.weights).all()) and not rows.is_changed
 
 
 def _tells_as_much(first: Told, second: Told) -> bool:
