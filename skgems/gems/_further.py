@@ -34,8 +34,8 @@ from ._problem import (
 
 # Lengths of the step that each message tries: 1 is that of the quasi-Newton direction.
 _LENGTHS = (0.25, 0.5, 1.0, 2.0)
-# The same under a rule of disclosure: nodes tell few gradients, and as many as there are
-# models. Penbased over two nodes of other classes gains 0.7 points by it in five messages.
+# The same under a rule of disclosure, where nodes tell few gradients: penbased over two
+# nodes of other classes gains 0.7 points by it in five messages.
 _LENGTHS_UNDER_RULE = (1.0,)
 # Where none of them lowers the sum, those of the next message are so much shorter: the
 # longest is half of the shortest before.
