@@ -4,8 +4,9 @@
 `GEMSLogisticAggregator` is fitted with ``disclosure=Disclosure()``, which simulates an
 exchange under the default rule in full, and with ``disclosure=None``. In between is
 what it costs that nodes leave classes of fewer than ten rows out, without the rest of
-the rule. ``--n-rounds 5`` is about five messages. Averaged weights and a soft vote are of the same local models, which no rule
-changes. All are points of test accuracy below logistic regression on all rows.
+the rule. With ``--n-rounds 5`` five messages are compared. Averaged weights and a soft
+vote are of the same local models, which no rule changes. All are points of test
+accuracy below logistic regression on all rows.
 
 Data sets, splits and partitions are those of `_federations.py`. A node without a class
 of ten rows takes no part under the rule, since it would send nothing. Where that is so
