@@ -128,8 +128,9 @@ def told_of(
     ----------
     rows : Rows
     rule : Disclosure
-    kind : {"class", "diagonal"}
-        What is asked for: products, or squares alone.
+    kind : {"class", "shared", "diagonal"}
+        What is asked for: products by class, products over all classes that are known
+        to hold beside what else is told, or squares alone.
     n_unknowns : int
         How many numbers a row is, before any front.
     seed : callable
@@ -240,7 +241,9 @@ class _Teller:
                 continue
             # Of all classes together no more is told than of those by class: their
             # difference would be of the classes that are left.
-            step = self._own_step(rows.some(of_class))
+            step = None
+            if self.kind != "shared":
+                step = self._own_step(rows.some(of_class))
             if step is not None:
                 has_own[c] = True
                 has_clusters[c], weights[of_class] = step
@@ -378,12 +381,16 @@ class _Teller:
 
         ``n_others`` are the numbers told of the same rows beside these products.
         """
-        n_rows = len(weights)
-        n_columns = design.X.shape[1]
-        n_numbers = n_columns * (n_columns + 1) / 2 + n_others
-        if n_numbers > self.rule.unknowns * n_rows * self.n_unknowns:
-            return None
-        if n_columns + design.groups.max() + 1 > self._most_columns(design):
+        has_room = has_room_for_products(
+            self.rule,
+            n_rows=len(weights),
+            n_units=int(design.units.max()) + 1,
+            n_columns=design.X.shape[1],
+            n_groups=int(design.groups.max()) + 1,
+            n_others=n_others,
+            n_unknowns=self.n_unknowns,
+        )
+        if not has_room:
             return None
         if self.may_lower:
             return lowered_weights(
@@ -396,13 +403,6 @@ class _Teller:
     def _n_before(self, rows: Rows) -> float:
         """Return how many numbers earlier messages have told of the classes of rows."""
         return float(self.n_told_before[np.unique(rows.codes)].sum())
-
-    def _most_columns(self, design: Design) -> float:
-        """Return how many columns may be told of at most: leverages sum to these.
-
-        Columns that are constant, or the sum of others, do not count; they are few.
-        """
-        return 2.0 * self.rule.leverage * (design.units.max() + 1)
 
     def _block_step(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return weights, and masks of the columns of a block and of means alone."""
@@ -456,6 +456,40 @@ def _tells_as_much(first: Told, second: Told) -> bool:
         and first.is_in_block.sum() >= second.is_in_block.sum()
         and first.is_mean_only.sum() <= second.is_mean_only.sum()
     )
+
+
+def has_room_for_products(
+    rule: Disclosure,
+    *,
+    n_rows: int,
+    n_units: int,
+    n_columns: int,
+    n_groups: int,
+    n_others: float,
+    n_unknowns: int,
+) -> bool:
+    """Report whether rows are enough for products of all columns, by counting alone.
+
+    Parameters
+    ----------
+    rule : Disclosure
+    n_rows, n_units : int
+        Rows, and what counts as one row, such as a patient.
+    n_columns : int
+        Columns whose products are told.
+    n_groups : int
+        Classes, or clusters, about whose means the products are.
+    n_others : float
+        How many numbers are told beside the products.
+    n_unknowns : int
+        How many numbers a row is, before any front.
+    """
+    n_numbers = n_columns * (n_columns + 1) / 2 + n_others
+    if n_numbers > rule.unknowns * n_rows * n_unknowns:
+        return False
+    # Leverages sum to the number of columns, but for those that are constant or the sum
+    # of others, which are few.
+    return n_columns + n_groups <= 2.0 * rule.leverage * n_units
 
 
 def products_hold(

@@ -18,7 +18,6 @@ from ..messages import TASKS, Agreement, Message, as_agreement
 from ..spaces import Registered
 from ._pickling import told_if_not_pickled
 from ._replying import answer
-from ._warnings import warning_of_exposed_in_process
 
 # Nodes from which on processes answer sooner than threads, which wait for each other in
 # all that is Python: 250 nodes of 60 to 500 rows took two cores 1.5 s by processes and
@@ -357,8 +356,7 @@ class InProcess(Channel):
     """Members in this process: asked in a loop, or by workers of this machine.
 
     With ``recalls`` replies are cached, and found again by a digest of all that they
-    depend on: in ``memory`` (joblib's) if it is given, else in this process. With
-    ``has_front`` users are warned of columns that are too many for the rows of a node.
+    depend on: in ``memory`` (joblib's) if it is given, else in this process.
     """
 
     is_in_process = True
@@ -370,10 +368,8 @@ class InProcess(Channel):
         n_jobs: int | None = None,
         recalls: bool = False,
         memory: Memory | str | None = None,
-        has_front: bool = False,
     ) -> None:
         self.members = list(members)
-        self.has_front = has_front
         self.n_jobs = n_jobs
         self.recalls = recalls
         self.memory = memory
@@ -385,15 +381,6 @@ class InProcess(Channel):
         self, requests: Mapping[str, Message]
     ) -> Iterator[tuple[str, Message | Exception]]:
         """Names and replies to requests of one task, or what was raised."""
-        replies = self._replies(requests)
-        if not self.has_front:
-            return replies
-        n_replies = sum(name in requests for name in self.names)
-        return warning_of_exposed_in_process(replies, n_replies=n_replies)
-
-    def _replies(
-        self, requests: Mapping[str, Message]
-    ) -> Iterator[tuple[str, Message | Exception]]:
         jobs = self._jobs(requests)
         if effective_n_jobs(self.n_jobs) == 1:
             # No name is bound to a reply: it is gone before the next one is made.

@@ -21,7 +21,6 @@ from ._nodes import RowsLike
 from ._replying import without_small_classes
 from ._rows import check_node, chunked_member_of, member_of
 from ._summary import Summary
-from ._warnings import warn_of_exposed
 from ._weights import check_takes_weights
 
 
@@ -162,7 +161,6 @@ class SummarizingMixin:
         )
         reply = Message.of("join", **content)
         aggregator._warn_of(member, reply)
-        warn_of_exposed(name, reply)
         return Summary(reply)
 
     def _with_fitted_backbones(self, X: RowsLike, *, name: str) -> Self:
@@ -218,7 +216,7 @@ class SummarizingMixin:
         read. So is whether rows in chunks are enough to answer them.
         """
         check_node(self, estimator, name)
-        member_without_rows = Member.of(name, estimator, None, None)
+        member_without_rows = Member.from_estimator(name, estimator, None, None)
         terms = self._agreed_terms
         requests = terms.first_requests(member_without_rows, **options)
         names = {request.task for request in requests}

@@ -238,7 +238,6 @@ def test_an_agreement_counts_the_messages_of_a_front():
     assert Agreement.of(of_seed).tasks["front"] == 2
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_parameters_of_the_front_can_be_searched_over():
     digits, labels = load_digits(return_X_y=True)
     digits = digits[:300]

@@ -332,7 +332,6 @@ def reply_within(limits: Limits, content: dict) -> Message:
         ("cluster_numbers", len(SECOND["leaves"]) * N_FEATURES * (N_BINS + 1) * 3),
     ],
 )
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_what_costs_more_than_the_limits_is_refused(limit, amount):
     assert reply_within(Limits(**{limit: amount}), SECOND).task == "boost"
     with pytest.raises(LimitError, match="the request 'boost'"):

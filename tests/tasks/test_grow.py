@@ -245,7 +245,6 @@ def reply_within(limits: Limits, content: dict) -> Message:
         ("cluster_numbers", 3 * 2 * (N_BINS + 1) * 3),  # cells of histograms
     ],
 )
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_what_costs_more_than_the_limits_is_refused(limit, amount):
     assert reply_within(Limits(**{limit: amount}), growing()).task == "grow"
     with pytest.raises(LimitError, match="the request 'grow'"):

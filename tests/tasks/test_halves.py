@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 from helpers.disclosures import rule_of
@@ -14,7 +12,6 @@ from sklearn.datasets import make_blobs
 from skgems import GEMSLogisticAggregator, PooledAggregator
 from skgems.federation import (
     Message,
-    RowsExposedWarning,
     halves_of,
     reply_to,
 )
@@ -178,7 +175,6 @@ def counts_of(summary: dict) -> dict:
     )
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_each_half_has_a_summary_of_its_large_classes():
     X, y = rows(41, 30, 19)
     half = halves_of({"lyon": np.arange(90)}, y)
@@ -191,7 +187,6 @@ def test_each_half_has_a_summary_of_its_large_classes():
     assert {len(counts_of(summary)) for summary in joins["0"].values()} == {2, 3}
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_a_method_that_halves_are_too_small_for_is_left_out():
     aggregator = GEMSLogisticAggregator(random_state=0)
     assert set(halves(*rows(20), aggregator)) == {"0"}
@@ -199,14 +194,3 @@ def test_a_method_that_halves_are_too_small_for_is_left_out():
     # Others are as they are: columns of these have no categories.
     categories = PooledAggregator(pooled="CategoricalNB")
     assert set(halves(*rows(40), categories, aggregator)) == {"1"}
-
-
-def test_exposed_rows_are_said_once_for_all():
-    X, y = rows(6, 6)
-    aggregators = [GEMSLogisticAggregator(random_state=seed) for seed in range(2)]
-    with pytest.warns(RowsExposedWarning, match="Node 'lyon'") as caught:
-        joins = halves(X, y, *aggregators, min_rows=1)
-    assert set(joins) == {"0", "1"} and len(caught) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        halves(*rows(60, 60), aggregators[0])

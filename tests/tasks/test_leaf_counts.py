@@ -117,7 +117,6 @@ def test_counts_are_those_of_what_was_asked(reply, match):
     ("limit", "amount"),
     [("hidden_numbers", 40 * 3), ("cluster_numbers", 3 * 4 * 3)],
 )
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_what_costs_more_than_the_limits_is_refused(limit, amount):
     member = make_member()
 
