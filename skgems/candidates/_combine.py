@@ -75,7 +75,7 @@ from ._candidates import (
 )
 
 _NO_FOREST = (
-    "No forest was tried, since the nodes answer under a rule of disclosure, and counts "
+    "No forest was tried, since nodes answer under a rule of disclosure, and counts "
     "at the leaves of trees are not bounded by it. Pass disclosure=None to combine and "
     "to the channel if single rows may be known."
 )
