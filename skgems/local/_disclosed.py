@@ -346,10 +346,14 @@ def tables_that_hold(
         return HeldTables(
             names=list(tables), by_class=set(by_class), weights=None, n_columns=0
         )
+    asks_by_class = next(iter(tables)) in by_class
+    if asks_by_class:
+        own = _held_in_order(member, tables, is_first_own=True)
+        if len(own.names) == len(tables):
+            return own
     shared = _held_in_order(member, tables, is_first_own=False)
-    if next(iter(tables)) not in by_class or shared.weights is None:
+    if not asks_by_class or shared.weights is None:
         return shared
-    own = _held_in_order(member, tables, is_first_own=True)
     n_of_first = _n_different(next(iter(tables.values())))
     if 2 * (own.n_columns - n_of_first) < shared.n_columns - n_of_first:
         return shared
@@ -366,6 +370,16 @@ def _held_in_order(
     member: Member, tables: Mapping[str, Rows], *, is_first_own: bool
 ) -> HeldTables:
     """Return the tables that hold, each beside those before it that do."""
+    of_all = _held(member, tables, is_first_own=is_first_own, is_all=True)
+    if len(of_all.names) == len(tables):
+        return of_all
+    return _held(member, tables, is_first_own=is_first_own, is_all=False)
+
+
+def _held(
+    member: Member, tables: Mapping[str, Rows], *, is_first_own: bool, is_all: bool
+) -> HeldTables:
+    """Return the tables that hold; with ``is_all`` all together, or the first alone."""
     codes = np.unique(member.y, return_inverse=True)[1]
     start = np.ones(len(codes)) if member.weights is None else member.weights
     span = Span.of_constants(len(codes))
@@ -374,6 +388,8 @@ def _held_in_order(
     names: list[str] = []
     by_class: set[str] = set()
     weights = None
+    last = next(reversed(tables.keys()))
+    is_pending = False  # whether columns wait for the last table to be looked at
     for name, X in tables.items():
         X = X.toarray() if sparse.issparse(X) else X
         rows = _rows_to_tell(member, X, codes, weights=start)
@@ -381,7 +397,8 @@ def _held_in_order(
         together = np.hstack([columns, rows.X[:, new]])
         if not names:
             n_of_first = together.shape[1]
-        elif len(new):
+        is_pending |= bool(names) and len(new) > 0
+        if is_pending and (name == last or not is_all):
             of_all = weights_of_tables(
                 replace(rows, X=together),
                 member.disclosure,
@@ -389,6 +406,7 @@ def _held_in_order(
                 n_unknowns=member.n_raw_columns or X.shape[1],
                 seed=partial(seed_of, together, codes),
             )
+            is_pending = False
             if of_all is None:
                 continue
             weights = of_all
