@@ -36,7 +36,7 @@ import numpy as np
 from ..base import warn_user
 from ..local import numbers_about_layers
 from ..messages import (
-    MOST_REASON,
+    MOST_TEXT,
     TASKS,
     Agreement,
     Message,
@@ -357,7 +357,7 @@ class Ledger:
 
     def fail(self, request: Message, error: Exception) -> None:
         """Count a request at whose rows an error came up, which the server may see."""
-        text = f"{type(error).__name__}: {error}"[:MOST_REASON]
+        text = f"{type(error).__name__}: {error}"[:MOST_TEXT]
         self._open(request)
         self._store.add(self._entry("failed", request) | {"error": text})
         self._store.commit()
