@@ -41,8 +41,10 @@ from ..messages import (
     Agreement,
     Message,
     NotAgreedError,
+    ToldNumbers,
     key_of,
     says,
+    told_numbers,
 )
 from ._asked_before import (
     EarlierExchange,
@@ -284,6 +286,15 @@ class Ledger:
         return np.hstack([np.load(io.BytesIO(content)) for content in contents])
 
     @property
+    def told(self) -> list[ToldNumbers]:
+        """The numbers that were told of sums of the rows so far."""
+        return [
+            ToldNumbers.of_json(lists)
+            for entry in self._counted(self._current.account, "ended")
+            for lists in entry.get("told", ())
+        ]
+
+    @property
     def n_tree_bytes(self) -> int:
         """How many bytes about trees were sent so far."""
         about_trees = {name for name, task in TASKS.items() if task.limits_bytes}
@@ -331,6 +342,7 @@ class Ledger:
             "numbers": sum(array.size for array in reply.arrays.values()),
             "layer_numbers": numbers_about_layers(request, reply),
             "statistics": statistics_told(request, reply),
+            "told": [numbers.as_json() for numbers in told_numbers(reply)],
             "says": says(reply),
         }
         before = self.residuals
