@@ -494,7 +494,7 @@ def _vote(pairs: NodePairs, *, random_state) -> BaseAggregator:
 
 
 def _any_names(estimators: object) -> object:
-    """The same, where names in tuples may be any: nobody sets parameters by them."""
+    """Return estimators whose tuples may have any names, as no parameter has them."""
     return NodePairs(estimators) if is_named(estimators) else estimators
 
 
@@ -504,7 +504,7 @@ def _node_pairs(estimators: object) -> NodePairs:
 
 
 def _is_sent(member) -> bool:
-    """Whether it is a summary or the path of one, and no fitted estimator."""
+    """Report whether this is a summary or the path of one, no fitted estimator."""
     return isinstance(member, Summary) or is_path(member)
 
 

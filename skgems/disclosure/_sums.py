@@ -31,7 +31,7 @@ class GroupSums:
 
     @property
     def n_classes(self) -> int:
-        """How many classes have rows."""
+        """Return how many classes have rows."""
         return int((self.totals > 0).sum())
 
     def of_columns(self, n_columns: int) -> "GroupSums":

@@ -54,7 +54,7 @@ def told_gradients(member: Member, n_models: int) -> list[bool]:
 
 
 def member_under(rule: Disclosure | None) -> Member:
-    return Member.of("lyon", CLF, X, Y, disclosure=rule)
+    return Member.from_estimator("lyon", CLF, X, Y, disclosure=rule)
 
 
 def test_gradients_of_one_message_are_counted_together():
