@@ -192,8 +192,9 @@ class _Teller:
         if self.leaves_room:
             without_room = replace(self, leaves_room=False)
             told = without_room._told_beside_gradient(rows)
+            tells_gradient = told.has_gradient and rows.residuals.shape[1] > 0
             # A known sum that has the weights of the gradient says nothing beside it.
-            if told.has_gradient and _is_unchanged(told, rows):
+            if tells_gradient and _is_unchanged(told, rows):
                 return told
         told = self._told_beside_gradient(rows)
         if not self.may_lower or _is_unchanged(told, rows):
