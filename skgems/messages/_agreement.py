@@ -221,21 +221,8 @@ class Agreement:
         **further_fields,
     ) -> "Agreement":
         """Make the agreement of a new exchange from the terms of a method."""
-        n_times = terms.most_requests(n_hidden_layers)
-        if n_times is None:
-            n_times = {name: task.most for name, task in TASKS.items()}
+        n_times = _times_of_fits(terms, fits=fits, n_hidden_layers=n_hidden_layers)
         settings = json.loads(json.dumps(terms.settings_at_nodes))
-        n_times = {name: n * fits for name, n in n_times.items()} | {
-            task.name: n_times.get(task.name, 1)  # once for all fits
-            for task in TASKS.values()
-            if task.is_summary
-        }
-        if terms.front is not None:
-            n_times |= {
-                task.name: fits * terms.front.most_messages
-                for task in TASKS.values()
-                if task.fits_front
-            }
         needs_radii = any(map(tells_radii, terms.first_requests())) or any(
             n > 0 and TASKS[name].tells_radii is not None for name, n in n_times.items()
         )
@@ -566,6 +553,20 @@ class Agreement:
                 f"rows have the features {list(feature_names)[:5]}..., but the agreed "
                 f"features are {self.feature_names[:5]}..."
             )
+
+
+def _times_of_fits(terms: Terms, *, fits: int, n_hidden_layers: int) -> dict[str, int]:
+    """Return how often some fits ask for each task, by its name."""
+    n_times_of_fit = terms.most_requests(n_hidden_layers)
+    if n_times_of_fit is None:
+        n_times_of_fit = {name: task.most for name, task in TASKS.items()}
+    n_times = {name: n * fits for name, n in n_times_of_fit.items()}
+    for name, task in TASKS.items():
+        if task.is_summary:  # once for all fits
+            n_times[name] = n_times_of_fit.get(name, 1)
+        if task.fits_front and terms.front is not None:
+            n_times[name] = fits * terms.front.most_messages
+    return n_times
 
 
 def _settings_in_words(settings: Mapping) -> str:
