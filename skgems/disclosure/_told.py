@@ -365,10 +365,12 @@ class _Teller:
         order = np.random.default_rng(self.seed()).permutation(n_columns)
         order = order[~is_mean_only[order]]
         is_in_block = np.zeros(n_columns, dtype=bool)
+        # Means of each class, and squares of all together.
+        n_means = (int(whole.groups.max()) + 2) * n_columns
         for n_in_block in self._sizes_of_blocks(whole, len(order)):
             block = np.sort(order[:n_in_block])
             of_block = self._holding_weights(
-                whole.of_columns(block), weights, n_means=2 * n_columns
+                whole.of_columns(block), weights, n_means=n_means
             )
             if of_block is None:
                 continue

@@ -23,6 +23,7 @@ from ._lookup import local_model
 from ._member import Member
 from ._model import LocalModel
 from ._own_residuals import has_linear_model, own_residuals
+from ._room_for_means import check_room_for_means, with_room_for_squares
 
 # Where the memo of a member has the residuals of models whose gradients were told.
 RESIDUALS = "residuals"
@@ -134,6 +135,13 @@ class TellableRows:
         return ToldSums(block=block, seed=self.seed)
 
     @property
+    def withholds_columns(self) -> bool:
+        """Report whether of some columns means alone are told."""
+        if self.told is None:
+            return False
+        return bool(self.told.is_mean_only.any() or self.told.is_own_mean_only.any())
+
+    @property
     def has_gradient(self) -> bool:
         """Report whether the gradient of the node's own model is told."""
         return self.told is None or self.told.has_gradient
@@ -167,6 +175,12 @@ def tellable_rows(
     rule = member.disclosure
     if rule is None:
         return TellableRows(X=X, told=None, parts=parts)
+    check_room_for_means(
+        member,
+        n_rows=X.shape[0],
+        n_columns=X.shape[1],
+        n_classes=len(np.unique(codes)),
+    )
     weights = member.counted_weights("learning")
     rows = replace(_rows_to_tell(member, X, codes, weights=weights), parts=parts)
     if has_gradient:
@@ -181,6 +195,8 @@ def tellable_rows(
         seed=partial(seed_of, X, codes),
         may_lower=False,
     )
+    n_unknowns = member.n_raw_columns or X.shape[1]
+    told = with_room_for_squares(told, codes, rule, n_unknowns=n_unknowns)
     is_by_class = kind == "class" and member.may_tell_classes
     if parts is not None:  # numbers that no cluster has stand for whole classes
         has_clusters = told.has_clusters[codes] & (is_by_class or kind == "diagonal")

@@ -348,7 +348,7 @@ def moments(
             has_own=tellable.has_own,
             told=tellable.sums,
         )
-    if hidden is None:
+    if hidden is None and not tellable.withholds_columns:
         warn_of_lost_features(member, sums)
     gradient = OwnGradient(
         member,
