@@ -341,10 +341,8 @@ def closeness_to_scatter(rows, class_index, means, moments):
     if rank >= N_PIXELS:
         return unknown
     eigenvectors = np.linalg.eigh(moments.scatter[group])[1]
-    without_scatter = eigenvectors[:, : N_PIXELS - rank]
-    distances = [
-        np.linalg.norm((rows - mean) @ without_scatter, axis=1) for mean in means
-    ]
+    drop_scatter = eigenvectors[:, : N_PIXELS - rank]
+    distances = [np.linalg.norm((rows - mean) @ drop_scatter, axis=1) for mean in means]
     return -np.min(distances, axis=0)
 
 

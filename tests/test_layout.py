@@ -39,10 +39,6 @@ TESTED_ELSEWHERE = {
     "base/_members.py": ("test_common_copies.py", "all aggregators have it in common"),
     "base/_validation.py": ("test_errors.py", "rows that are refused"),
     "candidates/_candidates.py": ("candidates/test_combine.py", "combine tries them"),
-    "channels/_exposed.py": (
-        "channels/test_overview.py",
-        "the overview of a file names such classes",
-    ),
     "channels/_flower_client.py": (
         "channels/test_flower.py",
         "both sides in one exchange",
@@ -58,6 +54,10 @@ TESTED_ELSEWHERE = {
     "federation/_asked_before.py": (
         "federation/test_ledger.py",
         "exchanges about the same rows",
+    ),
+    "federation/_asked_nodes.py": (
+        "federation/test_update_forget.py",
+        "nodes whose replies were kept",
     ),
     "federation/_decisions.py": (
         "ensembles/test_kept_thresholds.py",
@@ -87,6 +87,10 @@ TESTED_ELSEWHERE = {
         "federation/test_update_forget.py",
         "replies that are kept",
     ),
+    "federation/_lines.py": (
+        "federation/test_channel_protocol.py",
+        "replies that do not fit are refused",
+    ),
     "federation/_members.py": (
         "federation/test_summaries_refused.py",
         "members may be files of summaries",
@@ -113,6 +117,10 @@ TESTED_ELSEWHERE = {
     "federation/_ruled.py": (
         "pooled/test_sharing_nodes.py",
         "nodes tell less of few rows",
+    ),
+    "federation/_sending.py": (
+        "federation/test_outside.py",
+        "nodes that fail are asked once more",
     ),
     "federation/_simulation.py": (
         "gems/test_logistic.py",

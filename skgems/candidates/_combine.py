@@ -307,7 +307,7 @@ def _warn_of_repeated_identifiers(X, owners: Mapping[str, np.ndarray]) -> None:
     nodes = np.full(X.shape[0], -1)
     for k, rows in enumerate(owners.values()):
         nodes[rows] = k
-    labels = Columns.of(X).labels
+    labels = Columns.from_table(X).labels
     repeated = repeated_identifiers(X, nodes)
     warn_of_repeated_identifiers([labels[place] for place in repeated])
 
@@ -327,7 +327,7 @@ def _columns_to_prepare(
     if front is not None:
         return None
     check_numbers_or_texts(X)
-    columns = Columns.of(X)
+    columns = Columns.from_table(X)
     roles = np.array(roles_over_nodes(X, owners), dtype=object)
     dropped_by_node = {}
     for name, member in members or ():
@@ -346,7 +346,7 @@ def _columns_to_prepare(
     warn_of_identifiers(columns.labels, roles)
     if dropped_by_node:
         warn_of_columns_of_some(dropped_by_node, columns.labels)
-    return columns.without_identifiers(roles)
+    return columns.leave_out_identifiers(roles)
 
 
 def _fitted(
@@ -393,8 +393,9 @@ def _combine_over_channel(
             random_state=seed,
             has_rule=rule is not None,
         )
-        # Whoever grows trees can ask for rules that single rows meet.
-        if budget == THOROUGH:
+        # Whoever grows trees can ask for rules that single rows meet, and counts at
+        # their nodes are not checked beside the sums of halves.
+        if budget == THOROUGH and rule is None:
             tried += trees_over_channel(before, random_state=seed)
         return [candidate.under(disclosure) for candidate in tried]
 

@@ -29,7 +29,8 @@ from ._rule import (
     min_rows_of,
     stricter_disclosure,
 )
-from ._sums import GroupSums, KeptRows, lowered_squares
+from ._sums import GroupLeverages, GroupSums, KeptRows, lowered_squares
+from ._tables import Span, weights_of_tables
 from ._told import (
     LEAST_FACTOR,
     Rows,

@@ -126,8 +126,9 @@ def told_of(
     ----------
     rows : Rows
     rule : Disclosure
-    kind : {"class", "diagonal"}
-        What is asked for: products, or squares alone.
+    kind : {"class", "shared", "diagonal"}
+        What is asked for: products by class, products over all classes that are known
+        to hold beside what else is told, or squares alone.
     n_unknowns : int
         How many numbers a row is, before any front.
     seed : callable
@@ -215,7 +216,9 @@ class _Teller:
                 continue
             # Of all classes together no more is told than of those by class: their
             # difference would be of the classes that are left.
-            step = self._own_step(rows.some(of_class))
+            step = None
+            if self.kind != "shared":
+                step = self._own_step(rows.some(of_class))
             if step is not None:
                 has_own[c] = True
                 has_clusters[c], weights[of_class] = step

@@ -59,8 +59,8 @@ class Vote:
     tie_seed: int  # breaks ties of hard votes
 
     @classmethod
-    def of_fitted(cls, aggregator: BaseAggregator) -> Self:
-        """The vote of an EnsembleAggregator that was fitted, and is no stack."""
+    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
+        """Return the vote of a fitted EnsembleAggregator that is no stack."""
         models = [
             local_model(member, name=name)
             for member, name in zip(

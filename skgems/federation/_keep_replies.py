@@ -57,7 +57,7 @@ class KeepRepliesMixin(UpdateForgetMixin):
         public: PublicRows,
         kept: KeptReplies | None,
     ) -> dict[str, object]:
-        """What the fit finds: its attributes, beside those of the federation.
+        """Fit, and return the attributes beside those of the federation.
 
         ``public`` are public rows; ``kept`` has what nodes replied before, and the seed
         of the requests then.
@@ -83,7 +83,7 @@ class KeepRepliesMixin(UpdateForgetMixin):
         self._publish(**{**of_federation, **attributes}, _kept=kept)
 
     def _run(self, federation: Federation, records: Mapping | None = None) -> Run:
-        """How the nodes are asked; a search asks for the same again."""
+        """Return the run that asks the nodes; a search asks for the same again."""
         return federation.run(
             recalls=True, records=records, n_jobs=self.n_jobs, memory=self.memory
         )

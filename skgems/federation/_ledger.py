@@ -36,7 +36,7 @@ import numpy as np
 from ..base import warn_user
 from ..local import numbers_about_layers
 from ..messages import (
-    FIRST,
+    MOST_REASON,
     TASKS,
     Agreement,
     Message,
@@ -67,11 +67,6 @@ from ._ledger_store import (
 )
 from ._row_digests import RowComparison, RowDigests
 from ._warnings import RowsAskedAgainWarning
-
-_KEY_SIZE = 32  # bytes, of a strong key
-# Characters of an error that an entry repeats: as many as say what was wrong. Errors of
-# libraries may have whole arrays in them.
-_MOST_ERROR_CHARACTERS = 2000
 
 
 class RowsChangedError(LedgerError):
@@ -122,7 +117,7 @@ class Ledger:
         self._opened: dict[str, OpenedExchange] = {}
         for entry in self._entries:
             if entry["event"] == "opened":
-                self._opened[entry["exchange"]] = OpenedExchange.of_entry(entry)
+                self._opened[entry["exchange"]] = OpenedExchange.from_entry(entry)
         self._current: OpenedExchange | None = None  # that of the request
         # Digests of what requests ask. A request may be large, and is hashed once.
         self._keys: dict[Message, str] = {}
@@ -350,7 +345,7 @@ class Ledger:
 
     def fail(self, request: Message, error: Exception) -> None:
         """Count a request at whose rows an error came up, which the server may see."""
-        text = f"{type(error).__name__}: {error}"[:_MOST_ERROR_CHARACTERS]
+        text = f"{type(error).__name__}: {error}"[:MOST_REASON]
         self._open(request)
         self._store.add(self._entry("failed", request) | {"error": text})
         self._store.commit()
@@ -442,7 +437,7 @@ class Ledger:
     def _key_of_rows(self) -> bytes:
         """The node's key, which is kept once its first exchange has begun."""
         key = self._store.content(KEY_OF_ROWS)
-        return secrets.token_bytes(_KEY_SIZE) if key is None else key
+        return secrets.token_bytes() if key is None else key
 
     def _kept_digests(self, opened: OpenedExchange) -> RowDigests:
         """Return the digests of the rows of an earlier exchange."""
@@ -495,7 +490,8 @@ class Ledger:
 
 def _offered_agreement(request: Message) -> Agreement:
     """The agreement that comes with a first request, if its bounds are modest."""
-    if request.task not in FIRST or "agreement" not in request.envelope:
+    begins_exchange = TASKS[request.task].begins_exchange
+    if not begins_exchange or "agreement" not in request.envelope:
         raise NotAgreedError(
             f"nothing is agreed yet, and the request ({request.task!r}) brings no "
             "agreement. The first request of an exchange brings one; or pass "

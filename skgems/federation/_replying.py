@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import column_or_1d
 
-from ..base import at_another_party, warn_user
+from ..base import keep_warnings_out_of_report, warn_user
 from ..compat import num_samples
 from ..datasets import as_groups
 from ..disclosure import (
@@ -44,6 +44,8 @@ from ..messages import (
     check_request,
     check_version,
     fields_of_disclosure,
+    is_summary,
+    requests_in,
     signed,
     tells_radii,
 )
@@ -117,7 +119,7 @@ def answer(request: Message, member: Member) -> Message:
     return Message.of(request.task, **content)
 
 
-@at_another_party()
+@keep_warnings_out_of_report()
 def reply_to(
     message: Message | bytes,
     estimator: object,
@@ -308,8 +310,10 @@ def reply_to(
         private_key=private_key,
     )
     check_number_of_methods(request, node.shape)
-    if request.task in ("front", "survey") and not _knows_columns(request):
-        with at_another_party():
+    task = TASKS[request.task]
+    is_of_columns = task.fits_front or task.is_of_tables
+    if is_of_columns and not _knows_columns(request):
+        with keep_warnings_out_of_report():
             warn_of_written_numbers(X)
     if state is None:
         reply = _reply_without_ledger(request, node)
@@ -467,7 +471,7 @@ class _Node:
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        return Fingerprint.of(
+        return Fingerprint.from_arrays(
             self.estimator,
             self.X,
             self.y,
@@ -484,7 +488,7 @@ class _Node:
 
     @cached_property
     def shape(self) -> NodeShape:
-        return NodeShape.of(
+        return NodeShape.from_rows(
             self.estimator, self.X, self.y, name=self.name, limits=self.limits
         )
 
@@ -532,7 +536,9 @@ class _Node:
 
     def _halves_under(self, agreed: Agreement | None) -> np.ndarray | None:
         """Return the half of each row, (n_rows,); None where none are asked for."""
-        if self.y is None or agreed is None or "halves" not in agreed.tasks:
+        if self.y is None or agreed is None:
+            return None
+        if not any(TASKS[name].halves_rows for name in agreed.tasks):
             return None
         y = column_or_1d(self.y)
         held_out = as_mask(self.held_out, self.X)
@@ -586,7 +592,7 @@ class _Node:
                 weights=None if self.ruled is None else self.ruled.weights,
                 estimator=self.estimator,
             )
-            columns = Columns.of(member.X)
+            columns = Columns.from_table(member.X)
             check_leaves_out(front, columns, member.dropped, name=self.name)
             with holding(self.estimator):
                 check_states(
@@ -651,9 +657,9 @@ def _answered(
     if request.content.get("rows_alone"):
         node = replace(node, estimator=None, set_aside=node.estimator)
     request = request.with_fields(rows_alone=None)
-    if request.task == "front":
-        return _answered_of_columns(request, node, agreed=agreed)
     task = TASKS[request.task]
+    if task.fits_front:
+        return _answered_of_columns(request, node, agreed=agreed)
     check_no_label_missing_at(node.name, node.y)
     if task.is_of_tables or task.has_fronts_within:
         return _answered_of_table(request, node, agreed=agreed)
@@ -699,13 +705,33 @@ def _answered_of_table(
     if agreed is not None and member.y is not None:
         # Names of features are those before the fronts, which are not agreed on.
         agreed.check_rows(np.unique(member.y).tolist(), feature_names=None)
-    if request.task == "halves" and member.groups is None:
+    if TASKS[request.task].halves_rows and member.groups is None:
         repeated = repeated_identifiers(member.X)
-        labels = Columns.of(member.X).labels if repeated else ()
+        labels = Columns.from_table(member.X).labels if repeated else ()
         warn_of_repeated_identifiers(
             [labels[place] for place in repeated], at=f"Node {node.name!r}: "
         )
     return answer(request, member)
+
+
+def _check_not_beside_halves(
+    request: Message, node: _Node, *, agreed: Agreement | None
+) -> None:
+    """Refuse sums of all rows where sums of halves are agreed on, under a rule.
+
+    What is told of all rows beside their halves was not checked together with these.
+    """
+    if agreed is None or node.disclosure_under(agreed) is None:
+        return
+    if not any(TASKS[name].halves_rows for name in agreed.tasks):
+        return
+    parts = requests_in(request.content) if is_summary(request) else [request]
+    if any(TASKS[part.task].discloses == "sums" for part in parts):
+        raise NotAgreedError(
+            f"Node {node.name!r} tells sums of the halves of its rows under this "
+            "agreement, so its rule of disclosure lets no other sums of them be told. "
+            "Add up the sums of both halves instead."
+        )
 
 
 def _answered_of_classifier(
@@ -716,6 +742,7 @@ def _answered_of_classifier(
     layer_numbers_left: int | None,
 ) -> Message:
     """What the classifier and its rows say, behind a front if the request has one."""
+    _check_not_beside_halves(request, node, agreed=agreed)
     has_front = request.content.get("front") is not None
     member = _member_behind_front(request, node, agreed=agreed)
     request = request.with_fields(front=None)
@@ -723,7 +750,7 @@ def _answered_of_classifier(
         # Behind a front features have other names than those that are agreed on.
         names = None if has_front else member.model.network.feature_names_in
         agreed.check_rows(np.unique(member.y).tolist(), feature_names=names)
-    is_first = request.task == "join"  # the message that comes once an exchange
+    is_first = is_summary(request)  # the message that comes once an exchange
     if is_first and has_front and node.estimator is not None:
         X, y = member.rows("judging")
         warn_of_another_front(member.model, X, y)
@@ -849,7 +876,7 @@ def of_large_classes_alone(
 
     ``is_kept`` says that the reply is kept in a ledger.
     """
-    large_classes = replace(member, disclosure=disclosure).of_large_classes()
+    large_classes = replace(member, disclosure=disclosure).drop_small_classes()
     min_rows = large_classes.min_rows
     if large_classes.left_out is member.left_out:
         return large_classes

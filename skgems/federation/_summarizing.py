@@ -216,7 +216,7 @@ class SummarizingMixin:
         read. So is whether rows in chunks are enough to answer them.
         """
         check_node(self, estimator, name)
-        member_without_rows = Member.of(name, estimator, None, None)
+        member_without_rows = Member.from_estimator(name, estimator, None, None)
         terms = self._agreed_terms
         requests = terms.first_requests(member_without_rows, **options)
         names = {request.task for request in requests}

@@ -40,11 +40,12 @@ from ..moments import (
 from ..pooled import PooledForm, common_form
 from ..progress import say
 from ..spaces import GoodEnoughSpace, intersect, likeliest
+from ..tuning import ROUGH_TOL, TOL
 from ._bounded_search import BoundedSearch
 from ._further import OF_MODELS, SHARES, Rounds, SumOfLosses, refinement_plan
 from ._penalties import Penalty, agreed_penalty
 from ._problem import LinearProblem
-from ._stage import LinearMerge, LinearStage, NodeSpaces, without_common_logit
+from ._stage import LinearMerge, LinearStage, NodeSpaces, remove_common_logit
 from ._sums import (
     Hashed,
     NodeSums,
@@ -57,19 +58,10 @@ from ._sums import (
     merge_unless_all_have_roots,
 )
 
-# The search for the likeliest model ends where a step gains less, in nats a row.
-_TOL = 1e-6
-# The same of more than so many classes, whose evaluations take long: the steps beyond
-# change the log-loss on other rows by less than a hundredth.
-_TOL_OF_MANY_CLASSES = 1e-5
 _MANY_CLASSES = 32  # with up to so many the search takes seconds at most
 # The same over units of networks, where the optimum is flat: steps that gain little
 # still go far.
 _TOL_OF_UNITS = 1e-8
-# Share of all rows from which on one node decides what the aggregate is, so that nodes
-# which it fits badly are no odd ones: of ten nodes one with labels moved by one and a
-# hundredfold rows had five honest ones named, and never itself.
-_MAJORITY = 0.5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -100,7 +92,7 @@ class LikelihoodStage(LinearStage):
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the model has to lie in the nodes' good-enough spaces."""
+        """Report whether the model has to lie in the nodes' good-enough spaces."""
         return any(epsilon != "auto" for epsilon in self.epsilons)
 
     def plan(self, problem: LinearProblem) -> Generator:
@@ -132,7 +124,7 @@ class LikelihoodStage(LinearStage):
         return replace(
             merge,
             form=form,
-            W=without_common_logit(merge.W),
+            W=remove_common_logit(merge.W),
             constants=sums.constants,
             neglected=sums.neglected,
             kurtosis_of_nodes=sums.kurtosis_of_nodes,
@@ -358,7 +350,7 @@ class LikelihoodStage(LinearStage):
         )
 
     def _chooses_C(self, merged: ClassMoments, *, has_layers: bool) -> bool:
-        """Whether the strength of the penalty is chosen by sums, not by nodes."""
+        """Report whether sums, and not nodes, choose the strength of the penalty."""
         if merged.is_diagonal:  # variances alone say too little
             return False
         # A network's penalty is of all its layers, no guide to that of the last.
@@ -385,7 +377,7 @@ class LikelihoodStage(LinearStage):
     def _form(
         self, node_sums: Sequence[NodeSums], *, classes: np.ndarray, has_layers: bool
     ) -> tuple[PooledForm, str | list | None]:
-        """What the aggregate is as a function of sums, and weights of classes."""
+        """Return the function of sums that the aggregate is, and weights of classes."""
         form = _form_of_classifiers(node_sums, has_layers=has_layers)
         class_weight = self.moments_settings["class_weight"]
         if class_weight == "members":
@@ -523,7 +515,7 @@ def _tol_of_search(problem: LinearProblem) -> float:
     if problem.hidden.weights:
         return _TOL_OF_UNITS
     has_many_classes = len(problem.classes) > _MANY_CLASSES
-    return _TOL_OF_MANY_CLASSES if has_many_classes else _TOL
+    return ROUGH_TOL if has_many_classes else TOL
 
 
 def _average_model(problem: LinearProblem) -> np.ndarray:
@@ -548,8 +540,8 @@ def _span_of(
     if not with_roots or form.kind not in (None, "ridge"):
         return None
     if form.kind is None:
-        return Span.of(with_roots, scaled=scaled, zero_row=zero_row)
-    return Span.of(with_roots, scaled=False)
+        return Span.from_moments(with_roots, scaled=scaled, zero_row=zero_row)
+    return Span.from_moments(with_roots, scaled=False)
 
 
 def _by_name(node_sums: Sequence[NodeSums], attribute: str) -> dict[str, Any]:
@@ -572,7 +564,7 @@ def _with_rows_of_equal_models(node_sums: Sequence[NodeSums]) -> list[NodeLoss]:
 def _form_of_classifiers(
     node_sums: Sequence[NodeSums], *, has_layers: bool
 ) -> PooledForm:
-    """What the nodes' classifiers are as a function of sums, if they are one."""
+    """Return the function of sums that the nodes' classifiers are, if they are one."""
     if has_layers:
         return PooledForm(kind=None, reason="networks are not functions of sums.")
     forms = {node.name: node.form for node in node_sums if node.form is not None}
@@ -609,7 +601,10 @@ def node_losses(
         fits = likelihood.node_fits(factor * centered, n_rows)
     shares = likelihood.shares_of_nodes
     largest = int(np.argmax(shares))
-    if fits.disagrees.any() and shares[largest] > _MAJORITY:
+    # A node of more rows than all others decides what the aggregate is, so that nodes
+    # which it fits badly are no odd ones: of ten nodes one with labels moved by one and
+    # a hundredfold rows had five honest ones named, and never itself.
+    if fits.disagrees.any() and shares[largest] > 1.0 - shares[largest]:
         warn_user(
             "The aggregate fits the rows of some nodes badly: "
             f"{fits.disagrees.sum()} of {len(shares)}. Node "

@@ -8,7 +8,7 @@ node replies to each task is in the room `tasks`.
 >>> from sklearn.linear_model import LogisticRegression
 >>> from skgems.local import Member
 >>> X, y = np.array([[0.0], [1.0], [2.0]]), np.array(["no", "yes", "yes"])
->>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
+>>> member = Member.from_estimator("lyon", LogisticRegression().fit(X, y), X, y)
 >>> member.class_sizes()["yes"], member.model.network.coefs[0].shape
 (2, (1, 2))
 """
@@ -18,9 +18,9 @@ from ._chunks import ChunkedMember, moments_of_chunks, stacked
 from ._classifiers import (
     Description,
     Rows,
-    at_node,
     indices_of,
     keeps_learning,
+    naming_node,
     to_logits,
 )
 from ._closed_forms import (
@@ -39,7 +39,13 @@ from ._costs import (
     check_number_of_methods,
     check_reply_bytes,
 )
-from ._disclosed import RESIDUALS, may_tell_gradient, ruled, tables_that_hold
+from ._disclosed import (
+    RESIDUALS,
+    HeldTables,
+    may_tell_gradient,
+    ruled,
+    tables_that_hold,
+)
 from ._disclosed_chunks import ruled_chunks
 from ._disclosed_tables import ruled_table
 from ._expected_shares import OtherShare, other_share

@@ -4,7 +4,7 @@ Values of few rows become the commonest one of their class and column, and each 
 one weight, with which all sums of an exchange are made.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,7 +13,14 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ..disclosure import Rows as RowsToTell
-from ..disclosure import Told, clamped, gradient_holds, told_of
+from ..disclosure import (
+    Span,
+    Told,
+    clamped,
+    gradient_holds,
+    told_of,
+    weights_of_tables,
+)
 from ..moments import ToldSums, float_type
 from ..networks import Network
 from ._classifiers import Rows
@@ -81,7 +88,7 @@ def without_left_out_classes(member: Member, labels: ArrayLike) -> LocalModel:
     if member.left_out is None or "kind" not in closed_form(member.model.estimator):
         return member.model
     names = member.model.network.feature_names_in
-    return local_model(Network.of_rows(labels, member.X, names), name=member.name)
+    return local_model(Network.from_rows(labels, member.X, names), name=member.name)
 
 
 def _is_table(member: Member) -> bool:
@@ -182,22 +189,24 @@ def tellable_rows(
         n_classes=len(np.unique(codes)),
     )
     weights = member.counted_weights("learning")
+    if member.is_beside_others:  # clusters would be further columns
+        parts = None
     rows = replace(_rows_to_tell(member, X, codes, weights=weights), parts=parts)
     if has_gradient:
         _, y = member.rows("learning")
         told_residuals, known = own_residuals(member, rows.X, y, weights)
         rows = replace(rows, residuals=told_residuals, known=known)
+    is_by_class = kind == "class" and member.may_tell_classes
     told = told_of(
         rows,
         rule,
-        kind="diagonal" if kind == "diagonal" else "class",
+        kind=_kind_to_tell(member, kind, is_by_class=is_by_class),
         n_unknowns=member.n_raw_columns or X.shape[1],
         seed=partial(seed_of, X, codes),
         may_lower=False,
     )
     n_unknowns = member.n_raw_columns or X.shape[1]
     told = with_room_for_squares(told, codes, rule, n_unknowns=n_unknowns)
-    is_by_class = kind == "class" and member.may_tell_classes
     if parts is not None:  # numbers that no cluster has stand for whole classes
         has_clusters = told.has_clusters[codes] & (is_by_class or kind == "diagonal")
         parts = np.where(has_clusters, parts, parts.max() + 1 + codes)
@@ -210,6 +219,16 @@ def tellable_rows(
         is_shared=kind != "diagonal" and not is_by_class,
         seed=partial(seed_of, X, codes),
     )
+
+
+def _kind_to_tell(member: Member, kind: str, *, is_by_class: bool) -> str:
+    """Return what `told_of` is asked for.
+
+    Of a table that is told beside others, what all classes share was found to hold.
+    """
+    if kind == "diagonal":
+        return kind
+    return "shared" if member.is_beside_others and not is_by_class else "class"
 
 
 def _tells_less(told: Told, *, is_by_class: bool) -> bool:
@@ -272,10 +291,22 @@ def may_tell_gradient(
     return True
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HeldTables:
+    """Which tables of the same rows may be summed beside each other, and how."""
+
+    names: list[str]
+    # Those whose columns each class may have products of by itself.
+    by_class: set[str]
+    # (n_rows,), with which all are summed; None: they are those of the member.
+    weights: np.ndarray | None
+    n_columns: int  # different ones, of all tables together
+
+
 def tables_that_hold(
-    member: Member, tables: Mapping[str, Rows]
-) -> tuple[list[str], bool]:
-    """Return which tables of the same rows may be summed, and whether by class.
+    member: Member, tables: Mapping[str, Rows], *, by_class: Collection[str]
+) -> HeldTables:
+    """Return which tables of the same rows may be summed, and with which weights.
 
     Parameters
     ----------
@@ -283,44 +314,71 @@ def tables_that_hold(
         Its rows learn, all of them, and have passed the rule.
     tables : mapping of str to {ndarray, sparse matrix} of shape (n_rows, n_columns)
         What comes out of each of several fronts. A table that would tell too much
-        beside those before it is left out, but never the first.
+        beside those before it is left out, but never the first. One whose columns are
+        all in others tells nothing more.
+    by_class : collection of str
+        Names of tables of which products are asked by class. Columns of the first table
+        are told by class if at least half as many others hold beside them.
     """
-    rule = member.disclosure
-    if rule is None:
-        return list(tables), True
+    if member.disclosure is None:
+        return HeldTables(
+            names=list(tables), by_class=set(by_class), weights=None, n_columns=0
+        )
+    shared = _held_in_order(member, tables, is_first_own=False)
+    if next(iter(tables)) not in by_class or shared.weights is None:
+        return shared
+    own = _held_in_order(member, tables, is_first_own=True)
+    n_of_first = _n_different(next(iter(tables.values())))
+    if 2 * (own.n_columns - n_of_first) < shared.n_columns - n_of_first:
+        return shared
+    return own
+
+
+def _n_different(X: Rows) -> int:
+    """Return how many columns are no combinations of others."""
+    X = X.toarray() if sparse.issparse(X) else X
+    return len(Span.of_constants(len(X)).with_columns(X)[1])
+
+
+def _held_in_order(
+    member: Member, tables: Mapping[str, Rows], *, is_first_own: bool
+) -> HeldTables:
+    """Return the tables that hold, each beside those before it that do."""
     codes = np.unique(member.y, return_inverse=True)[1]
-    weights = np.ones(len(codes)) if member.weights is None else member.weights
-    held: list[str] = []
-    beside = np.zeros((len(codes), 0))
-    may_tell_classes = True
+    start = np.ones(len(codes)) if member.weights is None else member.weights
+    span = Span.of_constants(len(codes))
+    columns = np.zeros((len(codes), 0))
+    n_of_first = 0
+    names: list[str] = []
+    by_class: set[str] = set()
+    weights = None
     for name, X in tables.items():
         X = X.toarray() if sparse.issparse(X) else X
-        rows = _rows_to_tell(member, X, codes, weights=weights)
-        together = np.hstack([beside, rows.X])
-        if held:
-            if _has_rank_of(beside, together):  # nothing new is told of these columns
-                held.append(name)
-                continue
-            told = told_of(
+        rows = _rows_to_tell(member, X, codes, weights=start)
+        wider, new = span.with_columns(rows.X)
+        together = np.hstack([columns, rows.X[:, new]])
+        if not names:
+            n_of_first = together.shape[1]
+        elif len(new):
+            of_all = weights_of_tables(
                 replace(rows, X=together),
-                rule,
-                kind="class",
+                member.disclosure,
+                n_own=n_of_first if is_first_own else 0,
                 n_unknowns=member.n_raw_columns or X.shape[1],
-                seed=partial(seed_of, X, codes),
-                may_lower=False,
+                seed=partial(seed_of, together, codes),
             )
-            if not told.is_in_block.all():
+            if of_all is None:
                 continue
-            may_tell_classes = False
-        held.append(name)
-        beside = together
-    return held, may_tell_classes
-
-
-def _has_rank_of(X: np.ndarray, wider: np.ndarray) -> bool:
-    """Report whether further columns are combinations of the first and a constant."""
-    return np.linalg.matrix_rank(X - X.mean(axis=0)) == np.linalg.matrix_rank(
-        wider - wider.mean(axis=0)
+            weights = of_all
+        if is_first_own and together.shape[1] == n_of_first:
+            by_class.add(name)
+        names.append(name)
+        span = wider
+        columns = together
+    if weights is None:  # the first tells by class what it does alone
+        by_class = set(names)
+    return HeldTables(
+        names=names, by_class=by_class, weights=weights, n_columns=columns.shape[1]
     )
 
 

@@ -30,7 +30,7 @@ from ..moments import (
     row_blocks,
 )
 from ..networks import LayersBelow, final_step, linear_logits, output_labels
-from ._classifiers import Rows, at_node, indices_of
+from ._classifiers import Rows, indices_of, naming_node
 from ._closed_forms import (
     LEFT_OUT,
     WITHHELD,
@@ -188,7 +188,7 @@ class OwnGradient:
         self.origin = origin
 
     def reply(self, sums: ClassMoments) -> dict:
-        """What is sent of it, beside the moments of the same rows."""
+        """Return the fields that are sent beside the moments of the same rows."""
         reply: dict[str, object] = {}
         if self.factor is not None:
             reply["factor"] = self.factor
@@ -240,7 +240,7 @@ class _BehindLayers:
     parts: np.ndarray | None  # (n_rows,), the cluster of each row
 
 
-def _behind_layers(
+def _outputs_of_layers(
     member: Member,
     X: Rows,
     codes: np.ndarray,
@@ -251,7 +251,7 @@ def _behind_layers(
     n_components: int,
     min_rows: int,
 ) -> _BehindLayers:
-    """Return what hidden layers make of rows, and their clusters of ``min_rows``."""
+    """Return hidden layers' outputs for rows, and their clusters of ``min_rows``."""
     class_sizes = np.bincount(codes)
     sent = LayerMoments(kind=kind, has_clusters=True)
     if hidden is not None:
@@ -309,8 +309,8 @@ def moments(
         np.unique(y) if member.left_out is None else np.union1d(y, member.left_out)
     )
     codes = np.searchsorted(classes, y)
-    with at_node(member.name, "its rows cannot be summed"):
-        behind = _behind_layers(
+    with naming_node(member.name, "its rows cannot be summed"):
+        behind = _outputs_of_layers(
             member,
             X,
             codes,
@@ -386,7 +386,7 @@ def _sample_by_class(X: Rows, codes: np.ndarray, n_rows: int) -> list[tuple[int,
 
 
 def _most_layer_numbers(member: Member, n_numbers_of_message: float) -> float:
-    """How many numbers one message may tell about hidden layers."""
+    """Return how many numbers one message may tell about hidden layers."""
     if member.layer_numbers_left is None:
         return n_numbers_of_message
     return min(n_numbers_of_message, member.layer_numbers_left)
@@ -441,7 +441,7 @@ def reply_of_tails(member: Member, tails: CombinationTails) -> dict[str, int]:
 
 
 def _scales_features(estimator: object) -> bool:
-    """Whether a model was fitted to features that it has scaled itself.
+    """Report whether a model was fitted to features that it has scaled itself.
 
     The head of a backbone counts too: its features are in no units of anything.
     """

@@ -16,7 +16,6 @@ True
 """
 
 from ._agreement import (
-    FIRST,
     Agreement,
     NotAgreedError,
     as_agreement,
@@ -67,6 +66,7 @@ from ._limits import (
     MOST_COUNTED,
     MOST_DIMENSIONS,
     MOST_FACTORS,
+    MOST_HEADER,
     MOST_JUDGED,
     MOST_MODELS,
     MOST_NAME,
@@ -82,7 +82,7 @@ from ._packing import (
     remove_partial_files,
     write_bytes,
 )
-from ._row_counts import rows_of_groups
+from ._row_counts import ExposedGroups, exposed_classes, rows_of_groups
 from ._signing import (
     SignatureError,
     check_signed,
@@ -97,8 +97,10 @@ from ._summaries import (
     check_summary_of_request,
     contents_of,
     disclosures_in,
+    is_summary,
     joins_in,
     least_rows_of,
+    models_in,
     pairs_in,
     requests_in,
 )

@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dpotrf
 
-from ..moments import LARGEST, LARGEST_FLOAT32, LARGEST_SQUARE
+from ..moments import LARGEST, LARGEST_FLOAT32
 from ..networks import ACTIVATIONS
 from ..steps import front_of_content
 from ._limits import MOST_CHARACTERS
 
 # What rounding may leave of a sum, relative to it.
 ROUNDING = 1e-6
-# What it may leave in a matrix with ones on its diagonal, and besides for each feature:
-# rows may be float32.
-DEFINITE = 1e-6
 DEFINITE_A_FEATURE = np.finfo(np.float32).eps
 LABELS = (str, int, float, bool)
 _PAIRS = [[label, weight] for label in LABELS for weight in (int, float)]
@@ -123,7 +120,7 @@ class Number(Field):
     """A finite number; an array without dimensions counts as one."""
 
     low: float = 0.0
-    high: float = LARGEST_SQUARE
+    high: float = LARGEST**2
     whole: bool = False
     infinite: bool = False
     nan: bool = False
@@ -464,7 +461,7 @@ def check_definite(matrix: np.ndarray, place: Place) -> None:
         place.deny(matrix[size == 0].any(), "has products of a feature without squares")
     scaled = matrix * inverse[:, None]
     scaled *= inverse
-    np.fill_diagonal(scaled, 1.0 + (DEFINITE + DEFINITE_A_FEATURE * len(scaled)))
+    np.fill_diagonal(scaled, 1.0 + (ROUNDING + DEFINITE_A_FEATURE * len(scaled)))
     # In place, which takes half the time of NumPy's: it is transposed as LAPACK has it.
     _, info = dpotrf(scaled.T, overwrite_a=True, clean=False)
     place.deny(info != 0, "has a negative eigenvalue")

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ._limits import MOST_KEY
+from ._limits import MOST_HEADER
 from ._message import Message
 from ._packing import check_start, read_bytes, write_bytes
 
@@ -127,7 +127,7 @@ def _key(source: bytes | str | os.PathLike, word: str) -> "Key":
         pem = source
         key_name = "a key"
     else:
-        pem = read_bytes(source, most=MOST_KEY)
+        pem = read_bytes(source, most=MOST_HEADER)
         key_name = os.fspath(source)
     try:
         if word == "secret":

@@ -13,6 +13,7 @@ from ..base import is_channel
 from ..compat import HasMethods, StrOptions, fit_context
 from ..disclosure import Disclosure, disclosure_of_both, disclosure_within
 from ..federation import (
+    Context,
     Run,
     answer,
     as_channel,
@@ -231,7 +232,7 @@ default=None
         agreement = channel.agreement
         if agreement is None:
             agreement = Agreement.of(self, disclosure=channel.disclosure)
-        run = Run(channel, agreement=agreement)
+        run = Run(channel, context=Context.from_channel(channel, agreement=agreement))
         fitted = run(front_plan(front))
         return fitted, run.history
 
@@ -255,7 +256,7 @@ default=None
         )
 
     def _summary_by_node(self, front: Front) -> dict[str, Message]:
-        """What files say, checked; by name of the node."""
+        """Read and check the summaries; return them by name of the node."""
         request = Message.of("front", front=front.as_content())
         summaries: dict[str, Message] = {}
         for k, summary in enumerate(self.summaries or ()):
@@ -394,7 +395,9 @@ default=None
             If the file holds no fitted transformer.
         """
         try:
-            return cls.of(Front.from_content(load_message(path).content["front"]))
+            return cls.from_front(
+                Front.from_content(load_message(path).content["front"])
+            )
         # Whatever a strange file makes of these steps is one error, with its path.
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(
@@ -403,7 +406,7 @@ default=None
             ) from None
 
     @classmethod
-    def of(cls, front: Front) -> "PooledTransformer":
+    def from_front(cls, front: Front) -> "PooledTransformer":
         """Make a PooledTransformer of a fitted front."""
         pooled_transformer = cls(
             front.transformer,

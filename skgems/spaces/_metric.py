@@ -68,7 +68,7 @@ class Metric(ABC):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int | None]:
-        """(n_params, n_outputs), the second None for any number of outputs."""
+        """Return (n_params, n_outputs), the second None for any number of outputs."""
 
     @property
     def free(self) -> np.ndarray | None:

@@ -35,7 +35,7 @@ class MatrixMetric(Metric):
 
     @property
     def shape(self) -> tuple[int, int | None]:
-        """(n_params, None)."""
+        """Return (n_params, None): there may be any number of outputs."""
         return len(self.matrix), None
 
     def mv(self, W: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.preprocessing import PowerTransformer
 
-from ._columns import Table, is_gap, numbers, without_polars
+from ._columns import Table, is_gap, numbers, polars_to_pandas
 from ._powers import POWERS
 from ._statistics import N_BINS, STATISTICS, categories_told
 
@@ -55,7 +55,7 @@ class NodeRows:
         return self.weights @ is_in
 
     def tell(self, statistic: str) -> dict:
-        """The same as the node told when it was asked for the statistic."""
+        """Return the statistic of these rows as the node replied it."""
         return STATISTICS[statistic].tell(
             self.table, self.min_rows, weights=self.weights
         )
@@ -81,7 +81,7 @@ def powers_differ(fitted: PowerTransformer, state: Mapping, rows: NodeRows) -> s
         if name.endswith("_"):
             setattr(plain, name, value)
     # Without the names of columns, on which the step was not fitted.
-    transformed = without_polars(plain.transform(numbers(rows.table)))
+    transformed = polars_to_pandas(plain.transform(numbers(rows.table)))
     node_sums = STATISTICS["columns"].tell(
         transformed, rows.min_rows, weights=rows.weights
     )

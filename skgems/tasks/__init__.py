@@ -33,7 +33,7 @@ from ._judge import (
     most_judging,
     most_loss,
 )
-from ._leaf_counts import LEAF_COUNTS, unpacked_leaf_counts
+from ._leaf_counts import DEEPEST, LEAF_COUNTS, unpacked_leaf_counts
 from ._moments import MOMENTS
 from ._neurons import NEURONS
 from ._retrain import RETRAIN

@@ -35,8 +35,6 @@ from ._grow import FOREST_FIELDS, forest_is_sound, has_grown_from
 from ._rows import rows_of_labels
 from ._shared import MIN_ROWS, RULE, whole_number
 
-# The largest hessian of a row, which is p (1 - p).
-_LARGEST_HESSIAN = SCALE // 4
 # Rows of a node, so that sums over 2^7 nodes stay within int64.
 _MOST_ROWS_OF_A_NODE = 2**26
 _SUMS = ("gradients", "hessians", "n_rows")
@@ -77,7 +75,8 @@ def sums_are_of_leaves(content: Mapping, place: Place) -> None:
     # Not by the absolute value, of which the smallest number has none.
     is_large = (gradients > SCALE * n_rows) | (gradients < -SCALE * n_rows)
     place.deny(is_large.any(), "gradients", "are larger than so many rows have")
-    is_large = (hessians > _LARGEST_HESSIAN * n_rows) | (hessians < 0)
+    # The largest hessian of a row, p (1 - p), is a quarter.
+    is_large = (hessians > SCALE // 4 * n_rows) | (hessians < 0)
     place.deny(is_large.any(), "hessians", "are larger than so many rows have, or < 0")
     min_rows = content["min_rows"]
     is_small = (n_rows > 0) & (n_rows < min_rows)
@@ -238,6 +237,8 @@ BOOST = Task(
     name="boost",
     bound="terms",
     discloses="consent",
+    most=100,
+    without="what follows",
     accepted_by="person",
     asks="sums of gradients of boosted trees in each bin of features at leaves",
     reveals="A leaf is a rule about several features, so deep leaves reveal single "
@@ -246,8 +247,6 @@ BOOST = Task(
     smaller_with_lower="max_iter or max_depth",
     bytes_of_rows=bytes_of_bins,
     # More than an honest exchange of few trees asks take a person who read about it.
-    most=100,
-    without="what follows",
     allows_missing=True,
     request={
         "classes": Labels("k", ordered=True, most=MOST_CLASSES),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ..local import ChunkedMember, Member, Rows, at_node
+from ..local import ChunkedMember, Member, Rows, naming_node
 from ..messages import (
     ABSENT,
     MOST_ROWS,
@@ -79,10 +79,10 @@ def _check_one_category_a_row(content: Mapping, place: Place) -> None:
 
 
 def class_sums(member: Member, *, of: str, threshold: float | None = None) -> dict:
-    """Reply with what `ClassSums.of` makes of the rows, and whether it is of fewer."""
-    with at_node(member.name, "its rows cannot be summed"):
+    """Reply with `ClassSums.from_rows` of the rows, and whether these are fewer."""
+    with naming_node(member.name, "its rows cannot be summed"):
         merged = ClassSums.merged(
-            ClassSums.of(X, y, of=of, threshold=threshold, weights=row_weights)
+            ClassSums.from_rows(X, y, of=of, threshold=threshold, weights=row_weights)
             for X, y, row_weights in _learning_chunks(member)
         )
     content = {name: field for name, field in vars(merged).items() if field is not None}
@@ -118,11 +118,12 @@ CLASS_SUMS = Task(
     name="class_sums",
     bound="derived",
     discloses="sums",
+    most=3,
+    without="needed",
     accepted_by="anybody",
     asks="sums of features by class, or the number of rows that have each category",
     reveals="The fewer rows a sum is made from, the more it reveals about each of "
     "them. A category that only one row of a class has reveals that row.",
-    most=3,
     alone=True,
     is_in_summaries=True,
     takes_chunks=True,

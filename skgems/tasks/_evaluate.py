@@ -35,9 +35,9 @@ from ..messages import (
     counting,
     rows_in_words,
 )
-from ..moments import LARGEST_SQUARE, log_losses
+from ..moments import LARGEST, log_losses
 from ..networks import LayersBelow, linear_logits
-from ._layers import HIDDEN, behind_layers, check_classes
+from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._models import columns_are_outputs
 from ._rows import rows_of_labels
 from ._shared import (
@@ -104,7 +104,7 @@ _SUMS = {
         says=f"Sum of the squared logits. {_OF_ONE_ROW}",
         low=0.0,
         # Logits of NearestCentroid are squares of features themselves.
-        high=LARGEST_SQUARE**2,
+        high=LARGEST**4,
     ),
     "right": sums("m?", says=_RIGHT, low=0.0),
     "losses": sums("m? f", says=_LOSSES, low=0.0, nan=True),
@@ -124,7 +124,7 @@ _SUMS = {
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
     request = "the request 'evaluate'"
-    behind_layers(rows, content, request)
+    transform_by_layers(rows, content, request)
     n_models = len(content["W"]) if content["W"].ndim == 3 else 1
     n_classes = max(content["W"].shape[-1], len(content["labels"]))
     check_classes(rows, n_classes, request)
@@ -221,18 +221,19 @@ EVALUATE = Task(
     name="evaluate",
     bound="fields",
     discloses="sums",
+    most=25,
+    without="nothing",
+    is_of_judging=lambda request: request.get("of") != "learning",
     accepted_by="ledger",
     asks="sums over the node's rows that say how good some models are",
     reveals="A gradient may be nearly a single row if the model is wrong about that "
     "row only.",
     often="once in each message after the first",
-    most=25,
-    without="nothing",
     takes_weights=True,
     request={
         "W": model_weights("m? p c"),
         **LABELS_AND_OUTPUTS,
-        "factors": Array("f", kinds="fiu", high=LARGEST_SQUARE, least_bytes=2),
+        "factors": Array("f", kinds="fiu", high=LARGEST**2, least_bytes=2),
         "gradient": Flag(default=False),
         "of": Text(("judging", "learning"), default="judging"),
         "hidden": HIDDEN,

@@ -10,6 +10,7 @@ from ..local import Member, TooFewRowsError, learning_columns, opened_front
 from ..messages import (
     ABSENT,
     Array,
+    ExposedGroups,
     Flag,
     FrontField,
     Labels,
@@ -164,20 +165,38 @@ def _check_products(member: Member, table: object) -> None:
         )
 
 
+def _columns_told(content: Mapping) -> int | None:
+    """Return how many columns the first reply to a front tells of."""
+    return len(content["columns"]["text"]) if "columns" in content else None
+
+
+def exposed_columns(content: Mapping) -> ExposedGroups:
+    """Return whether a step needs covariances of more columns than there are rows."""
+    for part in content["parts"].values():
+        if "triangle" in part and part["n_rows"] <= len(part["mean"]):
+            n_rows = {"all": int(part["n_rows"])}
+            return ExposedGroups(n_columns=len(part["mean"]), n_rows=n_rows)
+    return ExposedGroups()
+
+
 FRONT = Task(
     name="front",
     bound="fields",
     discloses="sums",
+    most=6,
+    # A node checks what comes back by its own part in it.
+    without="what follows",
     accepted_by="anybody",
     asks="the statistics that the agreed transformers are fitted to",
     takes_weights=True,  # steps are fitted to rows, whatever a user says they weigh
     reveals="Statistics of columns over the rows that the node sums. The smallest and "
     "the largest value of a column are values of single rows and are not sent.",
+    begins_exchange=True,
+    fits_front=True,
     told=told_of_front,
+    n_columns=_columns_told,
+    exposed=exposed_columns,
     often="once for each step that needs rows",
-    most=6,
-    # A node checks what comes back by its own part in it.
-    without="what follows",
     request={"front": FrontField()},
     reply={
         "min_rows": bound_on_rows(

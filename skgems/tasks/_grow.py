@@ -41,7 +41,7 @@ from ._rows import rows_of_labels
 from ._shared import MIN_ROWS, RULE, whole_number
 
 # Trees in one request, which are so many numbers for each row.
-_MOST_TREES = 10_000
+MOST_TREES = 10_000
 # Levels of these trees: each is a step for the rows, and honest ones are far fewer.
 _MOST_LEVELS = 64
 
@@ -227,7 +227,7 @@ def _asked_of(request: Mapping) -> Asked:
 
 # Vertices v of all trees; children follow their parents, -1 stands for none.
 FOREST_FIELDS = {
-    "n_trees": whole_number(low=1, high=_MOST_TREES),
+    "n_trees": whole_number(low=1, high=MOST_TREES),
     "feature": Array("v", kinds="i", low=-1),
     "bin": Array("v", kinds="i", low=0),
     "missing_left": Array("v", kinds="b"),
@@ -246,6 +246,8 @@ GROW = Task(
     name="grow",
     bound="terms",
     discloses="consent",
+    most=20,
+    without="what follows",
     accepted_by="person",
     asks="how many rows lie in each bin of features at leaves of trees, by class",
     reveals="A leaf is a rule about several features, so deep leaves reveal single "
@@ -253,8 +255,6 @@ GROW = Task(
     often="once for each level of the trees",
     smaller_with_lower="n_estimators, max_depth or max_features",
     bytes_of_rows=bytes_of_bins,
-    most=20,
-    without="what follows",
     allows_missing=True,
     request=FIELDS_OF_GROWTH,
     request_rule=drawn_are_sound,

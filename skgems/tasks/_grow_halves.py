@@ -72,6 +72,8 @@ GROW_HALVES = Task(
     name="grow_halves",
     bound="terms",
     discloses="consent",
+    most=GROW.most,
+    without="the forest",
     accepted_by="person",
     asks="how many rows of each half of the node's rows lie in each bin of features at "
     "leaves of trees, by class",
@@ -79,8 +81,6 @@ GROW_HALVES = Task(
     often=GROW.often,
     smaller_with_lower=GROW.smaller_with_lower,
     bytes_of_rows=GROW.bytes_of_rows,
-    most=GROW.most,
-    without="the forest",
     has_fronts_within=True,
     request={
         half: Table(FIELDS_OF_GROWTH, leaves_of_half_are_sound, default=None)

@@ -21,6 +21,7 @@ from ..federation import (
     member_of,
 )
 from ..local import (
+    HeldTables,
     Member,
     NodeShape,
     TooFewRowsError,
@@ -41,17 +42,24 @@ from ..messages import (
     Text,
     check_fields,
     check_summary_of_request,
+    requests_in,
 )
 from ..steps import ColumnsError
 from ._join import (
     FIELDS_OF_REQUEST,
+    JOIN,
     check_requests_within,
+    columns_described,
     join,
     sentences_of_summary,
 )
 from ._shared import MIN_ROWS, RULE
+from ._told import told_of_halves
 
 HALF_NAMES = ("first", "second")
+# Why there are no sums for a method, beside those for others.
+_TOO_MUCH = "beside the sums for other methods they would tell too much of so few rows"
+_NOT_BY_CLASS = "products of each class by itself would tell too much of so few rows"
 _FIELDS_OF_PAIR = {name: Json() for name in HALF_NAMES}
 
 
@@ -98,7 +106,16 @@ def _sentences(content: Mapping) -> Iterator[tuple[str, Sentences]]:
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
     for request in content["asked"].values():
-        check_cost_of_content("join", request, rows)
+        check_cost_of_content(JOIN.name, request, rows)
+
+
+def _cost_of_methods(rows: NodeShape, content: Mapping) -> None:
+    rows.check("methods", len(content["asked"]), "the request 'halves'")
+
+
+def _fewest_columns(content: Mapping) -> int:
+    """Return how many columns the rows have behind the narrowest front."""
+    return min(map(columns_described, _summaries(content)))
 
 
 def half_of_rows(member: Member) -> np.ndarray:
@@ -135,11 +152,9 @@ def halves(member: Member, *, asked: Mapping[str, Mapping]) -> dict:
         # An error of one method, of whatever type, costs the others nothing.
         except Exception as error:
             refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
-    for number in set(members) - set(_hold_the_rule(members)):
+    for number, reason in _told_beside_others(members, asked=asked).items():
         del members[number]
-        refused[number] = (
-            "beside the sums for other methods they would tell too much of so few rows"
-        )
+        refused[number] = reason
     for number, members_of_method in members.items():
         asked_of_join = {k: v for k, v in asked[number].items() if k != "front"}
         try:
@@ -180,38 +195,64 @@ def members_of_halves(
             is_changed=member.is_changed,
             n_raw_columns=np.shape(member.X)[1] if front is not None else None,
         )
-        yield name, ruled(under_rule.of_large_classes())
+        yield name, ruled(under_rule.drop_small_classes())
 
 
 def _members_of_halves(member: Member, content: Mapping) -> dict[str, Member]:
     """Return the members that answer for the halves, by name, under one method."""
     asked = {field: value for field, value in content.items() if field != "front"}
-    may_lack_values = allows_missing(Message.of("join", **asked))
+    may_lack_values = allows_missing(Message.of(JOIN.name, **asked))
     return dict(
         members_of_halves(member, content.get("front"), may_lack_values=may_lack_values)
     )
 
 
-def _hold_the_rule(members: dict[str, dict[str, Member]]) -> set[str]:
-    """Return the methods whose sums may be told of both halves beside each other.
+def _told_beside_others(
+    members: dict[str, dict[str, Member]], *, asked: Mapping[str, Mapping]
+) -> dict[str, str]:
+    """Return why sums of some methods may not be told of both halves, by number.
 
-    Members are told here whether classes may have scatters of their own.
+    The other members are told here how their sums are made beside each other.
     """
-    numbers = set(members)
+    numbers = sorted(members, key=int)
+    by_class = {k for k in numbers if _kinds_asked(asked[k]) & {"auto", "class"}}
+    reasons: dict[str, str] = {}
+    held: dict[str, HeldTables] = {}
     for name in HALF_NAMES:
-        tables = {
-            number: members[number][name].X for number in sorted(numbers, key=int)
-        }
-        if len(tables) < 2:
+        numbers = [number for number in numbers if number not in reasons]
+        if len(numbers) < 2:
+            return reasons
+        held[name] = tables_that_hold(
+            members[numbers[0]][name],
+            {number: members[number][name].X for number in numbers},
+            by_class=by_class,
+        )
+        reasons |= dict.fromkeys(set(numbers) - set(held[name].names), _TOO_MUCH)
+    own = set.intersection(*(half.by_class for half in held.values()))
+    for number in held[HALF_NAMES[-1]].names:
+        if "class" in _kinds_asked(asked[number]) and number not in own:
+            reasons[number] = _NOT_BY_CLASS
             continue
-        of_half = members[min(numbers, key=int)][name]
-        held, may_tell_classes = tables_that_hold(of_half, tables)
-        numbers &= set(held)
-        for number in numbers:
+        for name, half in held.items():
+            if half.weights is None:
+                continue
             members[number][name] = replace(
-                members[number][name], may_tell_classes=may_tell_classes
+                members[number][name],
+                weights=half.weights,
+                may_tell_classes=number in own,
+                is_beside_others=True,
+                is_changed=True,
             )
-    return numbers
+    return reasons
+
+
+def _kinds_asked(content: Mapping) -> set[str]:
+    """Return the kinds of moments that a method asks for."""
+    return {
+        request.content["kind"]
+        for request in requests_in(content)
+        if request.task == "moments"
+    }
 
 
 def _reason_for_refusal(failure: Exception, *, min_rows: int) -> str:
@@ -232,11 +273,12 @@ HALVES = Task(
     name="halves",
     bound="derived",
     discloses="sums",
+    most=1,
+    without="nothing",
     accepted_by="ledger",
     asks="summaries of each half of the node's rows, for several methods",
     reveals="Statistics of one half of the rows reveal more about each of them than "
     "statistics of all rows.",
-    without="nothing",
     has_fronts_within=True,
     request={"asked": Each({"front": COMMON["front"], **FIELDS_OF_REQUEST})},
     request_rule=_requests_are_summaries,
@@ -248,6 +290,10 @@ HALVES = Task(
     },
     rule=replies_are_asked_for,
     summaries=_summaries,
+    halves_rows=True,
+    told=told_of_halves,
+    n_columns=_fewest_columns,
+    early_cost=_cost_of_methods,
     sentences=_sentences,
     cost=_cost,
     answer=halves,

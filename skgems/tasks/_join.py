@@ -30,6 +30,7 @@ from ..progress import tracked
 from ._counts import counts
 from ._describe import describe
 from ._shared import MIN_ROWS, MODEL_REVEALS, RULE
+from ._told import told_of_summary
 
 FIELDS_OF_REQUEST = {
     "method": Text(),
@@ -71,6 +72,11 @@ def sentences_of_summary(content: Mapping) -> Iterator[tuple[str, Sentences]]:
             yield path, sentences
 
 
+def columns_described(content: Mapping) -> int:
+    """Return how many columns the model and the rows of a summary have."""
+    return int(content["describe"]["network"]["n_features"])
+
+
 def _cost(rows: NodeShape, content: Mapping) -> None:
     for request in requests_in(content):
         check_cost_of_content(request.task, request.content, rows)
@@ -104,11 +110,12 @@ JOIN = Task(
     name="join",
     bound="derived",
     discloses="sums",
+    most=1,
+    without="nothing",
     accepted_by="anybody",
     asks="a summary: the node's model, the number of rows of each class, and "
     "statistics of its rows",
     reveals=MODEL_REVEALS,
-    without="nothing",
     alone=True,
     takes_weights=True,
     request=FIELDS_OF_REQUEST,
@@ -124,7 +131,11 @@ JOIN = Task(
         "answers": Json(),
     },
     reply_check=_check_joined,
+    begins_exchange=True,
+    is_summary=True,
     summaries=lambda content: [content],
+    told=told_of_summary,
+    n_columns=columns_described,
     sentences=sentences_of_summary,
     cost=_cost,
     answer=join,

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import log_softmax
 
-from ..local import Member, NodeShape, at_node, indices_of
+from ..local import Member, NodeShape, indices_of, naming_node
 from ..messages import (
     COMMON,
     MOST_JUDGED,
@@ -28,7 +28,7 @@ from ..messages import (
     Table,
     Task,
 )
-from ..moments import LOGIT_FACTORS
+from ..moments import LOGIT_FACTORS, ROUNDING_OF_SUMS
 from ..networks import linear_logits
 from ..trees import Forest, bin_codes, mean_values
 from ._grow import FOREST_FIELDS, check_features, trees_are_sound
@@ -53,8 +53,6 @@ _MOST_LOSS_OF_A_ROW = -np.log(_LEAST_PROBABILITY)
 _STEEPEST = 100.0
 # Losses are sent in multiples of so many nats for each of the rows that hide a row.
 _NATS_A_ROW = 0.1
-# Relative rounding error of a sum of losses at most: sums in another order differ.
-_ROUNDING_OF_SUMS = 1e-9
 
 
 def losses_of(logits: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -120,7 +118,7 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
     n_outputs = 0
     for models in content["models"].values():
         if models.get("front") is not None:
-            rows.behind_front(models["front"], request)
+            rows.transform_by_front(models["front"], request)
         # Each row is judged by one of the two, so the larger one counts.
         n_classes = max(len(models[half]["labels"]) for half in HALF_NAMES)
         check_classes(rows, n_classes, request)
@@ -132,6 +130,9 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
 
 def judge(member: Member, *, models: Mapping[str, Mapping]) -> dict:
     """How many rows models label right that were made of the other half.
+
+    Rows judge with the values that are summed: under a rule of disclosure these are
+    the commonest ones in place of rare ones. Each row counts once, whatever it weighs.
 
     Where single rows are protected (``min_rows``), counts and losses are rounded: the
     difference of two models that a server has made is to show no row.
@@ -150,7 +151,7 @@ def judge(member: Member, *, models: Mapping[str, Mapping]) -> dict:
     losses = np.zeros((len(models), len(LOGIT_FACTORS)))
     if len(judging_rows):
         for k, model in enumerate(models.values()):
-            with at_node(
+            with naming_node(
                 member.name, "its rows cannot go through the front of a model"
             ):
                 X = rows_behind_front(member, model.get("front"))[judging_rows]
@@ -197,7 +198,7 @@ def most_judging(n_told: int, min_rows: int, n_classes: int) -> int:
 def most_loss(n_rows: int, min_rows: int) -> float:
     """The largest sum of losses of so many rows, as a node rounds it."""
     step = _NATS_A_ROW * min_rows if min_rows > 1 else 0.0
-    return float(n_rows * _MOST_LOSS_OF_A_ROW * (1.0 + _ROUNDING_OF_SUMS) + step)
+    return float(n_rows * _MOST_LOSS_OF_A_ROW * (1.0 + ROUNDING_OF_SUMS) + step)
 
 
 def _in_multiples(sums: np.ndarray, step: float) -> np.ndarray:
@@ -267,12 +268,13 @@ JUDGE = Task(
     name="judge",
     bound="fields",
     discloses="counts",
+    most=1,
+    without="nothing",
     accepted_by="ledger",
     asks="the number of rows that several models predict correctly, each judged by the "
     "half of the rows that it was not fitted to",
     reveals="A server that makes up the models learns how they label the rows, in "
     "counts that are multiples of min_rows.",
-    without="nothing",
     has_fronts_within=True,
     request={
         "models": Each(
@@ -283,6 +285,7 @@ JUDGE = Task(
         )
     },
     request_rule=judged_are_few,
+    models=lambda content: content["models"],
     reply={
         "min_rows": MIN_ROWS,
         "rule": RULE,

@@ -59,7 +59,7 @@ def layers_fit(content: Mapping, place: Place) -> None:
             raise place.at(f"coefs[{i}]").wrong("does not fit the layers beside it")
 
 
-def behind_layers(
+def transform_by_layers(
     rows: NodeShape, content: Mapping, request: str, *, n_more_units: int = 0
 ) -> NodeShape:
     """The shape of what hidden layers make of rows; ``n_more_units`` come after."""

@@ -19,11 +19,12 @@ from ..trees import (
     rounded_leaf_counts,
     unpacked_counts,
 )
+from ._grow import MOST_TREES
 from ._shared import CLASSES, MIN_ROWS, RULE, whole_number
 
-# Each tree has at least two leaves, and each level doubles the leaves.
-_MOST_TREES = 10_000
-_DEEPEST = 16
+# Levels of a tree, each of which doubles its leaves: deeper trees have nearly as many
+# leaves as rows, which say what single rows are.
+DEEPEST = 16
 
 # ---- words -------------------------------------------------------------------------
 
@@ -118,6 +119,8 @@ LEAF_COUNTS = Task(
     name="leaf_counts",
     bound="derived",
     discloses="counts",
+    most=1,
+    without="needed",
     accepted_by="ledger",
     asks="how many rows lie in each leaf of random trees, by class",
     reveals="Nobody chooses the leaves, which an agreed seed draws. Leaves of deep "
@@ -129,8 +132,8 @@ LEAF_COUNTS = Task(
     allows_missing=True,
     reads="rows",
     request={
-        "n_trees": whole_number(low=1, high=_MOST_TREES),
-        "max_depth": whole_number(low=1, high=_DEEPEST),
+        "n_trees": whole_number(low=1, high=MOST_TREES),
+        "max_depth": whole_number(low=1, high=DEEPEST),
         # Not "seed", which a server may fill in: the trees are agreed.
         "random_state": whole_number(high=2**32 - 1),
     },

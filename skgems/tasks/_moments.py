@@ -21,6 +21,7 @@ from ..messages import (
     MOST_COUNTED,
     MOST_ROWS,
     ROUNDING,
+    ExposedGroups,
     Flag,
     Number,
     Place,
@@ -29,15 +30,17 @@ from ..messages import (
     Text,
     Weights,
     check_definite,
+    exposed_classes,
 )
 from ..moments import (
     CLUSTER_ROWS,
     LARGEST,
+    ORIGIN_ROWS,
     SMALLEST,
     ClassMoments,
     moments_kind,
 )
-from ._layers import HIDDEN, behind_layers
+from ._layers import HIDDEN, transform_by_layers
 from ._shared import (
     CLASSES,
     GRADIENT,
@@ -62,9 +65,6 @@ PARAMETERS_OF_FORMS = {
     "lda": ("solver", "shrinkage", "priors", "tol"),
     "nearest_centroid": ("shrink_threshold", "priors"),
 }
-# Means are counted from a median of the rows, so that no digits are lost where features
-# are far from 0. It is one of so many rows at most.
-_ROWS_OF_MEDIAN = 25
 # Rows are chosen for it, which is one copy, and numpy sorts another.
 _COPIES_OF_MEDIAN = 2
 
@@ -287,7 +287,7 @@ _BY_CLASS = f"{GRADIENT} Here there is one for the rows of each class."
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
     request = "the request 'moments'"
-    behind = behind_layers(rows, content, request)
+    behind = transform_by_layers(rows, content, request)
     n_clusters = content["n_components"]
     rows.check("clusters", n_clusters, request)
     # No cluster is of fewer rows than CLUSTER_ROWS. Each row of a class has a distance
@@ -303,7 +303,7 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
     if content.get("model") == "own":  # weights of combinations, for tails
         n_numbers += N_COMBINATIONS * behind.n_columns
     if not behind.is_sparse:
-        n_median_rows = min(rows.n_rows, _ROWS_OF_MEDIAN)
+        n_median_rows = min(rows.n_rows, ORIGIN_ROWS)
         n_numbers += _COPIES_OF_MEDIAN * n_median_rows * behind.n_columns
     rows.check("moment_numbers", n_numbers, request)
 
@@ -337,6 +337,17 @@ def _n_gradient_numbers(rows: NodeShape, content: Mapping, *, n_columns: int) ->
     return n_gradients * rows.n_classes * (n_columns + 1)
 
 
+def _columns_summed(content: Mapping) -> int:
+    return len(content["moments"]["origin"])
+
+
+def exposed_groups(content: Mapping) -> ExposedGroups:
+    """Return the classes whose covariances show single rows."""
+    return ExposedGroups(
+        n_columns=_columns_summed(content), n_rows=exposed_classes(content)
+    )
+
+
 def moments_of_member(member: Member, **request: object) -> Mapping:
     """Moments of rows that are in memory, or come in chunks."""
     if isinstance(member, ChunkedMember):
@@ -348,13 +359,14 @@ MOMENTS = Task(
     name="moments",
     bound="derived",
     discloses="sums",
+    most=3,
+    without="needed",
     accepted_by="anybody",
     filled_in=("model", "hidden", "share"),
     asks="counts, means and second moments of the features of the node's rows",
     reveals="The fewer rows statistics are made from, the more they reveal about each "
     "of them. The gradient may be nearly a single row if the model is wrong about "
     "that row only.",
-    most=3,
     alone=True,
     is_in_summaries=True,
     takes_chunks=True,
@@ -410,7 +422,10 @@ MOMENTS = Task(
         "slopes": sums("l d+1 l", says=_BY_CLASS, default=ABSENT),
     },
     rule=moments_fit,
+    tells_of_layers=True,
     told=told_of_moments,
+    n_columns=_columns_summed,
+    exposed=exposed_groups,
     cost=_cost,
     answer=moments_of_member,
 )

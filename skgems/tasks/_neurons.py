@@ -6,16 +6,13 @@ import numpy as np
 
 from ..local import Member, NodeShape
 from ..messages import Array, Number, Place, Task, Text, check_definite, counting
-from ..moments import LARGEST_SQUARE
+from ..moments import LARGEST, ROUNDING_OF_SUMS
 from ..networks import ACTIVATIONS
 from ..spaces import Geometry, build_neuron_spaces
-from ._layers import behind_layers
+from ._layers import transform_by_layers
 from ._rows import layer_inputs
 from ._shared import MIN_ROWS, RULE, SEED, sums
 from ._space import HOW_SPACES_ARE_BUILT, WITHOUT_MATRIX
-
-# A precision is a sum over rows, whose halves may be rounded apart, relatively.
-_ROUNDING_OF_HALVES = 1e-9
 
 
 def _units_in_words(content: Mapping, reply: Mapping) -> str:
@@ -29,7 +26,7 @@ def precision_is_definite(content: Mapping, place: Place) -> None:
     if precision.ndim == 1:
         place.deny((precision < 0).any(), "has values below 0")
         return
-    if not np.allclose(precision, precision.T, rtol=_ROUNDING_OF_HALVES, atol=0.0):
+    if not np.allclose(precision, precision.T, rtol=ROUNDING_OF_SUMS, atol=0.0):
         raise place.wrong("is not symmetric")
     check_definite(precision, place)
 
@@ -37,7 +34,7 @@ def precision_is_definite(content: Mapping, place: Place) -> None:
 def _cost(rows: NodeShape, content: Mapping) -> None:
     request = "the request 'neurons'"
     n_inputs, n_units = content["weights"].shape
-    behind = behind_layers(rows, content, request, n_more_units=n_units)
+    behind = transform_by_layers(rows, content, request, n_more_units=n_units)
     n_rays = content["n_directions"]
     rows.check("directions", n_rays, request)
     rows.check("ray_units", n_rays * n_units, request)
@@ -92,17 +89,19 @@ NEURONS = Task(
     name="neurons",
     bound="fields",
     discloses="consent",
+    most=10,
+    without="needed",
+    tells_of_layers=True,
     accepted_by="person",
     asks="the distance by which each unit of a layer may change, and second moments "
     "of the inputs of the layer on the node's rows",
     reveals="Second moments over all rows: the fewer rows, the more they reveal about "
     "each of them.",
     often="once for each layer",
-    most=10,
     reads="rows",
     request={
         # There may be no units, at a node that knows one class.
-        "weights": Array("q u", high=LARGEST_SQUARE, least_bytes=2),
+        "weights": Array("q u", high=LARGEST**2, least_bytes=2),
         "activation": Text(ACTIVATIONS),
         "epsilon": Number(),
         "random_state": SEED,

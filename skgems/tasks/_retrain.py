@@ -29,10 +29,10 @@ from ..networks import Coordinates, Layers, LayersBelow
 from ._layers import (
     HIDDEN,
     LAYERS,
-    behind_layers,
     check_classes,
     layers_fit,
     numbers_in_words,
+    transform_by_layers,
 )
 from ._models import check_columns
 from ._rows import rows_of_labels
@@ -95,7 +95,7 @@ def _cost(rows: NodeShape, content: Mapping) -> None:
     n_outputs = coefs[-1].shape[1]
     check_classes(rows, n_outputs, request)
     n_units = sum(W.shape[1] for W in coefs[:-1])
-    behind_layers(rows, content, request, n_more_units=n_units)
+    transform_by_layers(rows, content, request, n_more_units=n_units)
     # The time of an epoch goes by the number of parameters. It is said in units of a
     # network of one hidden layer, which has n_inputs + n_outputs + 1 of them a unit.
     n_parameters = sum(W.size + W.shape[1] for W in coefs)
@@ -232,13 +232,13 @@ RETRAIN = Task(
     name="retrain",
     bound="fields",
     discloses="consent",
+    most=50,
+    without="nothing",
     accepted_by="person",
     asks="the layers of a network after training on the node's rows",
     reveals=f"{MODEL_REVEALS} {PLANTED_UNITS}",
     often="once for each layer, or once in each round",
-    most=50,
     reads="classifier",
-    without="nothing",
     prefer="processes",
     request={
         **LAYERS,

@@ -16,7 +16,7 @@ from ..messages import (
 )
 from ..networks import LayersBelow, linear_logits
 from ..spaces import Criterion
-from ._layers import HIDDEN, HIDDEN_OF_OTHER_MODEL, behind_layers, check_classes
+from ._layers import HIDDEN, HIDDEN_OF_OTHER_MODEL, check_classes, transform_by_layers
 from ._models import columns_are_outputs
 from ._rows import rows_of_labels
 from ._shared import (
@@ -48,11 +48,11 @@ def score_is_of_rows(content: Mapping, place: Place) -> None:
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
     request = "the request 'score'"
-    behind_layers(rows, content, request)
+    transform_by_layers(rows, content, request)
     check_classes(rows, content["W"].shape[-1], request)
     beside = content.get("beside")
     if beside is not None:
-        behind_layers(rows, beside, request)
+        transform_by_layers(rows, beside, request)
         check_classes(rows, beside["W"].shape[-1], request)
 
 
@@ -90,11 +90,12 @@ SCORE = Task(
     name="score",
     bound="fields",
     discloses="counts",
+    most=1,
+    without="a line of the report",
     accepted_by="anybody",
     asks="the score of a model on the node's rows, and that of a second model",
     reveals="Almost nothing: it takes two exact scores to tell whether a row is there.",
     often="once, at the end",
-    without="a line of the report",
     reports=True,
     takes_weights=True,  # it counts rows, as an accuracy does
     request={

@@ -18,7 +18,7 @@ from ..messages import (
     disclosure_in,
     disclosure_in_words,
 )
-from ..moments import LARGEST_SQUARE, SMALLEST
+from ..moments import LARGEST, SMALLEST
 
 
 def whole_number(*, low: int = 0, high: int, **options) -> Number:
@@ -33,12 +33,12 @@ def whole_numbers(shape: str, **options) -> Array:
 
 def sums(shape: str, **options) -> Array:
     """A field that holds sums of squares or products over rows."""
-    return Array(shape, high=LARGEST_SQUARE, **options)
+    return Array(shape, high=LARGEST**2, **options)
 
 
 def model_weights(shape: str, **options) -> Array:
     """A field that holds weights of linear models, of features that may be squares."""
-    return Array(shape, high=LARGEST_SQUARE, least_bytes=2, empty=False, **options)
+    return Array(shape, high=LARGEST**2, least_bytes=2, empty=False, **options)
 
 
 def optional_array(shape: str, **options) -> Array:

@@ -8,14 +8,14 @@ from ..local import Member, NodeShape
 from ..messages import Number, Task
 from ..moments import LARGEST, SMALLEST
 from ..spaces import normalize_logits
-from ._layers import HIDDEN, behind_layers, check_classes
+from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._rows import layer_inputs
 from ._shared import MIN_ROWS, MODEL, RULE, one_model
 
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
     request = "the request 'size'"
-    behind_layers(rows, content, request)
+    transform_by_layers(rows, content, request)
     if content.get("W") is not None:
         check_classes(rows, content["W"].shape[1], request)
 
@@ -39,6 +39,8 @@ SIZE = Task(
     name="size",
     bound="derived",
     discloses="counts",
+    most=1,
+    without="needed",
     accepted_by="anybody",
     filled_in=("model", "W", "hidden"),
     asks="the size of the logits of a linear model",

@@ -22,10 +22,10 @@ from ..messages import (
     counting,
     rows_in_words,
 )
-from ..moments import LARGEST, SMALLEST, SMALLEST_SQUARE
+from ..moments import LARGEST, SMALLEST
 from ..networks import LayersBelow, Network
 from ..spaces import Criterion, Geometry
-from ._layers import HIDDEN, behind_layers, check_classes
+from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._rows import layer_inputs
 from ._shared import (
     MIN_ROWS,
@@ -139,7 +139,7 @@ def _check_metric(space: Mapping, place: Place) -> None:
         return
     _has_only(space, place, needed=_OF_DIAGONAL, refused=_ONLY_OF_GRAM)
     precision = space["metric_precision"]
-    if ((precision > 0) & (precision < SMALLEST_SQUARE)).any():
+    if ((precision > 0) & (precision < SMALLEST**2)).any():
         raise place.at("metric_precision").wrong("has values that are all but 0")
 
 
@@ -221,7 +221,7 @@ FIELDS_OF_SPACE = {
     "family": Text(("gram", "diagonal"), says=_METRIC),
     "metric_scatter": sums("d d", says=_METRIC, default=ABSENT),
     "metric_mean": Array("d", default=ABSENT, says=_METRIC),
-    "metric_size": Number(low=SMALLEST_SQUARE, default=ABSENT, says=_METRIC),
+    "metric_size": Number(low=SMALLEST**2, default=ABSENT, says=_METRIC),
     "metric_output_weights": Array("o", says=_METRIC, low=SMALLEST, default=ABSENT),
     "metric_precision": sums("d+1 o", says=_METRIC, low=0.0, default=ABSENT),
     "radii_n_rows": whole_number(
@@ -251,7 +251,7 @@ HOW_SPACES_ARE_BUILT = {
 
 def _cost(rows: NodeShape, content: Mapping) -> None:
     request = "the request 'space'"
-    behind = behind_layers(rows, content, request)
+    behind = transform_by_layers(rows, content, request)
     n_outputs = rows.n_classes + content["n_others"]
     check_classes(rows, n_outputs, request)
     n_rays = content["n_directions"]
@@ -276,7 +276,7 @@ def space(
 ) -> dict:
     """Return the good-enough spaces of a linear model, see `node_space`."""
     if min_cluster_size > 1:
-        member = member.of_large_classes(min_cluster_size)
+        member = member.drop_small_classes(min_cluster_size)
     own_W, own_labels = member.own_linear()
     X, y = member.rows("judging")
     # The same rows make the shape, if none are held out: they go through hidden layers
@@ -296,10 +296,19 @@ def space(
     return profile.as_arrays()
 
 
+def _tells_radii(request: Mapping) -> bool:
+    """Report whether radii are asked for; a curve of mean losses tells of no row."""
+    return request.get("criterion", {}).get("name") != "log_loss"
+
+
 SPACE = Task(
     name="space",
     bound="derived",
     discloses="consent",
+    most=1,
+    without="needed",
+    tells_of_layers=True,
+    tells_radii=_tells_radii,
     accepted_by="anybody",
     filled_in=("model", "W", "n_others", "scale_logits", "seed", "hidden"),
     asks="the good-enough space of a linear model: how far the model may change before "

@@ -182,12 +182,14 @@ SURVEY = Task(
     name="survey",
     bound="fields",
     discloses="counts",
+    most=1,
+    without="nothing",
     accepted_by="anybody",
     asks="what each column holds: gaps, means, spread and quantiles, or categories",
     reveals="Numbers of rows, and sums over at least min_rows rows each. Whoever gets "
     "two surveys of nearly the same rows can compare them, and may learn about the "
     "rows that are in one of them only.",
-    without="nothing",
+    begins_exchange=True,
     is_of_tables=True,
     request={},
     reply={

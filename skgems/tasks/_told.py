@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ..messages import ToldNumbers
+from ..messages import ToldNumbers, pairs_in, told_numbers
 from ..moments import ClassMoments
 
 _GRADIENTS = ("gradient", "slope")
@@ -147,3 +147,21 @@ def told_of_front(content: Mapping) -> Iterator[ToldNumbers]:
         n_rows = float(sums.get("n_rows", 0.0))
         if n_rows > 0:
             yield _summed({None: n_rows}, n_numbers - 1)  # n_rows is one of them
+
+
+def told_of_summary(content: Mapping) -> Iterator[ToldNumbers]:
+    """Yield the numbers that the replies in a summary are, by class."""
+    counted = content["describe"]["rows"]
+    labels = list(counted["labels"])
+    sizes = dict(zip(labels, map(float, counted["moments"]), strict=True))
+    for _, reply in pairs_in(content):
+        for numbers in told_numbers(reply):
+            yield numbers.of_classes(sizes)
+
+
+def told_of_halves(content: Mapping) -> Iterator[ToldNumbers]:
+    """Yield the numbers that the summaries of each half of the rows are."""
+    for pair in content["joins"].values():
+        for half, summary in pair.items():
+            for numbers in told_of_summary(summary):
+                yield numbers.of_half(half)

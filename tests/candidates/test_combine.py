@@ -527,7 +527,7 @@ def test_boosted_trees_are_tried_where_there_is_time(
 
 def test_encoded_columns_of_a_table_are_counted():
     table = pd.DataFrame({"age": [1.0, 2.0, 3.0], "ward": ["a", "b", "a"]})
-    before = preparations(table, columns=Columns.of(table))
+    before = preparations(table, columns=Columns.from_table(table))
     assert before.n_columns == 2
     assert before.n_encoded == 3
 

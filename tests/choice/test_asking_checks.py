@@ -286,7 +286,7 @@ def test_no_node_with_rows_enough_to_judge_is_an_error():
 
 def judgement_of_wines(min_rows, models):
     """What one node sends of models that it judges by all wines."""
-    member = Member.of("oslo", None, X, Y, disclosure=rule_of(min_rows))
+    member = Member.from_estimator("oslo", None, X, Y, disclosure=rule_of(min_rows))
     return judge(member, models=models)
 
 

@@ -28,10 +28,10 @@ from skgems.choice._scoring import (
     by_groups,
     by_row_losses,
     by_rows,
+    compare_mean_losses,
     resolved,
     row_areas,
     score_and_replicates,
-    within_share,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:Variables are collinear:UserWarning")
@@ -294,9 +294,9 @@ def test_the_score_that_decided_is_printed_with_its_name(scoring, column, words)
 def test_over_a_channel_the_smallest_within_a_share_of_the_best_loss_is_taken():
     near = 1.0 + 0.9 * SHARE_OF_LOSS
     far = 1.0 + 1.1 * SHARE_OF_LOSS
-    assert within_share([0.2 * far, 0.2 * near, 0.2]).place == 1
-    assert within_share([0.2 * far, 0.2 * far, 0.2]).place == 2
-    assert within_share([np.inf, 0.3]).errors is None
+    assert compare_mean_losses([0.2 * far, 0.2 * near, 0.2]).place == 1
+    assert compare_mean_losses([0.2 * far, 0.2 * far, 0.2]).place == 2
+    assert compare_mean_losses([np.inf, 0.3]).errors is None
 
 
 def test_nodes_tell_log_losses_of_a_rare_class():

@@ -307,6 +307,8 @@ def task_of_rows_above(*, discloses="counts", **bound):
         reply={"min_rows": MIN_ROWS, "n": Array("d", low=0.0, high=1e9)},
         answer=rows_above,
         discloses=discloses,
+        most=3,
+        without="needed",
         **bound,
     )
 

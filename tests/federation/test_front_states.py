@@ -205,7 +205,7 @@ def front_fitted_by(sites, transformer):
     front = PooledTransformer(transformer, bounds=(-10.0, 1e4))
     channel = Nodes(sites.ask, NAMES, agreement=Agreement.of(front))
     front.set_params(summaries=channel).fit()
-    return PooledTransformer.of(front.as_front())
+    return PooledTransformer.from_front(front.as_front())
 
 
 @pytest.mark.parametrize("name", FITTED)

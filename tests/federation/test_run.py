@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 
 from skgems.averaging import CoLearning, Schedule
-from skgems.federation import InProcess, Message, Run, TooFewNodesError, answer, run
-from skgems.federation import _channel as channel_module
-from skgems.federation import _run as run_module
+from skgems.federation import (
+    InProcess,
+    Message,
+    Run,
+    TooFewNodesError,
+    _lines,
+    answer,
+    run,
+)
 from skgems.local import clear_cache
 from skgems.messages import TASKS, Task
 from skgems.progress import showing
@@ -35,9 +41,9 @@ class Target:
 
 
 def answered_by(monkeypatch, **tasks):
-    """A table of other tasks, each a function and what the table says of it."""
-    table = {
-        name: Task(
+    """Put other tasks into the table, each a function and what the table says of it."""
+    for name, (function, options) in tasks.items():
+        task = Task(
             name=name,
             asks="",
             often="once",
@@ -46,15 +52,12 @@ def answered_by(monkeypatch, **tasks):
             answer=function,
             bound="fields",
             discloses="counts",
-            **options,
+            most=1,
+            **{"without": "needed", **options},
         )
-        for name, (function, options) in tasks.items()
-    }
-    for module in (channel_module, run_module):
-        monkeypatch.setattr(module, "TASKS", table)
-    monkeypatch.setattr("skgems.federation._replying.TASKS", table)
+        monkeypatch.setitem(TASKS, name, task)
     # Its fields are not said in the table.
-    monkeypatch.setattr(run_module, "check_reply", lambda *args, **keywords: None)
+    monkeypatch.setattr(_lines, "check_reply", lambda *args, **keywords: None)
 
 
 @pytest.fixture(autouse=True)

@@ -333,7 +333,7 @@ def test_bounds_count_rows_and_not_weights():
 def test_rows_that_are_right_are_rounded_to_the_heaviest_rows():
     # A weight must not tell whether one row is right.
     weights = np.where(np.arange(N_ROWS) == 0, 3.0, 0.5)
-    member = Member.of(
+    member = Member.from_estimator(
         "lyon", MEMBERS[0][1], X, Y, weights=weights, disclosure=rule_of(4)
     )
     sums = TASKS["evaluate"].answer(

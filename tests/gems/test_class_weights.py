@@ -434,7 +434,7 @@ def test_a_region_of_nodes_with_one_class_each_says_nothing_of_weights():
 def member(model=BALANCED):
     X, y, nodes = rows()
     of_node = nodes == 0
-    return Member.of(
+    return Member.from_estimator(
         "lyon", clone(model).fit(X[of_node], y[of_node]), X[of_node], y[of_node]
     )
 
@@ -497,7 +497,7 @@ def test_evaluate_weighs_every_sum():
     for name in ("count", "right", "losses", "squares", "gradient"):
         by_class = [
             evaluate(
-                Member.of(
+                Member.from_estimator(
                     "a", BALANCED, node.X[node.y == label], node.y[node.y == label]
                 ),
                 **request,

@@ -302,14 +302,14 @@ def test_clusters_of_others_are_those_of_all_nodes_but_one():
         ("c", reply_with_clusters(X[4:], ["x", "x"])),
     ]
     rows = _ClustersOfNodes(replies, np.array(["x", "y", "z"]))
-    others = ClassMoments.from_arrays(rows.of_others("a"))
+    others = ClassMoments.from_arrays(rows.moments_of_others("a"))
     assert others.columns.tolist() == [0, 2] and others.counts.tolist() == [2, 2]
     np.testing.assert_allclose(
         others.origin + others.means, [X[4:].mean(axis=0), X[2:4].mean(axis=0)]
     )
     assert rows.n_rows == {"a": 2, "b": 2, "c": 2}
     alone = _ClustersOfNodes(replies[:1], np.array(["x", "y", "z"]))
-    assert alone.of_others("a") is None
+    assert alone.moments_of_others("a") is None
 
 
 def test_losses_are_compared_at_nodes_that_have_both_weighted_by_rows():
@@ -326,8 +326,8 @@ def test_a_node_that_draws_rows_of_others_learns_to_tell_them_apart():
     y = np.array(["own"] * 30)
     others = class_moments(rng.normal(2.0, 0.1, (40, 1)), np.ones(40, dtype=int))
     clf = MLPClassifier(learning_rate_init=0.05)
-    member = Member.of("lyon", clf, X, y)
-    start = Layers.of([np.zeros((2, 2))])
+    member = Member.from_estimator("lyon", clf, X, y)
+    start = Layers.from_weights([np.zeros((2, 2))])
 
     def train(others):
         """The reply of the node: its parameters, and the loss at the start."""

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import NearestCentroid
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 
 from helpers.attacked_exchanges import (
@@ -171,6 +171,8 @@ def map_of_front(front: dict) -> FeatureMap | None:
         return PowerMap(last)
     if "StandardScaler" not in repr([last, *steps.values()]):
         return None
+    if isinstance(last, FeatureUnion):
+        return FourierMap.of_union(last)
     if isinstance(last, RandomFeatures):
         return None if steps.keys() - {"columntransformer"} else FourierMap.of(last)
     return None if steps else IdentityMap()
@@ -220,6 +222,8 @@ def rests_of_halves(
     are 0 and 1 again.
     """
     by_task = {pair.request.task: pair for pair in told}
+    if "join" not in by_task:  # nothing is told of all rows beside their halves
+        return []
     join = by_task["join"]
     front = join.request.content["front"]
     of_all = groups_by_label(join.reply.content, front, is_code)

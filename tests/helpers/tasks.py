@@ -17,7 +17,7 @@ def make_member(**roles):
     rng = np.random.RandomState(0)
     X = rng.normal(size=(40, 4))
     y = np.array(LABELS)[rng.randint(3, size=40)]
-    return Member.of("lyon", DummyClassifier().fit(X, y), X, y, **roles)
+    return Member.from_estimator("lyon", DummyClassifier().fit(X, y), X, y, **roles)
 
 
 def make_model(n_inputs=4):

@@ -78,7 +78,7 @@ def moments_reply(summary):
         gradient = reply[name].copy()
         gradient[..., :-1, :] += sums.origin[:, None] * gradient[..., -1:, :]
         reply[name] = gradient
-    return reply | vars(sums.about(np.zeros(sums.n_features)))
+    return reply | vars(sums.with_origin(np.zeros(sums.n_features)))
 
 
 def assert_same_summary(summary, expected, tol=1e-8):
@@ -377,8 +377,8 @@ def test_clusters_of_chunks_have_the_sums_of_all_rows(kind):
     # Rows are nearly as near to the means of their clusters.
     within_clusters = sums_of_chunks.part_squares.sum()
     assert within_clusters < 1.1 * sums_of_rows.part_squares.sum()
-    by_class = sums_of_chunks.by_class().about(np.zeros(7))
-    expected_by_class = sums_of_rows.by_class().about(np.zeros(7))
+    by_class = sums_of_chunks.by_class().with_origin(np.zeros(7))
+    expected_by_class = sums_of_rows.by_class().with_origin(np.zeros(7))
     for name in ("counts", "means", "scatter", "squares", "part_squares"):
         array = getattr(by_class, name)
         expected = getattr(expected_by_class, name)

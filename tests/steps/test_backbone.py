@@ -436,7 +436,7 @@ def nets_and_union():
 def test_a_head_behind_backbones_of_all_nodes_uses_those_of_its_net(nets_and_union):
     nets, union = nets_and_union
     Z = union.transform(X)
-    front = Front.of(union)
+    front = Front.from_transformer(union)
     for k, member in enumerate(nets):
         head = front.rest_of(member, name="one")
         # Each backbone has 16 features.

@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skgems.federation import Message, answer
 from skgems.local import Member, node_space
-from skgems.moments import SMALLEST, SMALLEST_SQUARE
+from skgems.moments import SMALLEST
 from skgems.networks import LayersBelow
 from skgems.spaces import (
     Accuracy,
@@ -72,7 +72,9 @@ def honest_reply(criterion: str = "accuracy", geometry: str = "gram") -> SpaceRe
     """A reply that a node really gives."""
     X, y = rows()
     labels = np.array(["a", "b"])[y]
-    member = Member.of("lyon", LogisticRegression().fit(X, labels), X, labels)
+    member = Member.from_estimator(
+        "lyon", LogisticRegression().fit(X, labels), X, labels
+    )
     request = {
         "model": "own",
         "geometry": as_geometry(geometry).as_settings(),
@@ -191,7 +193,7 @@ def test_metrics_are_symmetric_and_have_no_negative_squares():
     ("precision_of_a_weight", "match"),
     [
         (0.0, None),
-        (SMALLEST_SQUARE, None),
+        (SMALLEST**2, None),
         (1e-300, "metric_precision has values that are all but 0"),
     ],
 )
@@ -374,7 +376,7 @@ def test_the_reply_is_the_space_that_the_node_builds(
     node = make_member(**roles)
     is_known = node.y != "c"
     clf = DummyClassifier().fit(node.X[is_known], node.y[is_known])
-    node = Member.of("lyon", clf, node.X, node.y, **roles)
+    node = Member.from_estimator("lyon", clf, node.X, node.y, **roles)
     W = make_model(6 if hidden else 4)[:, :2]
     layers = request_with_hidden_layers() if hidden else {"hidden": None}
     Z = LayersBelow(**layers["hidden"]).outputs(node.X) if hidden else node.X
