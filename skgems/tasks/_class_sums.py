@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ..local import ChunkedMember, Member, Rows, naming_node
+from ..local import ChunkedMember, Member, Rows, check_room_for_means, naming_node
 from ..messages import (
     ABSENT,
     MOST_ROWS,
@@ -80,6 +80,13 @@ def _check_one_category_a_row(content: Mapping, place: Place) -> None:
 
 def class_sums(member: Member, *, of: str, threshold: float | None = None) -> dict:
     """Reply with `ClassSums.from_rows` of the rows, and whether these are fewer."""
+    # A row has one category of each column; chunks were checked before.
+    if of != "categories" and not isinstance(member, ChunkedMember):
+        X, y = member.rows("learning")
+        n_rows, n_columns = X.shape
+        check_room_for_means(
+            member, n_rows=n_rows, n_columns=n_columns, n_classes=len(np.unique(y))
+        )
     with naming_node(member.name, "its rows cannot be summed"):
         merged = ClassSums.merged(
             ClassSums.from_rows(X, y, of=of, threshold=threshold, weights=row_weights)

@@ -6,8 +6,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sklearn
+from sklearn.naive_bayes import BernoulliNB
 
-from skgems import Disclosure, GEMSLogisticAggregator, PooledTransformer
+from skgems import (
+    Disclosure,
+    GEMSLogisticAggregator,
+    PooledAggregator,
+    PooledTransformer,
+)
 from skgems.federation import Nodes, reply_to
 from skgems.local import TooFewRowsError
 from skgems.steps import RandomFeatures
@@ -54,6 +60,20 @@ def test_means_of_more_columns_than_half_of_the_numbers_are_refused(way):
         r"classes.* at most 250 .* at most 125 columns",
     ):
         moments_behind(126, way=way)
+
+
+def test_sums_of_classes_are_counted_too():
+    pooled = BernoulliNB()
+
+    def summarize(n_columns):
+        features = RandomFeatures(n_columns - 5, random_state=0)
+        front = PooledTransformer(features).fit(X)
+        agg = PooledAggregator(pooled=pooled, front=front)
+        return agg.summarize(None, X, Y, name="lyon")
+
+    assert summarize(125).row_counts["labels"] == [0, 1]
+    with pytest.raises(TooFewRowsError, match="means of 126 columns"):
+        summarize(126)
 
 
 @pytest.mark.parametrize("way", WAYS)
