@@ -269,7 +269,8 @@ def _outputs_of_layers(
                     member, share * class_sizes.sum() * n_features
                 ),
             )
-        member = replace(member, n_raw_columns=n_features)
+        n_raw_columns = member.n_raw_columns or n_features
+        member = replace(member, n_raw_columns=n_raw_columns)
     parts = None
     if n_components > 1 and sent.has_clusters:
         # The request has no seed: see `seed_of_rows`.

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import sklearn
@@ -15,7 +17,7 @@ from skgems import (
     PooledTransformer,
 )
 from skgems.federation import Nodes, reply_to
-from skgems.local import TooFewRowsError
+from skgems.local import Member, TooFewRowsError, moments
 from skgems.steps import RandomFeatures
 
 # Two classes of 50 rows of five columns: 250 numbers may be told, 125 of each class.
@@ -60,6 +62,22 @@ def test_means_of_more_columns_than_half_of_the_numbers_are_refused(way):
         r"classes.* at most 250 .* at most 125 columns",
     ):
         moments_behind(126, way=way)
+
+
+def test_hidden_layers_are_counted_against_the_columns_before_the_front():
+    front = np.random.default_rng(1).normal(size=(5, 30))
+    rows = np.tanh(X @ front)
+    member = Member.from_estimator("lyon", None, rows, Y, disclosure=Disclosure())
+    hidden = {"weights": [np.eye(31, 126)], "activation": ["relu"]}
+
+    def moments_of(member):
+        return moments(
+            member, kind="shared", n_components=1, min_cluster_size=1, hidden=hidden
+        )
+
+    assert moments_of(member)["moments"]["means"].shape == (2, 126)
+    with pytest.raises(TooFewRowsError, match="means of 126 columns.* made of 5,"):
+        moments_of(replace(member, n_raw_columns=5))
 
 
 def test_sums_of_classes_are_counted_too():
