@@ -44,11 +44,12 @@ THOROUGH = "thorough"
 # number for each class, and took more time than all other candidates together.
 _TREES_TIMES_CLASSES = 1000
 _MOST_TREES = RandomForestClassifier().n_estimators
-# Numbers of random features that are tried under a rule, each the first of the next.
-# Five nodes of 1,120 rows of penbased tell about 50 of them, two of 2,800 about 115.
-_FEATURES_UNDER_RULE = (20, 40, 60, 80, 100, 120, 160, 200, 280, 400)
+# Numbers of random features that are tried under a rule, each the first of the next:
+# with two or three other candidates as many as nodes let be judged (`MOST_JUDGED`).
+# Five nodes of 1,120 rows of penbased tell some 60 of them, two of 2,800 some 120.
+_FEATURES_UNDER_RULE = (10, 20, 30, 40, 50, 60, 80, 100, 120, 150, 200, 280, 400)
 # So many are drawn by one seed, whatever comes after them.
-_FEATURES_OF_A_SEED = 20
+_FEATURES_OF_A_SEED = 10
 # Over a channel the trees of both halves are in one message, and how many there are is
 # agreed before anybody knows the classes.
 _TREES_OVER_CHANNEL = 50

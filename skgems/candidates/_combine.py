@@ -73,6 +73,12 @@ from ._candidates import (
     trees_over_channel,
 )
 
+_NO_FOREST = (
+    "No forest was tried, since nodes answer under a rule of disclosure, and counts "
+    "at the leaves of trees are not bounded by it. Pass disclosure=None to combine and "
+    "to the channel if single rows may be known."
+)
+
 
 def combine(
     estimators=None,
@@ -407,6 +413,8 @@ def _combine_over_channel(
         scoring=scoring,
         disclosure=disclosure,
     )
+    if budget == THOROUGH and rule is not None:
+        choice = replace(choice, doubts=(*choice.doubts, _NO_FOREST))
     fitted = _fitted(aggregator, choice, aggregator.fit)
     fitted.history_ = [*history, *fitted.history_]
     return fitted

@@ -434,7 +434,9 @@ class InProcess(Channel):
     def _replies_of_workers(
         self, jobs: list["_Job"], *, prefer: str
     ) -> Iterator[Message | Exception]:
-        if len(jobs) >= _N_NODES_FOR_PROCESSES:
+        # Under a rule members remember what they told, which other processes cannot.
+        remembers = any(job.member.disclosure is not None for job in jobs)
+        if len(jobs) >= _N_NODES_FOR_PROCESSES and not remembers:
             prefer = "processes"
         pools = ThreadpoolController().info()
         asking_process = _AskingProcess(
@@ -459,6 +461,8 @@ class InProcess(Channel):
         """
         task = TASKS[request.task]
         if not self.recalls or task.reads is None:
+            return None
+        if member.disclosure is not None:  # it depends on what was told before
             return None
         member_key = (member.name, task.reads)
         if member_key not in self._digests_of_members:

@@ -36,13 +36,15 @@ import numpy as np
 from ..base import warn_user
 from ..local import numbers_about_layers
 from ..messages import (
-    MOST_REASON,
+    MOST_TEXT,
     TASKS,
     Agreement,
     Message,
     NotAgreedError,
+    ToldNumbers,
     key_of,
     says,
+    told_numbers,
 )
 from ._asked_before import (
     EarlierExchange,
@@ -284,6 +286,15 @@ class Ledger:
         return np.hstack([np.load(io.BytesIO(content)) for content in contents])
 
     @property
+    def told(self) -> list[ToldNumbers]:
+        """The numbers that were told of sums of the rows so far."""
+        return [
+            ToldNumbers.of_json(lists)
+            for entry in self._counted(self._current.account, "ended")
+            for lists in entry.get("told", ())
+        ]
+
+    @property
     def n_tree_bytes(self) -> int:
         """How many bytes about trees were sent so far."""
         about_trees = {name for name, task in TASKS.items() if task.limits_bytes}
@@ -331,6 +342,7 @@ class Ledger:
             "numbers": sum(array.size for array in reply.arrays.values()),
             "layer_numbers": numbers_about_layers(request, reply),
             "statistics": statistics_told(request, reply),
+            "told": [numbers.as_json() for numbers in told_numbers(reply)],
             "says": says(reply),
         }
         before = self.residuals
@@ -345,7 +357,7 @@ class Ledger:
 
     def fail(self, request: Message, error: Exception) -> None:
         """Count a request at whose rows an error came up, which the server may see."""
-        text = f"{type(error).__name__}: {error}"[:MOST_REASON]
+        text = f"{type(error).__name__}: {error}"[:MOST_TEXT]
         self._open(request)
         self._store.add(self._entry("failed", request) | {"error": text})
         self._store.commit()

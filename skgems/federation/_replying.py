@@ -22,6 +22,7 @@ from ..disclosure import (
 )
 from ..local import (
     RESIDUALS,
+    TOLD,
     ChunkedMember,
     Member,
     NodeShape,
@@ -31,6 +32,7 @@ from ..local import (
     check_reply_bytes,
     learning_columns,
     opened_front,
+    remember_told,
     ruled,
     ruled_chunks,
 )
@@ -48,6 +50,7 @@ from ..messages import (
     requests_in,
     signed,
     tells_radii,
+    told_numbers,
 )
 from ..networks import dropped_columns
 from ..steps import Cells, Columns, Front, holding, repeated_identifiers
@@ -110,13 +113,16 @@ def answer(request: Message, member: Member) -> Message:
             f"{sorted(TASKS)}."
         )
     task = TASKS[request.task]
-    content = dict(task.answer(member, **request.content))
+    content = task.answered(member, request.content)
     content |= {
         field: value
         for field, value in fields_of_disclosure(member.disclosure).items()
-        if field in task.reply
+        if field in task.reply.fields
     }
-    return Message.of(request.task, **content)
+    reply = Message.of(request.task, **content)
+    if member.disclosure is not None:
+        remember_told(member, told_numbers(reply))
+    return reply
 
 
 @keep_warnings_out_of_report()
@@ -432,6 +438,7 @@ def _counted_reply(
         n_numbers_left = node.n_values - ledger.n_layer_numbers
         if ledger.residuals is not None:
             node.memo[RESIDUALS] = ledger.residuals
+        node.memo[TOLD] = ledger.told
         reply = node.computed_reply(request, agreed, layer_numbers_left=n_numbers_left)
         if disclosure is not None:
             ledger.check_layer_numbers(request, reply, most=node.n_values)
@@ -682,7 +689,7 @@ def _answered_of_columns(
         weights=None if node.ruled is None else node.ruled.weights,
         estimator=node.estimator if node.set_aside is None else node.set_aside,
     )
-    return answer(request, member)
+    return answer(request, replace(member, memo=dict(node.memo)))
 
 
 def _answered_of_table(
@@ -699,6 +706,7 @@ def _answered_of_table(
         disclosure=node.disclosure_under(agreed),
         weights=node.weights_under_rule,
     )
+    member = replace(member, memo=dict(node.memo))
     if node.ruled is not None:
         member = replace(member, is_ruled=True, is_changed=node.ruled.is_changed)
     member = replace(member, y=None if node.y is None else column_or_1d(node.y))

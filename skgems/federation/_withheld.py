@@ -126,7 +126,7 @@ def _has_room(
         n_units=int(n_units.sum()),
         n_columns=numbers["n_columns"],
         n_groups=len(n_rows),
-        n_means=len(n_rows) * numbers["n_columns"],
+        n_others=len(n_rows) * numbers["n_columns"],
         n_unknowns=numbers["n_raw_columns"],
     )
 

@@ -214,7 +214,7 @@ class _Ruler:
             n_units=n_rows,
             n_columns=self.n_features,
             n_groups=n_classes,
-            n_means=n_classes * self.n_features,
+            n_others=n_classes * self.n_features,
             n_unknowns=self.member.n_raw_columns or self.n_features,
         )
 

@@ -21,9 +21,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 from ..base import MOST_LISTED
 from ..moments import ROUNDING_OF_SUMS, block_bytes, indicator, ratio, row_blocks
 from ..networks import linear_logits
+from ..spaces import MOST_ROWS
 from ._classifiers import Rows
 from ._member import Member
-from ._own_residuals import ROWS_OF_A_NUMBER
 from ._samples import spread
 
 # Kurtosis within classes of the logits of a node's own model, 3 of Gaussians: nodes of
@@ -199,7 +199,7 @@ def _some_rows(member: Member, classes: np.ndarray | None) -> tuple[Rows, np.nda
     if classes is not None:
         rows = np.flatnonzero(np.isin(y, classes))
     _, codes = np.unique(y[rows], return_inverse=True)
-    rows = rows[spread(codes, ROWS_OF_A_NUMBER)]
+    rows = rows[spread(codes, MOST_ROWS)]
     return X[rows], y[rows]
 
 
