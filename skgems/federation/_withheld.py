@@ -34,7 +34,8 @@ def row_numbers(federation: Federation) -> dict[str, dict]:
         node.name: {
             **_numbers_by_class(federation, node),
             "n_columns": n_columns,
-            "n_raw_columns": n_columns if front is None else front.columns.n,
+            # Documents have no columns before the front.
+            "n_raw_columns": (front and front.columns.n) or n_columns,
         }
         for node in federation.nodes
         if node.record is None and len(node.moment_rows)
