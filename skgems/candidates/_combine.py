@@ -34,6 +34,7 @@ from ..choice import (
 from ..disclosure import Disclosure, disclosure_of, disclosure_of_both
 from ..ensembles import EnsembleAggregator
 from ..federation import (
+    RowsAlone,
     Summary,
     as_channel,
     as_groups,
@@ -417,6 +418,9 @@ def _combine_over_channel(
         choice = replace(choice, doubts=(*choice.doubts, _NO_FOREST))
     fitted = _fitted(aggregator, choice, aggregator.fit)
     fitted.history_ = [*history, *fitted.history_]
+    # A model that is stored has no summaries of halves in it.
+    fitted.set_params(estimators=RowsAlone(channel))
+    fitted.estimators_ = [None] * len(fitted.node_names_)
     return fitted
 
 
