@@ -14,6 +14,7 @@ from scipy import sparse
 
 from ..disclosure import (
     ALONE,
+    CONCERNED,
     LEAST_FACTOR,
     Disclosure,
     GroupLeverages,
@@ -40,6 +41,7 @@ from ._chunk_rule import ChunkRule
 from ._chunks import ChunkedMember, stacked
 from ._classifiers import Rows, indices_of
 from ._disclosed import ruled, without_left_out_classes
+from ._disclosed_tables import DIGITS_OF_SEED
 from ._member import Member
 from ._own_residuals import Residuals, has_linear_model
 from ._room_for_means import check_room_for_means, has_room_for_squares
@@ -47,14 +49,10 @@ from ._room_for_means import check_room_for_means, has_room_for_squares
 # Part of scikit-learn's ``working_memory``, 1 GiB as a rule, that all rows of a node
 # may take: the rule needs a few copies of rows, and chunks are there to save memory.
 _PART_OF_MEMORY = 16
-# Share of the bound from which on a leverage is not small: rows below it are not kept.
-_SHARE_KEPT = 0.25
 # Squared weights that are drawn may be so much lower in all other rows.
 _LEAST_SQUARE = LEAST_FACTOR**2
 # Leverages are below the bound by more than rounding.
 _BELOW = 1.0 - 1e-3
-# Digits of a hash, in base 16, that a seed is made of.
-_DIGITS_OF_SEED = 16
 
 
 def ruled_chunks(member: ChunkedMember) -> Member:
@@ -378,7 +376,7 @@ class _Ruler:
         leverages = _Leverages(
             joint_groups=groups if self.residuals is not None else [],
             groups=[replace(group, sums=group.column_sums) for group in examined],
-            least=_SHARE_KEPT * _LEAST_SQUARE * self.rule.leverage,
+            least=CONCERNED * _LEAST_SQUARE * self.rule.leverage,
         )
         rng = np.random.default_rng(self._seed())
         for X, y, weights in self.member.learning_rows():
@@ -431,7 +429,7 @@ class _Ruler:
     def _seed(self) -> int:
         """Return a seed that follows from the rows, so that nobody else knows it."""
         rows = digest(self.member.checksums, list(self.member.drawn.values()))
-        return int(rows[:_DIGITS_OF_SEED], 16)
+        return int(rows[:DIGITS_OF_SEED], 16)
 
     def _lowered(
         self, told: ChunkRule, examined: list["_Group"], leverages: "_Leverages"
