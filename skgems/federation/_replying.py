@@ -22,6 +22,7 @@ from ..disclosure import (
 )
 from ..local import (
     RESIDUALS,
+    TOLD,
     ChunkedMember,
     Member,
     NodeShape,
@@ -31,6 +32,7 @@ from ..local import (
     check_reply_bytes,
     learning_columns,
     opened_front,
+    remember_told,
     ruled,
     ruled_chunks,
 )
@@ -48,6 +50,7 @@ from ..messages import (
     requests_in,
     signed,
     tells_radii,
+    told_numbers,
 )
 from ..networks import dropped_columns
 from ..steps import Cells, Columns, Front, holding, repeated_identifiers
@@ -116,7 +119,10 @@ def answer(request: Message, member: Member) -> Message:
         for field, value in fields_of_disclosure(member.disclosure).items()
         if field in task.reply.fields
     }
-    return Message.of(request.task, **content)
+    reply = Message.of(request.task, **content)
+    if member.disclosure is not None:
+        remember_told(member, told_numbers(reply))
+    return reply
 
 
 @keep_warnings_out_of_report()
@@ -329,7 +335,7 @@ def reply_to(
 
 
 def _knows_columns(request: Message) -> bool:
-    """Whether a request follows one in which nodes told of their columns."""
+    """Report whether a request follows one in which nodes told of their columns."""
     return "columns" in request.content.get("front", {})
 
 
@@ -432,6 +438,7 @@ def _counted_reply(
         n_numbers_left = node.n_values - ledger.n_layer_numbers
         if ledger.residuals is not None:
             node.memo[RESIDUALS] = ledger.residuals
+        node.memo[TOLD] = ledger.told
         reply = node.computed_reply(request, agreed, layer_numbers_left=n_numbers_left)
         if disclosure is not None:
             ledger.check_layer_numbers(request, reply, most=node.n_values)
@@ -482,7 +489,7 @@ class _Node:
 
     @property
     def n_values(self) -> int:
-        """How many numbers the rows are, of any number of dimensions."""
+        """Return how many numbers the rows hold, of any number of dimensions."""
         n_values_a_row = int(np.prod(np.shape(self.X)[1:], dtype=int))
         return num_samples(self.X) * n_values_a_row
 
@@ -566,7 +573,7 @@ class _Node:
 
     @property
     def weights_under_rule(self) -> np.ndarray | None:
-        """How much each row counts in sums, (n_rows,); None: once."""
+        """Return the weights of rows in sums, (n_rows,); None: each counts once."""
         return self.weights if self.ruled is None else self.ruled.weights
 
     @property
@@ -628,7 +635,7 @@ class _Node:
             ) from error
 
     def addressed(self, reply: Message, request: Message) -> Message:
-        """The same content as the reply of this node to this very request."""
+        """Return the reply as one of this node to this very request."""
         envelope = {"node": self.name, "to": request.digest}
         if "exchange" in request.envelope:
             envelope["exchange"] = request.envelope["exchange"]
@@ -671,7 +678,7 @@ def _answered(
 def _answered_of_columns(
     request: Message, node: _Node, *, agreed: Agreement | None
 ) -> Message:
-    """What the columns are, before any front and without labels."""
+    """Reply with the columns, before any front and without labels."""
     node = node.under_rule(agreed)
     member = column_member(
         node.name,
@@ -682,13 +689,13 @@ def _answered_of_columns(
         weights=None if node.ruled is None else node.ruled.weights,
         estimator=node.estimator if node.set_aside is None else node.set_aside,
     )
-    return answer(request, member)
+    return answer(request, replace(member, memo=dict(node.memo)))
 
 
 def _answered_of_table(
     request: Message, node: _Node, *, agreed: Agreement | None
 ) -> Message:
-    """What the columns hold, or sums and judgments behind a front of each method."""
+    """Reply with the columns' content, or with sums behind a front of each method."""
     node = node.under_rule(agreed)
     held_out = as_mask(node.held_out, node.X)
     member = column_member(
@@ -699,6 +706,7 @@ def _answered_of_table(
         disclosure=node.disclosure_under(agreed),
         weights=node.weights_under_rule,
     )
+    member = replace(member, memo=dict(node.memo))
     if node.ruled is not None:
         member = replace(member, is_ruled=True, is_changed=node.ruled.is_changed)
     member = replace(member, y=None if node.y is None else column_or_1d(node.y))
@@ -741,7 +749,7 @@ def _answered_of_classifier(
     agreed: Agreement | None,
     layer_numbers_left: int | None,
 ) -> Message:
-    """What the classifier and its rows say, behind a front if the request has one."""
+    """Reply by the classifier and its rows, behind a front if there is one."""
     _check_not_beside_halves(request, node, agreed=agreed)
     has_front = request.content.get("front") is not None
     member = _member_behind_front(request, node, agreed=agreed)

@@ -20,7 +20,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ..base import Part
+from ..base import Part, warn_user
 from ..compat import Interval, StrOptions
 from ..federation import MENDS_TAILS
 from ..messages import Message
@@ -36,6 +36,9 @@ from ._problem import (
 
 # Lengths of the step that each message tries: 1 is that of the quasi-Newton direction.
 _LENGTHS = (0.25, 0.5, 1.0, 2.0)
+# The same under a rule of disclosure, where nodes tell few gradients: penbased over two
+# nodes of other classes gains 0.7 points by it in five messages.
+_LENGTHS_UNDER_RULE = (1.0,)
 # What a step moves logits by, at most, in root mean squares of theirs. Where the loss
 # is flat, as of a model that is too sure, a direction may be endless.
 _FARTHEST = 10.0
@@ -228,18 +231,22 @@ def refinement_plan(
     comparison.keep(chosen)
     value, gradient = state.total(W)
     messages = [comparison.message(chosen, value)]
+    is_blind = asks_everyone and comparison.withholds_all
+    if is_blind and rounds.n > 2:
+        _warn_of_withheld_gradients(rounds.n)
     # Nodes that are not asked are estimated by their moments alone, which full steps
     # would trust too much.
     damping = min(rounds.participation, 2.0 * rounds.participation**2)
     reach = damping
     descent = Descent(state.likelihood)
-    while len(messages) < rounds.n - 1:
+    while len(messages) < rounds.n - 1 and not is_blind:
         direction = _bounded_direction(descent, W, gradient)
         # Half of the decrease that the slope alone would give: a quadratic's.
         promise = -np.vdot(gradient, direction) / 2.0 / state.likelihood.n_rows
         if promise < rounds.tol:
             break
-        models = [W + reach * length * direction for length in _LENGTHS]
+        lengths = _LENGTHS if not comparison.has_rule else _LENGTHS_UNDER_RULE
+        models = [W + reach * length * direction for length in lengths]
         shortest = 0
         if not asks_everyone:  # others may be asked than those who judged W
             models.insert(0, W)
@@ -247,6 +254,7 @@ def refinement_plan(
         comparison = yield from _compare_plan(
             state, models, current=W, rounds=rounds, rng=rng
         )
+        is_blind = asks_everyone and comparison.withholds_all
         best = comparison.best(replying_nodes_may_lose=not asks_everyone)
         # The best model shows how curved the sum is; without one, the shortest step.
         probed = shortest if best is None else best
@@ -269,6 +277,16 @@ def refinement_plan(
         likelihood=state.likelihood.with_gradient(W, gradient),
         messages=messages,
         candidates=report,
+    )
+
+
+def _warn_of_withheld_gradients(n_rounds: int) -> None:
+    """Warn of further messages that can add nothing."""
+    warn_user(
+        f"Messages end after the second, though n_rounds={n_rounds}: no node tells the "
+        "gradient of the model on its rows, since under its rule of disclosure too "
+        "few rows would be most of it. The model is that of one message. Leave "
+        "n_rounds at 1, or pass disclosure=None if single rows may be known."
     )
 
 
@@ -474,6 +492,9 @@ class Comparison:
         # What each node said of the rows that judge: sums of losses and right labels.
         self.judgments: list[Mapping] = []
         self.is_optimistic = False  # models are made of rows that judge them
+        self.has_rule = False  # whether a node keeps to a rule of disclosure
+        # Whether nodes tell how good models are, and no node in which direction to go.
+        self.withholds_all = True
         # Models whose logits are too large for a node to say anything.
         self.is_steep = np.zeros(len(models), dtype=bool)
 
@@ -491,7 +512,10 @@ class Comparison:
         losses = self.state.weights[k] * content["losses"][:, 0]
         gradients *= self.state.weights[k]
         self.is_steep |= np.isnan(losses)
-        for j in np.flatnonzero(np.isnan(gradients).any(axis=(1, 2))):
+        lacks_gradient = np.isnan(gradients).any(axis=(1, 2))
+        # Of models that are too steep there is no loss either.
+        self.withholds_all &= bool((lacks_gradient & ~np.isnan(losses)).all())
+        for j in np.flatnonzero(lacks_gradient):
             # Moments stand in for what is not sent.
             estimate = self.state.estimated(self.models[j], {k})
             gradients[j] = estimate.gradient
@@ -499,6 +523,7 @@ class Comparison:
                 losses[j] = estimate.loss
         self.losses[k] = losses
         self.gradients[k] = gradients
+        self.has_rule |= content.get("rule") is not None
         self.judgments.append(content.get("held_out", content))
         self.is_optimistic |= "held_out" not in content
 

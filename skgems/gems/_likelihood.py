@@ -58,10 +58,9 @@ from ._sums import (
     merge_unless_all_have_roots,
 )
 
-_MANY_CLASSES = 32  # with up to so many the search takes seconds at most
-# The same over units of networks, where the optimum is flat: steps that gain little
-# still go far.
-_TOL_OF_UNITS = 1e-8
+# With up to so many classes a search takes seconds at most. Of more its steps beyond
+# ROUGH_TOL change the log-loss on other rows by less than a hundredth.
+_MANY_CLASSES = 32
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -100,7 +99,8 @@ class LikelihoodStage(LinearStage):
         sums = yield from self._sums_plan(problem, keeps_scatter=self.is_bounded)
         weighted = self._weighted(problem, sums)
         likelihood = weighted.likelihood
-        self._warn_of_classes(problem.classes, likelihood.seen)
+        is_average = self._averages_models(problem, likelihood.seen)
+        self._warn_of_classes(problem.classes, likelihood.seen, is_average=is_average)
         form = self._form_unless_bounded(sums.form, likelihood)
         W = np.zeros((sums.n_features + 1, len(problem.classes)))
         has_classes = len(problem.classes) > 1
@@ -112,7 +112,10 @@ class LikelihoodStage(LinearStage):
             if form.kind is not None and sums.span is not None:
                 W = sums.span.to_rows(W)
         node_spaces: NodeSpaces | None = None
-        if has_classes and form.kind is None:
+        if is_average:
+            W = _average_model(problem)
+            merge = LinearMerge(W=W, likelihood=likelihood, W_of_one_message=W)
+        elif has_classes and form.kind is None:
             merge, node_spaces = yield from self._search_plan(weighted)
         else:
             merge = _merge_of_sums(W, form=form, likelihood=likelihood)
@@ -399,7 +402,19 @@ class LikelihoodStage(LinearStage):
             return PooledForm(kind=None, reason=reason), class_weight
         return form, None
 
-    def _warn_of_classes(self, classes: np.ndarray, seen: np.ndarray) -> None:
+    def _averages_models(self, problem: LinearProblem, seen: np.ndarray) -> bool:
+        """Report whether the nodes' models know classes, and sums are of one alone.
+
+        ``seen`` says of each class whether the sums have rows of it, (n_classes,).
+        """
+        if seen.sum() > 1 or self.is_bounded:
+            return False
+        are_known = np.sum([node.known_classes for node in problem.nodes], axis=0)
+        return bool((are_known > 0).all()) and len(seen) > 1
+
+    def _warn_of_classes(
+        self, classes: np.ndarray, seen: np.ndarray, *, is_average: bool
+    ) -> None:
         """Warn of weights of unknown classes, and of known ones without any rows.
 
         ``seen`` says of each class whether the sums have rows of it, (n_classes,).
@@ -413,7 +428,15 @@ class LikelihoodStage(LinearStage):
                 f"class_weight names the classes {unknown}, which no node has seen, so "
                 f"these weights have no effect. The nodes have seen {labels}."
             )
-        if not seen.all():
+        if is_average:
+            warn_user(
+                "The aggregate is the mean of the nodes' models: of the classes "
+                f"{classes[~seen].tolist()} no node has as many rows as min_rows of "
+                "its rule of disclosure asks for, so that there are sums of one class "
+                "alone. Pass rows of these classes to fit, or a Disclosure with a "
+                "smaller min_rows, or have fewer nodes with more rows."
+            )
+        elif not seen.all():
             warn_user(
                 f"Nothing is known of the classes {classes[~seen].tolist()}, so they "
                 "are never predicted: no node has as many rows of them as min_rows "
@@ -512,8 +535,6 @@ def _search(likelihood: Hashed, tol: float) -> tuple[np.ndarray, np.ndarray]:
 
 def _tol_of_search(problem: LinearProblem) -> float:
     """Gain of the last step towards the likeliest model, in nats a row."""
-    if problem.hidden.weights:
-        return _TOL_OF_UNITS
     has_many_classes = len(problem.classes) > _MANY_CLASSES
     return ROUGH_TOL if has_many_classes else TOL
 

@@ -42,9 +42,9 @@ from ._costs import (
 from ._disclosed import (
     RESIDUALS,
     HeldTables,
-    may_tell_gradient,
     ruled,
     tables_that_hold,
+    tellable_gradients,
 )
 from ._disclosed_chunks import ruled_chunks
 from ._disclosed_tables import ruled_table
@@ -59,6 +59,8 @@ from ._model_sums import JudgingRows, sum_over_rows
 from ._moments import class_weight_of, moments
 from ._own_residuals import has_linear_model
 from ._penalties import penalty_of
+from ._room_for_means import check_room_for_means
 from ._seeds import seed_of_rows
 from ._tails import N_COMBINATIONS, heaviest_features
 from ._thresholds import average_threshold, decision_threshold, has_threshold
+from ._told_before import TOLD, n_told_before, remember_told

@@ -41,7 +41,14 @@ class JudgingRows:
     X: Rows  # (n_rows, n_features), as the node has them
     Z: Rows  # (n_rows, n_inputs), as they enter the models, behind hidden layers
     columns: np.ndarray  # (n_rows,), the output of each row's class
-    weights: np.ndarray  # (n_rows,), how much each counts
+    row_weights: np.ndarray  # (n_rows,), how much each counts, as in other sums
+    class_weights: np.ndarray  # (n_rows,), how often its class counts beside that
+    units: np.ndarray  # (n_rows,), what counts as one row, such as a patient
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Return how much each row counts, (n_rows,)."""
+        return self.row_weights * self.class_weights
 
 
 def sum_over_rows(

@@ -40,7 +40,7 @@ from ._closed_forms import (
     weights_of,
 )
 from ._constants import warn_of_lost_features
-from ._disclosed import tellable_rows
+from ._disclosed import AskedGradient, tellable_rows
 from ._layer_numbers import LayerMoments, layer_moments
 from ._member import Member
 from ._own_residuals import fitted_factor
@@ -112,9 +112,7 @@ class OwnGradient:
         self.origin = origin
         self.factor: float | None = None  # None until rows are added that have one
         self.effective_rows = EffectiveRows(n_models=1)
-        self.weight_of_member = None
-        if class_weight == "members":
-            self.weight_of_member = class_weight_of(member.model.estimator)
+        self.weight_of_member = _weight_of_member(member, class_weight)
         is_weighted_by_server = self.weight_of_member is not None
         self.is_by_class = class_weight == "balanced" or is_weighted_by_server
         self.class_weights = None  # (n_classes,)
@@ -214,6 +212,36 @@ class OwnGradient:
         return self.gradients
 
 
+def _weight_of_member(
+    member: Member, class_weight: str | Sequence | None
+) -> str | list | None:
+    """Return the weights of a member's own classifier, if these are asked for."""
+    if class_weight != "members":
+        return None
+    return class_weight_of(member.model.estimator)
+
+
+def _asked_gradient(
+    member: Member,
+    codes: np.ndarray,
+    *,
+    model: str | None,
+    classes: np.ndarray,
+    class_weight: str | Sequence | None,
+) -> AskedGradient | None:
+    """Return how `OwnGradient` sums rows; None: it is not asked for."""
+    if model != "own" or not member.has_classifier:
+        return None
+    is_weighted_by_server = _weight_of_member(member, class_weight) is not None
+    class_weights = None
+    if isinstance(class_weight, list):
+        class_weights = weights_of(class_weight, classes)[codes]
+    return AskedGradient(
+        is_by_class=class_weight == "balanced" or is_weighted_by_server,
+        class_weights=class_weights,
+    )
+
+
 def _gradient_about(origin: np.ndarray, X: Rows, residuals: np.ndarray) -> np.ndarray:
     """The sum over rows of ``outer([x - origin, 1], residuals)``."""
     gradient = np.zeros((X.shape[1] + 1, residuals.shape[1]))
@@ -269,7 +297,8 @@ def _outputs_of_layers(
                     member, share * class_sizes.sum() * n_features
                 ),
             )
-        member = replace(member, n_raw_columns=n_features)
+        n_raw_columns = member.n_raw_columns or n_features
+        member = replace(member, n_raw_columns=n_raw_columns)
     parts = None
     if n_components > 1 and sent.has_clusters:
         # The request has no seed: see `seed_of_rows`.
@@ -335,7 +364,9 @@ def moments(
             codes,
             kind=kind_of_sums,
             parts=behind.parts,
-            has_gradient=model == "own" and member.has_classifier,
+            gradient=_asked_gradient(
+                member, codes, model=model, classes=classes, class_weight=class_weight
+            ),
         )
         X = tellable.X
         sums = class_moments(
@@ -348,7 +379,7 @@ def moments(
             has_own=tellable.has_own,
             told=tellable.sums,
         )
-    if hidden is None:
+    if hidden is None and not tellable.withholds_columns:
         warn_of_lost_features(member, sums)
     gradient = OwnGradient(
         member,

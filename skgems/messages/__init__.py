@@ -69,9 +69,8 @@ from ._limits import (
     MOST_HEADER,
     MOST_JUDGED,
     MOST_MODELS,
-    MOST_NAME,
-    MOST_REASON,
     MOST_ROWS,
+    MOST_TEXT,
     Limits,
 )
 from ._message import NO_MESSAGE, Message, check_version

@@ -442,7 +442,7 @@ class Agreement:
 
     @property
     def methods(self) -> list:
-        """What is agreed of each method where several are tried; else no entries."""
+        """Return what is agreed of each method if several are tried; else nothing."""
         methods = self.settings.get("methods", [])
         is_list = isinstance(methods, list) and all(
             isinstance(agreed, Mapping) for agreed in methods
@@ -451,7 +451,7 @@ class Agreement:
 
     @property
     def _trusted(self) -> list[str]:
-        """What is agreed that a server can misuse: tasks, and layers that it brings."""
+        """List what a server could misuse: tasks, and layers that it brings."""
         trusted = [task for task in self.tasks if TASKS[task].accepted_by == "person"]
         methods = [self.method, *(str(agreed.get("method")) for agreed in self.methods)]
         if any(TERMS[method].merges_layers for method in methods if method in TERMS):
@@ -460,7 +460,7 @@ class Agreement:
 
     @property
     def _fronts(self) -> list[Mapping]:
-        """What is agreed of the front, or of those of several methods."""
+        """List the agreed front, or those of several methods."""
         fronts = [self.settings.get("front"), *self.settings.get("fronts", ())]
         return [front for front in fronts if front]
 
@@ -624,7 +624,7 @@ def as_agreement(agreement: Agreement | str | os.PathLike) -> Agreement:
 
 
 def tells_radii(request: Message) -> bool:
-    """Whether a reply holds distances of single rows."""
+    """Report whether a reply holds distances of single rows."""
     requests_within = [
         inner for content in joins_in(request) for inner in requests_in(content)
     ]

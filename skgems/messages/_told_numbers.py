@@ -36,6 +36,21 @@ class ToldNumbers:
         rows = {(label, None): n_rows for label, n_rows in sizes.items()}
         return replace(self, rows=rows)
 
+    def as_json(self) -> list:
+        """Return lists that `of_json` makes the same of."""
+        rows = [[label, half, n_rows] for (label, half), n_rows in self.rows.items()]
+        return [rows, float(self.n_numbers), float(self.of_a_row)]
+
+    @classmethod
+    def of_json(cls, lists: list) -> "ToldNumbers":
+        """Return what `as_json` made lists of."""
+        rows, n_numbers, of_a_row = lists
+        return cls(
+            rows={(label, half): n_rows for label, half, n_rows in rows},
+            n_numbers=n_numbers,
+            of_a_row=of_a_row,
+        )
+
     def of_half(self, half: str) -> "ToldNumbers":
         """Return the same of rows that are one half."""
         rows = {(label, half): n_rows for (label, _), n_rows in self.rows.items()}

@@ -17,8 +17,8 @@ from ..local import (
     JudgingRows,
     Member,
     NodeShape,
-    may_tell_gradient,
     sum_over_rows,
+    tellable_gradients,
 )
 from ..messages import (
     ABSENT,
@@ -50,6 +50,7 @@ from ._shared import (
     optional_array,
     sums,
 )
+from ._told import told_of_evaluate
 
 # ---- what fields say in figures ----------------------------------------------------
 
@@ -205,15 +206,16 @@ def evaluate(member: Member, request: EvaluateRequest) -> EvaluateReply:
 
     def judging_rows(role: str) -> JudgingRows:
         X, codes, rows = rows_of_labels(member, role, request.labels)
-        row_weights = member.row_weights(role)
-        weights = np.ones(len(rows)) if row_weights is None else row_weights[rows]
+        class_weights = np.ones(len(rows))
         if request.class_weights is not None:
-            weights = weights * request.class_weights[codes]
+            class_weights = request.class_weights[codes]
         return JudgingRows(
             X=X,
             Z=LayersBelow.from_content(request.hidden).outputs(X),
             columns=np.asarray(request.columns)[codes],
-            weights=weights,
+            row_weights=member.counted_weights(role)[rows],
+            class_weights=class_weights,
+            units=member.units(role)[rows],
         )
 
     rows = judging_rows(request.of)
@@ -225,11 +227,14 @@ def evaluate(member: Member, request: EvaluateRequest) -> EvaluateReply:
         with_gradient=request.gradient,
         with_gains=is_of_learning,
     )
+    is_of_held_out = not np.array_equal(member.learning, member.judging)
     if request.gradient and member.disclosure is not None:
-        for of_model, model in zip(content["gradient"], models, strict=True):
-            if not _may_tell_gradient(member, rows, model):
-                of_model[:] = np.nan
-    if is_of_learning and not np.array_equal(member.learning, member.judging):
+        is_told = np.zeros(len(models), dtype=bool)
+        # Rows that are held out have not passed the rule.
+        if is_of_learning or not is_of_held_out:
+            is_told = _tellable(member, rows, content["gradient"], models)
+        content["gradient"][~is_told] = np.nan
+    if is_of_learning and is_of_held_out:
         content["held_out"] = sum_over_rows(
             member,
             judging_rows("judging"),
@@ -243,12 +248,17 @@ def evaluate(member: Member, request: EvaluateRequest) -> EvaluateReply:
     return EvaluateReply(**content)
 
 
-def _may_tell_gradient(member: Member, rows: JudgingRows, W: np.ndarray) -> bool:
-    """Report whether the rule lets the gradient of a model be told."""
-    _, residuals = log_losses(linear_logits(rows.Z, W), rows.columns)
-    return may_tell_gradient(
-        member, rows.Z, rows.columns, weights=rows.weights, residuals=residuals
-    )
+def _tellable(
+    member: Member, rows: JudgingRows, gradients: np.ndarray, models: np.ndarray
+) -> np.ndarray:
+    """Return which gradients of models the rule lets be told, (n_models,), bool."""
+    is_told = ~np.isnan(gradients).any(axis=(1, 2))
+    residuals = [
+        log_losses(linear_logits(rows.Z, model), rows.columns)[1]
+        for model in models[is_told]
+    ]
+    is_told[is_told] = tellable_gradients(member, rows, residuals)
+    return is_told
 
 
 def _sendable(value: np.ndarray | np.float64) -> np.ndarray | np.float64:
@@ -284,6 +294,7 @@ EVALUATE = Task(
     takes_weights=True,
     request=EvaluateRequest,
     reply=EvaluateReply,
+    told=told_of_evaluate,
     cost=_cost,
     answer=evaluate,
 )

@@ -33,7 +33,7 @@ from ..local import (
 )
 from ..messages import (
     COMMON,
-    MOST_REASON,
+    MOST_TEXT,
     Each,
     Json,
     Message,
@@ -72,7 +72,7 @@ def check_halves(reply: "HalvesReply", request: "HalvesRequest", place: Place) -
         place_of_reason = place.at("refused").at(number)
         place_of_reason.deny(number not in asked, "was not asked for")
         place_of_reason.deny(number in reply.joins, "is there, though joins has sums")
-        Text(most=MOST_REASON).check(reason, place_of_reason)
+        Text(most=MOST_TEXT).check(reason, place_of_reason)
     for number, pair in reply.joins.items():
         place_of_pair = place.at("joins").at(number)
         place_of_pair.deny(number not in asked, "was not asked for")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from ..local import Member, NodeShape, check_cost_of_content
 from ..messages import (
-    MOST_NAME,
+    MOST_TEXT,
     REQUEST_WITHIN,
     TASKS,
     Each,
@@ -87,7 +87,7 @@ class JoinRequest(Request):
 class JoinReply(DisclosedReply):
     """A summary: the model, the counts, and the replies to the requests."""
 
-    name: Annotated[str, Text(most=MOST_NAME)]
+    name: Annotated[str, Text(most=MOST_TEXT)]
     method: Annotated[str, Text()]
     settings: Annotated[Mapping, Json()]
     describe: Annotated[Mapping, Json()]

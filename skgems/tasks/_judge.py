@@ -4,9 +4,9 @@ A model is judged by the rows of the half that did not make it. Over these rows 
 the logits z_i of a model a, and factors f_k on logits, a node replies
 
     right[a, b]  = sum_i 1[a labels row i right] 1[b labels row i right]
-    losses[a, k] = sum_i min(-log softmax(f_k z_i)[y_i], -log 1e-15).
+    losses[a, k] = sum_i min(-log softmax(f_k z_i)[y_i], -log eps).
 
-A model is linear, or of squared distances, or a forest.
+A model is linear, or of squared distances, or a forest. eps is that of float64.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ from ._shared import (
 
 # A row that a model is sure about, and wrong, costs no more than the logarithm of this:
 # one such row would else decide between models, and an infinite loss cannot be summed.
-_LEAST_PROBABILITY = 1e-15
+_LEAST_PROBABILITY = np.finfo(np.float64).eps
 _MOST_LOSS_OF_A_ROW = -np.log(_LEAST_PROBABILITY)
 # How large logits may be, in root mean squares over the rows that judge, for losses to
 # be sent: losses under a steeper model count the rows on one side of it. Linear models
@@ -242,7 +242,7 @@ def judge(member: Member, request: JudgeRequest) -> JudgeReply:
 
 
 def most_judging(n_told: int, min_rows: int, n_classes: int) -> int:
-    """How many rows of a node may judge whose two summaries are of ``n_told`` rows.
+    """Bound how many rows may judge at a node that told of ``n_told`` in two halves.
 
     A class is judged if a node has ``min_rows`` rows of it, and told of a half if these
     are in that half. So up to ``min_rows - 1`` rows of each class may judge in either

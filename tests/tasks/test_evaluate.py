@@ -19,10 +19,13 @@ from helpers.tasks import (
     request_with_hidden_layers,
 )
 from scipy.sparse import csr_matrix
+from sklearn.dummy import DummyClassifier
 from sklearn.metrics import log_loss
 from sklearn.neighbors import NearestCentroid
 
+from skgems import Disclosure
 from skgems.federation import Message, reply_to
+from skgems.local import Member
 from skgems.messages import check_reply
 from skgems.moments import TemperatureSearch
 from skgems.networks import linear_logits, read_network
@@ -205,3 +208,51 @@ def test_logits_may_be_as_large_or_small_as_squares_of_features(task, unit):
     request = Message.of(task, **content)
     reply = reply_to(request.to_bytes(), clf, X, y, name="lyon", disclosure=None)
     check_reply(request, Message.from_bytes(reply))
+
+
+def gradient_is_told(member, W) -> bool:
+    """Report whether a member tells the gradient of a model of two classes."""
+    reply = ask(
+        "evaluate",
+        member,
+        W=W,
+        labels=["a", "b"],
+        columns=np.arange(2),
+        factors=np.ones(1),
+        gradient=True,
+    )
+    return not np.isnan(reply["gradient"]).any()
+
+
+def test_rows_of_one_patient_are_one_row_in_a_gradient():
+    """The gradient is that of the three equal visits that the model gets wrong."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = np.where(X[:, 0] > 0, "b", "a")
+    X[:3] = [3.0, 0.0]
+    y[:3] = "a"
+    clf = DummyClassifier().fit(X, y)
+    rule = Disclosure(min_rows=3)
+    W = np.array([[-4.0, 4.0], [0.0, 0.0], [0.0, 0.0]])
+    three_people = Member.from_estimator("lyon", clf, X, y, disclosure=rule)
+    assert gradient_is_told(three_people, W)
+    visits = np.maximum(np.arange(60), 2)
+    one_patient = Member.from_estimator(
+        "lyon", clf, X, y, disclosure=rule, groups=visits
+    )
+    assert not gradient_is_told(one_patient, W)
+
+
+def test_no_gradient_is_told_of_rows_that_are_held_out():
+    """They may have values that the rule replaces in rows that learn."""
+    member = make_member(disclosure=Disclosure())
+    W = np.zeros((5, 2))
+    assert gradient_is_told(member, W)
+    learning = np.arange(20, 40)
+    member = make_member(
+        disclosure=Disclosure(),
+        judging=np.arange(20),
+        moments=learning,
+        training=learning,
+    )
+    assert not gradient_is_told(member, W)
