@@ -108,6 +108,9 @@ class Task:
     # ``tells_radii(content)`` reports whether the reply to a request has distances of
     # single rows. None: no reply has.
     tells_radii: Callable[[Mapping], bool] | None = None
+    # ``kind_of_moments(content)`` returns which moments a request asks for, by the name
+    # that `moments_kind` has for them. None: it asks for none.
+    kind_of_moments: Callable[[Mapping], str] | None = None
     # ``is_of_judging(content)`` reports whether a request is about rows that judge
     # alone. None: it is not.
     is_of_judging: Callable[[Mapping], bool] | None = None
