@@ -159,7 +159,7 @@ class TellableRows:
 
     @property
     def sums(self) -> ToldSums | None:
-        """How the products of the rows are told; None: there is no rule."""
+        """Return how the products of the rows are told; None: there is no rule."""
         if self.told is None:
             return None
         block = None if self.told.is_in_block.all() else self.told.is_in_block

@@ -214,22 +214,22 @@ class Task:
 
     @property
     def repeats_description(self) -> bool:
-        """Whether all of its reply is in what describes the node, too."""
+        """Report whether its reply is all in what describes the node, too."""
         return self.is_in_all_summaries and not self.describes
 
     @property
     def limits_bytes(self) -> bool:
-        """Whether a limit is set to the bytes of all its replies in an exchange."""
+        """Report whether the bytes of all its replies in an exchange are limited."""
         return bool(self.smaller_with_lower)
 
     @property
     def is_needed(self) -> bool:
-        """Whether a plan cannot continue without the reply of every node."""
+        """Report whether a plan cannot continue without the reply of every node."""
         return self.without == "needed"
 
     @property
     def leads_on(self) -> bool:
-        """Whether later requests go only to nodes that answered this one."""
+        """Report whether later requests go only to nodes that answered this one."""
         return self.without == "what follows"
 
 

@@ -81,7 +81,7 @@ def _forget_number_of_labels(table: Mapping, place: Place) -> None:
 
 
 def _drops_identifiers(request: "FrontRequest") -> bool:
-    """Whether a request is the first of a front that drops columns."""
+    """Report whether a request is the first of a front that drops columns."""
     front = request.front
     return bool(front.get("drop_identifiers")) and front.get("columns") is None
 
