@@ -175,6 +175,13 @@ class Task:
     prefer: str = "threads"  # how nodes in this process work in parallel, for joblib
 
     def __post_init__(self) -> None:
+        classes = {"request": (self.request, Request), "reply": (self.reply, Reply)}
+        for name, (given, base) in classes.items():
+            if not isinstance(given, type) or not issubclass(given, base):
+                raise TypeError(
+                    f"{name} of the task {self.name!r} is {given!r:.80}. Give it "
+                    f"{base.__name__} or a subclass, whose annotations are the fields."
+                )
         if self.bound not in BOUNDS:
             raise ValueError(
                 f"bound of the task {self.name!r} is {self.bound!r}, not one of "

@@ -188,6 +188,12 @@ def test_a_task_lacks_what_bounds_it_at_import():
         Task(name="toy", asks="a toy", request=Request, reply=Reply, answer=dict)
 
 
+@pytest.mark.parametrize("name, wrong", [("request", {}), ("reply", Request)])
+def test_a_task_has_classes_of_messages(name, wrong):
+    with pytest.raises(TypeError, match=f"{name} of the task 'counts' is .* Give it"):
+        replace(TASKS["counts"], **{name: wrong})
+
+
 # ---- facts about tasks stand at the task ---------------------------------------------
 
 PACKAGE = Path(skgems.__file__).parent
