@@ -163,8 +163,8 @@ def _check_unknowns(member: Member, content: Mapping, *, n_values: int) -> None:
             f"after {n_before:g} numbers before. That is too many beside the "
             f"{n_values} values of its rows under its rule of disclosure (unknowns="
             f"{member.disclosure.unknowns:g}). Leave out the step that needs them, "
-            "such as a PowerTransformer, or have it tell fewer, such as a KBins of "
-            "fewer bins; or pass disclosure=None if single rows may be known."
+            "such as a PowerTransformer, or answer with more rows; or pass "
+            "disclosure=None if single rows may be known."
         )
 
 

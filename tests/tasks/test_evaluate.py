@@ -229,7 +229,9 @@ def test_rows_of_one_patient_are_one_row_in_a_gradient():
     three_people = Member.from_estimator("lyon", clf, X, y, disclosure=rule)
     assert gradient_is_told(three_people, W)
     visits = np.maximum(np.arange(60), 2)
-    one_patient = Member.from_estimator("lyon", clf, X, y, disclosure=rule, groups=visits)
+    one_patient = Member.from_estimator(
+        "lyon", clf, X, y, disclosure=rule, groups=visits
+    )
     assert not gradient_is_told(one_patient, W)
 
 
