@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from _federations import BUNDLED, assign_nodes
+from _federations import assign_nodes
 from _quick import note_figure, parse_with_quick
-from _raw_rows import PARTITIONS, SETS, add_options, split_raw_rows, time_call
+from _raw_rows import PARTITIONS, add_options, split_raw_rows, time_call
 from _records import JsonLines
 
 from skgems import Disclosure, combine
@@ -69,11 +69,13 @@ def channel_to(X, y: np.ndarray, nodes: np.ndarray, rule: Disclosure | None) -> 
     return Nodes(ask, list(ledgers), disclosure=rule)
 
 
-def measure(cell: Cell, options: argparse.Namespace) -> dict:
-    """Return the accuracy of what was chosen, and what was sent."""
+def measure(cell: Cell, options: argparse.Namespace) -> dict | None:
+    """Return the accuracy of what was chosen, and what was sent; None: by nobody."""
     X, y, X_test, y_test = split_raw_rows(cell.data, options, cell.seed)
     nodes = assign_nodes(cell.partition, y, cell.seed)
     rows = np.flatnonzero(takes_part(y, nodes))
+    if not len(rows):
+        return None
     channel = channel_to(
         safe_indexing(X, rows), y[rows], nodes[rows], RULE if cell.has_rule else None
     )
@@ -93,14 +95,18 @@ def run_missing(options: argparse.Namespace) -> list[dict]:
     cells = [
         Cell(data_set, seed, partition, has_rule)
         for seed in options.seeds
-        for data_set in options.sets
         for partition in options.partitions
+        for data_set in options.sets
         for has_rule in (False, True)
     ]
     for cell in cells:
         if any(cell._asdict().items() <= record.items() for record in records):
             continue
-        record = cell._asdict() | measure(cell, options)
+        measured = measure(cell, options)
+        if measured is None:
+            print(f"{cell.data}, {cell.partition}: no node takes part", flush=True)
+            continue
+        record = cell._asdict() | measured
         records.append(record)
         print(record, flush=True)
         file.append(record)
@@ -139,9 +145,6 @@ def parse_options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_options(parser)
-    for action in parser._actions:
-        if action.dest == "sets":
-            action.choices = (*SETS, *BUNDLED)
     parser.add_argument(
         "--partitions", nargs="+", default=["dir0.1-5"], choices=PARTITIONS
     )

@@ -190,12 +190,13 @@ def _read_csv(path: str, dialect: Dialect, choice: _Choice) -> Table:
     na = dialect.na or ()
     texts_of = partial(_texts_of, layout, features, na)
     texts = texts_of(list(features))
-    numeric = texts.columns.difference(choice.as_text, sort=False)
-    comma = None if dialect.decimal else _decimal_comma(texts[numeric])
-    if comma:
+    to_type = texts[texts.columns.difference(choice.as_text, sort=False)]
+    decimal = dialect.decimal or "."
+    typed = _typed(to_type, decimal, na)
+    if dialect.decimal is None and (comma := _decimal_comma(typed)):
         layout.notes.append(f"the decimal mark is a comma, as in {comma}")
-    decimal = dialect.decimal or ("," if comma else ".")
-    typed = {name: _typed(texts[name], decimal, na) for name in numeric}
+        decimal = ","
+        typed = _typed(to_type, decimal, na)
     table = Table(
         path=path,
         frame=texts.assign(**typed),
@@ -207,7 +208,7 @@ def _read_csv(path: str, dialect: Dialect, choice: _Choice) -> Table:
         missing=frozenset(["", *na]),
         texts_of=texts_of,
     )
-    table = replace(table, odd_cells=_odd_cells(table, numeric))
+    table = replace(table, odd_cells=_odd_cells(table, to_type))
     _print_notes(path, layout, choice)
     return table
 
@@ -263,16 +264,19 @@ def _texts_of(
     return frame.set_axis(list(names), axis="columns")
 
 
-def _typed(texts: "Series", decimal: str, na: Sequence[str]) -> "Series":
-    """Return a column as numbers or truth values if all cells are such, or as it is."""
-    cells = texts.dropna()
-    if _are_numbers(cells, decimal).all():
+def _typed(frame: "DataFrame", decimal: str, na: Sequence[str]) -> "dict[str, Series]":
+    """Return columns as numbers or truth values if all cells are, or as they are."""
+    typed = {}
+    gaps = _numbers(needed("pandas").Series(na, dtype=str), ".")
+    for name, texts in frame.items():
         numbers = _numbers(texts, decimal)
-        gaps = _numbers(needed("pandas").Series(na, dtype=str), ".")
-        return numbers.mask(numbers.isin(gaps))  # also -9.0 where -9 is named
-    if cells.isin(_TRUTHS).all():
-        return texts.astype(object).map(_TRUTHS).infer_objects()
-    return texts
+        if numbers.isna().equals(texts.isna()):
+            typed[name] = numbers.mask(numbers.isin(gaps))  # -9.0, too, of --na -9
+        elif texts.dropna().isin(_TRUTHS).all():
+            typed[name] = texts.astype(object).map(_TRUTHS).infer_objects()
+        else:
+            typed[name] = texts
+    return typed
 
 
 def _numbers(cells: "Series", decimal: str) -> "Series":
@@ -290,9 +294,11 @@ def _are_grouped(cells: "Series") -> "Series":
     return cells.str.fullmatch(_GROUPED).astype(bool)
 
 
-def _decimal_comma(texts: "DataFrame") -> str | None:
+def _decimal_comma(columns: "dict[str, Series]") -> str | None:
     """Return a cell and its column, in words, if its mark is surely a comma."""
-    for name, column in texts.items():
+    for name, column in columns.items():
+        if not is_text(column):
+            continue
         cells = column.dropna()
         numbers = cells[_are_numbers(cells, ",")]
         with_comma = numbers[numbers.str.contains(",", regex=False).astype(bool)]

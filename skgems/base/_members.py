@@ -251,7 +251,7 @@ def check_are_no_parameters(
 
 
 def split_by_state(names: Sequence[str], members: Sequence) -> bool:
-    """Report whether all members, or none, are fitted; ValueError if only some are."""
+    """Report whether members are fitted, None too; ValueError if only some are."""
     ready = []
     unfitted = []
     for name, member in zip(names, members, strict=True):

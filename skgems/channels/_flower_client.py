@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..federation import LedgerError, reply_to
-from ..messages import MOST_NAME, MOST_REASON
+from ..messages import MOST_TEXT
 
 if TYPE_CHECKING:
     from flwr.app import Context, RecordDict
@@ -42,7 +42,7 @@ def content(**fields: bytes | str) -> "RecordDict":
 def opened(letter: "FlowerMessage", field: str) -> bytes | str:
     """Return the one field of a letter; RuntimeError for the fault that it reports."""
     if letter.has_error():
-        reason = str(letter.error.reason)[:MOST_REASON]
+        reason = str(letter.error.reason)[:MOST_TEXT]
         raise RuntimeError(f"Flower's error {letter.error.code}: {reason}")
     records = dict(letter.content)
     fields = dict(records[_RECORD]) if set(records) == {_RECORD} else {}
@@ -52,9 +52,9 @@ def opened(letter: "FlowerMessage", field: str) -> bytes | str:
             f"the Flower message does not have exactly one field of {field}."
         )
     content_of_field = fields[field]
-    if field == "name" and not 0 < len(content_of_field) <= MOST_NAME:
+    if field == "name" and not 0 < len(content_of_field) <= MOST_TEXT:
         raise ValueError(
-            f"a name has 1 to {MOST_NAME} characters, not {len(content_of_field)}."
+            f"a name has 1 to {MOST_TEXT} characters, not {len(content_of_field)}."
         )
     return content_of_field
 
@@ -68,7 +68,7 @@ def _raise_what_went_wrong(fields: Mapping) -> None:
             f"it failed with {fields['failed']!r:.80}; the log of this node says more."
         )
     if set(fields) == {"refused", "why"} and fields["refused"] in _REFUSALS:
-        raise _REFUSALS[fields["refused"]](fields["why"][:MOST_REASON])
+        raise _REFUSALS[fields["refused"]](fields["why"][:MOST_TEXT])
 
 
 def client_app(load: Callable) -> "ClientApp":

@@ -41,9 +41,11 @@ _FEWER_COLUMNS = 0.85
 LEAST_FACTOR = 0.7
 # Share of a column that is rounding, once what others tell of it is taken off.
 _NOTHING = 1e-12
-# Rounds of lowering weights beside known sums, and the share of the bound to aim at.
-_MOST_ROUNDS = 10
-_MARGIN = 0.95
+# Rounds of lowering weights beside known sums.
+MOST_ROUNDS = 10
+# Share of the bound to aim at beside these: what is left is for the other rows, whose
+# leverages rise a little.
+MARGIN = 0.95
 # Share of the bound to which leverages are brought where gradients may follow.
 _ROOM = 0.7
 # A block of one column has no products.
@@ -289,13 +291,13 @@ class _Teller:
         if n_told > self.rule.unknowns * len(rows.codes) * self.n_unknowns:
             return None
         _, units = np.unique(rows.units, return_inverse=True)
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(MOST_ROUNDS):
             of_told, of_known = _shares(rows, told)
             h = np.bincount(units, of_told + of_known)
             is_high = h >= bound
             if not is_high.any():
                 return told if self._clusters_hold(rows, told) else None
-            rest = _MARGIN * bound - np.bincount(units, of_known)
+            rest = MARGIN * bound - np.bincount(units, of_known)
             if not self.may_lower or (rest[is_high] <= 0).any():
                 return None
             factors = np.ones(len(h))

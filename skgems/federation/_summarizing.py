@@ -153,13 +153,8 @@ class SummarizingMixin:
             check_takes_weights(request, name=name)
         member = without_small_classes(member, rule)
         warn_of_unseen_classes(member)
-        content = TASKS["join"].answer(
-            member,
-            method=request.content["method"],
-            settings=request.content["settings"],
-            requests=request.content["requests"],
-        )
-        reply = Message.of("join", **content)
+        content = TASKS[request.task].answered(member, request.content)
+        reply = Message.of(request.task, **content)
         aggregator._warn_of(member, reply)
         return Summary(reply)
 

@@ -10,15 +10,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ..base import BaseAggregator
+from ..base import MOST_LISTED, BaseAggregator
 from ..disclosure import Disclosure, has_room_for_products
 from ..local import class_sizes
 from ..moments import moments_kind
 from ._federation import Federation, Node
 from ._labels import shown_labels
-
-# Nodes that the text names, as many as a reader looks up one by one.
-_MOST_LISTED = 10
 
 
 def row_numbers(federation: Federation) -> dict[str, dict]:
@@ -34,7 +31,8 @@ def row_numbers(federation: Federation) -> dict[str, dict]:
         node.name: {
             **_numbers_by_class(federation, node),
             "n_columns": n_columns,
-            "n_raw_columns": n_columns if front is None else front.columns.n,
+            # Documents have no columns before the front.
+            "n_raw_columns": (front and front.columns.n) or n_columns,
         }
         for node in federation.nodes
         if node.record is None and len(node.moment_rows)
@@ -67,11 +65,11 @@ def withheld_in_words(aggregator: BaseAggregator) -> str:
     ]
     if not sentences:
         return ""
-    n_others = len(sentences) - _MOST_LISTED
+    n_others = len(sentences) - MOST_LISTED
     others = f"; and {n_others} more nodes" if n_others > 0 else ""
     return (
         "If the nodes were apart, these would tell less under the default rule of "
-        f"disclosure: {'; '.join(sentences[:_MOST_LISTED])}{others}. This follows "
+        f"disclosure: {'; '.join(sentences[:MOST_LISTED])}{others}. This follows "
         "from numbers of rows. Single rows may make nodes tell less still: a fit with "
         "disclosure=Disclosure() shows the model that comes out."
     )

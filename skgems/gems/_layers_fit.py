@@ -61,7 +61,7 @@ class LayersFit:
         )
 
     def attributes(self, aggregator: BaseAggregator, federation: Federation) -> dict:
-        """Fit hidden layers, the last one, tune them; return the attributes."""
+        """Merge hidden layers and the last, tune them; return the attributes."""
         if federation.rows_are_shared:
             warn_user(
                 "nodes is not given and nodes share classes, so they share rows: "

@@ -232,7 +232,7 @@ class LinearStage:
     def score_requests(
         self, W: np.ndarray, merge: LinearMerge, problem: LinearProblem
     ) -> dict[str, Message]:
-        """Ask nodes how good W is for the report, and a model beside it.
+        """Make requests for the report: how good W is, and a model beside it.
 
         Where spaces were built that is the point of the intersection on the node's own
         scale, which epsilon bounds; else it is the node's own model.

@@ -31,12 +31,12 @@ from ..moments import (
     with_noise,
 )
 from ..networks import as_labels
+from ..spaces import MOST_ROWS
 from . import _moments, _samples
 from ._chunk_rule import ChunkRule, CodeColumns, RareCells
 from ._classifiers import Rows, indices_of, naming_node
 from ._constants import warn_of_lost_features
 from ._member import Member
-from ._own_residuals import ROWS_OF_A_NUMBER
 from ._seeds import seed_of_rows
 from ._tails import CombinationTails
 from ._told_clusters import ClusterEnds
@@ -156,7 +156,7 @@ class ChunkedMember(Member):
         total_weights: dict[object, float] = {}
         factor_sample = _EvenSample(
             labels=set() if estimator is None else set(member.own_linear()[1]),
-            n_rows=ROWS_OF_A_NUMBER,
+            n_rows=MOST_ROWS,
             min_class_size=least,
         )
         class_samples = _ClassSamples(n_rows=n_drawn)
@@ -309,6 +309,8 @@ class ChunkedMember(Member):
             weights=weights,
             left_out=self.left_out,
             disclosure=self.disclosure,
+            is_changed=self.is_changed,
+            n_raw_columns=self.n_raw_columns,
             dropped=self.dropped,
         )
 

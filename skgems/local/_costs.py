@@ -178,7 +178,8 @@ def check_cost_of_content(task_name: str, content: Mapping, rows: NodeShape) -> 
         rows_of_task = rows.transform_by_front(front, f"the request {task.name!r}")
     if rows_of_task is None or task.cost is None:
         return  # a front that waits: nothing comes behind it
-    task.cost(rows if task.has_fronts_within else rows_of_task, content)
+    request = task.request.from_content(content)
+    task.cost(rows if task.has_fronts_within else rows_of_task, request)
 
 
 def _columns_of(front: Front, shape: NodeShape) -> Columns:

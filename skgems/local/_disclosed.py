@@ -31,6 +31,7 @@ from ._member import Member
 from ._model import LocalModel
 from ._model_sums import JudgingRows
 from ._own_residuals import has_linear_model, own_residuals
+from ._room_for_means import check_room_for_means, with_room_for_squares
 from ._told_before import n_told_before, n_told_by_class
 
 # Where the memo of a member has the residuals of models whose gradients were told.
@@ -158,11 +159,18 @@ class TellableRows:
 
     @property
     def sums(self) -> ToldSums | None:
-        """How the products of the rows are told; None: there is no rule."""
+        """Return how the products of the rows are told; None: there is no rule."""
         if self.told is None:
             return None
         block = None if self.told.is_in_block.all() else self.told.is_in_block
         return ToldSums(block=block, seed=self.seed)
+
+    @property
+    def withholds_columns(self) -> bool:
+        """Report whether of some columns means alone are told."""
+        if self.told is None:
+            return False
+        return bool(self.told.is_mean_only.any() or self.told.is_own_mean_only.any())
 
     @property
     def has_gradient(self) -> bool:
@@ -198,6 +206,12 @@ def tellable_rows(
     rule = member.disclosure
     if rule is None:
         return TellableRows(X=X, told=None, parts=parts)
+    check_room_for_means(
+        member,
+        n_rows=X.shape[0],
+        n_columns=X.shape[1],
+        n_classes=len(np.unique(codes)),
+    )
     weights = member.counted_weights("learning")
     if member.is_beside_others:  # clusters would be further columns
         parts = None
@@ -220,6 +234,8 @@ def tellable_rows(
         may_lower=False,
         n_told_before=n_told_by_class(member, codes),
     )
+    n_unknowns = member.n_raw_columns or X.shape[1]
+    told = with_room_for_squares(told, codes, rule, n_unknowns=n_unknowns)
     if gradient is not None and told.has_gradient:
         member.memo[RESIDUALS] = rows.residuals
     if parts is not None:  # numbers that no cluster has stand for whole classes
@@ -346,10 +362,14 @@ def tables_that_hold(
         return HeldTables(
             names=list(tables), by_class=set(by_class), weights=None, n_columns=0
         )
+    asks_by_class = next(iter(tables)) in by_class
+    if asks_by_class:
+        own = _held_in_order(member, tables, is_first_own=True)
+        if len(own.names) == len(tables):
+            return own
     shared = _held_in_order(member, tables, is_first_own=False)
-    if next(iter(tables)) not in by_class or shared.weights is None:
+    if not asks_by_class or shared.weights is None:
         return shared
-    own = _held_in_order(member, tables, is_first_own=True)
     n_of_first = _n_different(next(iter(tables.values())))
     if 2 * (own.n_columns - n_of_first) < shared.n_columns - n_of_first:
         return shared
@@ -366,6 +386,16 @@ def _held_in_order(
     member: Member, tables: Mapping[str, Rows], *, is_first_own: bool
 ) -> HeldTables:
     """Return the tables that hold, each beside those before it that do."""
+    of_all = _held(member, tables, is_first_own=is_first_own, is_all=True)
+    if len(of_all.names) == len(tables):
+        return of_all
+    return _held(member, tables, is_first_own=is_first_own, is_all=False)
+
+
+def _held(
+    member: Member, tables: Mapping[str, Rows], *, is_first_own: bool, is_all: bool
+) -> HeldTables:
+    """Return the tables that hold; with ``is_all`` all together, or the first alone."""
     codes = np.unique(member.y, return_inverse=True)[1]
     start = np.ones(len(codes)) if member.weights is None else member.weights
     span = Span.of_constants(len(codes))
@@ -374,6 +404,8 @@ def _held_in_order(
     names: list[str] = []
     by_class: set[str] = set()
     weights = None
+    last = next(reversed(tables.keys()))
+    is_pending = False  # whether columns wait for the last table to be looked at
     for name, X in tables.items():
         X = X.toarray() if sparse.issparse(X) else X
         rows = _rows_to_tell(member, X, codes, weights=start)
@@ -381,7 +413,8 @@ def _held_in_order(
         together = np.hstack([columns, rows.X[:, new]])
         if not names:
             n_of_first = together.shape[1]
-        elif len(new):
+        is_pending |= bool(names) and len(new) > 0
+        if is_pending and (name == last or not is_all):
             of_all = weights_of_tables(
                 replace(rows, X=together),
                 member.disclosure,
@@ -389,6 +422,7 @@ def _held_in_order(
                 n_unknowns=member.n_raw_columns or X.shape[1],
                 seed=partial(seed_of, together, codes),
             )
+            is_pending = False
             if of_all is None:
                 continue
             weights = of_all

@@ -14,11 +14,13 @@ from scipy import sparse
 
 from ..disclosure import (
     ALONE,
+    CONCERNED,
     LEAST_FACTOR,
     Disclosure,
     GroupLeverages,
     GroupSums,
     KeptRows,
+    has_room_for_products,
     lowered_squares,
 )
 from ..moments import (
@@ -39,20 +41,18 @@ from ._chunk_rule import ChunkRule
 from ._chunks import ChunkedMember, stacked
 from ._classifiers import Rows, indices_of
 from ._disclosed import ruled, without_left_out_classes
+from ._disclosed_tables import DIGITS_OF_SEED
 from ._member import Member
 from ._own_residuals import Residuals, has_linear_model
+from ._room_for_means import check_room_for_means, has_room_for_squares
 
 # Part of scikit-learn's ``working_memory``, 1 GiB as a rule, that all rows of a node
 # may take: the rule needs a few copies of rows, and chunks are there to save memory.
 _PART_OF_MEMORY = 16
-# Share of the bound from which on a leverage is not small: rows below it are not kept.
-_SHARE_KEPT = 0.25
 # Squared weights that are drawn may be so much lower in all other rows.
 _LEAST_SQUARE = LEAST_FACTOR**2
 # Leverages are below the bound by more than rounding.
 _BELOW = 1.0 - 1e-3
-# Digits of a hash, in base 16, that a seed is made of.
-_DIGITS_OF_SEED = 16
 
 
 def ruled_chunks(member: ChunkedMember) -> Member:
@@ -156,6 +156,12 @@ class _Ruler:
         self.sizes = sizes[sizes > 0]
         self.labels = [label for label, n in zip(labels, sizes, strict=True) if n]
         self.n_features = member.n_features
+        check_room_for_means(
+            member,
+            n_rows=int(self.sizes.sum()),
+            n_columns=self.n_features,
+            n_classes=len(self.labels),
+        )
         self.told = ChunkRule(
             labels=self.labels,
             cells={
@@ -200,11 +206,24 @@ class _Ruler:
 
     def _may_tell(self, n_rows: float, *, n_classes: int) -> bool:
         """Report whether so many rows are enough for products of all columns."""
-        n_columns = self.n_features
-        n_numbers = n_columns * (n_columns + 1) / 2 + n_classes * n_columns
-        return (
-            n_numbers <= self.rule.unknowns * n_rows * n_columns
-            and n_columns + n_classes <= 2.0 * self.rule.leverage * n_rows
+        return has_room_for_products(
+            self.rule,
+            n_rows=n_rows,
+            n_units=n_rows,
+            n_columns=self.n_features,
+            n_groups=n_classes,
+            n_others=n_classes * self.n_features,
+            n_unknowns=self.member.n_raw_columns or self.n_features,
+        )
+
+    def _may_tell_squares(self, n_rows: float, *, n_classes: int) -> bool:
+        """Report whether so many rows are enough for squares of all columns."""
+        return has_room_for_squares(
+            self.rule,
+            n_rows=n_rows,
+            n_classes=n_classes,
+            n_columns=self.n_features,
+            n_unknowns=self.member.n_raw_columns or self.n_features,
         )
 
     def ruled(self) -> ChunkedMember:
@@ -357,7 +376,7 @@ class _Ruler:
         leverages = _Leverages(
             joint_groups=groups if self.residuals is not None else [],
             groups=[replace(group, sums=group.column_sums) for group in examined],
-            least=_SHARE_KEPT * _LEAST_SQUARE * self.rule.leverage,
+            least=CONCERNED * _LEAST_SQUARE * self.rule.leverage,
         )
         rng = np.random.default_rng(self._seed())
         for X, y, weights in self.member.learning_rows():
@@ -410,7 +429,7 @@ class _Ruler:
     def _seed(self) -> int:
         """Return a seed that follows from the rows, so that nobody else knows it."""
         rows = digest(self.member.checksums, list(self.member.drawn.values()))
-        return int(rows[:_DIGITS_OF_SEED], 16)
+        return int(rows[:DIGITS_OF_SEED], 16)
 
     def _lowered(
         self, told: ChunkRule, examined: list["_Group"], leverages: "_Leverages"
@@ -505,6 +524,7 @@ class _Ruler:
         if told.seed is not None:
             limit *= _LEAST_SQUARE
         of_classes = by_columns.max(axis=1) < limit
+        of_classes &= [self._may_tell_squares(n, n_classes=1) for n in self.sizes]
         has_own_variances = has_own | of_classes
         is_withheld = np.zeros(self.n_features, dtype=bool)
         for is_in in (~has_own, ~has_own_variances):
@@ -512,6 +532,11 @@ class _Ruler:
             of_columns = first.column_leverages(together)[is_in]
             largest = of_columns.max(axis=0, initial=0.0)
             is_withheld |= largest >= limit
+            n_rows = self.sizes[is_in].sum()
+            if is_in.any() and not self._may_tell_squares(
+                n_rows, n_classes=is_in.sum()
+            ):
+                is_withheld[:] = True
         told = replace(
             told,
             low=first.low,

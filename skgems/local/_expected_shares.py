@@ -11,10 +11,10 @@ from typing import Self
 import numpy as np
 
 from ..compat import safe_indexing
+from ..spaces import MOST_ROWS
 from ._classifiers import Rows, indices_of
 from ._model import LocalModel
 from ._moments import class_weight_of, spread
-from ._own_residuals import ROWS_OF_A_NUMBER
 
 # Difference between the share of a class and the mean probability that a model gives
 # it, from which on the model is said to expect another share, beside 1 / sqrt(n) for
@@ -77,7 +77,7 @@ def other_share(model: LocalModel, X: Rows, y: np.ndarray) -> OtherShare | None:
     rows = np.flatnonzero(codes >= 0)
     if len(classes) < 2 or not len(rows):
         return None
-    rows = rows[spread(codes[rows], ROWS_OF_A_NUMBER)]
+    rows = rows[spread(codes[rows], MOST_ROWS)]
     counts = np.bincount(codes[rows], minlength=len(classes))
     mean = model.probabilities(safe_indexing(X, rows), classes).mean(axis=0)
     return OtherShare.from_excess(

@@ -39,7 +39,7 @@ class LayerMoments:
     def n_numbers(
         self, *, n_units: int, class_sizes: np.ndarray, n_clusters: int
     ) -> int:
-        """Return the number of numbers in such a reply.
+        """Return how many numbers a reply with moments of layers holds.
 
         ``class_sizes`` (n_classes,) may hold zeros; ``n_clusters`` are those of all
         classes together.

@@ -7,14 +7,10 @@ from scipy import sparse
 
 from ..moments import fit_inverse_temperature, log_losses, ratio
 from ..networks import linear_logits
+from ..spaces import MOST_ROWS
 from ._classifiers import Rows, indices_of
 from ._member import Member
 from ._samples import spread
-
-# Rows that a number about a node's own model is computed of: the factor on its logits,
-# their kurtosis, the mean of its probabilities, which is known to 0.01. It hardly
-# changes with more of them.
-ROWS_OF_A_NUMBER = 4000
 
 
 def fitted_factor(
@@ -25,7 +21,7 @@ def fitted_factor(
     Logits are (n_rows, n_outputs), outputs and weights (n_rows,).
     """
     # One that is next to the best will do.
-    rows = spread(outputs, ROWS_OF_A_NUMBER)
+    rows = spread(outputs, MOST_ROWS)
     return fit_inverse_temperature(
         logits[rows],
         outputs[rows],

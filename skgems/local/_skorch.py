@@ -394,7 +394,7 @@ class SkorchModel(LocalModel):
 
     @property
     def _link(self) -> str:
-        """Name the function of the outputs that makes the loss's former inputs."""
+        """Name the function of outputs that gives the loss its usual inputs."""
         link = output_link(self.classifier, name=self.name)
         if link != "identity":
             return link

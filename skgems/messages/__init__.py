@@ -11,7 +11,7 @@ all parties have accepted.
 >>> check_request(request)
 >>> Message.from_bytes(request.to_bytes()).digest == request.digest
 True
->>> sorted(TASKS["counts"].reply)
+>>> sorted(TASKS["counts"].reply.fields)
 ['counts', 'labels', 'min_rows', 'rule']
 """
 
@@ -69,9 +69,8 @@ from ._limits import (
     MOST_HEADER,
     MOST_JUDGED,
     MOST_MODELS,
-    MOST_NAME,
-    MOST_REASON,
     MOST_ROWS,
+    MOST_TEXT,
     Limits,
 )
 from ._message import NO_MESSAGE, Message, check_version
@@ -82,6 +81,7 @@ from ._packing import (
     remove_partial_files,
     write_bytes,
 )
+from ._questions import Reply, Request
 from ._row_counts import ExposedGroups, exposed_classes, rows_of_groups
 from ._signing import (
     SignatureError,
@@ -104,7 +104,7 @@ from ._summaries import (
     pairs_in,
     requests_in,
 )
-from ._tasks import ACCEPTED_BY, COMMON, TASKS, Rule, Task, register, task_named
+from ._tasks import ACCEPTED_BY, COMMON, TASKS, Task, register, task_named
 from ._terms import TERMS, Terms
 from ._told_numbers import ToldNumbers, told_in_words, told_numbers
 from ._words import (

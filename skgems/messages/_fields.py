@@ -37,7 +37,7 @@ class Place:
 
     path: str
     lengths: dict = field(default_factory=dict)
-    asked: Mapping = field(default_factory=dict)
+    asked: Any = None  # the request
     described: Mapping | None = None
 
     def at(self, name: object) -> "Place":
@@ -70,7 +70,7 @@ class Field:
     says: str = ""  # about rows
     detail: Callable[[Mapping, Mapping], str] | None = None  # of the table, the reply
     default: object = REQUIRED  # what stands for it where it is not
-    when: Callable[[Mapping], bool] | None = None  # whether it is there, as asked
+    when: Callable[[Any], bool] | None = None  # whether a request asks for it
 
     def check(self, value: Any, place: Place) -> None:
         """Raise ValueError, which names the place, for a value that is not allowed."""
@@ -376,7 +376,7 @@ class Arrays(Field):
 
     def check(self, value: Any, place: Place) -> None:
         place.deny(not isinstance(value, list), "is not a list of arrays")
-        arrays_of_request = place.asked.get(self.like) if self.like else None
+        arrays_of_request = getattr(place.asked, self.like) if self.like else None
         if arrays_of_request is None:
             fields = [self.each] * len(value)
         elif len(value) != len(arrays_of_request):
@@ -399,7 +399,7 @@ def _is_number(value: object) -> bool:
 
 
 def _fits(tokens: tuple[str, ...], shape: tuple[int, ...], lengths: dict) -> bool:
-    """Whether a shape is that of some letters, to which lengths are given here."""
+    """Report whether a shape fits letters, to which it gives lengths."""
     if tokens == ("...",):
         return True
     if tokens[:1] == ("m?",):

@@ -25,9 +25,8 @@ MOST_ROWS = 2**53
 # Whole numbers in requests that say how much is computed: what all machines can count.
 # How much of it a node computes is said by its `Limits`.
 MOST_COUNTED = int(np.iinfo(np.int32).max)
-# Characters of labels, which numpy makes as long as the longest; of a node's name.
+# Characters of labels, which numpy makes as long as the longest.
 MOST_CHARACTERS = 2**26
-MOST_NAME = 1000  # characters
 # Of classes that moments are of: those of 1,000 take minutes to be made a model of.
 MOST_CLASSES = 1000
 
@@ -38,8 +37,9 @@ MOST_MODELS = 7
 MOST_FACTORS = 32  # twice those of a grid
 # Candidates that are judged by halves of rows; `combine` has eleven at most.
 MOST_JUDGED = 16
-# Characters of a reason why a node sends no sums, which has names of columns.
-MOST_REASON = 2000
+# Characters of a node's name, of an error, and of a reason why a node sends no sums,
+# which has names of columns.
+MOST_TEXT = 2000
 
 
 def _limit(most: int, unit: str, *, of_rows: bool = False) -> int:

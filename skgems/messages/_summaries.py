@@ -36,7 +36,7 @@ def check_summary(content: Mapping) -> list[tuple[Message, Message]]:
         Those of `pairs_in`.
     """
     place = Place("summary")
-    check_fields(content, TASKS["join"].reply, place)
+    check_fields(content, TASKS["join"].reply.fields, place)
     check_disclosed(content, place)
     place.deny(not content["name"], "name", "is empty")
     described = None

@@ -6,11 +6,13 @@ them up here by their names.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from ._fields import Field, Flag, FrontField, Place
+from ._disclosed import check_disclosed
+from ._fields import Field, Flag, FrontField, Place, check_fields
+from ._questions import Reply, Request
 from ._row_counts import ExposedGroups
 
-Rule = Callable[[Mapping, Place], None]
 # What bounds the requests of a task under an agreement, beside how often it is asked.
 # "derived": the node makes the requests itself from the agreed settings, and answers no
 # others; "terms": `Terms.check_request` of the agreed method, where requests depend on
@@ -37,10 +39,10 @@ class Task:
     name : str
     asks : str
         What a request asks for, in words, as the end of a sentence.
-    request, reply : mapping of str to Field
-        Fields of the messages.
+    request, reply : subclass of Request, subclass of Reply
+        The fields of the messages, and the rules that they keep.
     answer : callable
-        ``answer(member, **content)`` returns the fields of the reply, at the node.
+        ``answer(member, request)`` returns the reply, at the node.
     bound : {"derived", "terms", "fields"}
         What bounds a request under an agreement. It has no default, so that nobody adds
         a task that no agreement holds. "derived": a node answers a request only if
@@ -62,12 +64,9 @@ class Task:
         follows": the node takes no further part; else what the model is without, in
         words. It has no default, since only the author of the plan knows.
     cost : callable or None
-        ``cost(rows, content)`` raises a LimitError where a request costs more than a
+        ``cost(rows, request)`` raises a LimitError where a request costs more than a
         node allows; ``rows`` is the `NodeShape` of what comes out of its front. None:
         it costs nothing that is worth a limit.
-    request_rule, rule : callable or None
-        ``rule(content, place)`` raises a ValueError for fields of a request, or of a
-        reply, that do not fit each other.
     reply_check : callable or None
         ``reply_check(request, reply)`` takes the place of the check of all fields.
     summaries : callable or None
@@ -80,16 +79,14 @@ class Task:
 
     name: str
     asks: str
-    request: Mapping[str, Field]
-    reply: Mapping[str, Field]
-    answer: Callable[..., Mapping]
+    request: type[Request]
+    reply: type[Reply]
+    answer: Callable[[Any, Any], Reply]
     bound: str
     discloses: str
     most: int
     without: str
     cost: Callable | None = None
-    request_rule: Rule | None = None
-    rule: Rule | None = None
     reply_check: Callable | None = None
     summaries: Callable[[Mapping], list[Mapping]] | None = None
     sentences: Callable[[Mapping], Iterable] | None = None
@@ -191,24 +188,48 @@ class Task:
                 f"one of {ACCEPTED_BY}."
             )
 
+    def check_request(self, content: Mapping, place: Place) -> Request:
+        """Return the request of a content; ValueError, which names the field, if wrong.
+
+        Fields of all tasks, as the front, are checked, but are not part of it.
+        """
+        check_fields(content, {**COMMON, **self.request.fields}, place)
+        request = self.request.from_content(content)
+        request.check(place)
+        return request
+
+    def check_reply(self, content: Mapping, place: Place) -> None:
+        """Raise ValueError, which names the field, unless a content is a reply's.
+
+        ``place.asked`` is the request.
+        """
+        check_fields(content, self.reply.fields, place)
+        if "rule" in self.reply.fields:
+            check_disclosed(content, place)
+        self.reply.from_content(content).check(place.asked, place)
+
+    def answered(self, member: Any, content: Mapping) -> dict:
+        """Return the content of a node's reply to the content of a request."""
+        return self.answer(member, self.request(**content)).as_content()
+
     @property
     def repeats_description(self) -> bool:
-        """Whether all of its reply is in what describes the node, too."""
+        """Report whether its reply is all in what describes the node, too."""
         return self.is_in_all_summaries and not self.describes
 
     @property
     def limits_bytes(self) -> bool:
-        """Whether a limit is set to the bytes of all its replies in an exchange."""
+        """Report whether the bytes of all its replies in an exchange are limited."""
         return bool(self.smaller_with_lower)
 
     @property
     def is_needed(self) -> bool:
-        """Whether a plan cannot continue without the reply of every node."""
+        """Report whether a plan cannot continue without the reply of every node."""
         return self.without == "needed"
 
     @property
     def leads_on(self) -> bool:
-        """Whether later requests go only to nodes that answered this one."""
+        """Report whether later requests go only to nodes that answered this one."""
         return self.without == "what follows"
 
 

@@ -34,7 +34,7 @@ class EffectiveRows:
             self.squares[k] += sizes @ sizes
 
     def least(self) -> np.ndarray:
-        """Return the fewest rows of a model, or of differences to those before.
+        """Return the fewest effective rows of a model, or of a difference to others.
 
         Whoever knows two gradients knows their difference, too, so that the fewest rows
         of any of these count, (n_models,).

@@ -130,7 +130,7 @@ class Likelihood:
     def with_share(
         self, nodes: Sequence[NodeLoss], share: float | None
     ) -> "Likelihood":
-        """Return it with the slope of nodes' gradients, and their models' losses.
+        """Return a likelihood with nodes' slopes, and the losses of their models.
 
         ``share`` is the part of each difference that is corrected; None: by the number
         of rows, see `share_of_gradient`.
@@ -245,7 +245,7 @@ class Likelihood:
         return slope
 
     def with_gradient(self, W: np.ndarray, gradient: np.ndarray) -> "Likelihood":
-        """Return it with the slope by which the gradient at W is the given one."""
+        """Return a likelihood whose gradient at W is the given one."""
         _, expected_gradient = self.value_and_gradient(W)
         return replace(self, slope=self.slope + gradient - expected_gradient)
 
@@ -394,7 +394,7 @@ class Likelihood:
         return self.minimize(start, tol=tol, least=0.0)
 
     def bounded(self, *, tol: float = 1e-7) -> "tuple[Likelihood, np.ndarray]":
-        """Return it with the most correction that the loss allows, and its minimum.
+        """Return the most corrected likelihood that a loss allows, and its minimum.
 
         Many small nodes may all err alike, so that the linear term promises a log-loss
         below 0. Then half of it is tried, and so on, and at last none.

@@ -18,8 +18,8 @@ from ._rows import MOST_BLOCK_BYTES
 
 # Takes a model and returns a value and its gradient.
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
-# Ridge of the matrices that the search is preconditioned by, relative to their
-# diagonals: they are singular where features depend on each other.
+# Ridge of matrices, relative to their diagonals: they are singular where features
+# depend on each other, and those between outputs where classes are decided.
 RIDGE = 1e-3
 # Least curvature a row, relative to the variances of features: where classes are
 # decided at the start, the loss is flat there, but not everywhere.
@@ -30,8 +30,10 @@ _FIRST_STEPS = 8
 _STEPS = 40  # each later time
 # Steps that L-BFGS remembers: it usually has 5 to 20.
 REMEMBERED_STEPS = 20
-# Least curvature between outputs, relative to the mean: none where classes are decided.
-_LEAST_BETWEEN = 0.05
+# How often the discriminant analysis, where the search starts, is made less sure. With
+# a penalty of C=1e-12 more halvings take the intercepts to 0 with the weights, and the
+# search ends there.
+_MOST_HALVINGS = 10
 
 
 class Penalized(Protocol):
@@ -85,7 +87,7 @@ def point_at(W: np.ndarray, loss: Loss) -> Point:
 def as_sure_as_likely(W: np.ndarray, loss: Loss) -> Point:
     """A model halved: Gaussians of one covariance are surer than the rows let them."""
     best = point_at(W, loss)
-    while True:
+    for _ in range(_MOST_HALVINGS):
         halved = point_at(best.W / 2.0, loss)
         if halved.value >= best.value:
             break
@@ -397,6 +399,6 @@ def _inverse_root_between(covariance: np.ndarray) -> np.ndarray:
     mean = eigenvalues[1:].mean() if len(eigenvalues) > 1 else 0.0
     if mean <= 0:
         return np.eye(len(eigenvalues))
-    roots = np.sqrt(np.maximum(eigenvalues / mean, _LEAST_BETWEEN))
+    roots = np.sqrt(np.maximum(eigenvalues / mean, RIDGE))
     roots[0] = 1.0
     return (vectors / roots) @ vectors.T

@@ -46,7 +46,7 @@ N_GRIDS = 3
 _N_FACTORS = 17  # of each grid
 # On logits of models whose probabilities are too sure, or not sure enough: from 1 / 32
 # to 4 in steps of the square root of two.
-LOGIT_FACTORS = 2.0 ** np.arange(-5.0, 2.5, 0.5)
+LOGIT_FACTORS = np.logspace(-5.0, 2.0, 15, base=2.0)
 INDEX_OF_FACTOR_ONE = int(np.flatnonzero(LOGIT_FACTORS == 1.0)[0])
 
 

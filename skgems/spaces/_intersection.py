@@ -46,7 +46,7 @@ _WELL_INSIDE = 0.9
 # Pairs that are tried: their number grows with the square of that of the spaces.
 _MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
-_SMOOTHING = 10.0 ** -np.arange(1, 7)
+_SMOOTHING = np.logspace(-1, -6, 6)
 # Parts of the way that are added until rounding leaves a point in all spaces.
 _EXTRA_PARTS = (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-6, 1e-3)
 # Multipliers are settled where no space is missed by more, in squared radii.

@@ -24,9 +24,10 @@ import numpy as np
 from scipy import linalg
 from sklearn.cluster import KMeans
 
-from ..moments import ratio
+from ..moments import ROUNDING_OF_SUMS, ratio
 from ._metric import Metric, combine_metrics
 from ._neuron_metrics import (
+    RIDGE,
     constant_inputs,
     metric_of_neurons,
     metric_of_one_neuron,
@@ -39,11 +40,6 @@ from ._space import GoodEnoughSpace, RandomSource
 # Mass of neurons without any importance, relative to the mean of their node: without a
 # mass they would have no place of their own, and nothing would say which to merge.
 _LEAST_MASS = 1e-3
-# And relative to the squared lengths of the neurons, where they are all but the same.
-_ROUNDING = 1e-20
-# What an input that is constant at a node counts there, relative to other nodes: little
-# enough not to move a consensus, and enough for metrics that have an inverse.
-_UNSEEN = 1e-6
 
 
 class NeuronPool:
@@ -175,7 +171,7 @@ class NeuronPool:
                 points[:, waiting], pulls[:, waiting] + residuals
             )
             is_off = errors > np.maximum(
-                TOLERANCE * costs, _ROUNDING * squares[waiting]
+                TOLERANCE * costs, ROUNDING_OF_SUMS**2 * squares[waiting]
             )
             if not is_off.all():
                 waiting = waiting[is_off]
@@ -378,7 +374,7 @@ def _filled_precisions(
             typical, squares, out=np.ones_like(squares), where=is_usable
         )
         costs = np.where(is_constant, costs_by_weights, costs)
-    return [with_costs_of_constant_inputs(P, _UNSEEN * costs) for P in precisions]
+    return [with_costs_of_constant_inputs(P, RIDGE * costs) for P in precisions]
 
 
 class JointBasis(NamedTuple):

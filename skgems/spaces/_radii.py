@@ -37,8 +37,7 @@ from ._metric import Metric, n_constrained
 from ._outputs import Rows
 from ._space import RandomSource
 
-# A margin this small, against the change a unit step makes, is a tie.
-_TIE = 1e-15
+_EPS = np.finfo(np.float64).eps
 # Levels that a profile is thinned to: a thousandth of the rows is no loss, and what a
 # node sends no longer grows with its rows.
 _MOST_LEVELS = 1001
@@ -154,7 +153,7 @@ def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
     n_right = int(node.right.sum())
     # A row fails at 1 / max_c (change / margin); 0 for rows that do not count.
     with np.errstate(divide="ignore", invalid="ignore"):
-        inverse = np.minimum(1.0 / node.margins, _TIE**-2).astype(dtype, copy=False)
+        inverse = np.minimum(1.0 / node.margins, _EPS**-2).astype(dtype, copy=False)
     inverse[node.label, np.arange(node.n_rows)] = 0.0
     inverse[:, ~node.right] = 0.0
     fastest = np.zeros(n_right)
@@ -170,7 +169,7 @@ def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
     with np.errstate(divide="ignore"):
         # abs: a rate may be -0.0, whose inverse is not infinity.
         radii = 1.0 / np.abs(fastest[::-1])
-    radii[radii < _TIE] = 0.0
+    radii[radii < _EPS] = 0.0  # a tie, against the change that a unit step makes
     return radii
 
 

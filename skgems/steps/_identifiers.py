@@ -41,14 +41,17 @@ LEFT_OUT = (IDENTIFIES, NOT_USED)
 # as many categories as rows it is 0.37, with twice as many 0.61.
 _SHARE_OF_SINGLE_TEXTS = 0.8
 # Rows with a text, from which on this share is not reached by chance: by twice as many
-# categories as rows in 13 of 100 columns of 20 rows, in 2 of 50, in none of 200.
+# categories as rows in 13 of 100 columns of 20 rows, in 2 of 50, in none of 200. Rows
+# from which on numbers without ties are no chance, if rows are numbered without a gap:
+# n rows have n possible numbers, and exp(-(n - 1) / 2) is small enough. And values of a
+# column that says which rows belong together: with fewer it is rather a category.
 _FEWEST = 20
 # Chance that no two of some random whole numbers are equal, at which they identify rows
 # in whatever order they stand; and where they rise, or fall, from each row to the next,
 # as they do if a table was sorted by them.
 _CHANCE_OF_NO_TIES = 1e-4
 _CHANCE_IN_ORDER = 0.05  # a weaker proof will do, since the order is another
-_FEWEST_IN_ORDER = 7  # where they rise or fall
+# On average a value of such a column has between so many rows.
 _ROWS_OF_REPEATED = (1.2, 50.0)
 # The numbers of rows that values have vary so little, as the variance over the mean,
 # where each patient has as many visits. Of values that occur by chance, two times on
@@ -139,7 +142,8 @@ def _role_of_numbers(column: np.ndarray) -> str:
     if _has_ties_or_fractions(column):
         return DESCRIBES
     n = len(column)
-    if n < _FEWEST_IN_ORDER:
+    # From fewer rows this chance is not reached, numbered without a gap: see _FEWEST.
+    if n < 1.0 - 2.0 * np.log(_CHANCE_IN_ORDER):
         return UNCLEAR
     rising = np.sort(column)
     n_possible = float(rising[-1]) - float(rising[0]) + 1.0

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from ..messages import (
     FrontField,
     Labels,
     Place,
+    Request,
     Table,
     Task,
     Text,
@@ -29,7 +31,7 @@ from ..messages import (
 )
 from ..moments import LARGEST
 from ..steps import IDENTIFIES, NOT_USED, ROLES, numbers
-from ._shared import N_ROWS, RULE, bound_on_rows, sums
+from ._shared import N_ROWS, DisclosedReply, bound_on_rows, sums
 from ._told import told_of_front
 
 # ---- what fields say in figures ----------------------------------------------------
@@ -78,9 +80,9 @@ def _forget_number_of_labels(table: Mapping, place: Place) -> None:
 # ---- fields ------------------------------------------------------------------------
 
 
-def _drops_identifiers(request: Mapping) -> bool:
-    """Whether a request is the first of a front that drops columns."""
-    front = request["front"]
+def _drops_identifiers(request: "FrontRequest") -> bool:
+    """Report whether a request is the first of a front that drops columns."""
+    front = request.front
     return bool(front.get("drop_identifiers")) and front.get("columns") is None
 
 
@@ -129,8 +131,40 @@ STATISTICS = {
 }
 
 
-def front(member: Member, *, front: Mapping) -> dict:
-    """What the step of a front that waits is fitted to."""
+class FrontRequest(Request):
+    """A front, of which one step waits."""
+
+    front: Annotated[Mapping, FrontField()]
+
+
+class FrontReply(DisclosedReply):
+    """What the step that waits is fitted to."""
+
+    min_rows: Annotated[
+        int | None,
+        bound_on_rows(
+            "The bound min_rows of the node. It has at least this many rows, and so "
+            "does each category that it sends."
+        ),
+    ] = None
+    columns: Annotated[Mapping, Table(COLUMNS, roles_are_words)]
+    again: Annotated[bool | None, Flag(default=ABSENT, says=_SEEN)]
+    parts: Annotated[
+        Mapping,
+        Told(
+            STATISTICS,
+            says="Statistics of the columns that enter each step, over all rows "
+            "together: means and squares about them, products for PCA, or sums after "
+            "power transforms. Categories that at least min_rows rows have, and the "
+            "number of rows that have others. Counts on a grid, in multiples of "
+            "min_rows.",
+            detail=_parts_in_words,
+        ),
+    ]
+
+
+def front(member: Member, request: FrontRequest) -> FrontReply:
+    """Tell what the step of a front that waits is fitted to."""
     X = learning_columns(member)
     if X.shape[0] < member.min_rows:
         raise TooFewRowsError(
@@ -139,7 +173,7 @@ def front(member: Member, *, front: Mapping) -> dict:
             "columns. Pass a Disclosure with a smaller min_rows if these rows may be "
             "known."
         )
-    content = opened_front(front).tell(
+    content = opened_front(request.front).tell(
         X,
         min_rows=member.min_rows,
         memo=member.memo,
@@ -148,7 +182,7 @@ def front(member: Member, *, front: Mapping) -> dict:
         check_products=partial(_check_products, member),
     )
     _check_unknowns(member, content, n_values=X.shape[0] * X.shape[1])
-    return content
+    return FrontReply(**content)
 
 
 def _check_unknowns(member: Member, content: Mapping, *, n_values: int) -> None:
@@ -222,24 +256,7 @@ FRONT = Task(
     n_columns=_columns_told,
     exposed=exposed_columns,
     often="once for each step that needs rows",
-    request={"front": FrontField()},
-    reply={
-        "min_rows": bound_on_rows(
-            "The bound min_rows of the node. It has at least this many rows, and so "
-            "does each category that it sends."
-        ),
-        "rule": RULE,
-        "columns": Table(COLUMNS, roles_are_words),
-        "again": Flag(default=ABSENT, says=_SEEN),
-        "parts": Told(
-            STATISTICS,
-            says="Statistics of the columns that enter each step, over all rows "
-            "together: means and squares about them, products for PCA, or sums after "
-            "power transforms. Categories that at least min_rows rows have, and the "
-            "number of rows that have others. Counts on a grid, in multiples of "
-            "min_rows.",
-            detail=_parts_in_words,
-        ),
-    },
+    request=FrontRequest,
+    reply=FrontReply,
     answer=front,
 )

@@ -325,6 +325,15 @@ def test_combine_grows_a_forest_over_a_channel_only_with_a_thorough_budget(
     assert ("grow" in agreement) == is_tried
 
 
+@pytest.mark.usefixtures("few_candidates")
+def test_combine_grows_no_forest_under_a_rule_and_says_so():
+    nodes = JudgingNodes(THREE_COLUMNS, min_rows=3)
+    agg = combine(nodes.channel, budget="thorough", random_state=0)
+    assert "forest" not in agg.choice_.to_frame().index
+    assert any("No forest was tried" in doubt for doubt in agg.choice_.doubts)
+    assert "grow" not in nodes.exchanged[0][0].envelope["agreement"]
+
+
 def only_stump(n_rows=0):
     """A tree of one level, for which few messages are needed."""
     stump = PooledAggregator(pooled=DecisionTreeClassifier(max_depth=1))

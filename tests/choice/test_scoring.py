@@ -399,10 +399,10 @@ def test_a_method_that_fails_at_a_node_costs_the_others_nothing(monkeypatch):
 
     join = _halves.join
 
-    def failing_join(member, **content):
-        if content["method"] == "PooledAggregator":
+    def failing_join(member, request):
+        if request.method == "PooledAggregator":
             raise MemoryError("of 3 rows of Ann")
-        return join(member, **content)
+        return join(member, request)
 
     monkeypatch.setattr(_halves, "join", failing_join)
     nodes = JudgingNodes(X, Y, NODES)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -17,8 +19,12 @@ from skgems.federation import (
     run,
 )
 from skgems.local import clear_cache
-from skgems.messages import TASKS, Task
+from skgems.messages import TASKS, Reply, Request, Task
 from skgems.progress import showing
+
+
+def answer_by(function, member, request):
+    return AnyReply(function(member, **vars(request)))
 
 
 class Target:
@@ -40,6 +46,23 @@ class Target:
         return {"parameters": [trained], "loss": float(abs(self.target - trained[0]))}
 
 
+class AnyRequest(Request):
+    """A request of any fields."""
+
+    def __init__(self, **content):
+        vars(self).update(content)
+
+
+class AnyReply(Reply):
+    """A reply of any fields."""
+
+    def __init__(self, content):
+        vars(self).update(content)
+
+    def as_content(self):
+        return dict(vars(self))
+
+
 def answered_by(monkeypatch, **tasks):
     """Put other tasks into the table, each a function and what the table says of it."""
     for name, (function, options) in tasks.items():
@@ -47,9 +70,9 @@ def answered_by(monkeypatch, **tasks):
             name=name,
             asks="",
             often="once",
-            request={},
-            reply={},
-            answer=function,
+            request=AnyRequest,
+            reply=AnyReply,
+            answer=partial(answer_by, function),
             bound="fields",
             discloses="counts",
             most=1,

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from helpers.estimators import federated
+from helpers.tasks import ask
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -22,7 +23,6 @@ from skgems.gems._layers import _ClustersOfNodes, _is_lower
 from skgems.local import Member
 from skgems.moments import ClassMoments, class_moments
 from skgems.networks import Layers
-from skgems.tasks._retrain import retrain
 
 # A last layer of few clusters, which is quick.
 QUICK = GEMSLogisticAggregator(moments=Moments(n_components=4))
@@ -331,7 +331,8 @@ def test_a_node_that_draws_rows_of_others_learns_to_tell_them_apart():
 
     def train(others):
         """The reply of the node: its parameters, and the loss at the start."""
-        return retrain(
+        return ask(
+            "retrain",
             member,
             coefs=start.coefs,
             intercepts=start.intercepts,

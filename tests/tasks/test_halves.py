@@ -125,7 +125,7 @@ def test_losses_are_those_of_the_logits_under_each_factor():
     for factor in 2.0 ** np.arange(-5, 2.5, 0.5):
         logs = log_softmax(factor * logits, axis=1)
         of_label = np.select([y == "a", y == "b"], [logs[:, 0], logs[:, 1]], -np.inf)
-        expected.append(-np.maximum(of_label, np.log(1e-15)).sum())
+        expected.append(-np.maximum(of_label, np.log(np.finfo(float).eps)).sum())
     np.testing.assert_allclose(reply["losses"], [expected])
     right = np.where(y == "b", logs.argmax(axis=1) == 1, False)
     assert reply["right"].tolist() == [[right.sum()]]
@@ -150,7 +150,7 @@ def test_models_of_squared_distances_judge_by_these():
     losses = -log_softmax(logits, axis=1)[np.arange(30), codes]
     np.testing.assert_allclose(
         reply["losses"][0, INDEX_OF_FACTOR_ONE],
-        np.minimum(losses, -np.log(1e-15)).sum(),
+        np.minimum(losses, -np.log(np.finfo(float).eps)).sum(),
     )
 
 

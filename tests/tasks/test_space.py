@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers.rules import assert_outcome, rows, without
 from helpers.tasks import (
+    ask,
     class_codes,
     make_member,
     make_model,
@@ -31,7 +32,7 @@ from skgems.spaces import (
     as_criterion,
     as_geometry,
 )
-from skgems.tasks._space import space, space_fits
+from skgems.tasks._space import SpaceReply as SpaceContent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ class SpaceReply:
     def check(self, match: str | None = None, lengths: dict | None = None) -> None:
         """The space is taken, or refused in these words."""
         assert_outcome(
-            space_fits,
+            SpaceContent,
             self.space,
             match,
             asked=self.request,
@@ -380,13 +381,15 @@ def test_the_reply_is_the_space_that_the_node_builds(
     W = make_model(6 if hidden else 4)[:, :2]
     layers = request_with_hidden_layers() if hidden else {"hidden": None}
     Z = LayersBelow(**layers["hidden"]).outputs(node.X) if hidden else node.X
-    reply = space(
+    reply = ask(
+        "space",
         node,
         W=W,
         geometry=geometry.as_settings(),
         criterion=criterion.as_settings(),
         hidden=layers["hidden"],
         n_others=2,
+        min_cluster_size=1,
         construction="sampled",
         scale_logits=True,
         n_directions=20,
