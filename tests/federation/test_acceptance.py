@@ -40,8 +40,8 @@ ONCE = {
 
 def rows_of_nodes():
     rng = np.random.RandomState(0)
-    X = rng.standard_normal((220, 4))
-    return X, (X[:, 0] > 0).astype(int), np.arange(220) % 2
+    X = rng.standard_normal((80, 4))
+    return X, (X[:, 0] > 0).astype(int), np.arange(80) % 2
 
 
 def classifier_for(name, X, y):
