@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from _federations import BUNDLED, assign_nodes
+from _federations import assign_nodes
 from _quick import note_figure, parse_with_quick
-from _raw_rows import PARTITIONS, SETS, add_options, split_raw_rows, time_call
+from _raw_rows import PARTITIONS, add_options, split_raw_rows, time_call
 from _records import JsonLines
 
 from skgems import Disclosure, combine
@@ -145,9 +145,6 @@ def parse_options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_options(parser)
-    for action in parser._actions:
-        if action.dest == "sets":
-            action.choices = (*SETS, *BUNDLED)
     parser.add_argument(
         "--partitions", nargs="+", default=["dir0.1-5"], choices=PARTITIONS
     )

@@ -153,7 +153,7 @@ def _checked_summary(
 
 
 def _agreement_of(folder: Path) -> Agreement | None:
-    """What was agreed on, where a folder has summaries or replies of an exchange."""
+    """Load the agreement beside a folder's summaries or replies of an exchange."""
     places = [folder]
     if folder.resolve().name == "replies":
         places.append(folder.resolve().parent)

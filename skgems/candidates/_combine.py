@@ -34,6 +34,7 @@ from ..choice import (
 from ..disclosure import Disclosure, disclosure_of, disclosure_of_both
 from ..ensembles import EnsembleAggregator
 from ..federation import (
+    RowsAlone,
     Summary,
     as_channel,
     as_groups,
@@ -417,6 +418,9 @@ def _combine_over_channel(
         choice = replace(choice, doubts=(*choice.doubts, _NO_FOREST))
     fitted = _fitted(aggregator, choice, aggregator.fit)
     fitted.history_ = [*history, *fitted.history_]
+    # A model that is stored has no summaries of halves in it.
+    fitted.set_params(estimators=RowsAlone(channel))
+    fitted.estimators_ = [None] * len(fitted.node_names_)
     return fitted
 
 
@@ -494,7 +498,7 @@ def _vote(pairs: NodePairs, *, random_state) -> BaseAggregator:
 
 
 def _any_names(estimators: object) -> object:
-    """The same, where names in tuples may be any: nobody sets parameters by them."""
+    """Return estimators whose tuples may have any names, as no parameter has them."""
     return NodePairs(estimators) if is_named(estimators) else estimators
 
 
@@ -504,7 +508,7 @@ def _node_pairs(estimators: object) -> NodePairs:
 
 
 def _is_sent(member) -> bool:
-    """Whether it is a summary or the path of one, and no fitted estimator."""
+    """Report whether this is a summary or the path of one, no fitted estimator."""
     return isinstance(member, Summary) or is_path(member)
 
 

@@ -62,8 +62,9 @@ def choose_over(
 
     Nodes get one message for each step of fronts that looks at rows, one about sums of
     halves, one for each level of trees, and one to judge. The model itself is left to
-    its fit over the same channel; where a node answers under a rule of disclosure, to
-    that on the sums of both halves, since sums of all rows would be told beside them.
+    its fit over the same channel. Where a node answers under a rule of disclosure, it
+    is left to the fit on the sums of both halves: sums of all rows would be told beside
+    them.
     """
     # Which candidates there are depends on how many rows nodes have, which only their
     # sums tell; names and transformers do not.
@@ -152,7 +153,7 @@ class _Fronts:
 
     @property
     def agreed(self) -> list[dict]:
-        """What nodes accept: the front of all, and that of each candidate."""
+        """Return the fronts that nodes accept: that of all, and of each candidate."""
         alone = [
             Front(make_pipeline(*steps), drop_identifiers=self.drop_identifiers)
             for steps in self.steps
@@ -181,14 +182,14 @@ def _terms_of(candidate: Candidate) -> Terms:
 
 
 def _grows_trees(candidate: Candidate) -> bool:
-    """Whether halves of the rows have trees, which grow in several messages."""
+    """Report whether halves of the rows have trees, which grow in several messages."""
     return _terms_of(candidate).grows_forests
 
 
 def _agreement(
     tried: list[Candidate], fronts: _Fronts, *, disclosure: object
 ) -> Agreement:
-    """What nodes agree to answer while one of the candidates is chosen and fitted."""
+    """Make the agreement for the time that a candidate is chosen and fitted."""
     methods = [
         {
             "method": terms.method,
@@ -238,12 +239,12 @@ class _SumsOfHalves:
 
     @property
     def n_rows(self) -> int:
-        """How many rows all nodes have, about: twice those of the first halves."""
+        """Estimate how many rows all nodes have: twice those of the first halves."""
         n_rows_by_name = {s.name: s.n_rows for s in self._first_halves()}
         return 2 * sum(n_rows_by_name.values())
 
     def class_sizes(self) -> np.ndarray:
-        """How many rows of each class all nodes told of either half: (2, n_classes).
+        """Return how many rows of each class either half has: (2, n_classes).
 
         That is for one candidate at most. Classes that are too small to be told
         (min_rows) are not among these.
@@ -262,7 +263,7 @@ class _SumsOfHalves:
         return most_sizes
 
     def n_columns(self, k: int) -> int:
-        """How many columns one candidate has, behind its front."""
+        """Return how many columns one candidate has, behind its front."""
         first_half, _ = self.by_candidate[k]
         return max(s.network.n_features_in for s in first_half)
 
@@ -312,7 +313,7 @@ class _SumsOfHalves:
 
     @property
     def has_rule(self) -> bool:
-        """Whether a node answered under a rule of disclosure."""
+        """Report whether a node answered under a rule of disclosure."""
         return any("rule" in s.message.content for s in self._first_halves())
 
 

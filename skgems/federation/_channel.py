@@ -242,7 +242,7 @@ class Nodes(Channel):
 
 
 def _not_here(requests: Mapping[str, Message]) -> NoReturn:
-    """What a channel asks with after it was unpickled; pickles have its name."""
+    """Raise RuntimeError: an unpickled channel cannot reach the nodes."""
     raise RuntimeError(
         "This channel was pickled, which keeps names and records but not the function "
         f"that reaches the nodes, so nodes {list(requests)} cannot be asked. Give "
@@ -333,7 +333,7 @@ class RowsAlone(Channel):
 
     @property
     def reports(self) -> bool:
-        """Whether the wrapped channel asks how well the aggregate does."""
+        """Report whether the wrapped channel asks how well the aggregate does."""
         return self.channel.reports
 
     @property
@@ -391,7 +391,7 @@ class InProcess(Channel):
             yield from self._ask_workers(list(jobs), prefer=task.prefer)
 
     def _jobs(self, requests: Mapping[str, Message]) -> Iterator["_Job"]:
-        """What each member is to answer, in the order of the members."""
+        """Yield the job of each member that is asked, in the order of members."""
         digests_of_arrays: dict[tuple, str] = {}  # of arrays that requests share
         for member in self.members:
             if member.name not in requests:
@@ -410,7 +410,7 @@ class InProcess(Channel):
     def _ask_workers(
         self, jobs: list["_Job"], *, prefer: str
     ) -> Iterator[tuple[str, Message | Exception]]:
-        """The same by threads or processes, in the order of the members.
+        """Yield replies of threads or processes, in the order of the members.
 
         A cache in another process is gone with it. So replies of workers are kept in
         the cache of this one, where the next fit finds them.
@@ -507,7 +507,7 @@ class _Job:
 
     @property
     def _is_kept(self) -> bool:
-        """Whether the reply is cached in this process, and not in a folder."""
+        """Report whether the reply is cached in this process, not in a folder."""
         return self.memory is None and self.digest_of_reply is not None
 
     def recalled_reply(self) -> Message | None:

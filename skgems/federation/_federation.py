@@ -398,6 +398,7 @@ class Federation:
             left_out=node.left_out,
             # Rows of nodes that are not here only score, and nothing of them leaves.
             disclosure=self.disclosure if node.record is None else None,
+            n_raw_columns=None if self.front is None else self.front.columns.n,
         )
         return ruled(member)
 

@@ -195,11 +195,11 @@ class Ledger:
 
     @property
     def is_accepted_by_person(self) -> bool:
-        """Whether the exchange began under an agreement that a person has accepted."""
+        """Report whether a person accepted the agreement of the exchange."""
         return self._current.by_person
 
     def answered(self, request: Message) -> Counter:
-        """How often each task counts so far, without requests that equal this one."""
+        """Count the answers of each task so far, less requests equal to this one."""
         counted = self._counted(self._current.account, "ended", "failed")
         tasks = {entry["key"]: entry["task"] for entry in counted}
         tasks.pop(self._key(request), None)
@@ -264,7 +264,7 @@ class Ledger:
 
     @property
     def n_layer_numbers(self) -> int:
-        """How many numbers about hidden layers were told so far."""
+        """Return how many numbers about hidden layers were told so far."""
         ended = self._counted(self._current.account, "ended")
         return sum(entry["layer_numbers"] for entry in ended)
 
@@ -296,7 +296,7 @@ class Ledger:
 
     @property
     def n_tree_bytes(self) -> int:
-        """How many bytes about trees were sent so far."""
+        """Return how many bytes about trees were sent so far."""
         about_trees = {name for name, task in TASKS.items() if task.limits_bytes}
         ended = self._counted(self._current.account, "ended")
         return sum(entry["bytes"] for entry in ended if entry["task"] in about_trees)
@@ -471,7 +471,7 @@ class Ledger:
         ]
 
     def _key(self, request: Message) -> str:
-        """What the request asks, as a digest that no default or envelope changes."""
+        """Return the digest of a request that no default or envelope changes."""
         if request not in self._keys:
             self._keys[request] = key_of(request)
         return self._keys[request]
@@ -487,7 +487,7 @@ class Ledger:
         self._store.add(self._entry("opened", request) | asdict(current))
 
     def _entry(self, event: str, request: Message) -> dict:
-        """What entries of all events have."""
+        """Return the fields that entries of all events have."""
         return {
             "event": event,
             "at": _now(),

@@ -335,7 +335,7 @@ def reply_to(
 
 
 def _knows_columns(request: Message) -> bool:
-    """Whether a request follows one in which nodes told of their columns."""
+    """Report whether a request follows one in which nodes told of their columns."""
     return "columns" in request.content.get("front", {})
 
 
@@ -489,7 +489,7 @@ class _Node:
 
     @property
     def n_values(self) -> int:
-        """How many numbers the rows are, of any number of dimensions."""
+        """Return how many numbers the rows hold, of any number of dimensions."""
         n_values_a_row = int(np.prod(np.shape(self.X)[1:], dtype=int))
         return num_samples(self.X) * n_values_a_row
 
@@ -573,7 +573,7 @@ class _Node:
 
     @property
     def weights_under_rule(self) -> np.ndarray | None:
-        """How much each row counts in sums, (n_rows,); None: once."""
+        """Return the weights of rows in sums, (n_rows,); None: each counts once."""
         return self.weights if self.ruled is None else self.ruled.weights
 
     @property
@@ -635,7 +635,7 @@ class _Node:
             ) from error
 
     def addressed(self, reply: Message, request: Message) -> Message:
-        """The same content as the reply of this node to this very request."""
+        """Return the reply as one of this node to this very request."""
         envelope = {"node": self.name, "to": request.digest}
         if "exchange" in request.envelope:
             envelope["exchange"] = request.envelope["exchange"]
@@ -678,7 +678,7 @@ def _answered(
 def _answered_of_columns(
     request: Message, node: _Node, *, agreed: Agreement | None
 ) -> Message:
-    """What the columns are, before any front and without labels."""
+    """Reply with the columns, before any front and without labels."""
     node = node.under_rule(agreed)
     member = column_member(
         node.name,
@@ -695,7 +695,7 @@ def _answered_of_columns(
 def _answered_of_table(
     request: Message, node: _Node, *, agreed: Agreement | None
 ) -> Message:
-    """What the columns hold, or sums and judgments behind a front of each method."""
+    """Reply with the columns' content, or with sums behind a front of each method."""
     node = node.under_rule(agreed)
     held_out = as_mask(node.held_out, node.X)
     member = column_member(
@@ -749,7 +749,7 @@ def _answered_of_classifier(
     agreed: Agreement | None,
     layer_numbers_left: int | None,
 ) -> Message:
-    """What the classifier and its rows say, behind a front if the request has one."""
+    """Reply by the classifier and its rows, behind a front if there is one."""
     _check_not_beside_halves(request, node, agreed=agreed)
     has_front = request.content.get("front") is not None
     member = _member_behind_front(request, node, agreed=agreed)

@@ -141,7 +141,7 @@ class Report:
 
     @property
     def _sentences(self) -> list[str]:
-        """What is said of all nodes together, beside doubts."""
+        """List what is said of all nodes together, beside doubts."""
         sentences = [self.sent, self.columns, self.proof, self.withheld]
         return [sentence for sentence in sentences if sentence]
 

@@ -39,7 +39,7 @@ from ..local import (
 )
 from ..messages import naming
 from ..networks import Network, dropped_in_table, is_fitted, zero_dropped
-from ..steps import Cells, ColumnsError, Front, JoinedBins, as_rows
+from ..steps import Cells, ColumnsError, Front, JoinedBins, are_documents, as_rows
 from . import _nodes
 from ._front_states import check_states
 from ._labels import check_labels_of
@@ -525,7 +525,7 @@ def chunked_member_of(
         check_labels_of(member)
     if reader.joined is not None and reader.joined.has_joined:
         member = replace(member, is_changed=True)
-    return member
+    return replace(member, n_raw_columns=reader.n_raw_columns)
 
 
 def _check_has_learning_rows(member: ChunkedMember) -> None:
@@ -571,6 +571,8 @@ class _ChunkReader:
     layout: tuple | None = None  # its shape without rows, dtype, "sparse" or "dense"
     feature_names_in: np.ndarray | None = None  # of the first chunk
     columns: list | None = None  # the names of its columns, before the front
+    # How many columns it has before the front; None: there is no front, or documents.
+    n_raw_columns: int | None = None
 
     def __call__(self) -> Iterator[tuple]:
         """X, y, mask and weights, or None, of each chunk that has rows."""
@@ -663,6 +665,9 @@ class _ChunkReader:
         return weighted_rows(X, y, sample_weight, held_out=held_out, name=self.name)
 
     def _checked(self, given: WeightedRows) -> _CheckedRows:
+        front = self.aggregator._agreed_front
+        if front is not None and not are_documents(given.X):
+            self.n_raw_columns = as_rows(given.X).shape[1]
         with warnings.catch_warnings():
             # There may be few rows in a chunk.
             warnings.filterwarnings("ignore", "The number of unique classes")

@@ -59,6 +59,7 @@ from ._model_sums import JudgingRows, sum_over_rows
 from ._moments import class_weight_of, moments
 from ._own_residuals import has_linear_model
 from ._penalties import penalty_of
+from ._room_for_means import check_room_for_means
 from ._seeds import seed_of_rows
 from ._tails import N_COMBINATIONS, heaviest_features
 from ._thresholds import average_threshold, decision_threshold, has_threshold

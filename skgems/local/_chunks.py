@@ -309,6 +309,8 @@ class ChunkedMember(Member):
             weights=weights,
             left_out=self.left_out,
             disclosure=self.disclosure,
+            is_changed=self.is_changed,
+            n_raw_columns=self.n_raw_columns,
             dropped=self.dropped,
         )
 

@@ -31,6 +31,7 @@ from ._member import Member
 from ._model import LocalModel
 from ._model_sums import JudgingRows
 from ._own_residuals import has_linear_model, own_residuals
+from ._room_for_means import check_room_for_means, with_room_for_squares
 from ._told_before import n_told_before, n_told_by_class
 
 # Where the memo of a member has the residuals of models whose gradients were told.
@@ -158,11 +159,18 @@ class TellableRows:
 
     @property
     def sums(self) -> ToldSums | None:
-        """How the products of the rows are told; None: there is no rule."""
+        """Return how the products of the rows are told; None: there is no rule."""
         if self.told is None:
             return None
         block = None if self.told.is_in_block.all() else self.told.is_in_block
         return ToldSums(block=block, seed=self.seed)
+
+    @property
+    def withholds_columns(self) -> bool:
+        """Report whether of some columns means alone are told."""
+        if self.told is None:
+            return False
+        return bool(self.told.is_mean_only.any() or self.told.is_own_mean_only.any())
 
     @property
     def has_gradient(self) -> bool:
@@ -198,6 +206,12 @@ def tellable_rows(
     rule = member.disclosure
     if rule is None:
         return TellableRows(X=X, told=None, parts=parts)
+    check_room_for_means(
+        member,
+        n_rows=X.shape[0],
+        n_columns=X.shape[1],
+        n_classes=len(np.unique(codes)),
+    )
     weights = member.counted_weights("learning")
     if member.is_beside_others:  # clusters would be further columns
         parts = None
@@ -220,6 +234,8 @@ def tellable_rows(
         may_lower=False,
         n_told_before=n_told_by_class(member, codes),
     )
+    n_unknowns = member.n_raw_columns or X.shape[1]
+    told = with_room_for_squares(told, codes, rule, n_unknowns=n_unknowns)
     if gradient is not None and told.has_gradient:
         member.memo[RESIDUALS] = rows.residuals
     if parts is not None:  # numbers that no cluster has stand for whole classes

@@ -47,7 +47,7 @@ class JudgingRows:
 
     @property
     def weights(self) -> np.ndarray:
-        """How much each row counts, (n_rows,)."""
+        """Return how much each row counts, (n_rows,)."""
         return self.row_weights * self.class_weights
 
 

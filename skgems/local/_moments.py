@@ -297,7 +297,8 @@ def _outputs_of_layers(
                     member, share * class_sizes.sum() * n_features
                 ),
             )
-        member = replace(member, n_raw_columns=n_features)
+        n_raw_columns = member.n_raw_columns or n_features
+        member = replace(member, n_raw_columns=n_raw_columns)
     parts = None
     if n_components > 1 and sent.has_clusters:
         # The request has no seed: see `seed_of_rows`.
@@ -378,7 +379,7 @@ def moments(
             has_own=tellable.has_own,
             told=tellable.sums,
         )
-    if hidden is None:
+    if hidden is None and not tellable.withholds_columns:
         warn_of_lost_features(member, sums)
     gradient = OwnGradient(
         member,

@@ -221,21 +221,8 @@ class Agreement:
         **further_fields,
     ) -> "Agreement":
         """Make the agreement of a new exchange from the terms of a method."""
-        n_times = terms.most_requests(n_hidden_layers)
-        if n_times is None:
-            n_times = {name: task.most for name, task in TASKS.items()}
+        n_times = _times_of_fits(terms, fits=fits, n_hidden_layers=n_hidden_layers)
         settings = json.loads(json.dumps(terms.settings_at_nodes))
-        n_times = {name: n * fits for name, n in n_times.items()} | {
-            task.name: n_times.get(task.name, 1)  # once for all fits
-            for task in TASKS.values()
-            if task.is_summary
-        }
-        if terms.front is not None:
-            n_times |= {
-                task.name: fits * terms.front.most_messages
-                for task in TASKS.values()
-                if task.fits_front
-            }
         needs_radii = any(map(tells_radii, terms.first_requests())) or any(
             n > 0 and TASKS[name].tells_radii is not None for name, n in n_times.items()
         )
@@ -455,7 +442,7 @@ class Agreement:
 
     @property
     def methods(self) -> list:
-        """What is agreed of each method where several are tried; else no entries."""
+        """Return what is agreed of each method if several are tried; else nothing."""
         methods = self.settings.get("methods", [])
         is_list = isinstance(methods, list) and all(
             isinstance(agreed, Mapping) for agreed in methods
@@ -464,7 +451,7 @@ class Agreement:
 
     @property
     def _trusted(self) -> list[str]:
-        """What is agreed that a server can misuse: tasks, and layers that it brings."""
+        """List what a server could misuse: tasks, and layers that it brings."""
         trusted = [task for task in self.tasks if TASKS[task].accepted_by == "person"]
         methods = [self.method, *(str(agreed.get("method")) for agreed in self.methods)]
         if any(TERMS[method].merges_layers for method in methods if method in TERMS):
@@ -473,7 +460,7 @@ class Agreement:
 
     @property
     def _fronts(self) -> list[Mapping]:
-        """What is agreed of the front, or of those of several methods."""
+        """List the agreed front, or those of several methods."""
         fronts = [self.settings.get("front"), *self.settings.get("fronts", ())]
         return [front for front in fronts if front]
 
@@ -568,6 +555,20 @@ class Agreement:
             )
 
 
+def _times_of_fits(terms: Terms, *, fits: int, n_hidden_layers: int) -> dict[str, int]:
+    """Return how often some fits ask for each task, by its name."""
+    n_times_of_fit = terms.most_requests(n_hidden_layers)
+    if n_times_of_fit is None:
+        n_times_of_fit = {name: task.most for name, task in TASKS.items()}
+    n_times = {name: n * fits for name, n in n_times_of_fit.items()}
+    for name, task in TASKS.items():
+        if task.is_summary:  # once for all fits
+            n_times[name] = n_times_of_fit.get(name, 1)
+        if task.fits_front and terms.front is not None:
+            n_times[name] = fits * terms.front.most_messages
+    return n_times
+
+
 def _settings_in_words(settings: Mapping) -> str:
     """Return settings as "name=value, name=value", each at most as long as a line."""
     return ", ".join(
@@ -623,7 +624,7 @@ def as_agreement(agreement: Agreement | str | os.PathLike) -> Agreement:
 
 
 def tells_radii(request: Message) -> bool:
-    """Whether a reply holds distances of single rows."""
+    """Report whether a reply holds distances of single rows."""
     requests_within = [
         inner for content in joins_in(request) for inner in requests_in(content)
     ]

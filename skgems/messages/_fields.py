@@ -399,7 +399,7 @@ def _is_number(value: object) -> bool:
 
 
 def _fits(tokens: tuple[str, ...], shape: tuple[int, ...], lengths: dict) -> bool:
-    """Whether a shape is that of some letters, to which lengths are given here."""
+    """Report whether a shape fits letters, to which it gives lengths."""
     if tokens == ("...",):
         return True
     if tokens[:1] == ("m?",):

@@ -115,7 +115,7 @@ def public_key_of(path) -> bytes:
 
 
 def _covered(message: Message) -> bytes:
-    """What a signature is of: the content and all else that is on the envelope."""
+    """Return the bytes that a signature covers: content and envelope."""
     envelope = {k: v for k, v in message.envelope.items() if k != _SIGNATURE}
     return json.dumps([message.digest, envelope], sort_keys=True).encode()
 

@@ -108,6 +108,9 @@ class Task:
     # ``tells_radii(content)`` reports whether the reply to a request has distances of
     # single rows. None: no reply has.
     tells_radii: Callable[[Mapping], bool] | None = None
+    # ``kind_of_moments(content)`` returns which moments a request asks for, by the name
+    # that `moments_kind` has for them. None: it asks for none.
+    kind_of_moments: Callable[[Mapping], str] | None = None
     # ``is_of_judging(content)`` reports whether a request is about rows that judge
     # alone. None: it is not.
     is_of_judging: Callable[[Mapping], bool] | None = None
@@ -172,6 +175,13 @@ class Task:
     prefer: str = "threads"  # how nodes in this process work in parallel, for joblib
 
     def __post_init__(self) -> None:
+        classes = {"request": (self.request, Request), "reply": (self.reply, Reply)}
+        for name, (given, base) in classes.items():
+            if not isinstance(given, type) or not issubclass(given, base):
+                raise TypeError(
+                    f"{name} of the task {self.name!r} is {given!r:.80}. Give it "
+                    f"{base.__name__} or a subclass, whose annotations are the fields."
+                )
         if self.bound not in BOUNDS:
             raise ValueError(
                 f"bound of the task {self.name!r} is {self.bound!r}, not one of "
@@ -214,22 +224,22 @@ class Task:
 
     @property
     def repeats_description(self) -> bool:
-        """Whether all of its reply is in what describes the node, too."""
+        """Report whether its reply is all in what describes the node, too."""
         return self.is_in_all_summaries and not self.describes
 
     @property
     def limits_bytes(self) -> bool:
-        """Whether a limit is set to the bytes of all its replies in an exchange."""
+        """Report whether the bytes of all its replies in an exchange are limited."""
         return bool(self.smaller_with_lower)
 
     @property
     def is_needed(self) -> bool:
-        """Whether a plan cannot continue without the reply of every node."""
+        """Report whether a plan cannot continue without the reply of every node."""
         return self.without == "needed"
 
     @property
     def leads_on(self) -> bool:
-        """Whether later requests go only to nodes that answered this one."""
+        """Report whether later requests go only to nodes that answered this one."""
         return self.without == "what follows"
 
 

@@ -219,11 +219,11 @@ class _Trees:
 
     @cached_property
     def _is_finished(self) -> np.ndarray:
-        """Whether vertices are of trees that do not grow any more: (n_vertices,)."""
+        """Report which vertices are of trees that grow no more: (n_vertices,)."""
         return self.forest.trees() < self.n_finished
 
     def have_grown_from(self, before: "_Trees") -> bool:
-        """Whether they are others that went on growing."""
+        """Report whether these trees are ``before`` after more growth."""
         if self.n_finished < before.n_finished:
             return False
         if not has_grown_from(self.forest, before.forest):

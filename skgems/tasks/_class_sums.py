@@ -5,7 +5,7 @@ from typing import Annotated
 
 import numpy as np
 
-from ..local import ChunkedMember, Member, Rows, naming_node
+from ..local import ChunkedMember, Member, Rows, check_room_for_means, naming_node
 from ..messages import (
     ABSENT,
     MOST_ROWS,
@@ -141,6 +141,13 @@ class ClassSumsReply(DisclosedReply):
 
 def class_sums(member: Member, request: ClassSumsRequest) -> ClassSumsReply:
     """Reply with `ClassSums.from_rows` of the rows, and whether these are fewer."""
+    # A row has one category of each column; chunks were checked before.
+    if request.of != "categories" and not isinstance(member, ChunkedMember):
+        X, y = member.rows("learning")
+        n_rows, n_columns = X.shape
+        check_room_for_means(
+            member, n_rows=n_rows, n_columns=n_columns, n_classes=len(np.unique(y))
+        )
     with naming_node(member.name, "its rows cannot be summed"):
         merged = ClassSums.merged(
             ClassSums.from_rows(

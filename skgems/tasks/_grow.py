@@ -237,7 +237,7 @@ def _remembered_leaves(rows: dict, forest: Forest) -> np.ndarray:
 
 
 def _remembered_weights(member: Member, rows: dict, forest: Forest) -> np.ndarray:
-    """How often each tree counts each row, drawn once for so many trees."""
+    """Return how often each tree counts each row, drawn once for so many trees."""
     weights = rows.get("weights")
     if weights is None or weights.shape[1] != forest.n_trees:
         weights = _drawn_weights(member, len(rows["labels"]), forest.n_trees)
@@ -246,7 +246,7 @@ def _remembered_weights(member: Member, rows: dict, forest: Forest) -> np.ndarra
 
 
 def has_grown_from(forest: Forest, before: Forest) -> bool:
-    """Whether trees are others with some of their leaves split."""
+    """Report whether trees are those ``before`` with some of their leaves split."""
     if forest.n_trees != before.n_trees or forest.n_vertices < before.n_vertices:
         return False
     was_split = np.flatnonzero(before.feature >= 0)
@@ -256,7 +256,7 @@ def has_grown_from(forest: Forest, before: Forest) -> bool:
 
 
 def _drawn_weights(member: Member, n_rows: int, n_trees: int) -> np.ndarray:
-    """How often each tree counts each row: drawn from a secret of the node.
+    """Draw how often each tree counts each row, from a secret of the node.
 
     The secret is a hash of its rows, which nobody else has: it is never sent, and the
     same in all exchanges. Two samples of the same rows would tell a server more.

@@ -242,7 +242,7 @@ def judge(member: Member, request: JudgeRequest) -> JudgeReply:
 
 
 def most_judging(n_told: int, min_rows: int, n_classes: int) -> int:
-    """How many rows of a node may judge whose two summaries are of ``n_told`` rows.
+    """Bound how many rows may judge at a node that told of ``n_told`` in two halves.
 
     A class is judged if a node has ``min_rows`` rows of it, and told of a half if these
     are in that half. So up to ``min_rows - 1`` rows of each class may judge in either

@@ -31,7 +31,7 @@ def hidden_layers_fit(content: Mapping, place: Place) -> None:
 
 
 def _hidden_layers_of_other_model_fit(content: Mapping, place: Place) -> None:
-    """The same of a second model, whose lengths are not those of the message."""
+    """Check a second model, whose lengths are not those of the message."""
     hidden_layers_fit(content, replace(place, lengths={}))
 
 
@@ -82,7 +82,7 @@ def check_classes(rows: NodeShape, n_classes: int, request: str) -> None:
 
 
 def numbers_in_words(content: Mapping, reply: Mapping) -> str:
-    """How many numbers the arrays of a model hold."""
+    """Say how many numbers the arrays of a model hold."""
     names = ("parameters", "arrays", "coefs", "intercepts")
     lists = (content.get(name, ()) for name in names)
     return f"{sum(array.size for arrays in lists for array in arrays):,} numbers."

@@ -55,7 +55,7 @@ def check_leaf_counts(
 
 
 def unpacked_leaf_counts(content: Mapping, request: Mapping) -> np.ndarray:
-    """What a reply holds: (n_trees, n_leaves, n_classes), of the node's own classes.
+    """Unpack counts (n_trees, n_leaves, n_classes) of the node's own classes.
 
     It cannot be written to.
     """

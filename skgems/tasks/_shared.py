@@ -179,12 +179,12 @@ def sums_are_of_enough_rows(
 
 
 def has_weights(place: Place) -> bool:
-    """Whether the node has described its rows as weighted."""
+    """Report whether the node has described its rows as weighted."""
     return place.described is not None and "weights" in place.described["rows"]
 
 
 def described_sizes(place: Place, labels: list) -> np.ndarray:
-    """What sums count, for some labels: the rows in moments, or their weight."""
+    """Return the described rows of some labels, or the weights of these rows."""
     role = "weights" if has_weights(place) else "moments"
     return described_counts(place, role, labels)
 

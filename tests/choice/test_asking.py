@@ -207,6 +207,9 @@ def test_combine_over_a_folder_goes_on_where_it_stopped(tmp_path):
                 )
     # As many as there are messages: under a rule the model is made of the halves.
     assert n_steps == 3
+    # What the halves were told by is not stored with the model.
+    assert agg.estimators_ == [None] * 4
+    assert agg.estimators.channel.names == NAMES
     in_process = combine_small(nodes)
     assert in_process.choice_.name == agg.choice_.name
     np.testing.assert_array_equal(
