@@ -176,6 +176,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "nodes": (combine,),
     },
     "candidates": {
+        "disclosure": (combine,),
         "front": (combine,),
         "n_features": (HashingVectorizer, FeatureHasher),
     },
