@@ -43,7 +43,7 @@ THOROUGH = "thorough"
 # A forest has 100 trees of up to ten classes, and fewer of more: its histograms have a
 # number for each class, and took more time than all other candidates together.
 _TREES_TIMES_CLASSES = 1000
-_MOST_TREES = 100  # as scikit-learn's forests have
+_MOST_TREES = RandomForestClassifier().n_estimators
 # Numbers of random features that are tried under a rule, each the first of the next:
 # with two or three other candidates as many as nodes let be judged (`MOST_JUDGED`).
 # Five nodes of 1,120 rows of penbased tell some 60 of them, two of 2,800 some 120.
@@ -154,7 +154,7 @@ def preparations_of_front(front: BaseEstimator) -> Preparations:
 
 
 def _scaled_front(X, columns: Columns) -> BaseEstimator | None:
-    """What brings the columns of a table to one scale; imputes and encodes if needed.
+    """Make a front that scales the columns of a table, imputes and encodes if needed.
 
     None for sparse rows: centered, they would be dense.
     """
@@ -195,13 +195,13 @@ def _steps_of_unscaled_columns(scaled_front: BaseEstimator | None) -> tuple | No
 
 
 def _only(columns: Columns) -> ColumnTransformer:
-    """What leaves out columns of sparse rows, which stay as they are otherwise."""
+    """Make a transformer of sparse rows that only leaves columns out."""
     labels = [columns.labels[place] for place in columns.kept_places]
     return ColumnTransformer([("numbers", "passthrough", labels)])
 
 
 def _n_encoded(X, columns: Columns) -> int:
-    """How many columns there are with one for each text of a column of texts."""
+    """Count the columns after each text of a column of texts has one of its own."""
     n_encoded = 0
     for place in columns.kept_places:
         if columns.text[place]:
@@ -228,7 +228,7 @@ def candidates(
     budget: str,
     random_state: int,
 ) -> list[Candidate]:
-    """What is tried, larger models later.
+    """Make the candidates to try, larger models later.
 
     ``columns`` are given for a table without a front.
     """
@@ -521,5 +521,5 @@ def _quadratic_candidates(before: Preparations) -> list[Candidate]:
 
 
 def _random_features() -> RandomFeatures:
-    """The same at all nodes and in all fits, by the seed."""
+    """Make random features that the seed makes equal at all nodes, in all fits."""
     return RandomFeatures(1000, random_state=0)

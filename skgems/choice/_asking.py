@@ -36,8 +36,8 @@ from ._scoring import (
     ClassShares,
     Comparison,
     by_counts,
+    compare_mean_losses,
     resolved,
-    within_share,
 )
 
 # Share of the rows at nodes that send no sums for a candidate, at most, for it to be
@@ -74,7 +74,7 @@ def choose_over(
         channel.agreement = _agreement(
             tried, fronts, disclosure=disclosure_of_both(disclosure, channel.disclosure)
         )
-    run = Run(channel, agreement=channel.agreement)
+    run = Run(channel)
     with noted_warnings() as warning_texts:
         run(fronts.plan())
     halves = run(_halves_plan(tried, fronts))
@@ -91,7 +91,7 @@ def choose_over(
         trials,
         judged=list(models),
         scoring=resolved(scoring, halves.class_sizes().sum(axis=0)),
-        shares=ClassShares.of(halves.class_sizes()),
+        shares=ClassShares.from_counts(halves.class_sizes()),
         can_take_shares=shares is not None,
     )
     best = shares
@@ -104,10 +104,10 @@ def choose_over(
         doubts=(*choice.doubts, *_doubts_about_lacking(halves, k), *warning_texts),
     )
     # Nodes that missed the front cannot check it, and would refuse.
-    rows_alone = RowsAlone(channel, names=run.names)
+    rows_alone = RowsAlone(channel, names=run.nodes.names)
     aggregator = clone(best.aggregator).set_params(estimators=rows_alone)
     if best.steps:
-        aggregator.set_params(front=PooledTransformer.of(fronts.of(best.steps)))
+        aggregator.set_params(front=PooledTransformer.from_front(fronts.of(best.steps)))
     if halves.has_rule and not _grows_trees(best):
         # All rows are both halves. More about them than the sums of these is not asked.
         settings = aggregator._agreed_terms.settings_at_nodes
@@ -138,7 +138,7 @@ class _Fronts:
         self.steps = list(dict.fromkeys(c.steps for c in tried if c.steps))
         self.starts = list(dict.fromkeys(map(_up_to_last_that_asks, self.steps)))
         self.drop_identifiers = drop_identifiers
-        self.whole = Front.of_pipelines(
+        self.whole = Front.from_pipelines(
             [make_pipeline(*start) for start in self.starts],
             drop_identifiers=drop_identifiers,
             unasked=(PowerTransformer,),  # which rows judge, candidate by candidate
@@ -152,7 +152,7 @@ class _Fronts:
 
     @property
     def agreed(self) -> list[dict]:
-        """What nodes accept: the front of all, and that of each candidate."""
+        """Return the fronts that nodes accept: that of all, and of each candidate."""
         alone = [
             Front(make_pipeline(*steps), drop_identifiers=self.drop_identifiers)
             for steps in self.steps
@@ -181,14 +181,14 @@ def _terms_of(candidate: Candidate) -> Terms:
 
 
 def _grows_trees(candidate: Candidate) -> bool:
-    """Whether halves of the rows have trees, which grow in several messages."""
-    return "grow_halves" in _terms_of(candidate).bounded_tasks
+    """Report whether halves of the rows have trees, which grow in several messages."""
+    return _terms_of(candidate).grows_forests
 
 
 def _agreement(
     tried: list[Candidate], fronts: _Fronts, *, disclosure: object
 ) -> Agreement:
-    """What nodes agree to answer while one of the candidates is chosen and fitted."""
+    """Make the agreement for the time that a candidate is chosen and fitted."""
     methods = [
         {
             "method": terms.method,
@@ -238,12 +238,12 @@ class _SumsOfHalves:
 
     @property
     def n_rows(self) -> int:
-        """How many rows all nodes have, about: twice those of the first halves."""
+        """Estimate how many rows all nodes have: twice those of the first halves."""
         n_rows_by_name = {s.name: s.n_rows for s in self._first_halves()}
         return 2 * sum(n_rows_by_name.values())
 
     def class_sizes(self) -> np.ndarray:
-        """How many rows of each class all nodes told of either half: (2, n_classes).
+        """Return how many rows of each class either half has: (2, n_classes).
 
         That is for one candidate at most. Classes that are too small to be told
         (min_rows) are not among these.
@@ -262,7 +262,7 @@ class _SumsOfHalves:
         return most_sizes
 
     def n_columns(self, k: int) -> int:
-        """How many columns one candidate has, behind its front."""
+        """Return how many columns one candidate has, behind its front."""
         first_half, _ = self.by_candidate[k]
         return max(s.network.n_features_in for s in first_half)
 
@@ -312,7 +312,7 @@ class _SumsOfHalves:
 
     @property
     def has_rule(self) -> bool:
-        """Whether a node answered under a rule of disclosure."""
+        """Report whether a node answered under a rule of disclosure."""
         return any("rule" in s.message.content for s in self._first_halves())
 
 
@@ -367,7 +367,7 @@ def _comparison(
     """The comparison by what nodes tell: counts of right rows, or sums of losses."""
     # Losses of models that are too steep are not told; accuracies always are.
     if scoring == LOG_LOSS and np.isfinite(log_losses).any():
-        return within_share(log_losses)
+        return compare_mean_losses(log_losses)
     return by_counts(n_both_right, n_rows, log_losses)
 
 

@@ -17,7 +17,7 @@ products of four columns of 50 rows:
 
 from ._cells import clamped
 from ._guess import guess_advantage, told_share
-from ._leverages import ALONE
+from ._leverages import ALONE, CONCERNED
 from ._rule import (
     Disclosure,
     disclosure_of,
@@ -29,13 +29,14 @@ from ._rule import (
     min_rows_of,
     stricter_disclosure,
 )
-from ._sums import GroupSums, KeptRows, lowered_squares
+from ._sums import GroupLeverages, GroupSums, KeptRows, lowered_squares
 from ._tables import Span, weights_of_tables
 from ._told import (
     LEAST_FACTOR,
     Rows,
     Told,
     gradient_holds,
+    has_room_for_products,
     products_hold,
     told_of,
 )

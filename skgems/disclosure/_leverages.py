@@ -18,8 +18,12 @@ from scipy import sparse
 # again, since the sums that are told have more digits than that.
 ROUNDING = 1e-10
 # Length of such a direction that is rounding, in deviations of columns.
-_NOTHING = 1e-12
-# A leverage of 1 but for rounding: the row alone has some direction.
+NOTHING = 1e-12
+# Deviations of a column up to this share of its size are rounding of equal numbers, as
+# moments have it: 16 units in the last place.
+CONSTANT = 16.0 * np.finfo(np.float64).eps
+# A leverage of 1 but for rounding: the row alone has some direction. With two rows
+# asked for, no row may have as much.
 ALONE = 1.0 - 1e-6
 # Weights are lowered to a leverage this much below the bound, so that those of the
 # other rows, which rise a little, stay below it, and a further sum may be told.
@@ -32,8 +36,8 @@ _MOST_ROUNDS = 100
 # Rounds after which the logarithm of a factor on weights is twice what it was at first.
 _PATIENCE = 5.0
 # Share of the bound from which on a row is looked at in each round: the leverages of
-# the others are computed at the end alone.
-_CONCERNED = 0.25
+# the others are computed at the end alone, and chunks do not keep these rows.
+CONCERNED = 0.25
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,7 +76,15 @@ def centered(design: Design, weights: np.ndarray) -> np.ndarray:
     X = X - (means if len(means) == 1 else means[groups])
     spread = np.sqrt(np.einsum("i,ij,ij->j", weights, X, X))
     size = np.abs(means).max(axis=0, initial=0.0) * np.sqrt(len(X))
-    varies = spread > ROUNDING * size
+    # Means are rounded: columns that hardly vary are about means of what is left.
+    doubtful = np.flatnonzero(spread <= ROUNDING * size)
+    if len(doubtful):
+        rest = X[:, doubtful]
+        further = _sums_by_group(rest, groups, weights)
+        further /= np.where(totals > 0, totals, 1.0)[:, None]
+        X[:, doubtful] -= further[groups]
+        spread[doubtful] = np.sqrt(weights @ np.square(X[:, doubtful]))
+    varies = spread > CONSTANT * size
     X *= np.where(varies, 1.0 / np.where(varies, spread, 1.0), 0.0)
     return X
 
@@ -119,11 +131,11 @@ def _small_directions(
     Two columns may differ in one row alone, by little: their difference is that row.
     """
     roots = np.sqrt(weights)[:, None]
-    small = small[:, np.linalg.norm(roots * small, axis=0) > _NOTHING]
+    small = small[:, np.linalg.norm(roots * small, axis=0) > NOTHING]
     if not small.shape[1]:
         return small
     small = small - Q @ (Q.T @ (weights[:, None] * small))
-    small /= np.maximum(np.linalg.norm(roots * small, axis=0), _NOTHING)
+    small /= np.maximum(np.linalg.norm(roots * small, axis=0), NOTHING)
     small = small - Q @ (Q.T @ (weights[:, None] * small))
     values, vectors = np.linalg.eigh((roots * small).T @ (roots * small))
     kept = values > ROUNDING
@@ -147,7 +159,7 @@ def largest_leverage_bound(design: Design, weights: np.ndarray) -> float:
     X *= weights[:, None]
     values, vectors = np.linalg.eigh(X.T @ X)
     kept = values > ROUNDING * max(values.max(initial=0.0), 1.0)
-    if (np.linalg.norm(X @ vectors[:, ~kept], axis=0) > _NOTHING).any():
+    if (np.linalg.norm(X @ vectors[:, ~kept], axis=0) > NOTHING).any():
         return 1.0
     least = values[kept].min(initial=np.inf)
     lengths = np.einsum("ij,ij->i", X, X)
@@ -199,24 +211,21 @@ def lowered_of_basis(
 ) -> np.ndarray | None:
     """Return factors on squared weights of rows of an orthonormal basis, or None.
 
-    It stops at the first rows whose weight becomes 0. With the lines Q_c of the rows
-    concerned, ``K = Q_c Q_c'`` and D = 1 - v on the diagonal, their leverages are
-    ``v diag(K (1 - D K)^-1)``: a system of as many rows, however many there are.
+    It stops at the first rows whose weight becomes 0. Leverages of rows that are not
+    small are computed in each round, those of the others at the end.
     """
     squares = np.ones(len(Q))
     h = np.einsum("ij,ij->i", Q, Q)
     limit = bound * (1.0 - 1e-3)
     if np.bincount(units, h).max() <= limit:
         return squares
-    is_concerned = (np.bincount(units, h) > _CONCERNED * bound)[units]
+    is_concerned = (np.bincount(units, h) > CONCERNED * bound)[units]
     for n_rounds in range(_MOST_ROUNDS):
         concerned = np.flatnonzero(is_concerned)
-        K = Q[concerned] @ Q[concerned].T
         v = squares[concerned]
-        identity = np.eye(len(K))
-        inverse = np.linalg.solve(identity - (1.0 - v)[:, None] * K, identity)
+        inverse = _InverseProducts.of(Q[concerned], v)
         now = np.zeros(len(Q))
-        now[concerned] = v * np.einsum("ij,ji->i", K, inverse)
+        now[concerned] = v * inverse.leverages()
         of_units = np.bincount(units, now)
         if of_units.max(initial=0.0) > limit:
             # Two rows that share a direction stay near 1/2 each: they go faster later.
@@ -228,15 +237,57 @@ def lowered_of_basis(
             if (squares == 0).any():
                 return squares
             continue
-        # (1 - Q'DQ)^-1 = 1 + Q_c' (1 - D K)^-1 D Q_c
         others = np.flatnonzero(~is_concerned)
-        T = Q[others] @ Q[concerned].T
-        now[others] = h[others] + np.einsum("ij,ij->i", T @ inverse.T * (1.0 - v), T)
+        now[others] = inverse.leverages_of(Q[others])
         of_units = np.bincount(units, now)
         if of_units.max() <= limit:
             return squares
-        is_concerned |= (of_units > _CONCERNED * bound)[units]
+        is_concerned |= (of_units > CONCERNED * bound)[units]
     return None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _InverseProducts:
+    """The inverse of ``1 - Q_c' D Q_c``, with D = 1 - v on the diagonal.
+
+    These are products of all rows of an orthonormal basis, where the lines Q_c of some
+    have the weights v. The leverages of lines q are ``v q' (1 - Q_c' D Q_c)^-1 q``.
+    """
+
+    Q: np.ndarray  # (n_rows, rank), Q_c
+    lost: np.ndarray  # (n_rows,), 1 - v
+    # (rank, rank), the inverse; or where rows are fewer than columns (n_rows, n_rows),
+    # (1 - D K)^-1 with K = Q_c Q_c'.
+    inverse: np.ndarray
+    kernel: np.ndarray | None  # (n_rows, n_rows), K; None where it is not needed
+
+    @classmethod
+    def of(cls, Q: np.ndarray, v: np.ndarray) -> "_InverseProducts":
+        """Return the inverse of some rows, (n_rows, rank), and their weights."""
+        n_rows, rank = Q.shape
+        lost = 1.0 - v
+        if rank < n_rows:
+            inverse = np.linalg.inv(np.eye(rank) - (lost[:, None] * Q).T @ Q)
+            return cls(Q=Q, lost=lost, inverse=inverse, kernel=None)
+        K = Q @ Q.T
+        identity = np.eye(n_rows)
+        inverse = np.linalg.solve(identity - lost[:, None] * K, identity)
+        return cls(Q=Q, lost=lost, inverse=inverse, kernel=K)
+
+    def leverages(self) -> np.ndarray:
+        """Return the leverages of these rows before their weights, (n_rows,)."""
+        if self.kernel is None:
+            return self.leverages_of(self.Q)
+        return np.einsum("ij,ji->i", self.kernel, self.inverse)
+
+    def leverages_of(self, lines: np.ndarray) -> np.ndarray:
+        """Return the leverages of lines of the basis, (n_lines,)."""
+        if self.kernel is None:
+            return np.einsum("ij,ij->i", lines @ self.inverse, lines)
+        # (1 - Q_c' D Q_c)^-1 = 1 + Q_c' (1 - D K)^-1 D Q_c
+        T = lines @ self.Q.T
+        h = np.einsum("ij,ij->i", lines, lines)
+        return h + np.einsum("ij,ij->i", T @ self.inverse.T * self.lost, T)
 
 
 def columns_lowered(design: Design, start: np.ndarray, *, bound: float) -> np.ndarray:

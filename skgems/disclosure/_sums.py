@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from ._leverages import ALONE, ROUNDING, lowered_of_basis
+from ._leverages import ALONE, CONSTANT, NOTHING, ROUNDING, lowered_of_basis
 from ._rule import Disclosure
 from ._told import LEAST_SHARE
 
@@ -26,16 +26,19 @@ class GroupSums:
     totals: np.ndarray  # (n_classes,), of squared weights; 0 of other classes
     means: np.ndarray  # (n_classes, n_columns)
     scatter: np.ndarray  # (n_columns, n_columns)
+    # (n_columns, n_small), further columns of `directions`: see `GroupLeverages`.
+    small: np.ndarray | None = None
 
     @property
     def n_classes(self) -> int:
-        """How many classes have rows."""
+        """Return how many classes have rows."""
         return int((self.totals > 0).sum())
 
     def of_columns(self, n_columns: int) -> "GroupSums":
-        """Return the sums of the first columns."""
+        """Return the sums of the first columns, without small directions."""
         return replace(
             self,
+            small=None,
             means=self.means[:, :n_columns],
             scatter=self.scatter[:n_columns, :n_columns],
         )
@@ -44,7 +47,7 @@ class GroupSums:
         """Return one over the root of each column's squares, and the scaled scatter."""
         squares = np.diag(self.scatter)
         size = np.abs(self.means).max(axis=0) ** 2 * self.totals.sum()
-        varies = squares > ROUNDING**2 * size
+        varies = squares > CONSTANT**2 * size
         scale = np.where(varies, 1.0 / np.sqrt(np.where(varies, squares, 1.0)), 0.0)
         return scale, scale[:, None] * self.scatter * scale
 
@@ -62,10 +65,36 @@ class GroupSums:
 
     def directions(self) -> np.ndarray:
         """Return B with ``BB' = S^+``, (n_columns, rank)."""
-        scale, correlations = self._correlations()
-        values, vectors = np.linalg.eigh(correlations)
+        scale, values, vectors = self._eigenvectors()
         kept = values > ROUNDING * max(values.max(initial=0.0), 1.0)
-        return scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
+        B = scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
+        return B if self.small is None else np.hstack([B, self.small])
+
+    def doubtful_directions(self) -> np.ndarray:
+        """Return directions of which S does not tell whether they are rounding.
+
+        It is (n_columns, n_directions), in units of the deviations of columns.
+        """
+        scale, values, vectors = self._eigenvectors()
+        is_small = values <= ROUNDING * max(values.max(initial=0.0), 1.0)
+        return scale[:, None] * vectors[:, is_small]
+
+    @property
+    def has_doubtful_directions(self) -> bool:
+        """Report whether columns are combinations of others, or nearly so."""
+        return bool(self.doubtful_directions().shape[1])
+
+    def _eigenvectors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return units of columns, eigenvalues of correlations, and eigenvectors.
+
+        There are none of columns without spread: vectors are (n_columns, n_values).
+        """
+        scale, correlations = self._correlations()
+        varies = np.flatnonzero(scale)
+        values, some_vectors = np.linalg.eigh(correlations[np.ix_(varies, varies)])
+        vectors = np.zeros((len(scale), len(varies)))
+        vectors[varies] = some_vectors
+        return scale, values, vectors
 
     def lines(
         self,
@@ -105,6 +134,66 @@ class GroupSums:
         if (np.diag(scatter) * _MOST_LOST < before).any():
             return None
         return GroupSums(totals=totals, means=means, scatter=scatter)
+
+
+class GroupLeverages:
+    """Leverages of rows that are added, and sums along directions that may be rounding.
+
+    Two columns may differ in one row alone, by little: their difference is that row. In
+    products of columns of length 1 a difference below 1e-7 has no digits. So such
+    directions s are looked at with the rows, beside the others q, by sums over rows of
+    ``v q s'`` and ``v s s'``.
+
+    Parameters
+    ----------
+    sums : GroupSums
+        Of all rows.
+    """
+
+    def __init__(self, sums: GroupSums) -> None:
+        self._sums = sums
+        self._directions = sums.directions()
+        self._doubtful = sums.doubtful_directions()
+        self._both = np.hstack([self._directions, self._doubtful])
+        n_small = self._doubtful.shape[1]
+        n_lines = sums.n_classes + self._directions.shape[1]
+        self._beside = np.zeros((n_lines, n_small))
+        self._squares = np.zeros((n_small, n_small))
+
+    def add(
+        self,
+        X: np.ndarray | sparse.csr_matrix,
+        codes: np.ndarray,
+        squares: np.ndarray,
+    ) -> np.ndarray:
+        """Add rows with their squared weights, and return their leverages, (n_rows,).
+
+        They are those in directions that are not doubtful.
+        """
+        lines = self._sums.lines(X, codes, squares, directions=self._both)
+        kept = lines[:, : len(self._beside)]
+        small = lines[:, len(self._beside) :]
+        self._beside += kept.T @ small
+        self._squares += small.T @ small
+        return np.einsum("ij,ij->i", kept, kept)
+
+    def sums_with_small(self) -> GroupSums | None:
+        """Return the sums with directions that are not rounding; None: all are."""
+        lengths = np.sqrt(np.diag(self._squares))
+        is_real = lengths > NOTHING
+        if self._sums.small is not None or not is_real.any():
+            return None
+        scale = 1.0 / lengths[is_real]
+        beside = scale * self._beside[:, is_real]
+        rest = scale[:, None] * self._squares[np.ix_(is_real, is_real)] * scale
+        values, vectors = np.linalg.eigh(rest - beside.T @ beside)
+        kept = values > ROUNDING
+        # Rows are about the means of classes, beside whose indicators there is nothing.
+        small = scale * self._doubtful[:, is_real]
+        small = small - self._directions @ beside[self._sums.n_classes :]
+        return replace(
+            self._sums, small=small @ (vectors[:, kept] / np.sqrt(values[kept]))
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -37,6 +37,7 @@ _LEAST_SHARE = 0.8
 _LOSS_OF_A_PARAMETER = 0.5
 # Ends of the factors that are tried: networks of five nodes need 0.3 to 1.3.
 _SMALLEST_TRIED = 1 / 8
+# A few rows that are separable, as in small simulations, would take any that is larger.
 _LARGEST_TRIED = 2.0
 
 
@@ -95,11 +96,11 @@ def _best_factor(
     losses = sum(content["losses"] for content in contents)
     if not count or not np.isfinite(losses).any():
         return None
-    factor = search.after(losses / count).best
+    factor = search.narrow(losses / count).best
     if are_held_out:
         return factor
     slope = _LOSS_OF_A_PARAMETER * likelihood.n_parameters(W)
-    corrected = search.after((losses + slope * search.factors) / count).best
+    corrected = search.narrow((losses + slope * search.factors) / count).best
     return min(1.0, max(corrected, _LEAST_SHARE * factor))
 
 

@@ -7,54 +7,12 @@ import numpy as np
 from scipy import sparse
 
 from ..disclosure import LEAST_FACTOR
-from ..moments import SHARED, ClassMoments, block_bytes, log_losses, ratio, row_blocks
-from ..networks import linear_logits
+from ..moments import SHARED, ClassMoments, block_bytes, row_blocks
 from ._classifiers import Rows, indices_of
-from ._member import Member
-from ._own_residuals import fitted_factor, has_linear_model
+from ._own_residuals import Residuals
 
 # Chunks of rows that learn, their labels and weights, or None.
 LearningRows = Iterable[tuple[Rows, np.ndarray, np.ndarray | None]]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Residuals:
-    """The own model, whose residuals weigh rows in its gradient."""
-
-    W: np.ndarray  # (n_features + 1, n_outputs)
-    known_classes: list
-    factor: float
-
-    @classmethod
-    def of(cls, member: Member) -> "Residuals | None":
-        """Return those of a member; None if it has no linear model of two classes."""
-        if not has_linear_model(member) or not len(member.y):
-            return None
-        W, known_classes = member.own_linear()
-        outputs = indices_of(member.y, known_classes)
-        rows = np.flatnonzero(outputs >= 0)
-        if len(known_classes) < 2 or not len(rows):
-            return None
-        logits = linear_logits(member.X[rows], W).astype(np.float64)
-        weights = None if member.weights is None else member.weights[rows]
-        factor = fitted_factor(logits, outputs[rows], weights)
-        return cls(W=W, known_classes=known_classes, factor=factor)
-
-    def beside(self, X: Rows, y: np.ndarray, weights: np.ndarray | None) -> Rows:
-        """Return rows with columns that the gradient and the own fit tell sums of."""
-        outputs = indices_of(y, self.known_classes)
-        rows = np.flatnonzero(outputs >= 0)
-        columns = np.zeros((2, X.shape[0], len(self.known_classes)))
-        if len(rows):
-            logits = linear_logits(X[rows], self.W).astype(np.float64)
-            columns[0, rows] = log_losses(self.factor * logits, outputs[rows])[1]
-            columns[1, rows] = log_losses(logits, outputs[rows])[1]
-        if weights is not None:
-            columns[1] = ratio(columns[1], weights[:, None])
-        columns[1] -= columns[0]
-        if sparse.issparse(X):
-            return sparse.hstack([X, *columns], "csr")
-        return np.hstack([X, *columns])
 
 
 class RareCells:

@@ -4,7 +4,7 @@ Values of few rows become the commonest one of their class and column, and each 
 one weight, with which all sums of an exchange are made.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,7 +29,10 @@ from ._disclosed_tables import seed_of
 from ._lookup import local_model
 from ._member import Member
 from ._model import LocalModel
+from ._model_sums import JudgingRows
 from ._own_residuals import has_linear_model, own_residuals
+from ._room_for_means import check_room_for_means, with_room_for_squares
+from ._told_before import n_told_before, n_told_by_class
 
 # Where the memo of a member has the residuals of models whose gradients were told.
 RESIDUALS = "residuals"
@@ -53,7 +56,8 @@ def ruled(member: Member) -> Member:
     is_replaced = rows.X is not X
     rows = replace(rows, is_changed=is_replaced or member.left_out is not None)
     residuals = np.zeros((2, len(y), 0))
-    if has_linear_model(member):
+    has_model = has_linear_model(member)
+    if has_model:
         residuals = own_residuals(member, rows.X, y, start)
     told = told_of(
         replace(rows, residuals=residuals[0], known=residuals[1]),
@@ -62,6 +66,8 @@ def ruled(member: Member) -> Member:
         n_unknowns=member.n_raw_columns or X.shape[1],
         seed=partial(seed_of, X, codes),
         may_lower=True,
+        # Models that are functions of sums are asked for no gradients.
+        leaves_room=has_model and "kind" not in closed_form(member.model.estimator),
     )
     weights = member.weights
     is_lowered = bool((told.weights != start).any())
@@ -87,7 +93,7 @@ def without_left_out_classes(member: Member, labels: ArrayLike) -> LocalModel:
     if member.left_out is None or "kind" not in closed_form(member.model.estimator):
         return member.model
     names = member.model.network.feature_names_in
-    return local_model(Network.of_rows(labels, member.X, names), name=member.name)
+    return local_model(Network.from_rows(labels, member.X, names), name=member.name)
 
 
 def _is_table(member: Member) -> bool:
@@ -115,6 +121,25 @@ def _with_rows(X: Rows, indices: np.ndarray, rows: Rows, *, were: Rows) -> Rows:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class AskedGradient:
+    """How rows are summed in the gradient of a node's own model."""
+
+    is_by_class: bool  # whether there is one for the rows of each class
+    # (n_rows,), how often rows count beside their weights; None: once.
+    class_weights: np.ndarray | None
+
+    def summed(self, residuals: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return the columns that weigh rows, of residuals (n_rows, n_outputs)."""
+        if self.class_weights is not None:
+            return residuals * self.class_weights[:, None]
+        if not self.is_by_class:
+            return residuals
+        is_of_class = codes[:, None] == np.unique(codes)
+        columns = is_of_class[:, :, None] * residuals[:, None, :]
+        return columns.reshape(len(codes), -1)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class TellableRows:
     """Rows as a node sums them under the rule, and what of the sums it tells."""
 
@@ -134,11 +159,18 @@ class TellableRows:
 
     @property
     def sums(self) -> ToldSums | None:
-        """How the products of the rows are told; None: there is no rule."""
+        """Return how the products of the rows are told; None: there is no rule."""
         if self.told is None:
             return None
         block = None if self.told.is_in_block.all() else self.told.is_in_block
         return ToldSums(block=block, seed=self.seed)
+
+    @property
+    def withholds_columns(self) -> bool:
+        """Report whether of some columns means alone are told."""
+        if self.told is None:
+            return False
+        return bool(self.told.is_mean_only.any() or self.told.is_own_mean_only.any())
 
     @property
     def has_gradient(self) -> bool:
@@ -153,7 +185,7 @@ def tellable_rows(
     *,
     kind: str,
     parts: np.ndarray | None,
-    has_gradient: bool,
+    gradient: AskedGradient | None,
 ) -> TellableRows:
     """Return the rows of a member that learn, as they may be summed.
 
@@ -168,18 +200,28 @@ def tellable_rows(
         What is asked for, as in `moments_kind`.
     parts : ndarray of shape (n_rows,), or None
         The cluster of each row.
-    has_gradient : bool
-        Whether the gradient of the node's own model is asked for.
+    gradient : AskedGradient or None
+        That of the node's own model; None: it is not asked for.
     """
     rule = member.disclosure
     if rule is None:
         return TellableRows(X=X, told=None, parts=parts)
+    check_room_for_means(
+        member,
+        n_rows=X.shape[0],
+        n_columns=X.shape[1],
+        n_classes=len(np.unique(codes)),
+    )
     weights = member.counted_weights("learning")
     parts = _parts_to_tell(member, parts)
     rows = replace(_rows_to_tell(member, X, codes, weights=weights), parts=parts)
-    if has_gradient:
+    if gradient is not None:
         _, y = member.rows("learning")
         told_residuals, known = own_residuals(member, rows.X, y, weights)
+        told_residuals = gradient.summed(told_residuals, codes)
+        before = member.memo.get(RESIDUALS, np.zeros((len(y), 0)))
+        if len(before) == len(y):
+            told_residuals = np.hstack([before, told_residuals])
         rows = replace(rows, residuals=told_residuals, known=known)
     is_by_class = kind == "class" and member.may_tell_classes
     told = told_of(
@@ -189,7 +231,12 @@ def tellable_rows(
         n_unknowns=member.n_raw_columns or X.shape[1],
         seed=partial(seed_of, X, codes),
         may_lower=False,
+        n_told_before=n_told_by_class(member, codes),
     )
+    n_unknowns = member.n_raw_columns or X.shape[1]
+    told = with_room_for_squares(told, codes, rule, n_unknowns=n_unknowns)
+    if gradient is not None and told.has_gradient:
+        member.memo[RESIDUALS] = rows.residuals
     if parts is not None:  # numbers that no cluster has stand for whole classes
         has_clusters = told.has_clusters[codes] & (is_by_class or kind == "diagonal")
         parts = np.where(has_clusters, parts, parts.max() + 1 + codes)
@@ -226,15 +273,10 @@ def _tells_less(told: Told, *, is_by_class: bool) -> bool:
     return not told.has_gradient or are_shared or are_constant
 
 
-def may_tell_gradient(
-    member: Member,
-    Z: Rows,
-    codes: np.ndarray,
-    *,
-    weights: np.ndarray,
-    residuals: np.ndarray,
-) -> bool:
-    """Report whether the gradient of a model may be told beside what was told before.
+def tellable_gradients(
+    member: Member, rows: JudgingRows, residuals: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Report of each gradient whether it may be told beside what was told before.
 
     Products of the same rows may be told in any message, and so are the gradients that
     were told before: the memo of the member has their residuals.
@@ -242,41 +284,53 @@ def may_tell_gradient(
     Parameters
     ----------
     member : Member
-    Z : {ndarray, sparse matrix} of shape (n_rows, n_inputs)
-        Rows as they enter the model.
-    codes : ndarray of shape (n_rows,)
-        The class of each row.
-    weights : ndarray of shape (n_rows,)
-    residuals : ndarray of shape (n_rows, n_outputs)
+    rows : JudgingRows
+        Rows that learn, or some of them.
+    residuals : sequence of ndarray of shape (n_rows, n_outputs)
+        Those of each model.
+
+    Returns
+    -------
+    is_told : ndarray of bool of shape (n_models,)
     """
     rule = member.disclosure
+    is_told = np.ones(len(residuals), dtype=bool)
     if rule is None:
-        return True
-    n_rows = Z.shape[0]
-    rows = RowsToTell(
-        X=Z,
-        codes=np.unique(codes, return_inverse=True)[1],
-        units=np.arange(n_rows),
-        weights=weights,
-        residuals=np.zeros((n_rows, 0)),
-        known=np.zeros((n_rows, 0)),
+        return is_told
+    n_rows, n_inputs = rows.Z.shape
+    together = member.memo.get(RESIDUALS, np.zeros((n_rows, 0)))
+    if len(together) != n_rows:  # of rows of other classes, which is not known to hold
+        return ~is_told
+    none = np.zeros((n_rows, 0))
+    rows_to_tell = RowsToTell(
+        X=rows.Z,
+        codes=np.unique(rows.columns, return_inverse=True)[1],
+        units=np.unique(rows.units, return_inverse=True)[1],
+        weights=rows.row_weights,
+        residuals=none,
+        known=none,
     )
+    n_unknowns = member.n_raw_columns or rows.X.shape[1]
     told = told_of(
-        rows,
+        rows_to_tell,
         rule,
         kind="class",
-        n_unknowns=member.n_raw_columns or Z.shape[1],
-        seed=partial(seed_of, Z, codes),
+        n_unknowns=n_unknowns,
+        seed=partial(seed_of, rows.Z, rows.columns),
         may_lower=False,
     )
-    before = member.memo.get(RESIDUALS, np.zeros((n_rows, 0)))
-    if len(before) != n_rows:  # of rows of other classes, which is not known to hold
-        return False
-    together = np.hstack([before, residuals])
-    if not gradient_holds(replace(rows, residuals=together), told, rule):
-        return False
+    n_left = rule.unknowns * n_rows * n_unknowns - n_told_before(member)
+    for k, of_model in enumerate(residuals):
+        n_numbers = (n_inputs + 1) * (of_model.shape[1] - 1)
+        wider = np.hstack([together, of_model * rows.class_weights[:, None]])
+        is_told[k] = n_numbers <= n_left and gradient_holds(
+            replace(rows_to_tell, residuals=wider), told, rule
+        )
+        if is_told[k]:
+            n_left -= n_numbers
+            together = wider
     member.memo[RESIDUALS] = together
-    return True
+    return is_told
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

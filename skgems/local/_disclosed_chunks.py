@@ -14,10 +14,13 @@ from scipy import sparse
 
 from ..disclosure import (
     ALONE,
+    CONCERNED,
     LEAST_FACTOR,
     Disclosure,
+    GroupLeverages,
     GroupSums,
     KeptRows,
+    has_room_for_products,
     lowered_squares,
 )
 from ..moments import (
@@ -34,23 +37,22 @@ from ..moments import (
     working_bytes,
 )
 from ._cache import digest
-from ._chunk_rule import ChunkRule, Residuals
+from ._chunk_rule import ChunkRule
 from ._chunks import ChunkedMember, stacked
 from ._classifiers import Rows, indices_of
 from ._disclosed import ruled, without_left_out_classes
+from ._disclosed_tables import DIGITS_OF_SEED
 from ._member import Member
+from ._own_residuals import Residuals, has_linear_model
+from ._room_for_means import check_room_for_means, has_room_for_squares
 
 # Part of scikit-learn's ``working_memory``, 1 GiB as a rule, that all rows of a node
 # may take: the rule needs a few copies of rows, and chunks are there to save memory.
 _PART_OF_MEMORY = 16
-# Share of the bound from which on a leverage is not small: rows below it are not kept.
-_SHARE_KEPT = 0.25
 # Squared weights that are drawn may be so much lower in all other rows.
 _LEAST_SQUARE = LEAST_FACTOR**2
 # Leverages are below the bound by more than rounding.
 _BELOW = 1.0 - 1e-3
-# Digits of a hash, in base 16, that a seed is made of.
-_DIGITS_OF_SEED = 16
 
 
 def ruled_chunks(member: ChunkedMember) -> Member:
@@ -134,7 +136,7 @@ class _FirstSums:
         n_columns = sums.means.shape[1]
         units = self.units[:n_columns]
         least = sums.least_eigenvalue(units)
-        if least == 0:
+        if least == 0 or sums.small is not None:
             return np.inf
         shifts = (self.points[:, :n_columns] - sums.means) * units
         lengths = self.joint_lengths if is_joint else self.lengths
@@ -154,6 +156,12 @@ class _Ruler:
         self.sizes = sizes[sizes > 0]
         self.labels = [label for label, n in zip(labels, sizes, strict=True) if n]
         self.n_features = member.n_features
+        check_room_for_means(
+            member,
+            n_rows=int(self.sizes.sum()),
+            n_columns=self.n_features,
+            n_classes=len(self.labels),
+        )
         self.told = ChunkRule(
             labels=self.labels,
             cells={
@@ -191,16 +199,31 @@ class _Ruler:
         if self.kind == "class":
             self.has_own[:] = [self._may_tell(n, n_classes=1) for n in self.sizes]
         self.residuals = None
-        if self.has_own.all():
-            self.residuals = Residuals.of(self.member)
+        if self.has_own.all() and has_linear_model(self.member) and len(self.member.y):
+            self.residuals = Residuals.of(
+                self.member, self.member.X, self.member.y, self.member.weights
+            )
 
     def _may_tell(self, n_rows: float, *, n_classes: int) -> bool:
         """Report whether so many rows are enough for products of all columns."""
-        n_columns = self.n_features
-        n_numbers = n_columns * (n_columns + 1) / 2 + n_classes * n_columns
-        return (
-            n_numbers <= self.rule.unknowns * n_rows * n_columns
-            and n_columns + n_classes <= 2.0 * self.rule.leverage * n_rows
+        return has_room_for_products(
+            self.rule,
+            n_rows=n_rows,
+            n_units=n_rows,
+            n_columns=self.n_features,
+            n_groups=n_classes,
+            n_others=n_classes * self.n_features,
+            n_unknowns=self.member.n_raw_columns or self.n_features,
+        )
+
+    def _may_tell_squares(self, n_rows: float, *, n_classes: int) -> bool:
+        """Report whether so many rows are enough for squares of all columns."""
+        return has_room_for_squares(
+            self.rule,
+            n_rows=n_rows,
+            n_classes=n_classes,
+            n_columns=self.n_features,
+            n_unknowns=self.member.n_raw_columns or self.n_features,
         )
 
     def ruled(self) -> ChunkedMember:
@@ -212,27 +235,32 @@ class _Ruler:
         examined = [
             group
             for group in groups
-            if first.bound_of(group.sums.of_columns(self.n_features), is_joint=False)
+            if group.column_sums.has_doubtful_directions
+            or first.bound_of(group.column_sums, is_joint=False)
             >= _LEAST_SQUARE * bound
         ]
         has_gradient = self.residuals is not None and all(
-            first.bound_of(group.sums, is_joint=True) < bound for group in groups
+            not group.sums.has_doubtful_directions
+            and first.bound_of(group.sums, is_joint=True) < bound
+            for group in groups
         )
-        told = replace(
-            self.told,
-            sums=first.moments
-            if has_gradient
-            else self._without_residuals(first.moments),
-        )
+        told = replace(self.told, sums=self._without_residuals(first.moments))
         failed: list[_Group] = []
         if examined or (self.residuals is not None and not has_gradient):
             leverages = self._examine(groups, examined)
-            has_gradient = leverages.largest_joint < bound
-            if has_gradient:
-                told = replace(told, sums=first.moments)
             if leverages.largest >= _BELOW * bound:
                 told, failed = self._lowered(told, examined, leverages)
                 has_gradient = False
+            else:
+                failed, largest_joint = self._failing_in_small(examined, leverages)
+                has_gradient = not failed and largest_joint < bound
+                small = [
+                    group.is_in for group in examined if leverages.has_small(group)
+                ]
+                if small:
+                    told = replace(told, is_divided=~np.any(small, axis=0))
+        if has_gradient:
+            told = replace(told, sums=first.moments)
         return self._finished(
             told, first, groups=groups, failed=failed, has_gradient=has_gradient
         )
@@ -261,7 +289,7 @@ class _Ruler:
     def _without_residuals(self, moments: ClassMoments) -> ClassMoments:
         if moments.n_features == self.n_features:
             return moments
-        return moments.of_features(np.arange(self.n_features))
+        return moments.select_features(np.arange(self.n_features))
 
     def _sums_of_chunk(
         self, X: Rows, codes: np.ndarray, squares: np.ndarray
@@ -331,7 +359,14 @@ class _Ruler:
             sums = GroupSums(
                 totals=np.where(is_in, totals, 0.0), means=means, scatter=scatter
             )
-            groups.append(_Group(name=int(name), is_in=is_in, sums=sums))
+            groups.append(
+                _Group(
+                    name=int(name),
+                    is_in=is_in,
+                    sums=sums,
+                    column_sums=sums.of_columns(self.n_features),
+                )
+            )
         return groups
 
     def _examine(
@@ -340,8 +375,8 @@ class _Ruler:
         """Return all leverages that are not small, by a pass over the rows."""
         leverages = _Leverages(
             joint_groups=groups if self.residuals is not None else [],
-            groups=[group.of_columns(self.n_features) for group in examined],
-            least=_SHARE_KEPT * _LEAST_SQUARE * self.rule.leverage,
+            groups=[replace(group, sums=group.column_sums) for group in examined],
+            least=CONCERNED * _LEAST_SQUARE * self.rule.leverage,
         )
         rng = np.random.default_rng(self._seed())
         for X, y, weights in self.member.learning_rows():
@@ -369,10 +404,32 @@ class _Ruler:
             del X, y, weights  # before the next chunk is in memory
         return leverages
 
+    def _failing_in_small(
+        self, examined: list["_Group"], leverages: "_Leverages"
+    ) -> tuple[list["_Group"], float]:
+        """Return examined groups in which a row has most of a small direction.
+
+        Returns the largest leverage beside the residuals, too. It takes a pass where
+        there are such directions, as where columns are nearly equal.
+        """
+        with_small = leverages.with_small_directions()
+        if with_small is None:
+            return [], leverages.largest_joint
+        groups, joint_groups = with_small
+        checked = _Leverages(groups=groups, joint_groups=joint_groups, least=np.inf)
+        for X, y, weights in self.member.learning_rows():
+            squares = np.ones(len(y)) if weights is None else weights**2
+            Z = self._with_residuals(X, y, weights)
+            checked.add(X, Z, self._codes(y), squares, squares)
+            del X, y, weights, Z  # before the next chunk is in memory
+        is_high = checked.largest_by_group >= _BELOW * self.rule.leverage
+        failing = [examined[k] for k in np.flatnonzero(is_high).tolist()]
+        return failing, checked.largest_joint
+
     def _seed(self) -> int:
         """Return a seed that follows from the rows, so that nobody else knows it."""
         rows = digest(self.member.checksums, list(self.member.drawn.values()))
-        return int(rows[:_DIGITS_OF_SEED], 16)
+        return int(rows[:DIGITS_OF_SEED], 16)
 
     def _lowered(
         self, told: ChunkRule, examined: list["_Group"], leverages: "_Leverages"
@@ -382,6 +439,10 @@ class _Ruler:
         lowered_groups = []
         by_name = {group.name: group for group in self._groups_of(leverages.moments)}
         for group in examined:
+            # Without some rows others may be alone in a direction that no sum shows.
+            if leverages.has_small(group):
+                failed.append(group)
+                continue
             places, rows, is_alone = leverages.kept_of(group)
             told_squares = lowered_squares(
                 by_name[group.name].sums,
@@ -463,6 +524,7 @@ class _Ruler:
         if told.seed is not None:
             limit *= _LEAST_SQUARE
         of_classes = by_columns.max(axis=1) < limit
+        of_classes &= [self._may_tell_squares(n, n_classes=1) for n in self.sizes]
         has_own_variances = has_own | of_classes
         is_withheld = np.zeros(self.n_features, dtype=bool)
         for is_in in (~has_own, ~has_own_variances):
@@ -470,6 +532,11 @@ class _Ruler:
             of_columns = first.column_leverages(together)[is_in]
             largest = of_columns.max(axis=0, initial=0.0)
             is_withheld |= largest >= limit
+            n_rows = self.sizes[is_in].sum()
+            if is_in.any() and not self._may_tell_squares(
+                n_rows, n_classes=is_in.sum()
+            ):
+                is_withheld[:] = True
         told = replace(
             told,
             low=first.low,
@@ -500,11 +567,8 @@ class _Group:
 
     name: int  # the class, or SHARED
     is_in: np.ndarray  # (n_classes,), bool
-    sums: GroupSums
-
-    def of_columns(self, n_columns: int) -> "_Group":
-        """Return the group with the first columns alone."""
-        return replace(self, sums=self.sums.of_columns(n_columns))
+    sums: GroupSums  # of the columns and the residuals
+    column_sums: GroupSums  # of the columns alone
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -535,8 +599,8 @@ class _Leverages:
         self.groups = groups
         self.joint_groups = joint_groups
         self.least = least
-        self.directions = [group.sums.directions() for group in groups]
-        self.joint_directions = [group.sums.directions() for group in joint_groups]
+        self._by_group = [GroupLeverages(group.sums) for group in groups]
+        self._joint = [GroupLeverages(group.sums) for group in joint_groups]
         self.largest_by_group = np.zeros(len(groups))
         # Infinite where it is not computed.
         self.largest_joint = 0.0 if joint_groups else np.inf
@@ -575,7 +639,7 @@ class _Leverages:
         """
         is_alone = np.zeros(len(codes), dtype=bool)
         for k, group in enumerate(self.groups):
-            for rows, h in _in_blocks(X, codes, squares, group, self.directions[k]):
+            for rows, h in _in_blocks(X, codes, squares, group, self._by_group[k]):
                 largest = max(self.largest_by_group[k], h.max())
                 self.largest_by_group[k] = largest
                 is_alone[rows[h > ALONE]] = True
@@ -589,13 +653,33 @@ class _Leverages:
                 self._squares.append(drawn_squares[kept])
                 self._is_alone.append(is_alone[kept])
                 self._places.append(self._n_before + kept)
-        for group, directions in zip(
-            self.joint_groups, self.joint_directions, strict=True
-        ):
-            for _, h in _in_blocks(Z, codes, squares, group, directions):
+        for group, joint in zip(self.joint_groups, self._joint, strict=True):
+            for _, h in _in_blocks(Z, codes, squares, group, joint):
                 self.largest_joint = max(self.largest_joint, float(h.max()))
         self._n_before += len(codes)
         return is_alone
+
+    def has_small(self, group: _Group) -> bool:
+        """Report whether a group has small directions that are not rounding."""
+        places = [k for k, other in enumerate(self.groups) if other.name == group.name]
+        return self._by_group[places[0]].sums_with_small() is not None
+
+    def with_small_directions(
+        self,
+    ) -> tuple[list[_Group], list[_Group]] | None:
+        """Return the groups and joint groups with small directions; None: none has."""
+        all_small = [
+            leverages.sums_with_small() for leverages in self._by_group + self._joint
+        ]
+        if all(small is None for small in all_small):
+            return None
+        with_small = [
+            group if small is None else replace(group, sums=small)
+            for group, small in zip(
+                self.groups + self.joint_groups, all_small, strict=True
+            )
+        ]
+        return with_small[: len(self.groups)], with_small[len(self.groups) :]
 
     def kept_of(self, group: _Group) -> tuple[np.ndarray, KeptRows, np.ndarray]:
         """Return places of a group's rows that were kept, these, and a mask.
@@ -618,18 +702,19 @@ def _in_blocks(
     codes: np.ndarray,
     squares: np.ndarray,
     group: _Group,
-    directions: np.ndarray,
+    leverages: GroupLeverages,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield indices of rows of a group, and the leverages of these."""
+    for rows in _blocks_of_group(X, codes, group):
+        yield rows, leverages.add(X[rows], codes[rows], squares[rows])
+
+
+def _blocks_of_group(X: Rows, codes: np.ndarray, group: _Group) -> Iterator[np.ndarray]:
+    """Yield indices of some rows of a group at a time."""
     of_group = np.flatnonzero(group.is_in[codes])
     for block in row_blocks(of_group[:, None], 8 * X.shape[1], block_bytes()):
-        rows = of_group[block]
-        if not len(rows):
-            continue
-        lines = group.sums.lines(
-            X[rows], codes[rows], squares[rows], directions=directions
-        )
-        yield rows, np.einsum("ij,ij->i", lines, lines)
+        if len(of_group[block]):
+            yield of_group[block]
 
 
 def _merged(sums: ClassMoments | None, others: ClassMoments) -> ClassMoments:

@@ -18,7 +18,7 @@ from ._cache import digest
 _LAST_DIGITS = np.uint32(2**10 - 1)
 _HALF_OF_LAST_DIGITS = np.uint32(2**9)
 # Digits of a hash, in base 16, that a seed is made of.
-_DIGITS_OF_SEED = 16
+DIGITS_OF_SEED = 16
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,7 +101,7 @@ def seed_of(X: object, codes: np.ndarray) -> int:
         bits = np.ascontiguousarray(data, dtype=np.float32).view(np.uint32)
         data = (bits + _HALF_OF_LAST_DIGITS) & ~_LAST_DIGITS
     places = (X.indices, X.indptr) if sparse.issparse(X) else ()
-    return int(digest(data, *places, codes)[:_DIGITS_OF_SEED], 16)
+    return int(digest(data, *places, codes)[:DIGITS_OF_SEED], 16)
 
 
 def _replaced(X: object, codes: np.ndarray, units: np.ndarray, *, cell: int) -> object:

@@ -1,16 +1,16 @@
 """Residuals of a node's own model, which weigh rows in the gradient of its loss."""
 
-import numpy as np
+from dataclasses import dataclass
 
-from ..moments import fit_inverse_temperature, log_losses
+import numpy as np
+from scipy import sparse
+
+from ..moments import fit_inverse_temperature, log_losses, ratio
 from ..networks import linear_logits
+from ..spaces import MOST_ROWS
 from ._classifiers import Rows, indices_of
 from ._member import Member
 from ._samples import spread
-
-# Rows that the factor on a model's logits is fitted to. It is one number, which hardly
-# changes with more of them.
-TEMPERATURE_ROWS = 4000
 
 
 def fitted_factor(
@@ -21,7 +21,7 @@ def fitted_factor(
     Logits are (n_rows, n_outputs), outputs and weights (n_rows,).
     """
     # One that is next to the best will do.
-    rows = spread(outputs, TEMPERATURE_ROWS)
+    rows = spread(outputs, MOST_ROWS)
     return fit_inverse_temperature(
         logits[rows],
         outputs[rows],
@@ -39,29 +39,71 @@ def has_linear_model(member: Member) -> bool:
         return False
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Residuals:
+    """A node's own linear model, whose residuals weigh rows in its gradient."""
+
+    W: np.ndarray  # (n_features + 1, n_outputs)
+    known_classes: list
+    factor: float  # on its logits
+
+    @classmethod
+    def of(
+        cls, member: Member, X: Rows, y: np.ndarray, weights: np.ndarray | None
+    ) -> "Residuals | None":
+        """Return those of a member's model, whose factor is fitted to some rows.
+
+        It is None where the model knows fewer than two classes, or none of the rows.
+        """
+        W, known_classes = member.own_linear()
+        outputs = indices_of(y, known_classes)
+        rows = np.flatnonzero(outputs >= 0)
+        if len(known_classes) < 2 or not len(rows):
+            return None
+        logits = linear_logits(X[rows], W).astype(np.float64)
+        factor = fitted_factor(
+            logits, outputs[rows], None if weights is None else weights[rows]
+        )
+        return cls(W=W, known_classes=known_classes, factor=factor)
+
+    def columns(self, X: Rows, y: np.ndarray) -> np.ndarray:
+        """Return residuals of rows under two factors, (2, n_rows, n_classes).
+
+        The sums that the gradient is are weighted by those under the factor that is
+        told. At the optimum of the own fit, sums weighted by those under the factor 1
+        follow from its penalty.
+        """
+        outputs = indices_of(y, self.known_classes)
+        rows = np.flatnonzero(outputs >= 0)
+        columns = np.zeros((2, X.shape[0], len(self.known_classes)))
+        if len(rows):
+            logits = linear_logits(X[rows], self.W).astype(np.float64)
+            columns[0, rows] = log_losses(self.factor * logits, outputs[rows])[1]
+            columns[1, rows] = log_losses(logits, outputs[rows])[1]
+        return columns
+
+    def beside(self, X: Rows, y: np.ndarray, weights: np.ndarray | None) -> Rows:
+        """Return rows with columns that the gradient and the own fit tell sums of.
+
+        Residuals of a row sum to 0, so that those of the last class follow.
+        """
+        told, known = self.columns(X, y)[:, :, :-1]
+        if weights is not None:
+            known = ratio(known, weights[:, None])
+        columns = [told, known - told]
+        if sparse.issparse(X):
+            return sparse.hstack([X, *columns], "csr")
+        return np.hstack([X, *columns])
+
+
 def own_residuals(
     member: Member, X: Rows, y: np.ndarray, row_weights: np.ndarray | None
 ) -> np.ndarray:
     """Return residuals of the own model under two factors, (2, n_rows, n_classes).
 
-    The sums that its gradient is are weighted by those under the factor that is told.
-    At the optimum of its own fit, sums weighted by those under the factor 1 follow from
-    its penalty. There are no columns where it has no gradient.
+    See `Residuals.columns`. There are no columns where it has no gradient.
     """
-    none = np.zeros((2, X.shape[0], 0))
-    W, known_classes = member.own_linear()
-    outputs = indices_of(y, known_classes)
-    is_known = outputs >= 0
-    if len(known_classes) < 2 or not is_known.any():
-        return none
-    logits = linear_logits(X[is_known], W).astype(np.float64)
-    factor = fitted_factor(
-        logits,
-        outputs[is_known],
-        None if row_weights is None else row_weights[is_known],
-    )
-    residuals = np.zeros((2, X.shape[0], logits.shape[1]))
-    residuals[:, is_known] = [
-        log_losses(f * logits, outputs[is_known])[1] for f in (factor, 1.0)
-    ]
-    return residuals
+    residuals = Residuals.of(member, X, y, row_weights)
+    if residuals is None:
+        return np.zeros((2, X.shape[0], 0))
+    return residuals.columns(X, y)

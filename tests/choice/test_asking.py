@@ -46,7 +46,6 @@ from skgems.choice._choice import Trials
 from skgems.federation import (
     IdentifierWarning,
     RepliesMissingError,
-    RowsExposedWarning,
     fit_front,
     halves_of,
 )
@@ -56,10 +55,7 @@ from skgems.steps import Front, RandomFeatures
 
 pytestmark = [
     pytest.mark.usefixtures("accepting_nodes"),
-    pytest.mark.filterwarnings(
-        "ignore::skgems.federation.RowsExposedWarning",
-        "ignore:Variables are collinear:UserWarning",
-    ),
+    pytest.mark.filterwarnings("ignore:Variables are collinear:UserWarning"),
 ]
 NAMES = ["bern", "oslo"]
 # Most wines are of both; the first twelve are of a third node.
@@ -536,15 +532,6 @@ def test_sums_of_each_candidate_are_described_in_sentences():
     assert any("second.answers.0" in path for path in sentences)
 
 
-def test_exposed_rows_warn_once_a_node():
-    noise = np.random.default_rng(0).normal(size=(len(X), 100))
-    nodes = JudgingNodes(np.hstack([X, noise]))
-    with pytest.warns(RowsExposedWarning) as records:
-        choose_over(nodes.channel, linear_candidates)
-    # Texts begin with the name of the node.
-    assert len({str(record.message)[:12] for record in records}) == 2
-
-
 def test_the_reason_why_a_node_sends_no_sums_is_a_doubt():
     with_gaps = X.copy()
     with_gaps[WITH_SMALL_NODE == "oslo", 3] = np.nan
@@ -606,7 +593,7 @@ def test_squared_distances_are_those_of_the_classifier():
 
 def test_a_branch_has_the_states_of_its_own_steps():
     pipelines = [make_pipeline(StandardScaler()), make_pipeline(PowerTransformer())]
-    front = fit_front(Front.of_pipelines(pipelines), X, NODES)[0].front
+    front = fit_front(Front.from_pipelines(pipelines), X, NODES)[0].front
     branch = front.branch(1, make_pipeline(PowerTransformer()))
     alone = fit_front(Front(make_pipeline(PowerTransformer())), X, NODES)[0].front
     assert set(branch.states) == set(alone.states)

@@ -29,10 +29,7 @@ from skgems.federation import (
 
 pytestmark = [
     pytest.mark.usefixtures("accepting_nodes"),
-    pytest.mark.filterwarnings(
-        "ignore::skgems.federation.RowsExposedWarning",
-        "ignore:Variables are collinear:UserWarning",
-    ),
+    pytest.mark.filterwarnings("ignore:Variables are collinear:UserWarning"),
 ]
 NAMES = ["bern", "oslo"]
 FOREST = RandomForestClassifier(7, max_depth=3, bootstrap=False, random_state=0)

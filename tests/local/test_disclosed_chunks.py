@@ -79,7 +79,9 @@ def parts_of(summary):
         gradient = reply["gradient"].copy()
         gradient[:-1] += sums.origin[:, None] * gradient[-1:]
         reply["gradient"] = gradient
-    return reply | vars(sums.about(np.zeros(N_FEATURES))), content["describe"]["rows"]
+    return reply | vars(sums.with_origin(np.zeros(N_FEATURES))), content["describe"][
+        "rows"
+    ]
 
 
 def assert_same_reply(reply, expected, tol=1e-9):
@@ -108,6 +110,23 @@ def test_many_rows_tell_in_passes_what_they_tell_at_once(with_model):
     assert ("gradient" in reply) == with_model
     assert set(described) == set(expected_rows) and "weights" not in described
     assert n_passes <= (4 if with_model else 3)
+
+
+@pytest.mark.parametrize(
+    "make, most_passes",
+    [
+        pytest.param(lambda column: 1.0 - column, 4, id="complement"),
+        pytest.param(lambda column: column.astype(np.float32), 5, id="float32"),
+    ],
+)
+def test_columns_that_follow_from_others_are_told_in_two_more_passes(make, most_passes):
+    X, y = rows()
+    X[:, 5] = make(X[:, 4])  # in all rows, so that no row shows by the difference
+    reply, _, n_passes = told_of_chunks(X, y, model=model_of(X, y))
+    expected, _ = told_of_rows(X, y, model=model_of(X, y))
+    assert_same_reply(reply, expected)
+    assert "gradient" in reply
+    assert n_passes <= most_passes
 
 
 def test_few_rows_are_read_once_more_and_tell_what_they_tell_at_once():

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import sklearn
@@ -42,6 +44,11 @@ def patients(kind: str) -> Table:
         X[:, 19] = np.arange(600) == 7
     elif kind == "corrected":
         X[:, 19] = X[:, 18] + 0.5 * (np.arange(600) == 7)
+    elif kind == "nearly equal":
+        X[:, 19] = X[:, 18] + 1e-6 * (np.arange(600) == 7)
+    elif kind == "nearly constant":
+        X[:, 19] = 4.0 + 1e-14 * rng.integers(0, 3, 600)
+        X[7, 19] += 1e-9
     elif kind == "shared direction":
         X[:, 19] = X[:, 18] + 3.0 * np.isin(np.arange(600), [7, 8])
     return Table(name=kind, X=X, y=np.repeat(["ill", "well"], 300))
@@ -94,6 +101,48 @@ def test_no_row_of_chunks_follows_from_sums_under_the_rule(kind, aggregator, mem
     for attack in (rows_of_columns, rows_of_dominated_sums):
         claims = claims_of_groups(attack, message, table.n_features)
         assert judge_claims(table.X[:N_ATTACKED], claims).n_found == 0
+
+
+# Of the last two columns: in the combination u of them one row is alone, for little.
+# Products have no digits of the small difference, or of the small column, beside those
+# of the other columns, unless they are about means, as they are sent.
+SMALL_COMBINATIONS = {"nearly equal": (-1.0, 1.0), "nearly constant": (0.0, 1.0)}
+
+
+def rows_of_combination(message: object, weights: tuple[float, float]) -> np.ndarray:
+    """Return claims of the row that has most of a combination u of the last columns.
+
+    With the scatter S and the row's deviation u_i, S a = u_i (x_i - m); and S a without
+    its length is that of any of the rows with this direction.
+    """
+    claims = []
+    for _, moments in replies_with_moments(message.content):
+        if moments.is_diagonal:
+            continue
+        a = np.zeros(moments.n_features)
+        a[-2:] = weights
+        means = moments.origin + moments.means
+        for scatter, mean, n in itertools.product(
+            moments.scatter, means, moments.counts
+        ):
+            square = a @ scatter @ a
+            lengths = [n * (mean @ a)]
+            if square > 0:
+                lengths += [np.sqrt(square * n / (n - 1)), -np.sqrt(square)]
+            claims += [mean + scatter @ a / u for u in lengths if u]
+    return np.array(claims).reshape(-1, 20)
+
+
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("kind", SMALL_COMBINATIONS)
+def test_no_row_of_chunks_follows_from_a_small_difference_of_columns(kind, memory):
+    table = patients(kind)
+    for disclosure, n_found in ((None, 1), (DEFAULT_RULE, 0)):
+        message = told_of_chunks(
+            table, aggregator="by class", disclosure=disclosure, memory=memory
+        )
+        claims = rows_of_combination(message, SMALL_COMBINATIONS[kind])
+        assert judge_claims(table.X[:N_ATTACKED], claims).n_found == n_found
 
 
 @pytest.mark.parametrize("memory", MEMORY)
