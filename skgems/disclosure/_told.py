@@ -20,6 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from ._leverages import (
+    NOTHING,
     Design,
     basis,
     centered,
@@ -39,8 +40,6 @@ _FEWER_COLUMNS = 0.85
 # Weights of all rows are drawn between this and 1 where some are lowered: as few rows
 # fewer in effect as 1 in 100.
 LEAST_FACTOR = 0.7
-# Share of a column that is rounding, once what others tell of it is taken off.
-_NOTHING = 1e-12
 # Rounds of lowering weights beside known sums.
 MOST_ROUNDS = 10
 # Share of the bound to aim at beside these: what is left is for the other rows, whose
@@ -588,7 +587,7 @@ def _shares(rows: Rows, told: Told) -> tuple[np.ndarray, np.ndarray]:
     columns[left] = centered(design, told.weights[left] ** 2)
     columns = of_means.rest(told.weights[:, None] * columns)
     sizes = np.linalg.norm(columns, axis=0)
-    has_rest = sizes > _NOTHING
+    has_rest = sizes > NOTHING
     columns = columns[:, has_rest] / sizes[has_rest]
     of_squares = np.square(columns).max(axis=1, initial=0.0)
     of_told = np.maximum(joint.of_told, of_means.of_told + of_squares)
@@ -635,6 +634,6 @@ class _JointBasis:
         if not columns.any():
             return np.zeros(len(columns))
         U, sizes, _ = np.linalg.svd(self.rest(columns), full_matrices=False)
-        U = U[:, sizes > _NOTHING * np.linalg.norm(columns)]
+        U = U[:, sizes > NOTHING * np.linalg.norm(columns)]
         self._of_all = np.hstack([self._of_all, U])
         return np.einsum("ij,ij->i", U, U)
