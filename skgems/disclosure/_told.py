@@ -15,6 +15,7 @@ enough beside those that the rows are.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy import sparse
@@ -28,7 +29,9 @@ from ._leverages import (
     leverages,
     lowered_weights,
     means_lowered,
+    numbered,
 )
+from ._one_pass import ClassPass, ClassRows
 from ._rule import Disclosure
 
 # Share of their weight that the rows of a step keep at least.
@@ -85,9 +88,7 @@ class Rows:
             X = np.hstack([_dense(self.X), self.residuals])
         else:
             X = _dense(self.X[:, columns])
-        _, groups = np.unique(groups, return_inverse=True)
-        _, units = np.unique(self.units, return_inverse=True)
-        return Design(X=X, groups=groups, units=units)
+        return Design(X=X, groups=numbered(groups), units=numbered(self.units))
 
 
 def _dense(X: np.ndarray | sparse.csr_matrix) -> np.ndarray:
@@ -109,6 +110,8 @@ class Told:
     # (n_classes, n_columns), bool: the same of classes that tell squares of their own.
     is_own_mean_only: np.ndarray
     has_gradient: bool
+    # Whether leverages are known to be small beside known sums, too.
+    is_beside_known: bool
 
 
 def told_of(
@@ -203,6 +206,10 @@ class _Teller:
         has_own = np.zeros(n_classes, dtype=bool)
         is_own_mean_only = np.zeros((n_classes, rows.X.shape[1]), dtype=bool)
         has_gradient = True
+        # Leverages of rows of one unit in several classes add up.
+        units = numbered(rows.units)
+        has_units = int(units.max()) + 1 < len(units)
+        is_beside_known = not has_units
         for c in np.unique(rows.codes).tolist():
             of_class = np.flatnonzero(rows.codes == c)
             if self.kind == "diagonal":
@@ -212,7 +219,16 @@ class _Teller:
                 weights[of_class] = squares.weights
                 is_own_mean_only[c] = squares.is_mean_only
                 has_gradient &= squares.has_gradient
+                is_beside_known = False
                 continue
+            clusters = self._told_in_one_pass(
+                rows, of_class, units=units if has_units else None
+            )
+            if clusters is not None:
+                has_own[c] = True
+                has_clusters[c] = clusters
+                continue
+            is_beside_known = False
             # Of all classes together no more is told than of those by class: their
             # difference would be of the classes that are left.
             step = self._own_step(rows.some(of_class))
@@ -245,7 +261,47 @@ class _Teller:
             is_mean_only=is_mean_only,
             is_own_mean_only=is_own_mean_only,
             has_gradient=has_gradient,
+            is_beside_known=is_beside_known,
         )
+
+    def _told_in_one_pass(
+        self, rows: Rows, of_class: np.ndarray, *, units: np.ndarray | None
+    ) -> bool | None:
+        """Return whether a class tells clusters with its weights as they are.
+
+        It is None where one or two passes over the rows do not show that all holds.
+        """
+        if (rows.weights[of_class] <= 0).any():
+            return None
+        n_columns = rows.X.shape[1] + rows.residuals.shape[1]
+        n_units = len(of_class) if units is None else len(np.unique(units[of_class]))
+        parts = rows.parts
+        n_parts = 1 if parts is None else len(np.unique(parts[of_class]))
+        is_few = partial(self._are_few, n_rows=len(of_class), n_units=n_units)
+        if n_parts == 1 or not is_few(
+            n_columns=n_columns, n_groups=n_parts, n_means=2 * n_parts * rows.X.shape[1]
+        ):
+            parts = None
+            n_parts = 1
+            if not is_few(n_columns=n_columns, n_groups=1, n_means=rows.X.shape[1]):
+                return None
+        some = ClassRows.of(
+            rows.X,
+            of_class,
+            residuals=rows.residuals,
+            known=rows.known,
+            weights=rows.weights,
+            parts=parts,
+        )
+        units_of_rows = None if units is None else numbered(units[some.indices])
+        bound = self.rule.leverage
+        sums = ClassPass.over(some)
+        if n_parts > 1 and units is None and sums.fails_by_part(bound=bound):
+            sums = sums.merged()
+            n_parts = 1
+        if not sums.holds(units_of_rows, bound=bound):
+            return None
+        return n_parts > 1
 
     def beside_known_sums(self, rows: Rows, told: Told) -> Told | None:
         """Return what is told beside known sums without weights; None: too little.
@@ -253,7 +309,9 @@ class _Teller:
         Where few rows weigh less than 1, the difference to these is a sum over them.
         """
         bound = self.rule.leverage
-        _, units = np.unique(rows.units, return_inverse=True)
+        if told.is_beside_known:
+            return told
+        units = numbered(rows.units)
         for _ in range(_MOST_ROUNDS):
             of_told, of_known = _shares(rows, told)
             h = np.bincount(units, of_told + of_known)
@@ -333,12 +391,13 @@ class _Teller:
         self, design: Design, weights: np.ndarray, *, n_means: int
     ) -> np.ndarray | None:
         """Return weights with which all products may be told, or None."""
-        n_rows = len(weights)
-        n_columns = design.X.shape[1]
-        n_numbers = n_columns * (n_columns + 1) / 2 + n_means
-        if n_numbers > self.rule.unknowns * n_rows * self.n_unknowns:
-            return None
-        if n_columns + design.groups.max() + 1 > self._most_columns(design):
+        if not self._are_few(
+            n_rows=len(weights),
+            n_units=int(design.units.max()) + 1,
+            n_columns=design.X.shape[1],
+            n_groups=int(design.groups.max()) + 1,
+            n_means=n_means,
+        ):
             return None
         bound = self.rule.leverage
         if self.may_lower:
@@ -349,12 +408,19 @@ class _Teller:
         holds = holds or leverages(design, weights).max() < bound
         return weights if holds else None
 
-    def _most_columns(self, design: Design) -> float:
-        """Return how many columns may be told of at most: leverages sum to these.
+    def _are_few(
+        self, *, n_rows: int, n_units: int, n_columns: int, n_groups: int, n_means: int
+    ) -> bool:
+        """Report whether columns are few enough for all their products to be told.
 
-        Columns that are constant, or the sum of others, do not count; they are few.
+        Leverages sum to the number of columns. Columns that are constant, or the sum of
+        others, do not count; they are few.
         """
-        return 2.0 * self.rule.leverage * (design.units.max() + 1)
+        n_numbers = n_columns * (n_columns + 1) / 2 + n_means
+        return (
+            n_numbers <= self.rule.unknowns * n_rows * self.n_unknowns
+            and n_columns + n_groups <= 2.0 * self.rule.leverage * n_units
+        )
 
     def _block_step(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return weights, and masks of the columns of a block and of means alone."""
@@ -436,8 +502,7 @@ def gradient_holds(rows: Rows, told: Told, rule: Disclosure) -> bool:
     if not told.is_in_block.all():
         return False
     of_told, _ = _shares(rows, told)
-    _, units = np.unique(rows.units, return_inverse=True)
-    return bool(np.bincount(units, of_told).max() < rule.leverage)
+    return bool(np.bincount(numbered(rows.units), of_told).max() < rule.leverage)
 
 
 def _shares(rows: Rows, told: Told) -> tuple[np.ndarray, np.ndarray]:

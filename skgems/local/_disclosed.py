@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ..disclosure import Rows as RowsToTell
-from ..disclosure import Told, clamped, gradient_holds, told_of
+from ..disclosure import Told, clamped, gradient_holds, numbered, told_of
 from ..moments import ToldSums, float_type
 from ..networks import Network
 from ._classifiers import Rows
@@ -312,7 +312,7 @@ def _rows_to_tell(
     member: Member, X: Rows, codes: np.ndarray, *, weights: np.ndarray
 ) -> RowsToTell:
     """Return rows with the values of few rows replaced, and without residuals."""
-    units = np.unique(member.units("learning"), return_inverse=True)[1]
+    units = numbered(member.units("learning"))
     none = np.zeros((X.shape[0], 0))
     return RowsToTell(
         X=clamped(X, codes, units, cell=member.disclosure.cell),

@@ -60,12 +60,16 @@ class Residuals:
         """
         W, known_classes = member.own_linear()
         outputs = indices_of(y, known_classes)
-        rows = np.flatnonzero(outputs >= 0)
-        if len(known_classes) < 2 or not len(rows):
+        is_known = outputs >= 0
+        if len(known_classes) < 2 or not is_known.any():
             return None
-        logits = linear_logits(X[rows], W).astype(np.float64)
+        # One that is next to the best will do.
+        rows = np.flatnonzero(is_known)
+        rows = rows[spread(outputs[rows], TEMPERATURE_ROWS)]
         factor = fitted_factor(
-            logits, outputs[rows], None if weights is None else weights[rows]
+            linear_logits(X[rows], W).astype(np.float64),
+            outputs[rows],
+            None if weights is None else weights[rows],
         )
         return cls(W=W, known_classes=known_classes, factor=factor)
 
@@ -77,12 +81,15 @@ class Residuals:
         follow from its penalty.
         """
         outputs = indices_of(y, self.known_classes)
-        rows = np.flatnonzero(outputs >= 0)
-        columns = np.zeros((2, X.shape[0], len(self.known_classes)))
-        if len(rows):
-            logits = linear_logits(X[rows], self.W).astype(np.float64)
-            columns[0, rows] = log_losses(self.factor * logits, outputs[rows])[1]
-            columns[1, rows] = log_losses(logits, outputs[rows])[1]
+        is_known = outputs >= 0
+        if not is_known.all():
+            X = X[is_known]
+        columns = np.zeros((2, len(y), len(self.known_classes)))
+        if is_known.any():
+            logits = linear_logits(X, self.W).astype(np.float64)
+            for k, factor in enumerate((self.factor, 1.0)):
+                residuals = log_losses(factor * logits, outputs[is_known])[1]
+                columns[k, is_known] = residuals
         return columns
 
     def beside(self, X: Rows, y: np.ndarray, weights: np.ndarray | None) -> Rows:
