@@ -9,11 +9,14 @@ from ..moments import fit_inverse_temperature, log_losses, ratio
 from ..networks import linear_logits
 from ._classifiers import Rows, indices_of
 from ._member import Member
+from ._model import LocalModel
 from ._samples import spread
 
 # Rows that the factor on a model's logits is fitted to. It is one number, which hardly
 # changes with more of them.
 TEMPERATURE_ROWS = 4000
+# Where the memo of a member has the residuals of the last rows.
+_LAST = "own residuals"
 
 
 def fitted_factor(
@@ -111,9 +114,39 @@ def own_residuals(
 ) -> np.ndarray:
     """Return residuals of the own model under two factors, (2, n_rows, n_classes).
 
-    See `Residuals.columns`. There are no columns where it has no gradient.
+    See `Residuals.columns`. There are no columns where it has no gradient. The memo of
+    the member has those of the last rows: they are needed for weights and for sums.
     """
+    kept = member.memo.get(_LAST)
+    if kept is not None and kept.are_of(member, X, y, row_weights):
+        return kept.columns
     residuals = Residuals.of(member, X, y, row_weights)
-    if residuals is None:
-        return np.zeros((2, X.shape[0], 0))
-    return residuals.columns(X, y)
+    columns = np.zeros((2, X.shape[0], 0))
+    if residuals is not None:
+        columns = residuals.columns(X, y)
+    member.memo[_LAST] = _KeptColumns(
+        model=member.model, X=X, y=y, weights=row_weights, columns=columns
+    )
+    return columns
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _KeptColumns:
+    """Residuals of rows, and what they were made of."""
+
+    model: LocalModel
+    X: Rows  # (n_rows, n_features)
+    y: np.ndarray  # (n_rows,)
+    weights: np.ndarray | None  # (n_rows,)
+    columns: np.ndarray  # (2, n_rows, n_classes)
+
+    def are_of(
+        self, member: Member, X: Rows, y: np.ndarray, weights: np.ndarray | None
+    ) -> bool:
+        """Report whether these are the residuals of a model and these rows."""
+        return (
+            member.model is self.model
+            and X is self.X
+            and y is self.y
+            and np.array_equal(weights, self.weights)
+        )

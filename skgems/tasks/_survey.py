@@ -154,7 +154,12 @@ _OF_CLASSES = (
 
 
 def survey(member: Member) -> dict:
-    """What each column holds, over all rows, and how many rows each class has."""
+    """What each column holds, over all rows, and how many rows each class has.
+
+    A row that the rule lowers counts less in means, of which it may be most. Counts are
+    of rows: where weights are lowered those of all rows are drawn, so that a weighted
+    count less that of rows tells of none.
+    """
     n_rows = member.X.shape[0]
     if n_rows < member.min_rows:
         raise TooFewRowsError(
@@ -165,7 +170,9 @@ def survey(member: Member) -> dict:
     content = {
         "n_rows": n_rows,
         "names": names_of_columns(member.X),
-        "columns": survey_of_table(member.X, min_rows=member.min_rows),
+        "columns": survey_of_table(
+            member.X, min_rows=member.min_rows, weights=member.weights
+        ),
     }
     if member.y is not None:
         content["classes"] = survey_of_column(
