@@ -69,6 +69,28 @@ class Rows:
     # a class that is left out, or of values before they were replaced.
     is_changed: bool = False
 
+    @classmethod
+    def without_residuals(
+        cls,
+        *,
+        X: np.ndarray | sparse.csr_matrix,
+        codes: np.ndarray,
+        units: np.ndarray,
+        weights: np.ndarray,
+        is_changed: bool = False,
+    ) -> "Rows":
+        """Return rows of which no gradient is told."""
+        none = np.zeros((X.shape[0], 0))
+        return cls(
+            X=X,
+            codes=codes,
+            units=units,
+            weights=weights,
+            residuals=none,
+            known=none,
+            is_changed=is_changed,
+        )
+
     def some(self, rows: np.ndarray) -> "Rows":
         """Return some of the rows, by their indices."""
         return Rows(
@@ -477,14 +499,11 @@ def products_hold(
     n_unknowns : int
         How many numbers a row is, before any front.
     """
-    none = np.zeros((X.shape[0], 0))
-    rows = Rows(
+    rows = Rows.without_residuals(
         X=X,
         codes=np.zeros(X.shape[0], dtype=int),
         units=units,
         weights=weights,
-        residuals=none,
-        known=none,
     )
     told = told_of(
         rows,

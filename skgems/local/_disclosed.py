@@ -230,13 +230,11 @@ def may_tell_gradient(
     if rule is None:
         return True
     n_rows = Z.shape[0]
-    rows = RowsToTell(
+    rows = RowsToTell.without_residuals(
         X=Z,
         codes=np.unique(codes, return_inverse=True)[1],
         units=np.arange(n_rows),
         weights=weights,
-        residuals=np.zeros((n_rows, 0)),
-        known=np.zeros((n_rows, 0)),
     )
     told = told_of(
         rows,
@@ -313,14 +311,11 @@ def _rows_to_tell(
 ) -> RowsToTell:
     """Return rows with the values of few rows replaced, and without residuals."""
     units = numbered(member.units("learning"))
-    none = np.zeros((X.shape[0], 0))
-    return RowsToTell(
+    return RowsToTell.without_residuals(
         X=clamped(X, codes, units, cell=member.disclosure.cell),
         codes=codes,
         units=units,
         weights=weights,
-        residuals=none,
-        known=none,
     )
 
 

@@ -34,7 +34,7 @@ from ..moments import (
     weighted_mean,
     working_bytes,
 )
-from ._cache import digest
+from ._cache import seed_from_digest
 from ._chunk_rule import ChunkRule
 from ._chunks import ChunkedMember, stacked
 from ._classifiers import Rows, indices_of
@@ -51,8 +51,6 @@ _SHARE_KEPT = 0.25
 _LEAST_SQUARE = LEAST_FACTOR**2
 # Leverages are below the bound by more than rounding.
 _BELOW = 1.0 - 1e-3
-# Digits of a hash, in base 16, that a seed is made of.
-_DIGITS_OF_SEED = 16
 
 
 def ruled_chunks(member: ChunkedMember) -> Member:
@@ -409,8 +407,7 @@ class _Ruler:
 
     def _seed(self) -> int:
         """Return a seed that follows from the rows, so that nobody else knows it."""
-        rows = digest(self.member.checksums, list(self.member.drawn.values()))
-        return int(rows[:_DIGITS_OF_SEED], 16)
+        return seed_from_digest(self.member.checksums, list(self.member.drawn.values()))
 
     def _lowered(
         self, told: ChunkRule, examined: list["_Group"], leverages: "_Leverages"
