@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Results that a benchmark keeps in a file, so that a stopped run can go on.
 
-A file has one JSON object a line. `Records` holds the results of `bench_pooled_gap.py`
-and `today.py` by what they are about, and measures only what is missing; `JsonLines` is
-the file alone.
+A file has one JSON object a line. `Records` holds the results of programs such as
+`bench_pooled_gap.py` by what they are about, and measures only what is missing;
+`JsonLines` is the file alone.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """Methods side by side: each measured once a cell, and a table of means over seeds.
 
 A cell is a data set that is split once and dealt to nodes once. `today_networks.py` and
-`today_trees.py` print such tables; `today.py` has tables of its own.
+`today_trees.py` print such tables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 
 
 def add_options(parser: ArgumentParser, methods: Iterable[str]) -> None:
-    """Options that `today.py` has too."""
+    """Options of data sets, methods and records."""
     add_data_options(parser)
     parser.add_argument("--records", help="file of results, read and appended to")
     parser.add_argument("--max-rows", type=int, help="to train on; all unless told")

@@ -451,7 +451,6 @@ def print_tables(records: list[dict], options: Namespace) -> None:
     print_lags(records, all_rows)
     print_ensembles(records)
     seconds = [record["seconds"] for record in records]
-    note_figure("seconds of combine", np.mean(seconds))
     print(f"{np.mean(seconds):.0f} s on average, {max(seconds):.0f} at most")
 
 

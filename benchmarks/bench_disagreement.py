@@ -363,7 +363,6 @@ def note_figures(counts_of: dict[str, Counts]) -> None:
     """Sums over all groups, and how often liars are named among alike nodes."""
     counts = counts_of.values()
     note_figure("honest nodes named", sum(c.n_false_alarms for c in counts))
-    note_figure("others named", sum(c.n_others_named for c in counts))
     for group, of_group in counts_of.items():
         for change, named in of_group.liar_named.items():
             note_figure(f"share named, {group}, {change}", np.mean(named))

@@ -246,7 +246,6 @@ def print_losses_of_likelihood(records: list[dict]) -> None:
     ]
     points = [100 * (record["of_all"] - record["accuracy"]) for record in of_nodes]
     worst = of_nodes[int(np.argmax(points))]
-    note_figure("likelihood below all rows, points", np.mean(points))
     print(
         f"heads by likelihood below LogisticRegression behind the same front: "
         f"{np.mean(points):.1f} on average, {max(points):.1f} at worst "
@@ -278,7 +277,6 @@ def print_tables(records: list[dict]) -> None:
         if "of_all" in record and record["name"] not in C_OF_LIKELIHOOD
     ]
     n_equal = sum(record["of_all"] == record["accuracy"] for record in of_sums)
-    note_figure("share of heads equal to those of all rows", n_equal / len(of_sums))
     note_figure("best front above best model, points", np.mean(leads))
     print(f"heads of sums equal to those of all rows: {n_equal} of {len(of_sums)}")
     print(f"best - best: {np.mean(leads):.1f} on average, {min(leads):.1f} at worst")

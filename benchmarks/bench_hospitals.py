@@ -369,7 +369,6 @@ def print_scores(data_set: str, scores_of_way: dict[str, dict[str, list]]) -> No
     for way, scores in scores_of_way.items():
         means = [100 * np.mean(scores[head]) for head in heads]
         note_figure(f"{data_set}, {way}, accuracy", means[0])
-        note_figure(f"{data_set}, {way}, AUC", means[2])
         more_right = 100 * (scores["is right"] - reference)
         error = more_right.std() / np.sqrt(len(reference))
         print(

@@ -37,7 +37,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from skgems import GEMSLogisticAggregator, PooledAggregator
-from skgems.federation import ClassesLeftOutWarning, RowsExposedWarning
+from skgems.federation import ClassesLeftOutWarning
 from skgems.gems import Moments
 from skgems.spaces import EmptyIntersectionWarning
 from skgems.steps import RandomFeatures
@@ -360,7 +360,6 @@ def main() -> None:
         ConvergenceWarning,
         ClassesLeftOutWarning,
         EmptyIntersectionWarning,
-        RowsExposedWarning,
     ):
         warnings.simplefilter("ignore", category)
     for name in options.tables:

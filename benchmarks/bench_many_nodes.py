@@ -97,7 +97,6 @@ def measure(method: str, n_nodes: int, n_features: int) -> None:
     seconds = process_time() - start
     memory = peak_memory() - memory_before
     accuracy = aggregator.score(X, y)
-    note_figure(f"{method}, {n_nodes} nodes, seconds", seconds)
     note_figure(f"{method}, {n_nodes} nodes, GB", memory)
     print(f"{method:24}{n_nodes:7d}{seconds:10.1f} s{memory:9.2f} GB{accuracy:9.3f}")
 

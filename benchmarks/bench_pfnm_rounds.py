@@ -117,10 +117,8 @@ def main() -> None:
         flush=True,
     )
     rounds = [match_in_rounds(t, train_rows, test, options.cache) for t in trials]
-    note_figure("all rows", once)
     first, last = (Round._make(means) for means in np.mean(rounds, axis=0))
     note_figure("one round", first.accuracy)
-    note_figure("one round, last layer", first.accuracy_with_moments)
     note_figure("five rounds", last.accuracy)
     print(
         f"Dirichlet 0.2, J=10: one round {first.accuracy:.4f} ({first.n_units:.0f} "

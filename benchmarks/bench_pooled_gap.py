@@ -460,7 +460,6 @@ def print_tables(records: Records, cells: list[Cell], options: Namespace) -> Non
         points = [gap.points for gap in gaps]
         note_figure(f"{method}, mean points", np.mean(points))
         note_figure(f"{method}, worst points", np.max(points))
-        note_figure(f"{method}, mean nats", np.nanmean([gap.nats for gap in gaps]))
     simpler = {name: gaps_below(records, cells, method=name) for name in SIMPLER}
     n_cells = len({(cell.data_set, cell.partition) for cell in cells})
     seeds = ", ".join(map(str, options.seeds))

@@ -396,13 +396,11 @@ def time_many_rows(n_rows: int) -> None:
         else:
             model.fit(X, y)
         seconds = process_time() - start
-        note_figure(f"{name}, seconds", seconds)
         # The most memory so far: scikit-learn's fit comes first, and needs less.
         megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
         line = f"{name}: {seconds:.0f} processor seconds, {megabytes:.0f} MB at most"
         if isinstance(model, PooledAggregator):
             cost = costs(model)
-            note_figure("messages of a forest", cost["messages"])
             line += (
                 f", {cost['messages']} messages, {cost['bytes'] / 1e6:.1f} MB from a "
                 f"node, {cost['bytes_sent'] / 1e6:.1f} MB to it"

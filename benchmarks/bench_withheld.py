@@ -29,7 +29,6 @@ from skgems.federation import (
     ClassesLeftOutWarning,
     Message,
     Nodes,
-    RowsExposedWarning,
     reply_to,
 )
 
@@ -272,7 +271,7 @@ def main() -> None:
     arguments = parse_with_quick(
         parser, quick={"tables": ["gradients", "price"], "rows": 100}
     )
-    for category in (ConvergenceWarning, RowsExposedWarning, ClassesLeftOutWarning):
+    for category in (ConvergenceWarning, ClassesLeftOutWarning):
         warnings.simplefilter("ignore", category)
     if "attacks" in arguments.tables:
         print_attacks(arguments.rows)

@@ -3,9 +3,9 @@
 
 Scripts run one after the other in processes of their own, with one thread each; one
 that fails does not stop the others. What they print is kept in a folder, a file a
-script. At the end is a table of the claims in ``claims.toml``: what a page says, what
-the quick form found, and whether it agrees. A script whose data are not there is not
-run, and a line names the environment variable to set.
+script. At the end is a table of the claims in ``claims.toml``: what the quick form
+found, its bounds, and whether it is within them. A script whose data are not there is
+not run, and a line names the environment variable to set.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from _claims import DIFFERS, DIGITS, NO_FIGURE, Claim, read_claims, verdict
+from _claims import DIFFERS, NO_FIGURE, Claim, read_claims
 from _quick import FIGURES_VARIABLE, MISSING, NAME, VALUE
 from _records import JsonLines
 
 HERE = Path(__file__).parent
 OUTPUT = HERE.parent / "build" / "quick"
-ALWAYS = ("today.py", "papers/run.py")
+ALWAYS = ("papers/run.py",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,22 +92,21 @@ def child_seconds() -> float:
 
 def print_claims(claims: list[Claim], outcomes: dict[str, Outcome]) -> int:
     """The table of claims; returns how many are not as the page says."""
-    line = "{:56} {:18} {:>14} {:>9}  {:9}  {}"
+    line = "{:56} {:18} {:>9}  {:9}  {:>9} {:>9}"
     print("\nPages tell figures of whole runs. A quick form has fewer data sets, rows")
-    print(
-        "and seeds, so it is held to the last column, often a direction or a ratio.\n"
-    )
-    print(line.format("claim", "page", "says", "found", "verdict", "bound"))
+    print("and seeds, so it is held to bounds, often only to a direction.\n")
+    print(line.format("claim", "page", "found", "verdict", "at least", "at most"))
     counts: dict[str, int] = {}
     for claim in claims:
         outcome = outcomes.get(claim.script)
         has_run = outcome is not None and outcome.missing is None and not outcome.failed
-        judged, figure = verdict(claim, outcome.figures if has_run else None)
-        counts[judged] = counts.get(judged, 0) + 1
-        shown = "" if figure is None else f"{figure:.{DIGITS}g}"
+        verdict, figure = claim.judge(outcome.figures if has_run else None)
+        counts[verdict] = counts.get(verdict, 0) + 1
+        found = "" if figure is None else f"{figure:.4g}"
+        bounds = [f"{bound:.4g}" for bound in (claim.at_least, claim.at_most)]
         page = Path(claim.page).stem
-        print(line.format(claim.about, page, claim.says, shown, judged, claim.rule))
-    print("\n" + ", ".join(f"{number} {judged}" for judged, number in counts.items()))
+        print(line.format(claim.about, page, found, verdict, *bounds))
+    print("\n" + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
     return counts.get(DIFFERS, 0) + counts.get(NO_FIGURE, 0)
 
 

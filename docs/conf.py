@@ -91,11 +91,11 @@ def table_of_tasks() -> str:
     lines = []
     for name, task in TASKS.items():
         lines += [f"``{name}``", f"  Asks for {task.asks}; {task.often}."]
-        lines += ["", f"  *Goes out*: {_request_fields(task.request)}.", ""]
+        lines += ["", f"  *Goes out*: {_request_fields(task.request.fields)}.", ""]
         lines += ["  *Comes back*:", ""]
         # Fields that say the same about rows share a line.
         fields_by_sentence: dict[str, list[str]] = {}
-        for path, field in _described_fields(task.reply):
+        for path, field in _described_fields(task.reply.fields):
             fields_of_sentence = fields_by_sentence.setdefault(field.says, [])
             fields_of_sentence.append(f"``{path}``{_shape_in_brackets(field)}")
         for sentence, fields in fields_by_sentence.items():

@@ -14,7 +14,6 @@ two rows are summed. By default, what leaves a node passes the rule of the page
 :ref:`privacy`, under which these attacks reconstruct no row.
 """
 
-import warnings
 from dataclasses import dataclass, field
 
 import matplotlib.pyplot as plt
@@ -25,7 +24,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from skgems import GEMSLogisticAggregator
-from skgems.federation import RowsExposedWarning
 from skgems.gems import Moments, Spaces
 from skgems.moments import ClassMoments
 from skgems.spaces import Accuracy, SpaceProfile, accuracy_profile
@@ -52,12 +50,10 @@ def summarize(X, y, params=None, *, space=False, **options):
     """Summarize a classifier fitted on these rows, as a node does, however few."""
     classifier = LogisticRegression(max_iter=1000).fit(X, y)
     aggregator = GEMSLogisticAggregator(random_state=0, **(params or {}))
-    with warnings.catch_warnings():
-        # The warning is right: that rows can be reconstructed is shown here.
-        warnings.simplefilter("ignore", RowsExposedWarning)
-        return aggregator.summarize(
-            classifier, X, y, name="node", disclosure=None, space=space, **options
-        )
+    # Without a rule rows can be reconstructed, which is shown here.
+    return aggregator.summarize(
+        classifier, X, y, name="node", disclosure=None, space=space, **options
+    )
 
 
 def reply_to_task(summary, task):
@@ -345,10 +341,8 @@ def closeness_to_scatter(rows, class_index, means, moments):
     if rank >= N_PIXELS:
         return unknown
     eigenvectors = np.linalg.eigh(moments.scatter[group])[1]
-    without_scatter = eigenvectors[:, : N_PIXELS - rank]
-    distances = [
-        np.linalg.norm((rows - mean) @ without_scatter, axis=1) for mean in means
-    ]
+    drop_scatter = eigenvectors[:, : N_PIXELS - rank]
+    distances = [np.linalg.norm((rows - mean) @ drop_scatter, axis=1) for mean in means]
     return -np.min(distances, axis=0)
 
 

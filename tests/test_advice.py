@@ -176,6 +176,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "nodes": (combine,),
     },
     "candidates": {
+        "disclosure": (combine,),
         "front": (combine,),
         "n_features": (HashingVectorizer, FeatureHasher),
     },
@@ -255,6 +256,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "shrinkage": (LinearDiscriminantAnalysis,),
         "solver": (LogisticRegression,),
         "tree_bytes": (Limits,),
+        "unknowns": (Disclosure,),
     },
     "messages": {
         "agreement": (reply_to,),

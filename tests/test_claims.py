@@ -56,16 +56,6 @@ def test_the_words_of_each_claim_stand_on_its_page(claims_module):
     assert gone == []
 
 
-def test_what_a_claim_says_is_in_its_words(claims_module):
-    numbers_in = claims_module.numbers_in
-    wrong = [
-        (claim.about, claim.says)
-        for claim in claims_module.read_claims()
-        if not numbers_in(claim.says) <= numbers_in(claim.text)
-    ]
-    assert wrong == []
-
-
 def test_each_benchmark_has_a_quick_form_and_claims_name_those_that_are_there(
     claims_module, runner
 ):
@@ -78,8 +68,9 @@ def test_each_benchmark_has_a_quick_form_and_claims_name_those_that_are_there(
         assert "parse_with_quick(" in program.read_text(), program
 
 
-def test_no_claim_is_told_twice(claims_module):
+def test_no_claim_is_told_twice_and_each_has_a_bound(claims_module):
     claims = claims_module.read_claims()
+    assert all(math.isfinite(max(c.at_least, -c.at_most)) for c in claims)
     abouts = [(claim.page, claim.about) for claim in claims]
     assert len(set(abouts)) == len(abouts) > 30
 
@@ -87,59 +78,38 @@ def test_no_claim_is_told_twice(claims_module):
 def make_claim(module, **parts):
     """A claim that a page says 2.5."""
     fixed = {"page": "README.md", "text": "It is 2.5 times.", "about": "times"}
-    return module.Claim(
-        **fixed | {"says": "2.5", "script": "s.py", "figure": "a"} | parts
-    )
+    return module.Claim(**fixed | {"script": "s.py", "figure": "a"} | parts)
 
 
 @pytest.mark.parametrize(
-    "rule, good, bad",
+    "bounds, good, bad",
     [
-        ({"within": 0.1}, (2.4, 2.5, 2.6), (2.39, 2.61, math.nan)),
-        ({"ratio": 2.0}, (1.25, 2.5, 5.0), (1.2, 5.1, -2.5, math.nan)),
+        ({"at_least": 2.4, "at_most": 2.6}, (2.4, 2.5, 2.6), (2.39, 2.61, math.nan)),
         ({"at_least": 2.0}, (2.0, 9.0), (1.99, math.nan)),
         ({"at_most": 2.0}, (2.0, -9.0), (2.01, math.nan)),
     ],
 )
-def test_a_claim_holds_within_its_bound(claims_module, rule, good, bad):
-    claim = make_claim(claims_module, **rule)
-    verdicts = [claims_module.verdict(claim, {"a": figure})[0] for figure in good + bad]
+def test_a_claim_holds_within_its_bounds(claims_module, bounds, good, bad):
+    claim = make_claim(claims_module, **bounds)
+    verdicts = [claim.judge({"a": figure})[0] for figure in good + bad]
     assert verdicts == ["holds"] * len(good) + ["differs"] * len(bad)
 
 
 def test_a_claim_may_be_about_two_figures(claims_module):
-    figures = {"a": 6.0, "b": 4.0}
-    less = make_claim(claims_module, at_least=0, less="b")
-    assert claims_module.verdict(less, figures) == ("holds", 2.0)
-    over = make_claim(claims_module, at_least=2, over="b")
-    assert claims_module.verdict(over, figures) == ("differs", 1.5)
+    claim = make_claim(claims_module, at_least=0, less="b")
+    assert claim.judge({"a": 6.0, "b": 4.0}) == ("holds", 2.0)
 
 
 def test_a_claim_without_figure_and_one_that_was_not_run_are_told_apart(claims_module):
     claim = make_claim(claims_module, at_least=0, less="b")
-    assert claims_module.verdict(claim, {"a": 1.0}) == ("no figure", None)
-    assert claims_module.verdict(claim, None) == ("not run", None)
-
-
-@pytest.mark.parametrize(
-    "rules",
-    [{}, {"within": 1.0, "ratio": 1.0}, {"ratio": 1.0, "less": "b", "over": "c"}],
-)
-def test_a_claim_has_one_rule(claims_module, rules):
-    with pytest.raises(ValueError, match="'times'"):
-        make_claim(claims_module, **rules)
+    assert claim.judge({"a": 1.0}) == ("no figure", None)
+    assert claim.judge(None) == ("not run", None)
 
 
 def test_line_ends_do_not_matter_and_numbers_do(claims_module):
-    claim = make_claim(claims_module, within=0)
+    claim = make_claim(claims_module)
     assert claim.is_on("So\nIt is\n   2.5 times. And")
     assert not claim.is_on("It is 2.6 times.")
-    assert claims_module.numbers_in("-1.8 ± 0.9, .962, 2,531") == {
-        -1.8,
-        0.9,
-        0.962,
-        2531,
-    }
 
 
 # Quick forms --------------------------------------------------------------------------
@@ -210,10 +180,10 @@ def test_the_runner_goes_on_behind_failures_and_ends_with_the_claims(
     for name, text in scripts.items():
         (tmp_path / f"{name}.py").write_text(text)
     claims = [
-        make_claim(claims_module, script="bench_a.py", within=0.2),
-        make_claim(claims_module, script="bench_a.py", within=0.01, about="exactly"),
-        make_claim(claims_module, script="bench_b.py", within=0.2),
-        make_claim(claims_module, script="bench_c.py", within=0.2),
+        make_claim(claims_module, script="bench_a.py", at_least=2.3),
+        make_claim(claims_module, script="bench_a.py", at_least=2.49, about="exactly"),
+        make_claim(claims_module, script="bench_b.py", at_least=2.3),
+        make_claim(claims_module, script="bench_c.py", at_least=2.3),
     ]
     monkeypatch.setenv("PYTHONPATH", str(BENCHMARKS))
     monkeypatch.setattr(runner, "HERE", tmp_path)

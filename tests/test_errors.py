@@ -412,7 +412,6 @@ def test_a_file_that_is_wrong_is_named_in_one_traceback(tmp_path):
     assert "in check_start" in text  # the place where it was found
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_rows_with_gaps_are_told_of_a_front_beside_what_scikit_learn_advises():
     X = np.array([[0.0, np.nan], [1.0, 2.0], [2.0, 0.0], [3.0, 1.0]])
     y = [0, 1, 0, 1]

@@ -248,7 +248,7 @@ PUBLIC = {
         *("LedgerError", "LedgerBusyError", "LedgerCopiedError"),
         *("LedgerDamagedError", "LedgerOlderError", "RowsAskedAgainWarning"),
         *("ClassWeightWarning", "ClassesLeftOutWarning", "HeavyTailsWarning"),
-        *("NodesDisagreeWarning", "RowsExposedWarning", "SameRowsWarning"),
+        *("NodesDisagreeWarning", "SameRowsWarning"),
         *("ManyRowsWarning", "SharedCovarianceWarning"),
         *("IdentifierWarning", "VariancesOnlyWarning", "UnseenClassesWarning"),
         *("InterceptWarning", "PenaltyWarning"),
@@ -300,7 +300,7 @@ def test_classes_of_classifiers_are_asked_for_in_four_rooms_only():
 # Functions whose errors repeat their cause and chain it nevertheless: its traceback
 # leads into code of the user, a classifier, a module, a pickled model or what a request
 # made of one.
-LEADS_TO_USERS_CODE = {"at_node", "trace", "_output_of", "_model", "computed_reply"}
+LEADS_TO_USERS_CODE = {"naming_node", "trace", "_output_of", "_model", "computed_reply"}
 
 
 def is_named(node, name):

@@ -55,6 +55,10 @@ TESTED_ELSEWHERE = {
         "federation/test_ledger.py",
         "exchanges about the same rows",
     ),
+    "federation/_asked_nodes.py": (
+        "federation/test_update_forget.py",
+        "nodes whose replies were kept",
+    ),
     "federation/_decisions.py": (
         "ensembles/test_kept_thresholds.py",
         "beside the thresholds that are kept",
@@ -83,6 +87,10 @@ TESTED_ELSEWHERE = {
         "federation/test_update_forget.py",
         "replies that are kept",
     ),
+    "federation/_lines.py": (
+        "federation/test_channel_protocol.py",
+        "replies that do not fit are refused",
+    ),
     "federation/_members.py": (
         "federation/test_summaries_refused.py",
         "members may be files of summaries",
@@ -109,6 +117,10 @@ TESTED_ELSEWHERE = {
     "federation/_ruled.py": (
         "pooled/test_sharing_nodes.py",
         "nodes tell less of few rows",
+    ),
+    "federation/_sending.py": (
+        "federation/test_outside.py",
+        "nodes that fail are asked once more",
     ),
     "federation/_simulation.py": (
         "gems/test_logistic.py",

@@ -140,7 +140,7 @@ def measure_cells(trial: Trial) -> Iterator[Cell]:
         "averaged once": averaged.score(X_test, y_test),
     }
     members = [
-        Member.of(str(k), start.classifier, X[rows], y[rows])
+        Member.from_estimator(str(k), start.classifier, X[rows], y[rows])
         for k, rows in enumerate(rows_of_nodes)
     ]
     for first_length in options.local_epochs:

@@ -4,11 +4,17 @@ import argparse
 import codecs
 import csv
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from io import StringIO
 from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ._files import composed, needed
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _SEPARATORS = {
     "comma": ",",
@@ -42,7 +48,7 @@ class Dialect:
 
     @classmethod
     def of(cls, settings: Mapping) -> "Dialect":
-        """That of typed or configured words; ValueError names one that is wrong."""
+        """Make one of typed or configured words; ValueError names one that is wrong."""
         dialect = cls(
             sep=_separator(settings.get("sep")),
             decimal=settings.get("decimal"),
@@ -58,7 +64,7 @@ class Dialect:
         return dialect
 
 
-DIALECT_KEYS = tuple(field.name for field in fields(Dialect))
+DIALECT_KEYS = tuple(setting.name for setting in fields(Dialect))
 
 
 def _separator(word) -> str | None:
@@ -100,7 +106,7 @@ def _words_of_gaps(words) -> tuple[str, ...] | None:
 
 
 def dialect_of(args: argparse.Namespace, name: str) -> Dialect:
-    """That of the table of a node: what was typed, else what --config says of it."""
+    """Return that of a node's table: what was typed, else what --config says of it."""
     shared = getattr(args, "dialects", {})
     settings = {key: shared.get(key) for key in DIALECT_KEYS}
     settings |= shared.get("tables", {}).get(name, {})
@@ -113,7 +119,7 @@ def dialect_of(args: argparse.Namespace, name: str) -> Dialect:
 # ---- encodings -------------------------------------------------------------------
 
 
-def decoded(path: str, content: bytes, encoding: str | None) -> str:
+def _decoded(path: str, content: bytes, encoding: str | None) -> str:
     """Return the text of a file; ValueError names the file, and the line to look at."""
     marked = (name for mark, name in _MARKS.items() if content.startswith(mark))
     used = encoding or next(marked, "utf-8")
@@ -127,7 +133,7 @@ def decoded(path: str, content: bytes, encoding: str | None) -> str:
         text = content.decode(used).removeprefix("\ufeff")
     except UnicodeDecodeError as exc:
         line = content.count(b"\n", 0, exc.start) + 1
-        word = _word_at(content, exc.start, "cp1252")
+        word = _word_at(content, exc.start)
         raise ValueError(
             f"{path}: line {line} is not written in {used}. Read as cp1252 (Windows) "
             f"it has the word {word!r}. If that is right, add --encoding cp1252. "
@@ -138,27 +144,11 @@ def decoded(path: str, content: bytes, encoding: str | None) -> str:
     return text
 
 
-def doubt_of_encoding(content: bytes, encoding: str | None) -> str:
-    """Return what is odd about a file that seems to be UTF-8, but is read otherwise."""
-    if encoding is None or encoding.startswith("utf") or content.isascii():
-        return ""
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError:
-        return ""
-    start = next(place for place, byte in enumerate(content) if byte > 127)
-    return (
-        f"it seems to be written in UTF-8, but is read as {encoding}, where the word "
-        f"{_word_at(content, start, 'utf-8')!r} is "
-        f"{_word_at(content, start, encoding)!r}"
-    )
-
-
-def _word_at(content: bytes, start: int, encoding: str) -> str:
-    """Return the word around a byte."""
+def _word_at(content: bytes, start: int) -> str:
+    """Return the word around a byte, as Windows reads it."""
     before = re.split(rb'[\s,;|"]', content[max(start - 20, 0) : start])[-1]
     after = re.split(rb'[\s,;|"]', content[start : start + 20])[0]
-    return (before + after).decode(encoding, errors="replace")
+    return (before + after).decode("cp1252", errors="replace")
 
 
 # ---- separators and headers ------------------------------------------------------
@@ -168,51 +158,58 @@ def _word_at(content: bytes, start: int, encoding: str) -> str:
 class Layout:
     """Names and rows of a table, without the ways in which its text is written."""
 
-    sep: str
-    is_guessed: bool = False  # whether nobody named the separator
     names: list[str]
     header_line: int
     # The rows in lines with tabs between cells, which have no blanks around them.
     body: str
     lines: list[int]  # number of the line of the file at which each row ends
+    notes: list[str] = field(default_factory=list)  # what was guessed
 
-    @property
-    def note_on_separator(self) -> str:
-        if self.sep == "," or not self.is_guessed:
-            return ""
-        return f"columns are separated by {self.sep!r}"
-
-    @property
-    def note_on_first_column(self) -> str:
-        if self.names[0]:
-            return ""
-        return "the first column, which has no name, is left out"
+    def texts(self, places: Sequence[int], **options) -> "DataFrame":
+        """Return columns as texts; ``options`` of `pandas.read_csv` say what is NaN."""
+        pandas = needed("pandas")
+        if not places:
+            return pandas.DataFrame(index=range(len(self.lines)))
+        return pandas.read_csv(
+            StringIO(self.body, newline=""),
+            sep="\t",
+            header=None,
+            usecols=places,
+            dtype=str,
+            **options,
+        )[list(places)]
 
     def cells(self, place: int) -> list[str]:
         """Return the cells of a column as they stand in the file."""
-        rows = csv.reader(StringIO(self.body, newline=""), delimiter="\t")
-        return [row[place] for row in rows]
+        return self.texts([place], na_filter=False)[place].tolist()
 
 
-def layout_of(path: str, text: str, sep: str | None) -> Layout:
-    """Find separator, names and rows; ValueError names the line that is wrong."""
+def read_layout(path: str, dialect: Dialect) -> Layout:
+    """Find encoding, separator, names and rows; ValueError names what is wrong."""
+    content = Path(path).read_bytes()
+    text = composed(_decoded(path, content, dialect.encoding))
+    sep = dialect.sep
     n_skipped = 0
     if declared := _EXCEL_LINE.match(text):
         text = text[declared.end() :]
         n_skipped = 1
         sep = sep or declared["sep"]
-    known_sep = sep or _guessed_separator(text)
     try:
-        layout = _read_layout(path, _records(text, known_sep, n_skipped), known_sep)
+        used = sep or max(",;\t|", key=lambda sep: _n_cells_of_all(text, sep))
+        layout = _rows_below_names(path, _records(text, used, n_skipped), used)
     except csv.Error as exc:
         raise ValueError(
             f"{path}: it cannot be read as a table: {exc}. Is a quotation mark not "
             "closed?"
         ) from None
-    return replace(layout, is_guessed=sep is None)
+    if sep is None and used != ",":
+        layout.notes.append(f"columns are separated by {used!r}")
+    return layout
 
 
-def _read_layout(path: str, records: Iterator[tuple[int, list]], sep: str) -> Layout:
+def _rows_below_names(
+    path: str, records: Iterator[tuple[int, list[str]]], sep: str
+) -> Layout:
     header_line, header = next(records, (1, [""]))
     names = [name.strip() for name in header]
     while names and not names[-1]:  # separators at the end of the line
@@ -240,15 +237,13 @@ def _read_layout(path: str, records: Iterator[tuple[int, list]], sep: str) -> La
     if not lines:
         raise ValueError(f"{path}: there are no rows below line {header_line}.")
     return Layout(
-        sep=sep,
-        names=names,
-        header_line=header_line,
-        body=body.getvalue(),
-        lines=lines,
+        names=names, header_line=header_line, body=body.getvalue(), lines=lines
     )
 
 
-def _records(text: str, sep: str, n_skipped: int = 0) -> Iterator[tuple[int, list]]:
+def _records(
+    text: str, sep: str, n_skipped: int = 0
+) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of each line that is not blank, and its cells."""
     stream = StringIO(text, newline="")
     reader = csv.reader(stream, delimiter=sep, skipinitialspace=sep != " ")
@@ -257,16 +252,7 @@ def _records(text: str, sep: str, n_skipped: int = 0) -> Iterator[tuple[int, lis
             yield reader.line_num + n_skipped, cells
 
 
-def _guessed_separator(text: str) -> str:
-    """Return what divides most lines into equally many cells, the comma if in doubt."""
-
-    def agreement(sep: str) -> tuple[float, int]:
-        try:
-            records = islice(_records(text, sep), _N_GUESSED_BY)
-            sizes = Counter(len(cells) for _, cells in records)
-        except csv.Error:
-            return 0.0, 0
-        size, count = max(sizes.items(), key=lambda pair: pair[1], default=(0, 0))
-        return (count / sizes.total(), size) if size > 1 else (0.0, 0)
-
-    return max(",;\t|", key=agreement)
+def _n_cells_of_all(text: str, sep: str) -> int:
+    """Return the number of cells that each of the first lines has at least."""
+    records = islice(_records(text, sep), _N_GUESSED_BY)
+    return min((len(cells) for _, cells in records), default=0)

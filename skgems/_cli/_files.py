@@ -43,7 +43,7 @@ class UntrustedTypesError(ValueError):
 
 
 def load_skops(path: str, *, trusted: Iterable[str] = ()) -> object:
-    """What a file of skops holds; UntrustedTypesError for types of others."""
+    """Load a file of skops; UntrustedTypesError for types that it does not trust."""
     io = needed("skops.io")
     untrusted = set(io.get_untrusted_types(file=path))
     if unknown := sorted(untrusted - {*trusted, *_HARMLESS}):
@@ -55,7 +55,7 @@ def load_skops(path: str, *, trusted: Iterable[str] = ()) -> object:
 
 
 def writer_of(out: Path) -> Callable[[object], str]:
-    """What writes a model and says how to read it, looked up before it is made."""
+    """Return the function that writes a model, looked up before the model is made."""
     kind = out.suffix.lower()
     if not out.parent.is_dir():
         raise FileNotFoundError(f"{out.parent}: there is no such folder.")

@@ -63,7 +63,7 @@ def _one_line(failure: Exception) -> str:
 
 
 def _read(argv: Sequence[str]) -> argparse.Namespace:
-    """What was typed, and after it what stands in the file of --config."""
+    """Parse what was typed, and after it the file of --config."""
     parser = make_parser()
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
@@ -88,7 +88,7 @@ def _read(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _typed_alike(command: str, typed: Sequence[str], shared: Mapping) -> list[str]:
-    """What a configuration says, as it would be typed; ValueError if it may not."""
+    """Return the words of a configuration as typed ones; ValueError for wrong ones."""
     _check_names(shared)
     options = {word.partition("=")[0] for word in typed}
     arguments = []

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from ..base import warn_user
 from ..channels import answer, inspect, reply_place
 from ..federation import ReplyDeclinedError, load_message
-from ..messages import Limits, Message, listed
+from ..messages import TASKS, Limits, Message, listed
 from ..steps import Columns, ColumnsError, Front, are_codes, code_as_text
 from ._dialects import dialect_of
 from ._files import UntrustedTypesError, composed, load_skops, needed
@@ -69,7 +69,7 @@ def answer_command(args: argparse.Namespace) -> int:
         return 1
     except ColumnsError as exc:
         raise ValueError(f"{args.rows}: node {args.name!r}: {exc}") from None
-    if request.task == "front":
+    if TASKS[request.task].fits_front:
         _warn_of_front(request, rows.X, args)
     if place.resolve().parent.name == "replies":
         print(
@@ -195,7 +195,7 @@ def _rows(
 
 def _takes_tables(request: Message) -> bool:
     """Report whether a request is about columns as they are, texts and gaps too."""
-    return "front" in request.content or request.task == "survey"
+    return "front" in request.content or TASKS[request.task].is_of_tables
 
 
 def _features_for(
@@ -261,7 +261,7 @@ def _warn_of_front(
     front = Front.from_content(request.content["front"])
     if front.columns is not None:
         return
-    columns = Columns.of(features)
+    columns = Columns.from_table(features)
     try:
         replace(front, columns=columns).check_texts({args.name: columns})
     except ColumnsError as exc:

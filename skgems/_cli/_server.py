@@ -7,9 +7,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..base import BaseAggregator
-from ..channels import AGREEMENT, METHODS, Exchange, Folder, inspect, of_settings
+from ..channels import (
+    AGREEMENT,
+    METHODS,
+    Exchange,
+    Folder,
+    aggregator_of_settings,
+    inspect,
+)
 from ..federation import Agreement, Message, Summary, load_message, printable
-from ..messages import check_signed, naming, write_bytes
+from ..messages import check_signed, is_summary, naming, write_bytes
 from ._files import writer_of
 from ._front import read_front
 
@@ -116,7 +123,7 @@ def summaries_of(folder: Path, args: argparse.Namespace) -> list[Summary]:
     summaries = []
     for path in paths:
         message = load_message(path)
-        if message.task == "join":
+        if is_summary(message):
             with naming(path):
                 summaries.append(_checked_summary(message, agreement, args.public_keys))
         else:  # as later replies of an exchange are
@@ -146,7 +153,7 @@ def _checked_summary(
 
 
 def _agreement_of(folder: Path) -> Agreement | None:
-    """What was agreed on, where a folder has summaries or replies of an exchange."""
+    """Load the agreement beside a folder's summaries or replies of an exchange."""
     places = [folder]
     if folder.resolve().name == "replies":
         places.append(folder.resolve().parent)
@@ -222,7 +229,7 @@ def aggregator_of(
             f"--set: {unknown[0]!r} is not a parameter of {method}. Its parameters are "
             f"{', '.join(sorted(allowed))}."
         )
-    aggregator = of_settings(method, settings).set_params(**typed)
+    aggregator = aggregator_of_settings(method, settings).set_params(**typed)
     if front is not None:
         aggregator.set_params(front=read_front(front))
     # Here, where it was typed, and not at the nodes.

@@ -1,19 +1,17 @@
 """Tables of rows as hospitals have them: CSV of any dialect, and parquet."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from io import StringIO
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from ..base import warn_user
 from ..federation import printable
 from ..messages import counting, listed
 from ..steps import code_as_text
-from ._dialects import Dialect, Layout, decoded, doubt_of_encoding, layout_of
+from ._dialects import Dialect, Layout, read_layout
 from ._files import composed, needed
 
 if TYPE_CHECKING:
@@ -22,12 +20,6 @@ if TYPE_CHECKING:
 CSV_KINDS = (".csv", ".tsv")
 # Of the cells of a column, how many have to be numbers for the others to look wrong.
 _MOSTLY = 0.5
-_NUMBERS = {
-    ".": re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?"),
-    ",": re.compile(r"[+-]?(\d+(,\d*)?|,\d+)([eE][+-]?\d+)?"),
-}
-# Numbers that may have more than 64 bits.
-_LARGE = re.compile(r"[+-]?\d{19,}")
 # Numbers whose thousands are set apart: by a mark, an apostrophe, or a blank.
 _GROUPED = re.compile(
     r"[+-]?[1-9]\d{0,2}([.,'\u2019 \u00a0\u202f])\d{3}(\1\d{3})*(?!\1)([.,]\d+)?"
@@ -35,6 +27,12 @@ _GROUPED = re.compile(
 _DATE = re.compile(
     r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?"
 )
+# Truth values as pandas writes and reads them.
+_TRUTHS = {
+    word: is_true
+    for is_true, name in ((True, "true"), (False, "false"))
+    for word in (name, name.title(), name.upper())
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,19 +52,15 @@ class Table:
     texts_of: Callable[[Sequence[str]], "DataFrame"]
 
     def first_text(self, name: str) -> str:
-        """The first cell of a column that is a text and no number, and its place."""
-        texts = [
-            (row, cell)
-            for row, cell in enumerate(self.frame[name])
-            if isinstance(cell, str)
-        ]
-        number = _NUMBERS[self.decimal]
-        others = [(row, cell) for row, cell in texts if not number.fullmatch(cell)]
-        row, cell = (others or texts)[0]
+        """Return the first cell of a column that is no number, and its place."""
+        column = self.frame[name]
+        texts = column[[isinstance(cell, str) for cell in column]]
+        others = texts[~_are_numbers(texts, self.decimal)]
+        row, cell = next((others if len(others) else texts).items())
         return f"{cell!r} in {self.place(row)}"
 
     def with_texts(self, names: Sequence[str]) -> "Table":
-        """The table in which some columns are texts as they stand in the file."""
+        """Return the table with some columns as texts as they stand in the file."""
         odd_cells = {
             name: cell for name, cell in self.odd_cells.items() if name not in names
         }
@@ -74,7 +68,7 @@ class Table:
         return replace(self, frame=frame, odd_cells=odd_cells)
 
     def place(self, row: int) -> str:
-        """Where a row stands in the file, in words."""
+        """Return where a row stands in the file, in words."""
         return f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
 
 
@@ -189,39 +183,42 @@ def _written(column: "Series") -> list[str]:
 
 
 def _read_csv(path: str, dialect: Dialect, choice: _Choice) -> Table:
-    content = Path(path).read_bytes()
-    text = decoded(path, content, dialect.encoding)
-    layout = layout_of(path, composed(text), dialect.sep)
+    layout = read_layout(path, dialect)
     choice.check(path, layout.names)
     places = _places(path, layout, choice)
-    table = _TableOfText(
+    features = {name: k for name, k in places.items() if choice.has_feature(name)}
+    na = dialect.na or ()
+    texts_of = partial(_texts_of, layout, features, na)
+    texts = texts_of(list(features))
+    to_type = texts[texts.columns.difference(choice.as_text, sort=False)]
+    decimal = dialect.decimal or "."
+    typed = _typed(to_type, decimal, na)
+    if dialect.decimal is None and (comma := _decimal_comma(typed)):
+        layout.notes.append(f"the decimal mark is a comma, as in {comma}")
+        decimal = ","
+        typed = _typed(to_type, decimal, na)
+    table = Table(
         path=path,
-        layout=layout,
-        features={name: k for name, k in places.items() if choice.has_feature(name)},
-        as_text=choice.as_text,
-        na=dialect.na or (),
-    )
-    frame, decimal, comma = table.with_decimal(dialect.decimal)
-    odd_cells = table.odd_cells(frame, decimal)
-    notes = [
-        doubt_of_encoding(content, dialect.encoding),
-        layout.note_on_separator,
-        comma and f"the decimal mark is a comma, as in {comma}",
-        layout.note_on_first_column if choice.has_feature("") else "",
-    ]
-    for note in filter(None, notes):
-        print(printable(f"{path}: {note}."))
-    return Table(
-        path=path,
-        frame=frame,
+        frame=texts.assign(**typed),
         unused=choice.unused(layout.names),
-        odd_cells=odd_cells,
+        odd_cells={},
         as_written={name: layout.cells(places[name]) for name in choice.as_written},
         lines=layout.lines,
         decimal=decimal,
-        missing=frozenset(["", *table.na]),
-        texts_of=table.texts,
+        missing=frozenset(["", *na]),
+        texts_of=texts_of,
     )
+    table = replace(table, odd_cells=_odd_cells(table, to_type))
+    _print_notes(path, layout, choice)
+    return table
+
+
+def _print_notes(path: str, layout: Layout, choice: _Choice) -> None:
+    notes = list(layout.notes)
+    if not layout.names[0] and choice.has_feature(""):
+        notes.append("the first column, which has no name, is left out")
+    for note in notes:
+        print(printable(f"{path}: {note}."))
 
 
 def _places(path: str, layout: Layout, choice: _Choice) -> dict[str, int]:
@@ -259,120 +256,93 @@ def _is_ignored(place: int, cells: list[str]) -> bool:
     return not any(cells)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _TableOfText:
-    """A table of text whose layout is known, to be read by pandas."""
+def _texts_of(
+    layout: Layout, places: dict[str, int], na: Sequence[str], names: Sequence[str]
+) -> "DataFrame":
+    """Return columns as texts as they stand in the file, with NaN for gaps."""
+    frame = layout.texts([places[name] for name in names], na_values=list(na))
+    return frame.set_axis(list(names), axis="columns")
 
-    path: str
-    layout: Layout
-    features: dict[str, int]  # places of columns, by name
-    as_text: Sequence[str]
-    na: Sequence[str]
 
-    def frame(self, decimal: str) -> "DataFrame":
-        """Return the features; columns that are not all numbers are texts."""
-        frame = self._parsed(decimal)
-        for name in set(self.features).difference(self.as_text):
-            column = frame[name]
-            if column.dtype.kind in "biuf" or not _has_large_numbers(column):
-                continue
-            # With a number of more than 64 bits pandas reads gaps as texts, too.
-            texts = self.texts([name])[name]
-            if _matches(texts.dropna(), _NUMBERS[decimal]).all():
-                texts = texts.str.replace(decimal, ".", regex=False).astype(float)
-            frame[name] = texts
-        return frame
+def _typed(frame: "DataFrame", decimal: str, na: Sequence[str]) -> "dict[str, Series]":
+    """Return columns as numbers or truth values if all cells are, or as they are."""
+    typed = {}
+    gaps = _numbers(needed("pandas").Series(na, dtype=str), ".")
+    for name, texts in frame.items():
+        numbers = _numbers(texts, decimal)
+        if numbers.isna().equals(texts.isna()):
+            typed[name] = numbers.mask(numbers.isin(gaps))  # -9.0, too, of --na -9
+        elif texts.dropna().isin(_TRUTHS).all():
+            typed[name] = texts.astype(object).map(_TRUTHS).infer_objects()
+        else:
+            typed[name] = texts
+    return typed
 
-    def with_decimal(self, decimal: str | None) -> tuple["DataFrame", str, str | None]:
-        """Return the features, the decimal mark, and a cell by which it is a comma."""
-        frame = self.frame(decimal or ".")
-        comma = self._decimal_comma(frame) if decimal is None else None
-        if comma is None:
-            return frame, decimal or ".", None
-        return self.frame(","), ",", comma
 
-    def texts(self, names: Sequence[str]) -> "DataFrame":
-        """Return columns as texts, as they stand in the file."""
-        return replace(self, as_text=names)._parsed(".")[names]
+def _numbers(cells: "Series", decimal: str) -> "Series":
+    """Return the numbers in cells with this decimal mark; NaN for other texts."""
+    if decimal == ",":
+        cells = cells.str.translate(str.maketrans(",.", ".,"))
+    return needed("pandas").to_numeric(cells, errors="coerce")
 
-    def _parsed(self, decimal: str) -> "DataFrame":
-        pandas = needed("pandas")
-        if not self.features:
-            return pandas.DataFrame(index=range(len(self.layout.lines)))
-        # Before pandas 3, where this argument is deprecated, the default is not exact.
-        exact = {} if pandas.__version__ >= "3" else {"float_precision": "round_trip"}
-        frame = pandas.read_csv(
-            StringIO(self.layout.body, newline=""),
-            sep="\t",
-            header=None,
-            names=range(len(self.layout.names)),
-            usecols=list(self.features.values()),
-            decimal=decimal,
-            na_values=list(self.na),
-            dtype={k: str for name, k in self.features.items() if name in self.as_text},
-            low_memory=False,
-            **exact,
+
+def _are_numbers(cells: "Series", decimal: str) -> "Series":
+    return _numbers(cells, decimal).notna()
+
+
+def _are_grouped(cells: "Series") -> "Series":
+    return cells.str.fullmatch(_GROUPED).astype(bool)
+
+
+def _decimal_comma(columns: "dict[str, Series]") -> str | None:
+    """Return a cell and its column, in words, if its mark is surely a comma."""
+    for name, column in columns.items():
+        if not is_text(column):
+            continue
+        cells = column.dropna()
+        numbers = cells[_are_numbers(cells, ",")]
+        with_comma = numbers[numbers.str.contains(",", regex=False).astype(bool)]
+        surely = with_comma[~_are_grouped(with_comma)]
+        if len(surely) and len(numbers) >= _MOSTLY * len(cells):
+            return f"{surely.iloc[0]!r} of column {name!r}"
+    return None
+
+
+def _odd_cells(table: Table, names: Iterable[str]) -> dict[str, str]:
+    """Return which cells are no numbers in columns where most are, by column."""
+    texts = [name for name in names if is_text(table.frame[name])]
+    odd_cells = {name: _odd_cell(table, name) for name in texts}
+    return {name: cell for name, cell in odd_cells.items() if cell is not None}
+
+
+def _odd_cell(table: Table, name: str) -> str | None:
+    """Return the first cell that is no number, if most of a column are, in words.
+
+    ValueError if texts are numbers that are written in another way.
+    """
+    cells = table.frame[name].dropna()
+    are_numbers = _are_numbers(cells, table.decimal)
+    other_mark = "," if table.decimal == "." else "."
+    are_foreign = _are_numbers(cells, other_mark) | _are_grouped(cells)
+    wrong = cells[are_foreign & ~are_numbers]
+    if len(wrong) and (are_numbers | are_foreign).mean() >= _MOSTLY:
+        raise ValueError(
+            f"{table.path}: column {name!r} has {wrong.iloc[0]!r} in "
+            f"{table.place(wrong.index[0])}, where thousands are separated or the "
+            f"decimal mark is not that of the table, {table.decimal!r}. Write all "
+            "numbers in one way, without separators of thousands. Name the decimal "
+            f"mark with --decimal, or leave the column out with --drop {name!r}."
         )
-        return frame.set_axis(list(self.features), axis="columns")
-
-    def _decimal_comma(self, frame: "DataFrame") -> str | None:
-        """Return a cell and its column if its decimal mark is surely a comma."""
-        for name, cells in self._texts(frame):
-            numbers = cells[_matches(cells, _NUMBERS[","])]
-            if len(numbers) < _MOSTLY * len(cells):
-                continue
-            surely = numbers[~_matches(numbers, _GROUPED)]
-            with_comma = surely[surely.str.contains(",", regex=False)]
-            if len(with_comma):
-                return f"{with_comma.iloc[0]!r} of column {name!r}"
+    if are_numbers.mean() < _MOSTLY:
         return None
-
-    def odd_cells(self, frame: "DataFrame", decimal: str) -> dict[str, str]:
-        """Return which cells are no numbers in columns where most are, by column.
-
-        ValueError if the texts are numbers that are written in another way.
-        """
-        odd_cells = {}
-        other = "," if decimal == "." else "."
-        for name, cells in self._texts(frame):
-            are_numbers = _matches(cells, _NUMBERS[decimal])
-            are_foreign = _matches(cells, _NUMBERS[other]) | _matches(cells, _GROUPED)
-            wrong = cells[are_foreign & ~are_numbers]
-            if len(wrong) and (are_numbers | are_foreign).mean() >= _MOSTLY:
-                raise ValueError(
-                    f"{self.path}: column {name!r} has {self._first(wrong)}, where "
-                    "thousands are separated or the decimal mark is not that of the "
-                    f"table, {decimal!r}. Write all numbers in one way, without "
-                    "separators of thousands. Name the decimal mark with --decimal, or "
-                    f"leave the column out with --drop {name!r}."
-                )
-            if are_numbers.mean() >= _MOSTLY:
-                odd_cells[name] = (
-                    f"{self._first(cells[~are_numbers])} is not a number, but "
-                    f"{int(are_numbers.sum())} of {len(cells)} cells are"
-                )
-        return odd_cells
-
-    def _texts(self, frame: "DataFrame") -> Iterator[tuple[str, "Series"]]:
-        """Yield the cells that are not empty of columns of texts."""
-        for name, column in frame.items():
-            if name not in self.as_text and is_text(column):
-                yield name, column.dropna()
-
-    def _first(self, cells: "Series") -> str:
-        return f"{cells.iloc[0]!r} in line {self.layout.lines[cells.index[0]]}"
-
-
-def _matches(cells: "Series", pattern: re.Pattern) -> np.ndarray:
-    return np.array([bool(pattern.fullmatch(cell)) for cell in cells], dtype=bool)
-
-
-def _has_large_numbers(column: "Series") -> bool:
-    return any(_LARGE.fullmatch(str(cell)) for cell in column)
+    return (
+        f"{table.first_text(name)} is not a number, but {int(are_numbers.sum())} of "
+        f"{len(cells)} cells are"
+    )
 
 
 def is_text(column) -> bool:
-    """Whether a column of a frame holds texts."""
+    """Report whether a column of a frame holds texts."""
     if column.dtype.kind in "biuf":
         return False
     return any(isinstance(cell, str) for cell in column)
@@ -413,7 +383,7 @@ def _others_in_words(n_tables: int) -> str:
 
 
 def _dates_in(table: Table) -> list[str]:
-    """Names of columns of texts that hold dates."""
+    """Return the names of columns of texts that hold dates."""
     names = []
     for name, column in table.frame.items():
         cells = [cell for cell in column.dropna().head(20) if isinstance(cell, str)]

@@ -24,7 +24,7 @@ class AveragedModel:
     classes: np.ndarray
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> Self:
+    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
         """Return what a fitted ModelAveragingAggregator has."""
         return cls(
             net=aggregator.net_,
@@ -33,7 +33,7 @@ class AveragedModel:
         )
 
     @classmethod
-    def of_average(cls, model: LocalModel | Network, classes: np.ndarray) -> Self:
+    def from_average(cls, model: LocalModel | Network, classes: np.ndarray) -> Self:
         """Return what was averaged, with one output for each of ``classes``."""
         net = None
         if isinstance(model, LocalModel):
@@ -45,7 +45,7 @@ class AveragedModel:
         return cls(net=net, network=with_outputs(model, classes), classes=classes)
 
     def attributes(self) -> dict[str, object]:
-        """What an aggregator publishes of it: net, network and the arrays of this."""
+        """Return the attributes of the model: net, network and their arrays."""
         if self.network is None:
             arrays = {}
         elif self.network.is_linear:

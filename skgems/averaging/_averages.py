@@ -17,7 +17,7 @@ from ..base import warn_user
 from ..federation import Node, Shares
 from ..local import LocalModel, indices_of
 from ..messages import listed
-from ..networks import Coordinates, Network, read_network
+from ..networks import N_ROWS, Coordinates, Network, read_network
 from ..tuning import Weight, align_hidden_units, mean_parameters, started_apart
 from ._large_models import ModelSizes
 
@@ -61,11 +61,11 @@ def average(
 
 
 def not_constant(nodes: list[Node], shares: Shares) -> tuple[list[Node], Shares]:
-    """Those whose model is not constant; all, if there is none."""
+    """Return nodes whose model is not constant, and their shares; all if none is."""
     varying = [k for k, node in enumerate(nodes) if not node.model.is_constant]
     if not varying:
         return nodes, shares
-    return [nodes[k] for k in varying], shares.of(varying)
+    return [nodes[k] for k in varying], shares.select(varying)
 
 
 def parameter_weights(
@@ -146,13 +146,13 @@ def average_networks(
         for node in nodes:
             network = node.model.borrow_network()
             _check_alike(network, first, name=node.name, first_name=nodes[0].name)
-            sizes.note(node.name, _without_constants(network))
+            sizes.note(node.name, _arrays_of_varying_features(network))
             yield with_outputs(network, classes)
 
     def weighted_arrays() -> Iterator[tuple[list[np.ndarray], Weight]]:
         in_order = _in_one_order(networks()) if align else networks()
         for network, weight in zip(in_order, weights, strict=True):
-            arrays = _without_constants(network)
+            arrays = _arrays_of_varying_features(network)
             del network
             yield arrays, weight
             del arrays  # before the next one comes
@@ -164,7 +164,7 @@ def average_networks(
     return replace(first, coefs=mean[:depth], intercepts=mean[depth:], coordinates=None)
 
 
-def _without_constants(network: Network) -> list[np.ndarray]:
+def _arrays_of_varying_features(network: Network) -> list[np.ndarray]:
     """Return the arrays of a model, without weights of features that do not vary."""
     coordinates = network.coordinates
     if coordinates is not None:
@@ -252,17 +252,13 @@ def has_counters(nodes: list[Node]) -> bool:
     return False
 
 
-# Rows that modules are compared on where no made-up rows fit them.
-_N_COMPARED = 16
-
-
 def why_not_alike(nodes: list[Node], X: np.ndarray | None = None) -> Exception | None:
     """Return the error of nodes whose parameters do not correspond; None where they do.
 
     Modules with equal parameters may still compute other things from them. ``X``: see
     `average`.
     """
-    X = None if X is None else X[:_N_COMPARED]
+    X = None if X is None else X[:N_ROWS]
     nets = [node for node in nodes if node.model.has_module]
     others = [node for node in nodes if not node.model.has_module]
     if others:

@@ -269,7 +269,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         ManyRowsWarning
             If the weights count rows and one node has nearly all of them.
         """
-        averaging_fit = AveragingFit.of(self)
+        averaging_fit = AveragingFit.from_aggregator(self)
         simulation = averaging_fit.simulation(self)
         federation = read_federation(
             self,
@@ -295,7 +295,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
             )
 
     def _logits(self, X: np.ndarray) -> np.ndarray:
-        return AveragedModel.of(self).logits(X)
+        return AveragedModel.from_aggregator(self).logits(X)
 
     def to_estimator(self) -> BaseEstimator:
         """Return the average as a plain fitted classifier.
@@ -314,7 +314,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
             If hidden layers have different activations, or if there is only one class.
         """
         check_is_fitted(self)
-        averaged = AveragedModel.of(self)
+        averaged = AveragedModel.from_aggregator(self)
         if averaged.network is None:
             return averaged.copy_of_net()
         return self._exported(averaged.as_classifier())
@@ -338,4 +338,4 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         """
         check_is_fitted(self)
         self._check_no_front()
-        return AveragedModel.of(self).as_module()
+        return AveragedModel.from_aggregator(self).as_module()

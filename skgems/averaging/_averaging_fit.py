@@ -60,15 +60,15 @@ class AveragingFit:
     rng: np.random.RandomState  # which both draw from
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> Self:
-        """The fit that the parameters of a ModelAveragingAggregator stand for."""
+    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
+        """Read the parameters of a ModelAveragingAggregator."""
         return cls(
             node_weight=aggregator.node_weight,
             align=aggregator.align,
             n_rounds=aggregator.n_rounds,
             local_epochs=aggregator.local_epochs,
             learning_rate=aggregator.learning_rate,
-            schedule=Schedule.of(aggregator.schedule),
+            schedule=Schedule.from_value(aggregator.schedule),
             server=aggregator.server,
             common_init=aggregator.common_init,
             n_jobs=aggregator.n_jobs,
@@ -84,13 +84,13 @@ class AveragingFit:
         if self.n_rounds:
             _check_trainable(aggregator)
         return replace(
-            Simulation.of(aggregator),
+            Simulation.from_aggregator(aggregator),
             common_seed=init_seed if self.common_init else None,
             fit=start_local if self.n_rounds else fit_local,
         )
 
     def attributes(self, federation: Federation) -> dict[str, object]:
-        """What the fit finds, as the server sees it: ask for weights, average, train.
+        """Ask for weights, average and train; return the attributes.
 
         Nodes whose models are far larger than those of the others are warned of.
         """
@@ -121,7 +121,7 @@ class AveragingFit:
         sizes.warn()
         return {
             **federation.attributes(),
-            **AveragedModel.of_average(model, classes).attributes(),
+            **AveragedModel.from_average(model, classes).attributes(),
             "history_": history,
         }
 
@@ -146,7 +146,7 @@ class AveragingFit:
         # From here on every node has all outputs, and trains them.
         node_weight = self.node_weight
         is_by_class = isinstance(node_weight, str) and node_weight == "class_counts"
-        shares = shares if is_by_class else shares.for_all_outputs()
+        shares = shares if is_by_class else shares.repeat_over_outputs()
         weights = parameter_weights(
             start,
             output_axes=template.class_axes() if shares.differ_by_class else {},

@@ -4,6 +4,7 @@ from collections.abc import Collection, Generator
 from numbers import Integral, Real
 
 import numpy as np
+from sklearn.neural_network import MLPClassifier
 
 from ..base import Part
 from ..compat import Interval, StrOptions
@@ -12,11 +13,9 @@ from ..progress import say
 from ..tuning import relative_change
 from ._co_learning import Parameters, Weights, mean_of_pushed
 
-# Adam's constants, as Kingma and Ba (2015) recommend them: the decays of the means of
-# steps and of their squares, and what keeps the divisor off zero.
-_DECAY_OF_MEAN = 0.9  # beta_1
-_DECAY_OF_SQUARE = 0.999  # beta_2
-_TINY = 1e-8  # epsilon
+# Has Adam's constants, as Kingma and Ba (2015) recommend them: the decays of the means
+# of steps and of their squares, and what keeps the divisor off zero.
+_ADAM = MLPClassifier(solver="adam")
 
 
 class Downpour(Part):
@@ -155,7 +154,7 @@ class _Steps:
         self, step: np.ndarray, mean: np.ndarray, square: np.ndarray
     ) -> np.ndarray:
         """Adam's step (Kingma and Ba 2015, Algorithm 1); moments are written to."""
-        mean += (1 - _DECAY_OF_MEAN) * (step - mean)
-        square += (1 - _DECAY_OF_SQUARE) * (step**2 - square)
-        size = np.sqrt(square / (1 - _DECAY_OF_SQUARE**self.n_steps)) + _TINY
-        return mean / (1 - _DECAY_OF_MEAN**self.n_steps) / size
+        mean += (1 - _ADAM.beta_1) * (step - mean)
+        square += (1 - _ADAM.beta_2) * (step**2 - square)
+        size = np.sqrt(square / (1 - _ADAM.beta_2**self.n_steps)) + _ADAM.epsilon
+        return mean / (1 - _ADAM.beta_1**self.n_steps) / size

@@ -35,7 +35,7 @@ class ModelSizes:
     def noting_replies(
         self, plan: Generator[Any, Any, Any]
     ) -> Generator[Any, Any, Any]:
-        """The same plan, each round of which has its replies noted as they pass."""
+        """Run a plan unchanged, noting the sizes of the replies in each round."""
         try:
             request = next(plan)
             while True:

@@ -33,6 +33,7 @@ from ._export import (
 from ._labels import check_no_label_missing, encode_labels
 from ._members import (
     PUBLIC_NAME,
+    SEEDS_BELOW,
     MemberParametersMixin,
     NodePairs,
     check_are_no_parameters,
@@ -51,8 +52,9 @@ from ._validation import (
 )
 from ._versions import show_versions, versions
 from ._warnings import (
+    MOST_LISTED,
     as_own_warnings,
-    at_another_party,
+    keep_warnings_out_of_report,
     keeps_warnings,
     noted_warnings,
     silenced,

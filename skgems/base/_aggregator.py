@@ -29,11 +29,7 @@ from ._labels import check_no_label_missing
 from ._members import MemberParametersMixin, NodePairs, is_channel, named_members
 from ._parts import Part
 from ._validation import Rows, as_numbers
-from ._warnings import warn_user
-
-# Nodes that a diagram draws side by side before it says how many others there are: as
-# many as fit the width of a notebook.
-_MOST_SHOWN = 5
+from ._warnings import MOST_LISTED, warn_user
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,9 +103,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         state = super().__getstate__()
         if getattr(self, "keep_replies", False):
             return state
-        return self._without_sums(state)
+        return self._drop_sums(state)
 
-    def _without_sums(self, state: dict) -> dict:
+    def _drop_sums(self, state: dict) -> dict:
         """Return a state in which no attribute holds what nodes sent."""
         return state
 
@@ -157,7 +153,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     def _part(self, name: str) -> Any:
         """The object that a parameter stands for, checked, with objects within it."""
-        return self._parts[name].of(getattr(self, name))
+        return self._parts[name].from_value(getattr(self, name))
 
     def _long_form(self, name: str, value: object) -> object | None:
         """The object that a parameter's word stands for; None: it is no such word."""
@@ -175,7 +171,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         """Logits of validated rows, one column per class."""
 
     def _terms(self) -> object | None:
-        """What nodes and server agree on, a `Terms` of the room `messages`.
+        """Return what nodes and server agree on, a `Terms` of `skgems.messages`.
 
         None: the method asks nodes nothing by messages, as it needs the classifiers.
         """
@@ -183,7 +179,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     @property
     def _agreed_front(self) -> Front | None:
-        """What `front` stands for, fitted or not; ValueError if it can be none."""
+        """Make the front of `front`, fitted or not; ValueError if it can be none."""
         transformer = self.front
         if transformer is None:
             return None
@@ -196,9 +192,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         if hasattr(unfrozen, "as_front"):
             return unfrozen.as_front()
         if takes_documents(unfrozen):
-            return DocumentFront.of(unfrozen)
+            return DocumentFront.from_vectorizer(unfrozen)
         check_tree(transformer)
-        return Front.of(transformer)
+        return Front.from_transformer(transformer)
 
     @property
     def _agreed_terms(self) -> Any:
@@ -230,7 +226,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     @property
     def _finite_values(self) -> "bool | str":
-        """What scikit-learn's validation takes as `ensure_all_finite`."""
+        """Return the `ensure_all_finite` of scikit-learn's validation."""
         return "allow-nan" if self._allows.missing_values else True
 
     def _validate_with_labels(
@@ -386,10 +382,10 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         if estimators is None:
             estimators = self._default_estimator()
         names, members = named_members(estimators)
-        blocks = members[:_MOST_SHOWN]
-        titles = [f"node {name}" for name in names[:_MOST_SHOWN]]
+        blocks = members[:MOST_LISTED]
+        titles = [f"node {name}" for name in names[:MOST_LISTED]]
         details = [str(member) for member in blocks]
-        n_not_shown = len(members) - _MOST_SHOWN
+        n_not_shown = len(members) - MOST_LISTED
         if n_not_shown > 0:
             blocks.append("...")
             titles.append(f"and {n_not_shown} more")

@@ -81,7 +81,7 @@ class LinearExportMixin:
         return self._exported(classifier)
 
     def _weights(self) -> np.ndarray:
-        """One column per class, the intercepts in the last row."""
+        """Return one column per class, the intercepts in the last row."""
         W = np.vstack([self.coef_.T, self.intercept_])
         return as_two_logits(W) if len(self.classes_) == 2 else W
 
@@ -209,7 +209,7 @@ def tuned_attributes(
     last_layer: BaseEstimator | None,
     tuned: _Tuned | None,
 ) -> dict:
-    """What an aggregate publishes of its layers, or of those that were fine-tuned.
+    """Return the attributes of an aggregate's layers, or of its fine-tuned ones.
 
     ``last_layer``, the aggregator that merged the last layer, gets the tuned weights.
     """

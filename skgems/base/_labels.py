@@ -6,10 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..datasets import PUBLIC, PUBLIC_NAME, missing_labels
-
-# Nodes that an error lists before it says how many others there are: as many as a
-# reader looks up one by one.
-_MOST_LISTED = 5
+from ._warnings import MOST_LISTED
 
 
 def check_no_label_missing(y: ArrayLike, nodes: ArrayLike | None = None) -> None:
@@ -25,7 +22,7 @@ def check_no_label_missing(y: ArrayLike, nodes: ArrayLike | None = None) -> None
 
 
 def _counts_in_words(missing: np.ndarray, nodes: ArrayLike | None) -> str:
-    """How many rows a mask (n_rows,) marks, at each node where it is known."""
+    """Say how many rows a mask (n_rows,) marks, at each node where it is known."""
     owners = None if nodes is None else np.asarray(nodes, dtype=object).ravel()
     if owners is None or len(owners) != len(missing):
         return f"{missing.sum()} of {len(missing)} rows"
@@ -35,9 +32,9 @@ def _counts_in_words(missing: np.ndarray, nodes: ArrayLike | None) -> str:
         f"{n_missing} of the {n_rows_of[node]} rows of {_node_in_words(node)}"
         for node, n_missing in n_missing_of.items()
     ]
-    n_not_listed = len(counts) - _MOST_LISTED
+    n_not_listed = len(counts) - MOST_LISTED
     if n_not_listed > 0:
-        counts = [*counts[:_MOST_LISTED], f"rows of {n_not_listed} other nodes"]
+        counts = [*counts[:MOST_LISTED], f"rows of {n_not_listed} other nodes"]
     return ", ".join(counts)
 
 
@@ -71,7 +68,7 @@ def encode_labels(
 
 
 def _advice_on_numbers(labels: np.ndarray, classes: np.ndarray) -> str:
-    """What to do where one side has numbers from 0 in place of labels; else nothing.
+    """Say what to do if one side's labels are numbers from 0; "" if neither's are.
 
     ``labels`` are those of the rows and ``classes`` those of the nodes, both sorted.
     """

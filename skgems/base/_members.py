@@ -15,7 +15,7 @@ from ._short_forms import ShortFormsMixin
 
 # Seeds are below the largest signed int of 32 bits, up to which RandomState.randint
 # draws on every system.
-_SEEDS_BELOW = 2**31 - 1
+SEEDS_BELOW = np.iinfo(np.int32).max
 
 
 class _HandedOver:
@@ -42,23 +42,23 @@ class NodePairs(list):
 
 
 def _is_pair(member: object) -> bool:
-    """Whether this is a (name, classifier) tuple."""
+    """Report whether a member is a (name, classifier) tuple."""
     return isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)
 
 
 def is_named(estimators: object) -> bool:
-    """Whether this is a list of (name, classifier) tuples alone, of one at least."""
+    """Report whether this is a list of (name, classifier) tuples, of at least one."""
     is_list = isinstance(estimators, (list, tuple)) and len(estimators) > 0
     return is_list and all(map(_is_pair, estimators))
 
 
 def _names_parameters(estimators: object) -> bool:
-    """Whether the names in this list are names of parameters."""
+    """Report whether the names in this list are names of parameters."""
     return is_named(estimators) and not isinstance(estimators, NodePairs)
 
 
 def is_channel(estimators: object) -> bool:
-    """Whether this carries messages to nodes, in place of their classifiers."""
+    """Report whether this is a channel to nodes, in place of their classifiers."""
     return hasattr(estimators, "ask") and hasattr(estimators, "names")
 
 
@@ -187,6 +187,24 @@ def named_members(
     ``parameter_names``, as ``set_params`` could not tell them apart. In `NodePairs`
     they may be any.
     """
+    members = _listed_members(estimators)
+    n_named = sum(map(_is_pair, members))
+    if n_named == 0:
+        return [str(index) for index in range(len(members))], members
+    if n_named < len(members):
+        raise TypeError(
+            "estimators mixes (name, classifier) tuples with bare classifiers; name "
+            "all of them or none."
+        )
+    names = [str(name) for name, _ in members]  # a numpy.str_ would show as such
+    _check_names(names)
+    if not isinstance(estimators, NodePairs):
+        check_are_no_parameters(names, parameter_names=parameter_names)
+    return names, [classifier for _, classifier in members]
+
+
+def _listed_members(estimators: object) -> list:
+    """Return ``estimators`` as a list, of one if it is no list; not an empty one."""
     # These have no order that a second reading is sure to repeat, or none at all; and
     # an array may have made one of its tuples.
     if isinstance(estimators, (Mapping, Set, Iterator, np.ndarray)):
@@ -201,19 +219,7 @@ def named_members(
             "estimators is an empty list; give at least one classifier, or None for "
             "the default one."
         )
-    n_named = sum(map(_is_pair, members))
-    if n_named == 0:
-        return [str(index) for index in range(len(members))], members
-    if n_named < len(members):
-        raise TypeError(
-            "estimators mixes (name, classifier) tuples with bare classifiers; name "
-            "all of them or none."
-        )
-    names = [str(name) for name, _ in members]  # a numpy.str_ would show as such
-    _check_names(names)
-    if not isinstance(estimators, NodePairs):
-        check_are_no_parameters(names, parameter_names=parameter_names)
-    return names, [classifier for _, classifier in members]
+    return members
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -245,7 +251,7 @@ def check_are_no_parameters(
 
 
 def split_by_state(names: Sequence[str], members: Sequence) -> bool:
-    """Whether members, None too, are fitted; ValueError if some are, others are not."""
+    """Report whether members are fitted, None too; ValueError if only some are."""
     ready = []
     unfitted = []
     for name, member in zip(names, members, strict=True):
@@ -279,7 +285,7 @@ def seeded_clone(
     # Sorted, so that the same parameter always draws the same seed.
     params = sorted(unfitted.get_params(deep=True).items())
     seeds = {
-        key: random_state.randint(_SEEDS_BELOW)
+        key: random_state.randint(SEEDS_BELOW)
         for key, value in params
         if value is None and (key == "random_state" or key.endswith("__random_state"))
     }

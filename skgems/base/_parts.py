@@ -26,8 +26,8 @@ class Part(ShortFormsMixin, BaseEstimator):
             Part.kinds[cls.__name__] = cls
 
     @classmethod
-    def of(cls, value: object) -> Self:
-        """A checked copy of a parameter's value, with objects for words within it."""
+    def from_value(cls, value: object) -> Self:
+        """Return a checked copy of a parameter's value, with objects for its words."""
         part = clone(value) if isinstance(value, cls) else cls.from_short_form(value)
         part._validate_params()
         return part._with_objects()
@@ -42,5 +42,5 @@ class Part(ShortFormsMixin, BaseEstimator):
         """Raise TypeError for an object that belongs into this one."""
 
     def _with_objects(self) -> Self:
-        """This part, checked, with an object wherever a word is short for one."""
+        """Return this part, checked, with objects for the words in it."""
         return self

@@ -30,7 +30,7 @@ class ShortFormsMixin:
         return None
 
     def _open_short_forms(self, params: Mapping) -> dict:
-        """The same, with an object wherever a parameter within a short form is set."""
+        """Return ``params`` with objects where parameters of short forms are set."""
         opened = dict(params)
         for key in params:
             name, separator, _ = key.partition("__")

@@ -21,15 +21,14 @@ from sklearn.utils.validation import (
 )
 
 from ..datasets import as_groups
-from ..networks import NamedRows, without_values
+from ..networks import NamedRows, zero_dropped
 from ..steps import Columns, ColumnsError, are_documents, as_rows, check_no_times
 from ._labels import encode_labels
+from ._warnings import MOST_LISTED
 
 if TYPE_CHECKING:  # pandas is an extra
     import pandas
 
-# Columns that an error lists, of a table that may have thousands.
-_MOST_COLUMNS_LISTED = 5
 # Stands behind scikit-learn's own advice, which knows of no nodes.
 _ADVICE_ON_GAPS = (
     "In a federation all nodes have to fill gaps in the same way. Pass front= an "
@@ -49,15 +48,17 @@ class Features:
     feature_names_in: np.ndarray | None = None  # (n_features_in,)
     named_by_nodes: bool = False  # rows of fit had no names: these are the nodes'
 
-    def or_names_of(self, names_of_nodes: Iterable[np.ndarray | None]) -> "Features":
-        """The same, with the first names that a node knows where the rows had none."""
+    def with_names_of_nodes(
+        self, names_of_nodes: Iterable[np.ndarray | None]
+    ) -> "Features":
+        """Return features with names, if rows had none: the first that a node knows."""
         names = next((names for names in names_of_nodes if names is not None), None)
         if self.feature_names_in is not None or names is None:
             return self
         return replace(self, feature_names_in=names, named_by_nodes=True)
 
     def attributes(self) -> dict[str, object]:
-        """What a fitted aggregator has of them; an unknown one is missing, not None."""
+        """Return attributes of a fitted aggregator; unknown ones are missing."""
         attributes: dict[str, object] = {"_named_by_nodes": self.named_by_nodes}
         if self.n_features_in is not None:
             attributes["n_features_in_"] = self.n_features_in
@@ -121,7 +122,7 @@ def _as_named_rows(
             "rows of numbers. EnsembleAggregator and ModelAveragingAggregator, without "
             "a front, give a dict of inputs to nets of skorch."
         )
-    rows = NamedRows.of(X)
+    rows = NamedRows.from_mapping(X)
     if reset:
         vars(aggregator).pop("n_features_in_", None)
         vars(aggregator).pop("feature_names_in_", None)
@@ -142,7 +143,7 @@ def validated_for_fit(
 
 
 def validated_rows_for_fit(aggregator: BaseEstimator, X) -> tuple[Rows, Features]:
-    """The same of rows that have no labels."""
+    """Validate rows without labels; return them and their features."""
     shell = copy.copy(aggregator)
     X = shell._validate(X)
     return _in_order_of_rows(X), _validated_features(shell)
@@ -163,7 +164,7 @@ def validated_public_rows(
     check_is_fitted(aggregator)
     X, y = aggregator._validate_with_labels(X, y, reset=False)
     # Of features that no node uses public rows teach nothing either.
-    X = without_values(X, getattr(aggregator, "_unused", None))
+    X = zero_dropped(X, getattr(aggregator, "_unused", None))
     return X, encode_labels(y, aggregator.classes_), as_groups(groups, X)
 
 
@@ -183,11 +184,11 @@ def _raise_of_texts(X, error: ValueError) -> NoReturn:
     if mixed_columns:
         raise ColumnsError(
             "X has texts among the numbers of the columns "
-            f"{mixed_columns[:_MOST_COLUMNS_LISTED]}. Write numbers in these cells, or "
+            f"{mixed_columns[:MOST_LISTED]}. Write numbers in these cells, or "
             "leave their rows out."
         ) from error
     raise ColumnsError(
-        f"X has columns of text, {_text_columns(table)[:_MOST_COLUMNS_LISTED]}, which "
+        f"X has columns of text, {_text_columns(table)[:MOST_LISTED]}, which "
         "have to become numbers first. Give the encoder as front=, a ColumnTransformer "
         "that all nodes share, with members that are not fitted; or call "
         "combine(estimators, X, y, nodes=nodes), which makes a front by itself. "
@@ -197,14 +198,14 @@ def _raise_of_texts(X, error: ValueError) -> NoReturn:
 
 def _text_columns(table: "np.ndarray | pandas.DataFrame") -> list:
     """The names, or the places, of columns that hold texts."""
-    columns = Columns.of(table)
+    columns = Columns.from_table(table)
     names = columns.names or range(columns.n)
     return [name for name, is_text in zip(names, columns.text, strict=True) if is_text]
 
 
 def _columns_that_mix(table: "np.ndarray | pandas.DataFrame") -> list:
     """The names, or the places, of columns that hold texts and numbers."""
-    names = list(Columns.of(table).names or range(table.shape[1]))
+    names = list(Columns.from_table(table).names or range(table.shape[1]))
     mixed = []
     for name in _text_columns(table):
         place = names.index(name)

@@ -9,6 +9,9 @@ from functools import wraps
 
 # Packages whose frames stand between the user's line and a warning.
 _PACKAGES_IN_BETWEEN = {"skgems", "sklearn", "joblib", "contextlib"}
+# Nodes, columns or classes that a sentence lists before it says how many others there
+# are: as many as a reader looks up one by one, of a federation that may have thousands.
+MOST_LISTED = 5
 # Texts of the warnings that the fit under way has drawn; None where no fit keeps them.
 _TEXTS_OF_FIT: ContextVar[list[str] | None] = ContextVar(
     "skgems_texts_of_fit", default=None
@@ -73,7 +76,7 @@ def as_own_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def at_another_party() -> Iterator[None]:
+def keep_warnings_out_of_report() -> Iterator[None]:
     """Mark warnings in the block as those of a node, even if it is in this process.
 
     They do not enter the report of the server's fit, which would otherwise depend on
@@ -88,7 +91,7 @@ def at_another_party() -> Iterator[None]:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Neither show nor keep warnings in the block: its models are only tried out."""
-    with at_another_party(), warnings.catch_warnings():
+    """Hide and forget warnings in the block: its models are only tried out."""
+    with keep_warnings_out_of_report(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -12,7 +12,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 
 from ..base import NodePairs
@@ -43,10 +43,13 @@ THOROUGH = "thorough"
 # A forest has 100 trees of up to ten classes, and fewer of more: its histograms have a
 # number for each class, and took more time than all other candidates together.
 _TREES_TIMES_CLASSES = 1000
-_MOST_TREES = 100  # as scikit-learn's forests have
-# Random features that are tried under a rule. On penbased 64 of them with one matrix
-# for all classes have 0.966, 1,000 have 0.992 and no features 0.867.
-_FEATURES_UNDER_RULE = (50, 150, 450)
+_MOST_TREES = RandomForestClassifier().n_estimators
+# Numbers of random features that are tried under a rule, each the first of the next:
+# with two or three other candidates as many as nodes let be judged (`MOST_JUDGED`).
+# Five nodes of 1,120 rows of penbased tell some 60 of them, two of 2,800 some 120.
+_FEATURES_UNDER_RULE = (10, 20, 30, 40, 50, 60, 80, 100, 120, 150, 200, 280, 400)
+# So many are drawn by one seed, whatever comes after them.
+_FEATURES_OF_A_SEED = 10
 # Over a channel the trees of both halves are in one message, and how many there are is
 # agreed before anybody knows the classes.
 _TREES_OVER_CHANNEL = 50
@@ -151,7 +154,7 @@ def preparations_of_front(front: BaseEstimator) -> Preparations:
 
 
 def _scaled_front(X, columns: Columns) -> BaseEstimator | None:
-    """What brings the columns of a table to one scale; imputes and encodes if needed.
+    """Make a front that scales the columns of a table, imputes and encodes if needed.
 
     None for sparse rows: centered, they would be dense.
     """
@@ -192,13 +195,13 @@ def _steps_of_unscaled_columns(scaled_front: BaseEstimator | None) -> tuple | No
 
 
 def _only(columns: Columns) -> ColumnTransformer:
-    """What leaves out columns of sparse rows, which stay as they are otherwise."""
+    """Make a transformer of sparse rows that only leaves columns out."""
     labels = [columns.labels[place] for place in columns.kept_places]
     return ColumnTransformer([("numbers", "passthrough", labels)])
 
 
 def _n_encoded(X, columns: Columns) -> int:
-    """How many columns there are with one for each text of a column of texts."""
+    """Count the columns after each text of a column of texts has one of its own."""
     n_encoded = 0
     for place in columns.kept_places:
         if columns.text[place]:
@@ -225,7 +228,7 @@ def candidates(
     budget: str,
     random_state: int,
 ) -> list[Candidate]:
-    """What is tried, larger models later.
+    """Make the candidates to try, larger models later.
 
     ``columns`` are given for a table without a front.
     """
@@ -404,18 +407,32 @@ def candidates_of_rows(
 def _under_rule(before: Preparations, n_rows: int, *, budget: str) -> list[Candidate]:
     """Return candidates that nodes may sum beside a linear one under a rule.
 
-    Columns behind another front are told in addition, so that there is one more: few
-    random features first, and more where all nodes have the rows for them.
+    Columns behind another front are told in addition, so that there is one more, of
+    random features. Each candidate has the features of those before it and more, so
+    that a node tells them once, as many as its rows allow.
     """
     tried = _quadratic_candidates(before)[:-1]
     if budget == SMALL:
         return tried
     lda = PooledAggregator(pooled=shrunk_lda(n_rows))
     for n_features in _FEATURES_UNDER_RULE:
-        features = RandomFeatures(n_features, random_state=0)
         name = f"LDA, {n_features} random features"
-        tried.append(Candidate(name, lda, (before.scaled, features)))
+        steps = (before.scaled, _first_features(n_features))
+        tried.append(Candidate(name, lda, steps))
     return tried
+
+
+def _first_features(n_features: int) -> FeatureUnion:
+    """Return the columns with random features that are the first of any number more."""
+    seeds = range(n_features // _FEATURES_OF_A_SEED)
+    features = [
+        (
+            f"features {seed}",
+            RandomFeatures(_FEATURES_OF_A_SEED, passthrough=False, random_state=seed),
+        )
+        for seed in seeds
+    ]
+    return FeatureUnion([("columns", "passthrough"), *features])
 
 
 def _trees(
@@ -504,5 +521,5 @@ def _quadratic_candidates(before: Preparations) -> list[Candidate]:
 
 
 def _random_features() -> RandomFeatures:
-    """The same at all nodes and in all fits, by the seed."""
+    """Make random features that the seed makes equal at all nodes, in all fits."""
     return RandomFeatures(1000, random_state=0)

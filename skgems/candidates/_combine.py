@@ -34,7 +34,7 @@ from ..choice import (
 from ..disclosure import Disclosure, disclosure_of, disclosure_of_both
 from ..ensembles import EnsembleAggregator
 from ..federation import (
-    RowsExposedWarning,
+    RowsAlone,
     Summary,
     as_channel,
     as_groups,
@@ -72,6 +72,12 @@ from ._candidates import (
     preparations_of_front,
     roles_over_nodes,
     trees_over_channel,
+)
+
+_NO_FOREST = (
+    "No forest was tried, since nodes answer under a rule of disclosure, and counts "
+    "at the leaves of trees are not bounded by it. Pass disclosure=None to combine and "
+    "to the channel if single rows may be known."
 )
 
 
@@ -308,7 +314,7 @@ def _warn_of_repeated_identifiers(X, owners: Mapping[str, np.ndarray]) -> None:
     nodes = np.full(X.shape[0], -1)
     for k, rows in enumerate(owners.values()):
         nodes[rows] = k
-    labels = Columns.of(X).labels
+    labels = Columns.from_table(X).labels
     repeated = repeated_identifiers(X, nodes)
     warn_of_repeated_identifiers([labels[place] for place in repeated])
 
@@ -328,7 +334,7 @@ def _columns_to_prepare(
     if front is not None:
         return None
     check_numbers_or_texts(X)
-    columns = Columns.of(X)
+    columns = Columns.from_table(X)
     roles = np.array(roles_over_nodes(X, owners), dtype=object)
     dropped_by_node = {}
     for name, member in members or ():
@@ -347,7 +353,7 @@ def _columns_to_prepare(
     warn_of_identifiers(columns.labels, roles)
     if dropped_by_node:
         warn_of_columns_of_some(dropped_by_node, columns.labels)
-    return columns.without_identifiers(roles)
+    return columns.leave_out_identifiers(roles)
 
 
 def _fitted(
@@ -355,9 +361,6 @@ def _fitted(
 ) -> BaseAggregator:
     """The aggregator after its fit; warnings of other packages are doubts, too."""
     with as_own_warnings():
-        # The fronts of candidates are ours, and their rows have judged them. They stay
-        # doubts; nodes that are apart warn by themselves.
-        warnings.simplefilter("ignore", RowsExposedWarning)
         warnings.filterwarnings("ignore", "PowerTransformer finds no likeliest power")
         fit()
         if choice.factor != 1.0:
@@ -397,8 +400,9 @@ def _combine_over_channel(
             random_state=seed,
             has_rule=rule is not None,
         )
-        # Whoever grows trees can ask for rules that single rows meet.
-        if budget == THOROUGH:
+        # Whoever grows trees can ask for rules that single rows meet, and counts at
+        # their nodes are not checked beside the sums of halves.
+        if budget == THOROUGH and rule is None:
             tried += trees_over_channel(before, random_state=seed)
         return [candidate.under(disclosure) for candidate in tried]
 
@@ -410,8 +414,13 @@ def _combine_over_channel(
         scoring=scoring,
         disclosure=disclosure,
     )
+    if budget == THOROUGH and rule is not None:
+        choice = replace(choice, doubts=(*choice.doubts, _NO_FOREST))
     fitted = _fitted(aggregator, choice, aggregator.fit)
     fitted.history_ = [*history, *fitted.history_]
+    # A model that is stored has no summaries of halves in it.
+    fitted.set_params(estimators=RowsAlone(channel))
+    fitted.estimators_ = [None] * len(fitted.node_names_)
     return fitted
 
 
@@ -489,7 +498,7 @@ def _vote(pairs: NodePairs, *, random_state) -> BaseAggregator:
 
 
 def _any_names(estimators: object) -> object:
-    """The same, where names in tuples may be any: nobody sets parameters by them."""
+    """Return estimators whose tuples may have any names, as no parameter has them."""
     return NodePairs(estimators) if is_named(estimators) else estimators
 
 
@@ -499,7 +508,7 @@ def _node_pairs(estimators: object) -> NodePairs:
 
 
 def _is_sent(member) -> bool:
-    """Whether it is a summary or the path of one, and no fitted estimator."""
+    """Report whether this is a summary or the path of one, no fitted estimator."""
     return isinstance(member, Summary) or is_path(member)
 
 

@@ -140,24 +140,32 @@ class Exchange:
         with self.channel.alone():
             self.channel.read()
             self._keep_or_compare(state)
-            self.aggregator = self._of_folder()
+            self.aggregator = self._aggregator_of_folder()
             if aggregator is not None:  # the folder has no layers of a Backbone
                 self.aggregator.front = aggregator.front
             if self.channel.agreement is None:
-                public_key = None
-                if private_key is not None:
-                    public_key = public_key_of(private_key).decode()
-                self.channel.agreement = agreement or Agreement.of(
-                    self.aggregator,
-                    nodes=self.nodes,
-                    disclosure=disclosure,
-                    public_key=public_key,
+                self.channel.agreement = agreement or self._new_agreement(
+                    private_key, disclosure=disclosure
                 )
             elif agreement not in (None, self.channel.agreement):
                 raise ValueError(
                     f"{folder}: the agreement in this folder is another one. Use "
                     "another folder."
                 )
+
+    def _new_agreement(
+        self, private_key: bytes | None, *, disclosure: object
+    ) -> Agreement:
+        """Make the agreement on the aggregator, for these nodes."""
+        public_key = None
+        if private_key is not None:
+            public_key = public_key_of(private_key).decode()
+        return Agreement.of(
+            self.aggregator,
+            nodes=self.nodes,
+            disclosure=disclosure,
+            public_key=public_key,
+        )
 
     def _keep_or_compare(self, state: dict | None) -> None:
         """Write the aggregator's state into a new folder; compare it with an old one's.
@@ -168,7 +176,7 @@ class Exchange:
         place = self.folder / STATE
         kept = self.channel.aggregator
         if kept is not None:
-            self._of_folder()  # another version may have written what this one lacks
+            self._aggregator_of_folder()  # it may be of another version
         if state is None:
             if kept is None:
                 raise ValueError(
@@ -229,7 +237,11 @@ class Exchange:
                     f"{self.nodes}."
                 )
             try:
-                fitted = self._of_folder().set_params(estimators=self.channel).fit()
+                fitted = (
+                    self._aggregator_of_folder()
+                    .set_params(estimators=self.channel)
+                    .fit()
+                )
             except RepliesMissingError as missing:
                 self.waiting_for = missing.requests
             else:
@@ -241,7 +253,8 @@ class Exchange:
             self.channel.leave_out(sorted(waiting), self.waiting_for)
             return self.step(leave_out=leave_out - waiting)
 
-    def _of_folder(self) -> BaseAggregator:
+    def _aggregator_of_folder(self) -> BaseAggregator:
+        """Read the aggregator again that the folder's state holds."""
         with exchange_at(self.channel.path / STATE):
             return from_json(self.channel.aggregator)
 

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..federation import LedgerError, reply_to
+from ..messages import MOST_TEXT
 
 if TYPE_CHECKING:
     from flwr.app import Context, RecordDict
@@ -20,9 +21,6 @@ _RECORD = "skgems"  # name of the record that letters have their fields in
 _TYPES_OF_FIELDS = {"bytes": bytes, "name": str}
 # Wrong input, which a node tells in words; of all else it tells the kind.
 _REFUSALS = {"ValueError": ValueError, "TypeError": TypeError}
-# Characters of what a stranger wrote that an error repeats.
-_MOST_TEXT = 2000
-_MOST_NAME = 200  # of a node's name
 
 
 def flower(module: str) -> ModuleType:
@@ -42,9 +40,9 @@ def content(**fields: bytes | str) -> "RecordDict":
 
 
 def opened(letter: "FlowerMessage", field: str) -> bytes | str:
-    """What a letter has in its one field, or raises what it says went wrong."""
+    """Return the one field of a letter; RuntimeError for the fault that it reports."""
     if letter.has_error():
-        reason = str(letter.error.reason)[:_MOST_TEXT]
+        reason = str(letter.error.reason)[:MOST_TEXT]
         raise RuntimeError(f"Flower's error {letter.error.code}: {reason}")
     records = dict(letter.content)
     fields = dict(records[_RECORD]) if set(records) == {_RECORD} else {}
@@ -54,9 +52,9 @@ def opened(letter: "FlowerMessage", field: str) -> bytes | str:
             f"the Flower message does not have exactly one field of {field}."
         )
     content_of_field = fields[field]
-    if field == "name" and not 0 < len(content_of_field) <= _MOST_NAME:
+    if field == "name" and not 0 < len(content_of_field) <= MOST_TEXT:
         raise ValueError(
-            f"a name has 1 to {_MOST_NAME} characters, not {len(content_of_field)}."
+            f"a name has 1 to {MOST_TEXT} characters, not {len(content_of_field)}."
         )
     return content_of_field
 
@@ -70,7 +68,7 @@ def _raise_what_went_wrong(fields: Mapping) -> None:
             f"it failed with {fields['failed']!r:.80}; the log of this node says more."
         )
     if set(fields) == {"refused", "why"} and fields["refused"] in _REFUSALS:
-        raise _REFUSALS[fields["refused"]](fields["why"][:_MOST_TEXT])
+        raise _REFUSALS[fields["refused"]](fields["why"][:MOST_TEXT])
 
 
 def client_app(load: Callable) -> "ClientApp":

@@ -5,7 +5,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from ..base import warn_user
-from ..federation import Message, Nodes, TooFewNodesError
+from ..federation import PAUSE, Message, Nodes, TooFewNodesError
 from ._flower_client import ANSWER, TELL_NAME, content, flower, opened
 
 if TYPE_CHECKING:
@@ -13,11 +13,7 @@ if TYPE_CHECKING:
     from flwr.app import Message as FlowerMessage
     from flwr.serverapp import Grid, ServerApp
 
-# Seconds between looks for replies: Flower's own are 3 s apart, which is long beside
-# what a node of few rows takes. They grow, so that long waits cost little.
-_SHORTEST_PAUSE = 0.02
 _LONGEST_PAUSE = 1.0  # beside what a round of training takes it is nothing
-_GROWTH = 1.5  # of each pause over the one before
 # Seconds that a letter is kept beyond the timeout: Flower answers for an expired one.
 _SECONDS_KEPT = 60.0
 
@@ -204,7 +200,7 @@ class _Post:
     def _replies(
         self, fields: Mapping[int, dict], kind: str, *, field: str
     ) -> dict[int, bytes | str | Exception]:
-        """What nodes have in a field of their letters, or an exception, by id.
+        """Return a field of each node's letter, or an exception, by the node's id.
 
         ``fields`` are those of the letter to each node.
         """
@@ -269,16 +265,16 @@ class _Post:
 
 def _pauses() -> Iterator[float]:
     """Seconds between looks for replies, longer and longer, without an end."""
-    pause = _SHORTEST_PAUSE
+    pause = PAUSE
     while True:
         yield pause
-        pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+        pause = min(2.0 * pause, _LONGEST_PAUSE)
 
 
 def _opened(
     letter: "FlowerMessage", node_id: int, field: str
 ) -> bytes | str | Exception:
-    """What is in a letter, or what is wrong with it."""
+    """Return the field of a letter, or an exception that says what is wrong."""
     sender = letter.metadata.src_node_id
     # What Flower itself says went wrong comes from itself.
     if sender != node_id and not letter.has_error():

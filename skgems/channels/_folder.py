@@ -341,7 +341,7 @@ class Folder(Channel):
 
     @cached_property
     def _slugs(self) -> dict[str, str]:
-        """What stands for each name in names of files: two must not meet in one."""
+        """Return the part of file names for each name; no two names share one."""
         counts = Counter(map(_folded, self.names))
         slugs = {}
         for name in self.names:
@@ -412,7 +412,7 @@ def _slug(name: str) -> str:
 
 
 def _folded(name: str) -> str:
-    """What systems take for the same that do not tell case or forms of accents."""
+    """Return a name as systems see it that ignore case and forms of accents."""
     return unicodedata.normalize("NFKC", _slug(name)).casefold()
 
 

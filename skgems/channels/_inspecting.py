@@ -1,13 +1,14 @@
 """What is in a file of an exchange, in words, for whoever is to send it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import fill
 
 from ..federation import (
     LEDGER_FILE,
+    WIDTH,
     Summary,
     load_message,
     printable,
@@ -21,18 +22,13 @@ from ..messages import (
     check_names,
     check_reply,
     check_request,
+    is_summary,
     naming,
     requests_in,
     says,
 )
-from ._overview import (
-    overview_of_agreement,
-    overview_of_ledger,
-    overview_of_reply,
-    overview_of_request,
-)
+from ._overview import KINDS, overview_of_reply, overview_of_request
 
-_WIDTH = 88  # characters of a printed line
 _MORE = "All fields, settings and arrays: add --verbose (in Python, verbose)."
 
 
@@ -105,28 +101,33 @@ class Inspected:
 
     @property
     def details(self) -> str:
-        """What every field says, the settings and the arrays."""
+        """Describe every field, the settings and the arrays."""
         lines = []
-        if self.kind != "agreement":  # whose sentences are the overview
-            parts_by_text: dict[str, list[str]] = {}
-            for part, text in self.says.items():
-                parts_by_text.setdefault(text, []).append(part)
-            for text, parts in parts_by_text.items():
-                lines.append(_filled(f"{_listed_parts(parts)}: {text}", indent=6))
-        if lines:
-            lines.insert(0, "Fields:")
+        if self.says and self.kind != "agreement":  # whose sentences are the overview
+            lines += ["Fields:", *self._lines_of_fields()]
         if self.settings:
             lines.append("Settings:")
             lines += [f"  {printable(k)} = {v!r}" for k, v in self.settings.items()]
         if self.arrays:
-            lines.append("Arrays:")
+            lines += ["Arrays:", *self._lines_of_arrays()]
+        return "\n".join(lines)
+
+    def _lines_of_fields(self) -> Iterator[str]:
+        """Yield each sentence once, after all fields that it is about."""
+        parts_by_text: dict[str, list[str]] = {}
+        for part, text in self.says.items():
+            parts_by_text.setdefault(text, []).append(part)
+        for text, parts in parts_by_text.items():
+            yield _filled(f"{_listed_parts(parts)}: {text}", indent=6)
+
+    def _lines_of_arrays(self) -> Iterator[str]:
+        """Yield the path, shape, dtype and bytes of each array, below each other."""
         paths = [printable(array["path"]) for array in self.arrays]
-        width = max(map(len, paths), default=0)
+        width = max(map(len, paths))
         for path, array in zip(paths, self.arrays, strict=True):
             shape = " x ".join(map(str, array["shape"])) or "number"
             size = f"{shape:>12}  {array['dtype']:>7}  {array['bytes']:>10,} bytes"
-            lines.append(f"  {path:{width}}  {size}")
-        return "\n".join(lines)
+            yield f"  {path:{width}}  {size}"
 
     def __str__(self) -> str:
         if self.verbose:
@@ -138,7 +139,7 @@ def _filled(text: str, *, indent: int) -> str:
     """A line of a page, broken between words; further lines are indented."""
     return fill(
         printable(text),
-        width=_WIDTH,
+        width=WIDTH,
         initial_indent="  ",
         subsequent_indent=" " * indent,
         break_long_words=False,
@@ -220,12 +221,16 @@ def _inspected_agreement(path: Path) -> Inspected:
         settings=dict(agreement.settings),
         says=agreement.says,
         n_bytes=path.stat().st_size,
-        overview=overview_of_agreement(agreement),
+        overview={
+            "file": KINDS["agreement"],
+            "method": agreement.method,
+            **agreement.says,
+        },
     )
 
 
 def _inspected_message(path, request) -> Inspected:
-    """What is in a request, a reply or a summary; ``request`` as of `inspect`."""
+    """Inspect a request, a reply or a summary; ``request`` is that of `inspect`."""
     message = load_message(path)
     with naming(os.fspath(path)):
         try:
@@ -234,12 +239,11 @@ def _inspected_message(path, request) -> Inspected:
             raise ValueError(
                 f"its fields are not those of the task {message.task!r:.40}: {exc!r}"
             ) from None
-    is_join = message.task == "join"
     return Inspected(
         path=os.fspath(path),
         task=message.task,
         method=_method_of(message),
-        settings=dict(message.content["settings"] if is_join else message.settings),
+        settings=_settings_of(message),
         arrays=tuple(
             {
                 "path": name,
@@ -255,7 +259,7 @@ def _inspected_message(path, request) -> Inspected:
 
 
 def _inspected_ledger(folder: Path) -> Inspected:
-    """What a node has answered, for its owner; a number stands before each request."""
+    """Inspect a node's ledger for its owner; a number stands before each request."""
     if not (folder / LEDGER_FILE).is_file():
         raise ValueError(f"{folder}: this folder has no ledger ({LEDGER_FILE}).")
     says: dict[str, str] = {}
@@ -263,12 +267,10 @@ def _inspected_ledger(folder: Path) -> Inspected:
     node = None
     for number, entry in enumerate(read_entries(folder), 1):
         node = entry.get("node", node)
-        part = f"{number} {entry['task']}".strip()
         sentence = _sentence_of_event(entry)
         if sentence:
-            says[part] = sentence
-            task = f"{entry['task']}, " if entry["task"] else ""
-            events[f"entry {number}"] = f"{task}{sentence}"
+            words = [entry["task"], sentence] if entry["task"] else [sentence]
+            events[f"entry {number}"] = ", ".join(words)
         for name, sentence_of_field in entry.get("says", {}).items():
             says[f"{number} {name}"] = sentence_of_field
     return Inspected(
@@ -278,12 +280,16 @@ def _inspected_ledger(folder: Path) -> Inspected:
         node=node,
         says=says,
         n_bytes=(folder / LEDGER_FILE).stat().st_size,
-        overview=overview_of_ledger(node, events),
+        overview={
+            "file": KINDS["ledger"],
+            "node": "not named" if node is None else repr(node),
+            **events,
+        },
     )
 
 
 def _sentence_of_event(entry: Mapping) -> str:
-    """What happened, in words; empty for events that tell the owner nothing."""
+    """Describe an event in a sentence; "" if it tells the owner nothing."""
     at = entry["at"]
     match entry["event"]:
         case "opened":
@@ -306,7 +312,7 @@ def _sentence_of_event(entry: Mapping) -> str:
 
 def _read_message(message: Message, path: Path, request) -> dict:
     """Kind, node, words, overview and whether it is checked; raises if it is wrong."""
-    if message.task == "join" and "requests" not in message.settings:
+    if is_summary(message) and "requests" not in message.settings:
         Summary(message)
         return _read_reply(message, path, request, kind="summary")
     if "to" not in message.envelope:
@@ -325,7 +331,14 @@ def _read_message(message: Message, path: Path, request) -> dict:
 
 
 def _method_of(message: Message) -> str | None:
-    return message.content["method"] if message.task == "join" else None
+    return message.content["method"] if is_summary(message) else None
+
+
+def _settings_of(message: Message) -> dict:
+    """Return the settings of the method that a message is about, else its own."""
+    if is_summary(message):
+        return dict(message.content["settings"])
+    return dict(message.settings)
 
 
 def _read_reply(message: Message, path: Path, request, *, kind: str) -> dict:
@@ -378,15 +391,15 @@ def _request_of(
                 return message, place
     if reply.envelope["to"] == Message.of(reply.task).digest:
         return Message.of(reply.task), None  # a request without fields is known
-    if request is not None and reply.task != "join":
+    if request is not None and not is_summary(reply):
         raise ValueError(f"it is not a reply to {os.fspath(request)}.")
     return None, None
 
 
 def _words_of_request(message: Message) -> dict[str, str]:
-    """What a request asks for; the first one has further requests within."""
+    """Describe a request part by part; the first one has further requests within."""
     sentences = asks(message)
-    if message.task == "join":
+    if is_summary(message):
         content = message.content
         sentences["request"] = (
             f"{sentences['request'].rstrip('.')}, for {content['method']}."

@@ -80,8 +80,8 @@ def _check_parameters(kind: type[BaseEstimator], params: Mapping) -> None:
         )
 
 
-def of_settings(method: str, settings: Mapping) -> BaseAggregator:
-    """The aggregator of the settings in a summary or an agreement."""
+def aggregator_of_settings(method: str, settings: Mapping) -> BaseAggregator:
+    """Make the aggregator of the settings in a summary or an agreement."""
     params = with_objects_of_settings(settings)
     if "pooled" in params:
         params["pooled"] = _object(params["pooled"])
@@ -100,7 +100,7 @@ def _front(content: Mapping | None) -> TransformerMixin | None:
 
 
 def _plain(value: object, name: str) -> Json:
-    """A parameter for JSON; ``name`` is for the ValueError of what JSON lacks."""
+    """Return a parameter for JSON; ValueError names what cannot be stored."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -109,6 +109,11 @@ def _plain(value: object, name: str) -> Json:
         return [_plain(part, name) for part in value]
     if isinstance(value, dict):
         return {"pairs": _plain(list(value.items()), name)}
+    return _plain_object(value, name)
+
+
+def _plain_object(value: object, name: str) -> Json:
+    """Return an object among the parameters as a dict, which tells its kind."""
     for name_of_kind, kind in _KINDS.items():
         if isinstance(value, kind):
             return {name_of_kind: value.as_settings()}

@@ -5,17 +5,18 @@ fields, what can be worked out from them, and whether it is signed and agreed.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..disclosure import is_as_strict, laxest_disclosure
-from ..federation import Summary, exposed_classes, load_message
+from ..federation import Summary, load_message
 from ..messages import (
     TASKS,
     Agreement,
     Message,
     check_signed,
     disclosures_in,
+    is_summary,
     labels_and_counts,
     pairs_in,
     requests_in,
@@ -29,7 +30,7 @@ from ._folder import AGREEMENT
 # The name of a file of a reply: the number of the message, and what stands for a node.
 _NAME_OF_REPLY = re.compile(r"(reply-)?\d{3,}-(?P<node>.+)\.safetensors")
 
-_KINDS = {
+KINDS = {
     "agreement": "an agreement: what the server may ask of the nodes, and how often",
     "ledger": "a ledger: the record that a node keeps of all its answers",
     "request": "a request of the server to a node",
@@ -39,19 +40,19 @@ _KINDS = {
 
 
 def overview_of_request(message: Message, *, path: Path, method: str | None) -> dict:
-    """What a request asks for, and whether the node's owner can rely on it."""
+    """Describe a request, and whether the node's owner can rely on it."""
     node = message.envelope.get("node")
     lines = {
-        "file": f"{_KINDS['request']} (task {message.task!r})",
+        "file": f"{KINDS['request']} (task {message.task!r})",
         "for": "no node in particular" if node is None else f"node {node!r}",
         **_exchange_in_words(message, method),
         "asks for": f"{TASKS[message.task].asks}.",
     }
     asked = [message]
-    if message.task == "join":
+    if is_summary(message):
         asked = requests_in(message.content)
         lines["statistics"] = _sentence(TASKS[request.task].asks for request in asked)
-    lines["reveals"] = _reveals(asked)
+    lines["reveals"] = _reveals(asked, are_replies=False)
     agreement, place = _agreement_of(message, [path])
     lines["signature"] = _signature_of_request(message, agreement)
     lines["agreement"] = _agreement_in_words(message, agreement, place)
@@ -68,19 +69,20 @@ def overview_of_reply(
     request: Message | None,
     request_path: Path | None,
 ) -> dict:
-    """What a reply holds, over how many rows, and what can be worked out from it."""
+    """Describe a reply: its rows, and what can be worked out from it."""
     parts = [message]
-    if message.task == "join":
+    if is_summary(message):
         replies = [reply for _, reply in pairs_in(message.content)]
-        # The number of rows is part of "describe", too.
-        parts = [reply for reply in replies if reply.task != "counts"]
+        parts = [
+            reply for reply in replies if not TASKS[reply.task].repeats_description
+        ]
     lines = {
-        "file": f"{_KINDS[kind]} (task {message.task!r})",
+        "file": f"{KINDS[kind]} (task {message.task!r})",
         "from": "a node that is not named" if node is None else f"node {node!r}",
         **_exchange_in_words(message, method),
         "holds": _sentence(map(_held, parts)),
         **_figures(message),
-        "reveals": _reveals(parts),
+        "reveals": _reveals(parts, are_replies=True),
     }
     guess = told_in_words(message, n_columns=_n_columns_of(request))
     if guess:
@@ -91,24 +93,6 @@ def overview_of_reply(
     lines["signature"] = _signature_of_reply(message)
     lines["agreement"] = _agreement_in_words(message, agreement, place)
     return lines
-
-
-def overview_of_agreement(agreement: Agreement) -> dict:
-    """What is agreed, sentence by sentence; the sentences are few."""
-    return {
-        "file": _KINDS["agreement"],
-        "method": agreement.method,
-        **agreement.says,
-    }
-
-
-def overview_of_ledger(node: str | None, events: Mapping[str, str]) -> dict:
-    """What a node has answered, one line for each event."""
-    return {
-        "file": _KINDS["ledger"],
-        "node": "not named" if node is None else repr(node),
-        **events,
-    }
 
 
 # ---- what a message holds ----------------------------------------------------------
@@ -127,7 +111,9 @@ def _sentence(parts: Iterable[str]) -> str:
 
 
 def _is_without_model(part: Message) -> bool:
-    network = part.content.get("network") if part.task == "describe" else None
+    if not TASKS[part.task].describes:
+        return False
+    network = part.content.get("network")
     return network is not None and network["output"] == "none"
 
 
@@ -152,10 +138,10 @@ def _figures(message: Message) -> dict[str, str]:
     return {field: " ".join(texts) for field, texts in figures.items()}
 
 
-def _reveals(parts: Iterable[Message]) -> str:
+def _reveals(parts: Iterable[Message], *, are_replies: bool) -> str:
     """Return what can be worked out about rows, each sentence once."""
-    parts = sorted(parts, key=lambda part: part.task == "describe")
-    sentences = [_exposed_in_words(part) for part in parts]
+    parts = sorted(parts, key=lambda part: TASKS[part.task].describes)
+    sentences = [_exposed_in_words(part) for part in parts if are_replies]
     sentences += [
         TASKS[part.task].reveals for part in parts if not _is_without_model(part)
     ]
@@ -170,16 +156,18 @@ def _n_columns_of(request: Message | None) -> int | None:
 
 
 def _exposed_in_words(part: Message) -> str:
-    """Return classes whose covariances reveal rows; empty if there are none."""
-    is_reply = part.task == "moments" and "moments" in part.content
-    exposed = exposed_classes(part.content) if is_reply else {}
-    if not exposed:
+    """Return groups of rows whose covariances reveal them; empty if there are none."""
+    task = TASKS[part.task]
+    if task.exposed is None:
         return ""
-    n_features = len(part.content["moments"]["origin"])
+    exposed = task.exposed(part.content)
+    if not exposed.n_rows:
+        return ""
     return (
-        f"Classes with fewer rows than features ({n_features}): "
-        f"{labels_and_counts(exposed, exposed.values())}. From their covariances "
-        "single rows can be recognized, and rows of whole numbers recovered."
+        f"Classes with fewer rows than features ({exposed.n_columns}): "
+        f"{labels_and_counts(exposed.n_rows, exposed.n_rows.values())}. From their "
+        "covariances single rows can be recognized, and rows of whole numbers "
+        "recovered."
     )
 
 
@@ -187,7 +175,7 @@ def _exposed_in_words(part: Message) -> str:
 
 
 def _tree_bytes_in_words(message: Message, path: Path) -> str:
-    """How many bytes a node has sent about trees, beside those that its rows have.
+    """Say how many bytes a node has sent about trees, and how many its rows have.
 
     Its other replies in the same exchange are looked for beside this one.
     """
@@ -196,7 +184,7 @@ def _tree_bytes_in_words(message: Message, path: Path) -> str:
     sent = f"{sum(sizes):,} about trees"
     if len(sizes) > 1:
         sent += f", in the {len(sizes)} replies of this node that are here"
-    summaries = [Summary(reply) for reply in replies if reply.task == "join"]
+    summaries = [Summary(reply) for reply in replies if is_summary(reply)]
     if not summaries:
         return (
             f"{sent}. The node's first reply is not beside this one, so it cannot be "
@@ -239,7 +227,7 @@ def _reply_in(path: Path) -> Message | None:
     """Return the reply in a file; None for one that is no reply, or not a whole one."""
     try:
         reply = load_message(path)
-        if reply.task == "join":
+        if is_summary(reply):
             Summary(reply)
     except (ValueError, OSError):
         return None

@@ -36,9 +36,13 @@ from ._scoring import (
     ClassShares,
     Comparison,
     by_counts,
+    compare_mean_losses,
     resolved,
-    within_share,
 )
+
+# Share of the rows at nodes that send no sums for a candidate, at most, for it to be
+# made without them. Of fewer rows fewer columns may be told.
+_MOST_LACKING = 0.2
 
 
 def choose_over(
@@ -58,7 +62,9 @@ def choose_over(
 
     Nodes get one message for each step of fronts that looks at rows, one about sums of
     halves, one for each level of trees, and one to judge. The model itself is left to
-    its fit over the same channel.
+    its fit over the same channel. Where a node answers under a rule of disclosure, it
+    is left to the fit on the sums of both halves: sums of all rows would be told beside
+    them.
     """
     # Which candidates there are depends on how many rows nodes have, which only their
     # sums tell; names and transformers do not.
@@ -69,7 +75,7 @@ def choose_over(
         channel.agreement = _agreement(
             tried, fronts, disclosure=disclosure_of_both(disclosure, channel.disclosure)
         )
-    run = Run(channel, agreement=channel.agreement)
+    run = Run(channel)
     with noted_warnings() as warning_texts:
         run(fronts.plan())
     halves = run(_halves_plan(tried, fronts))
@@ -86,19 +92,44 @@ def choose_over(
         trials,
         judged=list(models),
         scoring=resolved(scoring, halves.class_sizes().sum(axis=0)),
-        shares=ClassShares.of(halves.class_sizes()),
+        shares=ClassShares.from_counts(halves.class_sizes()),
         can_take_shares=shares is not None,
     )
     best = shares
+    k = 0  # whose sums the shares are made of
     if choice.name != CLASS_SHARES:
-        best = next(c for c in trials.candidates if c.name == choice.name)
-    choice = replace(choice, doubts=(*choice.doubts, *warning_texts))
+        k = next(k for k, c in enumerate(trials.candidates) if c.name == choice.name)
+        best = trials.candidates[k]
+    choice = replace(
+        choice,
+        doubts=(*choice.doubts, *_doubts_about_lacking(halves, k), *warning_texts),
+    )
     # Nodes that missed the front cannot check it, and would refuse.
-    rows_alone = RowsAlone(channel, names=run.names)
+    rows_alone = RowsAlone(channel, names=run.nodes.names)
     aggregator = clone(best.aggregator).set_params(estimators=rows_alone)
     if best.steps:
-        aggregator.set_params(front=PooledTransformer.of(fronts.of(best.steps)))
+        aggregator.set_params(front=PooledTransformer.from_front(fronts.of(best.steps)))
+    if halves.has_rule and not _grows_trees(best):
+        # All rows are both halves. More about them than the sums of these is not asked.
+        settings = aggregator._agreed_terms.settings_at_nodes
+        summaries = [
+            _with_fields(summary, settings=settings)
+            for summary in halves.merged(k, best.aggregator)
+        ]
+        aggregator.set_params(estimators=summaries)
     return aggregator, choice, run.history
+
+
+def _doubts_about_lacking(halves: "_SumsOfHalves", k: int) -> list[str]:
+    """Name the nodes without whose rows the candidate taken is made."""
+    lacking = halves.lacking(k)
+    if not lacking:
+        return []
+    reason = halves.refusals.get(k, {}).get(lacking[0], "it gave no reason")
+    return [
+        f"The model is made without the rows of the nodes {lacking[:10]}, which judged "
+        f"it: {reason}."
+    ]
 
 
 class _Fronts:
@@ -108,7 +139,7 @@ class _Fronts:
         self.steps = list(dict.fromkeys(c.steps for c in tried if c.steps))
         self.starts = list(dict.fromkeys(map(_up_to_last_that_asks, self.steps)))
         self.drop_identifiers = drop_identifiers
-        self.whole = Front.of_pipelines(
+        self.whole = Front.from_pipelines(
             [make_pipeline(*start) for start in self.starts],
             drop_identifiers=drop_identifiers,
             unasked=(PowerTransformer,),  # which rows judge, candidate by candidate
@@ -122,7 +153,7 @@ class _Fronts:
 
     @property
     def agreed(self) -> list[dict]:
-        """What nodes accept: the front of all, and that of each candidate."""
+        """Return the fronts that nodes accept: that of all, and of each candidate."""
         alone = [
             Front(make_pipeline(*steps), drop_identifiers=self.drop_identifiers)
             for steps in self.steps
@@ -151,14 +182,14 @@ def _terms_of(candidate: Candidate) -> Terms:
 
 
 def _grows_trees(candidate: Candidate) -> bool:
-    """Whether halves of the rows have trees, which grow in several messages."""
-    return "grow_halves" in _terms_of(candidate).bounded_tasks
+    """Report whether halves of the rows have trees, which grow in several messages."""
+    return _terms_of(candidate).grows_forests
 
 
 def _agreement(
     tried: list[Candidate], fronts: _Fronts, *, disclosure: object
 ) -> Agreement:
-    """What nodes agree to answer while one of the candidates is chosen and fitted."""
+    """Make the agreement for the time that a candidate is chosen and fitted."""
     methods = [
         {
             "method": terms.method,
@@ -169,6 +200,8 @@ def _agreement(
     ]
     # Candidates ask for halves and judgments; join and score are of the model taken.
     tasks = {"halves": 1, "judge": 1, "join": 1, "score": 1}
+    if disclosure is not None:  # the model taken is made of the halves
+        tasks = {"halves": 1, "judge": 1}
     if fronts.steps:
         tasks["front"] = fronts.whole.most_messages
     n_levels = [
@@ -206,12 +239,12 @@ class _SumsOfHalves:
 
     @property
     def n_rows(self) -> int:
-        """How many rows all nodes have, about: twice those of the first halves."""
+        """Estimate how many rows all nodes have: twice those of the first halves."""
         n_rows_by_name = {s.name: s.n_rows for s in self._first_halves()}
         return 2 * sum(n_rows_by_name.values())
 
     def class_sizes(self) -> np.ndarray:
-        """How many rows of each class all nodes told of either half: (2, n_classes).
+        """Return how many rows of each class either half has: (2, n_classes).
 
         That is for one candidate at most. Classes that are too small to be told
         (min_rows) are not among these.
@@ -230,7 +263,7 @@ class _SumsOfHalves:
         return most_sizes
 
     def n_columns(self, k: int) -> int:
-        """How many columns one candidate has, behind its front."""
+        """Return how many columns one candidate has, behind its front."""
         first_half, _ = self.by_candidate[k]
         return max(s.network.n_features_in for s in first_half)
 
@@ -246,17 +279,47 @@ class _SumsOfHalves:
         ]
         return max(n_rows, default=0)
 
-    def check_all_sent(self, k: int) -> None:
-        """Raise ValueError with the reason of a node whose sums a candidate lacks."""
+    def lacking(self, k: int) -> list[str]:
+        """Return the names of nodes that sent no sums for one candidate, sorted."""
         first_half, _ = self.by_candidate[k]
-        lacking = sorted(self.names - {summary.name for summary in first_half})
-        if not lacking:
+        return sorted(self.names - {summary.name for summary in first_half})
+
+    def check_enough_sent(self, k: int) -> None:
+        """Raise ValueError, with the reason of a node, where many rows are lacking.
+
+        Nodes judge with all their rows what is made without them.
+        """
+        lacking = self.lacking(k)
+        n_rows = {name: self.most_rows_of(name) for name in self.names}
+        n_lacking = sum(n_rows[name] for name in lacking)
+        if (
+            n_lacking <= _MOST_LACKING * sum(n_rows.values())
+            and self.by_candidate[k][0]
+        ):
             return
         reason = self.refusals.get(k, {}).get(lacking[0], "it gave no reason")
         raise ValueError(
             f"Node {lacking[0]!r} sent no statistics for this candidate: {reason}. "
             f"Nodes that sent none: {lacking[:5]}."
         )
+
+    def merged(self, k: int, aggregator: BaseAggregator) -> list[Summary]:
+        """Return the summaries of both halves of every node, by names that say so."""
+        return [
+            _with_fields(summary, name=f"{summary.name}, {half} half")
+            for summaries, half in zip(self.by_candidate[k], HALF_NAMES, strict=True)
+            for summary in summaries
+        ]
+
+    @property
+    def has_rule(self) -> bool:
+        """Report whether a node answered under a rule of disclosure."""
+        return any("rule" in s.message.content for s in self._first_halves())
+
+
+def _with_fields(summary: Summary, **fields: object) -> Summary:
+    """Return a summary with other fields, such as its name."""
+    return Summary(Message.of("join", **{**summary.message.content, **fields}))
 
 
 def _choice_by(
@@ -305,7 +368,7 @@ def _comparison(
     """The comparison by what nodes tell: counts of right rows, or sums of losses."""
     # Losses of models that are too steep are not told; accuracies always are.
     if scoring == LOG_LOSS and np.isfinite(log_losses).any():
-        return within_share(log_losses)
+        return compare_mean_losses(log_losses)
     return by_counts(n_both_right, n_rows, log_losses)
 
 
@@ -340,7 +403,7 @@ def _models_of_halves(
     for k, candidate in enumerate(trials.candidates):
         with trials.making(k) as entry:
             entry["bytes"] = halves.n_bytes(k)
-            halves.check_all_sent(k)
+            halves.check_enough_sent(k)
             candidate.check_has_rows(
                 n_rows=halves.n_rows, n_columns=halves.n_columns(k)
             )

@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 
 from ..base import BaseAggregator, silenced
 from ..disclosure import Disclosure
-from ..federation import RepliesMissingError, nodes_of_many_rows
-from ..moments import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS, told_losses
+from ..federation import WIDTH, RepliesMissingError, nodes_of_many_rows
+from ..moments import INDEX_OF_FACTOR_ONE, LOGIT_FACTORS, ROUNDING_OF_SUMS, told_losses
 from ..progress import say
 from ._scoring import (
     ACCURACY,
@@ -31,16 +31,13 @@ if TYPE_CHECKING:
 
 # With fewer rows than these, an accuracy of 0.9 has a standard error above 2 points,
 # which is more than most candidates differ by.
-_FEW_ROWS = 200
+FEW_ROWS = 200
 # See `Choice.factor`. On test rows of eleven data sets the expected calibration error
 # of what was chosen is 0.029 on average and 0.079 at most with it, 0.038 and 0.094 with
 # the factor of half of the rows, and 0.048 and 0.105 without any.
 _POWER_FOR_TWICE_THE_ROWS = 0.75
-# Accuracies and shares of equal counts of rows may differ by rounding.
-_ROUNDING_OF_SHARES = 1e-9
 # Name of what is taken where every candidate is worse than the shares of the classes.
 CLASS_SHARES = "class shares"
-_WIDTH = 88  # characters of a printed line
 _CONSTANT = "(always the largest class)"  # its line in the table
 _NAME_WIDTH = 42  # characters of the column of names: the longest name has 42
 _JUDGED_BY_HALVES = (
@@ -89,7 +86,7 @@ class Candidate:
 
     @property
     def is_tempered(self) -> bool:
-        """Whether its logits can be multiplied by a factor after the fit."""
+        """Report whether its logits can be multiplied by a factor after the fit."""
         return getattr(self.aggregator, "_can_temper", False)
 
     @property
@@ -189,7 +186,7 @@ class Choice:
 
     @property
     def looks_at_members(self) -> bool:
-        """Whether the candidate that was taken uses the fitted local estimators."""
+        """Report whether the candidate that was taken uses the local estimators."""
         return self._entry["looks_at_members"]
 
     @property
@@ -217,7 +214,7 @@ class Choice:
 
     @property
     def _has_score_column(self) -> bool:
-        """Whether a score decided that is neither the accuracy nor the log-loss."""
+        """Report whether another score than accuracy or log-loss decided."""
         return self.scoring not in (None, ACCURACY, LOG_LOSS)
 
     def __str__(self) -> str:
@@ -237,7 +234,7 @@ class Choice:
         return "\n".join(lines)
 
     def _legend(self) -> list[str]:
-        """What the mark and the columns mean, one sentence each."""
+        """Explain the mark and the columns, in one sentence each."""
         if self.scoring is None:
             return list(_COSTS)
         score = _SCORE_IN_WORDS.get(self.scoring, self.scoring)
@@ -428,12 +425,12 @@ class Trials:
         n_rows = sum(n_judging.values())
         best = entries[comparison.place]
         doubts = []
-        if n_rows < _FEW_ROWS:
+        if n_rows < FEW_ROWS:
             doubts.append(
                 f"Only {n_rows} rows judged the candidates, so the accuracies are "
                 "uncertain."
             )
-        if best["accuracy"] <= shares.accuracy + _ROUNDING_OF_SHARES:
+        if best["accuracy"] <= shares.accuracy + ROUNDING_OF_SUMS:
             doubts.append(
                 "The chosen candidate is no more accurate than always predicting the "
                 f"largest class: its accuracy is {best['accuracy']:.3f}, and the share "
@@ -543,7 +540,7 @@ def _wrapped(paragraph: str, *, indent: int) -> list[str]:
     """Lines of a paragraph, in which no word or name of a column is cut."""
     return wrap(
         paragraph,
-        _WIDTH,
+        WIDTH,
         subsequent_indent=" " * indent,
         break_long_words=False,
         break_on_hyphens=False,

@@ -37,7 +37,7 @@ from ..pooled import PooledTransformer
 from ..progress import tracked
 from ..steps import RandomFeatures
 from ..tasks import losses_of, losses_of_rows
-from ._choice import Candidate, Choice, Trials, n_bytes_received
+from ._choice import FEW_ROWS, Candidate, Choice, Trials, n_bytes_received
 from ._scoring import (
     ACCURACY,
     LOG_LOSS,
@@ -65,7 +65,6 @@ _MOST_DEVIATIONS = 1000
 # A candidate that is behind the best by more than so many standard errors on the first
 # half is not fitted to it, to be judged by the second. Of fewer rows errors say little.
 _ERRORS_BEHIND = 3.0
-_FEWEST_TO_LEAVE_BEHIND = 200
 
 
 class _HeldOutHalf:
@@ -166,7 +165,7 @@ def fit_rows(
 
 
 def _has_float32_digits(X) -> bool:
-    """Whether float32 has digits for the differences of rows, in all their columns."""
+    """Report whether float32 tells the differences of rows in all columns."""
     if not isinstance(X, np.ndarray) or X.dtype != np.float64:
         return False
     largest = np.abs(X).max(axis=0, initial=0.0)
@@ -254,7 +253,7 @@ def choose(
         scores,
         trials,
         n_judging=n_judging,
-        shares=ClassShares.of(_counts_of_halves(y, half_of_row)),
+        shares=ClassShares.from_counts(_counts_of_halves(y, half_of_row)),
         can_take_shares=can_take_shares,
     )
 
@@ -289,7 +288,7 @@ def _names_of_owners(owners: Mapping[str, np.ndarray], *, n_rows: int) -> np.nda
 
 
 def _counts_of_halves(y: np.ndarray, half_of_row: np.ndarray) -> np.ndarray:
-    """How many rows of each class are in either half: (2, n_classes)."""
+    """Count the rows of each class in either half: (2, n_classes)."""
     labels, codes = np.unique(y, return_inverse=True)
     return np.stack(
         [
@@ -378,7 +377,7 @@ class _Scores:
         n_independent = len(rows) if groups is None else len(np.unique(groups))
         if not able or self.scoring != ACCURACY:
             return []
-        if n_independent < _FEWEST_TO_LEAVE_BEHIND:
+        if n_independent < FEW_ROWS:
             return []
         is_right = self.is_right[able][:, rows]
         best = is_right.sum(axis=1).argmax()

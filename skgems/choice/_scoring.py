@@ -87,7 +87,7 @@ def name_of(scoring: object) -> str:
 
 
 def resolved(scoring: Any, class_sizes: np.ndarray) -> Any:
-    """What "auto" stands for where classes have so many rows; others as they are."""
+    """Return the score that "auto" is for such sizes of classes; others unchanged."""
     if not (isinstance(scoring, str) and scoring == AUTO):
         return scoring
     largest_share = np.max(class_sizes, initial=0) / max(np.sum(class_sizes), 1)
@@ -173,8 +173,8 @@ class Predicted(ClassifierMixin, BaseEstimator):
         """The label of the largest logit."""
         return self.classes_[self.logits.argmax(axis=1)]
 
-    def of_rows(self, rows: np.ndarray) -> "Predicted":
-        """The same of some rows, given by their indices."""
+    def select_rows(self, rows: np.ndarray) -> "Predicted":
+        """Return the predictions of some rows, by their indices."""
         return Predicted(self.classes_, self.logits[rows])
 
 
@@ -207,7 +207,9 @@ def score_and_replicates(
     for k in range(_N_GROUPS):
         rows = np.flatnonzero(part != k)
         try:
-            replicate = scorer(predicted.of_rows(rows), safe_indexing(X, rows), y[rows])
+            replicate = scorer(
+                predicted.select_rows(rows), safe_indexing(X, rows), y[rows]
+            )
         except (ValueError, ArithmeticError):  # a class may be gone
             replicate = np.nan
         scores.append(float(replicate))
@@ -222,8 +224,8 @@ class ClassShares:
     log_loss: float
 
     @classmethod
-    def of(cls, counts: np.ndarray) -> "ClassShares":
-        """Scores by the rows of each class in each half, ``counts`` (2, n_classes)."""
+    def from_counts(cls, counts: np.ndarray) -> "ClassShares":
+        """Score class shares by the rows in each half, ``counts`` (2, n_classes)."""
         n_right = 0
         loss = 0.0
         for learning, judging in ((0, 1), (1, 0)):
@@ -295,13 +297,13 @@ def by_row_losses(
     row_losses: np.ndarray, *, groups: np.ndarray | None = None
 ) -> Comparison:
     """Compare by log-losses of each row, ``row_losses`` (n_able, n_rows)."""
-    comparison = within_share(row_losses.mean(axis=1))
+    comparison = compare_mean_losses(row_losses.mean(axis=1))
     best = int(comparison.scores.argmin())
     return replace(comparison, errors=paired_errors(row_losses, best, groups=groups))
 
 
-def within_share(log_losses: ArrayLike) -> Comparison:
-    """Compare by log-losses of which only means are known, (n_able,)."""
+def compare_mean_losses(log_losses: ArrayLike) -> Comparison:
+    """Compare log-losses of which only means are known, (n_able,)."""
     losses = np.array(log_losses)
     is_near = losses <= losses.min() * (1.0 + SHARE_OF_LOSS)
     return Comparison(

@@ -49,7 +49,7 @@ def shuffled_by_class(codes: NDArray, rng: np.random.RandomState) -> NDArray[np.
 
 
 def _label_groups(groups: int | list, classes: NDArray, other_labels: str) -> NDArray:
-    """Which group (column) holds which class (row), of shape (n_classes, n_groups)."""
+    """Return which group (column) has which class (row): (n_classes, n_groups)."""
     n_classes = len(classes)
     if isinstance(groups, Integral):
         if groups > n_classes:

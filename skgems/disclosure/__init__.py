@@ -30,11 +30,13 @@ from ._rule import (
     stricter_disclosure,
 )
 from ._sums import GroupLeverages, GroupSums, KeptRows, lowered_squares
+from ._tables import Span, weights_of_tables
 from ._told import (
     LEAST_FACTOR,
     Rows,
     Told,
     gradient_holds,
+    has_room_for_products,
     products_hold,
     told_of,
 )

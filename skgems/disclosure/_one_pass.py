@@ -74,11 +74,6 @@ class ClassRows:
         """How many columns there are, with the residuals and what is known."""
         return self.X.shape[1] + self.residuals.shape[1] + self.known.shape[1]
 
-    @property
-    def n_told(self) -> int:
-        """How many columns there are, with the residuals alone."""
-        return self.X.shape[1] + self.residuals.shape[1]
-
     def dense(self, places: np.ndarray | slice) -> np.ndarray:
         """Return some rows with all columns, (n_rows, n_columns), as a copy."""
         rows = self.X[self.indices[places]]
@@ -216,7 +211,7 @@ class ClassPass:
         Where all rows of a part weigh the same one row has it.
         """
         squares = np.where(self.high > self.low, self.squares, np.inf)
-        shares = (self._largest_squares / squares)[:, : self.rows.n_told]
+        shares = (self._largest_squares / squares)[:, : self.rows.X.shape[1]]
         largest = shares.max(axis=1, initial=0.0)
         return float((self.largest * (1.0 / self.totals + largest)).max())
 

@@ -31,7 +31,7 @@ class GroupSums:
 
     @property
     def n_classes(self) -> int:
-        """How many classes have rows."""
+        """Return how many classes have rows."""
         return int((self.totals > 0).sum())
 
     def of_columns(self, n_columns: int) -> "GroupSums":
@@ -140,9 +140,9 @@ class GroupLeverages:
     """Leverages of rows that are added, and sums along directions that may be rounding.
 
     Two columns may differ in one row alone, by little: their difference is that row. In
-    products of columns of length 1 a difference below 1e-7 has no digits, so that such
-    directions s are looked at with the rows, beside the others q: there are sums over
-    rows of ``v q s'`` and ``v s s'``.
+    products of columns of length 1 a difference below 1e-7 has no digits. So such
+    directions s are looked at with the rows, beside the others q, by sums over rows of
+    ``v q s'`` and ``v s s'``.
 
     Parameters
     ----------

@@ -23,6 +23,7 @@ from scipy import sparse
 from ._leverages import (
     Design,
     basis,
+    centered,
     columns_lowered,
     largest_in_columns,
     largest_leverage_bound,
@@ -41,11 +42,13 @@ _FEWER_COLUMNS = 0.85
 # Weights of all rows are drawn between this and 1 where some are lowered: as few rows
 # fewer in effect as 1 in 100.
 LEAST_FACTOR = 0.7
-# Share of known sums that is rounding.
-_ROUNDING = 1e-9
+# Share of a column that is rounding, once what others tell of it is taken off.
+_NOTHING = 1e-12
 # Rounds of lowering weights beside known sums, and the share of the bound to aim at.
 _MOST_ROUNDS = 10
 _MARGIN = 0.95
+# Share of the bound to which leverages are brought where gradients may follow.
+_ROOM = 0.7
 # A block of one column has no products.
 _FEWEST_COLUMNS = 2
 
@@ -105,11 +108,8 @@ class Rows:
         )
 
     def design(self, groups: np.ndarray, columns: np.ndarray | None = None) -> Design:
-        """Return the design of some columns; None: of all, and of the residuals."""
-        if columns is None:
-            X = np.hstack([_dense(self.X), self.residuals])
-        else:
-            X = _dense(self.X[:, columns])
+        """Return the design of some columns; None: of all."""
+        X = _dense(self.X if columns is None else self.X[:, columns])
         return Design(X=X, groups=numbered(groups), units=numbered(self.units))
 
 
@@ -132,8 +132,8 @@ class Told:
     # (n_classes, n_columns), bool: the same of classes that tell squares of their own.
     is_own_mean_only: np.ndarray
     has_gradient: bool
-    # Whether leverages are known to be small beside known sums, too.
-    is_beside_known: bool
+    # Whether leverages are known to be small beside the gradient and known sums, too.
+    is_small_beside: bool = False
 
 
 def told_of(
@@ -144,6 +144,8 @@ def told_of(
     n_unknowns: int,
     seed: Callable[[], int],
     may_lower: bool,
+    leaves_room: bool = False,
+    n_told_before: np.ndarray | None = None,
 ) -> Told:
     """Return what is told of rows at most.
 
@@ -151,8 +153,9 @@ def told_of(
     ----------
     rows : Rows
     rule : Disclosure
-    kind : {"class", "diagonal"}
-        What is asked for: products, or squares alone.
+    kind : {"class", "shared", "diagonal"}
+        What is asked for: products by class, products over all classes that are known
+        to hold beside what else is told, or squares alone.
     n_unknowns : int
         How many numbers a row is, before any front.
     seed : callable
@@ -160,23 +163,25 @@ def told_of(
     may_lower : bool
         Whether weights of rows may be lowered. If not, sums with these weights have
         left before.
+    leaves_room : bool
+        Whether weights are lowered further, so that gradients of later messages, which
+        cannot lower them any more, hold beside the rest.
+    n_told_before : ndarray of shape (n_classes,), or None
+        How many numbers earlier messages have told of each class; None: none.
     """
+    if n_told_before is None:
+        n_told_before = np.zeros(rows.codes.max(initial=-1) + 1)
     teller = _Teller(
         rule=rule,
         kind=kind,
         n_unknowns=n_unknowns,
         seed=seed,
         may_lower=may_lower,
+        n_told_before=n_told_before,
+        bound=rule.leverage,
+        leaves_room=leaves_room,
     )
-    if not rows.residuals.shape[1]:
-        return teller.told_with_weights(rows)
-    told = teller.beside_known_sums(rows, teller.told_with_weights(rows))
-    if told is not None and told.has_gradient:
-        return told
-    # Without a gradient more may be told of the rest.
-    none = rows.residuals[:, :0]
-    told = teller.told_with_weights(replace(rows, residuals=none, known=none))
-    return replace(told, has_gradient=False)
+    return teller.told_with_weights(rows)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -187,7 +192,6 @@ class _DiagonalStep:
     weights: np.ndarray  # (n_rows,)
     # (n_columns,), bool: those of which one row would be most of the squares.
     is_mean_only: np.ndarray
-    has_gradient: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,6 +203,9 @@ class _Teller:
     n_unknowns: int
     seed: Callable[[], int]
     may_lower: bool
+    n_told_before: np.ndarray  # (n_classes,)
+    bound: float  # below which leverages are brought by lowering weights
+    leaves_room: bool
 
     def told_with_weights(self, rows: Rows) -> Told:
         """Return what is told; where a weight is lowered, all are, a little, unevenly.
@@ -207,13 +214,35 @@ class _Teller:
         would be a sum over the few rows that weigh less, or whose values were replaced,
         which it hides among all.
         """
-        told = self.told(rows)
-        is_unchanged = (told.weights == rows.weights).all() and not rows.is_changed
-        if not self.may_lower or is_unchanged:
+        if self.leaves_room:
+            without_room = replace(self, leaves_room=False)
+            told = without_room._told_beside_gradient(rows)
+            tells_gradient = told.has_gradient and rows.residuals.shape[1] > 0
+            # A known sum that has the weights of the gradient says nothing beside it.
+            if tells_gradient and _is_unchanged(told, rows):
+                return told
+        told = self._told_beside_gradient(rows)
+        if not self.may_lower or _is_unchanged(told, rows):
             return told
         rng = np.random.default_rng(self.seed())
         factors = rng.uniform(LEAST_FACTOR, 1.0, len(rows.weights))
-        return self.told(replace(rows, weights=factors * rows.weights))
+        return self._told_beside_gradient(replace(rows, weights=factors * rows.weights))
+
+    def _told_beside_gradient(self, rows: Rows) -> Told:
+        """Return what is told, with a gradient if it holds beside the rest."""
+        told = self._told_with_room(rows) if self.leaves_room else self.told(rows)
+        if not rows.residuals.shape[1]:
+            return told
+        beside = self._beside_gradient(rows, told)
+        return replace(told, has_gradient=False) if beside is None else beside
+
+    def _told_with_room(self, rows: Rows) -> Told:
+        """Return what is told, with room for gradients unless less is told for that."""
+        with_room = replace(self, bound=_ROOM * self.bound).told(rows)
+        if with_room.has_own.all():
+            return with_room
+        told = self.told(rows)
+        return with_room if _tells_as_much(with_room, told) else told
 
     def told(self, rows: Rows) -> Told:
         """Return what is told of rows that have these weights at most."""
@@ -227,11 +256,10 @@ class _Teller:
         has_clusters = np.zeros(n_classes, dtype=bool)
         has_own = np.zeros(n_classes, dtype=bool)
         is_own_mean_only = np.zeros((n_classes, rows.X.shape[1]), dtype=bool)
-        has_gradient = True
         # Leverages of rows of one unit in several classes add up.
         units = numbered(rows.units)
         has_units = int(units.max()) + 1 < len(units)
-        is_beside_known = not has_units
+        is_small_beside = self.kind == "class" and not has_units
         for c in np.unique(rows.codes).tolist():
             of_class = np.flatnonzero(rows.codes == c)
             if self.kind == "diagonal":
@@ -240,20 +268,20 @@ class _Teller:
                 has_clusters[c] = squares.has_clusters
                 weights[of_class] = squares.weights
                 is_own_mean_only[c] = squares.is_mean_only
-                has_gradient &= squares.has_gradient
-                is_beside_known = False
                 continue
-            clusters = self._told_in_one_pass(
-                rows, of_class, units=units if has_units else None
-            )
-            if clusters is not None:
-                has_own[c] = True
-                has_clusters[c] = clusters
-                continue
-            is_beside_known = False
             # Of all classes together no more is told than of those by class: their
             # difference would be of the classes that are left.
-            step = self._own_step(rows.some(of_class))
+            step = None
+            if self.kind != "shared":
+                clusters = self._clusters_in_one_pass(
+                    rows, of_class, units=units if has_units else None
+                )
+                if clusters is not None:
+                    has_own[c] = True
+                    has_clusters[c] = clusters
+                    continue
+                step = self._own_step(rows.some(of_class))
+            is_small_beside = False
             if step is not None:
                 has_own[c] = True
                 has_clusters[c], weights[of_class] = step
@@ -269,10 +297,11 @@ class _Teller:
             shared = rows.some(left)
             n_means = len(np.unique(shared.codes)) * n_columns
             of_shared = self._holding_weights(
-                shared.design(shared.codes), shared.weights, n_means=n_means
+                shared.design(shared.codes),
+                shared.weights,
+                n_others=n_means + self._n_before(shared),
             )
             if of_shared is None:
-                has_gradient = not rows.residuals.shape[1]
                 of_shared, is_in_block, is_mean_only = self._block_step(shared)
             weights[left] = of_shared
         return Told(
@@ -282,31 +311,36 @@ class _Teller:
             is_in_block=is_in_block,
             is_mean_only=is_mean_only,
             is_own_mean_only=is_own_mean_only,
-            has_gradient=has_gradient,
-            is_beside_known=is_beside_known,
+            has_gradient=True,
+            is_small_beside=is_small_beside,
         )
 
-    def _told_in_one_pass(
+    def _clusters_in_one_pass(
         self, rows: Rows, of_class: np.ndarray, *, units: np.ndarray | None
     ) -> bool | None:
-        """Return whether a class tells clusters with its weights as they are.
+        """Return whether a class tells clusters, beside products, with its weights.
 
         It is None where one or two passes over the rows do not show that all holds.
         """
         if (rows.weights[of_class] <= 0).any():
             return None
-        n_columns = rows.X.shape[1] + rows.residuals.shape[1]
-        n_units = len(of_class) if units is None else len(np.unique(units[of_class]))
+        n_columns = rows.X.shape[1]
+        n_before = self.n_told_before[rows.codes[of_class[0]]]
         parts = rows.parts
         n_parts = 1 if parts is None else len(np.unique(parts[of_class]))
-        is_few = partial(self._are_few, n_rows=len(of_class), n_units=n_units)
-        if n_parts == 1 or not is_few(
-            n_columns=n_columns, n_groups=n_parts, n_means=2 * n_parts * rows.X.shape[1]
-        ):
+        has_room = partial(
+            has_room_for_products,
+            self.rule,
+            n_rows=len(of_class),
+            n_units=len(of_class) if units is None else len(np.unique(units[of_class])),
+            n_columns=n_columns,
+            n_unknowns=self.n_unknowns,
+        )
+        if not has_room(n_groups=n_parts, n_others=2 * n_parts * n_columns + n_before):
             parts = None
             n_parts = 1
-            if not is_few(n_columns=n_columns, n_groups=1, n_means=rows.X.shape[1]):
-                return None
+        if not has_room(n_groups=1, n_others=n_columns + n_before):
+            return None
         some = ClassRows.of(
             rows.X,
             of_class,
@@ -316,22 +350,30 @@ class _Teller:
             parts=parts,
         )
         units_of_rows = None if units is None else numbered(units[some.indices])
-        bound = self.rule.leverage
         sums = ClassPass.over(some)
-        if n_parts > 1 and units is None and sums.fails_by_part(bound=bound):
+        if (
+            n_parts > 1
+            and units is None
+            and sums.fails_by_part(bound=self.rule.leverage)
+        ):
             sums = sums.merged()
             n_parts = 1
-        if not sums.holds(units_of_rows, bound=bound):
+        if not sums.holds(units_of_rows, bound=self.bound):
             return None
         return n_parts > 1
 
-    def beside_known_sums(self, rows: Rows, told: Told) -> Told | None:
-        """Return what is told beside known sums without weights; None: too little.
+    def _beside_gradient(self, rows: Rows, told: Told) -> Told | None:
+        """Return what is told beside a gradient and known sums; None: too little.
 
-        Where few rows weigh less than 1, the difference to these is a sum over them.
+        Known sums are without weights. Where few rows weigh less than 1, the difference
+        to these is a sum over them.
         """
         bound = self.rule.leverage
-        if told.is_beside_known:
+        n_told = n_numbers_told(rows, told) + self.n_told_before.sum()
+        n_told += n_numbers_in_gradient(rows)
+        if n_told > self.rule.unknowns * len(rows.codes) * self.n_unknowns:
+            return None
+        if told.is_small_beside:
             return told
         units = numbered(rows.units)
         for _ in range(_MOST_ROUNDS):
@@ -339,7 +381,7 @@ class _Teller:
             h = np.bincount(units, of_told + of_known)
             is_high = h >= bound
             if not is_high.any():
-                return told
+                return told if self._clusters_hold(rows, told) else None
             rest = _MARGIN * bound - np.bincount(units, of_known)
             if not self.may_lower or (rest[is_high] <= 0).any():
                 return None
@@ -351,6 +393,14 @@ class _Teller:
             told = replace(told, weights=weights)
         return None
 
+    def _clusters_hold(self, rows: Rows, told: Told) -> bool:
+        """Report whether clusters may be told of with the weights that rows have."""
+        for c in np.flatnonzero(told.has_clusters).tolist():
+            of_class = np.flatnonzero(rows.codes == c)
+            if not self._holds_by_part(rows.some(of_class), told.weights[of_class]):
+                return False
+        return True
+
     def _own_step(self, rows: Rows) -> tuple[bool, np.ndarray] | None:
         """Return whether a class tells clusters, and its weights; None: no scatter."""
         if rows.parts is not None:
@@ -359,12 +409,16 @@ class _Teller:
                 # Means and squares of each cluster, beside the products.
                 n_means = 2 * len(sizes) * rows.X.shape[1]
                 weights = self._holding_weights(
-                    rows.design(rows.parts), rows.weights, n_means=n_means
+                    rows.design(rows.parts),
+                    rows.weights,
+                    n_others=n_means + self._n_before(rows),
                 )
                 if weights is not None and self._holds_by_part(rows, weights):
                     return True, weights
         weights = self._holding_weights(
-            rows.design(rows.codes), rows.weights, n_means=rows.X.shape[1]
+            rows.design(rows.codes),
+            rows.weights,
+            n_others=rows.X.shape[1] + self._n_before(rows),
         )
         return None if weights is None else (False, weights)
 
@@ -375,16 +429,15 @@ class _Teller:
         if self.may_lower:
             weights = self._lowered_by_column(rows)
         largest = largest_in_columns(design, weights)
-        is_mean_only = largest[: rows.X.shape[1]] >= self.rule.leverage
+        is_mean_only = largest >= self.rule.leverage
         n_clusters = 1 if rows.parts is None else len(np.unique(rows.parts))
-        n_numbers = 2 * (1 + n_clusters) * rows.X.shape[1]
+        n_numbers = 2 * (1 + n_clusters) * rows.X.shape[1] + self._n_before(rows)
         is_few = n_numbers <= self.rule.unknowns * len(rows.codes) * self.n_unknowns
         may_be_divided = n_clusters > 1 and is_few and not is_mean_only.any()
         return _DiagonalStep(
             has_clusters=may_be_divided and self._holds_by_part(rows, weights),
             weights=weights,
             is_mean_only=is_mean_only,
-            has_gradient=bool((largest[rows.X.shape[1] :] < self.rule.leverage).all()),
         )
 
     def _lowered_by_column(self, rows: Rows) -> np.ndarray:
@@ -393,7 +446,7 @@ class _Teller:
         They are those that the rows have if these would weigh too little together.
         """
         design = rows.design(rows.codes, np.arange(rows.X.shape[1]))
-        lowered = columns_lowered(design, rows.weights, bound=self.rule.leverage)
+        lowered = columns_lowered(design, rows.weights, bound=self.bound)
         is_enough = lowered.sum() >= LEAST_SHARE * rows.weights.sum()
         return lowered if is_enough else rows.weights
 
@@ -410,39 +463,34 @@ class _Teller:
         return True
 
     def _holding_weights(
-        self, design: Design, weights: np.ndarray, *, n_means: int
+        self, design: Design, weights: np.ndarray, *, n_others: float
     ) -> np.ndarray | None:
-        """Return weights with which all products may be told, or None."""
-        if not self._are_few(
+        """Return weights with which all products may be told, or None.
+
+        ``n_others`` are the numbers told of the same rows beside these products.
+        """
+        has_room = has_room_for_products(
+            self.rule,
             n_rows=len(weights),
             n_units=int(design.units.max()) + 1,
             n_columns=design.X.shape[1],
             n_groups=int(design.groups.max()) + 1,
-            n_means=n_means,
-        ):
+            n_others=n_others,
+            n_unknowns=self.n_unknowns,
+        )
+        if not has_room:
             return None
-        bound = self.rule.leverage
         if self.may_lower:
             return lowered_weights(
-                design, weights, bound=bound, least_share=LEAST_SHARE
+                design, weights, bound=self.bound, least_share=LEAST_SHARE
             )
-        holds = largest_leverage_bound(design, weights) < bound
-        holds = holds or leverages(design, weights).max() < bound
+        holds = largest_leverage_bound(design, weights) < self.bound
+        holds = holds or leverages(design, weights).max() < self.bound
         return weights if holds else None
 
-    def _are_few(
-        self, *, n_rows: int, n_units: int, n_columns: int, n_groups: int, n_means: int
-    ) -> bool:
-        """Report whether columns are few enough for all their products to be told.
-
-        Leverages sum to the number of columns. Columns that are constant, or the sum of
-        others, do not count; they are few.
-        """
-        n_numbers = n_columns * (n_columns + 1) / 2 + n_means
-        return (
-            n_numbers <= self.rule.unknowns * n_rows * self.n_unknowns
-            and n_columns + n_groups <= 2.0 * self.rule.leverage * n_units
-        )
+    def _n_before(self, rows: Rows) -> float:
+        """Return how many numbers earlier messages have told of the classes of rows."""
+        return float(self.n_told_before[np.unique(rows.codes)].sum())
 
     def _block_step(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return weights, and masks of the columns of a block and of means alone."""
@@ -453,13 +501,17 @@ class _Teller:
         if self.may_lower:
             weights = self._lowered_by_column(rows)
         is_mean_only = largest_in_columns(whole, weights) >= bound
+        # Means of each class, and squares.
+        n_means = (whole.groups.max() + 2) * n_columns
         order = np.random.default_rng(self.seed()).permutation(n_columns)
         order = order[~is_mean_only[order]]
         is_in_block = np.zeros(n_columns, dtype=bool)
         for n_in_block in self._sizes_of_blocks(whole, len(order)):
             block = np.sort(order[:n_in_block])
             of_block = self._holding_weights(
-                whole.of_columns(block), weights, n_means=2 * n_columns
+                whole.of_columns(block),
+                weights,
+                n_others=n_means + self._n_before(rows),
             )
             if of_block is None:
                 continue
@@ -477,6 +529,55 @@ class _Teller:
         while size >= _FEWEST_COLUMNS:
             yield size
             size = min(size - 1, int(_FEWER_COLUMNS * size))
+
+
+def _is_unchanged(told: Told, rows: Rows) -> bool:
+    """Report whether no weight was lowered and no value replaced."""
+    return bool((told.weights == rows.weights).all()) and not rows.is_changed
+
+
+def _tells_as_much(first: Told, second: Told) -> bool:
+    """Report whether no class tells less in one way than in another."""
+    return bool(
+        (first.has_own >= second.has_own).all()
+        and (first.has_clusters >= second.has_clusters).all()
+        and first.is_in_block.sum() >= second.is_in_block.sum()
+        and first.is_mean_only.sum() <= second.is_mean_only.sum()
+    )
+
+
+def has_room_for_products(
+    rule: Disclosure,
+    *,
+    n_rows: int,
+    n_units: int,
+    n_columns: int,
+    n_groups: int,
+    n_others: float,
+    n_unknowns: int,
+) -> bool:
+    """Report whether rows are enough for products of all columns, by counting alone.
+
+    Parameters
+    ----------
+    rule : Disclosure
+    n_rows, n_units : int
+        Rows, and what counts as one row, such as a patient.
+    n_columns : int
+        Columns whose products are told.
+    n_groups : int
+        Classes, or clusters, about whose means the products are.
+    n_others : float
+        How many numbers are told beside the products.
+    n_unknowns : int
+        How many numbers a row is, before any front.
+    """
+    n_numbers = n_columns * (n_columns + 1) / 2 + n_others
+    if n_numbers > rule.unknowns * n_rows * n_unknowns:
+        return False
+    # Leverages sum to the number of columns, but for those that are constant or the sum
+    # of others, which are few.
+    return n_columns + n_groups <= 2.0 * rule.leverage * n_units
 
 
 def products_hold(
@@ -516,34 +617,105 @@ def products_hold(
     return bool(told.has_own.all())
 
 
+def n_numbers_in_gradient(rows: Rows) -> float:
+    """Return how many numbers gradients with some residuals are.
+
+    Residuals of the outputs of a model sum to zero.
+    """
+    rank = np.linalg.matrix_rank(rows.residuals)
+    return float(rank * (rows.X.shape[1] + 1))
+
+
+def n_numbers_told(rows: Rows, told: Told) -> float:
+    """Return how many numbers means and products are, of all classes together."""
+    n_columns = rows.X.shape[1]
+    n_products = n_columns * (n_columns + 1) / 2
+    n_numbers = 0.0
+    for c in np.unique(rows.codes).tolist():
+        n_numbers += n_columns
+        if told.has_own[c]:
+            n_numbers += n_products
+        if told.has_clusters[c]:
+            n_clusters = len(np.unique(rows.parts[rows.codes == c]))
+            n_numbers += (2 * n_clusters - 1) * n_columns
+    if not told.has_own[rows.codes].all():
+        n_in_block = int(told.is_in_block.sum())
+        n_numbers += n_columns + n_in_block * (n_in_block - 1) / 2
+    return n_numbers
+
+
 def gradient_holds(rows: Rows, told: Told, rule: Disclosure) -> bool:
     """Report whether gradients with these residuals may be told beside what is told."""
-    if not told.is_in_block.all():
-        return False
     of_told, _ = _shares(rows, told)
     return bool(np.bincount(numbered(rows.units), of_told).max() < rule.leverage)
 
 
 def _shares(rows: Rows, told: Told) -> tuple[np.ndarray, np.ndarray]:
-    """Return each row's leverage in what is told, and in known sums beside it."""
-    of_told = np.zeros(len(rows.codes))
-    rest = rows.known.copy()
-    groups = np.where(told.has_own[rows.codes], rows.codes, -1)
-    for group in np.unique(groups).tolist():
-        of_group = np.flatnonzero(groups == group)
-        some = rows.some(of_group)
-        has_clusters = group >= 0 and told.has_clusters[group]
-        weights = told.weights[of_group]
-        columns = None
-        if group < 0 and not told.is_in_block.all():
-            columns = np.flatnonzero(told.is_in_block)
-        groups_of_rows = some.parts if has_clusters else some.codes
-        design = some.design(groups_of_rows, columns)
-        Q = weights[:, None] * basis(design, weights**2)
-        of_told[of_group] = np.einsum("ij,ij->i", Q, Q)
-        rest[of_group] -= Q @ (Q.T @ rest[of_group])
-    if not rest.shape[1]:
-        return of_told, np.zeros(len(of_told))
-    U, sizes, _ = np.linalg.svd(rest, full_matrices=False)
-    U = U[:, sizes > _ROUNDING * np.linalg.norm(rows.known)]
-    return of_told, np.einsum("ij,ij->i", U, U)
+    """Return each row's leverage in what is told, and in known sums beside it.
+
+    Products are told of groups of rows, and gradients are sums over all rows: they have
+    the same columns of residuals in all groups. Columns of which only squares are told
+    have no other column beside them.
+    """
+    joint = _JointBasis(rows, told, told.is_in_block)
+    if told.is_in_block.all():
+        return joint.of_told, joint.of_known
+    of_means = _JointBasis(rows, told, np.zeros_like(told.is_in_block))
+    is_square = ~told.is_in_block & ~told.is_mean_only
+    left = np.flatnonzero(~told.has_own[rows.codes])
+    some = rows.some(left)
+    design = some.design(some.codes, np.flatnonzero(is_square))
+    columns = np.zeros((len(rows.codes), design.X.shape[1]))
+    columns[left] = centered(design, told.weights[left] ** 2)
+    columns = of_means.rest(told.weights[:, None] * columns)
+    sizes = np.linalg.norm(columns, axis=0)
+    has_rest = sizes > _NOTHING
+    columns = columns[:, has_rest] / sizes[has_rest]
+    of_squares = np.square(columns).max(axis=1, initial=0.0)
+    of_told = np.maximum(joint.of_told, of_means.of_told + of_squares)
+    return of_told, np.maximum(joint.of_known, of_means.of_known)
+
+
+class _JointBasis:
+    """Orthonormal columns that span what is told of groups of rows, and of all rows.
+
+    Classes without a scatter of their own tell products of the columns of a block.
+    """
+
+    def __init__(self, rows: Rows, told: Told, is_in_block: np.ndarray) -> None:
+        self.of_told = np.zeros(len(rows.codes))  # leverage of each row
+        self._of_groups: list[tuple[np.ndarray, np.ndarray]] = []
+        self._of_all = np.zeros((len(rows.codes), 0))
+        groups = np.where(told.has_own[rows.codes], rows.codes, -1)
+        for group in np.unique(groups).tolist():
+            of_group = np.flatnonzero(groups == group)
+            some = rows.some(of_group)
+            has_clusters = group >= 0 and told.has_clusters[group]
+            columns = None
+            if group < 0 and not is_in_block.all():
+                columns = np.flatnonzero(is_in_block)
+            design = some.design(some.parts if has_clusters else some.codes, columns)
+            weights = told.weights[of_group]
+            Q = weights[:, None] * basis(design, weights**2)
+            self._of_groups.append((of_group, Q))
+            self.of_told[of_group] = np.einsum("ij,ij->i", Q, Q)
+        self.of_told += self._added(told.weights[:, None] * rows.residuals)
+        self.of_known = self._added(rows.known)
+
+    def rest(self, columns: np.ndarray) -> np.ndarray:
+        """Return columns (n_rows, n_columns) less what the basis spans of them."""
+        columns = columns.copy()
+        for _ in range(2):  # the second time takes off what rounding has left
+            for of_group, Q in self._of_groups:
+                columns[of_group] -= Q @ (Q.T @ columns[of_group])
+            columns -= self._of_all @ (self._of_all.T @ columns)
+        return columns
+
+    def _added(self, columns: np.ndarray) -> np.ndarray:
+        """Add columns to the basis; return the leverage that rows have in these."""
+        if not columns.any():
+            return np.zeros(len(columns))
+        U, sizes, _ = np.linalg.svd(self.rest(columns), full_matrices=False)
+        U = U[:, sizes > _NOTHING * np.linalg.norm(columns)]
+        self._of_all = np.hstack([self._of_all, U])
+        return np.einsum("ij,ij->i", U, U)

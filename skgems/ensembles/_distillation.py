@@ -188,7 +188,7 @@ class DistillationAggregator(GivenRowsMixin, ReportMixin, BaseAggregator):
         ValueError
             If the input is not usable. The message names the node.
         """
-        distillation = DistillationFit.of(self)
+        distillation = DistillationFit.from_aggregator(self)
         rows = DistillationRows.read(
             self,
             X,

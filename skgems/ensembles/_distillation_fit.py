@@ -100,7 +100,7 @@ class DistillationFit:
     n_jobs: int | None
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> Self:
+    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
         """Draw all seeds, which is done before rows are read.
 
         Members of a simulation are fitted as rows are read, and their seeds come from
@@ -122,7 +122,7 @@ class DistillationFit:
         )
 
     def attributes(self, rows: DistillationRows) -> dict[str, object]:
-        """What the fit finds: the student, and how often it agrees with the nodes."""
+        """Fit the student and compare it with the nodes; return the attributes."""
         federation = rows.federation
         self._check_student_takes(rows.teaching)
         weights, history = ensemble_weights(federation, self.node_weight, self.n_jobs)
@@ -209,5 +209,7 @@ def _read_rows_without_labels(
         )
     networks = [node.network for node in federation.nodes]
     check_feature_names(federation.names, networks, features.feature_names_in)
-    features = features.or_names_of(network.feature_names_in for network in networks)
+    features = features.with_names_of_nodes(
+        network.feature_names_in for network in networks
+    )
     return replace(federation, features=features), X

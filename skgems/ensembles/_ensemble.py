@@ -231,7 +231,9 @@ default=None
             held_out,
             groups=groups,
         )
-        attributes = EnsembleFit.of(self).attributes(federation, EnsembleAggregator)
+        attributes = EnsembleFit.from_aggregator(self).attributes(
+            federation, EnsembleAggregator
+        )
         self._publish(**attributes)
         return self
 
@@ -296,4 +298,4 @@ default=None
     def _logits(self, X) -> np.ndarray:
         if hasattr(self, "stack_"):
             return self.stack_._logits(self.odds_.transform(X))
-        return to_logits(Vote.of_fitted(self).probabilities(X))
+        return to_logits(Vote.from_aggregator(self).probabilities(X))

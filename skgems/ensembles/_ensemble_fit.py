@@ -35,13 +35,13 @@ class EnsembleFit:
     random_state: object
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> Self:
-        """The fit that the parameters of an EnsembleAggregator stand for."""
+    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
+        """Read the parameters of an EnsembleAggregator."""
         return cls(
             combine=aggregator.combine,
             voting=aggregator.voting,
             node_weight=aggregator.node_weight,
-            stack=StackFit.of(aggregator),
+            stack=StackFit.from_aggregator(aggregator),
             n_jobs=aggregator.n_jobs,
             random_state=aggregator.random_state,
         )
@@ -49,7 +49,7 @@ class EnsembleFit:
     def attributes(
         self, federation: Federation, ensemble_class: type[BaseAggregator]
     ) -> dict[str, object]:
-        """What the fit finds: weights of a vote, or what a stack is made of.
+        """Find the weights of a vote, or fit a stack; return the attributes.
 
         ``ensemble_class`` is that of the ensembles which combine="auto" tries.
         """
@@ -73,7 +73,7 @@ class EnsembleFit:
         }
 
     def _candidate_fits(self) -> dict[str, Self]:
-        """What combine="auto" tries, by name; later ones are larger models."""
+        """Return the fits that combine="auto" tries, by name; larger ones later."""
         return {
             _VOTE: replace(self, combine="vote"),
             _BY_CLASSES: replace(self, combine="vote", node_weight="class_counts"),
@@ -83,7 +83,7 @@ class EnsembleFit:
     def _choose(
         self, federation: Federation, ensemble_class: type[BaseAggregator]
     ) -> Choice:
-        """Which of the votes and the stack is right about most rows."""
+        """Choose the vote or stack that is right about most rows."""
         members = list(zip(federation.names, federation.estimators, strict=True))
         candidates = []
         for name, fit in self._candidate_fits().items():

@@ -105,7 +105,7 @@ def _table_of_list(rows: list | tuple) -> np.ndarray | None:
 def _is_array_with_texts(table: object) -> bool:
     if not isinstance(table, np.ndarray) or table.dtype.kind in NUMBERS:
         return False
-    return table.ndim == 2 and any(Columns.of(table.astype(object)).text)
+    return table.ndim == 2 and any(Columns.from_table(table.astype(object)).text)
 
 
 def row_digests(rows: Iterable) -> np.ndarray:

@@ -2,12 +2,9 @@
 
 import numpy as np
 
-from ..base import warn_user
+from ..base import MOST_LISTED, warn_user
 from ..federation import Federation
 from ..local import average_threshold, decision_threshold, has_threshold
-
-# Nodes that a warning lists, of a federation that may have hundreds.
-_MOST_LISTED = 5
 
 
 def common_threshold(
@@ -39,7 +36,7 @@ def common_threshold(
     if on_scores:
         _warn_of_lost(
             owners,
-            f"those of {on_scores[:_MOST_LISTED]} are on decision values; tune them on "
+            f"those of {on_scores[:MOST_LISTED]} are on decision values; tune them on "
             "probabilities",
         )
         return None
@@ -51,7 +48,7 @@ def common_threshold(
 
 def _warn_of_lost(owners: list[str], reason: str) -> None:
     warn_user(
-        f"The decision thresholds of the nodes {owners[:_MOST_LISTED]} are not kept, "
+        f"The decision thresholds of the nodes {owners[:MOST_LISTED]} are not kept, "
         f"because {reason}. The aggregate predicts the most probable class. With "
         "voting='hard' each classifier votes by its own threshold."
     )

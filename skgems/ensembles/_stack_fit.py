@@ -46,8 +46,8 @@ class StackFit:
     random_state: object
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> Self:
-        """The stack that the parameters of an EnsembleAggregator stand for."""
+    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
+        """Read the parameters of an EnsembleAggregator that stacks."""
         return cls(
             beside=aggregator.beside,
             summaries=aggregator.summaries,
@@ -67,7 +67,7 @@ class StackFit:
         )
 
     def attributes(self, federation: Federation) -> dict[str, object]:
-        """What the fit finds: log-odds of all members, and what is above them."""
+        """Fit a model to log-odds of all members; return the attributes."""
         odds = MemberOdds(
             list(zip(federation.names, federation.estimators, strict=True))
         )
@@ -106,14 +106,14 @@ class StackFit:
             stack = PooledAggregator(
                 alone, pooled=shrunk_lda(len(y)), disclosure=self.disclosure
             )
-        with _without_words_on_tails():
+        with _ignore_heavy_tails():
             return stack.fit(odds.transform(X), y, nodes=owners)
 
     def _stack_of_summaries(
         self, odds: MemberOdds, classes: np.ndarray
     ) -> GEMSLogisticAggregator:
         """The model above, fitted to the summaries that nodes sent."""
-        with _without_words_on_tails():
+        with _ignore_heavy_tails():
             stack = self.linear_aggregator(self.summaries).fit()
         columns = odds.get_feature_names_out().tolist()
         sent_columns = getattr(stack, "feature_names_in_", np.array([])).tolist()
@@ -134,8 +134,8 @@ class StackFit:
 
 
 @contextmanager
-def _without_words_on_tails() -> Iterator[None]:
-    """Raise no HeavyTailsWarning: its advice is for features, and not for log-odds."""
+def _ignore_heavy_tails() -> Iterator[None]:
+    """Ignore HeavyTailsWarning: its advice is for features, not for log-odds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HeavyTailsWarning)
         yield
@@ -171,12 +171,12 @@ def odds_summary(
     held_out: np.ndarray | None,
     disclosure: Disclosure | str | None,
 ) -> Summary:
-    """What a node sends for a stack: moments of the log-odds of all members."""
+    """Summarize the log-odds of all members at one node, for a stack."""
     names, members = named_members(aggregator.estimators)
     odds = MemberOdds(list(zip(names, members, strict=True)))
     check_no_label_missing_at(name, y)
     (X, y), _ = validated_for_fit(aggregator, X, y)
-    stack = StackFit.of(aggregator).linear_aggregator([])
+    stack = StackFit.from_aggregator(aggregator).linear_aggregator([])
     summary = stack.summarize(
         None,
         odds.transform(X),

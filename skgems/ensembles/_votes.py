@@ -26,8 +26,7 @@ _TIE = 1e-6
 # Digits of shares of votes that are kept, so that sums which should tie do.
 _DIGITS = 9
 # The finalizer of splitmix64 (Steele et al. 2014): shifts and factors modulo 2^64.
-_FINALIZER = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
-_LAST_SHIFT = 31  # of the finalizer, too
+_FINALIZER = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
 
 
 def ensemble_weights(
@@ -59,8 +58,8 @@ class Vote:
     tie_seed: int  # breaks ties of hard votes
 
     @classmethod
-    def of_fitted(cls, aggregator: BaseAggregator) -> Self:
-        """The vote of an EnsembleAggregator that was fitted, and is no stack."""
+    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
+        """Return the vote of a fitted EnsembleAggregator that is no stack."""
         models = [
             local_model(member, name=name)
             for member, name in zip(
@@ -145,7 +144,6 @@ def row_noise(X, n_columns: int, seed: int) -> np.ndarray:
     mixed = np.asarray(bits @ factors).reshape(-1, 1) + offsets
     for shift, factor in _FINALIZER:
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    mixed ^= mixed >> np.uint64(_LAST_SHIFT)
     # The upper 53 bits are the digits of a float64 in [0, 1).
     return (mixed >> np.uint64(11)) * 2.0**-53
 

@@ -34,6 +34,7 @@ from ..messages import (
     signing_keys,
 )
 from ._asked_before import RowsAskedAgainError
+from ._asked_nodes import AskAgainError, Context
 from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
 from ._decisions import warn_of_lost_decisions
 from ._derived import allows_missing
@@ -51,12 +52,14 @@ from ._labels import (
 from ._ledger import RowsChangedError, read_entries
 from ._ledger_store import (
     LEDGER_FILE,
+    PAUSE,
     LedgerBusyError,
     LedgerCopiedError,
     LedgerDamagedError,
     LedgerError,
     LedgerOlderError,
 )
+from ._lines import check_reply_of
 from ._members import members_here, read_members
 from ._nodes import (
     as_mask,
@@ -78,7 +81,7 @@ from ._reading import read_federation
 from ._record import Record
 from ._region import region_summary
 from ._replying import ReplyDeclinedError, answer, reply_to
-from ._report import Report, ReportMixin, printable
+from ._report import WIDTH, Report, ReportMixin, printable
 from ._rows import (
     AnyRows,
     AnyRowsWithMissing,
@@ -88,20 +91,14 @@ from ._rows import (
     member_of,
     ruled_column_member,
 )
-from ._run import (
-    AskAgainError,
-    LeftOutError,
-    RepliesMissingError,
-    Run,
-    TooFewNodesError,
-    check_reply_of,
-    run,
-)
+from ._run import RepliesMissingError, Run, run
+from ._sending import LeftOutError, TooFewNodesError
 from ._simulation import Simulation
 from ._summarizing import SummarizingMixin
 from ._summary import Summary, is_path, load_message
 from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
 from ._warnings import (
+    MENDS_TAILS,
     ClassesLeftOutWarning,
     ClassWeightWarning,
     HeavyTailsWarning,
@@ -111,15 +108,11 @@ from ._warnings import (
     NodesDisagreeWarning,
     PenaltyWarning,
     RowsAskedAgainWarning,
-    RowsExposedWarning,
     SameRowsWarning,
     SharedCovarianceWarning,
     VariancesOnlyWarning,
-    exposed_classes,
     nodes_of_many_rows,
     warn_of_columns_of_some,
-    warn_of_exposed,
-    warn_of_exposed_columns,
     warn_of_identifiers,
     warn_of_many_classes,
     warn_of_many_rows,
@@ -166,7 +159,6 @@ __all__ = [
     "RowsAskedAgainError",
     "RowsAskedAgainWarning",
     "RowsChangedError",
-    "RowsExposedWarning",
     "SameRowsWarning",
     "SharedCovarianceWarning",
     "SignatureError",

@@ -67,6 +67,6 @@ def _who_accepts(request: Message) -> str:
 
 def _has_fitted_front(request: Message) -> bool:
     """Report whether a request has a front that is fitted to something."""
-    if request.task == "front":  # which is about steps that are not fitted yet
+    if TASKS[request.task].fits_front:
         return False
     return bool(unchecked_fronts(request, checked=()))

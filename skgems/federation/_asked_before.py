@@ -44,13 +44,13 @@ class OpenedExchange:
     by_person: bool  # whether a person has accepted the agreement
 
     @classmethod
-    def of_entry(cls, entry: Mapping) -> Self:
+    def from_entry(cls, entry: Mapping) -> Self:
         """Return the exchange of an entry, which has other fields, too."""
         return cls(**{field.name: entry[field.name] for field in fields(cls)})
 
     @property
     def terms(self) -> dict:
-        """All of the agreement that decides what replies say about the rows."""
+        """Return all of the agreement that decides what replies say about rows."""
         terms = json.loads(self.agreement)
         return {
             name: part
@@ -125,7 +125,7 @@ def what_is_added(new: OpenedExchange, earlier: list[EarlierExchange]) -> str:
 
 
 def _listed_counts(tasks: Mapping[str, int]) -> str:
-    """As "join once, evaluate 2 times"."""
+    """List counts in words, as "join once, evaluate 2 times"."""
     return ", ".join(
         f"{task} once" if n == 1 else f"{task} {n} times" for task, n in tasks.items()
     )

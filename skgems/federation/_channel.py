@@ -18,7 +18,6 @@ from ..messages import TASKS, Agreement, Message, as_agreement
 from ..spaces import Registered
 from ._pickling import told_if_not_pickled
 from ._replying import answer
-from ._warnings import warning_of_exposed_in_process
 
 # Nodes from which on processes answer sooner than threads, which wait for each other in
 # all that is Python: 250 nodes of 60 to 500 rows took two cores 1.5 s by processes and
@@ -243,7 +242,7 @@ class Nodes(Channel):
 
 
 def _not_here(requests: Mapping[str, Message]) -> NoReturn:
-    """What a channel asks with after it was unpickled; pickles have its name."""
+    """Raise RuntimeError: an unpickled channel cannot reach the nodes."""
     raise RuntimeError(
         "This channel was pickled, which keeps names and records but not the function "
         f"that reaches the nodes, so nodes {list(requests)} cannot be asked. Give "
@@ -334,7 +333,7 @@ class RowsAlone(Channel):
 
     @property
     def reports(self) -> bool:
-        """Whether the wrapped channel asks how well the aggregate does."""
+        """Report whether the wrapped channel asks how well the aggregate does."""
         return self.channel.reports
 
     @property
@@ -357,8 +356,7 @@ class InProcess(Channel):
     """Members in this process: asked in a loop, or by workers of this machine.
 
     With ``recalls`` replies are cached, and found again by a digest of all that they
-    depend on: in ``memory`` (joblib's) if it is given, else in this process. With
-    ``has_front`` users are warned of columns that are too many for the rows of a node.
+    depend on: in ``memory`` (joblib's) if it is given, else in this process.
     """
 
     is_in_process = True
@@ -370,10 +368,8 @@ class InProcess(Channel):
         n_jobs: int | None = None,
         recalls: bool = False,
         memory: Memory | str | None = None,
-        has_front: bool = False,
     ) -> None:
         self.members = list(members)
-        self.has_front = has_front
         self.n_jobs = n_jobs
         self.recalls = recalls
         self.memory = memory
@@ -385,15 +381,6 @@ class InProcess(Channel):
         self, requests: Mapping[str, Message]
     ) -> Iterator[tuple[str, Message | Exception]]:
         """Names and replies to requests of one task, or what was raised."""
-        replies = self._replies(requests)
-        if not self.has_front:
-            return replies
-        n_replies = sum(name in requests for name in self.names)
-        return warning_of_exposed_in_process(replies, n_replies=n_replies)
-
-    def _replies(
-        self, requests: Mapping[str, Message]
-    ) -> Iterator[tuple[str, Message | Exception]]:
         jobs = self._jobs(requests)
         if effective_n_jobs(self.n_jobs) == 1:
             # No name is bound to a reply: it is gone before the next one is made.
@@ -404,7 +391,7 @@ class InProcess(Channel):
             yield from self._ask_workers(list(jobs), prefer=task.prefer)
 
     def _jobs(self, requests: Mapping[str, Message]) -> Iterator["_Job"]:
-        """What each member is to answer, in the order of the members."""
+        """Yield the job of each member that is asked, in the order of members."""
         digests_of_arrays: dict[tuple, str] = {}  # of arrays that requests share
         for member in self.members:
             if member.name not in requests:
@@ -423,7 +410,7 @@ class InProcess(Channel):
     def _ask_workers(
         self, jobs: list["_Job"], *, prefer: str
     ) -> Iterator[tuple[str, Message | Exception]]:
-        """The same by threads or processes, in the order of the members.
+        """Yield replies of threads or processes, in the order of the members.
 
         A cache in another process is gone with it. So replies of workers are kept in
         the cache of this one, where the next fit finds them.
@@ -447,7 +434,9 @@ class InProcess(Channel):
     def _replies_of_workers(
         self, jobs: list["_Job"], *, prefer: str
     ) -> Iterator[Message | Exception]:
-        if len(jobs) >= _N_NODES_FOR_PROCESSES:
+        # Under a rule members remember what they told, which other processes cannot.
+        remembers = any(job.member.disclosure is not None for job in jobs)
+        if len(jobs) >= _N_NODES_FOR_PROCESSES and not remembers:
             prefer = "processes"
         pools = ThreadpoolController().info()
         asking_process = _AskingProcess(
@@ -472,6 +461,8 @@ class InProcess(Channel):
         """
         task = TASKS[request.task]
         if not self.recalls or task.reads is None:
+            return None
+        if member.disclosure is not None:  # it depends on what was told before
             return None
         member_key = (member.name, task.reads)
         if member_key not in self._digests_of_members:
@@ -516,7 +507,7 @@ class _Job:
 
     @property
     def _is_kept(self) -> bool:
-        """Whether the reply is cached in this process, and not in a folder."""
+        """Report whether the reply is cached in this process, not in a folder."""
         return self.memory is None and self.digest_of_reply is not None
 
     def recalled_reply(self) -> Message | None:

@@ -8,16 +8,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ..base import warn_user
+from ..base import MOST_LISTED, warn_user
 from ..compat import safe_indexing
 from ..local import has_threshold, local_model, other_share
 from ..networks import is_constant, is_fitted
 from ..steps import are_documents
 from ._nodes import RowsLike
 from ._warnings import warn_of_other_shares
-
-# Nodes that a warning lists, of a federation that may have hundreds.
-_MOST_LISTED = 5
 
 
 def warn_of_lost_decisions(
@@ -36,7 +33,7 @@ def warn_of_lost_decisions(
     with_thresholds = [name for name, member in members if has_threshold(member)]
     if with_thresholds:
         warn_user(
-            f"The decision thresholds of the nodes {with_thresholds[:_MOST_LISTED]} "
+            f"The decision thresholds of the nodes {with_thresholds[:MOST_LISTED]} "
             f"are not kept: the chosen candidate {chosen!r} is made of rows alone, and "
             "predicts the most probable class. EnsembleAggregator keeps thresholds."
         )

@@ -19,8 +19,10 @@ from ..messages import (
     Message,
     NotAgreedError,
     Terms,
+    is_summary,
     joins_in,
     key_of,
+    models_in,
     requests_in,
 )
 from ._record import difference_in_words
@@ -43,8 +45,7 @@ def check_is_derived(request: Message, agreed: Agreement | None) -> None:
     if agreed is None:
         return
     _check_layers(request, agreed)
-    if request.task == "judge":
-        _check_judged_forests(request, agreed)
+    _check_judged_forests(request, agreed)
     bound = TASKS[request.task].bound
     if bound == "terms":
         _check_by_terms(request, agreed)
@@ -126,8 +127,8 @@ def _check_later(request: Message, agreed: Agreement) -> None:
             further_settings=agreed.further_settings,
         )
         derived = [*requests.first, *requests.later]
-    plain = _without_filled_in(request)
-    if plain.digest not in {_without_filled_in(other).digest for other in derived}:
+    plain = _drop_filled_in(request)
+    if plain.digest not in {_drop_filled_in(other).digest for other in derived}:
         raise NotAgreedError(
             f"{agreed.method} with the agreed settings does not ask this: "
             f"{difference_in_words(plain, derived):.300}. The node answers only what "
@@ -136,8 +137,8 @@ def _check_later(request: Message, agreed: Agreement) -> None:
 
 
 def allows_missing(request: Message) -> bool:
-    """Whether rows that a request is answered from may lack values."""
-    if request.task != "join":
+    """Report whether the rows that answer a request may lack values."""
+    if not is_summary(request):
         return TASKS[request.task].allows_missing
     terms = _terms_of(
         request.content["method"],
@@ -150,7 +151,9 @@ def allows_missing(request: Message) -> bool:
 def _check_by_terms(request: Message, agreed: Agreement) -> None:
     """Raise NotAgreedError for a request that the terms of no agreed method accept."""
     reason = f"no agreed method asks for {request.task!r}."
-    for terms in _agreed_terms(agreed, request.task):
+    for terms in _agreed_terms(agreed):
+        if request.task not in terms.bounded_tasks:
+            continue
         # Where several methods are tried, some have no front, and an agreement does not
         # ask for one.
         if terms.asks_behind_front and request.content.get("front") is None:
@@ -168,8 +171,8 @@ def _check_by_terms(request: Message, agreed: Agreement) -> None:
     raise NotAgreedError(f"{reason:.300}")
 
 
-def _agreed_terms(agreed: Agreement, task: str) -> Iterator[Terms]:
-    """Yield the terms that bound a task, of the agreed method or of several."""
+def _agreed_terms(agreed: Agreement) -> Iterator[Terms]:
+    """Yield the terms of the agreed method, or of several."""
     methods = agreed.methods
     if "methods" not in agreed.settings:
         methods = [
@@ -180,13 +183,11 @@ def _agreed_terms(agreed: Agreement, task: str) -> Iterator[Terms]:
             }
         ]
     for method in methods:
-        terms = _terms_of(
+        yield _terms_of(
             str(method.get("method")),
             settings=method.get("settings", {}),
             further_settings=method.get("further_settings", {}),
         )
-        if task in terms.bounded_tasks:
-            yield terms
 
 
 def _check_judged_forests(request: Message, agreed: Agreement) -> None:
@@ -197,9 +198,11 @@ def _check_judged_forests(request: Message, agreed: Agreement) -> None:
     """
     n_forests = sum(
         any("n_trees" in part for part in model.values() if isinstance(part, Mapping))
-        for model in request.content["models"].values()
+        for model in models_in(request).values()
     )
-    n_agreed = len(list(_agreed_terms(agreed, "grow_halves"))) if n_forests else 0
+    if not n_forests:
+        return
+    n_agreed = sum(terms.grows_forests for terms in _agreed_terms(agreed))
     if n_forests > n_agreed:
         raise NotAgreedError(
             f"the request asks to judge {n_forests} forests, but {n_agreed} of the "
@@ -246,8 +249,8 @@ def _settings_of_strangers(method: str) -> Iterator[None]:
         ) from None
 
 
-def _without_filled_in(request: Message) -> Message:
-    """The request without what the server fills in, and without what is not given.
+def _drop_filled_in(request: Message) -> Message:
+    """Return a request less fields that the server fills in or that are not given.
 
     A front is compared by itself, before. A node that leaves its classifier aside tells
     no more than one that does not.

@@ -12,8 +12,9 @@ from ..base import Features
 from ..compat import safe_indexing
 from ..disclosure import Disclosure
 from ..local import Description, LocalModel, Member, indices_of, ruled
-from ..networks import Network, common_dtype, without_values
+from ..networks import Network, common_dtype, zero_dropped
 from ..steps import Front
+from ._asked_nodes import AskedNodes
 from ._channel import InProcess
 from ._nodes import Rows
 from ._record import Record
@@ -65,12 +66,12 @@ class Node:
 
     @property
     def can_reply(self) -> bool:
-        """Whether the node has rows here, or has sent the statistics of its rows."""
+        """Report whether the node has rows here, or has sent their statistics."""
         return self.record is not None or len(self.training_rows) > 0
 
     @property
     def chooses_features(self) -> bool:
-        """Whether it has a classifier that tells which features it uses."""
+        """Report whether it has a classifier that tells which features it uses."""
         if isinstance(self.network, Network) and not self.network.has_classifier:
             return False
         return not self.model.is_constant
@@ -99,8 +100,8 @@ class PublicRows(NamedTuple):
         has_weights = self.weights is not None and len(self.weights)
         return len(self.weights) / self.weights.sum() if has_weights else 1.0
 
-    def of_labels(self, classes: np.ndarray) -> "PublicRows":
-        """Return those whose label is one of some classes."""
+    def select_labels(self, classes: np.ndarray) -> "PublicRows":
+        """Return the rows whose label is one of some classes."""
         rows = np.flatnonzero(np.isin(self.y, classes))
         weights = None if self.weights is None else self.weights[rows]
         return PublicRows(X=self.X[rows], y=self.y[rows], weights=weights)
@@ -165,12 +166,12 @@ class Federation:
 
     @property
     def can_reply(self) -> bool:
-        """Whether every node has rows here, or has sent the statistics of its rows."""
+        """Report whether every node has rows here, or has sent their statistics."""
         return all(node.can_reply for node in self.nodes)
 
     @property
     def can_be_asked(self) -> bool:
-        """Whether every node can be asked again, here or over a channel."""
+        """Report whether every node can be asked again, here or over a channel."""
         if self.joined is not None:
             return True
         return all(node.can_reply and node.record is None for node in self.nodes)
@@ -210,7 +211,7 @@ class Federation:
 
     @property
     def seen(self) -> np.ndarray:
-        """Which class each node has seen, shape (n_nodes, n_classes)."""
+        """Return which class each node has seen, (n_nodes, n_classes)."""
         return np.stack([node.seen for node in self.nodes])
 
     def networks(self) -> list[Network]:
@@ -226,7 +227,7 @@ class Federation:
 
     @cached_property
     def unused(self) -> np.ndarray | None:
-        """Which features every node's classifier drops by name; None: none.
+        """Return which features every classifier drops by name; None: none.
 
         Its shape is (n_features,), and its dtype bool. Nodes without a classifier, or
         with a constant one, do not count, unless theirs drops features, too.
@@ -276,7 +277,7 @@ class Federation:
 
     @property
     def has_public_rows(self) -> bool:
-        """Whether there are rows that belong to no node."""
+        """Report whether there are rows that belong to no node."""
         return len(self.public_rows) > 0
 
     @property
@@ -301,7 +302,7 @@ class Federation:
         """Return some rows with their labels; both are empty without any rows."""
         if self.X is None:
             return np.zeros((0, self.features.n_features_in or 0)), self.classes[:0]
-        X = without_values(safe_indexing(self.X, rows), self.unused)
+        X = zero_dropped(safe_indexing(self.X, rows), self.unused)
         return X, self.classes[self.y[rows]]
 
     @property
@@ -325,8 +326,8 @@ class Federation:
         """Make the run that carries out plans; ``records`` keep replies of nodes."""
         judges = self._judges()
         if self.joined is not None:
-            self.joined.judges = judges
-            self.joined.names = self.names  # who did not join is not asked later
+            self.joined.nodes.judges = judges
+            self.joined.nodes.names = self.names  # who did not join is not asked later
             return self.joined
         sent = {
             node.name: node.record for node in self.nodes if node.record is not None
@@ -342,13 +343,15 @@ class Federation:
                 n_jobs=n_jobs,
                 recalls=recalls,
                 memory=memory,
-                has_front=self.front is not None,
             ),
-            names=self.names,
-            records=sent if records is None else records | sent,
-            judges=judges,
-            silent=[node.name for node in self.nodes if not node.can_reply],
-            keeps=records is not None,
+            AskedNodes(
+                names=self.names,
+                reached=[member.name for member in members],
+                records=sent if records is None else records | sent,
+                judges=judges,
+                silent=[node.name for node in self.nodes if not node.can_reply],
+                keeps=records is not None,
+            ),
         )
         run.history += self.front_history
         return run
@@ -382,7 +385,7 @@ class Federation:
             name=node.name,
             model=node.model,
             # Nodes that share all rows do not each get a copy.
-            X=without_values(
+            X=zero_dropped(
                 self.X if len(rows) == len(self.y) else safe_indexing(self.X, rows),
                 node.network.dropped,
             ),
@@ -395,6 +398,7 @@ class Federation:
             left_out=node.left_out,
             # Rows of nodes that are not here only score, and nothing of them leaves.
             disclosure=self.disclosure if node.record is None else None,
+            n_raw_columns=None if self.front is None else self.front.columns.n,
         )
         return ruled(member)
 
@@ -421,7 +425,7 @@ class Federation:
 
     @property
     def _columns_used(self) -> np.ndarray | None:
-        """Which features before the front the aggregate uses, bool; None: all."""
+        """Return which features before the front the aggregate uses; None: all."""
         if self.front is not None and self._features_of_users.n_features_in is not None:
             return self.front.uses_columns
         return None if self.unused is None else ~self.unused
@@ -437,7 +441,7 @@ class Federation:
 
 
 def _places(rows_of_role: np.ndarray, rows: np.ndarray) -> np.ndarray | slice:
-    """Where the rows of a role are among sorted rows; a slice if these are all.
+    """Return places of a role's rows among sorted rows; a slice if these are all.
 
     By a slice nothing is copied.
     """

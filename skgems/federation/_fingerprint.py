@@ -10,11 +10,7 @@ from scipy import sparse
 
 from ..datasets import as_groups
 from ..local import digest, local_model
-from ._row_digests import RowDigests
-
-# Rows that are made float64 at a time, so that no array of float32 is copied whole: 16
-# MB for 128 features.
-_BLOCK = 2**14
+from ._row_digests import ROWS_AT_ONCE, RowDigests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +32,7 @@ class Fingerprint:
     weights: np.ndarray | None = field(repr=False, compare=False)  # (n_rows,)
 
     @classmethod
-    def of(
+    def from_arrays(
         cls,
         estimator: object,
         X: object,
@@ -46,7 +42,7 @@ class Fingerprint:
         groups: object = None,
         weights: np.ndarray | None = None,
     ) -> "Fingerprint":
-        """The digests of what users give for a node.
+        """Compute the digests of what users give for a node.
 
         Other ``groups`` of the same rows divide them into other halves, and sums of
         these tell more of single rows.
@@ -70,12 +66,12 @@ class Fingerprint:
     def row_digests(self, key: bytes) -> RowDigests:
         """Return the digests of single rows, made with a key of the node."""
         X, y, held_out = self.table
-        return RowDigests.of(
+        return RowDigests.from_rows(
             X, y, held_out, key=key, groups=self.groups, weights=self.weights
         )
 
     def has_rows_of(self, rows: str, labels: str | None) -> bool:
-        """Whether these are digests of the same rows; labels only if both have some."""
+        """Report whether rows are the same, and labels, if both have some."""
         return self.rows == rows and (
             self.labels is None or labels is None or self.labels == labels
         )
@@ -123,8 +119,10 @@ def _digest_of(arrays: list[np.ndarray]) -> str:
 def _blocks(array: np.ndarray) -> Iterator[bytes]:
     """The bytes of all values, a part at a time."""
     if array.dtype.kind in "biuf":
-        for start in range(0, len(array), _BLOCK):
-            block = np.ascontiguousarray(array[start : start + _BLOCK], np.float64)
+        for start in range(0, len(array), ROWS_AT_ONCE):
+            block = np.ascontiguousarray(
+                array[start : start + ROWS_AT_ONCE], np.float64
+            )
             yield (block + 0.0).data  # -0.0 becomes 0.0, to which it is equal
         return
     for value in array.ravel().tolist():

@@ -13,14 +13,20 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from ..local import digest, opened_front
-from ..messages import Message, NotAgreedError, contents_of, unfitted_front
+from ..messages import (
+    Message,
+    NotAgreedError,
+    contents_of,
+    task_named,
+    unfitted_front,
+)
 from ..steps import Columns, Front
 from ._nodes import RowsLike
 
 
 def fitted_fronts(request: Message) -> dict[str, str]:
     """Digests of the fitted fronts in a request, by digests of their trees."""
-    if request.task == "front":  # which is about steps that are not fitted yet
+    if task_named(request.task).fits_front:
         return {}
     return {
         digest(unfitted_front(content)): opened_front(content).digest
@@ -30,7 +36,7 @@ def fitted_fronts(request: Message) -> dict[str, str]:
 
 def statistics_told(request: Message, reply: Message) -> list[str]:
     """Return hashes of the statistics of steps that a reply has of a node's rows."""
-    if request.task != "front":
+    if not task_named(request.task).fits_front:
         return []
     statistics = opened_front(request.content["front"]).statistics
     return sorted(statistics[path] for path in reply.content["parts"])

@@ -28,7 +28,7 @@ from ..steps import (
     NotPooledError,
     agreed_roles,
     names_alike,
-    without_polars,
+    polars_to_pandas,
 )
 from ._channel import InProcess
 from ._nodes import Rows, RowsLike, node_codes, node_names_of
@@ -65,7 +65,7 @@ def front_plan(front: Front) -> Generator:
 
 
 def _parts_by_step(contents: Mapping[str, Mapping]) -> dict[str, dict]:
-    """By path of each step, what each node told of it, by the node's name."""
+    """Return what each node told of each step, by path of the step, then node."""
     parts_by_step: dict[str, dict] = {}
     for node, content in contents.items():
         for path, part in content["parts"].items():
@@ -110,7 +110,7 @@ def _check_answerable(front: Front, advanced: Advanced) -> None:
 def fitted_without_learning(front: Front | None, X: RowsLike = None) -> Front | None:
     """Return the fitted front of backbones, with rows or without; else None."""
     is_unfitted = isinstance(front, Front) and front.columns is None
-    return front.without_learning(X) if is_unfitted else None
+    return front.fit_backbones(X) if is_unfitted else None
 
 
 def raise_front_not_fitted(front: Front) -> NoReturn:
@@ -144,7 +144,7 @@ def _with_columns(
         if _differ(columns_of_node, columns) or "again" in contents[node]
     }
     if front.drop_identifiers:
-        columns, dissenting = _without_identifiers(columns, contents)
+        columns, dissenting = _drop_identifiers(columns, contents)
         to_ask_again |= dissenting
     front = replace(front, columns=columns)
     front.check_texts(columns_of_nodes)
@@ -215,7 +215,7 @@ def _common_columns(columns_of_nodes: Mapping[str, Columns]) -> Columns:
 def _places_of(
     columns: Columns, names: tuple[str, ...] | None, *, n_columns: int, node: str
 ) -> list[int]:
-    """Where a node has each of the common columns; ValueError if it lacks one."""
+    """Return a node's places of the common columns; ValueError if it lacks one."""
     if names is not None and columns.names is not None:
         missing = sorted(set(names) - set(columns.names))
         if missing:
@@ -234,7 +234,7 @@ def _places_of(
 
 
 def _differ(columns: Columns, common: Columns) -> bool:
-    """Whether a node's columns are others, or in another order.
+    """Report whether a node's columns are others, or in another order.
 
     What such a node told is not of the columns that the front is fitted on. Arrays have
     no names, and are taken to have the columns in the order of the others.
@@ -243,10 +243,10 @@ def _differ(columns: Columns, common: Columns) -> bool:
     return has_other_names or columns.text != common.text
 
 
-def _without_identifiers(
+def _drop_identifiers(
     columns: Columns, contents: Mapping[str, Mapping]
 ) -> tuple[Columns, set[str]]:
-    """The columns without those that identify rows, and nodes that say others do.
+    """Return columns that do not identify rows, and nodes that say otherwise.
 
     What these nodes told is of the columns that they would leave in.
     """
@@ -269,17 +269,17 @@ def _without_identifiers(
         },
         columns.labels,
     )
-    without_identifiers = columns.without_identifiers(agreed)
+    without_identifiers = columns.leave_out_identifiers(agreed)
     dissenting = {
         node
         for node, roles in roles_of_nodes.items()
-        if columns.without_identifiers(roles) != without_identifiers
+        if columns.leave_out_identifiers(roles) != without_identifiers
     }
     return without_identifiers, dissenting
 
 
 def _roles_of(columns: Columns, content: Mapping) -> list[str]:
-    """What a node said of these columns, which may stand in another order there."""
+    """Return the roles that a node gave to these columns, in their order."""
     columns_of_node = Columns.from_content(content)
     if columns.names is None or columns_of_node.names is None:
         return list(content["roles"])
@@ -322,7 +322,7 @@ def fit_front(
     to them, and a node that has no others takes no part.
     """
     warn_of_written_numbers(X)
-    X = Columns.of(X).of_rows(X)  # once for all nodes
+    X = Columns.from_table(X).arranged(X)  # once for all nodes
     y = _labels_of_rows(X, y)
     members = []
     for name, rows in owners_of(nodes, X).items():
@@ -340,11 +340,11 @@ def fit_front(
                     disclosure=disclosure,
                 )
             )
-    run = Run(InProcess(members, n_jobs=n_jobs, has_front=True))
+    run = Run(InProcess(members, n_jobs=n_jobs))
     return run(front_plan(front)), run.history
 
 
-def through_front(
+def transform_by_front(
     front: Front,
     X: RowsLike,
     nodes: ArrayLike | None = None,
@@ -354,7 +354,7 @@ def through_front(
     groups: np.ndarray | None = None,
     disclosure: Disclosure | None = None,
 ) -> Rows:
-    """Rows after a front, those of each node by themselves, as nodes do it.
+    """Transform rows by a front, those of each node by themselves.
 
     Some steps round by what other rows there are: bits are those of nodes elsewhere.
     Under a rule bins of few rows of a node join a neighbor; public rows pass none.
@@ -370,9 +370,9 @@ def through_front(
             held_out=None if held_out is None else held_out[rows],
             groups=None if groups is None else groups[rows],
         )
-        return without_polars(front.transform(of_rows(rows), cells=cells))
+        return polars_to_pandas(front.transform(rows_as_given(rows), cells=cells))
 
-    def of_rows(rows: np.ndarray) -> RowsLike:
+    def rows_as_given(rows: np.ndarray) -> RowsLike:
         return X if len(rows) == X.shape[0] else safe_indexing(X, rows)
 
     rows_of_owners = list(owners_of(nodes, X).values())
@@ -380,7 +380,7 @@ def through_front(
     owned = [rows for rows in rows_of_owners if len(rows)]
     parts = [transformed(rows) for rows in owned]
     if len(public_rows):
-        parts.append(without_polars(front.transform(of_rows(public_rows))))
+        parts.append(polars_to_pandas(front.transform(rows_as_given(public_rows))))
     if len(parts) == 1:
         return parts[0]
     in_order_of_X = np.argsort(np.concatenate([*owned, public_rows]))

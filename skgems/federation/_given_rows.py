@@ -18,7 +18,7 @@ from ._fronts import (
     fit_front,
     fitted_without_learning,
     raise_front_not_fitted,
-    through_front,
+    transform_by_front,
 )
 from ._members import Members
 from ._nodes import Rows, RowsLike
@@ -97,7 +97,7 @@ def front_for(
     if front is None:
         return None, []
     if joined is not None:
-        return front_of_content(joined.front), []
+        return front_of_content(joined.context.front), []
     if front.columns is not None:
         return front, []
     if X is None:
@@ -126,7 +126,7 @@ def _columns_of_all(members: Members, X: RowsLike) -> Columns | None:
 
     It warns of columns that only some of them drop.
     """
-    columns = Columns.of(X)
+    columns = Columns.from_table(X)
     dropped_by_node = {}
     for name, classifier in zip(members.names, members.classifiers, strict=True):
         dropped = None
@@ -164,7 +164,7 @@ def read_rows(
         return None
     table = X if front is None and hasattr(X, "columns") else None
     if front is not None:
-        X = through_front(
+        X = transform_by_front(
             front,
             X,
             nodes,
@@ -195,7 +195,7 @@ def with_owners(
     entries of ``nodes`` speak of all nodes behind a channel, some of which may have
     been lost since.
     """
-    reached = names if joined is None else joined.reached
+    reached = names if joined is None else joined.nodes.reached
     index_of = {name: k for k, name in enumerate(names)}
     indices = [index_of.get(name, _LEFT_OUT) for name in reached]
     # The last is that of public rows, which have the code -1.

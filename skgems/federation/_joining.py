@@ -7,6 +7,7 @@ on the same run, which still has what the others replied.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 
 from ..base import BaseAggregator, keeps_warnings
@@ -14,6 +15,7 @@ from ..compat import fit_context
 from ..messages import Agreement
 from ..progress import shown
 from ..spaces import EmptyIntersectionError, NoSpaceError
+from ._asked_nodes import AskedNodes, Context
 from ._channel import Channel, as_channel
 from ._fronts import front_plan
 from ._run import NodesLostError, Run
@@ -37,10 +39,10 @@ def join_channel(
     if run is None:
         run = _new_run(aggregator, channel)
     front = aggregator._agreed_front
-    if front is not None and run.front is None:
+    if front is not None and run.context.front is None:
         if front.columns is None:
             front = run(front_plan(front)).front
-        run.front = front.as_content()
+        run.context = replace(run.context, front=front.as_content())
     request = aggregator._agreed_terms.first_message()
     return run, [Summary(reply) for _, reply in run.ask(request)]
 
@@ -51,9 +53,9 @@ def _new_run(aggregator: BaseAggregator, channel: Channel) -> Run:
         channel.agreement = Agreement.of(aggregator, disclosure=channel.disclosure)
     return Run(
         channel,
-        keeps=True,
+        AskedNodes.from_channel(channel, keeps=True),
+        context=Context.from_channel(channel, rows_alone=not aggregator._takes.learnt),
         may_lose=True,
-        rows_alone=not aggregator._takes.learnt,
     )
 
 

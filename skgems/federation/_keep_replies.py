@@ -8,6 +8,7 @@ from ._federation import Federation, PublicRows
 from ._run import Run
 from ._summary import Summary
 from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
+from ._withheld import row_numbers
 
 
 class KeepRepliesMixin(UpdateForgetMixin):
@@ -56,7 +57,7 @@ class KeepRepliesMixin(UpdateForgetMixin):
         public: PublicRows,
         kept: KeptReplies | None,
     ) -> dict[str, object]:
-        """What the fit finds: its attributes, beside those of the federation.
+        """Fit, and return the attributes beside those of the federation.
 
         ``public`` are public rows; ``kept`` has what nodes replied before, and the seed
         of the requests then.
@@ -74,11 +75,15 @@ class KeepRepliesMixin(UpdateForgetMixin):
     ) -> None:
         """Fit, and publish; ``features`` replace what the federation says of these."""
         attributes = self._attributes(federation, run, public=public, kept=kept)
-        of_federation = {**federation.attributes(), **(features or {})}
+        of_federation = {
+            **federation.attributes(),
+            "_row_numbers": row_numbers(federation),
+            **(features or {}),
+        }
         self._publish(**{**of_federation, **attributes}, _kept=kept)
 
     def _run(self, federation: Federation, records: Mapping | None = None) -> Run:
-        """How the nodes are asked; a search asks for the same again."""
+        """Return the run that asks the nodes; a search asks for the same again."""
         return federation.run(
             recalls=True, records=records, n_jobs=self.n_jobs, memory=self.memory
         )

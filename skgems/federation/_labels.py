@@ -98,7 +98,7 @@ def _seen_classes(member: Member) -> list:
 def _advice_for_labels(
     labels: Sequence, seen_classes: Sequence, *, about_net: str
 ) -> str:
-    """What to do about labels that are none of the classes, as a whole sentence."""
+    """Say what to do about labels that are none of the classes, in a sentence."""
     if about_net:
         return about_net[:1].upper() + about_net[1:]
     bare_classes = {bare_label(label) for label in seen_classes}

@@ -36,13 +36,15 @@ import numpy as np
 from ..base import warn_user
 from ..local import numbers_about_layers
 from ..messages import (
-    FIRST,
+    MOST_TEXT,
     TASKS,
     Agreement,
     Message,
     NotAgreedError,
+    ToldNumbers,
     key_of,
     says,
+    told_numbers,
 )
 from ._asked_before import (
     EarlierExchange,
@@ -67,11 +69,6 @@ from ._ledger_store import (
 )
 from ._row_digests import RowComparison, RowDigests
 from ._warnings import RowsAskedAgainWarning
-
-_KEY_SIZE = 32  # bytes, of a strong key
-# Characters of an error that an entry repeats: as many as say what was wrong. Errors of
-# libraries may have whole arrays in them.
-_MOST_ERROR_CHARACTERS = 2000
 
 
 class RowsChangedError(LedgerError):
@@ -122,7 +119,7 @@ class Ledger:
         self._opened: dict[str, OpenedExchange] = {}
         for entry in self._entries:
             if entry["event"] == "opened":
-                self._opened[entry["exchange"]] = OpenedExchange.of_entry(entry)
+                self._opened[entry["exchange"]] = OpenedExchange.from_entry(entry)
         self._current: OpenedExchange | None = None  # that of the request
         # Digests of what requests ask. A request may be large, and is hashed once.
         self._keys: dict[Message, str] = {}
@@ -198,11 +195,11 @@ class Ledger:
 
     @property
     def is_accepted_by_person(self) -> bool:
-        """Whether the exchange began under an agreement that a person has accepted."""
+        """Report whether a person accepted the agreement of the exchange."""
         return self._current.by_person
 
     def answered(self, request: Message) -> Counter:
-        """How often each task counts so far, without requests that equal this one."""
+        """Count the answers of each task so far, less requests equal to this one."""
         counted = self._counted(self._current.account, "ended", "failed")
         tasks = {entry["key"]: entry["task"] for entry in counted}
         tasks.pop(self._key(request), None)
@@ -267,7 +264,7 @@ class Ledger:
 
     @property
     def n_layer_numbers(self) -> int:
-        """How many numbers about hidden layers were told so far."""
+        """Return how many numbers about hidden layers were told so far."""
         ended = self._counted(self._current.account, "ended")
         return sum(entry["layer_numbers"] for entry in ended)
 
@@ -289,8 +286,17 @@ class Ledger:
         return np.hstack([np.load(io.BytesIO(content)) for content in contents])
 
     @property
+    def told(self) -> list[ToldNumbers]:
+        """The numbers that were told of sums of the rows so far."""
+        return [
+            ToldNumbers.of_json(lists)
+            for entry in self._counted(self._current.account, "ended")
+            for lists in entry.get("told", ())
+        ]
+
+    @property
     def n_tree_bytes(self) -> int:
-        """How many bytes about trees were sent so far."""
+        """Return how many bytes about trees were sent so far."""
         about_trees = {name for name, task in TASKS.items() if task.limits_bytes}
         ended = self._counted(self._current.account, "ended")
         return sum(entry["bytes"] for entry in ended if entry["task"] in about_trees)
@@ -336,6 +342,7 @@ class Ledger:
             "numbers": sum(array.size for array in reply.arrays.values()),
             "layer_numbers": numbers_about_layers(request, reply),
             "statistics": statistics_told(request, reply),
+            "told": [numbers.as_json() for numbers in told_numbers(reply)],
             "says": says(reply),
         }
         before = self.residuals
@@ -350,7 +357,7 @@ class Ledger:
 
     def fail(self, request: Message, error: Exception) -> None:
         """Count a request at whose rows an error came up, which the server may see."""
-        text = f"{type(error).__name__}: {error}"[:_MOST_ERROR_CHARACTERS]
+        text = f"{type(error).__name__}: {error}"[:MOST_TEXT]
         self._open(request)
         self._store.add(self._entry("failed", request) | {"error": text})
         self._store.commit()
@@ -442,7 +449,7 @@ class Ledger:
     def _key_of_rows(self) -> bytes:
         """The node's key, which is kept once its first exchange has begun."""
         key = self._store.content(KEY_OF_ROWS)
-        return secrets.token_bytes(_KEY_SIZE) if key is None else key
+        return secrets.token_bytes() if key is None else key
 
     def _kept_digests(self, opened: OpenedExchange) -> RowDigests:
         """Return the digests of the rows of an earlier exchange."""
@@ -464,7 +471,7 @@ class Ledger:
         ]
 
     def _key(self, request: Message) -> str:
-        """What the request asks, as a digest that no default or envelope changes."""
+        """Return the digest of a request that no default or envelope changes."""
         if request not in self._keys:
             self._keys[request] = key_of(request)
         return self._keys[request]
@@ -480,7 +487,7 @@ class Ledger:
         self._store.add(self._entry("opened", request) | asdict(current))
 
     def _entry(self, event: str, request: Message) -> dict:
-        """What entries of all events have."""
+        """Return the fields that entries of all events have."""
         return {
             "event": event,
             "at": _now(),
@@ -495,7 +502,8 @@ class Ledger:
 
 def _offered_agreement(request: Message) -> Agreement:
     """The agreement that comes with a first request, if its bounds are modest."""
-    if request.task not in FIRST or "agreement" not in request.envelope:
+    begins_exchange = TASKS[request.task].begins_exchange
+    if not begins_exchange or "agreement" not in request.envelope:
         raise NotAgreedError(
             f"nothing is agreed yet, and the request ({request.task!r}) brings no "
             "agreement. The first request of an exchange brings one; or pass "

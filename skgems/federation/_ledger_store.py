@@ -29,7 +29,7 @@ from threading import Lock
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
-from ..messages import read_bytes, remove_partial_files, write_bytes
+from ..messages import MOST_HEADER, read_bytes, remove_partial_files, write_bytes
 
 if TYPE_CHECKING:  # a Python may be built without it
     from sqlite3 import Connection, DatabaseError
@@ -42,19 +42,15 @@ KEY_OF_ROWS = "ledger.key"
 _APPLICATION = 0x534B474D
 # Of the table below: another one is refused.
 _VERSION = 3
-# Of the table that had replies in files beside it: it is taken over.
-_EARLIER_VERSION = 2
 # Left behind by a process of the version before that was killed.
 EARLIER_MARK = "ledger.writing"
 # Seconds that a process waits for another one, which is answering: as long as a server
 # waits for a node where nobody says otherwise.
 LOCK_TIMEOUT = 600.0
 # Seconds between two looks whether the other one is done.
-_PAUSE = 0.02
+PAUSE = 0.02
 # A commit is on the disk when it returns, and a reply leaves only after it.
 SYNCHRONOUS = "EXTRA"
-# Bytes of ``ledger.head`` that are read at most: it has two short fields.
-_MOST_BYTES_OF_HEAD = 2**12
 # Bytes of a value in the database: SQLite allows 10^9, and replies may have more.
 _MOST_BYTES_OF_PART = 2**28
 # Held while a thread makes the file of a database (`_FolderStore`).
@@ -197,7 +193,7 @@ class LedgerStore:
 
     def earlier_lines(self) -> list[bytes] | None:
         """Return the entries of a database of the version before; None: it is none."""
-        if self._version() != _EARLIER_VERSION:
+        if self._version() != _VERSION - 1:
             return None
         rows = self._execute("SELECT line FROM entries ORDER BY number")
         return [line for (line,) in rows]
@@ -258,7 +254,7 @@ class LedgerStore:
                 "folder of its own (state)."
             )
         ((version,),) = self._execute("PRAGMA user_version")
-        if version not in (_VERSION, _EARLIER_VERSION):
+        if version not in (_VERSION, _VERSION - 1):
             raise LedgerError(
                 f"{self.place}: it is a ledger of version {version}, and this skgems "
                 f"reads version {_VERSION}. Use the version of skgems that wrote it "
@@ -349,7 +345,7 @@ class _FolderStore(LedgerStore):
                         "answer again once that one is done."
                     ) from error
             # Not by SQLite, which would not hear of an interrupt meanwhile.
-            sleep(_PAUSE)
+            sleep(PAUSE)
         remove_partial_files(self._folder, _HEAD)
 
     def check_is_newest(self) -> None:
@@ -394,7 +390,7 @@ class _FolderStore(LedgerStore):
         if not os.path.lexists(path):
             return {"entries": 0, "changed": 0}
         try:
-            head = json.loads(read_bytes(path, most=_MOST_BYTES_OF_HEAD))
+            head = json.loads(read_bytes(path, most=MOST_HEADER))
             return {"entries": int(head["entries"]), "changed": head["changed"]}
         except (ValueError, TypeError, KeyError, RecursionError):
             raise LedgerDamagedError(

@@ -114,7 +114,7 @@ def _with_summaries_opened(
         _check_has_name(member, name)
         if not come_over_channel:
             if agreed is None:
-                agreed = _Agreed.of(aggregator, name=member.name)
+                agreed = _Agreed.from_aggregator(aggregator, name=member.name)
             agreed.check(member)
         opened.append((member.name, member))
     return opened
@@ -162,8 +162,8 @@ class _Agreed(NamedTuple):
     front: Front | None
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator, *, name: str) -> "_Agreed":
-        """That of an aggregator; TypeError if it can make nothing of summaries.
+    def from_aggregator(cls, aggregator: BaseAggregator, *, name: str) -> "_Agreed":
+        """Read an aggregator's agreed terms; TypeError if it takes no summaries.
 
         ``name`` is that of a node with a summary.
         """

@@ -154,7 +154,7 @@ def _check_takes_documents(
 def _with_numbers_of_features(
     networks: list[Network | Description],
 ) -> list[Network | Description]:
-    """The same, where one that does not say its number of features has the others'."""
+    """Return networks in which those without a number of features have the others'."""
     numbers = [
         network.n_features_in
         for network in networks
@@ -207,7 +207,9 @@ def _common_features(
     names_of_nodes = [network.feature_names_in for network in networks]
     if features_of_rows is None:
         check_feature_names(names, networks, None)
-        features = Features(n_features_in=numbers[0]).or_names_of(names_of_nodes)
+        features = Features(n_features_in=numbers[0]).with_names_of_nodes(
+            names_of_nodes
+        )
         return replace(features, named_by_nodes=False)  # no rows lacked these names
     if numbers[0] not in (None, features_of_rows.n_features_in):
         raise ValueError(
@@ -216,4 +218,4 @@ def _common_features(
             "that they were fitted on."
         )
     check_feature_names(names, networks, features_of_rows.feature_names_in)
-    return features_of_rows.or_names_of(names_of_nodes)
+    return features_of_rows.with_names_of_nodes(names_of_nodes)

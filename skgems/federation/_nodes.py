@@ -48,7 +48,7 @@ def _as_vector(nodes: ArrayLike, n_rows: int) -> np.ndarray:
 
 
 def _distinct(vector: np.ndarray) -> list:
-    """Each value once, sorted: numbers before texts."""
+    """Return each value once, sorted: numbers before texts."""
     if vector.dtype.kind in "iufb":
         return np.unique(vector).tolist()
     return sorted(
@@ -61,14 +61,14 @@ def _is_truth_value(value: object) -> bool:
 
 
 def _is_index(value: object) -> bool:
-    """Whether this is a whole number, of whatever type; truth values are none."""
+    """Report whether this is a whole number of any type; truth values are none."""
     if _is_truth_value(value) or not isinstance(value, numbers.Real):
         return False
     return float(value).is_integer()
 
 
 def is_public(value: object) -> bool:
-    """Whether an entry of ``nodes`` marks a row of the public sample."""
+    """Report whether an entry of ``nodes`` marks a row of the public sample."""
     if isinstance(value, str):
         return value == PUBLIC_NAME
     return _is_index(value) and value == PUBLIC

@@ -27,16 +27,16 @@ class Shares:
 
     @property
     def differ_by_class(self) -> bool:
-        """Whether some node counts otherwise for a class than for the rest."""
+        """Report whether a node counts otherwise for a class than for the rest."""
         return bool(np.any(self.outputs != self.shared[:, None]))
 
-    def for_all_outputs(self) -> "Shares":
-        """The same with the share of the node for each output, known or not."""
+    def repeat_over_outputs(self) -> "Shares":
+        """Return shares in which a node has its share of each output, known or not."""
         outputs = np.broadcast_to(self.shared[:, None], self.outputs.shape)
         return replace(self, outputs=outputs)
 
-    def of(self, nodes: list[int]) -> "Shares":
-        """Those of some nodes, by their indices."""
+    def select(self, nodes: list[int]) -> "Shares":
+        """Return the shares of some nodes, by their indices."""
         return Shares(
             shared=self.shared[nodes],
             outputs=self.outputs[nodes],
@@ -145,7 +145,7 @@ def ask_inverse_temperature(request: Callable[[np.ndarray], Any]) -> Generator:
     search = TemperatureSearch(size=start.root_mean_square, n_rows=start.n_rows)
     while not search.done:
         evaluated = yield from _ask_losses(request, search.factors)
-        search = search.after(evaluated.mean_losses)
+        search = search.narrow(evaluated.mean_losses)
     return search.best
 
 

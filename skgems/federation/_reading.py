@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..base import (
+    MOST_LISTED,
     BaseAggregator,
     NodePairs,
     check_no_label_missing,
@@ -47,9 +48,6 @@ from ._run import Run
 from ._simulation import Simulation, simulate
 from ._summary import Summary
 from ._weights import weighted_rows
-
-# Pairs of labels that a warning lists before it says how many others there are.
-_MOST_LISTED = 5
 
 
 def read_federation(
@@ -142,13 +140,13 @@ def read_federation(
             members,
             rows,
             nodes=nodes,
-            simulation=simulation or Simulation.of(aggregator),
+            simulation=simulation or Simulation.from_aggregator(aggregator),
         )
     elif nodes is not None:
         rows = with_owners(rows, nodes, names=members.names, joined=joined)
     is_front_of_members = front is not None and aggregator._takes.learnt
     if is_front_of_members:
-        members = _behind_front(members, front, rows)
+        members = _drop_front(members, front, rows)
     members = _with_networks_of_rows_alone(members, rows)
     models = read_models(aggregator, members, rows, has_front=front is not None)
     codes = _encoded_labels(
@@ -205,7 +203,7 @@ def _members_for(
 def _default_members(
     aggregator: BaseAggregator, X: RowsLike, nodes: ArrayLike | None
 ) -> object:
-    """What ``estimators=None`` stands for.
+    """Return the members that ``estimators=None`` stands for.
 
     That is one unfitted classifier for all nodes, or, for aggregators that have no
     default classifier, a node of rows alone for each name in ``nodes``.
@@ -253,8 +251,8 @@ def _simulated(
     return members, rows
 
 
-def _behind_front(members: Members, front: Front, rows: GivenRows | None) -> Members:
-    """The members without the front, which pipelines may begin with."""
+def _drop_front(members: Members, front: Front, rows: GivenRows | None) -> Members:
+    """Return the members without the front, which pipelines may begin with."""
     classifiers = [
         front.rest_of(classifier, name=name)
         for name, classifier in zip(members.names, members.classifiers, strict=True)
@@ -282,7 +280,7 @@ def _with_networks_of_rows_alone(members: Members, rows: GivenRows | None) -> Me
 def _network_of_rows(
     rows: GivenRows | None, k: int, *, name: str, is_only_node: bool
 ) -> Network:
-    """What stands for the classifier of node ``k``, which has rows alone."""
+    """Return the network of a node ``k`` that has no classifier, but rows."""
     if rows is None or (rows.owners is None and not is_only_node):
         raise ValueError(
             f"Node {name!r} has no classifier, so fit needs the rows of the node. "
@@ -291,7 +289,7 @@ def _network_of_rows(
     labels = rows.y if rows.owners is None else rows.y[rows.owners == k]
     if not len(labels):
         _nodes.raise_without_rows(name)
-    return Network.of_rows(labels, rows.X, rows.features.feature_names_in)
+    return Network.from_rows(labels, rows.X, rows.features.feature_names_in)
 
 
 # ---- labels --------------------------------------------------------------------------
@@ -315,7 +313,7 @@ def _encoded_labels(
 
 
 def _advice_on_nets(models: list[LocalModel]) -> str:
-    """What to do where the classes of a node's net are numbers of its outputs."""
+    """Say what to do where the classes of a net are numbers of its outputs."""
     for model in models:
         if model.advice_on_labels:
             return f" Node {model.name!r}: {model.advice_on_labels}"
@@ -380,7 +378,7 @@ def _assign_rows(
     *,
     summaries: list[Summary | None],
 ) -> _Assignment:
-    """Which rows are used for which node; ``codes`` are the classes of the rows."""
+    """Assign rows to nodes; ``codes`` are the classes of the rows."""
     if rows is None:
         return _Assignment(
             rows_of_nodes=[_no_rows() for _ in summaries],
@@ -396,7 +394,7 @@ def _assign_rows(
 
 
 def _assign_by_owner(rows: GivenRows, n_nodes: int) -> _Assignment:
-    """Each row is used for the node that owns it."""
+    """Use each row for the node that owns it."""
     is_public = rows.owners == _nodes.PUBLIC
     if rows.held_out is not None:
         is_public &= ~rows.held_out  # what only scores tunes nothing
@@ -409,7 +407,7 @@ def _assign_by_owner(rows: GivenRows, n_nodes: int) -> _Assignment:
 
 
 def _assign_by_class(codes: np.ndarray, seen: np.ndarray) -> _Assignment:
-    """Each row is used for all nodes that have seen its class.
+    """Use each row for all nodes that have seen its class.
 
     ``codes`` are the classes of the rows, (n_rows,), and ``seen`` says which node has
     seen which class, (n_nodes, n_classes).
@@ -605,7 +603,7 @@ def _groups_of_alike_labels(federation: Federation) -> list[dict[str, str]]:
 
 def _first_of(groups: list[str]) -> str:
     """The first groups in words, and how many others there are."""
-    n_others = len(groups) - _MOST_LISTED
+    n_others = len(groups) - MOST_LISTED
     if n_others <= 0:
         return "; ".join(groups)
-    return f"{'; '.join(groups[:_MOST_LISTED])}, and {n_others} others"
+    return f"{'; '.join(groups[:MOST_LISTED])}, and {n_others} others"

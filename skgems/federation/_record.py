@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from ..messages import Message, key_of, pairs_in
+from ..messages import Message, is_summary, key_of, pairs_in
 
 
 class Record:
@@ -54,7 +54,7 @@ class Record:
     def keep(self, request: Message, reply: Message, context: str = "") -> None:
         """Keep a reply, and the replies within it if it answers a first request."""
         self._kept[context, key_of(request)] = (request, reply)
-        if request.task == "join":
+        if is_summary(request):
             for inner_request, inner_reply in pairs_in(reply.content):
                 self.keep(inner_request, inner_reply, context)
 
@@ -64,12 +64,12 @@ class Record:
 
     @property
     def requests(self) -> list[Message]:
-        """All requests for which there is a reply."""
+        """Return all requests for which there is a reply."""
         return [request for request, _ in self._kept.values()]
 
 
 def difference_in_words(request: Message, others: Iterable[Message]) -> str:
-    """How a request differs from the nearest of others of its task, for an error.
+    """Describe how a request differs from the nearest of its task, for an error.
 
     Where none is of its task, or none differs in what words can say: the request.
     """
@@ -92,7 +92,7 @@ def difference_in_words(request: Message, others: Iterable[Message]) -> str:
 
 
 def _fields_for_words(content: Mapping) -> dict[str, object]:
-    """What can be said in a few words: no arrays, no layers."""
+    """Return the fields that a few words can say: no arrays, no layers."""
     return {
         name: value
         for name, value in content.items()

@@ -22,7 +22,7 @@ def region_summary(
     reply: Mapping,
     name: str,
 ) -> Summary:
-    """One summary that stands for all nodes of a federation, as that of a region.
+    """Make one summary, that of a region, for all nodes of a federation.
 
     ``network`` is the model of all of them, and ``reply`` the content of what a node
     with all their rows would reply to the request.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import column_or_1d
 
-from ..base import at_another_party, warn_user
+from ..base import keep_warnings_out_of_report, warn_user
 from ..compat import num_samples
 from ..datasets import as_groups
 from ..disclosure import (
@@ -22,6 +22,7 @@ from ..disclosure import (
 )
 from ..local import (
     RESIDUALS,
+    TOLD,
     ChunkedMember,
     Member,
     NodeShape,
@@ -31,6 +32,7 @@ from ..local import (
     check_reply_bytes,
     learning_columns,
     opened_front,
+    remember_told,
     ruled,
     ruled_chunks,
 )
@@ -44,8 +46,11 @@ from ..messages import (
     check_request,
     check_version,
     fields_of_disclosure,
+    is_summary,
+    requests_in,
     signed,
     tells_radii,
+    told_numbers,
 )
 from ..networks import dropped_columns
 from ..steps import Cells, Columns, Front, holding, repeated_identifiers
@@ -75,8 +80,6 @@ from ._rows import (
 from ._ruled import RuledTable, table_under
 from ._warnings import (
     ClassesLeftOutWarning,
-    warn_of_exposed,
-    warn_of_exposed_columns,
     warn_of_repeated_identifiers,
     warn_of_written_numbers,
 )
@@ -110,16 +113,19 @@ def answer(request: Message, member: Member) -> Message:
             f"{sorted(TASKS)}."
         )
     task = TASKS[request.task]
-    content = dict(task.answer(member, **request.content))
+    content = task.answered(member, request.content)
     content |= {
         field: value
         for field, value in fields_of_disclosure(member.disclosure).items()
-        if field in task.reply
+        if field in task.reply.fields
     }
-    return Message.of(request.task, **content)
+    reply = Message.of(request.task, **content)
+    if member.disclosure is not None:
+        remember_told(member, told_numbers(reply))
+    return reply
 
 
-@at_another_party()
+@keep_warnings_out_of_report()
 def reply_to(
     message: Message | bytes,
     estimator: object,
@@ -254,8 +260,6 @@ def reply_to(
         If classes are left out because they have fewer than ``min_rows`` rows.
     UnseenClassesWarning
         If there are rows of classes that the classifier has not seen.
-    RowsExposedWarning
-        If the reply would let single rows be recognized.
     RowsAskedAgainWarning
         If ``again=True`` made the answer possible.
 
@@ -312,8 +316,10 @@ def reply_to(
         private_key=private_key,
     )
     check_number_of_methods(request, node.shape)
-    if request.task in ("front", "survey") and not _knows_columns(request):
-        with at_another_party():
+    task = TASKS[request.task]
+    is_of_columns = task.fits_front or task.is_of_tables
+    if is_of_columns and not _knows_columns(request):
+        with keep_warnings_out_of_report():
             warn_of_written_numbers(X)
     if state is None:
         reply = _reply_without_ledger(request, node)
@@ -329,7 +335,7 @@ def reply_to(
 
 
 def _knows_columns(request: Message) -> bool:
-    """Whether a request follows one in which nodes told of their columns."""
+    """Report whether a request follows one in which nodes told of their columns."""
     return "columns" in request.content.get("front", {})
 
 
@@ -432,6 +438,7 @@ def _counted_reply(
         n_numbers_left = node.n_values - ledger.n_layer_numbers
         if ledger.residuals is not None:
             node.memo[RESIDUALS] = ledger.residuals
+        node.memo[TOLD] = ledger.told
         reply = node.computed_reply(request, agreed, layer_numbers_left=n_numbers_left)
         if disclosure is not None:
             ledger.check_layer_numbers(request, reply, most=node.n_values)
@@ -471,7 +478,7 @@ class _Node:
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        return Fingerprint.of(
+        return Fingerprint.from_arrays(
             self.estimator,
             self.X,
             self.y,
@@ -482,13 +489,13 @@ class _Node:
 
     @property
     def n_values(self) -> int:
-        """How many numbers the rows are, of any number of dimensions."""
+        """Return how many numbers the rows hold, of any number of dimensions."""
         n_values_a_row = int(np.prod(np.shape(self.X)[1:], dtype=int))
         return num_samples(self.X) * n_values_a_row
 
     @cached_property
     def shape(self) -> NodeShape:
-        return NodeShape.of(
+        return NodeShape.from_rows(
             self.estimator, self.X, self.y, name=self.name, limits=self.limits
         )
 
@@ -536,7 +543,9 @@ class _Node:
 
     def _halves_under(self, agreed: Agreement | None) -> np.ndarray | None:
         """Return the half of each row, (n_rows,); None where none are asked for."""
-        if self.y is None or agreed is None or "halves" not in agreed.tasks:
+        if self.y is None or agreed is None:
+            return None
+        if not any(TASKS[name].halves_rows for name in agreed.tasks):
             return None
         y = column_or_1d(self.y)
         held_out = as_mask(self.held_out, self.X)
@@ -564,7 +573,7 @@ class _Node:
 
     @property
     def weights_under_rule(self) -> np.ndarray | None:
-        """How much each row counts in sums, (n_rows,); None: once."""
+        """Return the weights of rows in sums, (n_rows,); None: each counts once."""
         return self.weights if self.ruled is None else self.ruled.weights
 
     @property
@@ -590,7 +599,7 @@ class _Node:
                 weights=None if self.ruled is None else self.ruled.weights,
                 estimator=self.estimator,
             )
-            columns = Columns.of(member.X)
+            columns = Columns.from_table(member.X)
             check_leaves_out(front, columns, member.dropped, name=self.name)
             with holding(self.estimator):
                 check_states(
@@ -626,7 +635,7 @@ class _Node:
             ) from error
 
     def addressed(self, reply: Message, request: Message) -> Message:
-        """The same content as the reply of this node to this very request."""
+        """Return the reply as one of this node to this very request."""
         envelope = {"node": self.name, "to": request.digest}
         if "exchange" in request.envelope:
             envelope["exchange"] = request.envelope["exchange"]
@@ -655,9 +664,9 @@ def _answered(
     if request.content.get("rows_alone"):
         node = replace(node, estimator=None, set_aside=node.estimator)
     request = request.with_fields(rows_alone=None)
-    if request.task == "front":
-        return _answered_of_columns(request, node, agreed=agreed)
     task = TASKS[request.task]
+    if task.fits_front:
+        return _answered_of_columns(request, node, agreed=agreed)
     check_no_label_missing_at(node.name, node.y)
     if task.is_of_tables or task.has_fronts_within:
         return _answered_of_table(request, node, agreed=agreed)
@@ -669,7 +678,7 @@ def _answered(
 def _answered_of_columns(
     request: Message, node: _Node, *, agreed: Agreement | None
 ) -> Message:
-    """What the columns are, before any front and without labels."""
+    """Reply with the columns, before any front and without labels."""
     node = node.under_rule(agreed)
     member = column_member(
         node.name,
@@ -680,16 +689,13 @@ def _answered_of_columns(
         weights=None if node.ruled is None else node.ruled.weights,
         estimator=node.estimator if node.set_aside is None else node.set_aside,
     )
-    reply = answer(request, member)
-    front = opened_front(request.content["front"])
-    warn_of_exposed_columns(node.name, reply, front)
-    return reply
+    return answer(request, replace(member, memo=dict(node.memo)))
 
 
 def _answered_of_table(
     request: Message, node: _Node, *, agreed: Agreement | None
 ) -> Message:
-    """What the columns hold, or sums and judgments behind a front of each method."""
+    """Reply with the columns' content, or with sums behind a front of each method."""
     node = node.under_rule(agreed)
     held_out = as_mask(node.held_out, node.X)
     member = column_member(
@@ -700,19 +706,40 @@ def _answered_of_table(
         disclosure=node.disclosure_under(agreed),
         weights=node.weights_under_rule,
     )
+    member = replace(member, memo=dict(node.memo))
     if node.ruled is not None:
         member = replace(member, is_ruled=True, is_changed=node.ruled.is_changed)
     member = replace(member, y=None if node.y is None else column_or_1d(node.y))
     if agreed is not None and member.y is not None:
         # Names of features are those before the fronts, which are not agreed on.
         agreed.check_rows(np.unique(member.y).tolist(), feature_names=None)
-    if request.task == "halves" and member.groups is None:
+    if TASKS[request.task].halves_rows and member.groups is None:
         repeated = repeated_identifiers(member.X)
-        labels = Columns.of(member.X).labels if repeated else ()
+        labels = Columns.from_table(member.X).labels if repeated else ()
         warn_of_repeated_identifiers(
             [labels[place] for place in repeated], at=f"Node {node.name!r}: "
         )
     return answer(request, member)
+
+
+def _check_not_beside_halves(
+    request: Message, node: _Node, *, agreed: Agreement | None
+) -> None:
+    """Refuse sums of all rows where sums of halves are agreed on, under a rule.
+
+    What is told of all rows beside their halves was not checked together with these.
+    """
+    if agreed is None or node.disclosure_under(agreed) is None:
+        return
+    if not any(TASKS[name].halves_rows for name in agreed.tasks):
+        return
+    parts = requests_in(request.content) if is_summary(request) else [request]
+    if any(TASKS[part.task].discloses == "sums" for part in parts):
+        raise NotAgreedError(
+            f"Node {node.name!r} tells sums of the halves of its rows under this "
+            "agreement, so its rule of disclosure lets no other sums of them be told. "
+            "Add up the sums of both halves instead."
+        )
 
 
 def _answered_of_classifier(
@@ -722,7 +749,8 @@ def _answered_of_classifier(
     agreed: Agreement | None,
     layer_numbers_left: int | None,
 ) -> Message:
-    """What the classifier and its rows say, behind a front if the request has one."""
+    """Reply by the classifier and its rows, behind a front if there is one."""
+    _check_not_beside_halves(request, node, agreed=agreed)
     has_front = request.content.get("front") is not None
     member = _member_behind_front(request, node, agreed=agreed)
     request = request.with_fields(front=None)
@@ -730,7 +758,7 @@ def _answered_of_classifier(
         # Behind a front features have other names than those that are agreed on.
         names = None if has_front else member.model.network.feature_names_in
         agreed.check_rows(np.unique(member.y).tolist(), feature_names=names)
-    is_first = request.task == "join"  # the message that comes once an exchange
+    is_first = is_summary(request)  # the message that comes once an exchange
     if is_first and has_front and node.estimator is not None:
         X, y = member.rows("judging")
         warn_of_another_front(member.model, X, y)
@@ -746,8 +774,6 @@ def _answered_of_classifier(
     reply = answer(request, member)
     if RESIDUALS in member.memo:
         node.memo[RESIDUALS] = member.memo[RESIDUALS]
-    if is_first:
-        warn_of_exposed(node.name, reply)
     return reply
 
 
@@ -858,7 +884,7 @@ def of_large_classes_alone(
 
     ``is_kept`` says that the reply is kept in a ledger.
     """
-    large_classes = replace(member, disclosure=disclosure).of_large_classes()
+    large_classes = replace(member, disclosure=disclosure).drop_small_classes()
     min_rows = large_classes.min_rows
     if large_classes.left_out is member.left_out:
         return large_classes

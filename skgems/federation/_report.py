@@ -11,30 +11,25 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import check_no_label_missing, versions
+from ..base import MOST_LISTED, check_no_label_missing, versions
 from ..compat import safe_indexing
 from ..disclosure import min_rows_of
 from ..local import indices_of, local_model, net_of_state
-from ..messages import TASKS
+from ..messages import ROUNDING, TASKS
+from ..moments import ROUNDING_OF_SUMS
 from ..networks import ModuleState
 from ._labels import shown_labels
 from ._nodes import rows_of_nodes
 from ._summary import Summary
+from ._withheld import withheld_in_words
 
 if TYPE_CHECKING:  # pandas is an extra
     import pandas
 
 # Accuracy that a node loses before it is told of: differences of a few rows are chance.
 _LOSES = 0.02
-# Relative rounding of distances: the model that is nearest to all spaces lies on the
-# surface of some, and counts as inside.
-_ROUNDING_OF_DISTANCES = 1.0 + 1e-6
-# Accuracies and shares of equal counts of rows may differ by rounding.
-_ROUNDING_OF_SHARES = 1e-9
-# Nodes or classes that a sentence lists: a federation may have thousands.
-_MOST_LISTED = 10
 # Characters of a line of the legend, as many as lines of this code have.
-_WIDTH = 88
+WIDTH = 88
 # Columns of the table of nodes, in their order, with the two lines of their heads.
 _HEADS: Mapping[str, tuple[str, str]] = {
     "node": ("", "node"),
@@ -91,6 +86,10 @@ class Report:
         What is proved about the model, if anything is.
     columns : str
         Which columns the model uses, and which it does not, if there are any.
+    withheld : str
+        Which nodes would tell less under the default rule of disclosure if they were
+        apart, as far as numbers of rows say it. It is of a fit in one process without a
+        rule.
     legend : dict of str to str
         Meaning of columns in the table of nodes, and the rows that they refer to.
     bytes_of_bins : int or None
@@ -106,6 +105,7 @@ class Report:
     doubts: tuple
     proof: str = ""
     columns: str = ""
+    withheld: str = ""
     legend: Mapping = field(default_factory=dict)
     bytes_of_bins: int | None = None
 
@@ -117,7 +117,7 @@ class Report:
 
     @property
     def sent(self) -> str:
-        """What nodes sent: how many bytes, in how many messages or files.
+        """Say how many bytes nodes sent, in how many messages or files.
 
         For trees it also says how many bytes the rows themselves have.
         """
@@ -139,6 +139,16 @@ class Report:
             sentence += " More was sent than the rows have, so it may reveal them."
         return sentence
 
+    @property
+    def _sentences(self) -> list[str]:
+        """List what is said of all nodes together, beside doubts."""
+        sentences = [self.sent, self.columns, self.proof, self.withheld]
+        return [sentence for sentence in sentences if sentence]
+
+    @property
+    def _in_one_paragraph(self) -> str:
+        return " ".join(self._sentences)
+
     def __str__(self) -> str:
         lines = [
             self.method,
@@ -151,9 +161,8 @@ class Report:
             lines.append(_filled(f"{_title(name)}: {meaning}"))
         if self.legend:
             lines.append("")
-        sentences = [self.sent, self.columns, self.proof]
-        sentences += [f"Doubt: {doubt}" for doubt in self.doubts]
-        lines += [_filled(sentence) for sentence in sentences if sentence]
+        sentences = [*self._sentences, *(f"Doubt: {doubt}" for doubt in self.doubts)]
+        lines += [_filled(sentence) for sentence in sentences]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -165,7 +174,7 @@ class Report:
         page = (
             f"<h3>{escape(self.method)}</h3>{_html_of_table(self.nodes)}"
             f"<dl>{legend}</dl>{_html_of_table(self.classes)}"
-            f"<p>{escape(f'{self.sent} {self.columns} {self.proof}')}</p>"
+            f"<p>{escape(self._in_one_paragraph)}</p>"
         )
         if not self.doubts:
             return page
@@ -182,7 +191,7 @@ class Report:
             _markdown_of_table(self.nodes),
             "\n".join(legend),
             _markdown_of_table(self.classes),
-            " ".join(filter(None, [self.sent, self.columns, self.proof])),
+            self._in_one_paragraph,
             "Reasons for doubt:",
             "\n".join(doubts),
         ]
@@ -193,7 +202,7 @@ def _filled(sentence: str) -> str:
     """Return lines of a sentence, in which no word and no name is cut."""
     return fill(
         printable(sentence),
-        width=_WIDTH,
+        width=WIDTH,
         subsequent_indent="    ",
         break_long_words=False,
         break_on_hyphens=False,
@@ -201,7 +210,7 @@ def _filled(sentence: str) -> str:
 
 
 def _n_bytes_about_trees(messages: Iterable[Mapping]) -> int:
-    """How many bytes all nodes sent about trees that grow at them."""
+    """Return how many bytes all nodes sent about trees that grow at them."""
     return sum(
         message["bytes_received"]
         for message in messages
@@ -283,6 +292,7 @@ class ReportMixin:
             doubts=tuple(_doubts(self, nodes=columns_with_values, classes=classes)),
             proof=_proof(self),
             columns=_columns_in_words(self),
+            withheld=withheld_in_words(self),
             legend={
                 name: legend[name] for name in columns_with_values if name in legend
             },
@@ -417,7 +427,7 @@ def _columns_of_nodes(
 
 
 def _gains(columns: Mapping) -> list[float | None]:
-    """By how much the aggregate is more accurate than each node's own model."""
+    """Return how much more accurate the aggregate is than each node's own model."""
     return [
         None
         if accuracy is None or local_accuracy is None
@@ -481,7 +491,7 @@ def _measured_columns(aggregator: BaseEstimator) -> dict[str, list]:
     columns["in_good_enough_space"] = [
         None
         if distance is None or radius is None
-        else bool(distance <= radius * _ROUNDING_OF_DISTANCES)
+        else bool(distance <= radius * (1.0 + ROUNDING))
         for distance, radius in zip(scores["distance"], scores["radius"], strict=True)
     ]
     last_layer = getattr(aggregator, "last_layer_", aggregator)
@@ -553,7 +563,7 @@ def _legend_of_rows(rows: str, *, local_model: str = "local model") -> dict[str,
 
 
 def _legend_of_fit(aggregator: BaseEstimator, *, are_sent: bool) -> dict[str, str]:
-    """What columns of the table of nodes are, as the fit has measured them."""
+    """Explain the columns of the table of nodes, as the fit has measured them."""
     local_model = "local model"
     if getattr(aggregator, "last_layer_", None) is not None:
         local_model = "own last layer over the merged hidden layers"
@@ -635,7 +645,7 @@ def _doubts(
         )
     left_out = {name for entry in aggregator.history_ for name in entry["left_out"]}
     if left_out:
-        names = ", ".join(map(repr, sorted(left_out)[:_MOST_LISTED]))
+        names = ", ".join(map(repr, sorted(left_out)[:MOST_LISTED]))
         doubts.append(f"These nodes were left out of messages: {names}.")
     doubts += _doubts_about_spaces(aggregator, nodes)
     return list(dict.fromkeys(doubts))
@@ -672,7 +682,7 @@ def _doubts_about_accuracies(nodes: Mapping) -> list[str]:
             continue
         if share == 1.0:
             of_one_class.append(repr(name))
-        elif accuracy <= share + _ROUNDING_OF_SHARES:
+        elif accuracy <= share + ROUNDING_OF_SUMS:
             no_better.append(f"{name!r} ({accuracy:.3f}, {share:.3f})")
     doubts = []
     if no_better:
@@ -692,9 +702,9 @@ def _doubts_about_accuracies(nodes: Mapping) -> list[str]:
 
 def _first(names: list[str]) -> str:
     """The first names of a list, and how many others there are."""
-    n_others = len(names) - _MOST_LISTED
+    n_others = len(names) - MOST_LISTED
     others = f" and {n_others} more" if n_others > 0 else ""
-    return f"{', '.join(names[:_MOST_LISTED])}{others}"
+    return f"{', '.join(names[:MOST_LISTED])}{others}"
 
 
 def _doubts_about_gains(nodes: Mapping) -> list[str]:
@@ -715,7 +725,7 @@ def _doubts_about_classes(classes: Mapping) -> list[str]:
     ]
     if not classes_of_one_node:
         return []
-    listed = ", ".join(classes_of_one_node[:_MOST_LISTED])
+    listed = ", ".join(classes_of_one_node[:MOST_LISTED])
     return [f"Only one node knows each of these classes: {listed}."]
 
 
@@ -745,7 +755,7 @@ def _doubts_about_small_classes(aggregator: BaseEstimator) -> list[str]:
                 f"{shown_labels(kept_back)}: it has fewer than {least} of "
                 "each, or none. Its scores are of its other classes."
             )
-    return doubts[:_MOST_LISTED]
+    return doubts[:MOST_LISTED]
 
 
 def _doubts_about_spaces(aggregator: BaseEstimator, nodes: Mapping) -> list[str]:
@@ -758,7 +768,7 @@ def _doubts_about_spaces(aggregator: BaseEstimator, nodes: Mapping) -> list[str]
     if outside:
         doubts.append(
             "The aggregate is outside the good-enough spaces of the nodes "
-            f"{outside[:_MOST_LISTED]}."
+            f"{outside[:MOST_LISTED]}."
         )
     return doubts
 

@@ -22,8 +22,9 @@ from typing import Self
 import numpy as np
 from scipy import sparse
 
-# Rows that are hashed at a time, so that no large table is copied whole.
-_BLOCK = 2**14
+# Rows that are made codes, or float64, and hashed at a time, so that no large table is
+# copied whole.
+ROWS_AT_ONCE = 2**14
 # Bytes of a digest: among a million rows the chance that two agree is 3e-8.
 _SIZE = 8
 
@@ -46,7 +47,7 @@ class RowDigests:
     marks: np.ndarray | None = None
 
     @classmethod
-    def of(
+    def from_rows(
         cls,
         X: object,
         y: object,
@@ -95,7 +96,7 @@ class RowDigests:
 
     @property
     def units(self) -> np.ndarray:
-        """What counts as one row, (n_rows,): numbers of groups, or of rows."""
+        """Return numbers of groups, or else of rows, as units of rows: (n_rows,)."""
         return np.arange(len(self.rows)) if self.groups is None else self.groups
 
     def _sorted_marks(self) -> np.ndarray:
@@ -220,8 +221,8 @@ def _digests_of_values(X: object, key: bytes) -> tuple[np.ndarray, np.ndarray]:
     for j, column in enumerate(columns):
         codes[:, j] = _codes(column, key)
     rows = [
-        _digests_of_rows(codes[start : start + _BLOCK], key)
-        for start in range(0, len(codes), _BLOCK)
+        _digests_of_rows(codes[start : start + ROWS_AT_ONCE], key)
+        for start in range(0, len(codes), ROWS_AT_ONCE)
     ]
     return np.concatenate(rows), _digests_of_columns(codes.T, key)
 
@@ -231,8 +232,8 @@ def _digests_of_sparse(X: sparse.csr_array, key: bytes) -> tuple:
     X.sum_duplicates()
     codes = sparse.csr_array((_codes(X.data, key), X.indices, X.indptr), shape=X.shape)
     rows = [
-        _digests_of_rows(codes[start : start + _BLOCK].toarray(), key)
-        for start in range(0, X.shape[0], _BLOCK)
+        _digests_of_rows(codes[start : start + ROWS_AT_ONCE].toarray(), key)
+        for start in range(0, X.shape[0], ROWS_AT_ONCE)
     ]
     by_column = codes.tocsc()
     columns = (

@@ -32,14 +32,14 @@ from ..local import (
     ChunkedMember,
     LocalModel,
     Member,
-    at_node,
     fit_local,
     local_model,
+    naming_node,
     net_seed,
 )
 from ..messages import naming
-from ..networks import Network, dropped_in_table, is_fitted, without_values
-from ..steps import Cells, ColumnsError, Front, JoinedBins, as_rows
+from ..networks import Network, dropped_in_table, is_fitted, zero_dropped
+from ..steps import Cells, ColumnsError, Front, JoinedBins, are_documents, as_rows
 from . import _nodes
 from ._front_states import check_states
 from ._labels import check_labels_of
@@ -126,12 +126,12 @@ def member_of(
     if front is not None and estimator is not None:
         warn_of_another_front(local_model(estimator, name=name), checked.X, checked.y)
     if estimator is None:
-        estimator = Network.of_rows(
+        estimator = Network.from_rows(
             checked.y, checked.X, checked.feature_names_in, dropped=dropped
         )
     n_rows = checked.X.shape[0]
     roles = _nodes.roles_of(name, np.arange(n_rows), held_out=checked.held_out)
-    member = Member.of(
+    member = Member.from_estimator(
         name,
         estimator,
         checked.X,
@@ -240,7 +240,7 @@ def column_member(
     """
     X = as_rows(X)
     learning = slice(None) if held_out is None else np.flatnonzero(~held_out)
-    return Member.of(
+    return Member.from_estimator(
         name,
         None,
         X,
@@ -304,7 +304,7 @@ def fitted_at_node(
         X = X[learning]
         y = y[learning]
         weights = None if weights is None else weights[learning]
-    with at_node(name, f"{type(estimator).__name__} cannot be fitted to its rows"):
+    with naming_node(name, f"{type(estimator).__name__} cannot be fitted to its rows"):
         unfitted = clone(estimator)
         # The same seed at each call, so that a request asked again gets the same reply.
         seed = net_seed(unfitted, check_random_state(0))
@@ -410,7 +410,7 @@ def _checked_rows(
         _check_has_features(aggregator, estimator, features, name=name)
         dropped = local_model(estimator, name=name).dropped
     return _CheckedRows(
-        X=without_values(X, dropped),
+        X=zero_dropped(X, dropped),
         y=y,
         held_out=_nodes.as_mask(held_out, X),
         label_type=label_types.pop(),
@@ -518,27 +518,36 @@ def chunked_member_of(
         least=least,
         cell=1 if disclosure is None else disclosure.cell,
     )
-    if not member.tally:
-        raise ValueError(
-            f"Node {name!r}: chunks() gave no rows. Have it give at least one chunk "
-            "that is not empty."
-        )
+    _check_has_learning_rows(member)
     if estimator is None and member.drawn:
-        rows_of_one_class = next(iter(member.drawn.values()))
-        network = Network.of_rows(
-            sorted(member.tally),
-            rows_of_one_class,
-            reader.feature_names_in,
-            dropped=dropped,
-        )
-        member = replace(member, model=local_model(network, name=name))
-    if not any(n_learning for n_learning, _ in member.tally.values()):
-        _nodes.raise_all_held_out(name)
+        member = _with_model_of_rows(member, reader)
     if estimator is not None:
         check_labels_of(member)
     if reader.joined is not None and reader.joined.has_joined:
         member = replace(member, is_changed=True)
-    return member
+    return replace(member, n_raw_columns=reader.n_raw_columns)
+
+
+def _check_has_learning_rows(member: ChunkedMember) -> None:
+    if not member.tally:
+        raise ValueError(
+            f"Node {member.name!r}: chunks() gave no rows. Have it give at least one "
+            "chunk that is not empty."
+        )
+    if not any(n_learning for n_learning, _ in member.tally.values()):
+        _nodes.raise_all_held_out(member.name)
+
+
+def _with_model_of_rows(member: ChunkedMember, reader: "_ChunkReader") -> ChunkedMember:
+    """Return a member without a classifier with the model that stands for its rows."""
+    rows_of_one_class = next(iter(member.drawn.values()))
+    network = Network.from_rows(
+        sorted(member.tally),
+        rows_of_one_class,
+        reader.feature_names_in,
+        dropped=reader.dropped,
+    )
+    return replace(member, model=local_model(network, name=member.name))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -562,6 +571,8 @@ class _ChunkReader:
     layout: tuple | None = None  # its shape without rows, dtype, "sparse" or "dense"
     feature_names_in: np.ndarray | None = None  # of the first chunk
     columns: list | None = None  # the names of its columns, before the front
+    # How many columns it has before the front; None: there is no front, or documents.
+    n_raw_columns: int | None = None
 
     def __call__(self) -> Iterator[tuple]:
         """X, y, mask and weights, or None, of each chunk that has rows."""
@@ -654,6 +665,9 @@ class _ChunkReader:
         return weighted_rows(X, y, sample_weight, held_out=held_out, name=self.name)
 
     def _checked(self, given: WeightedRows) -> _CheckedRows:
+        front = self.aggregator._agreed_front
+        if front is not None and not are_documents(given.X):
+            self.n_raw_columns = as_rows(given.X).shape[1]
         with warnings.catch_warnings():
             # There may be few rows in a chunk.
             warnings.filterwarnings("ignore", "The number of unique classes")
@@ -685,14 +699,17 @@ class _ChunkReader:
                 "chunks as data frames with the same columns, or all as arrays."
             )
         if Counter(columns) != Counter(self.columns):
-            missing = [name for name in self.columns if name not in columns]
-            others = [name for name in columns if name not in self.columns]
-            raise ColumnsError(
-                f"its columns are not those of the first chunk: {missing[:5]} are "
-                f"missing, and {others[:5]} are new. Give all chunks the same columns; "
-                "their order does not matter."
-            )
+            self._raise_of_other_columns(columns)
         return X[self.columns]
+
+    def _raise_of_other_columns(self, columns: list) -> NoReturn:
+        missing = [name for name in self.columns if name not in columns]
+        others = [name for name in columns if name not in self.columns]
+        raise ColumnsError(
+            f"its columns are not those of the first chunk: {missing[:5]} are "
+            f"missing, and {others[:5]} are new. Give all chunks the same columns; "
+            "their order does not matter."
+        )
 
     def _check_is_like_first(self, checked: _CheckedRows) -> None:
         X = checked.X

@@ -17,7 +17,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from ..base import BaseAggregator, seeded_clone
 from ..compat import safe_indexing
-from ..local import at_node, cached, fit_local, local_model, net_seed
+from ..local import cached, fit_local, local_model, naming_node, net_seed
 from ..networks import chooses_columns
 from . import _nodes
 from ._nodes import Rows, RowsLike
@@ -38,8 +38,8 @@ class Simulation:
     n_jobs: int | None = None
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> "Simulation":
-        """What its parameters say; the rest as it is by default."""
+    def from_aggregator(cls, aggregator: BaseAggregator) -> "Simulation":
+        """Read the parameters of an aggregator; those it lacks have defaults."""
         # Not getattr: an aggregator without one of the parameters may have a method or
         # a class attribute of that name.
         parameters = vars(aggregator)
@@ -203,7 +203,7 @@ def _train_at_node(
     seed: int | None,
 ) -> Trained:
     """A clone that was trained on a node's rows, as a worker can send it back."""
-    with at_node(name, f"{type(classifier).__name__} cannot be fitted to its rows"):
+    with naming_node(name, f"{type(classifier).__name__} cannot be fitted to its rows"):
         # Without weights the call is that which caches in folders know.
         options = {} if weights is None else {"weights": weights}
         trained = fit(classifier, X, y, classes=classes, seed=seed, **options)

@@ -21,7 +21,6 @@ from ._nodes import RowsLike
 from ._replying import without_small_classes
 from ._rows import check_node, chunked_member_of, member_of
 from ._summary import Summary
-from ._warnings import warn_of_exposed
 from ._weights import check_takes_weights
 
 
@@ -154,15 +153,9 @@ class SummarizingMixin:
             check_takes_weights(request, name=name)
         member = without_small_classes(member, rule)
         warn_of_unseen_classes(member)
-        content = TASKS["join"].answer(
-            member,
-            method=request.content["method"],
-            settings=request.content["settings"],
-            requests=request.content["requests"],
-        )
-        reply = Message.of("join", **content)
+        content = TASKS[request.task].answered(member, request.content)
+        reply = Message.of(request.task, **content)
         aggregator._warn_of(member, reply)
-        warn_of_exposed(name, reply)
         return Summary(reply)
 
     def _with_fitted_backbones(self, X: RowsLike, *, name: str) -> Self:
@@ -218,7 +211,7 @@ class SummarizingMixin:
         read. So is whether rows in chunks are enough to answer them.
         """
         check_node(self, estimator, name)
-        member_without_rows = Member.of(name, estimator, None, None)
+        member_without_rows = Member.from_estimator(name, estimator, None, None)
         terms = self._agreed_terms
         requests = terms.first_requests(member_without_rows, **options)
         names = {request.task for request in requests}

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..base import MOST_LISTED
 from ..disclosure import Disclosure
 from ..messages import (
     NO_MESSAGE,
+    TASKS,
     Agreement,
     Message,
     as_agreement,
@@ -17,6 +19,7 @@ from ..messages import (
     check_start,
     check_summary,
     disclosure_in,
+    is_summary,
     key_of,
     naming,
     read_bytes,
@@ -25,9 +28,6 @@ from ..messages import (
 )
 from ..networks import ModuleState, Network
 from ._record import Record
-
-# Classes that the text of a summary lists, so that it stays within a line or two.
-_MOST_CLASSES_SHOWN = 8
 
 
 class Summary:
@@ -83,7 +83,7 @@ class Summary:
     """
 
     def __init__(self, message: Message, *, _file: "_File | None" = None) -> None:
-        if message.task != "join":
+        if not is_summary(message):
             raise ValueError(
                 f"task is {message.task!r:.40}, not 'join'. A summary is the reply to "
                 "the first message, which `summarize` of an aggregator makes."
@@ -130,7 +130,7 @@ class Summary:
 
     @property
     def guess(self) -> str:
-        """What can be guessed from it: whether a row that somebody knows took part."""
+        """Say what can be guessed: whether a row that somebody knows took part."""
         return told_in_words(self.message)
 
     def get(self, request: Message) -> Message | None:
@@ -141,15 +141,16 @@ class Summary:
             return None
         content = self.message.content
         reply = Record.of(content).get(request)
-        if request.task not in ("describe", "counts"):  # checked when it was opened
+        # What all summaries have was checked when the file was opened.
+        if not TASKS[request.task].is_in_all_summaries:
             with naming(self._file.path):
                 check_reply(request, reply, content["describe"])
         return reply
 
     def __repr__(self) -> str:
         classes = self.network.classes[self.network.seen].tolist()
-        shown = str(classes[:_MOST_CLASSES_SHOWN])
-        n_not_shown = len(classes) - _MOST_CLASSES_SHOWN
+        shown = str(classes[:MOST_LISTED])
+        n_not_shown = len(classes) - MOST_LISTED
         if n_not_shown > 0:
             shown = f"{shown} and {n_not_shown} more"
         if self.network.dropped is not None:
@@ -253,7 +254,7 @@ class _File:
 
     @property
     def message(self) -> Message:
-        """What is in the file; ValueError if it has changed."""
+        """Read the message of the file; ValueError if the file has changed."""
         message, digest = _read_hashed(self.path)
         # What was checked when the file was opened is not checked again.
         if digest != self.digest:

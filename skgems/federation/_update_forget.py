@@ -29,8 +29,8 @@ class KeptReplies:
     records: dict[str, Record] = field(repr=False)  # by name of the node
     public: PublicRows = field(repr=False)
 
-    def without(self, names: Iterable[str]) -> "KeptReplies":
-        """The same without the records of some nodes."""
+    def drop(self, names: Iterable[str]) -> "KeptReplies":
+        """Return the replies without the records of some nodes."""
         records = {
             name: record for name, record in self.records.items() if name not in names
         }
@@ -59,7 +59,7 @@ def _described_network(network: Network | Description) -> Network:
     """A Network to describe a node by; without weights where these were not read."""
     if isinstance(network, Network):
         return network
-    return Network.of_rows(
+    return Network.from_rows(
         network.classes[network.seen],
         np.zeros((0, network.n_features_in)),
         network.feature_names_in,
@@ -92,7 +92,7 @@ class UpdateForgetMixin:
     _of_nodes: ClassVar[tuple] = ()  # parameters that may have a value for each node
 
     def _asks_again(self, federation: Federation) -> str:
-        """What asks nodes for more than can be kept, in words; "" if nothing does."""
+        """Say what asks nodes for more than can be kept; "" if nothing does."""
         return ""
 
     @fit_context(prefer_skip_nested_validation=False)
@@ -161,7 +161,7 @@ class UpdateForgetMixin:
             )
         members = dict(zip(self.node_names_, self.estimators_, strict=True))
         members |= dict(zip(federation.names, federation.estimators, strict=True))
-        self._refit(members, kept.without(federation.names), federation)
+        self._refit(members, kept.drop(federation.names), federation)
         return self
 
     def _read_new_members(self, estimators: object) -> dict[str, object]:
@@ -221,7 +221,7 @@ class UpdateForgetMixin:
         members = dict(zip(self.node_names_, self.estimators_, strict=True))
         del members[name]
         estimators = self._estimators_without(name, members)
-        self._refit(members, kept.without([name]))
+        self._refit(members, kept.drop([name]))
         # Last, so that a fit that fails leaves the parameter as it was.
         self.estimators = estimators
         return self
@@ -283,7 +283,7 @@ class UpdateForgetMixin:
             )
 
     def _replies(self, method: str) -> KeptReplies:
-        """What was kept of all nodes, for a method that asks them nothing."""
+        """Return all nodes' kept replies, for a method that asks them nothing."""
         check_is_fitted(self)
         if self._kept is None:
             raise ValueError("No replies were kept. Set keep_replies=True before fit.")
@@ -313,7 +313,7 @@ class UpdateForgetMixin:
         check_feature_names(
             ["of earlier nodes", *federation.names],
             [
-                Description.of(self, self.classes_),
+                Description.from_classifier(self, self.classes_),
                 *(node.network for node in federation.nodes),
             ],
             None,
@@ -325,7 +325,7 @@ class UpdateForgetMixin:
             federation,
             run=run,
             # Other rows may be of classes of a forgotten node.
-            public=kept.public.of_labels(federation.classes),
+            public=kept.public.select_labels(federation.classes),
             kept=kept,
             features=self._features_of_fit(),
         )

@@ -1,19 +1,18 @@
 """Warnings of what nodes sent that one model cannot, or should not, be made of."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ..base import warn_user
+from ..base import MOST_LISTED, warn_user
 from ..local import Member, OtherShare, heaviest_features
-from ..messages import Message, rows_of_groups
-from ..steps import IDENTIFIES, IN_ORDER, Front, labels_of_written_numbers
+from ..steps import IDENTIFIES, IN_ORDER, labels_of_written_numbers
 
 # Messages that mend heavy tails. Accuracy below the pooled model in one message and in
 # five, means of ten seeds (benchmarks/bench_hard_rows.py), is 1.5 to 6.3 and 0.5 to 1.1
 # points for log-normal rows, 0.6 to 2.0 and 0.2 at most for t(1.5), 0.7 to 2.8 and 0.2
 # at most for outliers.
-_MENDS_TAILS = 5
+MENDS_TAILS = 5
 # Messages that mend a few rows of a thousand times the usual size, which nodes say by a
 # kurtosis from _FAR_OUT on: with 3 of 3,000 rows the accuracy is 19 to 44 points below
 # the pooled model in one message, 5 to 17 in five, and 0.3 at most in twelve
@@ -21,13 +20,6 @@ _MENDS_TAILS = 5
 _MENDS_OUTLIERS = 12
 # A kurtosis: of one Gaussian row in 1,000 that is 1,000 times too large it is some 500.
 _FAR_OUT = 256
-# Features that a warning of tails names: as many as each node (`heaviest_features`).
-_MOST_FEATURES_NAMED = 3
-# Nodes, or columns, that a warning lists: as many as a reader looks up one by one.
-_MOST_LISTED = 5
-# Megabytes of a covariance of float64 are this times n_features^2: 8 bytes a number, of
-# which one triangle is sent.
-_MEGABYTES_A_SQUARED_FEATURE = 4e-6
 # A node of three or more is named for its rows if it has more than half of all, and so
 # many times as many as the median over nodes. Of 664 partitions by Dirichlet(0.5) over
 # classes of nine data sets (3 to 20 nodes) none has such a node, of 539 by
@@ -122,16 +114,6 @@ class SharedCovarianceWarning(UserWarning):
     """
 
 
-class RowsExposedWarning(UserWarning):
-    """A reply that a node is about to send would reveal single rows.
-
-    A covariance of fewer rows than features spans only the directions of these rows.
-    Single rows can be recognized in it, and they can be recovered if they are whole
-    numbers (see :ref:`privacy`). Nearly all values of a column may also be values of
-    single rows.
-    """
-
-
 class IdentifierWarning(UserWarning):
     """A column identifies rows, like the number of a patient.
 
@@ -171,7 +153,7 @@ def warn_of_tails(
     if not kurtosis_of_nodes:
         return
     is_far_out = max(kurtosis_of_nodes.values()) >= _FAR_OUT
-    mends = _MENDS_OUTLIERS if is_far_out else _MENDS_TAILS
+    mends = _MENDS_OUTLIERS if is_far_out else MENDS_TAILS
     if n_messages >= mends:
         return
     features: list[int] = []  # of all nodes, those that lie farthest first at each
@@ -181,7 +163,7 @@ def warn_of_tails(
     largest_features = sorted(set(features), key=lambda j: (-features.count(j), j))
     named = "skewed features"
     if largest_features:
-        shown_features = largest_features[:_MOST_FEATURES_NAMED]
+        shown_features = largest_features[:MOST_LISTED]
         named = f"the features {shown_features}, which contribute most"
     warn_user(
         "Some rows lie far outside of their class. At these nodes combinations of the "
@@ -198,8 +180,8 @@ def warn_of_tails(
 
 def _first_listed(values_of_nodes: dict[str, int]) -> str:
     """The first nodes with their values, and how many others there are."""
-    listed = dict(list(values_of_nodes.items())[:_MOST_LISTED])
-    n_others = len(values_of_nodes) - _MOST_LISTED
+    listed = dict(list(values_of_nodes.items())[:MOST_LISTED])
+    n_others = len(values_of_nodes) - MOST_LISTED
     return f"{listed} and {n_others} others" if n_others > 0 else f"{listed}"
 
 
@@ -240,9 +222,14 @@ def nodes_of_many_rows(n_rows: np.ndarray) -> np.ndarray:
     )
 
 
+def _megabytes_of_covariance(n_features: int) -> float:
+    """Return the size of a covariance of float64, of which one triangle is sent."""
+    return 8 * n_features * (n_features + 1) / 2 / 10**6
+
+
 def warn_of_variances(n_features: int) -> None:
     """Warn that nodes of so many features send no covariances."""
-    n_megabytes = _MEGABYTES_A_SQUARED_FEATURE * n_features**2
+    n_megabytes = _megabytes_of_covariance(n_features)
     warn_user(
         f"A covariance of {n_features} features has too many numbers for "
         "moments='auto', so nodes send variances only, and features are treated as "
@@ -256,7 +243,7 @@ def warn_of_variances(n_features: int) -> None:
 
 def warn_of_shared_matrices(n_features: int, n_classes: int) -> None:
     """Warn that nodes of so many features send one covariance for all classes."""
-    n_megabytes = _MEGABYTES_A_SQUARED_FEATURE * n_features**2
+    n_megabytes = _megabytes_of_covariance(n_features)
     warn_user(
         f"Covariances of {n_classes} classes of a node in {n_features} features have "
         "too many numbers for moments='auto', so the classes of a node share one "
@@ -271,12 +258,12 @@ def warn_of_shared_matrices(n_features: int, n_classes: int) -> None:
 
 def warn_of_many_classes(n_classes: int, *, n_messages: int) -> None:
     """Warn that so many classes share one covariance, unless messages mend it."""
-    if n_messages >= _MENDS_TAILS:
+    if n_messages >= MENDS_TAILS:
         return
     warn_user(
         f"With {n_classes} classes, covariances of their own would take too long, so "
         "all classes share one covariance. The log-loss may be far higher than with "
-        f"some classes fewer. Set n_rounds={_MENDS_TAILS}: gradients of the rows "
+        f"some classes fewer. Set n_rounds={MENDS_TAILS}: gradients of the rows "
         "correct most of it. This needs the rows or a channel, such as "
         "skgems.Exchange, since files hold one message.",
         SharedCovarianceWarning,
@@ -290,21 +277,21 @@ def warn_of_identifiers(labels: Sequence, roles: Sequence[str]) -> None:
 
 
 def sentences_on_identifiers(labels: Sequence, roles: Sequence[str]) -> list[str]:
-    """What to say of columns with these names, by the role that nodes give each."""
+    """Describe columns that may identify rows, by the role that nodes give each."""
     labels_by_role: dict[str, list] = {}
     for label, role in zip(labels, roles, strict=True):
         labels_by_role.setdefault(role, []).append(label)
     sentences = []
     if IDENTIFIES in labels_by_role:
         sentences.append(
-            f"The columns {labels_by_role[IDENTIFIES][:_MOST_LISTED]} are left out: "
+            f"The columns {labels_by_role[IDENTIFIES][:MOST_LISTED]} are left out: "
             "they identify rows, as the number of a patient does, since nearly every "
             "row has a value of its own there. If they describe rows, pass a front "
             "that uses them."
         )
     if IN_ORDER in labels_by_role:
         sentences.append(
-            f"The columns {labels_by_role[IN_ORDER][:_MOST_LISTED]} hold whole numbers "
+            f"The columns {labels_by_role[IN_ORDER][:MOST_LISTED]} hold whole numbers "
             "that rise, or fall, from each row to the next. If they number the rows, "
             "as the number of a patient does, leave them out."
         )
@@ -320,7 +307,7 @@ def warn_of_written_numbers(X: object) -> None:
     labels = labels_of_written_numbers(X)
     if labels:
         warn_user(
-            f"The columns {labels[:_MOST_LISTED]} hold texts that are all numbers, and "
+            f"The columns {labels[:MOST_LISTED]} hold texts that are all numbers, and "
             "are taken as texts: for an encoder each is a category of its own. If they "
             "are measures, convert them at all nodes, as in X[column] = "
             "pandas.to_numeric(X[column]). If they are codes, nothing has to be done."
@@ -391,10 +378,10 @@ def warn_of_other_shares(shares: Mapping[str, OtherShare], advice: str) -> None:
         return
     nodes = [
         f"node {name!r} expects {share.in_words}"
-        for name, share in list(shares.items())[:_MOST_LISTED]
+        for name, share in list(shares.items())[:MOST_LISTED]
     ]
-    if len(shares) > _MOST_LISTED:
-        nodes.append(f"and {len(shares) - _MOST_LISTED} more nodes")
+    if len(shares) > MOST_LISTED:
+        nodes.append(f"and {len(shares) - MOST_LISTED} more nodes")
     warn_user(
         "The classifiers of some nodes predict other shares of classes than their rows "
         f"have, and no class weight was read from them: {'; '.join(nodes)}. They may "
@@ -413,12 +400,12 @@ def _columns_by_node(
     for name, dropped in dropped_by_node.items():
         columns = [labels[j] for j in np.flatnonzero(dropped & is_told)]
         if columns:
-            more = f" and {len(columns) - _MOST_LISTED} more" * (
-                len(columns) > _MOST_LISTED
+            more = f" and {len(columns) - MOST_LISTED} more" * (
+                len(columns) > MOST_LISTED
             )
-            nodes.append(f"node {name!r} {columns[:_MOST_LISTED]}{more}")
-    if len(nodes) > _MOST_LISTED:
-        nodes[_MOST_LISTED:] = [f"and {len(nodes) - _MOST_LISTED} more nodes"]
+            nodes.append(f"node {name!r} {columns[:MOST_LISTED]}{more}")
+    if len(nodes) > MOST_LISTED:
+        nodes[MOST_LISTED:] = [f"and {len(nodes) - MOST_LISTED} more nodes"]
     return "; ".join(nodes)
 
 
@@ -429,7 +416,7 @@ def warn_of_repeated_identifiers(labels: Sequence, *, at: str = "") -> None:
     """
     if labels:
         warn_user(
-            f"{at}The columns {list(labels)[:_MOST_LISTED]} seem to say which rows "
+            f"{at}The columns {list(labels)[:MOST_LISTED]} seem to say which rows "
             "belong together, as the number of a patient with several visits does. "
             "Then models are judged by patients whom they know, and look too good. "
             "Pass such a column as groups= (--group), and leave it out of X. Columns "
@@ -441,141 +428,8 @@ def warn_of_repeated_identifiers(labels: Sequence, *, at: str = "") -> None:
 def warn_of_encoded_identifiers(kind: str, labels: Sequence) -> None:
     """Warn of columns that an encoder of this class encodes; they identify rows."""
     warn_user(
-        f"{kind} encodes the columns {labels[:_MOST_LISTED]}, which identify rows, as "
+        f"{kind} encodes the columns {labels[:MOST_LISTED]}, which identify rows, as "
         "the number of a patient does: nearly every row has a value of its own there, "
         "which a new row does not have. Leave the columns out.",
         IdentifierWarning,
     )
-
-
-def warn_of_exposed_columns(name: str, reply: Message, front: Front) -> None:
-    """Warn of columns whose values, or covariances, show rows in a reply to "front"."""
-    labels = front.exposed_columns(reply.content)
-    if labels:
-        warn_user(
-            f"Node {name!r} sends the values of the columns {labels[:_MOST_LISTED]}, "
-            "nearly all of which are values of a single row. If that must not happen, "
-            "do not send this reply. Leave the columns out, or pass a Disclosure "
-            "with a larger min_rows.",
-            RowsExposedWarning,
-        )
-    for sums in reply.content["parts"].values():
-        n_rows = sums.get("n_rows")
-        n_columns = len(sums.get("mean", ()))
-        if "triangle" in sums and n_rows <= n_columns:
-            warn_user(
-                f"Node {name!r} sends covariances of {n_rows:.0f} rows of {n_columns} "
-                "columns. Single rows can be recognized in them. If that must not "
-                "happen, do not send this reply.",
-                RowsExposedWarning,
-            )
-
-
-def warn_of_exposed(name: str, reply: Message) -> None:
-    """Warn of covariances of fewer rows than features in a first reply."""
-    for answer in reply.content["answers"].values():
-        sums = answer["reply"].get("moments")
-        if sums is None:
-            continue
-        n_rows_by_label = exposed_classes(answer["reply"])
-        if n_rows_by_label:
-            warn_user(
-                f"Node {name!r} sends covariances of classes that have fewer rows than "
-                f"the {len(sums['origin'])} features: {n_rows_by_label} rows. Single "
-                "rows can be recognized in them, and rows of whole numbers can be "
-                "recovered. If that must not happen, do not send this reply: set "
-                "moments='diagonal' (or 'shared', if all rows together are more than "
-                "the features), or pass a Disclosure with a larger min_rows.",
-                RowsExposedWarning,
-            )
-
-
-def warning_of_exposed_in_process(
-    replies: Iterable[tuple[str, Message | Exception]], *, n_replies: int
-) -> Iterator[tuple[str, Message | Exception]]:
-    """Hand on replies of this process, and warn of covariances that would show rows.
-
-    Replies to "front" and to "moments" have covariances. There is one warning for all
-    nodes, before the last reply is handed on. No reply is kept.
-    """
-    n_rows_by_node: dict[str, dict] = {}
-    n_columns = 0
-    for n_taken, (name, reply) in enumerate(replies, start=1):
-        if isinstance(reply, Message):
-            n_rows_by_group, n_columns_of_node = _exposed_groups(reply)
-            if n_rows_by_group:
-                n_rows_by_node[name] = n_rows_by_group
-                n_columns = max(n_columns, n_columns_of_node)
-        if n_taken == n_replies and n_rows_by_node:
-            _warn_of_exposed_in_process(n_rows_by_node, n_columns)
-        yield name, reply
-        del reply  # before the next one comes
-
-
-def _warn_of_exposed_in_process(
-    n_rows_by_node: Mapping[str, dict], n_columns: int
-) -> None:
-    first, n_rows_by_group = next(iter(n_rows_by_node.items()))
-    warn_user(
-        f"Nodes {list(n_rows_by_node)[:_MOST_LISTED]} have fewer rows, or fewer rows "
-        f"of a class, than the {n_columns} columns of which covariances are needed: "
-        f"node {first!r} has {n_rows_by_group}. Nothing leaves this process, but if "
-        "the nodes were apart, single rows could be recognized in what they send. "
-        "Before you separate them, use fewer columns, or a method that needs no "
-        "covariances.",
-        RowsExposedWarning,
-    )
-
-
-def _exposed_groups(reply: Message) -> tuple[dict, int]:
-    """Numbers of rows of groups with fewer rows than columns, and how many columns."""
-    if reply.task == "moments":
-        sums = reply.content["moments"]
-        return exposed_classes(reply.content), len(sums["origin"])
-    if reply.task == "front":
-        for part in reply.content["parts"].values():
-            if "triangle" in part and part["n_rows"] <= len(part["mean"]):
-                return {"all": int(part["n_rows"])}, len(part["mean"])
-    return {}, 0
-
-
-def exposed_classes(content: Mapping) -> dict:
-    """Return the number of rows of classes with fewer rows than features.
-
-    Covariances of these show single rows. "all" stands for classes that have one
-    covariance together. ``content`` is that of a reply to a request for moments.
-    """
-    sums = content["moments"]
-    varies = _features_that_vary(sums)
-    if varies is None:
-        return {}
-    if sums.get("block") is not None:
-        # Of the other features the scatter of several classes has variances alone.
-        varies[sums["groups"] < 0] &= sums["block"]
-    n_rows = rows_of_groups(content)
-    # A group of n rows about their mean spans n - 1 directions at most.
-    is_exposed = n_rows <= varies.sum(axis=1)
-    labels = [*content["labels"], "all"]
-    labels_of_groups = [labels[group] for group in sums["groups"][is_exposed]]
-    counts = n_rows[is_exposed].astype(int).tolist()
-    return dict(zip(labels_of_groups, counts, strict=True))
-
-
-def _features_that_vary(sums: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """Which features vary in each group of moments, (n_groups, n_features), bool.
-
-    None where there are variances alone. The variances of a group are the diagonal of
-    its covariance, which comes as an upper triangle row by row, or as a root R of fewer
-    rows with the covariance R^T R.
-    """
-    n_features = len(sums["origin"])
-    if "triangles" in sums:
-        # Row i of the triangle has n_features - i numbers, of which the first is on
-        # the diagonal.
-        diagonal = np.cumsum([0, *range(n_features, 1, -1)])
-        return sums["triangles"][:, diagonal] > 0
-    if "roots" in sums:
-        groups = np.arange(len(sums["groups"]))
-        is_of_group = groups[:, None] == sums["root_groups"]  # (n_groups, n_root_rows)
-        return is_of_group.astype(float) @ sums["roots"] ** 2 > 0
-    return None

@@ -14,7 +14,7 @@ from sklearn.utils import check_consistent_length
 from ..base import PUBLIC_NAME
 from ..compat import num_samples, safe_indexing
 from ..datasets import PUBLIC
-from ..messages import MOST_ROWS, TASKS, Message, requests_in
+from ..messages import MOST_ROWS, TASKS, Message, is_summary, requests_in
 from ..moments import SMALLEST
 from ._nodes import RowsLike
 
@@ -82,7 +82,7 @@ def _some(part: ArrayLike | None, rows: np.ndarray) -> ArrayLike | None:
 def check_takes_weights(request: Message, *, name: str) -> None:
     """Raise ValueError for a request that a node of weighted rows cannot answer."""
     names = {request.task}
-    if request.task == "join":
+    if is_summary(request):
         names |= {asked.task for asked in requests_in(request.content)}
     unweighted = sorted(name for name in names if not TASKS[name].takes_weights)
     if unweighted:

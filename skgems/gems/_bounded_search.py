@@ -22,7 +22,8 @@ class _SearchedModel:
     gradient: np.ndarray
 
     @classmethod
-    def of(cls, likelihood: Likelihood, W: np.ndarray) -> "_SearchedModel":
+    def evaluate(cls, likelihood: Likelihood, W: np.ndarray) -> "_SearchedModel":
+        """Return a model with its value and gradient, and as it is on rows."""
         value, gradient = likelihood.value_and_gradient(W)
         return cls(W=W, on_rows=likelihood.to_rows(W), value=value, gradient=gradient)
 
@@ -66,7 +67,7 @@ class BoundedSearch:
             before = self._model_at(start)
             coarser = likelihood.coarser.with_gradient(before.W, before.gradient)
             W = coarser.minimize(before.W, extra_on_centred_rows, curvature=curvature)
-            found = self._last = _SearchedModel.of(likelihood, W)
+            found = self._last = _SearchedModel.evaluate(likelihood, W)
             lowered = found.value + extra_on_centred_rows(found.W)[0]
             if lowered <= before.value + extra_on_centred_rows(before.W)[0]:
                 return found.on_rows
@@ -79,10 +80,12 @@ class BoundedSearch:
         """A model on rows, with its loss: that of the last search, mostly."""
         if self._last is not None and start is self._last.on_rows:
             return self._last
-        return _SearchedModel.of(self._likelihood, self._likelihood.from_rows(start))
+        return _SearchedModel.evaluate(
+            self._likelihood, self._likelihood.from_rows(start)
+        )
 
     def _curvature(self, forces: Sequence[float]) -> np.ndarray | float:
-        """About the second derivatives of what pushes."""
+        """Approximate the second derivatives of the terms that push into spaces."""
         moments = self._likelihood.loss.moments
         second_derivatives = diagonal if moments.is_diagonal else mean_matrix
         return sum(

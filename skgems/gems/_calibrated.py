@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..moments import Likelihood, TemperatureSearch
+from ..moments import LOGIT_FACTORS, Likelihood, TemperatureSearch
 from ..progress import say
 from ._problem import LinearNode, LinearProblem
 from ._stage import LinearMerge
@@ -35,9 +35,6 @@ _LEAST_SHARE = 0.8
 # with 0.5 and 0.0037 with 1, and without led7digit by 0.0042 and 0.0040 with the last
 # two. On clean classes of `make_classification` 1 doubles the calibration error.
 _LOSS_OF_A_PARAMETER = 0.5
-# Ends of the factors that are tried: networks of five nodes need 0.3 to 1.3.
-_SMALLEST_TRIED = 1 / 8
-_LARGEST_TRIED = 2.0
 
 
 def calibrated_plan(
@@ -57,8 +54,8 @@ def calibrated_plan(
     search = TemperatureSearch(
         size=size,
         n_rows=likelihood.n_rows,
-        low=float(np.log(_SMALLEST_TRIED * size)),
-        high=float(np.log(_LARGEST_TRIED * size)),
+        low=float(np.log(LOGIT_FACTORS[0] * size)),
+        high=float(np.log(LOGIT_FACTORS[-1] * size)),
         n_grids=1,
     )
     replies = yield replace(problem, nodes=nodes).requests(
@@ -95,11 +92,11 @@ def _best_factor(
     losses = sum(content["losses"] for content in contents)
     if not count or not np.isfinite(losses).any():
         return None
-    factor = search.after(losses / count).best
+    factor = search.narrow(losses / count).best
     if are_held_out:
         return factor
     slope = _LOSS_OF_A_PARAMETER * likelihood.n_parameters(W)
-    corrected = search.after((losses + slope * search.factors) / count).best
+    corrected = search.narrow((losses + slope * search.factors) / count).best
     return min(1.0, max(corrected, _LEAST_SHARE * factor))
 
 

@@ -25,7 +25,7 @@ def number_of_common_units(
     retrains_last: bool,
     federation: Federation,
 ) -> int:
-    """The number that a parameter stands for; ValueError where they cannot be made.
+    """Return the number of common units; ValueError where they cannot be made.
 
     Parameters
     ----------
@@ -49,6 +49,11 @@ def number_of_common_units(
     is_linear = activation[0] == "identity"
     if not is_gram or retrains_last or is_linear or len(federation.nodes) == 1:
         return 0
+    return _number_by_rows(hidden_layers, federation)
+
+
+def _number_by_rows(hidden_layers: HiddenLayers, federation: Federation) -> int:
+    """Return how many units the nodes' rows suffice for, beside the merged ones."""
     # With a number for max_units the user has said how large the network shall be.
     if hidden_layers.max_units not in ("auto", None):
         return 0
@@ -61,7 +66,7 @@ def number_of_common_units(
 
 
 def _most_units(federation: Federation) -> int:
-    """As many units as nodes can tell of, by the numbers that their rows hold.
+    """Return how many units nodes can tell of, by the numbers that their rows hold.
 
     A node tells fewer numbers of hidden layers than it has rows times features
     (`numbers_about_layers`). With C classes there has to be room for C times 16 numbers

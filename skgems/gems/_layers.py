@@ -10,7 +10,7 @@ from ..base import BaseAggregator, Features
 from ..federation import Federation, Node, Run, request_to_retrain
 from ..local import indices_of
 from ..messages import Message
-from ..moments import ClassMoments, fewer_parts, merge_moments, ratio
+from ..moments import MOST_PARTS, ClassMoments, fewer_parts, merge_moments, ratio
 from ..networks import Coordinates, Layers, LayersBelow, Network, one_per_layer
 from ..progress import say
 from ..spaces import (
@@ -38,10 +38,6 @@ from ._terms import clusters_request
 
 # Activations whose neurons may be scaled: g(a x) = a g(x) for a > 0.
 HOMOGENEOUS = {"relu", "identity"}
-# Clusters of a node that are kept: those of many classes are merged, to save memory.
-_MOST_PARTS_OF_NODE = 256
-# Clusters of all others that a node is sent, which bounds the message to it.
-_MOST_PARTS_OF_OTHERS = 1024
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,7 +53,7 @@ class MergedHidden:
 class HiddenStage:
     """How hidden layers are merged, by the parameters of a GEMSMLPAggregator."""
 
-    parameters: HiddenLayers  # as `HiddenLayers.of` makes them
+    parameters: HiddenLayers  # as `HiddenLayers.from_value` makes them
     local_epochs: int
     n_common_units: int  # beside the merged units of the first layer
     activation: tuple[str, ...]  # of each hidden layer
@@ -361,7 +357,7 @@ class MergedLast:
     @property
     def layers(self) -> Layers:
         weights = [*self.hidden.weights, self.merge.factor * self.merge.W]
-        return Layers.of(weights, self.hidden.activation)
+        return Layers.from_weights(weights, self.hidden.activation)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -375,7 +371,7 @@ class LastLayer:
     run: Run
 
     @classmethod
-    def of(
+    def from_template(
         cls,
         last_layer: GEMSLogisticAggregator | None,
         outer: BaseAggregator,
@@ -384,7 +380,7 @@ class LastLayer:
         *,
         seed: int,
     ) -> "LastLayer":
-        """Settle the parameters of a clone, by ``outer`` and ``seed`` where not set."""
+        """Make a last layer of a clone, with ``outer``'s parameters where not set."""
         aggregator = settled_last_layer(last_layer, outer)
         for name in ("n_jobs", "memory"):
             if getattr(aggregator, name) is None:
@@ -396,7 +392,7 @@ class LastLayer:
         problem = LinearProblem.from_federation(federation, federation.classes)
         return cls(
             aggregator=aggregator,
-            stage=LinearFit.of(aggregator).stage(problem),
+            stage=LinearFit.from_aggregator(aggregator).stage(problem),
             problem=problem,
             federation=federation,
             run=run,
@@ -410,8 +406,8 @@ class LastLayer:
         ]
         return replace(self, problem=replace(self.problem, nodes=nodes))
 
-    def over(self, hidden: LayersBelow, *, share: float = 1.0) -> MergedLast:
-        """Fit it over merged layers.
+    def fit_over(self, hidden: LayersBelow, *, share: float = 1.0) -> MergedLast:
+        """Fit the last layer over merged layers.
 
         ``share``: of the numbers that nodes may tell about such, the part for this.
         """
@@ -423,11 +419,13 @@ class LastLayer:
 
     def publish(self, merged: MergedLast) -> np.ndarray:
         """Fit the aggregator and have it scored; returns its last layer, calibrated."""
-        linear_fit = LinearFit.of(self.aggregator)
+        linear_fit = LinearFit.from_aggregator(self.aggregator)
         merge = merged.merge
         if merged.hidden.weights and linear_fit.chooses_C_of_units:
             problem = replace(self.problem, hidden=merged.hidden)
-            merge = self.run(calibrated_plan(merge, problem, reached=self.run.reached))
+            merge = self.run(
+                calibrated_plan(merge, problem, reached=self.run.nodes.reached)
+            )
         # Without public rows, which tune a whole network.
         W, attributes = linear_fit.outcome(
             stage=self.stage,
@@ -525,7 +523,7 @@ class TrainingRounds:
                 layers,
                 labels=row_labels["labels"],
                 columns=row_labels["columns"],
-                others=clusters.of_others(node.name),
+                others=clusters.moments_of_others(node.name),
                 epochs=self.epochs,
                 seed=seed,
                 coordinates=self.coordinates,
@@ -537,7 +535,9 @@ class TrainingRounds:
     ) -> Generator:
         """Plan whose result is whether the nodes' loss by the layers is lower."""
         nodes = [node for node in self.problem.nodes if node.name in losses_before]
-        problem = replace(self.problem, nodes=nodes, hidden=LayersBelow.of(layers))
+        problem = replace(
+            self.problem, nodes=nodes, hidden=LayersBelow.from_layers(layers)
+        )
         replies = yield problem.requests(
             "evaluate",
             [problem.row_labels_content(node) for node in nodes],
@@ -577,7 +577,7 @@ def train_rounds(
         seed=seed,
     )
     layers, losses_before = last.run(rounds.plan(merged.layers))
-    trained = last.over(LayersBelow.of(layers), share=share)
+    trained = last.fit_over(LayersBelow.from_layers(layers), share=share)
     is_lower = last.run(
         rounds.is_lower_plan(trained.layers, losses_before=losses_before)
     )
@@ -596,24 +596,24 @@ class _ClustersOfNodes:
             of_node = of_node.renamed(indices_of(reply.content["labels"], classes))
             # Rows are drawn with the squares of their class, not of their cluster.
             of_node = replace(of_node, part_squares=None)
-            moments[name] = fewer_parts(of_node, _MOST_PARTS_OF_NODE)
+            moments[name] = fewer_parts(of_node, MOST_PARTS)
         self.n_rows = {name: of_node.n_rows for name, of_node in moments.items()}
         self._merged = merged = merge_moments(moments.values())
         # By class, within one by what they hold: the order of nodes is not to matter.
-        distances = (merged.means - merged.mean()) ** 2 @ ratio(1.0, merged.within())
+        distances = (merged.means - merged.mean()) ** 2 @ ratio(
+            1.0, merged.covariance_within_parts()
+        )
         self._order = np.lexsort((distances, merged.counts, merged.columns))
         owners = [name for name, of_node in moments.items() for _ in of_node.counts]
         self._owners = np.array(owners, dtype=object)[self._order]
 
-    def of_others(self, name: str) -> dict | None:
+    def moments_of_others(self, name: str) -> dict | None:
         """Return moments of all other nodes, as in messages; None without another."""
         if len(self.n_rows) < 2:
             return None
         # Variances within a class are those of all nodes: this one has a share in them.
         parts_of_others = self._order[self._owners != name]
-        others = fewer_parts(
-            self._merged.some_parts(parts_of_others), _MOST_PARTS_OF_OTHERS
-        )
+        others = fewer_parts(self._merged.some_parts(parts_of_others), MOST_PARTS)
         return others.as_arrays()
 
 

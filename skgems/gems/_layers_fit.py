@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from ..base import BaseAggregator, tuned_attributes, warn_user
 from ..federation import Federation, warn_of_other_shares
 from ..local import other_share
-from ..networks import Coordinates, Layers, LayersBelow, without_values
+from ..networks import Coordinates, Layers, LayersBelow, zero_dropped
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._common_units import number_of_common_units
 from ._layers import (
@@ -48,11 +48,11 @@ class LayersFit:
     seed: int
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> Self:
-        """The fit that the parameters of an aggregator of networks stand for."""
+    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
+        """Read the parameters of an aggregator of networks."""
         rng = check_random_state(aggregator.random_state)
         return cls(
-            hidden_layers=HiddenLayers.of(aggregator.hidden_layers),
+            hidden_layers=HiddenLayers.from_value(aggregator.hidden_layers),
             last_layer=aggregator.last_layer,
             n_rounds=aggregator.n_rounds,
             local_epochs=aggregator.local_epochs,
@@ -61,7 +61,7 @@ class LayersFit:
         )
 
     def attributes(self, aggregator: BaseAggregator, federation: Federation) -> dict:
-        """What the fit finds: merge hidden layers, then the last, and tune them."""
+        """Merge hidden layers and the last, tune them; return the attributes."""
         if federation.rows_are_shared:
             warn_user(
                 "nodes is not given and nodes share classes, so they share rows: "
@@ -70,7 +70,9 @@ class LayersFit:
                 "y, nodes=nodes)."
             )
         federation.warn_of_lacking_features()
-        last = LastLayer.of(self.last_layer, aggregator, federation, seed=self.seed)
+        last = LastLayer.from_template(
+            self.last_layer, aggregator, federation, seed=self.seed
+        )
         activation = activation_of(federation.nodes)
         coordinates = Coordinates.common(
             [node.network.coordinates for node in federation.nodes]
@@ -84,7 +86,7 @@ class LayersFit:
         if federation.has_public_rows:
             rows = federation.public_rows
             fine_tuned = tuned_network(
-                without_values(federation.X[rows], federation.unused),
+                zero_dropped(federation.X[rows], federation.unused),
                 federation.y[rows],
                 groups=federation.public_groups,
                 layers=layers,
@@ -155,10 +157,10 @@ class LayersFit:
         has_hidden_layers = bool(merged_hidden.hidden.activation)
         trains = self.n_rounds > 1 and has_hidden_layers
         if not trains or len(last.federation.classes) < 2:
-            return last.over(merged_hidden.hidden)
+            return last.fit_over(merged_hidden.hidden)
         # Over the layers as they are merged, and once more when they are trained.
         return train_rounds(
-            last.over(merged_hidden.hidden, share=_FIRST_SHARE),
+            last.fit_over(merged_hidden.hidden, share=_FIRST_SHARE),
             last,
             n_rounds=self.n_rounds,
             epochs=self.local_epochs,
@@ -235,17 +237,17 @@ def _plainly_tuned(
     hidden: bool,
     rng: np.random.RandomState,
 ) -> FineTunedNetwork:
-    """All layers, or the last one alone, after some epochs of Adam."""
+    """Tune all layers, or the last one alone, by some epochs of Adam."""
     if hidden:
         return train_plainly(X, y, layers, random_state=rng)
     fine_tuned = train_plainly(
-        layers.hidden(X), y, Layers.of([layers.last]), random_state=rng
+        layers.hidden(X), y, Layers.from_weights([layers.last]), random_state=rng
     )
     return replace(fine_tuned, layers=layers.with_last(fine_tuned.layers.last))
 
 
 def _have_equal_units(layers: Layers, other: Layers) -> bool:
-    """Whether all hidden layers of two networks are the same."""
+    """Report whether two networks have equal hidden layers."""
     pairs = zip(layers.weights[:-1], other.weights[:-1], strict=True)
     return all(np.array_equal(W, other_W) for W, other_W in pairs)
 
@@ -259,7 +261,7 @@ def long_last_layer(
 
 
 def terms_of_layers(aggregator: BaseAggregator) -> MergedLayersTerms:
-    """What nodes and server agree on by the parameters of an aggregator of networks."""
+    """Return what nodes and server agree on for an aggregator of networks."""
     last_layer = settled_last_layer(aggregator.last_layer, aggregator)
     return MergedLayersTerms(
         last_layer=last_layer._terms(),

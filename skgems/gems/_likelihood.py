@@ -40,11 +40,12 @@ from ..moments import (
 from ..pooled import PooledForm, common_form
 from ..progress import say
 from ..spaces import GoodEnoughSpace, intersect, likeliest
+from ..tuning import ROUGH_TOL, TOL
 from ._bounded_search import BoundedSearch
 from ._further import OF_MODELS, SHARES, Rounds, SumOfLosses, refinement_plan
 from ._penalties import Penalty, agreed_penalty
 from ._problem import LinearProblem
-from ._stage import LinearMerge, LinearStage, NodeSpaces, without_common_logit
+from ._stage import LinearMerge, LinearStage, NodeSpaces, remove_common_logit
 from ._sums import (
     Hashed,
     NodeSums,
@@ -57,19 +58,9 @@ from ._sums import (
     merge_unless_all_have_roots,
 )
 
-# The search for the likeliest model ends where a step gains less, in nats a row.
-_TOL = 1e-6
-# The same of more than so many classes, whose evaluations take long: the steps beyond
-# change the log-loss on other rows by less than a hundredth.
-_TOL_OF_MANY_CLASSES = 1e-5
-_MANY_CLASSES = 32  # with up to so many the search takes seconds at most
-# The same over units of networks, where the optimum is flat: steps that gain little
-# still go far.
-_TOL_OF_UNITS = 1e-8
-# Share of all rows from which on one node decides what the aggregate is, so that nodes
-# which it fits badly are no odd ones: of ten nodes one with labels moved by one and a
-# hundredfold rows had five honest ones named, and never itself.
-_MAJORITY = 0.5
+# With up to so many classes a search takes seconds at most. Of more its steps beyond
+# ROUGH_TOL change the log-loss on other rows by less than a hundredth.
+_MANY_CLASSES = 32
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -100,7 +91,7 @@ class LikelihoodStage(LinearStage):
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the model has to lie in the nodes' good-enough spaces."""
+        """Report whether the model has to lie in the nodes' good-enough spaces."""
         return any(epsilon != "auto" for epsilon in self.epsilons)
 
     def plan(self, problem: LinearProblem) -> Generator:
@@ -108,7 +99,8 @@ class LikelihoodStage(LinearStage):
         sums = yield from self._sums_plan(problem, keeps_scatter=self.is_bounded)
         weighted = self._weighted(problem, sums)
         likelihood = weighted.likelihood
-        self._warn_of_classes(problem.classes, likelihood.seen)
+        is_average = self._averages_models(problem, likelihood.seen)
+        self._warn_of_classes(problem.classes, likelihood.seen, is_average=is_average)
         form = self._form_unless_bounded(sums.form, likelihood)
         W = np.zeros((sums.n_features + 1, len(problem.classes)))
         has_classes = len(problem.classes) > 1
@@ -120,7 +112,10 @@ class LikelihoodStage(LinearStage):
             if form.kind is not None and sums.span is not None:
                 W = sums.span.to_rows(W)
         node_spaces: NodeSpaces | None = None
-        if has_classes and form.kind is None:
+        if is_average:
+            W = _average_model(problem)
+            merge = LinearMerge(W=W, likelihood=likelihood, W_of_one_message=W)
+        elif has_classes and form.kind is None:
             merge, node_spaces = yield from self._search_plan(weighted)
         else:
             merge = _merge_of_sums(W, form=form, likelihood=likelihood)
@@ -132,7 +127,7 @@ class LikelihoodStage(LinearStage):
         return replace(
             merge,
             form=form,
-            W=without_common_logit(merge.W),
+            W=remove_common_logit(merge.W),
             constants=sums.constants,
             neglected=sums.neglected,
             kurtosis_of_nodes=sums.kurtosis_of_nodes,
@@ -358,7 +353,7 @@ class LikelihoodStage(LinearStage):
         )
 
     def _chooses_C(self, merged: ClassMoments, *, has_layers: bool) -> bool:
-        """Whether the strength of the penalty is chosen by sums, not by nodes."""
+        """Report whether sums, and not nodes, choose the strength of the penalty."""
         if merged.is_diagonal:  # variances alone say too little
             return False
         # A network's penalty is of all its layers, no guide to that of the last.
@@ -385,7 +380,7 @@ class LikelihoodStage(LinearStage):
     def _form(
         self, node_sums: Sequence[NodeSums], *, classes: np.ndarray, has_layers: bool
     ) -> tuple[PooledForm, str | list | None]:
-        """What the aggregate is as a function of sums, and weights of classes."""
+        """Return the function of sums that the aggregate is, and weights of classes."""
         form = _form_of_classifiers(node_sums, has_layers=has_layers)
         class_weight = self.moments_settings["class_weight"]
         if class_weight == "members":
@@ -407,7 +402,19 @@ class LikelihoodStage(LinearStage):
             return PooledForm(kind=None, reason=reason), class_weight
         return form, None
 
-    def _warn_of_classes(self, classes: np.ndarray, seen: np.ndarray) -> None:
+    def _averages_models(self, problem: LinearProblem, seen: np.ndarray) -> bool:
+        """Report whether the nodes' models know classes, and sums are of one alone.
+
+        ``seen`` says of each class whether the sums have rows of it, (n_classes,).
+        """
+        if seen.sum() > 1 or self.is_bounded:
+            return False
+        are_known = np.sum([node.known_classes for node in problem.nodes], axis=0)
+        return bool((are_known > 0).all()) and len(seen) > 1
+
+    def _warn_of_classes(
+        self, classes: np.ndarray, seen: np.ndarray, *, is_average: bool
+    ) -> None:
         """Warn of weights of unknown classes, and of known ones without any rows.
 
         ``seen`` says of each class whether the sums have rows of it, (n_classes,).
@@ -421,7 +428,15 @@ class LikelihoodStage(LinearStage):
                 f"class_weight names the classes {unknown}, which no node has seen, so "
                 f"these weights have no effect. The nodes have seen {labels}."
             )
-        if not seen.all():
+        if is_average:
+            warn_user(
+                "The aggregate is the mean of the nodes' models: of the classes "
+                f"{classes[~seen].tolist()} no node has as many rows as min_rows of "
+                "its rule of disclosure asks for, so that there are sums of one class "
+                "alone. Pass rows of these classes to fit, or a Disclosure with a "
+                "smaller min_rows, or have fewer nodes with more rows."
+            )
+        elif not seen.all():
             warn_user(
                 f"Nothing is known of the classes {classes[~seen].tolist()}, so they "
                 "are never predicted: no node has as many rows of them as min_rows "
@@ -520,10 +535,8 @@ def _search(likelihood: Hashed, tol: float) -> tuple[np.ndarray, np.ndarray]:
 
 def _tol_of_search(problem: LinearProblem) -> float:
     """Gain of the last step towards the likeliest model, in nats a row."""
-    if problem.hidden.weights:
-        return _TOL_OF_UNITS
     has_many_classes = len(problem.classes) > _MANY_CLASSES
-    return _TOL_OF_MANY_CLASSES if has_many_classes else _TOL
+    return ROUGH_TOL if has_many_classes else TOL
 
 
 def _average_model(problem: LinearProblem) -> np.ndarray:
@@ -548,8 +561,8 @@ def _span_of(
     if not with_roots or form.kind not in (None, "ridge"):
         return None
     if form.kind is None:
-        return Span.of(with_roots, scaled=scaled, zero_row=zero_row)
-    return Span.of(with_roots, scaled=False)
+        return Span.from_moments(with_roots, scaled=scaled, zero_row=zero_row)
+    return Span.from_moments(with_roots, scaled=False)
 
 
 def _by_name(node_sums: Sequence[NodeSums], attribute: str) -> dict[str, Any]:
@@ -572,7 +585,7 @@ def _with_rows_of_equal_models(node_sums: Sequence[NodeSums]) -> list[NodeLoss]:
 def _form_of_classifiers(
     node_sums: Sequence[NodeSums], *, has_layers: bool
 ) -> PooledForm:
-    """What the nodes' classifiers are as a function of sums, if they are one."""
+    """Return the function of sums that the nodes' classifiers are, if they are one."""
     if has_layers:
         return PooledForm(kind=None, reason="networks are not functions of sums.")
     forms = {node.name: node.form for node in node_sums if node.form is not None}
@@ -609,7 +622,10 @@ def node_losses(
         fits = likelihood.node_fits(factor * centered, n_rows)
     shares = likelihood.shares_of_nodes
     largest = int(np.argmax(shares))
-    if fits.disagrees.any() and shares[largest] > _MAJORITY:
+    # A node of more rows than all others decides what the aggregate is, so that nodes
+    # which it fits badly are no odd ones: of ten nodes one with labels moved by one and
+    # a hundredfold rows had five honest ones named, and never itself.
+    if fits.disagrees.any() and shares[largest] > 1.0 - shares[largest]:
         warn_user(
             "The aggregate fits the rows of some nodes badly: "
             f"{fits.disagrees.sum()} of {len(shares)}. Node "

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..base import (
+    MOST_LISTED,
     BaseAggregator,
     Takes,
     linear_attributes,
@@ -40,9 +41,6 @@ from ._public_rows import Rows, tuned_by_public_rows
 from ._stage import LinearMerge, LinearStage
 from ._terms import LinearTerms
 
-# Nodes that an error lists, of a federation that may have hundreds.
-_MOST_LISTED = 5
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinearFit:
@@ -64,16 +62,16 @@ class LinearFit:
     random_state: object
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> Self:
-        """The fit that the parameters of an aggregator of linear models stand for."""
+    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
+        """Read the parameters of an aggregator of linear models."""
         return cls(
             epsilon=aggregator.epsilon,
             intersection=aggregator.intersection,
             C=aggregator.C,
             class_weight=aggregator.class_weight,
-            rounds=Rounds.of(aggregator.n_rounds),
-            spaces=Spaces.of(aggregator.spaces),
-            moments=Moments.of(aggregator.moments),
+            rounds=Rounds.from_value(aggregator.n_rounds),
+            spaces=Spaces.from_value(aggregator.spaces),
+            moments=Moments.from_value(aggregator.moments),
             fit_intercept=aggregator.fit_intercept,
             node_weight=aggregator.node_weight,
             fine_tuning=aggregator.fine_tuning,
@@ -82,12 +80,12 @@ class LinearFit:
 
     @property
     def needs_spaces(self) -> bool:
-        """Whether nodes are asked for good-enough spaces, in whatever message."""
+        """Report whether nodes are asked for good-enough spaces, in any message."""
         return self.intersection != "likelihood" or not isinstance(self.epsilon, str)
 
     @property
     def chooses_C_of_units(self) -> bool:
-        """Whether nobody chose the penalty on the last layer of a network."""
+        """Report whether the penalty on a network's last layer is to be chosen."""
         return isinstance(self.C, str) and not self.needs_spaces
 
     @property
@@ -97,7 +95,7 @@ class LinearFit:
 
     @property
     def terms(self) -> LinearTerms:
-        """What nodes and server agree on, without a front."""
+        """Return what nodes and server agree on, without a front."""
         return LinearTerms(
             spaces=self.spaces,
             moments=self.moments,
@@ -155,7 +153,7 @@ class LinearFit:
         ]
         if without_space and federation.joined is None:
             raise ValueError(
-                f"The summaries of nodes {without_space[:_MOST_LISTED]} have no "
+                f"The summaries of nodes {without_space[:MOST_LISTED]} have no "
                 f"good-enough spaces, but epsilon={self.epsilon!r} and "
                 f"intersection={self.intersection!r} need them. Summarize again there "
                 "with space=True, or with disclosure=None: spaces tell how far single "
@@ -163,7 +161,7 @@ class LinearFit:
             )
 
     def asks_again(self, federation: Federation) -> str:
-        """Why nodes would have to be asked again in a later fit; "" if never."""
+        """Say why a later fit would have to ask nodes again; "" if it would not."""
         if self.needs_spaces:
             self.check_has_spaces(federation)
         if self.intersection != "likelihood":
@@ -192,7 +190,7 @@ class LinearFit:
         public: PublicRows,
         kept: KeptReplies | None,
     ) -> dict:
-        """What the fit finds, as the server sees it: ask, merge, score.
+        """Ask the nodes, merge and score their models; return the attributes.
 
         ``public`` are public rows; ``kept`` has what nodes replied before.
         """
@@ -305,7 +303,7 @@ class LinearFit:
         *,
         groups: ArrayLike | None,
     ) -> dict:
-        """What a fitted aggregator publishes after fine-tuning on public rows."""
+        """Fine-tune a fitted aggregator on public rows; return its attributes."""
         if self.fine_tuning != "plain":
             aggregator._check_has_sums()
         X, y, groups = validated_public_rows(aggregator, X, y, groups)
@@ -325,7 +323,7 @@ class LinearFit:
         kept: KeptReplies | None = None,
         federation: Federation | None = None,
     ) -> LinearStage:
-        """How these models are merged; ``kept`` has the seed of an earlier fit.
+        """Return the stage that merges the models; ``kept`` has an earlier fit's seed.
 
         Where no node has rows, and there is a federation, the factor on logits is
         fitted to its spare rows, or to moments.

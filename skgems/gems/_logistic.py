@@ -29,8 +29,6 @@ from ._summarizing import LinearMethodMixin
 
 _FROM_0 = Interval(Real, 0, None, closed="left")
 _FROM_1 = Interval(Integral, 1, None, closed="left")
-# Nodes that an error lists, of a federation that may have hundreds.
-_MOST_LISTED = 5
 Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 
 
@@ -428,7 +426,7 @@ default="auto"
             If `epsilon` is given and no model was found that is good enough for all
             nodes.
         """
-        linear_fit = LinearFit.of(self)
+        linear_fit = LinearFit.from_aggregator(self)
         if sample_weight is not None:
             linear_fit.check_takes_weights()
         federation = read_federation(
@@ -472,7 +470,7 @@ default="auto"
         check_is_fitted(self)
         members = zip(self.node_names_, self.estimators_, strict=True)
         federation = read_federation(self._with_members(members), X, y, nodes, held_out)
-        linear_fit = LinearFit.of(self)
+        linear_fit = LinearFit.from_aggregator(self)
         linear_fit.check_has_spaces(federation)
         problem = linear_fit.problem(federation, self.classes_)
         stage = linear_fit.stage(problem, federation=federation)
@@ -502,7 +500,8 @@ default="auto"
         ask_scores(self, self.estimators)
         return self
 
-    def _without_sums(self, state: dict) -> dict:
+    def _drop_sums(self, state: dict) -> dict:
+        """Return a state in which no attribute holds what nodes sent."""
         if "_merge" not in state:  # not fitted
             return state
         intersection = state["intersection_"]
@@ -539,6 +538,6 @@ default="auto"
             of `fit`.
         """
         vars(self).update(
-            LinearFit.of(self).tuned_attributes(self, X, y, groups=groups)
+            LinearFit.from_aggregator(self).tuned_attributes(self, X, y, groups=groups)
         )
         return self

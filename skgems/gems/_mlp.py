@@ -279,7 +279,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
             If networks differ in depth or activations, a node has no rows, no node
             knows a label, or the input cannot be used. The message names the node.
         """
-        layers_fit = LayersFit.of(self)
+        layers_fit = LayersFit.from_aggregator(self)
         federation = read_federation(
             self,
             X,

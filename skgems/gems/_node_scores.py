@@ -1,11 +1,12 @@
 """How good the aggregate is for each node: the table ``node_scores_``."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ..base import BaseAggregator, is_channel
-from ..federation import Run, Summary
+from ..federation import Context, Run, Summary
 from ._further import with_objectives
 from ._problem import LinearProblem
 from ._stage import LinearMerge
@@ -61,7 +62,8 @@ def ask_scores(aggregator: BaseAggregator, channel: object) -> dict[str, list]:
             "before fine-tuning. A fit on rows has the scores in node_scores_."
         )
     front = None if aggregator._front is None else aggregator._front.as_content()
-    run = Run(channel, reports=True, front=front)
+    run = Run(channel, context=replace(Context.from_channel(channel), front=front))
+    run.reports = True
     reports = [reply.content for _, reply in run.ask(requests)]
     has_model = [
         not isinstance(estimator, Summary) or estimator.network.has_classifier

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
-from ..base import warn_user
+from ..base import MOST_LISTED, warn_user
 from ..federation import InterceptWarning, PenaltyWarning
-from ..moments import SMALLEST, Span
+from ..moments import ROUNDING_OF_SUMS, SMALLEST, Span
 
 # Where no node says how strongly it is penalized: that of LogisticRegression().
-DEFAULT_C = 1.0
+DEFAULT_C = LogisticRegression().C
 # A log-loss with so many times the C shrinks weights as much as another loss. Second
 # derivatives at weights of 0 are 1/4 of the log-loss, 2 of squared hinges and 1 of half
 # the squares. A hinge has none. Labels of pooled models of six sets agree best with
@@ -28,14 +29,6 @@ _LARGEST_C = 1e3
 # Ratio up to which strengths of different losses are alike: one loss is put in the
 # place of another, and no model of all rows is that of all of them.
 _ALIKE = 100.0
-# Ratio of strengths of one loss that differ by rounding alone.
-_EQUAL = 1.0 + 1e-9
-# Shares of rows that differ from a half by rounding alone.
-_SHARE_ROUNDING = 1e-9
-# Strengths that a warning lists, so that it stays a few lines long.
-_MOST_STRENGTHS = 5
-# Nodes that it names for each strength.
-_MOST_NODES = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,9 +45,10 @@ class NodePenalty:
     center: np.ndarray | None
 
     @classmethod
-    def of(
+    def from_content(
         cls, content: Mapping, *, name: str, n_rows: float, center: np.ndarray | None
     ) -> "NodePenalty":
+        """Read the penalty that a node replied."""
         return cls(
             name=name,
             n_rows=n_rows,
@@ -66,7 +60,7 @@ class NodePenalty:
         )
 
     def as_C(self, n_rows: float) -> float | None:
-        """C of a LogisticRegression on so many rows that is penalized as much."""
+        """Return the C of an equally penalized LogisticRegression on ``n_rows``."""
         if self.C is None and self.alpha is None:
             return None
         if self.loss == "log_loss" and not self.alpha:
@@ -83,7 +77,7 @@ class NodePenalty:
         return {"loss": self.loss, "alpha": self.alpha}
 
     def in_words(self, n_rows: float) -> str:
-        """Its strength as users know it, and as a C of the log-loss."""
+        """Describe its strength as users know it, and as a C of the log-loss."""
         C = self.as_C(n_rows)
         if self.loss == "log_loss" and not self.alpha:
             return f"C={C:.4g}"
@@ -108,10 +102,10 @@ class Penalty:
     content: Mapping | None = None
 
     def in_span(self, span: Span) -> "Penalty":
-        """The same where rows are in the coordinates of a span."""
+        """Return this penalty for rows in the coordinates of a span."""
         if self.zero_row is None:
             return self
-        return replace(self, zero_row=span.of_row(self.zero_row))
+        return replace(self, zero_row=span.coordinates_of_row(self.zero_row))
 
 
 def agreed_penalty(
@@ -144,13 +138,13 @@ def agreed_penalty(
 def _agreed_strength(
     nodes: Sequence[NodePenalty], n_rows: float, *, warns: bool
 ) -> tuple[float, dict]:
-    """C of the likeliest model, and loss and strength as a node would say them."""
+    """Return the likeliest model's C, and loss and strength as a node says them."""
     telling = [node for node in nodes if node.as_C(n_rows) is not None]
     if not telling:
         return DEFAULT_C, {"loss": "other"}
     C = _median_C(telling, n_rows)
     is_one_loss = len({(node.loss, node.alpha is None) for node in telling}) == 1
-    most_apart = _EQUAL if is_one_loss else _ALIKE
+    most_apart = 1.0 + ROUNDING_OF_SUMS if is_one_loss else _ALIKE
     if not _are_within(most_apart, telling, n_rows=n_rows):
         if warns:
             _warn_of_strengths(telling, C, n_rows)
@@ -160,7 +154,7 @@ def _agreed_strength(
 
 
 def _are_within(ratio: float, nodes: Sequence[NodePenalty], *, n_rows: float) -> bool:
-    """Whether the largest strength is at most so many times the smallest."""
+    """Report whether the largest strength is at most ``ratio`` times the smallest."""
     strengths = np.array([node.as_C(n_rows) for node in nodes])
     return bool(strengths.max() <= ratio * strengths.min())
 
@@ -172,8 +166,8 @@ def _median_C(nodes: Sequence[NodePenalty], n_rows: float) -> float:
     distinct, places = np.unique(strengths, return_inverse=True)
     shares = np.cumsum(np.bincount(places, weights=weights)) / weights.sum()
     # Rounding of shares must not choose between two strengths.
-    low = distinct[np.argmax(shares > 0.5 - _SHARE_ROUNDING)]
-    high = distinct[np.argmax(shares > 0.5 + _SHARE_ROUNDING)]
+    low = distinct[np.argmax(shares > 0.5 - ROUNDING_OF_SUMS)]
+    high = distinct[np.argmax(shares > 0.5 + ROUNDING_OF_SUMS)]
     return float(low if low == high else np.sqrt(low) * np.sqrt(high))
 
 
@@ -190,7 +184,7 @@ def _warn_of_strengths(nodes: Sequence[NodePenalty], C: float, n_rows: float) ->
 
 
 def _agreed_intercept(nodes: Sequence[NodePenalty], *, warns: bool) -> bool | None:
-    """Whether there is an intercept; None where no node says."""
+    """Report whether models have an intercept; None where no node says."""
     by_choice: dict[bool, list[str]] = {}
     for node in nodes:
         if node.fit_intercept is not None:
@@ -229,9 +223,9 @@ def _listed(by_words: Mapping[str, Sequence[str]]) -> str:
     """Words, each with the nodes that it is said of."""
     phrases = [
         f"{words} at {_listed_nodes(names)}"
-        for words, names in list(by_words.items())[:_MOST_STRENGTHS]
+        for words, names in list(by_words.items())[:MOST_LISTED]
     ]
-    n_more = len(by_words) - _MOST_STRENGTHS
+    n_more = len(by_words) - MOST_LISTED
     if n_more > 0:
         phrases.append(f"and {n_more} other strengths")
     return "; ".join(phrases)
@@ -240,8 +234,8 @@ def _listed(by_words: Mapping[str, Sequence[str]]) -> str:
 def _listed_nodes(names: Sequence[str]) -> str:
     """The first few names of nodes, and how many others there are."""
     nodes = "nodes" if len(names) > 1 else "node"
-    first_names = ", ".join(map(repr, names[:_MOST_NODES]))
-    n_others = len(names) - _MOST_NODES
+    first_names = ", ".join(map(repr, names[:MOST_LISTED]))
+    n_others = len(names) - MOST_LISTED
     if n_others <= 0:
         return f"{nodes} {first_names}"
     others = "others" if n_others > 1 else "other"

@@ -92,7 +92,7 @@ class LinearProblem:
     def requests(
         self, task: str, by_node: Sequence[Mapping], **common: object
     ) -> dict[str, Message]:
-        """One request for each node, of what all are asked and of its own part.
+        """Make a request for each node, of a common part and of its own part.
 
         ``by_node`` has the part of each node, in the order of ``nodes``. The merged
         hidden layers go along, since rows have to pass them at the nodes.
@@ -108,7 +108,7 @@ class LinearProblem:
         return {"labels": self.classes[columns].tolist(), "columns": columns}
 
     def row_labels_content(self, node: LinearNode) -> dict:
-        """The same for the classes that a node's rows have."""
+        """Return labels and columns of the classes that a node's rows have."""
         return self.labels_content(np.unique(node.row_columns))
 
     def model_content(self, node: LinearNode) -> dict:
@@ -130,7 +130,7 @@ def _linear_node(node: Node, *, classes: np.ndarray, depth: int) -> LinearNode:
         known_classes=aligned.seen,
         n_rows=node.n_judging,
         row_columns=row_columns[row_columns >= 0],
-        hidden=LayersBelow.of(aligned) if depth else None,
+        hidden=LayersBelow.from_layers(aligned) if depth else None,
         has_model=node.network.has_classifier,
         center=None if coordinates is None else coordinates.center,
         scale=None if coordinates is None else coordinates.scale,
@@ -148,7 +148,7 @@ def _largest_share(node: Node, known_classes: np.ndarray) -> float:
     return float(counts.max() / counts.sum()) if np.any(counts) else np.nan
 
 
-def at_constants(W: np.ndarray, constants: np.ndarray | None) -> np.ndarray:
+def absorb_constants(W: np.ndarray, constants: np.ndarray | None) -> np.ndarray:
     """Return models for rows in which some features are 0 in place of a constant.
 
     ``W`` is (..., n_features + 1, n_classes), and ``constants`` is (n_features,), NaN

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import issparse, sparray, spmatrix
 from sklearn.utils import check_random_state
 
-from ..moments import about_origin
+from ..moments import move_to_origin
 from ..networks import Layers
 from ..progress import say
 from ..spaces import combine_metrics, diagonal
@@ -29,7 +29,7 @@ def tuned_by_public_rows(
     """Weights after fine-tuning, and how; ``fine_tuning`` is that of the aggregator."""
     rng = check_random_state(random_state)
     if fine_tuning == "plain":
-        return train_plainly(X, y, Layers.of([W]), rng).layers.last, None
+        return train_plainly(X, y, Layers.from_weights([W]), rng).layers.last, None
     if merge.likelihood is not None:
         fine_tuned = tune_likelihood(
             merge.likelihood, X, y, W, groups=groups, random_state=rng
@@ -69,13 +69,13 @@ def _tuned_in_spaces(
     fine_tuned = fine_tune_linear(
         rows,
         y,
-        about_origin(W, mean),
+        move_to_origin(W, mean),
         precision,
         groups=groups,
         random_state=rng,
     )
     say(f"fine-tuning: strength {fine_tuned.strength:.3g}")
-    return replace(fine_tuned, W=about_origin(fine_tuned.W, -mean))
+    return replace(fine_tuned, W=move_to_origin(fine_tuned.W, -mean))
 
 
 def _metric_weights(merge: LinearMerge) -> np.ndarray:

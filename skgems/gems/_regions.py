@@ -17,16 +17,12 @@ from ..federation import (
     read_federation,
     region_summary,
 )
-from ..moments import Likelihood, fewer_parts
+from ..moments import MOST_PARTS, Likelihood, fewer_parts
 from ..networks import Coordinates, Network
 from ..pooled import PooledForm
 from ._likelihood import warn_of_same_rows
 from ._linear_fit import LinearFit
 from ._sums import Sums
-
-# Means that a region sends at most: as many parts as the likelihood takes its loss over
-# where there are matrices.
-PARTS = 512
 
 
 def merged_summary(
@@ -37,7 +33,7 @@ def merged_summary(
         estimators=list(summaries), epsilon="auto", n_rounds=1
     )
     federation = read_federation(region)
-    linear_fit = LinearFit.of(region)
+    linear_fit = LinearFit.from_aggregator(region)
     problem = linear_fit.problem(federation, federation.classes)
     stage = linear_fit.stage(problem)
     likelihood, sums = region._run(federation)(stage.likelihood_plan(problem))
@@ -89,8 +85,8 @@ def _region_network(
 def _region_reply(
     likelihood: Likelihood, *, sums: Sums, labels: list, says_class_weight: bool
 ) -> dict[str, Any]:
-    """What the region replies to "moments"."""
-    moments = fewer_parts(likelihood.loss.moments, PARTS)
+    """Return the region's reply to "moments"."""
+    moments = fewer_parts(likelihood.loss.moments, MOST_PARTS)
     # In the order of classes, not of nodes.
     moments = moments.some_parts(np.argsort(moments.columns, kind="stable"))
     content = {

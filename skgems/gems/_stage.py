@@ -16,7 +16,7 @@ import numpy as np
 
 from ..federation import ask_inverse_temperature
 from ..messages import Message
-from ..moments import Likelihood
+from ..moments import ROUNDING_OF_SUMS, Likelihood
 from ..networks import LayersBelow, as_two_logits
 from ..pooled import PooledForm
 from ..progress import say
@@ -32,15 +32,11 @@ from ..spaces import (
 )
 from ._further import Refinement
 from ._parameters import Spaces
-from ._problem import LinearNode, LinearProblem, at_constants
+from ._problem import LinearNode, LinearProblem, absorb_constants
 
 # With scale_logits="auto": ratio of the sizes of two nodes' logits (root mean squares)
 # above which it is their trainers that differ, as one penalizes less, and not the rows.
 AUTO_SCALE_RATIO = 3.0
-# Distance in radii below which spaces that were not found to meet are said to touch.
-_ALMOST_TOUCHING = 1.01
-# How far a level of four digits may be off by rounding, relative to itself.
-_LEVEL_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -88,7 +84,7 @@ class LinearMerge:
 class LinearStage:
     """How linear models are merged; see GEMSLogisticAggregator for what is not here."""
 
-    space_parameters: Spaces  # as `Spaces.of` makes them: its parts are objects
+    space_parameters: Spaces  # as `Spaces.from_value` makes them: its parts are objects
     space_settings: Mapping  # the part of requests for spaces that is the same for all
     epsilons: list  # one per node, or "auto"
     intersection: str
@@ -136,7 +132,7 @@ class LinearStage:
                 factor = factor_kept_inside(spaces, W=W, factor=factor)
             W = W * factor
         return LinearMerge(
-            W=without_common_logit(W),
+            W=remove_common_logit(W),
             profiles=node_spaces.profiles,
             spaces=spaces,
             intersection=intersection,
@@ -199,7 +195,7 @@ class LinearStage:
         return node_spaces.spaces
 
     def explain_empty(self, merge: LinearMerge, names: Sequence[str]) -> str:
-        """Why nothing was found, in three lines: how far, who, and what would do."""
+        """Explain an empty intersection in three lines: how far, who, a remedy."""
         return "\n".join(
             (
                 _distance_line(merge.intersection),
@@ -227,16 +223,16 @@ class LinearStage:
         ]
         # Four digits, rounded to the side on which all nodes still reach the level.
         if self.criterion.greater_is_better:
-            epsilon = np.floor(min(levels) * 1e4 * (1 + _LEVEL_ROUNDING)) / 1e4
+            epsilon = np.floor(min(levels) * 1e4 * (1 + ROUNDING_OF_SUMS)) / 1e4
         else:
             unit = 10.0 ** (3 - np.floor(np.log10(max(levels))))
-            epsilon = np.ceil(max(levels) * unit * (1 - _LEVEL_ROUNDING)) / unit
+            epsilon = np.ceil(max(levels) * unit * (1 - ROUNDING_OF_SUMS)) / unit
         return float(epsilon) if epsilon > 0 and np.isfinite(epsilon) else None
 
     def score_requests(
         self, W: np.ndarray, merge: LinearMerge, problem: LinearProblem
     ) -> dict[str, Message]:
-        """What nodes are asked for the report: how good W is, and a model beside it.
+        """Make requests for the report: how good W is, and a model beside it.
 
         Where spaces were built that is the point of the intersection on the node's own
         scale, which epsilon bounds; else it is the node's own model.
@@ -254,7 +250,7 @@ class LinearStage:
             # On rows of classes that the node knows.
             content = problem.labels_content(node.known_columns)
             content["beside"] = {**model_content, "hidden": hidden}
-            content["W"] = at_constants(W, merge.constants.get(node.name))
+            content["W"] = absorb_constants(W, merge.constants.get(node.name))
             by_node.append(content)
         criterion = self.criterion.as_settings()
         return problem.requests("score", by_node, criterion=criterion)
@@ -277,7 +273,7 @@ class LinearStage:
 
 
 def _distance_line(intersection: Intersection) -> str:
-    """Whether it is proved that the spaces do not intersect, and by how much.
+    """Say whether the spaces are proved not to intersect, and how far they are apart.
 
     Distances are in radii of the spaces: the largest of any node.
     """
@@ -290,18 +286,12 @@ def _distance_line(intersection: Intersection) -> str:
             f"model that was found is at most {farthest:.4g} times the allowed "
             "distance away from each of them."
         )
-    if farthest < _ALMOST_TOUCHING:
-        return (
-            "It cannot be decided whether the good-enough spaces intersect, since they "
-            f"almost touch: every model is at least {least:.4g} times the allowed "
-            "distance away from some node's model. The model that was found is at most "
-            f"{farthest:.4g} times the allowed distance away from each of them."
-        )
     return (
-        "It cannot be decided whether the good-enough spaces intersect, since rounding "
-        f"is too coarse: every model is at least {least:.4g} times the allowed "
-        "distance away from some node's model. The model that was found is at most "
-        f"{farthest:.4g} times the allowed distance away from each of them."
+        "It cannot be decided whether the good-enough spaces intersect, since they "
+        f"almost touch or rounding is too coarse: every model is at least {least:.4g} "
+        "times the allowed distance away from some node's model. The model that was "
+        f"found is at most {farthest:.4g} times the allowed distance away from each of "
+        "them."
     )
 
 
@@ -342,8 +332,8 @@ def _point_content(merge: LinearMerge, k: int, *, node: LinearNode) -> dict:
     }
 
 
-def without_common_logit(W: np.ndarray) -> np.ndarray:
-    """A model of two classes without what both logits share, which says nothing.
+def remove_common_logit(W: np.ndarray) -> np.ndarray:
+    """Return a model of two classes less the part that both logits share.
 
     Models of more classes stay as they are.
     """

@@ -93,8 +93,6 @@ class LinearMethodMixin(SummarizingMixin):
         -----
         ClassesLeftOutWarning
             If classes are left out since they have few rows. The message names them.
-        RowsExposedWarning
-            If covariances show single rows, since there are fewer rows than features.
         HeavyTailsWarning
             If rows lie so far out that moments do not describe them.
         VariancesOnlyWarning
@@ -151,7 +149,7 @@ class LinearMethodMixin(SummarizingMixin):
             kurtosis = answer["reply"].get("kurtosis")
             if kurtosis is not None:
                 warn_of_tails({member.name: kurtosis}, members=[member])
-        if Moments.of(self.moments).kind == "auto":
+        if Moments.from_value(self.moments).kind == "auto":
             n_features = member.X.shape[1]
             n_rows = member.row_counts()[1]["moments"].sum()
             # Whether it is "diagonal" does not depend on the number of classes.
@@ -163,7 +161,7 @@ class LinearMethodMixin(SummarizingMixin):
                 warn_of_shared_matrices(n_features, n_classes)
 
     def _check_one_message(self) -> None:
-        if Rounds.of(self.n_rounds).n > 1:
+        if Rounds.from_value(self.n_rounds).n > 1:
             raise ValueError(
                 f"n_rounds={self.n_rounds!r} asks nodes more than once; set "
                 "n_rounds=1, or use skgems.Exchange."
@@ -171,13 +169,13 @@ class LinearMethodMixin(SummarizingMixin):
 
     @property
     def _takes(self) -> Takes:
-        return LinearFit.of(self).takes
+        return LinearFit.from_aggregator(self).takes
 
     def _terms(self) -> LinearTerms:
-        return LinearFit.of(self).terms
+        return LinearFit.from_aggregator(self).terms
 
     def _asks_again(self, federation: Federation) -> str:
-        return LinearFit.of(self).asks_again(federation)
+        return LinearFit.from_aggregator(self).asks_again(federation)
 
     def _attributes(
         self,
@@ -187,4 +185,6 @@ class LinearMethodMixin(SummarizingMixin):
         public: PublicRows,
         kept: KeptReplies | None,
     ) -> dict:
-        return LinearFit.of(self).attributes(federation, run, public=public, kept=kept)
+        return LinearFit.from_aggregator(self).attributes(
+            federation, run, public=public, kept=kept
+        )

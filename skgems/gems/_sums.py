@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import warn_user
+from ..base import MOST_LISTED, warn_user
 from ..federation import ClassWeightWarning, shown_labels
 from ..local import (
     LEFT_OUT,
@@ -22,13 +22,14 @@ from ..local import (
 )
 from ..messages import Message
 from ..moments import (
+    ROUNDING_OF_SUMS,
     ClassMoments,
     Likelihood,
     NodeLoss,
     Span,
-    about_origin,
     merge_moments,
     moments_kind,
+    move_to_origin,
     ratio,
 )
 from ..pooled import PooledForm
@@ -36,16 +37,11 @@ from ..progress import say
 from ._penalties import NodePenalty, Penalty
 from ._problem import LinearNode, LinearProblem
 
-# Nodes that a warning names, so that it stays a few lines long.
-_MOST_NAMED = 5
 # Ratio of the largest to the smallest class from which on weights of classes matter: on
 # eight sets the recall of the smallest class without them is lower by up to 0.35 at a
 # ratio of 2, 0.5 at 3, and 0.6 at 5. Everyday sets without rare classes have ratios up
 # to 2 (penguins 2.1).
 _IMBALANCED = 3.0
-# Weights times deviations are no weights below this share of the largest: folded steps
-# leave rounding errors of some 1e-13 where SelectKBest has dropped a feature.
-_NO_WEIGHT = 1e-10
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -197,7 +193,9 @@ class RepliesReader:
         variances = moments.variances()
         sizes = np.abs(node.known_W[:-1]).max(axis=1)
         sizes = sizes * np.sqrt(np.maximum(variances, 0.0))
-        neglected = (sizes <= _NO_WEIGHT * sizes.max()) & (variances > 0)
+        # Folded steps leave rounding errors of some 1e-13 of the largest weight times a
+        # deviation where SelectKBest has dropped a feature.
+        neglected = (sizes <= ROUNDING_OF_SUMS * sizes.max()) & (variances > 0)
         if neglected.all():  # a constant model
             return None
         # A feature with a center and no scale was constant for a scaler.
@@ -207,7 +205,7 @@ class RepliesReader:
         return neglected if neglected.any() else None
 
     def _sums_matrices(self, n_features: int) -> bool:
-        """Whether nodes with many rows are asked for covariances."""
+        """Report whether nodes with many rows are asked for covariances."""
         n_classes = len(self._problem.classes)
         return moments_kind(self._kind, n_features, n_classes) != "diagonal"
 
@@ -281,11 +279,11 @@ def _read_node_sums(
     if keeps_scatter:
         moments_of_loss = moments.with_matrices(n_classes)
     else:
-        moments_of_loss = moments.without_scatter()
+        moments_of_loss = moments.drop_scatter()
     W = gradient = None
     if "factor" in content:
         W = content["factor"] * node.known_W.astype(np.float64)
-        W = about_origin(W, moments.origin)
+        W = move_to_origin(W, moments.origin)
         gradient = _gradient_in(content, columns=columns, n_classes=n_classes)
     # The form of a model of one class says nothing: all kinds are the same constant.
     says_form = node.known_classes.sum() > 1 or "kind" in content["form"]
@@ -359,7 +357,7 @@ def _penalty_in(
     if center is None and not content["scaled"]:
         # Without steps before the classifier the row of zeros stays where it is.
         center = np.zeros(moments.n_features)
-    return NodePenalty.of(
+    return NodePenalty.from_content(
         content["penalty"], name=node.name, n_rows=moments.n_rows, center=center
     )
 
@@ -413,7 +411,7 @@ class Sums:
 
     @cached_property
     def class_weight(self) -> np.ndarray | None:
-        """What a row of each class counts, (n_classes,); None: 1.
+        """Return the weight of a row of each class, (n_classes,); None: 1.
 
         "balanced" is n / (C n_c) of n rows in all, n_c of class c, and C classes that
         have rows, as in scikit-learn.
@@ -430,7 +428,7 @@ class Sums:
         return self.merged.n_features if self.span is None else len(self.span.center)
 
     def class_weighted_losses(self) -> list[NodeLoss]:
-        return [loss.of_classes(self.class_weight) for loss in self.losses]
+        return [loss.sum_classes(self.class_weight) for loss in self.losses]
 
     def likelihood(self, losses: Sequence[NodeLoss], digest: str) -> Likelihood:
         """The likelihood of these losses, which is cached by their digest."""
@@ -443,7 +441,7 @@ class Sums:
         return digest(
             self.merged,
             # Scatters are summed in the former.
-            [replace(loss, moments=loss.moments.without_scatter()) for loss in losses],
+            [replace(loss, moments=loss.moments.drop_scatter()) for loss in losses],
             len(self.classes),
             self.class_weight,
             self.scaled,
@@ -504,7 +502,7 @@ def _other_share(
     if gradient.ndim > 2:  # one for the rows of each class
         gradient = gradient.sum(axis=0)
     counts = moments.class_counts(len(classes))[node.known_columns]
-    return OtherShare.of_excess(
+    return OtherShare.from_excess(
         gradient[-1] / counts.sum(),
         counts=counts,
         labels=classes[node.known_columns].tolist(),
@@ -543,7 +541,7 @@ def _pairs_unless_all_are_1(
 
 
 def _agree(node_sums: Sequence[NodeSums]) -> bool:
-    """Whether each class has one weight at all nodes, and none is 0.
+    """Report whether each class has one weight at all nodes, and none is 0.
 
     What is balanced differs by node, and so agrees with no numbers.
     """
@@ -614,6 +612,6 @@ def _by_all_classes(
 
 def first_of(descriptions: Sequence[str]) -> str:
     """The first few descriptions of nodes, and how many others there are."""
-    n_others = len(descriptions) - _MOST_NAMED
-    listed = "; ".join(descriptions[:_MOST_NAMED])
+    n_others = len(descriptions) - MOST_LISTED
+    listed = "; ".join(descriptions[:MOST_LISTED])
     return f"{listed}; and {n_others} more" if n_others > 0 else listed

@@ -19,9 +19,6 @@ from ._parameters import (
     with_objects_of_settings,
 )
 
-# Clusters of a class that a node sends, of which other nodes draw rows: as many as
-# the likelihood has by default.
-_CLUSTERS = 16
 # Settings without which requests cannot be made.
 _NEEDED_SETTINGS = ("geometry", "criterion", "construction", "class_weight")
 _CLASS_WEIGHTS = ("members", "balanced", None)
@@ -75,8 +72,8 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
                 raise KeyError(name)
         parameters = with_objects_of_settings(settings)
         parameters.pop("front", None)
-        spaces = Spaces.of(parameters.pop("spaces"))
-        moments = Moments.of(parameters.pop("moments", "auto"))
+        spaces = Spaces.from_value(parameters.pop("spaces"))
+        moments = Moments.from_value(parameters.pop("moments", "auto"))
         class_weight = parameters.pop("class_weight")
         if not isinstance(class_weight, dict) and class_weight not in _CLASS_WEIGHTS:
             raise ValueError(f"class_weight={class_weight!r} is no weight of classes.")
@@ -106,7 +103,7 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
         classes: ArrayLike | None = None,
         space: str | bool = "auto",
     ) -> list[Message]:
-        """What is asked of a node, or of all nodes where no ``member`` is given.
+        """Return the first requests to a node, or to all nodes without ``member``.
 
         ``classes`` are those of all nodes, if they are known; ``space`` says whether
         spaces are asked for, by default where they are needed.
@@ -159,7 +156,7 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
         )
 
     def later_requests(self) -> list[Message]:
-        """Those for spaces, where these wait for what other nodes have."""
+        """Return the requests for spaces that have to wait for other nodes' sizes."""
         if not self.asks_for_spaces_later:
             return []
         return [
@@ -180,7 +177,7 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
         return Message.of("moments", model="own", **self.moments_settings())
 
     def moments_settings(self) -> dict:
-        """What all nodes are asked of their rows, as requests have it."""
+        """Return the settings of requests for moments, equal for all nodes."""
         pairs = self.class_weight.items() if isinstance(self.class_weight, dict) else ()
         unusable = {
             label: weight
@@ -203,7 +200,7 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
         }
 
     def space_settings(self, seed: int | None) -> dict:
-        """What all nodes are asked of their spaces, as requests have it."""
+        """Return the settings of requests for spaces, equal for all nodes."""
         construction = self.spaces.construction
         return {
             **self._geometry_and_criterion(),
@@ -220,13 +217,13 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
         }
 
     def seed(self) -> int | None:
-        """One for all nodes, whose order must not matter; None: any will do."""
+        """Return the seed of all nodes, in any order of them; None: any will do."""
         if self.random_state is None:
             return None
         return check_random_state(self.random_state).randint(2**31 - 1)
 
     def as_last_layer(self) -> dict:
-        """What requests about a last layer over merged ones are made of, for JSON."""
+        """Return the settings of requests about a last layer over merged ones."""
         return {
             "settings": self.settings,
             "further_settings": self.further_settings,
@@ -309,6 +306,6 @@ def clusters_request() -> Message:
     return Message.of(
         "moments",
         kind="diagonal",
-        n_components=_CLUSTERS,
+        n_components=Moments().n_components,
         min_cluster_size=1,
     )

@@ -8,7 +8,7 @@ node replies to each task is in the room `tasks`.
 >>> from sklearn.linear_model import LogisticRegression
 >>> from skgems.local import Member
 >>> X, y = np.array([[0.0], [1.0], [2.0]]), np.array(["no", "yes", "yes"])
->>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
+>>> member = Member.from_estimator("lyon", LogisticRegression().fit(X, y), X, y)
 >>> member.class_sizes()["yes"], member.model.network.coefs[0].shape
 (2, (1, 2))
 """
@@ -18,9 +18,9 @@ from ._chunks import ChunkedMember, moments_of_chunks, stacked
 from ._classifiers import (
     Description,
     Rows,
-    at_node,
     indices_of,
     keeps_learning,
+    naming_node,
     to_logits,
 )
 from ._closed_forms import (
@@ -39,7 +39,13 @@ from ._costs import (
     check_number_of_methods,
     check_reply_bytes,
 )
-from ._disclosed import RESIDUALS, may_tell_gradient, ruled, tables_that_hold
+from ._disclosed import (
+    RESIDUALS,
+    HeldTables,
+    ruled,
+    tables_that_hold,
+    tellable_gradients,
+)
 from ._disclosed_chunks import ruled_chunks
 from ._disclosed_tables import ruled_table
 from ._expected_shares import OtherShare, other_share
@@ -53,6 +59,8 @@ from ._model_sums import JudgingRows, sum_over_rows
 from ._moments import class_weight_of, moments
 from ._own_residuals import has_linear_model
 from ._penalties import penalty_of
+from ._room_for_means import check_room_for_means
 from ._seeds import seed_of_rows
 from ._tails import N_COMBINATIONS, heaviest_features
 from ._thresholds import average_threshold, decision_threshold, has_threshold
+from ._told_before import TOLD, n_told_before, remember_told

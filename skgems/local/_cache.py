@@ -67,7 +67,7 @@ _cache = _Cache()
 
 
 def _arrays(value: object) -> Iterator[np.ndarray]:
-    """All arrays in a value, however deep in containers and attributes."""
+    """Yield all arrays in a value, however deep in containers and attributes."""
     if isinstance(value, np.ndarray):
         yield value
         return
@@ -127,7 +127,7 @@ def remember(value: object, function: Callable, **arguments: object) -> None:
 
 
 def _key(function: Callable, arguments: Mapping) -> tuple | None:
-    """What equal calls have in common; None for arguments that cannot be pickled."""
+    """Return a key that equal calls share; None if arguments cannot be pickled."""
     # Pickling an object of a class within a function, say, may raise anything.
     with suppress(Exception):
         content = digest(function.__module__, function.__qualname__, arguments)

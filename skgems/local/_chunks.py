@@ -31,12 +31,12 @@ from ..moments import (
     with_noise,
 )
 from ..networks import as_labels
+from ..spaces import MOST_ROWS
 from . import _moments, _samples
 from ._chunk_rule import ChunkRule, CodeColumns, RareCells
-from ._classifiers import Rows, at_node, indices_of
+from ._classifiers import Rows, indices_of, naming_node
 from ._constants import warn_of_lost_features
 from ._member import Member
-from ._own_residuals import TEMPERATURE_ROWS
 from ._seeds import seed_of_rows
 from ._tails import CombinationTails
 from ._told_clusters import ClusterEnds
@@ -151,12 +151,12 @@ class ChunkedMember(Member):
         cell : int, default=1
             Values of a column that fewer rows of a class have are found.
         """
-        member = cls.of(name, estimator, None, None, read=read)
+        member = cls.from_estimator(name, estimator, None, None, read=read)
         first_pass = _Pass()
         total_weights: dict[object, float] = {}
         factor_sample = _EvenSample(
             labels=set() if estimator is None else set(member.own_linear()[1]),
-            n_rows=TEMPERATURE_ROWS,
+            n_rows=MOST_ROWS,
             min_class_size=least,
         )
         class_samples = _ClassSamples(n_rows=n_drawn)
@@ -167,7 +167,7 @@ class ChunkedMember(Member):
             n_features = X.shape[1]
             _add_weights(total_weights, y, held_out, weights)
             if n_drawn:
-                rows = _RowsThatLearn.of(X, y, held_out, weights)
+                rows = _RowsThatLearn.from_chunk(X, y, held_out, weights)
                 factor_sample.add(rows)
                 class_samples.add(rows)
                 if cell > 1:
@@ -215,8 +215,8 @@ class ChunkedMember(Member):
             sizes[label] = n_learning or n_held_out
         return sizes
 
-    def of_large_classes(self, min_rows: int | None = None) -> "ChunkedMember":
-        """See `Member.of_large_classes`; no row is read."""
+    def drop_small_classes(self, min_rows: int | None = None) -> "ChunkedMember":
+        """See `Member.drop_small_classes`; no row is read."""
         min_rows = self.min_rows if min_rows is None else min_rows
         small_classes = self._small_classes(min_rows)
         if not small_classes:
@@ -309,6 +309,8 @@ class ChunkedMember(Member):
             weights=weights,
             left_out=self.left_out,
             disclosure=self.disclosure,
+            is_changed=self.is_changed,
+            n_raw_columns=self.n_raw_columns,
             dropped=self.dropped,
         )
 
@@ -380,14 +382,14 @@ class _RowsThatLearn:
     codes: np.ndarray  # (n_rows,), the index of the label of each row
 
     @classmethod
-    def of(
+    def from_chunk(
         cls,
         X: Rows,
         y: np.ndarray,
         held_out: np.ndarray | None,
         weights: np.ndarray | None,
     ) -> "_RowsThatLearn":
-        """Those of a chunk with a mask of held-out rows and weights, or None."""
+        """Keep a chunk's rows that are not held out; mask and weights may be None."""
         if weights is None:
             weights = np.ones(len(y))
         if held_out is not None:
@@ -397,8 +399,8 @@ class _RowsThatLearn:
         labels, codes = np.unique(y, return_inverse=True)
         return cls(X=X, y=y, weights=weights, labels=labels.tolist(), codes=codes)
 
-    def of_class(self, c: int) -> "_RowsThatLearn":
-        """Those of one class, by the index of its label."""
+    def select_class(self, c: int) -> "_RowsThatLearn":
+        """Return the rows of one class, by the index of its label."""
         rows = np.flatnonzero(self.codes == c)
         return _RowsThatLearn(
             X=self.X[rows],
@@ -515,7 +517,7 @@ class _ClassSamples:
         for c, label in enumerate(rows.labels):
             if label not in self.samples:
                 self.samples[label] = _EvenSample(labels={label}, n_rows=self.n_rows)
-            self.samples[label].add(rows.of_class(c))
+            self.samples[label].add(rows.select_class(c))
 
     def rows(self) -> dict[object, Rows]:
         """The rows of each class, by its label."""
@@ -548,7 +550,7 @@ def moments_of_chunks(
     model: str | None = None,
     class_weight: str | Sequence | None = None,
 ) -> dict:
-    """What `moments` replies, by a second pass; clusters are those of rows drawn."""
+    """Return the reply of `moments`, by a second pass; drawn rows give the clusters."""
     classes, sizes = _classes_and_sizes(member)
     n_features = next(iter(member.drawn.values())).shape[1]
     rule = member.rule
@@ -571,7 +573,7 @@ def moments_of_chunks(
             model=model,
             class_weight=class_weight,
         )
-    with at_node(member.name, "its rows cannot be summed"):
+    with naming_node(member.name, "its rows cannot be summed"):
         is_large = large_classes(sizes, min_cluster_size)
     min_rows = max(min_cluster_size, CLUSTER_ROWS, member.min_rows)
     class_rows = {
@@ -606,8 +608,8 @@ def moments_of_chunks(
     tails = None
     if model == "own":
         tails = CombinationTails(list(class_rows.items()), len(classes))
-    with at_node(member.name, "its rows cannot be summed"):
-        watched = _Watched.of(member, parts, kind=kind)
+    with naming_node(member.name, "its rows cannot be summed"):
+        watched = _Watched.from_member(member, parts, kind=kind)
         sums, n_rows_of_parts = _sum_parts(
             member,
             parts,
@@ -626,7 +628,7 @@ def moments_of_chunks(
         )
         sums = sums.merged_parts(watched.told_parts(merged_into))
     if rule is None:
-        sums = _without_small_classes(
+        sums = _drop_small_classes(
             sums,
             origin=origin,
             n_classes=len(classes),
@@ -663,8 +665,10 @@ class _Watched:
     code_columns: CodeColumns | None = None
 
     @classmethod
-    def of(cls, member: ChunkedMember, parts: "_Parts", *, kind: str) -> "_Watched":
-        """Return what is watched of a member's rows."""
+    def from_member(
+        cls, member: ChunkedMember, parts: "_Parts", *, kind: str
+    ) -> "_Watched":
+        """Return the watchers of a member's rows, by its rule of disclosure."""
         rule = member.rule
         if rule is None:
             return cls(rule=None)
@@ -711,14 +715,14 @@ class _Watched:
 
 def _as_told(sums: ClassMoments, *, tells_products: bool) -> ClassMoments:
     """Sums about a mean, which is no row, and with products that may be told alone."""
-    sums = sums.about(weighted_mean(sums.origin + sums.means, sums.counts))
+    sums = sums.with_origin(weighted_mean(sums.origin + sums.means, sums.counts))
     sums = replace(sums, squares=None)
     if SHARED not in sums.groups:
         return sums
     sums = replace(sums, part_squares=None)
     if tells_products or sums.is_diagonal:
         return sums
-    return sums.of_block(np.zeros(sums.n_features, dtype=bool))
+    return sums.keep_products_of(np.zeros(sums.n_features, dtype=bool))
 
 
 def _classes_and_sizes(member: ChunkedMember) -> tuple[np.ndarray, np.ndarray]:
@@ -751,7 +755,7 @@ class _Parts:
 
     @property
     def are_classes(self) -> bool:
-        """Whether parts are nothing but the columns."""
+        """Report whether each part is a whole class, and no class is small."""
         return self.n_components == 1 and bool(self.is_large.all())
 
     def numbers(self, X: Rows, codes: np.ndarray) -> np.ndarray:
@@ -842,7 +846,7 @@ def _sum_parts(
     return sums, dict(sorted(n_rows_of_parts.items()))
 
 
-def _without_small_classes(
+def _drop_small_classes(
     sums: ClassMoments,
     *,
     origin: np.ndarray,
@@ -850,7 +854,7 @@ def _without_small_classes(
     n_large: int,
     with_shared_scatter: bool,
 ) -> ClassMoments:
-    """Sums without the column of small classes, and their scatter if it may be sent.
+    """Return sums without the column of small classes; their scatter if it may be sent.
 
     The scatter of a few rows would say what these are. Where small classes together
     have enough rows, their scatter is of no class, `SHARED`.
@@ -858,7 +862,7 @@ def _without_small_classes(
     is_of_class = sums.groups < n_classes
     is_sent = is_of_class | with_shared_scatter
     return replace(
-        sums.some_parts(np.flatnonzero(sums.columns < n_classes)).about(origin),
+        sums.some_parts(np.flatnonzero(sums.columns < n_classes)).with_origin(origin),
         groups=np.where(is_of_class, sums.groups, SHARED)[is_sent],
         group_counts=sums.group_counts[is_sent],
         scatter=sums.scatter[is_sent],

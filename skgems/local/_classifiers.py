@@ -16,13 +16,13 @@ from ..networks import as_labels, dropped_columns, final_step, is_skorch
 
 Rows = np.ndarray | csr_matrix  # (n_rows, n_features), or images in an array
 
-# An error within `at_node` becomes one of the first of these types that it is of; any
+# An error within `naming_node` becomes one of the first of these types that fits; any
 # other becomes a RuntimeError, since its own type may need other arguments than a text.
 _TYPES_OF_ERRORS = (NotFittedError, ValueError, TypeError)
 
 
 def keeps_learning(estimator: object) -> bool:
-    """Whether clones of a classifier know what it has learnt.
+    """Report whether clones of a classifier keep what it has learned.
 
     So it is for a skorch net that was given a module, and not a class of modules.
     """
@@ -31,7 +31,7 @@ def keeps_learning(estimator: object) -> bool:
 
 
 @contextmanager
-def at_node(name: str, failure: str) -> Iterator[None]:
+def naming_node(name: str, failure: str) -> Iterator[None]:
     """Name the node, and what cannot be done there, in errors raised within a block."""
     try:
         yield
@@ -60,10 +60,10 @@ class Description:
     dropped: np.ndarray | None = None
 
     @classmethod
-    def of(
+    def from_classifier(
         cls, estimator: object, classes: np.ndarray, seen: np.ndarray | None = None
     ) -> "Description":
-        """That of a classifier whose classes are known; ``seen=None``: all of them."""
+        """Describe a classifier of known classes; ``seen=None``: all of them."""
         return cls(
             classes=classes,
             seen=np.ones(len(classes), dtype=bool) if seen is None else seen,
@@ -106,7 +106,7 @@ def class_scores(estimator: object, X: Rows) -> np.ndarray | None:
 
 
 def _scores_pairs(estimator: object) -> bool:
-    """Whether a support vector machine inside scores pairs of classes."""
+    """Report whether a support vector machine inside scores pairs of classes."""
     classifier = final_step(estimator)
     shape = getattr(classifier, "decision_function_shape", None)
     inner = getattr(classifier, "estimator_", None)

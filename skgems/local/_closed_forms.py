@@ -50,7 +50,7 @@ def closed_form(estimator: object, classes: ArrayLike | None = None) -> dict:
 
 
 def has_steps(estimator: object) -> bool:
-    """Whether a classifier is in a pipeline, behind steps that change rows."""
+    """Report whether a classifier is in a pipeline, after steps that change rows."""
     pipeline = unwrap(estimator)
     if not isinstance(pipeline, Pipeline):
         return False

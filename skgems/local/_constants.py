@@ -8,17 +8,12 @@ units in the last place of numbers that are far from 0, or by numbers whose squa
 import numpy as np
 from scipy import sparse
 
-from ..base import warn_user
-from ..moments import ClassMoments
+from ..base import MOST_LISTED, warn_user
+from ..moments import ULPS, ClassMoments
 from ._member import Member
 
-# Different values of a feature that sums in another order may leave of one: a few units
-# in the last place around it. A feature at 1e15 of unit deviation has some 50.
-_MOST_ROUNDED_VALUES = 16
 # Rows whose values are compared, so that this takes a moment however many there are.
 _MOST_ROWS = 200
-# Features that the warning names.
-_MOST_NAMED = 5
 
 
 def warn_of_lost_features(member: Member, sums: ClassMoments) -> None:
@@ -34,11 +29,13 @@ def warn_of_lost_features(member: Member, sums: ClassMoments) -> None:
     columns = columns.toarray() if sparse.issparse(X) else columns
     is_next_value = np.diff(np.sort(columns, axis=0), axis=0) != 0
     n_values = 1 + is_next_value.sum(axis=0)
-    lost = constant[n_values > _MOST_ROUNDED_VALUES].tolist()
+    # Sums in another order leave a few units in the last place around one value; a
+    # feature at 1e15 of unit deviation has some 50 values.
+    lost = constant[n_values > ULPS].tolist()
     if lost:
         warn_user(
             f"Node {member.name!r}: these features have no effect ({len(lost)} in "
-            f"all): {lost[:_MOST_NAMED]}. They vary, but sums take them for constants, "
+            f"all): {lost[:MOST_LISTED]}. They vary, but sums take them for constants, "
             "as their values are about 1e15 times farther from 0 than from each other, "
             "or differ by less than 1e-145. Have all nodes subtract one agreed number "
             "from such a feature, or multiply it by one, before anything else."

@@ -10,14 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import issparse
 
+from ..base import MOST_LISTED
 from ..compat import num_samples
 from ..messages import Limits, Message, NotAgreedError, task_named
 from ..steps import Columns, ColumnsError, Front, as_rows, front_size
 from ._fronts import opened_front
 from ._moments import class_weight_of
-
-# Kinds of steps that an error lists, of a front that may have thousands.
-_MOST_KINDS_LISTED = 5
 
 
 class LimitError(NotAgreedError):
@@ -42,7 +40,7 @@ class NodeShape:
     limits: Limits
 
     @classmethod
-    def of(
+    def from_rows(
         cls,
         estimator: object,
         X: object,
@@ -51,7 +49,7 @@ class NodeShape:
         name: str,
         limits: Limits,
     ) -> "NodeShape":
-        """The shape of rows of any form; ``y`` is None for rows without labels."""
+        """Return the shape of rows of any form; ``y`` is None without labels."""
         class_sizes = np.array([num_samples(X)]) if y is None else _class_sizes(y)
         return cls(
             name=name,
@@ -67,7 +65,7 @@ class NodeShape:
 
     @property
     def has_class_weights(self) -> bool:
-        """Whether the classifier was fitted with weights of classes."""
+        """Report whether the classifier was fitted with weights of classes."""
         try:
             return class_weight_of(self.estimator) is not None
         except (ValueError, TypeError, AttributeError):
@@ -91,8 +89,8 @@ class NodeShape:
             f"{limit}={amount}. Otherwise have the server ask for less."
         )
 
-    def behind_front(self, content: Mapping, request: str) -> "NodeShape | None":
-        """The shape of rows that come out of a front; None while a step waits.
+    def transform_by_front(self, content: Mapping, request: str) -> "NodeShape | None":
+        """Return the shape of a front's output; None while one of its steps waits.
 
         The front itself is checked too; ``request`` says in words what it belongs to.
         """
@@ -102,7 +100,7 @@ class NodeShape:
             n_columns = front.transformer.n_features
             return replace(self, n_columns=n_columns, is_sparse=True)
         size = front_size(front, _columns_of(front, self))
-        kinds = list(dict.fromkeys(size.kinds))[:_MOST_KINDS_LISTED]
+        kinds = list(dict.fromkeys(size.kinds))[:MOST_LISTED]
         front_in_words = f"the front ({', '.join(kinds)}) of {request}"
         amounts = {
             "step_size": size.step_size,
@@ -132,9 +130,9 @@ def check_number_of_methods(request: Message, shape: NodeShape) -> None:
 
     That comes before a node makes the requests of each method itself, which takes time.
     """
-    if request.task == "halves":
-        n_methods = len(request.content["asked"])
-        shape.check("methods", n_methods, "the request 'halves'")
+    early_cost = task_named(request.task).early_cost
+    if early_cost is not None:
+        early_cost(shape, request.content)
 
 
 def check_reply_bytes(reply: Message, rows: NodeShape, *, n_bytes_before: int) -> None:
@@ -172,15 +170,16 @@ def check_cost(request: Message, rows: NodeShape) -> None:
 
 
 def check_cost_of_content(task_name: str, content: Mapping, rows: NodeShape) -> None:
-    """The same of a request that stands within another one, or of its content."""
+    """Check the cost of a request within another one, given by its content."""
     task = task_named(task_name)
     front = content.get("front")
     rows_of_task = rows
     if front is not None:
-        rows_of_task = rows.behind_front(front, f"the request {task.name!r}")
+        rows_of_task = rows.transform_by_front(front, f"the request {task.name!r}")
     if rows_of_task is None or task.cost is None:
         return  # a front that waits: nothing comes behind it
-    task.cost(rows if task.has_fronts_within else rows_of_task, content)
+    request = task.request.from_content(content)
+    task.cost(rows if task.has_fronts_within else rows_of_task, request)
 
 
 def _columns_of(front: Front, shape: NodeShape) -> Columns:
@@ -193,13 +192,13 @@ def _columns_of(front: Front, shape: NodeShape) -> Columns:
     if not hasattr(shape.X, "columns") and not front.chooses_columns:
         return numbers
     try:
-        return Columns.of(as_rows(shape.X))
+        return Columns.from_table(as_rows(shape.X))
     except ColumnsError:  # raised again where they are to be summed
         return numbers
 
 
 def _class_sizes(y: object) -> np.ndarray:
-    """(n_classes,), the number of rows of each class."""
+    """Return the number of rows of each class, (n_classes,)."""
     labels = np.asarray(y)
     try:
         return np.unique(labels, return_counts=True)[1]

@@ -4,7 +4,7 @@ Values of few rows become the commonest one of their class and column, and each 
 one weight, with which all sums of an exchange are made.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,7 +13,15 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ..disclosure import Rows as RowsToTell
-from ..disclosure import Told, clamped, gradient_holds, numbered, told_of
+from ..disclosure import (
+    Span,
+    Told,
+    clamped,
+    gradient_holds,
+    numbered,
+    told_of,
+    weights_of_tables,
+)
 from ..moments import ToldSums, float_type
 from ..networks import Network
 from ._classifiers import Rows
@@ -22,7 +30,10 @@ from ._disclosed_tables import seed_of
 from ._lookup import local_model
 from ._member import Member
 from ._model import LocalModel
+from ._model_sums import JudgingRows
 from ._own_residuals import has_linear_model, own_residuals
+from ._room_for_means import check_room_for_means, with_room_for_squares
+from ._told_before import n_told_before, n_told_by_class
 
 # Where the memo of a member has the residuals of models whose gradients were told.
 RESIDUALS = "residuals"
@@ -46,7 +57,8 @@ def ruled(member: Member) -> Member:
     is_replaced = rows.X is not X
     rows = replace(rows, is_changed=is_replaced or member.left_out is not None)
     residuals = np.zeros((2, len(y), 0))
-    if has_linear_model(member):
+    has_model = has_linear_model(member)
+    if has_model:
         residuals = own_residuals(member, rows.X, y, start)
     told = told_of(
         replace(rows, residuals=residuals[0], known=residuals[1]),
@@ -55,6 +67,8 @@ def ruled(member: Member) -> Member:
         n_unknowns=member.n_raw_columns or X.shape[1],
         seed=partial(seed_of, X, codes),
         may_lower=True,
+        # Models that are functions of sums are asked for no gradients.
+        leaves_room=has_model and "kind" not in closed_form(member.model.estimator),
     )
     weights = member.weights
     is_lowered = bool((told.weights != start).any())
@@ -80,7 +94,7 @@ def without_left_out_classes(member: Member, labels: ArrayLike) -> LocalModel:
     if member.left_out is None or "kind" not in closed_form(member.model.estimator):
         return member.model
     names = member.model.network.feature_names_in
-    return local_model(Network.of_rows(labels, member.X, names), name=member.name)
+    return local_model(Network.from_rows(labels, member.X, names), name=member.name)
 
 
 def _is_table(member: Member) -> bool:
@@ -108,6 +122,25 @@ def _with_rows(X: Rows, indices: np.ndarray, rows: Rows, *, were: Rows) -> Rows:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class AskedGradient:
+    """How rows are summed in the gradient of a node's own model."""
+
+    is_by_class: bool  # whether there is one for the rows of each class
+    # (n_rows,), how often rows count beside their weights; None: once.
+    class_weights: np.ndarray | None
+
+    def summed(self, residuals: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return the columns that weigh rows, of residuals (n_rows, n_outputs)."""
+        if self.class_weights is not None:
+            return residuals * self.class_weights[:, None]
+        if not self.is_by_class:
+            return residuals
+        is_of_class = codes[:, None] == np.unique(codes)
+        columns = is_of_class[:, :, None] * residuals[:, None, :]
+        return columns.reshape(len(codes), -1)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class TellableRows:
     """Rows as a node sums them under the rule, and what of the sums it tells."""
 
@@ -127,11 +160,18 @@ class TellableRows:
 
     @property
     def sums(self) -> ToldSums | None:
-        """How the products of the rows are told; None: there is no rule."""
+        """Return how the products of the rows are told; None: there is no rule."""
         if self.told is None:
             return None
         block = None if self.told.is_in_block.all() else self.told.is_in_block
         return ToldSums(block=block, seed=self.seed)
+
+    @property
+    def withholds_columns(self) -> bool:
+        """Report whether of some columns means alone are told."""
+        if self.told is None:
+            return False
+        return bool(self.told.is_mean_only.any() or self.told.is_own_mean_only.any())
 
     @property
     def has_gradient(self) -> bool:
@@ -146,7 +186,7 @@ def tellable_rows(
     *,
     kind: str,
     parts: np.ndarray | None,
-    has_gradient: bool,
+    gradient: AskedGradient | None,
 ) -> TellableRows:
     """Return the rows of a member that learn, as they may be summed.
 
@@ -161,27 +201,44 @@ def tellable_rows(
         What is asked for, as in `moments_kind`.
     parts : ndarray of shape (n_rows,), or None
         The cluster of each row.
-    has_gradient : bool
-        Whether the gradient of the node's own model is asked for.
+    gradient : AskedGradient or None
+        That of the node's own model; None: it is not asked for.
     """
     rule = member.disclosure
     if rule is None:
         return TellableRows(X=X, told=None, parts=parts)
+    check_room_for_means(
+        member,
+        n_rows=X.shape[0],
+        n_columns=X.shape[1],
+        n_classes=len(np.unique(codes)),
+    )
     weights = member.counted_weights("learning")
+    if member.is_beside_others:  # clusters would be further columns
+        parts = None
     rows = replace(_rows_to_tell(member, X, codes, weights=weights), parts=parts)
-    if has_gradient:
+    if gradient is not None:
         _, y = member.rows("learning")
         told_residuals, known = own_residuals(member, rows.X, y, weights)
+        told_residuals = gradient.summed(told_residuals, codes)
+        before = member.memo.get(RESIDUALS, np.zeros((len(y), 0)))
+        if len(before) == len(y):
+            told_residuals = np.hstack([before, told_residuals])
         rows = replace(rows, residuals=told_residuals, known=known)
+    is_by_class = kind == "class" and member.may_tell_classes
     told = told_of(
         rows,
         rule,
-        kind="diagonal" if kind == "diagonal" else "class",
+        kind=_kind_to_tell(member, kind, is_by_class=is_by_class),
         n_unknowns=member.n_raw_columns or X.shape[1],
         seed=partial(seed_of, X, codes),
         may_lower=False,
+        n_told_before=n_told_by_class(member, codes),
     )
-    is_by_class = kind == "class" and member.may_tell_classes
+    n_unknowns = member.n_raw_columns or X.shape[1]
+    told = with_room_for_squares(told, codes, rule, n_unknowns=n_unknowns)
+    if gradient is not None and told.has_gradient:
+        member.memo[RESIDUALS] = rows.residuals
     if parts is not None:  # numbers that no cluster has stand for whole classes
         has_clusters = told.has_clusters[codes] & (is_by_class or kind == "diagonal")
         parts = np.where(has_clusters, parts, parts.max() + 1 + codes)
@@ -196,6 +253,16 @@ def tellable_rows(
     )
 
 
+def _kind_to_tell(member: Member, kind: str, *, is_by_class: bool) -> str:
+    """Return what `told_of` is asked for.
+
+    Of a table that is told beside others, what all classes share was found to hold.
+    """
+    if kind == "diagonal":
+        return kind
+    return "shared" if member.is_beside_others and not is_by_class else "class"
+
+
 def _tells_less(told: Told, *, is_by_class: bool) -> bool:
     """Report whether less is told than was asked for, by class or of all together."""
     are_constant = bool(told.is_own_mean_only.any())
@@ -203,15 +270,10 @@ def _tells_less(told: Told, *, is_by_class: bool) -> bool:
     return not told.has_gradient or are_shared or are_constant
 
 
-def may_tell_gradient(
-    member: Member,
-    Z: Rows,
-    codes: np.ndarray,
-    *,
-    weights: np.ndarray,
-    residuals: np.ndarray,
-) -> bool:
-    """Report whether the gradient of a model may be told beside what was told before.
+def tellable_gradients(
+    member: Member, rows: JudgingRows, residuals: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Report of each gradient whether it may be told beside what was told before.
 
     Products of the same rows may be told in any message, and so are the gradients that
     were told before: the memo of the member has their residuals.
@@ -219,45 +281,68 @@ def may_tell_gradient(
     Parameters
     ----------
     member : Member
-    Z : {ndarray, sparse matrix} of shape (n_rows, n_inputs)
-        Rows as they enter the model.
-    codes : ndarray of shape (n_rows,)
-        The class of each row.
-    weights : ndarray of shape (n_rows,)
-    residuals : ndarray of shape (n_rows, n_outputs)
+    rows : JudgingRows
+        Rows that learn, or some of them.
+    residuals : sequence of ndarray of shape (n_rows, n_outputs)
+        Those of each model.
+
+    Returns
+    -------
+    is_told : ndarray of bool of shape (n_models,)
     """
     rule = member.disclosure
+    is_told = np.ones(len(residuals), dtype=bool)
     if rule is None:
-        return True
-    n_rows = Z.shape[0]
-    rows = RowsToTell.without_residuals(
-        X=Z,
-        codes=np.unique(codes, return_inverse=True)[1],
-        units=np.arange(n_rows),
-        weights=weights,
+        return is_told
+    n_rows, n_inputs = rows.Z.shape
+    together = member.memo.get(RESIDUALS, np.zeros((n_rows, 0)))
+    if len(together) != n_rows:  # of rows of other classes, which is not known to hold
+        return ~is_told
+    rows_to_tell = RowsToTell.without_residuals(
+        X=rows.Z,
+        codes=np.unique(rows.columns, return_inverse=True)[1],
+        units=numbered(rows.units),
+        weights=rows.row_weights,
     )
+    n_unknowns = member.n_raw_columns or rows.X.shape[1]
     told = told_of(
-        rows,
+        rows_to_tell,
         rule,
         kind="class",
-        n_unknowns=member.n_raw_columns or Z.shape[1],
-        seed=partial(seed_of, Z, codes),
+        n_unknowns=n_unknowns,
+        seed=partial(seed_of, rows.Z, rows.columns),
         may_lower=False,
     )
-    before = member.memo.get(RESIDUALS, np.zeros((n_rows, 0)))
-    if len(before) != n_rows:  # of rows of other classes, which is not known to hold
-        return False
-    together = np.hstack([before, residuals])
-    if not gradient_holds(replace(rows, residuals=together), told, rule):
-        return False
+    n_left = rule.unknowns * n_rows * n_unknowns - n_told_before(member)
+    for k, of_model in enumerate(residuals):
+        n_numbers = (n_inputs + 1) * (of_model.shape[1] - 1)
+        wider = np.hstack([together, of_model * rows.class_weights[:, None]])
+        is_told[k] = n_numbers <= n_left and gradient_holds(
+            replace(rows_to_tell, residuals=wider), told, rule
+        )
+        if is_told[k]:
+            n_left -= n_numbers
+            together = wider
     member.memo[RESIDUALS] = together
-    return True
+    return is_told
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HeldTables:
+    """Which tables of the same rows may be summed beside each other, and how."""
+
+    names: list[str]
+    # Those whose columns each class may have products of by itself.
+    by_class: set[str]
+    # (n_rows,), with which all are summed; None: they are those of the member.
+    weights: np.ndarray | None
+    n_columns: int  # different ones, of all tables together
 
 
 def tables_that_hold(
-    member: Member, tables: Mapping[str, Rows]
-) -> tuple[list[str], bool]:
-    """Return which tables of the same rows may be summed, and whether by class.
+    member: Member, tables: Mapping[str, Rows], *, by_class: Collection[str]
+) -> HeldTables:
+    """Return which tables of the same rows may be summed, and with which weights.
 
     Parameters
     ----------
@@ -265,44 +350,89 @@ def tables_that_hold(
         Its rows learn, all of them, and have passed the rule.
     tables : mapping of str to {ndarray, sparse matrix} of shape (n_rows, n_columns)
         What comes out of each of several fronts. A table that would tell too much
-        beside those before it is left out, but never the first.
+        beside those before it is left out, but never the first. One whose columns are
+        all in others tells nothing more.
+    by_class : collection of str
+        Names of tables of which products are asked by class. Columns of the first table
+        are told by class if at least half as many others hold beside them.
     """
-    rule = member.disclosure
-    if rule is None:
-        return list(tables), True
+    if member.disclosure is None:
+        return HeldTables(
+            names=list(tables), by_class=set(by_class), weights=None, n_columns=0
+        )
+    asks_by_class = next(iter(tables)) in by_class
+    if asks_by_class:
+        own = _held_in_order(member, tables, is_first_own=True)
+        if len(own.names) == len(tables):
+            return own
+    shared = _held_in_order(member, tables, is_first_own=False)
+    if not asks_by_class or shared.weights is None:
+        return shared
+    n_of_first = _n_different(next(iter(tables.values())))
+    if 2 * (own.n_columns - n_of_first) < shared.n_columns - n_of_first:
+        return shared
+    return own
+
+
+def _n_different(X: Rows) -> int:
+    """Return how many columns are no combinations of others."""
+    X = X.toarray() if sparse.issparse(X) else X
+    return len(Span.of_constants(len(X)).with_columns(X)[1])
+
+
+def _held_in_order(
+    member: Member, tables: Mapping[str, Rows], *, is_first_own: bool
+) -> HeldTables:
+    """Return the tables that hold, each beside those before it that do."""
+    of_all = _held(member, tables, is_first_own=is_first_own, is_all=True)
+    if len(of_all.names) == len(tables):
+        return of_all
+    return _held(member, tables, is_first_own=is_first_own, is_all=False)
+
+
+def _held(
+    member: Member, tables: Mapping[str, Rows], *, is_first_own: bool, is_all: bool
+) -> HeldTables:
+    """Return the tables that hold; with ``is_all`` all together, or the first alone."""
     codes = np.unique(member.y, return_inverse=True)[1]
-    weights = np.ones(len(codes)) if member.weights is None else member.weights
-    held: list[str] = []
-    beside = np.zeros((len(codes), 0))
-    may_tell_classes = True
+    start = np.ones(len(codes)) if member.weights is None else member.weights
+    span = Span.of_constants(len(codes))
+    columns = np.zeros((len(codes), 0))
+    n_of_first = 0
+    names: list[str] = []
+    by_class: set[str] = set()
+    weights = None
+    last = next(reversed(tables.keys()))
+    is_pending = False  # whether columns wait for the last table to be looked at
     for name, X in tables.items():
         X = X.toarray() if sparse.issparse(X) else X
-        rows = _rows_to_tell(member, X, codes, weights=weights)
-        together = np.hstack([beside, rows.X])
-        if held:
-            if _has_rank_of(beside, together):  # nothing new is told of these columns
-                held.append(name)
-                continue
-            told = told_of(
+        rows = _rows_to_tell(member, X, codes, weights=start)
+        wider, new = span.with_columns(rows.X)
+        together = np.hstack([columns, rows.X[:, new]])
+        if not names:
+            n_of_first = together.shape[1]
+        is_pending |= bool(names) and len(new) > 0
+        if is_pending and (name == last or not is_all):
+            of_all = weights_of_tables(
                 replace(rows, X=together),
-                rule,
-                kind="class",
+                member.disclosure,
+                n_own=n_of_first if is_first_own else 0,
                 n_unknowns=member.n_raw_columns or X.shape[1],
-                seed=partial(seed_of, X, codes),
-                may_lower=False,
+                seed=partial(seed_of, together, codes),
             )
-            if not told.is_in_block.all():
+            is_pending = False
+            if of_all is None:
                 continue
-            may_tell_classes = False
-        held.append(name)
-        beside = together
-    return held, may_tell_classes
-
-
-def _has_rank_of(X: np.ndarray, wider: np.ndarray) -> bool:
-    """Report whether further columns are combinations of the first and a constant."""
-    return np.linalg.matrix_rank(X - X.mean(axis=0)) == np.linalg.matrix_rank(
-        wider - wider.mean(axis=0)
+            weights = of_all
+        if is_first_own and together.shape[1] == n_of_first:
+            by_class.add(name)
+        names.append(name)
+        span = wider
+        columns = together
+    if weights is None:  # the first tells by class what it does alone
+        by_class = set(names)
+    return HeldTables(
+        names=names, by_class=by_class, weights=weights, n_columns=columns.shape[1]
     )
 
 

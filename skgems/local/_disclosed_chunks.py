@@ -19,6 +19,7 @@ from ..disclosure import (
     GroupLeverages,
     GroupSums,
     KeptRows,
+    has_room_for_products,
     lowered_squares,
 )
 from ..moments import (
@@ -41,6 +42,7 @@ from ._classifiers import Rows, indices_of
 from ._disclosed import ruled, without_left_out_classes
 from ._member import Member
 from ._own_residuals import Residuals, has_linear_model
+from ._room_for_means import check_room_for_means, has_room_for_squares
 
 # Part of scikit-learn's ``working_memory``, 1 GiB as a rule, that all rows of a node
 # may take: the rule needs a few copies of rows, and chunks are there to save memory.
@@ -154,6 +156,12 @@ class _Ruler:
         self.sizes = sizes[sizes > 0]
         self.labels = [label for label, n in zip(labels, sizes, strict=True) if n]
         self.n_features = member.n_features
+        check_room_for_means(
+            member,
+            n_rows=int(self.sizes.sum()),
+            n_columns=self.n_features,
+            n_classes=len(self.labels),
+        )
         self.told = ChunkRule(
             labels=self.labels,
             cells={
@@ -198,11 +206,24 @@ class _Ruler:
 
     def _may_tell(self, n_rows: float, *, n_classes: int) -> bool:
         """Report whether so many rows are enough for products of all columns."""
-        n_columns = self.n_features
-        n_numbers = n_columns * (n_columns + 1) / 2 + n_classes * n_columns
-        return (
-            n_numbers <= self.rule.unknowns * n_rows * n_columns
-            and n_columns + n_classes <= 2.0 * self.rule.leverage * n_rows
+        return has_room_for_products(
+            self.rule,
+            n_rows=n_rows,
+            n_units=n_rows,
+            n_columns=self.n_features,
+            n_groups=n_classes,
+            n_others=n_classes * self.n_features,
+            n_unknowns=self.member.n_raw_columns or self.n_features,
+        )
+
+    def _may_tell_squares(self, n_rows: float, *, n_classes: int) -> bool:
+        """Report whether so many rows are enough for squares of all columns."""
+        return has_room_for_squares(
+            self.rule,
+            n_rows=n_rows,
+            n_classes=n_classes,
+            n_columns=self.n_features,
+            n_unknowns=self.member.n_raw_columns or self.n_features,
         )
 
     def ruled(self) -> ChunkedMember:
@@ -268,7 +289,7 @@ class _Ruler:
     def _without_residuals(self, moments: ClassMoments) -> ClassMoments:
         if moments.n_features == self.n_features:
             return moments
-        return moments.of_features(np.arange(self.n_features))
+        return moments.select_features(np.arange(self.n_features))
 
     def _sums_of_chunk(
         self, X: Rows, codes: np.ndarray, squares: np.ndarray
@@ -502,6 +523,7 @@ class _Ruler:
         if told.seed is not None:
             limit *= _LEAST_SQUARE
         of_classes = by_columns.max(axis=1) < limit
+        of_classes &= [self._may_tell_squares(n, n_classes=1) for n in self.sizes]
         has_own_variances = has_own | of_classes
         is_withheld = np.zeros(self.n_features, dtype=bool)
         for is_in in (~has_own, ~has_own_variances):
@@ -509,6 +531,11 @@ class _Ruler:
             of_columns = first.column_leverages(together)[is_in]
             largest = of_columns.max(axis=0, initial=0.0)
             is_withheld |= largest >= limit
+            n_rows = self.sizes[is_in].sum()
+            if is_in.any() and not self._may_tell_squares(
+                n_rows, n_classes=is_in.sum()
+            ):
+                is_withheld[:] = True
         told = replace(
             told,
             low=first.low,

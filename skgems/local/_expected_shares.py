@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 
 from ..compat import safe_indexing
+from ..spaces import MOST_ROWS
 from ._classifiers import Rows, indices_of
 from ._model import LocalModel
 from ._moments import class_weight_of, spread
@@ -22,8 +23,6 @@ _OTHER_SHARE = 0.1
 # Expected shares up to so many times an equal share: classes that were balanced by hand
 # are expected a little less often than that, as rare rows are predicted with doubt.
 _MOST_TIMES_EQUAL = 1.25
-# Rows whose probabilities are looked at: the mean of so many is known to 0.01.
-_MOST_ROWS = 4000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,7 +34,7 @@ class OtherShare:
     found: float  # share of the rows
 
     @classmethod
-    def of_excess(
+    def from_excess(
         cls, excess: np.ndarray, *, counts: np.ndarray, labels: list
     ) -> Self | None:
         """Return the share that is furthest off; None where all are near.
@@ -78,9 +77,9 @@ def other_share(model: LocalModel, X: Rows, y: np.ndarray) -> OtherShare | None:
     rows = np.flatnonzero(codes >= 0)
     if len(classes) < 2 or not len(rows):
         return None
-    rows = rows[spread(codes[rows], _MOST_ROWS)]
+    rows = rows[spread(codes[rows], MOST_ROWS)]
     counts = np.bincount(codes[rows], minlength=len(classes))
     mean = model.probabilities(safe_indexing(X, rows), classes).mean(axis=0)
-    return OtherShare.of_excess(
+    return OtherShare.from_excess(
         mean - counts / len(rows), counts=counts, labels=classes.tolist()
     )

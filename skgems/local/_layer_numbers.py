@@ -19,11 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..messages import Message
+from ..messages import Message, task_named
 from ..moments import moments_kind
 
-# Tasks whose replies have statistics of what hidden layers make of rows.
-_TELLING = ("moments", "neurons", "space")
 # Fields that hold what the server sent.
 _SENT_BEFORE = ("centers", "center")
 # Fields that may hold a symmetric matrix, of which one half says all.
@@ -41,7 +39,7 @@ class LayerMoments:
     def n_numbers(
         self, *, n_units: int, class_sizes: np.ndarray, n_clusters: int
     ) -> int:
-        """How many numbers such a reply holds.
+        """Return how many numbers a reply with moments of layers holds.
 
         ``class_sizes`` (n_classes,) may hold zeros; ``n_clusters`` are those of all
         classes together.
@@ -107,12 +105,14 @@ def _most_first(largest: str) -> Iterator[LayerMoments]:
 
 
 def numbers_about_layers(request: Message, reply: Message) -> int:
-    """How many numbers a reply tells about hidden layers that came with the request.
+    """Count the numbers that a reply tells about hidden layers of its request.
 
     Replies that judge models (evaluate, score, size) are few numbers, and bounded by
     themselves. Those of training (retrain) are no statistic, and bounded by nothing.
     """
-    if request.content.get("hidden") is None or request.task not in _TELLING:
+    if request.content.get("hidden") is None:
+        return 0
+    if not task_named(request.task).tells_of_layers:
         return 0
     n_numbers = 0
     for path, array in reply.arrays.items():

@@ -62,6 +62,9 @@ class Member:
     # Whether classes may have scatters of their own. Not where the same rows are summed
     # behind another front, too: the columns of all would be too many for a class.
     may_tell_classes: bool = field(default=True, repr=False)
+    # Whether products of all its columns were found to hold beside those of the same
+    # rows behind other fronts, with these weights, and without clusters.
+    is_beside_others: bool = field(default=False, repr=False)
     # How many numbers a row was before it came behind a front or layers, which its
     # values there follow from; None: as many as X has columns.
     n_raw_columns: int | None = field(default=None, repr=False)
@@ -73,7 +76,7 @@ class Member:
     memo: dict = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(
+    def from_estimator(
         cls,
         name: str,
         estimator: object,
@@ -81,7 +84,7 @@ class Member:
         y: np.ndarray | None,
         **attributes: object,
     ) -> "Member":
-        """A member of a classifier of any kind; ``attributes`` are further fields."""
+        """Make a member of any classifier; ``attributes`` are further fields."""
         model = local_model(estimator, name=name)
         return cls(name=name, model=model, X=X, y=y, **attributes)
 
@@ -133,12 +136,12 @@ class Member:
 
     @property
     def has_all_rows(self) -> bool:
-        """Whether X has all rows, and not a few that were drawn of chunks."""
+        """Report whether X has all rows, not a few that were drawn of chunks."""
         return True
 
     @property
     def has_classifier(self) -> bool:
-        """Whether it has more than rows: `Network.of_rows` stands for no classifier."""
+        """Report whether it has more than rows, as `Network.from_rows` has not."""
         return getattr(self.model.estimator, "has_classifier", True)
 
     def own_linear(self) -> tuple[np.ndarray, list]:
@@ -176,7 +179,7 @@ class Member:
         sizes = np.where(n_learning > 0, n_learning, n_all)
         return dict(zip(labels.tolist(), sizes.tolist(), strict=True))
 
-    def of_large_classes(self, min_rows: int | None = None) -> "Member":
+    def drop_small_classes(self, min_rows: int | None = None) -> "Member":
         """Return the member without the rows of smaller classes.
 
         ``min_rows`` is that of its rule if it is None. It raises TooFewRowsError where
@@ -247,7 +250,7 @@ class Member:
         return self.groups[indices]
 
     def row_weights(self, role: str) -> np.ndarray | None:
-        """How much each row of a role, or of those "learning", counts; None: once."""
+        """Return weights of the rows of a role, or of "learning" ones; None: 1 each."""
         return None if self.weights is None else self.weights[getattr(self, role)]
 
     def counted_weights(self, role: str) -> np.ndarray:
@@ -274,8 +277,8 @@ class Member:
         n_rows = dict(zip(labels_of_rows, counts, strict=True))
         return np.array([n_rows.get(label, 0) for label in labels])
 
-    def without_rows(self) -> "Member":
-        """The same classifier, and no row that could judge a model."""
+    def drop_rows(self) -> "Member":
+        """Return the member with its classifier, but no row to judge models."""
         return replace(
             self,
             X=self.X[:0],

@@ -28,10 +28,10 @@ from ._classifiers import (
     Description,
     Rows,
     as_it_was_fitted,
-    at_node,
     check_outputs,
     class_scores,
     indices_of,
+    naming_node,
 )
 
 TRAINABLE = (
@@ -97,7 +97,7 @@ class LocalModel:
 
     @cached_property
     def description(self) -> Description | Network:
-        """What classes it has; TypeError if it has no ``classes_``."""
+        """Describe its classes and features; TypeError if it has no ``classes_``."""
         estimator = self.estimator
         if isinstance(estimator, Network):
             return estimator
@@ -109,18 +109,20 @@ class LocalModel:
         seen = None
         if is_constant(self.classifier) and hasattr(self.classifier, "class_prior_"):
             seen = np.asarray(self.classifier.class_prior_) > 0
-        return Description.of(estimator, label_array(estimator, name=self.name), seen)
+        return Description.from_classifier(
+            estimator, label_array(estimator, name=self.name), seen
+        )
 
     @cached_property
     def dropped(self) -> np.ndarray | None:
-        """Which features it drops by name, (n_features,), bool; None: none."""
+        """Return which features it drops by name, (n_features,), bool; None: none."""
         if isinstance(self.estimator, Network):
             return self.estimator.dropped
         return dropped_columns(self.estimator)
 
     @property
     def is_constant(self) -> bool:
-        """Whether it predicts the same for all rows, as of a node with one class."""
+        """Report whether its prediction is constant, as at a node of one class."""
         if isinstance(self.estimator, Network):
             return self.estimator.is_constant
         return is_constant(self.estimator)
@@ -134,7 +136,7 @@ class LocalModel:
         network = read_network(self.estimator, name=self.name)
         if self.dropped is None or network is self.estimator:
             return network
-        return network.without_features(self.dropped)
+        return network.drop_features(self.dropped)
 
     @property
     def described(self) -> Network | ModuleState:
@@ -142,7 +144,7 @@ class LocalModel:
         return self.network
 
     def borrow_network(self) -> Network:
-        """The same for one look at a large model: its own arrays, not kept."""
+        """Return the network with the model's own arrays, not copied and not kept."""
         return read_network(self.estimator, name=self.name, copy=False)
 
     def lost_setting(self, *, merged: bool) -> str | None:
@@ -172,7 +174,7 @@ class LocalModel:
         -------
         proba : ndarray of shape (n_rows, n_classes)
         """
-        with at_node(self.name, self._prediction_failure):
+        with naming_node(self.name, self._prediction_failure):
             own_proba = self._probabilities(X)
             _check_one_a_row(own_proba, X)
             check_outputs(own_proba, "probabilities")
@@ -182,12 +184,12 @@ class LocalModel:
         return proba
 
     def votes(self, X: Rows, classes: ArrayLike) -> np.ndarray:
-        """(n_rows,), predictions as indices of sorted classes.
+        """Return predictions as indices of sorted classes, (n_rows,).
 
         Where it predicts a label that is none of these it votes for the class that it
         finds most probable among them.
         """
-        with at_node(self.name, self._prediction_failure):
+        with naming_node(self.name, self._prediction_failure):
             predicted = self._predictions(X)
             _check_one_a_row(predicted, X)
         votes = indices_of(predicted, classes)
@@ -220,7 +222,7 @@ class LocalModel:
         return softmax(scores, axis=1)
 
     def _predictions(self, X: Rows) -> np.ndarray:
-        """(n_rows,), labels."""
+        """Return the labels that it predicts, (n_rows,)."""
         estimator = self.estimator
         if isinstance(estimator, Network):
             logits = estimator.decision_function(X)
@@ -248,7 +250,7 @@ class LocalModel:
         )
 
     def _untrainable(self) -> str | None:
-        """What cannot go on training, as errors call it; None if the classifier can."""
+        """Name the class that cannot go on training; None if the classifier can."""
         bare = unwrap(self.estimator)
         if self.layout is None or bare is not self.classifier:
             return type(bare).__name__
@@ -350,7 +352,7 @@ class LocalModel:
         return frozenset()
 
     def targets(self, classes: np.ndarray) -> np.ndarray:
-        """What its trainer takes for each class: the label, or the output's number."""
+        """Return its trainer's targets of the classes: labels, or outputs' numbers."""
         return classes
 
     def parameters_of(self, network: Network) -> list[np.ndarray]:
@@ -359,11 +361,11 @@ class LocalModel:
 
     @property
     def trainer(self) -> object:
-        """All that training what `carrying` gives depends on, to be pickled."""
+        """Return all that its training depends on, to be pickled."""
         return self.estimator
 
     def carrying(self, layers: Layers) -> "LocalModel":
-        """Its own trainer, or an MLPClassifier's, around other layers."""
+        """Return its own trainer, or an MLPClassifier's, around other layers."""
         raise NotImplementedError
 
     def layers(self) -> Layers:
@@ -416,7 +418,7 @@ class LocalModel:
 
 
 def _named_arrays(name: str, learned: object) -> Iterator[tuple[str, object]]:
-    """What an attribute holds, an array or a list of them, each with its name."""
+    """Yield each array that an attribute holds, or lists, with its name."""
     if isinstance(learned, (list, tuple)):
         for i, array in enumerate(learned):
             if array is not None:
@@ -466,7 +468,7 @@ def retrain_layers(
     if not epochs or not len(y) or layers.n_outputs < 2:
         return layers
     failure = f"{type(model.classifier).__name__} cannot train on its rows"
-    with at_node(model.name, failure):
+    with naming_node(model.name, failure):
         trained = model.carrying(layers).train(
             Z,
             y,

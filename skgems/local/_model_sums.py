@@ -20,10 +20,10 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import (
     EffectiveRows,
+    block_bytes,
     float_type,
     log_losses,
     row_blocks,
-    working_bytes,
 )
 from ..networks import linear_logits
 from ._classifiers import Rows
@@ -32,11 +32,6 @@ from ._member import Member
 # How large logits may be, in root mean squares of those of the node's own model, or of
 # 1: steeper models tell one row from the next.
 _STEEPEST = 20.0
-# Numbers of 8 bytes that are in memory at once for each row of a block and each output:
-# logits, these less their mean, residuals and their copy.
-_COPIES_OF_LOGITS = 4
-# Least bytes of a block of rows: smaller ones take longer, and save nothing.
-_LEAST_BLOCK_BYTES = 2**20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,7 +41,14 @@ class JudgingRows:
     X: Rows  # (n_rows, n_features), as the node has them
     Z: Rows  # (n_rows, n_inputs), as they enter the models, behind hidden layers
     columns: np.ndarray  # (n_rows,), the output of each row's class
-    weights: np.ndarray  # (n_rows,), how much each counts
+    row_weights: np.ndarray  # (n_rows,), how much each counts, as in other sums
+    class_weights: np.ndarray  # (n_rows,), how often its class counts beside that
+    units: np.ndarray  # (n_rows,), what counts as one row, such as a patient
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Return how much each row counts, (n_rows,)."""
+        return self.row_weights * self.class_weights
 
 
 def sum_over_rows(
@@ -58,7 +60,7 @@ def sum_over_rows(
     with_gradient: bool,
     with_gains: bool,
 ) -> dict:
-    """What rows say of some models, for a reply.
+    """Sum losses, gradients and right labels of models over rows, for a reply.
 
     Where single rows are protected (``min_rows``), the number of rows that are right is
     rounded, and gradients are NaN that are in effect those of too few rows. Sums are
@@ -144,8 +146,8 @@ class _ModelSums:
     def add_in_blocks(self, rows: JudgingRows) -> None:
         blocks = row_blocks(
             rows.Z,
-            bytes_per_row=8 * _COPIES_OF_LOGITS * self.side_by_side.shape[1],
-            limit=max(working_bytes() // 16, _LEAST_BLOCK_BYTES),
+            bytes_per_row=8 * self.side_by_side.shape[1],
+            limit=block_bytes(),
         )
         for block in blocks:
             self._add(rows.Z[block], rows.columns[block], rows.weights[block])

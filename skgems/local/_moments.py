@@ -30,7 +30,7 @@ from ..moments import (
     row_blocks,
 )
 from ..networks import LayersBelow, final_step, linear_logits, output_labels
-from ._classifiers import Rows, at_node, indices_of
+from ._classifiers import Rows, indices_of, naming_node
 from ._closed_forms import (
     LEFT_OUT,
     WITHHELD,
@@ -40,7 +40,7 @@ from ._closed_forms import (
     weights_of,
 )
 from ._constants import warn_of_lost_features
-from ._disclosed import tellable_rows
+from ._disclosed import AskedGradient, tellable_rows
 from ._layer_numbers import LayerMoments, layer_moments
 from ._member import Member
 from ._own_residuals import fitted_factor
@@ -112,9 +112,7 @@ class OwnGradient:
         self.origin = origin
         self.factor: float | None = None  # None until rows are added that have one
         self.effective_rows = EffectiveRows(n_models=1)
-        self.weight_of_member = None
-        if class_weight == "members":
-            self.weight_of_member = class_weight_of(member.model.estimator)
+        self.weight_of_member = _weight_of_member(member, class_weight)
         is_weighted_by_server = self.weight_of_member is not None
         self.is_by_class = class_weight == "balanced" or is_weighted_by_server
         self.class_weights = None  # (n_classes,)
@@ -188,7 +186,7 @@ class OwnGradient:
         self.origin = origin
 
     def reply(self, sums: ClassMoments) -> dict:
-        """What is sent of it, beside the moments of the same rows."""
+        """Return the fields that are sent beside the moments of the same rows."""
         reply: dict[str, object] = {}
         if self.factor is not None:
             reply["factor"] = self.factor
@@ -212,6 +210,36 @@ class OwnGradient:
         offsets = sums.mean()[constant][:, None]
         self.gradients[:, constant, :] = offsets * self.gradients[:, -1:, :]
         return self.gradients
+
+
+def _weight_of_member(
+    member: Member, class_weight: str | Sequence | None
+) -> str | list | None:
+    """Return the weights of a member's own classifier, if these are asked for."""
+    if class_weight != "members":
+        return None
+    return class_weight_of(member.model.estimator)
+
+
+def _asked_gradient(
+    member: Member,
+    codes: np.ndarray,
+    *,
+    model: str | None,
+    classes: np.ndarray,
+    class_weight: str | Sequence | None,
+) -> AskedGradient | None:
+    """Return how `OwnGradient` sums rows; None: it is not asked for."""
+    if model != "own" or not member.has_classifier:
+        return None
+    is_weighted_by_server = _weight_of_member(member, class_weight) is not None
+    class_weights = None
+    if isinstance(class_weight, list):
+        class_weights = weights_of(class_weight, classes)[codes]
+    return AskedGradient(
+        is_by_class=class_weight == "balanced" or is_weighted_by_server,
+        class_weights=class_weights,
+    )
 
 
 def _gradient_about(origin: np.ndarray, X: Rows, residuals: np.ndarray) -> np.ndarray:
@@ -240,7 +268,7 @@ class _BehindLayers:
     parts: np.ndarray | None  # (n_rows,), the cluster of each row
 
 
-def _behind_layers(
+def _outputs_of_layers(
     member: Member,
     X: Rows,
     codes: np.ndarray,
@@ -251,7 +279,7 @@ def _behind_layers(
     n_components: int,
     min_rows: int,
 ) -> _BehindLayers:
-    """Return what hidden layers make of rows, and their clusters of ``min_rows``."""
+    """Return hidden layers' outputs for rows, and their clusters of ``min_rows``."""
     class_sizes = np.bincount(codes)
     sent = LayerMoments(kind=kind, has_clusters=True)
     if hidden is not None:
@@ -269,7 +297,8 @@ def _behind_layers(
                     member, share * class_sizes.sum() * n_features
                 ),
             )
-        member = replace(member, n_raw_columns=n_features)
+        n_raw_columns = member.n_raw_columns or n_features
+        member = replace(member, n_raw_columns=n_raw_columns)
     parts = None
     if n_components > 1 and sent.has_clusters:
         # The request has no seed: see `seed_of_rows`.
@@ -309,8 +338,8 @@ def moments(
         np.unique(y) if member.left_out is None else np.union1d(y, member.left_out)
     )
     codes = np.searchsorted(classes, y)
-    with at_node(member.name, "its rows cannot be summed"):
-        behind = _behind_layers(
+    with naming_node(member.name, "its rows cannot be summed"):
+        behind = _outputs_of_layers(
             member,
             X,
             codes,
@@ -335,7 +364,9 @@ def moments(
             codes,
             kind=kind_of_sums,
             parts=behind.parts,
-            has_gradient=model == "own" and member.has_classifier,
+            gradient=_asked_gradient(
+                member, codes, model=model, classes=classes, class_weight=class_weight
+            ),
         )
         X = tellable.X
         sums = class_moments(
@@ -348,7 +379,7 @@ def moments(
             has_own=tellable.has_own,
             told=tellable.sums,
         )
-    if hidden is None:
+    if hidden is None and not tellable.withholds_columns:
         warn_of_lost_features(member, sums)
     gradient = OwnGradient(
         member,
@@ -386,7 +417,7 @@ def _sample_by_class(X: Rows, codes: np.ndarray, n_rows: int) -> list[tuple[int,
 
 
 def _most_layer_numbers(member: Member, n_numbers_of_message: float) -> float:
-    """How many numbers one message may tell about hidden layers."""
+    """Return how many numbers one message may tell about hidden layers."""
     if member.layer_numbers_left is None:
         return n_numbers_of_message
     return min(n_numbers_of_message, member.layer_numbers_left)
@@ -441,7 +472,7 @@ def reply_of_tails(member: Member, tails: CombinationTails) -> dict[str, int]:
 
 
 def _scales_features(estimator: object) -> bool:
-    """Whether a model was fitted to features that it has scaled itself.
+    """Report whether a model was fitted to features that it has scaled itself.
 
     The head of a backbone counts too: its features are in no units of anything.
     """

@@ -7,14 +7,12 @@ from scipy import sparse
 
 from ..moments import fit_inverse_temperature, log_losses, ratio
 from ..networks import linear_logits
+from ..spaces import MOST_ROWS
 from ._classifiers import Rows, indices_of
 from ._member import Member
 from ._model import LocalModel
 from ._samples import spread
 
-# Rows that the factor on a model's logits is fitted to. It is one number, which hardly
-# changes with more of them.
-TEMPERATURE_ROWS = 4000
 # Where the memo of a member has the residuals of the last rows.
 _LAST = "own residuals"
 
@@ -27,7 +25,7 @@ def fitted_factor(
     Logits are (n_rows, n_outputs), outputs and weights (n_rows,).
     """
     # One that is next to the best will do.
-    rows = spread(outputs, TEMPERATURE_ROWS)
+    rows = spread(outputs, MOST_ROWS)
     return fit_inverse_temperature(
         logits[rows],
         outputs[rows],
@@ -68,7 +66,7 @@ class Residuals:
             return None
         # One that is next to the best will do.
         rows = np.flatnonzero(is_known)
-        rows = rows[spread(outputs[rows], TEMPERATURE_ROWS)]
+        rows = rows[spread(outputs[rows], MOST_ROWS)]
         factor = fitted_factor(
             linear_logits(X[rows], W).astype(np.float64),
             outputs[rows],

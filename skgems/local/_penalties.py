@@ -103,14 +103,14 @@ def _penalty_of_parts(classifier: OneVsRestClassifier) -> dict | None:
     for name in ("C", "alpha"):
         strengths = [part[name] for part in penalties if name in part]
         if len(strengths) == len(penalties):
-            penalty[name] = _within_bounds(_geometric_mean(strengths))
+            penalty[name] = _clipped_strength(_geometric_mean(strengths))
         else:
             penalty.pop(name, None)
     return penalty
 
 
-def _within_bounds(strength: float) -> float:
-    """A strength as messages may have it: zero, or a number of some size."""
+def _clipped_strength(strength: float) -> float:
+    """Return a strength that messages may have: zero, or between two bounds."""
     return 0.0 if strength == 0 else float(np.clip(strength, SMALLEST, LARGEST))
 
 
@@ -131,7 +131,7 @@ def _by_C(loss: str, C: float) -> dict:
     """A penalty with the strength C, which may be infinite."""
     if C == np.inf:
         return {"loss": loss, "alpha": 0.0}
-    return {"loss": loss, "C": _within_bounds(C)}
+    return {"loss": loss, "C": _clipped_strength(C)}
 
 
 def _penalty_of_logistic(classifier: LogisticRegression) -> dict:
@@ -173,11 +173,11 @@ def _penalty_of_sgd(classifier: SGDClassifier) -> dict:
     # Without a penalty it is held back by ending early.
     if classifier.penalty is None:
         return {"loss": loss}
-    return {"loss": loss, "alpha": _within_bounds(classifier.alpha)}
+    return {"loss": loss, "alpha": _clipped_strength(classifier.alpha)}
 
 
 def _penalty_of_mlp(classifier: MLPClassifier) -> dict:
-    """That of a network without hidden layers; of others it is not of one layer."""
+    """Return the penalty of a network without hidden layers; of others "other"."""
     if len(getattr(classifier, "coefs_", ())) != 1:
         return {"loss": "other"}
     # Other solvers end long before the penalty holds them back.
@@ -187,7 +187,7 @@ def _penalty_of_mlp(classifier: MLPClassifier) -> dict:
 
 
 def _penalty_of_net(net: object) -> dict:
-    """That of a skorch net of one Linear layer, by the optimizer's weight decay."""
+    """Return the penalty of a skorch net of one Linear layer, by its weight decay."""
     criterion = getattr(net, "criterion_", None)
     # torch.compile wraps a module, and keeps it as this attribute.
     criterion = getattr(criterion, "_orig_mod", criterion)
@@ -201,7 +201,7 @@ def _penalty_of_net(net: object) -> dict:
     # Without decay a net is held back by ending early.
     if decay == 0 or criterion.reduction != "mean":
         return {"loss": "log_loss"}
-    return {"loss": "log_loss", "alpha": _within_bounds(decay)}
+    return {"loss": "log_loss", "alpha": _clipped_strength(decay)}
 
 
 def _groups_of_weights(optimizer: object) -> list[Mapping]:

@@ -17,7 +17,7 @@ def stride(sizes: np.ndarray, n_rows: int) -> int:
 
 
 def ranks(codes: np.ndarray) -> np.ndarray:
-    """How many rows of its class there are before each row."""
+    """Count the rows of the same class before each row."""
     order = np.argsort(codes, kind="stable")
     sizes = np.bincount(codes)
     # Where each class begins in the order of classes.

@@ -150,7 +150,7 @@ class SkorchModel(LocalModel):
     @cached_property
     def description(self) -> Description:
         labels, seen = output_labels(self.classifier, name=self.name)
-        return Description.of(self.estimator, labels, seen)
+        return Description.from_classifier(self.estimator, labels, seen)
 
     @property
     def advice_on_labels(self) -> str:
@@ -193,7 +193,7 @@ class SkorchModel(LocalModel):
 
     @property
     def has_module(self) -> bool:
-        """Whether rows enter the net as they are, with no pipeline before it."""
+        """Report whether rows enter the net as they are, with no pipeline before it."""
         return unwrap(self.estimator) is self.classifier
 
     @cached_property
@@ -394,7 +394,7 @@ class SkorchModel(LocalModel):
 
     @property
     def _link(self) -> str:
-        """What the outputs go through, so that the loss sees what it has seen."""
+        """Name the function of outputs that gives the loss its usual inputs."""
         link = output_link(self.classifier, name=self.name)
         if link != "identity":
             return link
@@ -474,7 +474,7 @@ def _initialise(net: NeuralNet, X: Rows) -> None:
 
 
 def _name_outputs(net: NeuralNet, classes: np.ndarray) -> np.ndarray:
-    """(n_classes,), the output of each label.
+    """Return the output of each label, (n_classes,).
 
     Where labels are no numbers of outputs, and the net does not say what its outputs
     stand for, these are given the labels as names, in order.

@@ -18,8 +18,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ..moments import block_bytes, indicator, ratio, row_blocks
+from ..base import MOST_LISTED
+from ..moments import ROUNDING_OF_SUMS, block_bytes, indicator, ratio, row_blocks
 from ..networks import linear_logits
+from ..spaces import MOST_ROWS
 from ._classifiers import Rows
 from ._member import Member
 from ._samples import spread
@@ -35,17 +37,10 @@ _HEAVY_COMBINATIONS = 12.0
 # Combinations, whose median kurtosis counts: of a single one, one feature may decide.
 # Their weights take as much memory as so many rows, which may be of 2**20 features.
 N_COMBINATIONS = 8
-# Rows that the kurtosis of logits, and of single features, is taken over at most, so
-# that it takes a moment however many there are.
-_MOST_ROWS = 4000
 # Fewest rows whose logits have a kurtosis: of fewer it is mostly chance.
 _FEWEST_ROWS = 50
 # The same of combinations, whose threshold is lower.
 _FEWEST_ROWS_OF_COMBINATIONS = 200
-# Features that a warning names, those that add most to the kurtosis.
-_N_NAMED = 3
-# Deviations of a feature, relative to its size, that are rounding.
-_ROUNDING = 1e-9
 
 
 class CombinationTails:
@@ -124,7 +119,9 @@ def _deviations(sample: Sequence[tuple[int, Rows]], means: np.ndarray) -> np.nda
     n_rows = sum(rows.shape[0] for _, rows in sample)
     deviations = np.sqrt(np.maximum(squares / n_rows, 0.0))
     size = np.maximum(np.abs(low), np.abs(high))
-    return np.where(has_others & (deviations > _ROUNDING * size), deviations, 0.0)
+    return np.where(
+        has_others & (deviations > ROUNDING_OF_SUMS * size), deviations, 0.0
+    )
 
 
 def _dense_row(row: Rows) -> np.ndarray:
@@ -172,7 +169,7 @@ def heaviest_features(member: Member) -> list[int]:
         contributions[_has_two_values(X)] = 0.0
     else:
         contributions = fourth_powers * (weights[:-1] ** 4).sum(axis=1)
-    features = np.argsort(-contributions, kind="stable")[:_N_NAMED]
+    features = np.argsort(-contributions, kind="stable")[:MOST_LISTED]
     return features.tolist()
 
 
@@ -202,7 +199,7 @@ def _some_rows(member: Member, classes: np.ndarray | None) -> tuple[Rows, np.nda
     if classes is not None:
         rows = np.flatnonzero(np.isin(y, classes))
     _, codes = np.unique(y[rows], return_inverse=True)
-    rows = rows[spread(codes, _MOST_ROWS)]
+    rows = rows[spread(codes, MOST_ROWS)]
     return X[rows], y[rows]
 
 

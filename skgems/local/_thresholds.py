@@ -13,10 +13,8 @@ from sklearn.model_selection import (
     TunedThresholdClassifierCV,
 )
 
+from ..messages import ROUNDING
 from ..networks import final_step
-
-# Thresholds of 0 and 1, which a search may find, have no logit.
-_LEAST = 1e-6
 
 
 def has_threshold(estimator: object) -> bool:
@@ -53,5 +51,6 @@ def decision_threshold(estimator: object) -> float | None:
 
 def average_threshold(thresholds: Sequence[float], weights: np.ndarray) -> float:
     """Return the threshold whose logit is the weighted mean of those of others."""
-    logits = logit(np.clip(thresholds, _LEAST, 1.0 - _LEAST))
+    # Thresholds of 0 and 1, which a search may find, have no logit.
+    logits = logit(np.clip(thresholds, ROUNDING, 1.0 - ROUNDING))
     return float(expit(np.average(logits, weights=weights)))

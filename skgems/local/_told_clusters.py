@@ -12,12 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..disclosure import Disclosure, GroupSums
-from ..moments import ClassMoments, class_moments, merge_moments
+from ..moments import ROUNDING_OF_SUMS, ClassMoments, class_moments, merge_moments
 from ._chunk_rule import ChunkRule
 from ._classifiers import Rows
-
-# Least eigenvalue that is not rounding, of a scatter whose eigenvalues are at most 1.
-_ROUNDING = 1e-9
 
 
 @dataclass(eq=False, kw_only=True)
@@ -29,8 +26,8 @@ class _Ends:
     total: np.ndarray  # (n_columns,), by squared weights
 
     @classmethod
-    def of(cls, rows: Rows, squares: np.ndarray) -> "_Ends":
-        """Return those of some rows."""
+    def from_rows(cls, rows: Rows, squares: np.ndarray) -> "_Ends":
+        """Return the lowest and highest values of rows, and their weighted sum."""
         low, high = (_dense_row(rows.min(axis=0)), _dense_row(rows.max(axis=0)))
         return cls(low=low, high=high, total=_dense_row(squares @ rows))
 
@@ -140,12 +137,12 @@ class ClusterEnds:
             residuals = self._told.residuals
             Z = X if residuals is None else residuals.beside(X, y, weights)
             Z = Z.toarray() if hasattr(Z, "toarray") else Z
-            directions = _Ends.of((Z - mean) @ basis, squares)
+            directions = _Ends.from_rows((Z - mean) @ basis, squares)
         return _Part(
             c=c,
             total_square=float(squares.sum()),
             largest_square=float(squares.max()),
-            columns=_Ends.of(X, squares),
+            columns=_Ends.from_rows(X, squares),
             directions=directions,
         )
 
@@ -203,7 +200,7 @@ class ClusterEnds:
         )
         within = np.eye(roots.shape[1]) - roots.T @ roots
         least = np.linalg.eigvalsh(within).min(initial=1.0)
-        if least < _ROUNDING:
+        if least < ROUNDING_OF_SUMS:
             return False
         for part, end in zip(parts, ends, strict=True):
             length = end.lengths(part.total_square).sum()

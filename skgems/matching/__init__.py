@@ -20,7 +20,7 @@ networks. This room knows arrays and nothing of nodes or estimators.
 (True, 2)
 """
 
-from ._layer import Atoms, History, LayerMatch, match_layer
+from ._layer import NO_EVIDENCE, Atoms, History, LayerMatch, match_layer
 from ._network import (
     NetworkMatch,
     match_again,

@@ -28,8 +28,6 @@ from ._sums import PairSums, SumTable, Units, squares
 # Share of the prior's precision up to which what is left without it is rounding, of
 # float32 too: units said nothing of such a number.
 NO_EVIDENCE = 1e-6
-# Share of the objective within which two first passes came to the same.
-_SAME_OBJECTIVE = 1e-9
 # Sigma, as a share of the median norm of a layer's neurons. Small: where it is large,
 # how many nodes use an atom outweighs what its neurons are like.
 SIGMA = 0.1
@@ -72,7 +70,7 @@ class Atoms:
         )
 
     def subtract_prior(self, prior_precision: float) -> np.ndarray:
-        """What the neurons alone say of each atom; zero where they say nothing."""
+        """Return each atom by its neurons alone; zero where these say nothing."""
         precision = self.precision - self.precision.dtype.type(prior_precision)
         precision = np.where(
             precision <= NO_EVIDENCE * prior_precision, np.inf, precision
@@ -108,7 +106,7 @@ def evidence_gains(
     atom_squares: np.ndarray,  # squares(a, n_shared)
     atom_terms: np.ndarray,  # (n_atoms,): added whatever neuron comes
 ) -> np.ndarray:
-    """What neurons add to atoms: sum of (a_d + p_d v_d)^2/(q_d + p_d) - a_d^2/q_d.
+    """Compute what neurons add: sum of (a_d + p_d v_d)^2/(q_d + p_d) - a_d^2/q_d.
 
     That is ``2 a p v / (q + p) + p^2 v^2 / (q + p) + a^2 (1 / (q + p) - 1 / q)``. The
     array has a row for each atom and a column for each neuron.
@@ -215,7 +213,7 @@ def match_layer(
     random_state: int | np.random.RandomState | None = None,
 ) -> LayerMatch:
     """Match neurons of groups to atoms (PFNM 2018, Propositions 1 and 2, Eq. 11)."""
-    units = Units.of(groups, n_shared)
+    units = Units.from_groups(groups, n_shared)
     order = canonical_order(units.groups)
     rng = check_random_state(random_state)
 
@@ -253,7 +251,7 @@ def _better_first_pass(
     objective = exchangeable.run(max_iter=1, tol=tol).objective[-1]
     ordered_objective = ordered.run(max_iter=1, tol=tol).objective[-1]
     # Where they came to the same, rounding must not choose.
-    margin = _SAME_OBJECTIVE * abs(objective)
+    margin = NO_EVIDENCE * abs(objective)
     return ordered if ordered_objective > objective + margin else exchangeable
 
 
@@ -298,7 +296,7 @@ class _Search:
             self.best_rows = list(self.matcher.rows)
 
     def explains_less(self, share: float) -> bool:
-        """Whether atoms explain less, and not because there may be no more of them."""
+        """Report whether atoms explain less, though there may be more of them."""
         rows = [rows for rows in self.best_rows if rows is not None]
         if not rows or len(np.unique(np.concatenate(rows))) == self.matcher.max_units:
             return False
@@ -522,7 +520,7 @@ class _Matcher:
         )
 
     def _neuron_factors(self, group: int) -> np.ndarray:
-        """Those of evidence_gains, over a new atom; every step of a group has them."""
+        """Return the `neuron_factors` of a group over a new atom, computed once."""
         if self.factors[group] is None:
             new = first_evidence(
                 self.units.squares[group],
@@ -704,7 +702,7 @@ def _columns_at_rising_price(gains: np.ndarray) -> np.ndarray:
 
 
 def median_norm(groups: Sequence[np.ndarray]) -> float:
-    """Of all neurons; 1 where it is 0, as it is divided by."""
+    """Return the median norm of all neurons; 1 where it is 0, as it is a divisor."""
     norms = [np.sqrt(np.sum(np.square(V, dtype=np.float64), axis=1)) for V in groups]
     return float(np.median(np.concatenate(norms))) or 1.0
 

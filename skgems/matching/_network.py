@@ -79,7 +79,7 @@ class _Links:
         return self.share.shape[1]
 
     def rows(self, network: Layers, *, layer: int, node: int) -> np.ndarray:
-        """One row per unit; zeros stand for weights of atoms that a node lacks."""
+        """Return one row per unit; zeros stand for weights of atoms a node lacks."""
         n_units = len(network.intercepts[layer])
         V = np.zeros(
             (n_units, self.n_shared + self.n_above), dtype=network.coefs[0].dtype
@@ -338,7 +338,7 @@ def _match_linked(
     precisions = np.hstack([np.ones((len(networks), 1)), links.share]) * sigma**-2.0
     match_with = partial(
         match_layer,
-        Units.of(groups, links.n_shared),
+        Units.from_groups(groups, links.n_shared),
         precisions.astype(groups[0].dtype),
         n_shared=links.n_shared,
         prior_precision=sigma0**-2.0,
@@ -431,7 +431,7 @@ def _has_units(network: Layers) -> bool:
 
 
 def _activation(networks: Sequence[Layers]) -> tuple[str, ...]:
-    """That of a network with units: a constant model has the depth of others alone."""
+    """Return the activation of a network with units: constant models have none."""
     with_units = [network for network in networks if _has_units(network)]
     return (with_units or networks)[0].activation
 
@@ -481,7 +481,7 @@ def _reweighted(
 
 
 def _factor(sums: np.ndarray, new_sums: np.ndarray) -> np.ndarray:
-    """What brings sums to new ones; 1 where there is nothing to bring, or NaN."""
+    """Return the factor from sums to new ones; 1 where either is missing."""
     ratio = new_sums / _where_positive(sums, otherwise=1.0)
     return np.where(np.isnan(new_sums) | (sums <= 0), 1.0, ratio)
 
@@ -506,7 +506,7 @@ def widened(atoms: Atoms, *, n_shared: int, n_targets: int, sigma0: float) -> At
 def widen_classes(
     match: NetworkMatch, *, places: np.ndarray, n_classes: int
 ) -> NetworkMatch:
-    """The same match with more classes, the old ones at the indices ``places``."""
+    """Return the match for more classes; old ones have the indices ``places``."""
     spread = partial(_spread, places=places, n_classes=n_classes)
     layers = list(match.layers)
     shares = list(match.shares)

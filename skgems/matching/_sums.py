@@ -38,7 +38,10 @@ class Units:
     _n_savings: float = 0.0
 
     @classmethod
-    def of(cls, groups: "Sequence[np.ndarray] | Units", n_shared: int) -> "Units":
+    def from_groups(
+        cls, groups: "Sequence[np.ndarray] | Units", n_shared: int
+    ) -> "Units":
+        """Prepare groups of units, with the squares of their numbers."""
         if isinstance(groups, Units):
             return groups
         groups = [_flush_subnormals(V) for V in groups]
@@ -61,7 +64,7 @@ class Units:
         return self.groups[group][:, : self.n_shared]
 
     def pairs_have_paid(self, group: int, n_atoms: int) -> bool:
-        """Whether products of pairs are worth their cost, after one more such step."""
+        """Report whether products of pairs are worth their cost after one more step."""
         n_saved = n_atoms * self.n_shared - _OPERATIONS_PER_ADDITION * self.n_units
         self._n_savings += len(self.groups[group]) * max(n_saved, 0)
         if self.pair_products is not None:
@@ -145,7 +148,7 @@ class SumTable:
         self.sums[of_base] = self.base[of_base]
 
     def products(self, group: int, atoms: np.ndarray) -> np.ndarray:
-        """Of the sums in the rows ``atoms`` with the group's units."""
+        """Multiply the sums in the rows ``atoms`` by the group's units."""
         n_rows = atoms[-1] + 1 if len(atoms) else 0
         products = self.sums[:n_rows] @ self.units.shared(group).T
         # A product with all rows is quicker than a copy of those in use.
@@ -192,10 +195,10 @@ class PairSums:
         self.members.data[self.units.slices[group]] = 0.0
 
     def clear(self, rows: np.ndarray) -> None:
-        """Return the sums without units that have no weight."""
+        """Do nothing: units without weight are in no sum."""
 
     def products(self, group: int, atoms: np.ndarray) -> np.ndarray:
-        """Of the sums in the rows ``atoms`` with the group's units."""
+        """Multiply the sums in the rows ``atoms`` by the group's units."""
         products = self.members @ self.units.pair_products[group]
         return _rows(products, atoms)
 

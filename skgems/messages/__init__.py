@@ -11,12 +11,11 @@ all parties have accepted.
 >>> check_request(request)
 >>> Message.from_bytes(request.to_bytes()).digest == request.digest
 True
->>> sorted(TASKS["counts"].reply)
+>>> sorted(TASKS["counts"].reply.fields)
 ['counts', 'labels', 'min_rows', 'rule']
 """
 
 from ._agreement import (
-    FIRST,
     Agreement,
     NotAgreedError,
     as_agreement,
@@ -67,11 +66,11 @@ from ._limits import (
     MOST_COUNTED,
     MOST_DIMENSIONS,
     MOST_FACTORS,
+    MOST_HEADER,
     MOST_JUDGED,
     MOST_MODELS,
-    MOST_NAME,
-    MOST_REASON,
     MOST_ROWS,
+    MOST_TEXT,
     Limits,
 )
 from ._message import NO_MESSAGE, Message, check_version
@@ -82,7 +81,8 @@ from ._packing import (
     remove_partial_files,
     write_bytes,
 )
-from ._row_counts import rows_of_groups
+from ._questions import Reply, Request
+from ._row_counts import ExposedGroups, exposed_classes, rows_of_groups
 from ._signing import (
     SignatureError,
     check_signed,
@@ -97,12 +97,14 @@ from ._summaries import (
     check_summary_of_request,
     contents_of,
     disclosures_in,
+    is_summary,
     joins_in,
     least_rows_of,
+    models_in,
     pairs_in,
     requests_in,
 )
-from ._tasks import ACCEPTED_BY, COMMON, TASKS, Rule, Task, register, task_named
+from ._tasks import ACCEPTED_BY, COMMON, TASKS, Task, register, task_named
 from ._terms import TERMS, Terms
 from ._told_numbers import ToldNumbers, told_in_words, told_numbers
 from ._words import (

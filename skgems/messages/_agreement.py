@@ -27,19 +27,23 @@ from ._fields import (
     Text,
     check_fields,
 )
-from ._limits import MOST_AGREEMENT, MOST_JUDGED, MOST_ROWS, MOST_TIMES
+from ._limits import MOST_COUNTED, MOST_HEADER, MOST_JUDGED, MOST_ROWS
 from ._message import Message
 from ._packing import naming, read_bytes, write_bytes
 from ._signing import check_signed, signed
-from ._summaries import contents_of, disclosures_in, joins_in, requests_in
+from ._summaries import (
+    contents_of,
+    disclosures_in,
+    joins_in,
+    models_in,
+    requests_in,
+)
 from ._tasks import TASKS
 from ._terms import TERMS, Terms
 from ._words import listed
 
 # Hidden layers that nodes may be asked about, where nobody says how many there are.
 _LAYERS = 3
-# Tasks that an exchange begins with, whose requests bring the agreement.
-FIRST = ("front", "survey", "join")
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -153,7 +157,7 @@ class Agreement:
         if not _ID.fullmatch(self.exchange):
             raise place.at("exchange").wrong("is not 32 hexadecimal digits")
         for task, n in self.tasks.items():
-            if task not in TASKS or type(n) is not int or not 0 <= n <= MOST_TIMES:
+            if task not in TASKS or type(n) is not int or not 0 <= n <= MOST_COUNTED:
                 raise place.at("tasks").wrong("is not a table of how often to ask")
 
     @classmethod
@@ -217,16 +221,10 @@ class Agreement:
         **further_fields,
     ) -> "Agreement":
         """Make the agreement of a new exchange from the terms of a method."""
-        n_times = terms.most_requests(n_hidden_layers)
-        if n_times is None:
-            n_times = {name: task.most for name, task in TASKS.items()}
-        n_joins = n_times.get("join", 1)  # once for all fits
-        n_times = {name: n * fits for name, n in n_times.items()} | {"join": n_joins}
+        n_times = _times_of_fits(terms, fits=fits, n_hidden_layers=n_hidden_layers)
         settings = json.loads(json.dumps(terms.settings_at_nodes))
-        if terms.front is not None:
-            n_times["front"] = fits * terms.front.most_messages
-        needs_radii = (
-            any(map(tells_radii, terms.first_requests())) or n_times.get("space", 0) > 0
+        needs_radii = any(map(tells_radii, terms.first_requests())) or any(
+            n > 0 and TASKS[name].tells_radii is not None for name, n in n_times.items()
         )
         return cls(
             exchange=uuid4().hex,
@@ -296,7 +294,7 @@ class Agreement:
         ValueError
             If a field is wrong; the text names the file and the field.
         """
-        file_bytes = read_bytes(path, most=MOST_AGREEMENT)
+        file_bytes = read_bytes(path, most=MOST_HEADER)
         with naming(path):
             return cls.from_json(file_bytes.decode("utf-8"))
 
@@ -420,7 +418,7 @@ class Agreement:
                 self._check_method(content)
             if content.get("front") is not None:
                 self._check_front(content["front"])
-            elif self.settings.get("front") and task != "survey":
+            elif self.settings.get("front") and not TASKS[task].is_of_tables:
                 raise NotAgreedError(
                     f"the request ({task!r}) is about rows before the agreed front, "
                     "but only what they are behind it is agreed. The server has to "
@@ -434,9 +432,7 @@ class Agreement:
 
     def _check_judged(self, request: Message) -> None:
         """Raise if a request has more models judged than there are methods agreed."""
-        if request.task != "judge":
-            return
-        n_models = len(request.content["models"])
+        n_models = len(models_in(request))
         n_methods = len(self.methods)
         if n_models > n_methods:
             raise NotAgreedError(
@@ -446,7 +442,7 @@ class Agreement:
 
     @property
     def methods(self) -> list:
-        """What is agreed of each method where several are tried; else no entries."""
+        """Return what is agreed of each method if several are tried; else nothing."""
         methods = self.settings.get("methods", [])
         is_list = isinstance(methods, list) and all(
             isinstance(agreed, Mapping) for agreed in methods
@@ -455,7 +451,7 @@ class Agreement:
 
     @property
     def _trusted(self) -> list[str]:
-        """What is agreed that a server can misuse: tasks, and layers that it brings."""
+        """List what a server could misuse: tasks, and layers that it brings."""
         trusted = [task for task in self.tasks if TASKS[task].accepted_by == "person"]
         methods = [self.method, *(str(agreed.get("method")) for agreed in self.methods)]
         if any(TERMS[method].merges_layers for method in methods if method in TERMS):
@@ -464,7 +460,7 @@ class Agreement:
 
     @property
     def _fronts(self) -> list[Mapping]:
-        """What is agreed of the front, or of those of several methods."""
+        """List the agreed front, or those of several methods."""
         fronts = [self.settings.get("front"), *self.settings.get("fronts", ())]
         return [front for front in fronts if front]
 
@@ -559,6 +555,20 @@ class Agreement:
             )
 
 
+def _times_of_fits(terms: Terms, *, fits: int, n_hidden_layers: int) -> dict[str, int]:
+    """Return how often some fits ask for each task, by its name."""
+    n_times_of_fit = terms.most_requests(n_hidden_layers)
+    if n_times_of_fit is None:
+        n_times_of_fit = {name: task.most for name, task in TASKS.items()}
+    n_times = {name: n * fits for name, n in n_times_of_fit.items()}
+    for name, task in TASKS.items():
+        if task.is_summary:  # once for all fits
+            n_times[name] = n_times_of_fit.get(name, 1)
+        if task.fits_front and terms.front is not None:
+            n_times[name] = fits * terms.front.most_messages
+    return n_times
+
+
 def _settings_in_words(settings: Mapping) -> str:
     """Return settings as "name=value, name=value", each at most as long as a line."""
     return ", ".join(
@@ -614,15 +624,14 @@ def as_agreement(agreement: Agreement | str | os.PathLike) -> Agreement:
 
 
 def tells_radii(request: Message) -> bool:
-    """Whether a reply holds distances of single rows."""
+    """Report whether a reply holds distances of single rows."""
     requests_within = [
         inner for content in joins_in(request) for inner in requests_in(content)
     ]
     if requests_within:
         return any(map(tells_radii, requests_within))
-    # A curve of mean losses tells of no row.
-    criterion = request.content.get("criterion", {})
-    return request.task == "space" and criterion.get("name") != "log_loss"
+    task = TASKS[request.task]
+    return task.tells_radii is not None and task.tells_radii(request.content)
 
 
 def sealed(message: Message, agreement: Agreement, private_key=None) -> Message:
@@ -631,6 +640,6 @@ def sealed(message: Message, agreement: Agreement, private_key=None) -> Message:
     The first request of an exchange also gets the agreement.
     """
     message = message.with_envelope(exchange=agreement.exchange)
-    if message.task in FIRST:
+    if TASKS[message.task].begins_exchange:
         message = message.with_envelope(agreement=agreement.to_json())
     return message if private_key is None else signed(message, private_key)

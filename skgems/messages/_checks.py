@@ -1,42 +1,37 @@
 """Checks of requests and replies by the table of tasks, and what these say in words."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ..moments import LARGEST, LARGEST_FLOAT32
-from ._disclosed import check_disclosed
 from ._fields import ABSENT, REQUIRED, Field, Place, Table, check_fields
 from ._message import Message
-from ._tasks import COMMON, task_named
+from ._tasks import task_named
 from ._words import counting
 
-# Lengths of the letters in the shapes of requests that were checked: one request goes
-# to many nodes.
-_LENGTHS_OF_CHECKED: WeakKeyDictionary[Message, dict] = WeakKeyDictionary()
+# The places of requests that were checked, with what is asked and the lengths of the
+# letters in its shapes: one request goes to many nodes.
+_CHECKED: WeakKeyDictionary[Message, Place] = WeakKeyDictionary()
 
 
 def check_request(request: Message) -> None:
     """Raise ValueError, which names the field, unless a request fits its task."""
-    _lengths_in_request(request)
+    _place_of_checked(request)
 
 
-def _lengths_in_request(request: Message) -> dict:
-    """Lengths of the letters in the shapes of a request, which is checked."""
-    if request not in _LENGTHS_OF_CHECKED:
-        task = task_named(request.task)
-        content = request.content  # made anew each time
-        place = Place(request.task, {}, content)
-        check_fields(content, {**COMMON, **task.request}, place)
-        if task.request_rule is not None:
-            task.request_rule(content, place)
+def _place_of_checked(request: Message) -> Place:
+    """Return what a request asks, and the lengths in it; the request is checked."""
+    if request not in _CHECKED:
+        place = Place(request.task)
+        asked = task_named(request.task).check_request(request.content, place)
         # Labels of a request are not those of its reply.
-        _LENGTHS_OF_CHECKED[request] = {
-            letter: n for letter, n in place.lengths.items() if letter != "l"
-        }
-    return dict(_LENGTHS_OF_CHECKED[request])
+        lengths = {letter: n for letter, n in place.lengths.items() if letter != "l"}
+        _CHECKED[request] = replace(place, lengths=lengths, asked=asked)
+    checked = _CHECKED[request]
+    return replace(checked, lengths=dict(checked.lengths))
 
 
 def check_reply(
@@ -52,28 +47,23 @@ def check_reply(
     if task.reply_check is not None:
         task.reply_check(request, reply)
         return
-    lengths = _lengths_in_request(request)
-    place = Place(request.task, lengths, request.content, described)
+    place = replace(_place_of_checked(request), described=described)
     if described is not None:
         # Lengths of the node's own model, where no other came along.
         network = described["network"]
         if network["n_features"] is not None:
             place.lengths.setdefault("d", network["n_features"])
         place.lengths.setdefault("k", int(np.sum(network["seen"])))
-    content = reply.content
-    check_fields(content, task.reply, place)
-    if "rule" in task.reply:
-        check_disclosed(content, place)
-    if task.rule is not None:
-        task.rule(content, place)
+    task.check_reply(reply.content, place)
 
 
 def check_fields_of_user(request: Message, reply: Message) -> None:
     """Check like `check_reply`, but only fields that a user's input can make wrong."""
     task = task_named(request.task)
-    fields = {name: task.reply[name] for name in task.of_user}
+    fields = {name: task.reply.fields[name] for name in task.of_user}
     content = {name: part for name, part in reply.content.items() if name in fields}
-    check_fields(content, fields, Place(request.task, asked=request.content))
+    asked = task.request.from_content(request.content)
+    check_fields(content, fields, Place(request.task, asked=asked))
 
 
 def has_usable_numbers(message: Message) -> bool:
@@ -88,7 +78,7 @@ def has_usable_numbers(message: Message) -> bool:
 
 def check_names(reply: Message) -> None:
     """Raise ValueError for wrong names of fields, in a reply without its request."""
-    fields = task_named(reply.task).reply
+    fields = task_named(reply.task).reply.fields
     content = reply.content
     place = Place(reply.task)
     for name in sorted(set(content) - set(fields)):
@@ -107,7 +97,7 @@ def key_of(request: Message) -> str:
     content = request.content
     defaults = {
         name: field.default
-        for name, field in task_named(request.task).request.items()
+        for name, field in task_named(request.task).request.fields.items()
         if field.default not in (REQUIRED, ABSENT) and name not in content
     }
     return Message.of(request.task, **content, **defaults).digest
@@ -135,7 +125,9 @@ def sentences_in(message: Message) -> Iterator[tuple[str, Sentences]]:
     if task.sentences is not None:
         yield from task.sentences(message.content)
     else:
-        yield from sentences_of_fields(task.reply, message.content, path=task.name)
+        yield from sentences_of_fields(
+            task.reply.fields, message.content, path=task.name
+        )
 
 
 def sentences_of_fields(

@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dpotrf
 
-from ..moments import LARGEST, LARGEST_FLOAT32, LARGEST_SQUARE
+from ..moments import LARGEST, LARGEST_FLOAT32
 from ..networks import ACTIVATIONS
 from ..steps import front_of_content
 from ._limits import MOST_CHARACTERS
 
 # What rounding may leave of a sum, relative to it.
 ROUNDING = 1e-6
-# What it may leave in a matrix with ones on its diagonal, and besides for each feature:
-# rows may be float32.
-DEFINITE = 1e-6
 DEFINITE_A_FEATURE = np.finfo(np.float32).eps
 LABELS = (str, int, float, bool)
 _PAIRS = [[label, weight] for label in LABELS for weight in (int, float)]
@@ -40,7 +37,7 @@ class Place:
 
     path: str
     lengths: dict = field(default_factory=dict)
-    asked: Mapping = field(default_factory=dict)
+    asked: Any = None  # the request
     described: Mapping | None = None
 
     def at(self, name: object) -> "Place":
@@ -73,7 +70,7 @@ class Field:
     says: str = ""  # about rows
     detail: Callable[[Mapping, Mapping], str] | None = None  # of the table, the reply
     default: object = REQUIRED  # what stands for it where it is not
-    when: Callable[[Mapping], bool] | None = None  # whether it is there, as asked
+    when: Callable[[Any], bool] | None = None  # whether a request asks for it
 
     def check(self, value: Any, place: Place) -> None:
         """Raise ValueError, which names the place, for a value that is not allowed."""
@@ -123,7 +120,7 @@ class Number(Field):
     """A finite number; an array without dimensions counts as one."""
 
     low: float = 0.0
-    high: float = LARGEST_SQUARE
+    high: float = LARGEST**2
     whole: bool = False
     infinite: bool = False
     nan: bool = False
@@ -379,7 +376,7 @@ class Arrays(Field):
 
     def check(self, value: Any, place: Place) -> None:
         place.deny(not isinstance(value, list), "is not a list of arrays")
-        arrays_of_request = place.asked.get(self.like) if self.like else None
+        arrays_of_request = getattr(place.asked, self.like) if self.like else None
         if arrays_of_request is None:
             fields = [self.each] * len(value)
         elif len(value) != len(arrays_of_request):
@@ -402,7 +399,7 @@ def _is_number(value: object) -> bool:
 
 
 def _fits(tokens: tuple[str, ...], shape: tuple[int, ...], lengths: dict) -> bool:
-    """Whether a shape is that of some letters, to which lengths are given here."""
+    """Report whether a shape fits letters, to which it gives lengths."""
     if tokens == ("...",):
         return True
     if tokens[:1] == ("m?",):
@@ -464,7 +461,7 @@ def check_definite(matrix: np.ndarray, place: Place) -> None:
         place.deny(matrix[size == 0].any(), "has products of a feature without squares")
     scaled = matrix * inverse[:, None]
     scaled *= inverse
-    np.fill_diagonal(scaled, 1.0 + (DEFINITE + DEFINITE_A_FEATURE * len(scaled)))
+    np.fill_diagonal(scaled, 1.0 + (ROUNDING + DEFINITE_A_FEATURE * len(scaled)))
     # In place, which takes half the time of NumPy's: it is transposed as LAPACK has it.
     _, info = dpotrf(scaled.T, overwrite_a=True, clean=False)
     place.deny(info != 0, "has a negative eigenvalue")

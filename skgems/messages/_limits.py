@@ -6,11 +6,12 @@ What a request may *cost* is for the owner of the node to say, in :class:`Limits
 
 from dataclasses import dataclass, field, fields
 
-# Bytes of a whole file, of a key in PEM form, and of an agreement.
+import numpy as np
+
+# Bytes of a whole file.
 MOST_BYTES = 2**32  # 4 GB
-MOST_KEY = 2**16  # keys have some hundred
-MOST_AGREEMENT = 2**22  # 4 MB: it may list names of features
-# Bytes of the header in JSON, which takes some thirty times its size once it is read.
+# Bytes of the header in JSON, which takes some thirty times its size once it is read,
+# of an agreement, which may list names of features, and of a key in PEM form.
 MOST_HEADER = 2**22
 MOST_DIMENSIONS = 4  # of an array: weights of a convolution have as many
 # Bytes of arrays that equal others, which are stored once and checked each time: a file
@@ -23,10 +24,9 @@ MOST_DEPTH = 32
 MOST_ROWS = 2**53
 # Whole numbers in requests that say how much is computed: what all machines can count.
 # How much of it a node computes is said by its `Limits`.
-MOST_COUNTED = 2**31 - 1
-# Characters of labels, which numpy makes as long as the longest; of a node's name.
+MOST_COUNTED = int(np.iinfo(np.int32).max)
+# Characters of labels, which numpy makes as long as the longest.
 MOST_CHARACTERS = 2**26
-MOST_NAME = 1000  # characters
 # Of classes that moments are of: those of 1,000 take minutes to be made a model of.
 MOST_CLASSES = 1000
 
@@ -37,10 +37,9 @@ MOST_MODELS = 7
 MOST_FACTORS = 32  # twice those of a grid
 # Candidates that are judged by halves of rows; `combine` has eleven at most.
 MOST_JUDGED = 16
-# Characters of a reason why a node sends no sums, which has names of columns.
-MOST_REASON = 2000
-# How often an agreement may allow a task.
-MOST_TIMES = 10**6
+# Characters of a node's name, of an error, and of a reason why a node sends no sums,
+# which has names of columns.
+MOST_TEXT = 2000
 
 
 def _limit(most: int, unit: str, *, of_rows: bool = False) -> int:

@@ -108,7 +108,7 @@ class Message:
         return arrays + len(json.dumps(self.settings))
 
     @property
-    def _about(self) -> dict:
+    def _header(self) -> dict:
         return {"version": self.version, "task": self.task, "settings": self.settings}
 
     def to_bytes(self) -> bytes:
@@ -116,7 +116,7 @@ class Message:
 
         Everything but the arrays is JSON in the header.
         """
-        about = self._about
+        about = self._header
         if self.envelope:
             about["envelope"] = dict(self.envelope)
         return pack(about, self.arrays)
@@ -128,7 +128,7 @@ class Message:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all but the envelope; equal requests have equal digests."""
-        sha256 = hashlib.sha256(json.dumps(self._about, sort_keys=True).encode())
+        sha256 = hashlib.sha256(json.dumps(self._header, sort_keys=True).encode())
         for name, array in sorted(self.arrays.items()):
             sha256.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
             sha256.update(array.tobytes())

@@ -98,7 +98,7 @@ def unpack(packed: bytes) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def check_start(start: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
-    """What a file of ``n_bytes`` is about, arrays equal to others, and the others."""
+    """Read a file's header, arrays equal to others, and the others."""
     if len(start) < 8:
         raise ValueError(f"it has {len(start)} bytes; a header alone has more.")
     length = int.from_bytes(start[:8], "little")
@@ -128,7 +128,7 @@ def _table_in_json(text: str | bytes, part: str) -> dict:
         if isinstance(text, bytes):  # not as UTF-16, which json would take, too
             text = text.decode("utf-8")
         table = json.loads(
-            text, object_pairs_hook=_without_repetition, parse_constant=_no_constant
+            text, object_pairs_hook=_table_of_pairs, parse_constant=_no_constant
         )
     except (ValueError, TypeError, RecursionError) as exc:
         raise ValueError(f"its {part} cannot be read: {exc!s:.200}.") from None
@@ -154,8 +154,8 @@ def _check_depth(table: dict, part: str) -> None:
         depth += 1
 
 
-def _without_repetition(pairs: list) -> dict:
-    """A table of names and values; ValueError if a name stands there twice."""
+def _table_of_pairs(pairs: list) -> dict:
+    """Make a dict of pairs; ValueError if a name stands there twice."""
     table = dict(pairs)
     if len(table) < len(pairs):
         counts = Counter(name for name, _ in pairs)
@@ -187,7 +187,7 @@ def _check_layout(header: dict, n_bytes: int) -> None:
 
 
 def _checked_place(name: str, entry: object) -> list[int]:
-    """Where an array begins and ends; ValueError if it is not described as one."""
+    """Return where an array begins and ends; ValueError for a wrong description."""
     if not isinstance(entry, dict) or set(entry) != _ENTRY:
         raise ValueError(f"array {name!r:.80} is not described as one.")
     dtype = entry["dtype"]
@@ -214,7 +214,7 @@ def _check_name(name: str) -> None:
 
 
 def _are_counts(counts: object) -> bool:
-    """Whether it is a list of whole numbers such as sizes and places may be."""
+    """Report whether this is a list of whole numbers such as sizes may be."""
     return isinstance(counts, list) and all(
         type(count) is int and 0 <= count <= MOST_BYTES for count in counts
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ._limits import MOST_KEY
+from ._limits import MOST_HEADER
 from ._message import Message
 from ._packing import check_start, read_bytes, write_bytes
 
@@ -115,7 +115,7 @@ def public_key_of(path) -> bytes:
 
 
 def _covered(message: Message) -> bytes:
-    """What a signature is of: the content and all else that is on the envelope."""
+    """Return the bytes that a signature covers: content and envelope."""
     envelope = {k: v for k, v in message.envelope.items() if k != _SIGNATURE}
     return json.dumps([message.digest, envelope], sort_keys=True).encode()
 
@@ -127,7 +127,7 @@ def _key(source: bytes | str | os.PathLike, word: str) -> "Key":
         pem = source
         key_name = "a key"
     else:
-        pem = read_bytes(source, most=MOST_KEY)
+        pem = read_bytes(source, most=MOST_HEADER)
         key_name = os.fspath(source)
     try:
         if word == "secret":

@@ -27,10 +27,6 @@ REQUEST_WITHIN: Mapping[str, Field] = {"task": _TaskOfSummary(), "asked": Json()
 _ANSWER_WITHIN: Mapping[str, Field] = {**REQUEST_WITHIN, "reply": Json()}
 
 
-# What each summary replies to before all else.
-_OF_ALL_SUMMARIES = [Message.of("describe"), Message.of("counts")]
-
-
 def check_summary(content: Mapping) -> list[tuple[Message, Message]]:
     """Raise ValueError, which names the field, unless a summary is right.
 
@@ -40,15 +36,15 @@ def check_summary(content: Mapping) -> list[tuple[Message, Message]]:
         Those of `pairs_in`.
     """
     place = Place("summary")
-    check_fields(content, TASKS["join"].reply, place)
+    check_fields(content, TASKS["join"].reply.fields, place)
     check_disclosed(content, place)
     place.deny(not content["name"], "name", "is empty")
     described = None
     pairs = []
     for request, reply in pairs_in(content):
         check_reply(request, reply, described)
-        if request.task == "describe":
-            described = content["describe"]
+        if TASKS[request.task].describes:
+            described = content[request.task]
         pairs.append((request, reply))
     return pairs
 
@@ -63,7 +59,8 @@ def check_summary_of_request(content: Mapping, request: Mapping) -> None:
 
 def pairs_in(content: Mapping) -> Iterator[tuple[Message, Message]]:
     """Yield the requests within a first message with their replies, unchecked."""
-    for request in _OF_ALL_SUMMARIES:
+    in_all = [task.name for task in TASKS.values() if task.is_in_all_summaries]
+    for request in map(Message.of, in_all):
         yield request, _reply_within(content, request.task, content[request.task])
     for number, answer in content["answers"].items():
         check_fields(answer, _ANSWER_WITHIN, Place(f"summary.answers.{number}"))
@@ -87,6 +84,12 @@ def requests_in(content: Mapping) -> list[Message]:
     ]
 
 
+def is_summary(message: Message) -> bool:
+    """Report whether a message is a summary, or the request for one."""
+    task = TASKS.get(message.task)
+    return task is not None and task.is_summary
+
+
 def joins_in(message: Message) -> list[Mapping]:
     """Return the contents of the summaries in a message, or of requests for them."""
     task = TASKS.get(message.task)
@@ -97,8 +100,14 @@ def joins_in(message: Message) -> list[Mapping]:
 
 def contents_of(request: Message) -> list[Mapping]:
     """Return the contents of models or summaries in a request, or its own content."""
-    models = list(request.content.get("models", {}).values())
+    models = list(models_in(request).values())
     return models or joins_in(request) or [request.content]
+
+
+def models_in(request: Message) -> Mapping[str, Mapping]:
+    """Return the contents of the models in a request, by number; in most are none."""
+    task = TASKS[request.task]
+    return {} if task.models is None else task.models(request.content)
 
 
 def disclosures_in(reply: Message) -> list[Disclosure | None]:

@@ -6,10 +6,13 @@ them up here by their names.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from ._fields import Field, Flag, FrontField, Place
+from ._disclosed import check_disclosed
+from ._fields import Field, Flag, FrontField, Place, check_fields
+from ._questions import Reply, Request
+from ._row_counts import ExposedGroups
 
-Rule = Callable[[Mapping, Place], None]
 # What bounds the requests of a task under an agreement, beside how often it is asked.
 # "derived": the node makes the requests itself from the agreed settings, and answers no
 # others; "terms": `Terms.check_request` of the agreed method, where requests depend on
@@ -36,10 +39,10 @@ class Task:
     name : str
     asks : str
         What a request asks for, in words, as the end of a sentence.
-    request, reply : mapping of str to Field
-        Fields of the messages.
+    request, reply : subclass of Request, subclass of Reply
+        The fields of the messages, and the rules that they keep.
     answer : callable
-        ``answer(member, **content)`` returns the fields of the reply, at the node.
+        ``answer(member, request)`` returns the reply, at the node.
     bound : {"derived", "terms", "fields"}
         What bounds a request under an agreement. It has no default, so that nobody adds
         a task that no agreement holds. "derived": a node answers a request only if
@@ -52,13 +55,18 @@ class Task:
         a model predicts correctly, and losses of these. "sums": sums of rows that the
         rule of disclosure bounds. "model": the node's own model. "consent": more than
         the rule lets be told, by the consent of the owner.
+    most : int
+        How often a node answers where no person has accepted an agreement; and how
+        often methods ask that do not say so. It has no default, so that nobody adds a
+        task that a server may ask again and again unnoticed.
+    without : str
+        What a plan does without the reply of a node. "needed": it cannot go on; "what
+        follows": the node takes no further part; else what the model is without, in
+        words. It has no default, since only the author of the plan knows.
     cost : callable or None
-        ``cost(rows, content)`` raises a LimitError where a request costs more than a
+        ``cost(rows, request)`` raises a LimitError where a request costs more than a
         node allows; ``rows`` is the `NodeShape` of what comes out of its front. None:
         it costs nothing that is worth a limit.
-    request_rule, rule : callable or None
-        ``rule(content, place)`` raises a ValueError for fields of a request, or of a
-        reply, that do not fit each other.
     reply_check : callable or None
         ``reply_check(request, reply)`` takes the place of the check of all fields.
     summaries : callable or None
@@ -71,30 +79,41 @@ class Task:
 
     name: str
     asks: str
-    request: Mapping[str, Field]
-    reply: Mapping[str, Field]
-    answer: Callable[..., Mapping]
+    request: type[Request]
+    reply: type[Reply]
+    answer: Callable[[Any, Any], Reply]
     bound: str
     discloses: str
+    most: int
+    without: str
     cost: Callable | None = None
-    request_rule: Rule | None = None
-    rule: Rule | None = None
     reply_check: Callable | None = None
     summaries: Callable[[Mapping], list[Mapping]] | None = None
     sentences: Callable[[Mapping], Iterable] | None = None
     # ``told(content)`` yields the `ToldNumbers` of a reply. None: it tells no sums, or
     # what can be guessed from them is not known.
     told: Callable[[Mapping], Iterable] | None = None
+    # ``n_columns(content)`` returns how many columns a reply says that the node has, or
+    # None if it does not say it.
+    n_columns: Callable[[Mapping], int | None] | None = None
+    # ``exposed(content)`` returns the `ExposedGroups` of a reply: whose covariances
+    # show single rows. None: it has no covariances.
+    exposed: Callable[[Mapping], ExposedGroups] | None = None
+    # ``models(content)`` returns what a request has of each model, by number, if it is
+    # about several.
+    models: Callable[[Mapping], Mapping[str, Mapping]] | None = None
+    # ``early_cost(rows, content)`` raises a LimitError as ``cost`` does, but before the
+    # node makes the requests of every method itself, which takes time.
+    early_cost: Callable | None = None
+    # ``tells_radii(content)`` reports whether the reply to a request has distances of
+    # single rows. None: no reply has.
+    tells_radii: Callable[[Mapping], bool] | None = None
+    # ``is_of_judging(content)`` reports whether a request is about rows that judge
+    # alone. None: it is not.
+    is_of_judging: Callable[[Mapping], bool] | None = None
     often: str = "once"  # in an exchange, in words
     # What can be worked out about rows from a reply, at worst: a sentence or two.
     reveals: str = ""
-    # How often a node answers where no person has accepted an agreement; and how often
-    # methods ask that do not say so.
-    most: int = 1
-    # What a plan does without the reply of a node. "needed": it cannot go on; "what
-    # follows": the node takes no further part; else what the model is without, in
-    # words.
-    without: str = "needed"
     # Who has to accept a request that brings neither hidden layers nor a fitted front.
     accepted_by: str = "person"
     # Fields of a "derived" request that only the server can fill in, from the replies
@@ -109,7 +128,26 @@ class Task:
     alone: bool = False
     # Whether a first message, "join", may ask for it beside the model and counts.
     is_in_summaries: bool = False
-    # Whether rows may lack values; of "join" the terms of its method say so.
+    # Whether an exchange may begin with it: its request then brings the agreement.
+    begins_exchange: bool = False
+    # Whether its reply is a summary: a model, counts, and the replies to the requests
+    # that it brings, as the terms of a method make them. Rows may then lack values if
+    # these terms say so.
+    is_summary: bool = False
+    # Whether its reply is in all summaries, whatever is asked; it has no fields then.
+    is_in_all_summaries: bool = False
+    # Whether its reply describes the node, that is model and rows, which other replies
+    # of the node are checked against.
+    describes: bool = False
+    # Whether the steps of its front are to be fitted to its replies. All other fronts
+    # in requests are fitted.
+    fits_front: bool = False
+    # Whether it is about two halves of the rows, of which one judges what was made of
+    # the other: rows of one person have to be in the same half.
+    halves_rows: bool = False
+    # Whether its replies are statistics of what hidden layers make of rows.
+    tells_of_layers: bool = False
+    # Whether rows may lack values.
     allows_missing: bool = False
     # Whether a node whose rows come in chunks can answer it.
     takes_chunks: bool = False
@@ -150,19 +188,48 @@ class Task:
                 f"one of {ACCEPTED_BY}."
             )
 
+    def check_request(self, content: Mapping, place: Place) -> Request:
+        """Return the request of a content; ValueError, which names the field, if wrong.
+
+        Fields of all tasks, as the front, are checked, but are not part of it.
+        """
+        check_fields(content, {**COMMON, **self.request.fields}, place)
+        request = self.request.from_content(content)
+        request.check(place)
+        return request
+
+    def check_reply(self, content: Mapping, place: Place) -> None:
+        """Raise ValueError, which names the field, unless a content is a reply's.
+
+        ``place.asked`` is the request.
+        """
+        check_fields(content, self.reply.fields, place)
+        if "rule" in self.reply.fields:
+            check_disclosed(content, place)
+        self.reply.from_content(content).check(place.asked, place)
+
+    def answered(self, member: Any, content: Mapping) -> dict:
+        """Return the content of a node's reply to the content of a request."""
+        return self.answer(member, self.request(**content)).as_content()
+
+    @property
+    def repeats_description(self) -> bool:
+        """Report whether its reply is all in what describes the node, too."""
+        return self.is_in_all_summaries and not self.describes
+
     @property
     def limits_bytes(self) -> bool:
-        """Whether a limit is set to the bytes of all its replies in an exchange."""
+        """Report whether the bytes of all its replies in an exchange are limited."""
         return bool(self.smaller_with_lower)
 
     @property
     def is_needed(self) -> bool:
-        """Whether a plan cannot continue without the reply of every node."""
+        """Report whether a plan cannot continue without the reply of every node."""
         return self.without == "needed"
 
     @property
     def leads_on(self) -> bool:
-        """Whether later requests go only to nodes that answered this one."""
+        """Report whether later requests go only to nodes that answered this one."""
         return self.without == "what follows"
 
 

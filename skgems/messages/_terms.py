@@ -40,6 +40,8 @@ class Terms:
     bounded_tasks : tuple of str
         Tasks whose requests :meth:`check_request` bounds. Other tasks with the bound
         "terms" are refused.
+    grows_forests : bool
+        Whether forests are grown, on all rows or on halves that judge each other.
     asks_behind_front : bool
         Whether the requests that :meth:`check_request` bounds are about rows behind the
         front only, as those for histograms, whose bins are the front's.
@@ -62,6 +64,7 @@ class Terms:
     takes_files: ClassVar[bool] = True
     allows_missing: ClassVar[bool] = False
     bounded_tasks: ClassVar[tuple[str, ...]] = ()
+    grows_forests: ClassVar[bool] = False
     asks_behind_front: ClassVar[bool] = False
 
     front: "Front | None" = None

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from ..disclosure import guess_advantage, told_share
 from ._message import Message
-from ._summaries import pairs_in
 from ._tasks import task_named
 
 
@@ -36,6 +35,21 @@ class ToldNumbers:
             return self
         rows = {(label, None): n_rows for label, n_rows in sizes.items()}
         return replace(self, rows=rows)
+
+    def as_json(self) -> list:
+        """Return lists that `of_json` makes the same of."""
+        rows = [[label, half, n_rows] for (label, half), n_rows in self.rows.items()]
+        return [rows, float(self.n_numbers), float(self.of_a_row)]
+
+    @classmethod
+    def of_json(cls, lists: list) -> "ToldNumbers":
+        """Return what `as_json` made lists of."""
+        rows, n_numbers, of_a_row = lists
+        return cls(
+            rows={(label, half): n_rows for label, half, n_rows in rows},
+            n_numbers=n_numbers,
+            of_a_row=of_a_row,
+        )
 
     def of_half(self, half: str) -> "ToldNumbers":
         """Return the same of rows that are one half."""
@@ -76,42 +90,15 @@ def told_in_words(message: Message, *, n_columns: int | None = None) -> str:
 
 def told_numbers(message: Message) -> Iterator[ToldNumbers]:
     """Yield what the parts of a reply tell, of classes and halves of the rows."""
-    yield from _told_in(message.task, message.content)
-
-
-def _told_in(task: str, content: Mapping) -> Iterator[ToldNumbers]:
-    if task == "join":
-        counted = content["describe"]["rows"]
-        labels = list(counted["labels"])
-        sizes = dict(zip(labels, map(float, counted["moments"]), strict=True))
-        for _, reply in pairs_in(content):
-            for numbers in _told_in(reply.task, reply.content):
-                yield numbers.of_classes(sizes)
-    elif task == "halves":
-        for pair in content["joins"].values():
-            for half, summary in pair.items():
-                for numbers in _told_in("join", summary):
-                    yield numbers.of_half(half)
-    elif task_named(task).told is not None:
-        yield from task_named(task).told(content)
+    told = task_named(message.task).told
+    if told is not None:
+        yield from told(message.content)
 
 
 def _n_columns_in(message: Message) -> int | None:
     """Return how many columns a message says that the node has; None: it does not."""
-    content = message.content
-    if message.task == "join":
-        return int(content["describe"]["network"]["n_features"])
-    if message.task == "halves":
-        pairs = content["joins"].values()
-        networks = [
-            half["describe"]["network"] for pair in pairs for half in pair.values()
-        ]
-        return min(int(network["n_features"]) for network in networks)
-    if message.task == "front" and "columns" in content:
-        return len(content["columns"]["text"])
-    if "moments" in content:
-        return len(content["moments"]["origin"])
-    return None
+    n_columns = task_named(message.task).n_columns
+    return None if n_columns is None else n_columns(message.content)
 
 
 def _best_guess(

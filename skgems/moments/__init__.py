@@ -40,18 +40,20 @@ from ._descent import Descent
 from ._effective_rows import EffectiveRows
 from ._fewer import draw_rows, fewer_parts, k_means
 from ._gaussian import GaussianLoss
-from ._likelihood import Likelihood
+from ._likelihood import LEAST_TOL, MOST_PARTS, Likelihood
 from ._node_loss import NodeLoss, share_of_gradient
 from ._node_means import NodeMeans
-from ._part_sums import median_of_rows, products
+from ._part_sums import FEW_ROWS, ORIGIN_ROWS, median_of_rows, products
 from ._rows import (
+    CACHE_BYTES,
     LARGEST,
     LARGEST_FLOAT32,
-    LARGEST_SQUARE,
+    MOST_BLOCK_BYTES,
+    ROUNDING_OF_SUMS,
     SMALLEST,
-    SMALLEST_SQUARE,
+    SURE,
+    ULPS,
     Moments,
-    about_origin,
     block_bytes,
     check_rows,
     column_ends,
@@ -61,6 +63,7 @@ from ._rows import (
     log_losses,
     mean_log_loss,
     mean_squares,
+    move_to_origin,
     ratio,
     rounding,
     row_blocks,

@@ -26,6 +26,7 @@ from ._codes import code_units, with_noise
 from ._pairs import SHARED, Pairs
 from ._part_sums import median_of_rows, products, sum_parts
 from ._rows import (
+    ULPS,
     Moments,
     Rows,
     check_sizes,
@@ -37,9 +38,6 @@ from ._rows import (
     rounding_of_values,
 )
 
-# Means that differ by less than so many units in the last place are equal: sums of
-# equal numbers in different orders end a few units apart.
-_ULPS = 16
 # Divisor of sums of parts without weight, which are 0.
 _TINY = np.finfo(np.float64).tiny
 
@@ -75,7 +73,7 @@ class ClassMoments:
 
     @property
     def is_diagonal(self) -> bool:
-        """Whether `scatter` has squares alone, as it has beside roots, too."""
+        """Report whether `scatter` has squares alone, as it has beside roots, too."""
         return self.scatter.ndim == 2
 
     @property
@@ -108,7 +106,7 @@ class ClassMoments:
         return cls(**fields)
 
     def renamed(self, columns: np.ndarray) -> "ClassMoments":
-        """The same with other numbers for the classes: ``columns[c]`` for class c."""
+        """Return moments with other numbers for classes: ``columns[c]`` for class c."""
         squares = self.squares
         if squares is not None:
             squares = squares[np.argsort(columns[np.unique(self.columns)])]
@@ -119,12 +117,12 @@ class ClassMoments:
             squares=squares,
         )
 
-    def about(self, origin: np.ndarray) -> "ClassMoments":
-        """The same with means less another origin."""
+    def with_origin(self, origin: np.ndarray) -> "ClassMoments":
+        """Return the moments with means less another origin."""
         return replace(self, origin=origin, means=self.means + (self.origin - origin))
 
     def weighted(self, factor: float) -> "ClassMoments":
-        """The same as if there were so many times the rows."""
+        """Return the moments of ``factor`` times the rows."""
 
         def times_factor(sums: np.ndarray | None) -> np.ndarray | None:
             return None if sums is None else factor * sums
@@ -141,7 +139,7 @@ class ClassMoments:
         )
 
     def with_matrices(self, n_classes: int) -> "ClassMoments":
-        """The same with the matrices that roots are of: as "auto" has them, or none."""
+        """Return moments with the matrices of roots that "auto" has, or with none."""
         if self.roots is None:
             return self
         rootless = replace(self, roots=None, root_groups=None)
@@ -200,7 +198,7 @@ class ClassMoments:
             roots=zeroed(self.roots),
         )
 
-    def of_features(self, index: np.ndarray) -> "ClassMoments":
+    def select_features(self, index: np.ndarray) -> "ClassMoments":
         """Return the moments of some features alone, by an index or a mask."""
 
         def some(sums: np.ndarray | None) -> np.ndarray | None:
@@ -220,7 +218,7 @@ class ClassMoments:
             block=some(self.block),
         )
 
-    def of_block(self, block: np.ndarray) -> "ClassMoments":
+    def keep_products_of(self, block: np.ndarray) -> "ClassMoments":
         """Return moments whose shared scatter has products of some columns alone."""
         scatter = self.scatter.copy()
         shared = scatter[self.groups == SHARED]
@@ -229,7 +227,7 @@ class ClassMoments:
         return replace(self, scatter=scatter, block=block)
 
     def some_parts(self, index: np.ndarray) -> "ClassMoments":
-        """The same with some parts alone, by an index or a mask; scatters stay."""
+        """Return the moments of some parts, by an index or a mask; scatters stay."""
         part_squares = self.part_squares
         return replace(
             self,
@@ -256,8 +254,8 @@ class ClassMoments:
             return None
         return np.stack([squares_by_group[c] for c in self.columns.tolist()])
 
-    def without_scatter(self) -> "ClassMoments":
-        """Counts and means alone, held of each node once scatters are summed."""
+    def drop_scatter(self) -> "ClassMoments":
+        """Return counts and means alone, held of each node once scatters are summed."""
         return replace(
             self,
             groups=self.groups[:0],
@@ -279,7 +277,7 @@ class ClassMoments:
         return np.bincount(self.columns, weights=self.counts, minlength=n_classes)
 
     def by_class(self) -> "ClassMoments":
-        """One part a class: what lies between parts of one joins its scatter."""
+        """Return one part a class; differences between its parts join its scatter."""
         return self.merged_parts(self.columns)
 
     def logit_size(self, W: np.ndarray) -> float:
@@ -294,7 +292,7 @@ class ClassMoments:
         V = W[:-1]
         levels = W[-1] + self.origin @ V
         squares = self.counts @ (self.means @ V + levels) ** 2 / self.counts.sum()
-        within = self.within()
+        within = self.covariance_within_parts()
         within_V = within[:, None] * V if self.is_diagonal else within @ V
         squares = squares + np.maximum(np.einsum("ij,ij->j", V, within_V), 0.0)
         return float(np.sqrt(np.mean(squares)))
@@ -381,8 +379,8 @@ class ClassMoments:
             group: squares for group, squares in squares_by_group if group != SHARED
         }
 
-    def within(self) -> np.ndarray:
-        """Covariance of rows about the means of their parts; or their variances."""
+    def covariance_within_parts(self) -> np.ndarray:
+        """Return the covariance of rows about means of their parts, or variances."""
         return self.scatter.sum(axis=0) / self.group_counts.sum()
 
     def total(self) -> Moments:
@@ -394,7 +392,7 @@ class ClassMoments:
             )
         n_rows = self.counts.sum()
         mean = self.mean()
-        covariance = self.within()
+        covariance = self.covariance_within_parts()
         covariance += products(
             deviations(self.means, mean), self.counts / n_rows, is_diagonal=False
         )
@@ -415,12 +413,12 @@ class ClassMoments:
         groups = self.groups.tolist()
         return zip(groups, self.group_counts, self.scatter, strict=True)
 
-    def without_rounding(
+    def drop_rounding(
         self,
         rounding: Callable[[np.ndarray], np.ndarray] = rounding_of_values,
         constant_value: np.ndarray | float | None = None,
     ) -> "ClassMoments":
-        """The same with features that vary by rounding alone as constants.
+        """Return moments in which features that only rounding varies are constant.
 
         The scatter of ``self`` changes in place, as matrices may be large: this is for
         sums that were just made and that nobody else has.
@@ -493,7 +491,7 @@ _FEWEST_FEATURES = 200
 def moments_kind(
     kind: str, n_features: int, n_classes: int, n_rows: float = np.inf
 ) -> str:
-    """What "auto" is: the first kind whose matrices have at most 8 million numbers."""
+    """Replace "auto" by the first kind of at most 8 million numbers in matrices."""
     if kind != "auto":
         return kind
     has_fewer_rows = _FEWEST_FEATURES < n_features and n_rows < n_features
@@ -589,11 +587,11 @@ def class_moments(
     check_sizes(
         np.abs(centers).max(axis=0), moments.diagonals().max(axis=0), float_type(X)
     )
-    moments = moments.without_rounding(
+    moments = moments.drop_rounding(
         lambda means: rounding(np.abs(means).max(axis=0, initial=0.0), X),
         _values_of_constants(X, tells_rows=told is None),
     )
-    moments = _without_small_classes(
+    moments = _select_large_classes(
         moments,
         n_groups=groups.n_sent,
         is_large_part=is_large[class_of_part],
@@ -632,7 +630,7 @@ def _told_products(
         moments = replace(moments, scatter=np.stack(noisy))
     if told.block is None or SHARED not in moments.groups:
         return moments
-    return moments.of_block(told.block)
+    return moments.keep_products_of(told.block)
 
 
 def _values_of_constants(X: Rows, *, tells_rows: bool) -> np.ndarray | float | None:
@@ -696,7 +694,7 @@ def _scatter_groups(
     is_shared: bool,
     min_cluster_size: int,
 ) -> _ScatterGroups:
-    """One group for all; or one a large class, and one for small ones, if any."""
+    """Group classes for scatters: one group; or one a large class, and the small."""
     if is_shared:
         of_class = np.zeros(len(classes), dtype=np.intp)
         return _ScatterGroups(of_class=of_class, names=np.array([SHARED]), n_sent=1)
@@ -724,14 +722,14 @@ def _told_groups(classes: np.ndarray, has_own: np.ndarray) -> _ScatterGroups:
     return _ScatterGroups(of_class=of_class, names=names, n_sent=len(names))
 
 
-def _without_small_classes(
+def _select_large_classes(
     moments: ClassMoments,
     *,
     n_groups: int,
     is_large_part: np.ndarray,
     is_large_class: np.ndarray,
 ) -> ClassMoments:
-    """The first groups, and the parts and squares of large classes."""
+    """Return moments of the first groups, and parts and squares of large classes."""
     squares = moments.squares
     return replace(
         moments.some_parts(is_large_part),
@@ -758,7 +756,7 @@ def _with_roots(
     ]
     sizes = [len(roots) for roots in roots_by_group]
     root_groups = np.repeat(np.arange(n_groups), sizes)
-    # Features that `without_rounding` found constant have no roots either.
+    # Features that `drop_rounding` found constant have no roots either.
     roots = np.concatenate(roots_by_group) * (moments.scatter > 0)[root_groups]
     return replace(moments, roots=roots, root_groups=root_groups)
 
@@ -790,7 +788,7 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
         raise ValueError(
             "There are no moments to merge. Pass those of at least one node."
         )
-    return merger.merged().without_rounding()
+    return merger.merged().drop_rounding()
 
 
 class _Merger:
@@ -836,7 +834,7 @@ class _Merger:
             )
         self._columns.append(moments.columns)
         self._counts.append(moments.counts)
-        self._means.append(moments.about(self._origin).means)
+        self._means.append(moments.with_origin(self._origin).means)
         self._part_squares.append(moments.squares_of_parts())
         self._has_clusters |= moments.part_squares is not None
         self._has_class_squares |= moments.squares is not None
@@ -903,6 +901,6 @@ def weighted_mean(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def deviations(means: np.ndarray, center: np.ndarray) -> np.ndarray:
     """Means less a center, 0 where that is rounding: constants are to stay constant."""
     differences = means - center
-    noise = _ULPS * np.finfo(np.float64).eps * np.abs(means).max(axis=0, initial=0.0)
+    noise = ULPS * np.finfo(np.float64).eps * np.abs(means).max(axis=0, initial=0.0)
     differences[np.abs(differences) <= noise] = 0.0
     return differences

@@ -30,7 +30,7 @@ class ClassSums:
     sizes: np.ndarray | None = None  # (n_features,), categories; None: of values
 
     @classmethod
-    def of(
+    def from_rows(
         cls,
         X: Rows,
         y: np.ndarray,
@@ -39,7 +39,7 @@ class ClassSums:
         threshold: float | None = None,
         weights: np.ndarray | None = None,
     ) -> "ClassSums":
-        """Sums over rows of ``of``.
+        """Sum ``of`` over the rows of each class.
 
         These are "values", those "above" a threshold as ones, or "categories", whose
         rows hold the number of a category of each feature.
@@ -64,7 +64,7 @@ class ClassSums:
 
     @classmethod
     def merged(cls, several: "Iterable[ClassSums]") -> "ClassSums":
-        """Those of all rows; a node may lack classes, and the highest categories."""
+        """Add up sums of nodes, which may lack classes or the highest categories."""
         total: ClassSums | None = None
         for sums in several:
             total = sums if total is None else total._plus(sums)
@@ -74,7 +74,7 @@ class ClassSums:
             )
         return total
 
-    def of_features(self, is_kept: np.ndarray) -> "ClassSums":
+    def select_features(self, is_kept: np.ndarray) -> "ClassSums":
         """Return the sums of some features alone, by a mask of shape (n_features,)."""
         if self.sizes is None:
             return replace(self, sums=self.sums[:, is_kept])

@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ._class_moments import class_moments
-from ._fewer import k_means
+from ._fewer import DIGITS, k_means
 from ._rows import (
     Rows,
     block_bytes,
@@ -35,11 +35,6 @@ CLUSTER_ROWS = 10
 # Rows a cluster that centers are sought with: k-means takes time in proportion to them,
 # and the mean of so many is within a fifth (1 / sqrt(32)) of a deviation.
 SAMPLE_ROWS = 32
-# Steps of k-means towards the centers: the last ones move few rows.
-_MAX_ITERATIONS = 20
-# Digits of deviations that k-means sees: where two rows are one cluster both are as far
-# from its center, and rounding, which units change, would choose between them.
-_DIGITS = 6
 
 
 def cluster_classes(
@@ -105,13 +100,13 @@ def _some(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
 def inverse_deviations(
     X: Rows, y: np.ndarray, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """One over the deviations of features within classes; 0 of constants."""
+    """Return one over the deviations of features within classes; 0 of constants."""
     sums = class_moments(X, y, kind="diagonal", weights=weights)
-    return ratio(1.0, np.sqrt(sums.within()))
+    return ratio(1.0, np.sqrt(sums.covariance_within_parts()))
 
 
 def _sample(rows: np.ndarray, most: int, rng: RandomState) -> np.ndarray:
-    """All rows, (n_rows,) indices, or as many of them as are wanted, in their order."""
+    """Draw ``most`` of the rows, in their order; all if there are no more."""
     if len(rows) <= most:
         return rows
     chosen = rng.choice(len(rows), most, replace=False)
@@ -158,13 +153,13 @@ def _scaled_sample(sample: Rows, inverse: np.ndarray) -> _ScaledSample:
     factors = inverse.astype(sample.dtype)
     if sparse.issparse(sample):
         scaled = (sample @ sparse.diags(factors)).tocsr().astype(np.float64)
-        scaled.data = scaled.data.round(_DIGITS)
+        scaled.data = scaled.data.round(DIGITS)
         zero = np.zeros(sample.shape[1], dtype=sample.dtype)
     else:
         # Differences from a row keep digits where rows are far from zero.
         zero = sample[0].copy()
         # float32 distances are made from float64 ones, which takes longer.
-        scaled = ((sample - zero) * factors).astype(np.float64).round(_DIGITS)
+        scaled = ((sample - zero) * factors).astype(np.float64).round(DIGITS)
     return _ScaledSample(rows=scaled, zero=zero, factors=factors)
 
 
@@ -187,7 +182,6 @@ class Centers:
             scaled.rows,
             n_clusters,
             weights=weights,
-            max_iter=_MAX_ITERATIONS,
             random_state=seed,
         )
         sizes = np.bincount(labels, weights)
@@ -245,7 +239,7 @@ def _large_clusters(
 def _cluster_sizes(
     labels: np.ndarray, groups: np.ndarray | None, *, n_clusters: int
 ) -> np.ndarray:
-    """How many rows each cluster has, or of how many groups these are."""
+    """Count the rows of each cluster, or the groups that its rows are of."""
     if groups is not None:
         labels, _ = np.unique(np.stack([labels, groups]), axis=1)
     return np.bincount(labels, minlength=n_clusters)

@@ -32,11 +32,12 @@ from scipy import linalg
 from ._class_moments import ClassMoments, deviations
 from ._rows import ratio
 
-# Strengths that are tried, as multiples of the mean eigenvalue of the scatter.
-_WEAKEST = 1e-8  # rounding hides what a weaker penalty would do
-_STRONGEST = 10.0  # a stronger one leaves nothing of the weights
-_STEPS_A_DECADE = 4  # a factor of 1.8, which a model hardly shows
-# A mean square that is larger by such a share is the same.
+# Strengths that are tried, as multiples of the mean eigenvalue of the scatter: a
+# stronger one leaves nothing of the weights, rounding hides what a weaker one would do,
+# and a factor of 1.8 between two a model hardly shows.
+_STRENGTHS = np.logspace(1, -8, 37)
+# A mean square that is larger by such a share is the same. Where features say nothing
+# of the classes the curve is flat: with 1e-9 a model of noise is taken, not the shares.
 _SAME = 1e-4
 # How often each effective parameter counts.
 _GAMMA = 1.4
@@ -56,7 +57,9 @@ class _LeastSquares:
     squares: float  # of all indicators about their means
 
     @classmethod
-    def of(cls, moments: ClassMoments, n_classes: int, *, scaled: bool) -> Self:
+    def from_moments(
+        cls, moments: ClassMoments, n_classes: int, *, scaled: bool
+    ) -> Self:
         total = moments.total()
         scatter = total.n_rows * total.covariance
         by_class = moments.by_class()
@@ -89,16 +92,14 @@ class _LeastSquares:
     def best_strength(self) -> float:
         """The strongest penalty whose mean square is no larger than any other's."""
         # From the strongest on: rounding mostly leaves the same one.
-        n_steps = round(np.log10(_STRONGEST / _WEAKEST) * _STEPS_A_DECADE)
-        steps = np.logspace(np.log10(_STRONGEST), np.log10(_WEAKEST), n_steps + 1)
-        strengths = steps * self.eigenvalues.mean()
+        strengths = _STRENGTHS * self.eigenvalues.mean()
         squares = np.array([self.mean_square(strength) for strength in strengths])
         is_least = squares <= (1.0 + _SAME) * squares.min()
         return strengths[np.argmax(is_least)]
 
 
 def cross_validated_C(moments: ClassMoments, n_classes: int, *, scaled: bool) -> float:
-    """C of a penalized log-loss that generalized cross-validation asks for.
+    """Choose the C of a penalized log-loss by generalized cross-validation.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ def cross_validated_C(moments: ClassMoments, n_classes: int, *, scaled: bool) ->
     ValueError
         If the moments have variances alone.
     """
-    least_squares = _LeastSquares.of(moments, n_classes, scaled=scaled)
+    least_squares = _LeastSquares.from_moments(moments, n_classes, scaled=scaled)
     mean_variance = least_squares.eigenvalues.mean() / least_squares.n_rows
     if mean_variance == 0:
         return 1.0  # constant features have no weights

@@ -16,26 +16,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ._likelihood import Likelihood
-from ._likelihood_search import Coordinates
+from ._likelihood_search import REMEMBERED_STEPS, Coordinates
+from ._rows import ROUNDING_OF_SUMS
 
-# Steps that are remembered: L-BFGS usually has 5 to 20. Each is two arrays of the size
-# of the model.
-_MOST_PAIRS = 20
-# Least cosine between a step and the change of gradients: a smaller one is rounding, a
-# negative one says that the sum is not convex there, and by both H would not be
-# positive definite.
-_LEAST_COSINE = 1e-12
-# Second derivatives are differences of gradients this far apart, relative to the model:
-# rounding then errs by 1e-11 and the third derivatives by 1e-5, both far below
-# _ACCURACY.
-_STEP = 1e-5
-# The size that a model near zero is taken to have for this.
-_LEAST_SIZE = 1e-2
 # The direction is sought to this part of the gradient: the likelihood is only similar.
 _ACCURACY = 0.05
-# Each costs a gradient of the likelihood: a bound on time where its curvature at W is
-# far from what the coordinates take it for.
-_MOST_PRODUCTS = 60
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,18 +31,22 @@ class Descent:
     steps: tuple[np.ndarray, ...] = ()  # oldest first
     changes: tuple[np.ndarray, ...] = ()  # of gradients
 
-    def after(self, step: np.ndarray, change: np.ndarray) -> "Descent":
-        """The same with one step more, unless it says nothing of the curvature."""
+    def add_step(self, step: np.ndarray, change: np.ndarray) -> "Descent":
+        """Return the descent with one step more, if it tells of the curvature."""
         size = np.sqrt(np.vdot(step, step) * np.vdot(change, change))
-        if not np.vdot(step, change) > _LEAST_COSINE * size:
+        # A smaller cosine is rounding. A negative one says that the sum is not convex
+        # there, so that H would not be positive definite.
+        if not np.vdot(step, change) > ROUNDING_OF_SUMS * size:
             return self
         steps = (*self.steps, step)
         changes = (*self.changes, change)
-        return replace(self, steps=steps[-_MOST_PAIRS:], changes=changes[-_MOST_PAIRS:])
+        return replace(
+            self, steps=steps[-REMEMBERED_STEPS:], changes=changes[-REMEMBERED_STEPS:]
+        )
 
     def direction(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Step from W, on rows less the origin, towards the least value of the sum."""
-        remainder = self._without_common_part(gradient)
+        remainder = self._subtract_mean_of_outputs(gradient)
         shares = []
         for step, change in zip(self.steps[::-1], self.changes[::-1], strict=True):
             share = np.vdot(step, remainder) / np.vdot(step, change)
@@ -67,27 +56,29 @@ class Descent:
         pairs = zip(self.steps, self.changes, shares[::-1], strict=True)
         for step, change, share in pairs:
             ascent += (share - np.vdot(change, ascent) / np.vdot(step, change)) * step
-        return -self._without_common_part(ascent)
+        return -self._subtract_mean_of_outputs(ascent)
 
-    def _without_common_part(self, W: np.ndarray) -> np.ndarray:
-        """Without what outputs have in common, which only adds to the penalty."""
+    def _subtract_mean_of_outputs(self, W: np.ndarray) -> np.ndarray:
+        """Return W less the mean over outputs, which only adds to the penalty."""
         seen = self.likelihood.seen
         return np.where(seen, W - W[:, seen].mean(axis=1, keepdims=True), W)
 
     def _solve(self, W: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        """About `rhs` over the likelihood's curvature at W, by conjugate gradients.
+        """Divide `rhs` by the curvature at W, about, by conjugate gradients.
 
         They run in the coordinates of the likelihood's search, where the curvature is
         nearly the identity. Both arrays are (n_features + 1, n_classes).
         """
         coordinates = Coordinates(self.likelihood, W, curvature=0.0)
         _, gradient_at_W = self.likelihood.value_and_gradient(W)
-        model_size = max(np.linalg.norm(W), _LEAST_SIZE)
+        # Second derivatives are differences of gradients this far apart: rounding then
+        # errs by 1e-11 and the third derivatives by 1e-5, both far below _ACCURACY.
+        distance = np.cbrt(np.finfo(float).eps) * max(np.linalg.norm(W), 1.0)
 
         def curvature_times(z: np.ndarray) -> np.ndarray:
             step = coordinates.weights(z)
             tiny = np.finfo(float).tiny
-            length = _STEP * model_size / max(np.linalg.norm(step), tiny)
+            length = distance / max(np.linalg.norm(step), tiny)
             _, gradient = self.likelihood.value_and_gradient(W + length * step)
             return coordinates.gradient((gradient - gradient_at_W) / length)
 
@@ -96,7 +87,7 @@ class Descent:
         conjugate = residual
         first_square = residual @ residual
         square = first_square
-        for _ in range(_MOST_PRODUCTS):
+        for _ in range(residual.size):  # by then they are there but for rounding
             if square <= _ACCURACY**2 * first_square:
                 break
             product = curvature_times(conjugate)

@@ -17,7 +17,9 @@ from itertools import pairwise
 import numpy as np
 
 from ._class_moments import ClassMoments
+from ._clusters import CLUSTER_ROWS
 from ._gaussian import GaussianLoss, expectation
+from ._rows import ROUNDING_OF_SUMS, TINY, ULPS
 
 # What a node must lose by the model in all, since few rows fit their own model by
 # chance; and a row: rules are not linear, and nodes of other features lose as much
@@ -27,15 +29,6 @@ _LEAST_NATS_A_ROW = 0.2  # nats a row
 # Steps in which class shares are brought to those of a node, a bound on time: the loss
 # falls with each (generalized iterative scaling; Darroch, Ratcliff 1972).
 _SHARE_STEPS = 20
-# Fewer rows may be equal by chance.
-_FEWEST_ROWS = 10
-# Means are equal within this part of the deviations of features: sums of the same rows
-# in another order differ by less.
-_EQUAL = 1e-7
-# Where means are far from 0, they are equal within so many units in the last place.
-_ULPS = 16
-# What a class is predicted at least, summed over rows: it is divided by.
-_TINY = 1e-150
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -109,14 +102,14 @@ def node_fits(
 
 def equal_nodes(moments: ClassMoments, starts: np.ndarray) -> list[tuple[int, int]]:
     """Pairs of nodes, by their first parts, of equal counts and nearly equal means."""
-    tolerances = _EQUAL * np.sqrt(np.maximum(moments.variances(), 0.0))
-    tolerances += _ULPS * np.finfo(np.float64).eps * np.abs(moments.origin)
+    tolerances = ROUNDING_OF_SUMS * np.sqrt(np.maximum(moments.variances(), 0.0))
+    tolerances += ULPS * np.finfo(np.float64).eps * np.abs(moments.origin)
     mean_squares = np.einsum("ij,ij->i", moments.means, moments.means)
     candidates = defaultdict(list)  # nodes with the same classes and counts
     for k, parts in enumerate(_spans(starts)):
         columns = moments.columns[parts]
         counts = moments.counts[parts]
-        if counts.sum() >= _FEWEST_ROWS:
+        if counts.sum() >= CLUSTER_ROWS:
             key = (columns.tobytes(), counts.tobytes())
             size = counts @ mean_squares[parts]
             candidates[key].append((size, k, moments.means[parts]))
@@ -212,7 +205,7 @@ class _AtPoints:
             ]
             predicted = class_counts.copy()
             np.add.at(predicted, node_of, expected.residuals)
-            ratios = class_counts[is_own] / np.maximum(predicted[is_own], _TINY)
+            ratios = class_counts[is_own] / np.maximum(predicted[is_own], TINY)
             intercepts[is_own] += np.log(ratios)
             is_left = (least > enough)[node_of]
             if not is_left.any():

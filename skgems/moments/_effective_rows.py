@@ -34,7 +34,7 @@ class EffectiveRows:
             self.squares[k] += sizes @ sizes
 
     def least(self) -> np.ndarray:
-        """For each model, of itself and of its difference to those before it.
+        """Return the fewest effective rows of a model, or of a difference to others.
 
         Whoever knows two gradients knows their difference, too, so that the fewest rows
         of any of these count, (n_models,).

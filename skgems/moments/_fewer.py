@@ -20,12 +20,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
 from ._class_moments import SHARED, ClassMoments
-from ._rows import Rows, indicator, ratio
+from ._rows import ULPS, Rows, indicator, ratio
 
 # Rows whose products with each other are all held: 32 MB.
 _MOST_HELD = 2048
-# Squared distances that are rounding, relative to the squared length of rows.
-_ROUNDING = 1e-12
+# Digits of deviations, and of logarithms of variances, that k-means sees: where two
+# rows are one cluster both are as far from its center, and rounding, which units
+# change, would choose between them.
+DIGITS = 6
 
 # Takes indices of rows; returns squared distances, (n_indices, n_rows).
 Distances = Callable[[np.ndarray], np.ndarray]
@@ -74,7 +76,9 @@ class _RowProducts:
         n_rows, n_columns = rows.shape
         self._rows = rows
         self._squares = row_norms(rows, squared=True)
-        self._noise = _ROUNDING * self._squares.max()
+        # Squared distances that are rounding of products of so many columns.
+        relative = ULPS * n_columns * np.finfo(np.float64).eps
+        self._noise = relative * self._squares.max()
         # Products of rows with each other are made faster than with sums of rows anew
         # at each step, unless there are many more rows than columns.
         self._gram: np.ndarray | None = None  # (n_rows, n_rows)
@@ -128,14 +132,6 @@ def _nearest_seeds(
     return np.unique(labels, return_inverse=True)[1]
 
 
-# Steps of k-means among means of parts, a bound on time: the first steps take nearly
-# all of the way.
-_MAX_ITERATIONS = 10
-# Digits of deviations, as where nodes divide their classes: rounding must not choose
-# between parts.
-_DIGITS = 6
-
-
 def fewer_parts(moments: ClassMoments, most: int) -> ClassMoments:
     """Merge parts of each class by k-means of their means, to `most` of all classes."""
     n_parts = len(moments.columns)
@@ -156,7 +152,6 @@ def fewer_parts(moments: ClassMoments, most: int) -> ClassMoments:
                 positions[parts],
                 n_clusters,
                 weights=moments.counts[parts],
-                max_iter=_MAX_ITERATIONS,
                 random_state=0,
             )
         else:
@@ -171,12 +166,12 @@ def _scaled_means(moments: ClassMoments) -> np.ndarray:
 
     They are (n_parts, n_features), rounded.
     """
-    within = moments.within()
+    within = moments.covariance_within_parts()
     variances = within if moments.is_diagonal else within.diagonal()
     inverse = ratio(1.0, np.sqrt(np.maximum(variances, 0.0)))
     if not inverse.any():  # each part is one row, as often as it comes
         inverse = ratio(1.0, np.sqrt(moments.variances()))
-    return ((moments.means - moments.mean()) * inverse).round(_DIGITS)
+    return ((moments.means - moments.mean()) * inverse).round(DIGITS)
 
 
 def draw_rows(

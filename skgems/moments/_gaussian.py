@@ -30,9 +30,9 @@ from scipy.linalg import helmert
 from scipy.stats import norm, qmc
 
 from ._class_moments import SHARED, ClassMoments
-from ._fewer import k_means
+from ._fewer import DIGITS, k_means
 from ._part_sums import products
-from ._rows import indicator, ratio
+from ._rows import CACHE_BYTES, TINY, indicator, ratio
 
 # Points that an expectation is taken over: as many as time allows for. Numbers of
 # points are powers of two, which are the balanced ones of Sobol's sequence.
@@ -46,15 +46,6 @@ _MOST_LOGITS = 2**24
 # Multiplications that an evaluation may take where classes have covariances of their
 # own: they grow with the third power of the number of classes, and then the fourth.
 _MOST_WORK = 2e9
-# Numbers worked on at a time, so that they stay in the cache of a core.
-_BLOCK = 2**17
-# Of the points, and of the k-means of variances: the loss must not depend on chance.
-_SEED = 0
-# What sums of exponentials, and rows of a group, are taken for at least where they are
-# divided by: squares of it have inverses.
-_TINY = 1e-150
-# Features of a matrix that vary, at most, so that others are worth leaving out.
-_VARYING = 0.9
 # Features from which on rows are multiplied by a matrix in float32, in units of
 # deviations: that takes half of the time, which such products are most of.
 _WIDE = 512
@@ -64,13 +55,9 @@ _LEAST_VARIANCE = 1e-4
 # Each takes a root in an evaluation, whose time grows with the third power of the
 # number of classes.
 _SPREADS = 64
-# Covariances of the parts of one class, though its even share may be larger.
-_MOST_SPREADS = 16
 # Rows that a part is said to have more, with its class's variances: those of a part of
 # a few rows are chance.
 _PRIOR_ROWS = 2.0
-# Digits of logarithms of variances that are compared: rounding decides the rest.
-_DIGITS = 6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,9 +107,9 @@ class GaussianLoss:
         return work > _MOST_WORK
 
     @cached_property
-    def within(self) -> "_Matrix":
-        """Covariance of all rows about the means of their parts."""
-        return _Matrix(scatter=self.moments.within(), size=1.0)
+    def covariance_within_parts(self) -> "_Matrix":
+        """Return the covariance of all rows about the means of their parts."""
+        return _Matrix(scatter=self.moments.covariance_within_parts(), size=1.0)
 
     @cached_property
     def _class_covariances(self) -> "_ClassCovariances":
@@ -132,7 +119,7 @@ class GaussianLoss:
         covariances of logits would take too long. A fit warns of this.
         """
         moments = self.moments
-        shared = self.within
+        shared = self.covariance_within_parts
         unscaled = np.ones(moments.n_features)
         all_classes = set(range(self.n_classes))
         if self.shares_one_covariance:
@@ -145,7 +132,7 @@ class GaussianLoss:
             )
         of_own_matrix = [
             _Covariance(
-                matrix=_Matrix(scatter=scatter, size=max(count, _TINY)),
+                matrix=_Matrix(scatter=scatter, size=max(count, TINY)),
                 classes=[c],
                 scaling=unscaled,
             )
@@ -170,10 +157,10 @@ class GaussianLoss:
         if moments.squares is None:
             return []
         counts = moments.class_counts(self.n_classes)
-        variances = self.within.variances
+        variances = self.covariance_within_parts.variances
         return [
             _Covariance(
-                matrix=self.within,
+                matrix=self.covariance_within_parts,
                 classes=[c],
                 scaling=np.sqrt(ratio(squares, counts[c] * variances)),
             )
@@ -225,7 +212,7 @@ class GaussianLoss:
         one. So a class more changes little.
         """
         classes, positions = np.unique(self.moments.columns, return_inverse=True)
-        even_share = min(_SPREADS // len(classes), _MOST_SPREADS)
+        even_share = _SPREADS // len(classes)
         most = np.full(len(classes), even_share)
         if even_share < 2:
             counts = np.bincount(positions, weights=self.moments.counts)
@@ -235,7 +222,7 @@ class GaussianLoss:
 
     @cached_property
     def _used_covariances(self) -> "_UsedCovariances":
-        """Those of all parts."""
+        """Return the covariances of all parts."""
         return self._part_covariances.used_by(slice(None))
 
     def value_and_gradient(
@@ -304,7 +291,7 @@ class GaussianLoss:
     ) -> Iterator["_RootBatch"]:
         """Roots of covariances, some at a time."""
         n_contrasts = len(contrast_rows)
-        size = max(1, _BLOCK // max(n_contrasts * n_points, 1))
+        size = max(1, CACHE_BYTES // 8 // max(n_contrasts * n_points, 1))
         for start in range(0, len(used.covariances), size):
             covariances = used.covariances[start : start + size]
             scalings = used.scalings[start : start + size]
@@ -338,7 +325,7 @@ class GaussianLoss:
     def label_variances(
         self, W: np.ndarray, outputs: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """How uncertain labels are by a model, which the loss's curvature follows from.
+        """Return label variances by a model, from which the curvature follows.
 
         `outputs` is a mask, (n_classes,).
 
@@ -358,13 +345,13 @@ class GaussianLoss:
         for g, moves in enumerate(all_moves):
             point_factors = np.exp(moves - moves.max(axis=0))
             n_points = moves.shape[1]
-            size = max(1, _BLOCK // max(moves.size, 1))
+            size = max(1, CACHE_BYTES // 8 // max(moves.size, 1))
             parts_of_covariance = np.flatnonzero(covariance_of == g)
             for start in range(0, len(parts_of_covariance), size):
                 parts = parts_of_covariance[start : start + size]
                 top_logits = logits[parts].max(axis=1, keepdims=True)
                 part_factors = np.exp(logits[parts] - top_logits)
-                sums = np.maximum(part_factors @ point_factors, _TINY)
+                sums = np.maximum(part_factors @ point_factors, TINY)
                 # Probabilities, of shape (n_outputs, n_parts, n_points).
                 P = part_factors.T[:, :, None] * (point_factors[:, None, :] / sums)
                 variances[parts] = (P - P**2).mean(axis=2).T
@@ -377,7 +364,7 @@ class GaussianLoss:
         return variances, between
 
     def curvature_in_weights(self, variances: np.ndarray) -> np.ndarray:
-        """About the second derivatives of the loss, where a search is preconditioned.
+        """Approximate the second derivatives, to precondition a search.
 
         Those in the weights of output k are about ``E[P_k (1 - P_k) x x^T]``, with x
         extended by 1. They are taken for ``sum_p v_p E[x x^T]``, where ``E[x x^T]`` is
@@ -407,9 +394,10 @@ class GaussianLoss:
         return matrix
 
     def curvature_by_output(self, variances: np.ndarray) -> np.ndarray:
-        """The same for each output, (n_outputs, n_features + 1, n_features + 1).
+        """Compute the curvature of the loss for each output by itself.
 
-        Moments are matrices.
+        It has the shape (n_outputs, n_features + 1, n_features + 1). Moments are
+        matrices.
         """
         extended_means = self._extended_means
         weights = np.maximum(variances, 0.0).T[:, None, :]
@@ -476,7 +464,7 @@ def _points(n_dimensions: int, n_points: int) -> np.ndarray:
     """
     if n_dimensions == 0:
         return np.zeros((0, 1))
-    sobol = qmc.Sobol(n_dimensions, scramble=True, rng=_SEED)
+    sobol = qmc.Sobol(n_dimensions, scramble=True, rng=0)
     half = norm.ppf(sobol.random(n_points // 2))
     points = np.concatenate([half, -half])
     if n_points > 2 * n_dimensions:
@@ -494,7 +482,7 @@ class _Matrix:
 
     @cached_property
     def variances(self) -> np.ndarray:
-        """Those of features, (n_features,)."""
+        """Return the variances of features, (n_features,)."""
         is_diagonal = self.scatter.ndim == 1
         squares = self.scatter if is_diagonal else self.scatter.diagonal()
         return squares / self.size
@@ -503,7 +491,7 @@ class _Matrix:
     def _varying(self) -> tuple[np.ndarray | slice, np.ndarray]:
         """Features that vary, and the scatter of these."""
         varying = np.flatnonzero(self.variances)
-        if len(varying) > _VARYING * len(self.scatter):
+        if len(varying) == len(self.scatter):
             return slice(None), self.scatter
         return varying, self.scatter[np.ix_(varying, varying)]
 
@@ -537,14 +525,14 @@ class _Matrix:
     def _products_in_float32(
         self, rows: np.ndarray, scalings: np.ndarray
     ) -> np.ndarray:
-        """The same with fewer digits, which takes half of the time.
+        """Compute products with fewer digits, which takes half of the time.
 
         It is within the range of float32, whatever the units of features and weights.
         """
         varying, _ = self._varying
         deviations, correlations = self._correlations
         in_deviations = rows[:, varying] * deviations
-        largest = max(np.abs(in_deviations).max(initial=0.0), _TINY)
+        largest = max(np.abs(in_deviations).max(initial=0.0), TINY)
         scalings = scalings[..., varying].astype(np.float32)
         scaled_rows = scalings * (in_deviations / largest).astype(np.float32)
         scaled_products = _stack_times(scaled_rows, correlations)
@@ -583,11 +571,11 @@ class _Covariance:
 
     @property
     def variances(self) -> np.ndarray:
-        """Those of features, (n_features,)."""
+        """Return the variances of features, (n_features,)."""
         return self.matrix.variances * self.scaling**2
 
     def weight_of_scatter(self, class_weights: np.ndarray) -> np.ndarray:
-        """What its scatter is multiplied by in a weighted sum over classes."""
+        """Return the factor of its scatter in a weighted sum over classes."""
         return class_weights[self.classes].sum(axis=0) / self.matrix.size
 
 
@@ -688,16 +676,16 @@ def _labels_of_similar(
 ) -> np.ndarray:
     """Labels of a class's parts, one for similar variances, whatever their order."""
     ratios = _variance_ratios(squares, counts, class_variances=class_variances)
-    log_ratios = np.log(np.maximum(ratios, _TINY))
+    log_ratios = np.log(np.maximum(ratios, TINY))
     # Sorted along a fixed random direction, as k-means draws parts by their place.
-    direction = np.random.RandomState(_SEED).standard_normal(log_ratios.shape[1])
-    order = np.lexsort((counts, (log_ratios @ direction).round(_DIGITS)))
+    direction = np.random.RandomState(0).standard_normal(log_ratios.shape[1])
+    order = np.lexsort((counts, (log_ratios @ direction).round(DIGITS)))
     labels = np.empty(len(order), dtype=np.intp)
     labels[order] = k_means(
-        log_ratios[order].round(_DIGITS),
+        log_ratios[order].round(DIGITS),
         min(most, len(order)),
         weights=counts[order],
-        random_state=_SEED,
+        random_state=0,
     )
     return labels
 
@@ -741,7 +729,7 @@ def expectation(
     """
     n_parts = len(counts)
     n_points = moves.shape[2]
-    block_size = max(1, _BLOCK // n_points)
+    block_size = max(1, CACHE_BYTES // 8 // n_points)
     # Parts of one covariance after those of another.
     order = np.argsort(covariance_of, kind="stable")
     # As exponentials of sums are products, no logit at a point is stored for long.
@@ -766,7 +754,7 @@ def expectation(
                 point_factors[run.covariance],
                 out=sums[run.rows],
             )
-        np.maximum(sums, _TINY, out=sums)
+        np.maximum(sums, TINY, out=sums)
         log_sums[block] = point_weights[block] * np.log(sums).sum(axis=1)
         # From here on what is in the buffer are the weights over the sums.
         np.divide(point_weights[block, None], sums, out=sums)

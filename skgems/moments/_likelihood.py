@@ -28,35 +28,22 @@ from ._class_moments import ClassMoments, merge_moments
 from ._disagreement import NodeFits, equal_nodes, node_fits
 from ._fewer import fewer_parts
 from ._gaussian import GaussianLoss
-from ._likelihood_search import Loss, as_sure_as_likely, lowest, point_at
+from ._likelihood_search import RIDGE, Loss, as_sure_as_likely, lowest, point_at
 from ._node_loss import NodeLoss, share_of_gradient
 from ._part_sums import products
-from ._rows import about_origin, ratio
+from ._rows import ROUNDING_OF_SUMS, move_to_origin, ratio
 from ._span import Span
 from ._temperature import factor_by_steps
 
-# Ridge of the covariance of the discriminant analysis, relative to its diagonal: it is
-# singular where features depend on each other.
-_RIDGE = 1e-3
 # Parts that the loss is taken over, whose number its time grows with.
-_MOST_PARTS = 512
+MOST_PARTS = 512
 # The same where moments have variances alone. What lies between merged parts is a
 # covariance, which variances cannot show: there more are kept.
 _MOST_DIAGONAL_PARTS = 4096
 # Gain of a step, in nats a row, below which rounding decides.
-_LEAST_TOL = 1e-12
-# Several times what a search takes; with corrections that are made up it may never end.
-_MOST_STEPS = 400
+LEAST_TOL = 1e-12
 # Least share of what is corrected of gradients that is tried before none is.
 _LEAST_CORRECTED = 0.125
-# How far below others a class without rows is, in logits: its probability is 1e-13.
-_NEVER = 30.0
-# How near to the row without logits, relative to the size of a feature, rounding leaves
-# a feature that is constant there.
-_NEAR = 1e-9
-# Least penalty for which parameters are counted, relative to the largest curvature: an
-# intercept has none, and would leave others no digits.
-_LEAST_RIDGE = 1e-8
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -79,7 +66,7 @@ class Likelihood:
     zero_row: np.ndarray | None = None
 
     @classmethod
-    def of(
+    def from_nodes(
         cls,
         nodes: Sequence[NodeLoss],
         n_classes: int,
@@ -92,7 +79,7 @@ class Likelihood:
         span: Span | None = None,
         zero_row: np.ndarray | None = None,
     ) -> "Likelihood":
-        """Likelihood of several nodes; of ``merged`` moments nodes need no scatter."""
+        """Make the likelihood of nodes; with ``merged`` they need no scatter."""
         uncorrected = cls.uncorrected(
             nodes,
             n_classes,
@@ -118,12 +105,12 @@ class Likelihood:
         span: Span | None = None,
         zero_row: np.ndarray | None = None,
     ) -> "Likelihood":
-        """The same of moments alone: nodes' gradients correct nothing."""
+        """Make a likelihood of moments alone, which no node's gradient corrects."""
         if merged is None:
             merged = merge_moments(node.moments for node in nodes)
-        merged = merged.about(merged.origin + merged.mean())
+        merged = merged.with_origin(merged.origin + merged.mean())
         apart = GaussianLoss(merged, n_classes, class_weight)
-        most = _MOST_DIAGONAL_PARTS if merged.is_diagonal else _MOST_PARTS
+        most = _MOST_DIAGONAL_PARTS if merged.is_diagonal else MOST_PARTS
         fewer = fewer_parts(merged, most)
         if fewer is merged:
             loss = apart  # with what it holds
@@ -143,7 +130,7 @@ class Likelihood:
     def with_share(
         self, nodes: Sequence[NodeLoss], share: float | None
     ) -> "Likelihood":
-        """The same with the slope of nodes' gradients, and the losses of their models.
+        """Return a likelihood with nodes' slopes, and the losses of their models.
 
         ``share`` is the part of each difference that is corrected; None: by the number
         of rows, see `share_of_gradient`.
@@ -151,7 +138,7 @@ class Likelihood:
         total_slope = np.zeros_like(self.slope)
         own_losses = np.empty(len(nodes))
         for k, node in enumerate(nodes):
-            slope, own_losses[k] = self.at_own_model(k, node, share)
+            slope, own_losses[k] = self.terms_of_own_model(k, node, share)
             total_slope += slope
         return replace(self, slope=total_slope, own_losses=own_losses)
 
@@ -168,7 +155,7 @@ class Likelihood:
         return self.apart.value_and_gradient(W, parts=parts, outputs=outputs)
 
     def node_fits(self, W: np.ndarray, n_rows: np.ndarray) -> NodeFits:
-        """How a model on rows less the origin fits the nodes', of so many at most."""
+        """Compare a model on rows less the origin with nodes' own, by ``n_rows``."""
         return node_fits(
             self.apart,
             starts=self.starts,
@@ -194,14 +181,14 @@ class Likelihood:
         slopes = []
         for weights in np.eye(self.loss.n_classes):
             of_class = replace(self, apart=replace(self.apart, class_weight=weights))
-            class_losses = [node.of_classes(weights) for node in nodes]
+            class_losses = [node.sum_classes(weights) for node in nodes]
             slopes.append(of_class.with_share(class_losses, None).slope)
         return np.stack(slopes)
 
-    def at_own_model(
+    def terms_of_own_model(
         self, k: int, node: NodeLoss, share: float | None = None
     ) -> tuple[np.ndarray, float]:
-        """The linear term of one node, and the loss of its own model; nan without."""
+        """Return a node's linear term, and the loss of its own model; else NaN."""
         if node.slope is not None:
             return self._slope_about_origin(node), np.nan
         if share is None:
@@ -231,7 +218,7 @@ class Likelihood:
         weights = self.apart.weights[self.starts[k] : self.starts[k + 1]]
         n_known = weights[is_known].sum()
         loss = value / n_known if n_known > 0 else np.nan
-        return self._without_constants(slope), loss
+        return self._zero_constants(slope), loss
 
     def _slope_about_origin(self, node: NodeLoss) -> np.ndarray:
         """The slope that comes with a node instead of a gradient, about our origin."""
@@ -239,7 +226,7 @@ class Likelihood:
         slope[:-1] -= np.outer(
             self.loss.moments.origin - node.moments.origin, slope[-1]
         )
-        return self._without_constants(slope)
+        return self._zero_constants(slope)
 
     def _share_of_gradient(self, node: NodeLoss) -> float:
         """The share of a node's gradient that is not chance."""
@@ -252,13 +239,13 @@ class Likelihood:
             diagonal=self.loss.moments.is_diagonal,
         )
 
-    def _without_constants(self, slope: np.ndarray) -> np.ndarray:
-        """A slope set to 0, in place, for features without weights."""
+    def _zero_constants(self, slope: np.ndarray) -> np.ndarray:
+        """Set the slope to 0, in place, for features without weights."""
         slope[:-1][~self.moving] = 0.0
         return slope
 
     def with_gradient(self, W: np.ndarray, gradient: np.ndarray) -> "Likelihood":
-        """The same with the slope by which the gradient at W is the one given."""
+        """Return a likelihood whose gradient at W is the given one."""
         _, expected_gradient = self.value_and_gradient(W)
         return replace(self, slope=self.slope + gradient - expected_gradient)
 
@@ -270,7 +257,7 @@ class Likelihood:
 
     @cached_property
     def coarser(self) -> "Likelihood":
-        """The same of a similar loss that takes a fraction of the time."""
+        """Return the likelihood of a similar loss that takes a fraction of the time."""
         return replace(self, loss=self.loss.coarser())
 
     @property
@@ -295,10 +282,10 @@ class Likelihood:
 
     @cached_property
     def lever(self) -> np.ndarray | None:
-        """What an intercept is of the weights, (n_features,): b = lever @ w.
+        """Return the intercept's factors of weights, (n_features,): b = lever @ w.
 
-        Of models on rows less the origin, as all are here, it is where the origin lies
-        about the row without logits. None: the intercept is fitted.
+        On rows less the origin, as all models here have them, they are where the origin
+        lies about the row without logits. None: the intercept is fitted.
         """
         if self.zero_row is None:
             return None
@@ -306,7 +293,7 @@ class Likelihood:
         lever = origin - self.zero_row
         size = np.abs(origin) + np.abs(self.zero_row)
         # NaN, which is not larger than anything, is 0: the mean itself.
-        return np.where(np.abs(lever) > _NEAR * size, lever, 0.0)
+        return np.where(np.abs(lever) > ROUNDING_OF_SUMS * size, lever, 0.0)
 
     @cached_property
     def moving(self) -> np.ndarray:
@@ -340,11 +327,11 @@ class Likelihood:
     def from_rows(self, W: np.ndarray) -> np.ndarray:
         """A model on rows as they are, as one on rows less the origin."""
         W = W if self.span is None else self.span.from_rows(W)
-        return about_origin(W, self.loss.moments.origin)
+        return move_to_origin(W, self.loss.moments.origin)
 
     def to_rows(self, W: np.ndarray) -> np.ndarray:
         """A model on rows less the origin, as one on rows as they are."""
-        W = about_origin(W, -self.loss.moments.origin)
+        W = move_to_origin(W, -self.loss.moments.origin)
         return W if self.span is None else self.span.to_rows(W)
 
     def gradient_from_rows(self, slope: np.ndarray) -> np.ndarray:
@@ -360,13 +347,16 @@ class Likelihood:
         *,
         curvature: np.ndarray | float = 0.0,  # about that of `extra`
         tol: float = 1e-7,  # with C=1, a step that gains less is the last; nats a row
-        max_iter: int = 1000,
+        # Several times what a search takes. With corrections that are made up it may
+        # never end, and with three of 3,000 rows a thousandfold too large it takes two
+        # to three times as long for a model that is no better.
+        max_iter: int = 400,
         least: float = -np.inf,  # loss without penalty, nats a row, that is low enough
     ) -> np.ndarray:
         """The likeliest model on rows less the origin; 0 in constant features."""
         # A weaker penalty leaves the sum flatter, and so a step of the same gain ends
         # farther from the minimum.
-        tol = max(tol / max(self.C, 1.0), min(tol, _LEAST_TOL))
+        tol = max(tol / max(self.C, 1.0), min(tol, LEAST_TOL))
 
         def loss_a_row(W: np.ndarray) -> tuple[float, np.ndarray]:
             value, gradient = self.value_and_gradient(W)
@@ -380,7 +370,7 @@ class Likelihood:
             analysis = self.with_zero_row(self.discriminant_analysis())
             point = as_sure_as_likely(analysis, loss_a_row)
         else:
-            point = point_at(self._without_constant_part(start), loss_a_row)
+            point = point_at(self._drop_constant_part(start), loss_a_row)
         W = lowest(
             self,
             point,
@@ -392,19 +382,19 @@ class Likelihood:
         )
         return self.never_unseen(W)
 
-    def _without_constant_part(self, W: np.ndarray) -> np.ndarray:
-        """A model with 0 where the search goes nowhere."""
+    def _drop_constant_part(self, W: np.ndarray) -> np.ndarray:
+        """Return a model with 0 where the search goes nowhere."""
         W = np.where(self.seen, W, 0.0)
-        return self.with_zero_row(self._without_constants(W))
+        return self.with_zero_row(self._zero_constants(W))
 
     def descended(
         self, start: np.ndarray | None = None, *, tol: float = 1e-7
     ) -> np.ndarray:
         """The minimum, or a model that promises a log-loss below 0, which none has."""
-        return self.minimize(start, tol=tol, max_iter=_MOST_STEPS, least=0.0)
+        return self.minimize(start, tol=tol, least=0.0)
 
     def bounded(self, *, tol: float = 1e-7) -> "tuple[Likelihood, np.ndarray]":
-        """The same with no more correction than a loss allows, and its minimum.
+        """Return the most corrected likelihood that a loss allows, and its minimum.
 
         Many small nodes may all err alike, so that the linear term promises a log-loss
         below 0. Then half of it is tried, and so on, and at last none.
@@ -417,7 +407,7 @@ class Likelihood:
                 return likelihood, W
             factor = 0.0 if factor <= _LEAST_CORRECTED else factor / 2
             likelihood = replace(self, slope=factor * self.slope)
-        return likelihood, likelihood.minimize(tol=tol, max_iter=_MOST_STEPS)
+        return likelihood, likelihood.minimize(tol=tol)
 
     def never_unseen(self, W: np.ndarray) -> np.ndarray:
         """The model with classes without rows never likelier than the largest class."""
@@ -425,13 +415,13 @@ class Likelihood:
             W = W.copy()
             counts = self.loss.moments.class_counts(self.loss.n_classes)
             W[:, ~self.seen] = W[:, [np.argmax(counts)]]
-            W[-1, ~self.seen] -= _NEVER
+            W[-1, ~self.seen] += np.log(ROUNDING_OF_SUMS)  # their probability
         return W
 
     def logit_size(self, W: np.ndarray) -> float:
         """Root mean square of the logits of a model on rows less the origin."""
         moments = self.loss.moments
-        return moments.logit_size(about_origin(W, -moments.origin))
+        return moments.logit_size(move_to_origin(W, -moments.origin))
 
     def inverse_temperature(self, W: np.ndarray) -> float:
         """The factor on the logits of a model with which the expected loss is least."""
@@ -461,7 +451,7 @@ class Likelihood:
             (curvature,) = self.loss.curvature_by_output(variances[:, [k]])
             H = curvature[np.ix_(is_free, is_free)].astype(np.float64)
             # Intercepts have no penalty: with a small one they count as a parameter.
-            least = _LEAST_RIDGE * H.diagonal().max(initial=0.0)
+            least = ROUNDING_OF_SUMS * H.diagonal().max(initial=0.0)
             scale = ratio(1.0, np.sqrt(np.maximum(ridge, least)))
             eigenvalues = linalg.eigvalsh(H * np.outer(scale, scale))
             eigenvalues = np.maximum(eigenvalues, 0.0)
@@ -485,15 +475,15 @@ class Likelihood:
         within = products(
             part_deviations, moments.counts * shares, is_diagonal=moments.is_diagonal
         )
-        within += self.loss.within.scatter
+        within += self.loss.covariance_within_parts.scatter
         # In units of the features' deviations, to which the ridge is relative.
         inverse = ratio(1.0, self.scales)
         means = (means * inverse).T
         if moments.is_diagonal:
-            weights = means / (within * inverse**2 + _RIDGE)[:, None]
+            weights = means / (within * inverse**2 + RIDGE)[:, None]
         else:
             within *= np.outer(inverse, inverse)
-            within[np.diag_indices_from(within)] += _RIDGE
+            within[np.diag_indices_from(within)] += RIDGE
             weights = np.linalg.solve(within, means)
         W = np.zeros_like(self.slope)
         W[:-1, columns] = weights * inverse[:, None]

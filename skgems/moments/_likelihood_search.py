@@ -14,12 +14,13 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 
 from ._gaussian import GaussianLoss
+from ._rows import MOST_BLOCK_BYTES
 
 # Takes a model and returns a value and its gradient.
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
-# Ridge of the matrices that the search is preconditioned by, relative to their
-# diagonals: they are singular where features depend on each other.
-_RIDGE = 1e-3
+# Ridge of matrices, relative to their diagonals: they are singular where features
+# depend on each other, and those between outputs where classes are decided.
+RIDGE = 1e-3
 # Least curvature a row, relative to the variances of features: where classes are
 # decided at the start, the loss is flat there, but not everywhere.
 _LEAST_CURVATURE = 1e-5
@@ -28,15 +29,7 @@ _LEAST_CURVATURE = 1e-5
 _FIRST_STEPS = 8
 _STEPS = 40  # each later time
 # Steps that L-BFGS remembers: it usually has 5 to 20.
-_REMEMBERED_STEPS = 20
-# Least curvature between outputs, relative to the mean: none where classes are decided.
-_LEAST_BETWEEN = 0.05
-# Numbers in the matrices of all outputs, where each has one of its own: so many stay in
-# the cache of a core, and more take longer to multiply by than they save of steps.
-_MOST_IN_MATRICES = 2**19
-# How often the discriminant analysis, where the search starts, is made less sure: by up
-# to a factor of 2^10.
-_MOST_HALVINGS = 10
+REMEMBERED_STEPS = 20
 
 
 class Penalized(Protocol):
@@ -60,7 +53,7 @@ class Penalized(Protocol):
 
     @property
     def lever(self) -> np.ndarray | None:
-        """What an intercept is of the weights, (n_features,); None: it is fitted."""
+        """Return the intercept's factors of weights, (n_features,); None: fitted."""
 
     @property
     def scales(self) -> np.ndarray:
@@ -90,7 +83,7 @@ def point_at(W: np.ndarray, loss: Loss) -> Point:
 def as_sure_as_likely(W: np.ndarray, loss: Loss) -> Point:
     """A model halved: Gaussians of one covariance are surer than the rows let them."""
     best = point_at(W, loss)
-    for _ in range(_MOST_HALVINGS):
+    while True:
         halved = point_at(best.W / 2.0, loss)
         if halved.value >= best.value:
             break
@@ -189,7 +182,7 @@ class _Steps:
             method="L-BFGS-B",
             options={
                 "maxiter": max_iter,
-                "maxcor": _REMEMBERED_STEPS,
+                "maxcor": REMEMBERED_STEPS,
                 "ftol": tol,
                 "gtol": 0.0,
             },
@@ -271,7 +264,7 @@ class Coordinates:
 
     def _are_small(self) -> bool:
         n_numbers = len(self.outputs) * np.count_nonzero(self.moving) ** 2
-        return n_numbers <= _MOST_IN_MATRICES
+        return 8 * n_numbers <= MOST_BLOCK_BYTES
 
     def weights(self, z: np.ndarray) -> np.ndarray:
         """The model at z, (n_moving * n_outputs,)."""
@@ -306,7 +299,7 @@ class _Matrices:
 
     def matrix(self, matrix: np.ndarray, extra: np.ndarray | float) -> np.ndarray:
         """A matrix, which is changed, as (n_moving, n_moving)."""
-        ridged = (1.0 + _RIDGE) * (matrix.diagonal() + self._least) + self._penalties
+        ridged = (1.0 + RIDGE) * (matrix.diagonal() + self._least) + self._penalties
         matrix[np.diag_indices_from(matrix)] = ridged
         matrix += extra
         if self._lever is not None:
@@ -317,7 +310,7 @@ class _Matrices:
 
     def diagonals(self, diagonals: np.ndarray, extra: np.ndarray | float) -> np.ndarray:
         """Diagonals, (n_features + 1, n_outputs), as (n_moving, n_outputs)."""
-        ridged = (1.0 + _RIDGE) * (diagonals + self._least[:, None])
+        ridged = (1.0 + RIDGE) * (diagonals + self._least[:, None])
         ridged = ridged + self._penalties[:, None] + extra
         if self._lever is not None:
             # The two terms in the middle, see below, have no diagonal.
@@ -402,6 +395,6 @@ def _inverse_root_between(covariance: np.ndarray) -> np.ndarray:
     mean = eigenvalues[1:].mean() if len(eigenvalues) > 1 else 0.0
     if mean <= 0:
         return np.eye(len(eigenvalues))
-    roots = np.sqrt(np.maximum(eigenvalues / mean, _LEAST_BETWEEN))
+    roots = np.sqrt(np.maximum(eigenvalues / mean, RIDGE))
     roots[0] = 1.0
     return (vectors / roots) @ vectors.T

@@ -26,14 +26,14 @@ class NodeLoss:
     # (n_features + 1, n_own), on rows less the origin of the moments.
     W: np.ndarray | None = None  # None of a node without a model, or with one class
     # (n_features + 1, n_own), summed over rows; the softmax goes over its own classes.
-    # Or by class of the rows, (n_classes, n_features + 1, n_own), until `of_classes`.
+    # Or by class of the rows, (n_classes, n_features + 1, n_own), until `sum_classes`.
     gradient: np.ndarray | None = None
     # (n_features + 1, n_classes), of several nodes; or by class, as the gradient.
     slope: np.ndarray | None = None
     n_alike: float | None = None  # rows of all nodes that have its model; None: its own
 
-    def of_classes(self, weights: np.ndarray | None) -> "NodeLoss":
-        """The same with what is by class summed, each class with a weight; None: 1."""
+    def sum_classes(self, weights: np.ndarray | None) -> "NodeLoss":
+        """Return the loss with sums over classes, weighted by ``weights``; None: 1."""
 
         def summed(gradients: np.ndarray | None) -> np.ndarray | None:
             if gradients is None or gradients.ndim == 2:
@@ -45,7 +45,7 @@ class NodeLoss:
         return replace(self, gradient=summed(self.gradient), slope=summed(self.slope))
 
     def weighted(self, factor: float) -> "NodeLoss":
-        """The same as if there were so many times the rows."""
+        """Return the loss of ``factor`` times the rows."""
         return replace(
             self,
             moments=self.moments.weighted(factor),
@@ -55,7 +55,7 @@ class NodeLoss:
         )
 
     def in_span(self, span: Span, moments: ClassMoments) -> "NodeLoss":
-        """The same in coordinates of few directions; `moments` are in these already."""
+        """Return the loss in coordinates of few directions, in which `moments` are."""
         origin = self.moments.origin
         W = self.W
         gradient = self.gradient
@@ -63,7 +63,7 @@ class NodeLoss:
         return replace(
             self,
             # Of weighted moments those of the rows themselves.
-            moments=replace(moments.without_scatter(), counts=self.moments.counts),
+            moments=replace(moments.drop_scatter(), counts=self.moments.counts),
             W=None if W is None else span.from_rows(W, origin),
             gradient=None if gradient is None else span.gradient(gradient, origin),
             slope=None if slope is None else span.gradient(slope, origin),
@@ -71,7 +71,7 @@ class NodeLoss:
 
     @property
     def is_by_class(self) -> bool:
-        """Whether a gradient is still by class of the rows."""
+        """Report whether a gradient is still by class of the rows."""
         gradients = (self.gradient, self.slope)
         return any(array is not None and array.ndim == 3 for array in gradients)
 

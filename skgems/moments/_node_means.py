@@ -15,34 +15,26 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ._rows import indicator
+from ._rows import SURE, indicator
 
 # Divisor of sums over no rows, which are 0.
 _TINY = np.finfo(np.float64).tiny
 
 # A node is of another rule if two things hold. What its classes differ by, along the
 # directions in which those of the others differ, is less than _LEAST_SHOWN of what it
-# is there, by _N_ERRORS standard errors. And all but _MAY_DIFFER of the others show at
+# is there, by SURE standard errors. And all but _MAY_DIFFER of the others show at
 # least _SHOWN_BY_OTHERS of it, as what is said of the one is worth no more than how
-# well the others agree. The four were chosen on 5,901 honest nodes of the partitions of
+# well the others agree. They were chosen on 5,901 honest nodes of the partitions of
 # benchmarks/bench_disagreement.py, of which at most two are named; the guide's page
 # on nodes that contradict the others has what other seeds gave.
 _LEAST_SHOWN = 0.25  # a slope: 1 is all of it
-_N_ERRORS = 2.0
 _MAY_DIFFER = 0.2  # a share of the nodes
 _SHOWN_BY_OTHERS = 0.5  # a slope
-# What the means of others say is worth nothing if its standard error is larger: half of
-# what lies between rows of the same rule and labels at random.
-_LARGEST_ERROR = 0.5
 # A node's rows are elsewhere if they are _FAR deviations of a feature away from those
 # of other nodes, and _TIMES_AS_FAR times as far as all but _MAY_DIFFER of the others:
 # where all nodes are far apart, none of them is odd.
 _FAR = 5.0  # in root mean squares over features
 _TIMES_AS_FAR = 10.0  # a factor
-# So few rows of a class say nothing of where its mean is.
-_FEWEST_OF_CLASS = 2
-# Of two nodes nobody can say which is the odd one.
-_FEWEST_OTHERS = 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,11 +53,11 @@ class NodeMeans:
         return len(self.starts) - 1
 
     def with_counts_times(self, factors: np.ndarray) -> "NodeMeans":
-        """The same with the counts of each node times a factor, (n_nodes,)."""
+        """Return means with the counts of each node times a factor, (n_nodes,)."""
         return replace(self, counts=self.counts * factors[self._nodes])
 
     def standardized(self) -> "NodeMeans":
-        """The same of features of unit variance, without those that do not vary."""
+        """Return the means of varying features, in units of their deviations."""
         covariance = self.covariance
         variances = covariance if covariance.ndim == 1 else covariance.diagonal()
         varying = np.flatnonzero(variances > 0)
@@ -79,7 +71,7 @@ class NodeMeans:
         return replace(self, means=means, covariance=covariance)
 
     def with_spread_of_nodes(self) -> "NodeMeans":
-        """The same with variances as large as those that half of the nodes show.
+        """Return means with variances as large as those that half of the nodes show.
 
         How far class means of a node are from those of all, in the variances that rows
         are said to have, is 1 in the mean if they have these.
@@ -99,13 +91,13 @@ class NodeMeans:
         return replace(self, covariance=factor * self.covariance)
 
     def judged(self) -> "Agreement":
-        """How far the means of each node are as those of the others."""
+        """Compare the means of each node with those of the others."""
         nodes = self.standardized()
         slopes, errors = nodes._slopes()
         return Agreement(shown=slopes, errors=errors, distances=nodes._distances())
 
     def _slopes(self) -> tuple[np.ndarray, np.ndarray]:
-        """What part of the others' differences between classes each node shows.
+        """Return the part of the others' differences of classes that each node shows.
 
         That is the slope ``sum(w u r) / sum(w r r)``, (n_nodes,), and second comes its
         standard error, ``sqrt(sum(w r^T Sigma r)) / sum(w r r)``. NaN where a node
@@ -114,9 +106,8 @@ class NodeMeans:
         weights = np.minimum(self.counts, self._typical_counts())
         totals, sums = self._class_sums(weights)
         counts_of_others = totals[self.columns] - weights
-        is_compared = (self.counts >= _FEWEST_OF_CLASS) & (
-            counts_of_others >= _FEWEST_OF_CLASS
-        )
+        # One row of a class says nothing of where its mean is.
+        is_compared = (self.counts > 1) & (counts_of_others > 1)
         parts = np.flatnonzero(is_compared)
         nodes = self._nodes[parts]
         columns = self.columns[parts]
@@ -160,7 +151,7 @@ class NodeMeans:
         return totals, indicator(self.columns, n_classes, weights) @ self.means
 
     def _typical_counts(self) -> np.ndarray:
-        """For each part the median number of rows that nodes have of its class.
+        """Return the median number of rows that nodes have of each part's class.
 
         No node weighs more in what the others are taken for, however many rows it says
         it has.
@@ -185,15 +176,15 @@ class NodeMeans:
         return np.einsum("ij,ij->i", covariances, directions)
 
     def _distances(self) -> np.ndarray:
-        """How far each node's rows are from those of others of the same classes.
+        """Return how far each node's rows are from others' of the same classes.
 
         In root mean squares over features, from medians over nodes. NaN of nodes that
         share no class with two others.
         """
         differences = np.full_like(self.means, np.nan)
         for parts in self._parts_by_class():
-            parts = parts[self.counts[parts] >= _FEWEST_OF_CLASS]
-            if len(parts) > _FEWEST_OTHERS:
+            parts = parts[self.counts[parts] > 1]
+            if len(parts) > 2:  # of two nobody can say which is the odd one
                 medians = np.median(self.means[parts], axis=0)
                 differences[parts] = self.means[parts] - medians
         compared = np.flatnonzero(~np.isnan(differences).any(axis=1))
@@ -216,10 +207,12 @@ class Agreement:
     errors: np.ndarray  # (n_nodes,), standard errors of these
     distances: np.ndarray  # (n_nodes,), from the others, in deviations of features
 
-    def of_another_rule(self) -> np.ndarray:
-        """Indices of the nodes whose classes differ in other directions."""
-        compared = self.shown[self.errors <= _LARGEST_ERROR]
-        least = _LEAST_SHOWN - _N_ERRORS * self.errors
+    def nodes_of_another_rule(self) -> np.ndarray:
+        """Return indices of nodes whose classes differ in other directions."""
+        # A larger standard error is more than half of what lies between rows of the
+        # same rule and labels at random: what these others say is worth nothing.
+        compared = self.shown[self.errors <= _SHOWN_BY_OTHERS]
+        least = _LEAST_SHOWN - SURE * self.errors
         contradicting = []
         for k in np.flatnonzero(self.shown < least):
             of_others = _quantile_of_others(compared, self.shown[k], _MAY_DIFFER)
@@ -245,6 +238,6 @@ def _quantile_of_others(values: np.ndarray, own_value: float, q: float) -> float
     It is a value that is there, on the side of the outer fifth.
     """
     others = np.delete(values, np.flatnonzero(values == own_value)[:1])
-    if len(others) < _FEWEST_OTHERS:
+    if len(others) <= 1:  # of two nodes nobody can say which is the odd one
         return np.nan
     return float(np.quantile(others, q, method="lower" if q < 0.5 else "higher"))

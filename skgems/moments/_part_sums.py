@@ -21,9 +21,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 from ._rows import Rows, block_bytes, float_type, indicator
 
 # Rows whose median is the origin: enough for one of them to be far off.
-_ORIGIN_ROWS = 25
+ORIGIN_ROWS = 25
 # Up to this many rows, any one of them is taken instead of a median.
-_FEW_ROWS = 8
+FEW_ROWS = 8
 # Divisor of the sums of a part without weight, which are 0.
 _TINY = np.finfo(np.float64).tiny
 
@@ -120,8 +120,8 @@ def median_of_rows(X: Rows, rows: np.ndarray, whole: bool = False) -> np.ndarray
     """
     if sparse.issparse(X):
         return np.zeros(X.shape[1])
-    chosen = np.linspace(0, len(rows) - 1, min(_ORIGIN_ROWS, len(rows)))
-    if len(rows) <= _FEW_ROWS and not whole:
+    chosen = np.linspace(0, len(rows) - 1, min(ORIGIN_ROWS, len(rows)))
+    if len(rows) <= FEW_ROWS and not whole:
         return X[rows[0]].astype(np.float64)
     # Rounded as the rows are, so that differences of theirs are exact.
     median = _median(X[rows[chosen.astype(np.intp)]])
@@ -246,7 +246,7 @@ class _DenseAdder:
 
 
 def _ends_of_runs(parts: np.ndarray) -> np.ndarray:
-    """Where runs of equal numbers stop: of [3, 3, 5] it is [2, 3]."""
+    """Return the stops of runs of equal numbers: [2, 3] of [3, 3, 5]."""
     return np.flatnonzero(np.diff(parts, append=-1)) + 1
 
 

@@ -20,11 +20,11 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 Rows = np.ndarray | sparse.csr_matrix  # (n_rows, n_features), of floats
 
-# Blocks of X that are read twice are made to stay in the cache of one core: half of one
-# of 1 MiB.
-_CACHE_BYTES = 2**19
-# Rows that are copied for one product stay in the cache that cores share: 4 MiB.
-_MOST_BLOCK_BYTES = 2**22
+# Bytes that are worked on at a time, and more than once, to stay in the cache of one
+# core: half of one of 1 MiB.
+CACHE_BYTES = 2**19
+# Bytes that are worked on once stay in the cache that cores share: 4 MiB.
+MOST_BLOCK_BYTES = 2**22
 
 
 def working_bytes() -> int:
@@ -34,7 +34,7 @@ def working_bytes() -> int:
 
 def block_bytes() -> int:
     """Bytes of rows to copy at a time: what a cache and ``working_memory`` hold."""
-    return min(max(working_bytes() // 16, 2**20), _MOST_BLOCK_BYTES)
+    return min(max(working_bytes() // 16, 2**20), MOST_BLOCK_BYTES)
 
 
 def float_type(X: Rows) -> np.dtype:
@@ -71,7 +71,7 @@ def square_blocks(X: Rows) -> Iterator[tuple[slice, Rows, Rows]]:
         squares = sparse.csr_matrix((X.data**2, X.indices, X.indptr), X.shape)
         yield slice(0, X.shape[0]), X, squares
         return
-    blocks = row_blocks(X, X.shape[1] * X.itemsize, _CACHE_BYTES)
+    blocks = row_blocks(X, X.shape[1] * X.itemsize, CACHE_BYTES)
     buffer = np.empty((blocks[0].stop, X.shape[1]), dtype=X.dtype)
     for rows in blocks:
         block = X[rows]
@@ -96,22 +96,20 @@ def indicator(
 # float64 is 1e308.
 LARGEST = 1e25
 SMALLEST = 1e-25  # what is smaller but not 0 has inverses that are too large
-# What a sum of their squares may be.
-LARGEST_SQUARE = 1e50
-SMALLEST_SQUARE = 1e-50  # the square of the smallest
 # What a feature in float32, whose largest number is 1e38, may be.
 LARGEST_FLOAT32 = 1e15
-# Features that deviate by less are constant: the smallest normal numbers, of which
-# squares have all their digits, are 1e-308 and 1e-38. Squares of float64 numbers leave
-# room for their reciprocals, and for squares of weights, times as many features.
-_LEAST = 1e-145
-_LEAST_FLOAT32 = 2e-19  # about the root of 1e-38
-# A feature that is constant deviates by a few units in the last place of its size.
-_ULPS = 8
-# Sums of sparse rows are about 0, not about a row: the variance, a difference of sums
-# of squares, then errs by a unit in the last place for each row, and for so many rows
-# at least.
-_LEAST_SPARSE_ROWS = 50
+# Deviations below are none, and what may be 0 is taken for it where it divides: squares
+# have all their digits, since the smallest normal number is 1e-308, and leave room for
+# their reciprocals, and for squares of weights, times as many features.
+TINY = 1e-145
+# Standard errors that a difference has to exceed, not to be taken for chance.
+SURE = 2.0
+# Numbers are equal that differ by so many units in the last place: sums of equal
+# numbers in different orders end a few units apart.
+ULPS = 16
+# What sums over rows in another order differ by at most, relative to their size: the
+# worst error of some four million rows.
+ROUNDING_OF_SUMS = 1e-9
 
 
 def rounding(sizes: np.ndarray, X: Rows) -> np.ndarray:
@@ -120,24 +118,32 @@ def rounding(sizes: np.ndarray, X: Rows) -> np.ndarray:
     ``sizes`` are the features' magnitudes about 0.
     """
     dtype = float_type(X)
-    relative = _ULPS * np.finfo(dtype).eps
+    relative = ULPS * np.finfo(dtype).eps
     if sparse.issparse(X):
-        n_rows = max(X.shape[0], _LEAST_SPARSE_ROWS)
-        relative = max(relative, np.sqrt(n_rows * np.finfo(float).eps))
-    least = _LEAST_FLOAT32 if dtype == np.float32 else _LEAST
-    return np.maximum(relative * sizes, least)
+        # Sums of sparse rows are about 0, not about a row: the variance, a difference
+        # of sums of squares, then errs by a unit in the last place for each row.
+        n_ulps = ULPS + X.shape[0]
+        relative = max(relative, np.sqrt(n_ulps * np.finfo(float).eps))
+    return np.maximum(relative * sizes, _least_deviation(dtype == np.float32))
+
+
+def _least_deviation(is_float32: bool | np.ndarray) -> np.ndarray:
+    """Return the deviation of which the square has all its digits."""
+    # As a float of Python: beside one of float32 the other would be rounded to 0.
+    least_of_float32 = float(np.sqrt(np.finfo(np.float32).tiny))
+    return np.where(is_float32, least_of_float32, TINY)
 
 
 def rounding_of_values(values: np.ndarray) -> np.ndarray:
-    """The same of values of features, (n_values, n_features), without their rows.
+    """Return the rounding of features by values (n_values, n_features), without rows.
 
     Numbers that float32 can hold are taken for those of float32 rows.
     """
     with np.errstate(over="ignore"):  # what overflows is not equal afterwards
         narrow = (values == values.astype(np.float32)).all(axis=0)
     eps = np.where(narrow, np.finfo(np.float32).eps, np.finfo(np.float64).eps)
-    least = np.where(narrow, _LEAST_FLOAT32, _LEAST)
-    return np.maximum(_ULPS * eps * np.abs(values).max(axis=0, initial=0.0), least)
+    roundings = ULPS * eps * np.abs(values).max(axis=0, initial=0.0)
+    return np.maximum(roundings, _least_deviation(narrow))
 
 
 def clear_constants(scatter: np.ndarray, least: np.ndarray) -> None:
@@ -300,8 +306,8 @@ def log_losses(logits: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return losses, residuals
 
 
-def about_origin(W: np.ndarray, origin: np.ndarray) -> np.ndarray:
-    """A linear model of the same logits on rows less an origin.
+def move_to_origin(W: np.ndarray, origin: np.ndarray) -> np.ndarray:
+    """Return the linear model that has the same logits on rows less an origin.
 
     ``w^T x + b`` is ``w^T (x - origin) + (b + w^T origin)``.
     """

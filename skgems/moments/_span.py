@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ._class_moments import ClassMoments, merge_moments
-from ._rows import about_origin, directions, indicator, ratio
+from ._rows import directions, indicator, move_to_origin, ratio
 
 # Directions that the coordinates are of, at most: matrices of more take too long.
 MOST_DIRECTIONS = 4000
@@ -31,14 +31,14 @@ class Span:
     inverse: np.ndarray  # the same of weights, its pseudo-inverse, diag(u) B
 
     @classmethod
-    def of(
+    def from_moments(
         cls,
         nodes: Sequence[ClassMoments],
         *,
         scaled: bool,
         zero_row: np.ndarray | None = None,
     ) -> "Span | None":
-        """The span of moments with roots; None if no smaller than all features.
+        """Return the span of moments with roots; None if not smaller than all features.
 
         With ``zero_row``, at which all logits are to be 0, it goes through that row;
         where that is NaN, through the mean.
@@ -86,19 +86,19 @@ class Span:
         in_span = replace(in_span, roots=roots, scatter=scatter)
         return in_span.with_matrices(n_classes)
 
-    def of_row(self, row: np.ndarray) -> np.ndarray:
-        """A row in these coordinates; where it is NaN it is the mean of all."""
+    def coordinates_of_row(self, row: np.ndarray) -> np.ndarray:
+        """Return a row in these coordinates; where it is NaN it is the mean of all."""
         return np.nan_to_num(row - self.center) @ self.basis
 
     def from_rows(self, W: np.ndarray, origin: np.ndarray | float = 0.0) -> np.ndarray:
         """A model on rows less an origin, in these coordinates; equal on its rows."""
-        W = about_origin(W, self.center - origin)
+        W = move_to_origin(W, self.center - origin)
         return np.vstack([self.inverse.T @ W[:-1], W[-1]])
 
     def to_rows(self, W: np.ndarray) -> np.ndarray:
         """A model in these coordinates as one on rows as they are."""
         W = np.vstack([self.basis @ W[:-1], W[-1]])
-        return about_origin(W, -self.center)
+        return move_to_origin(W, -self.center)
 
     def gradient(
         self, slope: np.ndarray, origin: np.ndarray | float = 0.0

@@ -34,21 +34,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from ._rows import LARGEST_SQUARE, block_bytes, row_blocks
+from ._rows import LARGEST, block_bytes, row_blocks
 
 # Factors among which the best is sought, on logits whose root mean square is 1: beyond
 # these all classes are equally likely, or one of them is certain.
 _LEAST_FACTOR = 1e-3
-_LARGEST_FACTOR = 1e3  # on the same logits
 _LEAST_LOG_FACTOR = float(np.log(_LEAST_FACTOR))
-_LARGEST_LOG_FACTOR = float(np.log(_LARGEST_FACTOR))
 # Three grids of 17 factors: of a range of 1e6, the last one's steps are 1.4 %, and the
 # parabola finds the lowest point between them.
 N_GRIDS = 3
 _N_FACTORS = 17  # of each grid
 # On logits of models whose probabilities are too sure, or not sure enough: from 1 / 32
 # to 4 in steps of the square root of two.
-LOGIT_FACTORS = 2.0 ** np.arange(-5.0, 2.5, 0.5)
+LOGIT_FACTORS = np.logspace(-5.0, 2.0, 15, base=2.0)
 INDEX_OF_FACTOR_ONE = int(np.flatnonzero(LOGIT_FACTORS == 1.0)[0])
 
 
@@ -60,13 +58,13 @@ class TemperatureSearch:
     n_rows: float
     # Ends of the present grid: logarithms of factors in units of 1 / size.
     low: float = _LEAST_LOG_FACTOR
-    high: float = _LARGEST_LOG_FACTOR
+    high: float = -_LEAST_LOG_FACTOR
     n_grids: int = N_GRIDS  # that are left
     lowest: float = np.nan  # the best point so far, in the units of low and high
 
     @property
     def done(self) -> bool:
-        """Whether no grid is left."""
+        """Report whether no grid is left."""
         return self.n_grids == 0
 
     @property
@@ -87,10 +85,10 @@ class TemperatureSearch:
         """Factors of these logarithms, none above what a message may hold."""
         # Logits that are squares of features, as those of NearestCentroid, become as
         # small as the squares of features in very large units.
-        return np.minimum(np.exp(logarithms) / self.size, LARGEST_SQUARE)
+        return np.minimum(np.exp(logarithms) / self.size, LARGEST**2)
 
-    def after(self, losses: np.ndarray) -> "TemperatureSearch":
-        """The search after a grid of mean losses; NaN where some node did not say."""
+    def narrow(self, losses: np.ndarray) -> "TemperatureSearch":
+        """Return the search after a grid of mean losses; NaN: some node did not say."""
         grid = self._grid
         # The prior of one row that is a coin toss, see the top of this file.
         objective = told_losses(losses) + np.exp(grid) / self.n_rows / 10
@@ -112,7 +110,7 @@ def told_losses(losses: np.ndarray) -> np.ndarray:
 
 
 def _lowest_point(points: np.ndarray, values: np.ndarray) -> float:
-    """Where the parabola through three points is lowest; of fewer the lower point.
+    """Return the vertex of a parabola through three points; of fewer the lower point.
 
     For points -h, 0, h and values v_0, v_1, v_2, with a = v_0 - v_1 and b = v_2 - v_1,
     it is at h (a - b) / (2 (a + b)).
@@ -136,7 +134,7 @@ def factor_by_grids(
     """
     search = TemperatureSearch(size=size, n_rows=n_rows)
     while not search.done:
-        search = search.after(losses_at(search.factors))
+        search = search.narrow(losses_at(search.factors))
     return search.best
 
 
@@ -147,7 +145,7 @@ def factor_by_steps(loss_at: Callable[[float], float], *, size: float) -> float:
     """
     search = minimize_scalar(
         lambda log_factor: loss_at(np.exp(log_factor) / size),
-        bounds=(_LEAST_LOG_FACTOR, _LARGEST_LOG_FACTOR),
+        bounds=(_LEAST_LOG_FACTOR, -_LEAST_LOG_FACTOR),
     )
     return float(np.exp(search.x) / size)
 

@@ -18,7 +18,7 @@ from ._columns import (
     columns_dropped_by,
     dropped_columns,
     dropped_in_table,
-    without_values,
+    zero_dropped,
 )
 from ._inputs import chooses_columns, takes_documents, takes_missing_values
 from ._module_state import ModuleState
@@ -26,6 +26,8 @@ from ._named_rows import NamedRows
 from ._nets import evaluated, fingerprint, layer_tensors, row_dtype, row_width
 from ._network import (
     ACTIVATIONS,
+    N_ROWS,
+    TOLERANCE,
     Coordinates,
     Layers,
     LayersBelow,

@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
-from ._network import Coordinates
+from ._network import FOLD_TOLERANCE, Coordinates
 
 # Labels and fitted transformers.
 Steps = Sequence[tuple[str, BaseEstimator]]
@@ -32,8 +32,6 @@ N_PAIRS = 40
 WIDE = 4096
 # Relative and absolute (to the largest value of a column) tolerance.
 TOLERANCES = {np.dtype(np.float64): (1e-6, 1e-13), np.dtype(np.float32): (1e-3, 1e-7)}
-# Relative tolerance of the whole fold: that of steps in float32.
-FOLD_TOLERANCE = 1e-3
 # Points on the lines, which are not rounded as these are powers of two.
 RATES = (0.5, 2.0)
 # Probes lie near numbers that steps store; if there are more, these many are drawn.
@@ -232,11 +230,11 @@ class _LeadingSteps:
         self.constant[depth, block] = (n_reached > 0) & (n_constant == n_reached)
 
     def coordinates(self) -> Coordinates:
-        """Those after the steps before the first that mixes; NaN where they lack one.
+        """Return the coordinates before the first step that mixes features.
 
-        A feature whose row of M is m is centered at ``-(m t) / |m|^2``, in units of
-        ``1 / |m|``. It lacks a scale where m is zero, and where a scaler found it
-        constant and so divides by 1.
+        A center or scale that the steps do not give is NaN. A feature whose row of M is
+        m is centered at ``-(m t) / |m|^2``, in units of ``1 / |m|``. It lacks a scale
+        where m is zero, and where a scaler found it constant and so divides by 1.
         """
         n_features = self.points.n_features
         depth = int(np.argmax(self.mixes)) if self.mixes.any() else len(self.mixes)
@@ -251,7 +249,7 @@ class _LeadingSteps:
 
 
 def _constant_inputs(step: BaseEstimator) -> np.ndarray | None:
-    """Which inputs a scaler found constant, and divides by 1; None for other steps."""
+    """Return which inputs a scaler found constant; None for steps of other kinds."""
     scale = getattr(step, "scale_", None)
     if scale is None:
         return None
@@ -310,7 +308,7 @@ class _Points:
         self._levels = np.concatenate([stored, np.arange(-4.0, 13.0)])
 
     def draw(self, n_rows: int) -> Rows:
-        """Half of the rows are normal on many scales, half are near stored numbers."""
+        """Draw rows: half are normal on many scales, half are near stored numbers."""
         rng = self._random_state
         # At most 512 entries a row, so that rows of many columns stay sparse.
         width = min(self.n_features, 512) if self.sparse else self.n_features
@@ -355,7 +353,7 @@ def _stored_numbers(value: object, depth: int = 5) -> Iterator[float]:
 
 
 def _parts_of(value: object) -> list:
-    """What a container or an estimator holds; at most 1000 entries of a sequence."""
+    """List the parts of a container or an estimator; at most 1000 of a sequence."""
     if issparse(value):
         return [value.data]
     if isinstance(value, dict):

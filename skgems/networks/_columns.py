@@ -67,7 +67,7 @@ def columns_dropped_by(transformer: object, n_columns: int) -> np.ndarray:
     return dropped
 
 
-def without_values(X: ArrayLike | csr_matrix, dropped: np.ndarray | None) -> ArrayLike:
+def zero_dropped(X: ArrayLike | csr_matrix, dropped: np.ndarray | None) -> ArrayLike:
     """Return a copy of rows in which the values of dropped columns are 0.
 
     Rows of more than two dimensions, and documents, have no columns.
@@ -148,8 +148,13 @@ def _dropped_by(step: object, n_columns: int) -> np.ndarray:
             for _, part in step.transformer_list
             if part != "drop"
         )
-    if not isinstance(step, ColumnTransformer):
-        return np.zeros(n_columns, dtype=bool)
+    if isinstance(step, ColumnTransformer):
+        return _dropped_by_branches(step, n_columns)
+    return np.zeros(n_columns, dtype=bool)
+
+
+def _dropped_by_branches(step: ColumnTransformer, n_columns: int) -> np.ndarray:
+    """Return which columns no branch of a ColumnTransformer uses."""
     names = getattr(step, "feature_names_in_", None)
     dropped = np.ones(n_columns, dtype=bool)
     is_listed = np.zeros(n_columns, dtype=bool)
@@ -170,14 +175,7 @@ def _places(columns: object, names: np.ndarray | None, *, n_columns: int) -> np.
     ``columns`` are names, places, a mask, a slice of any of them, or one of them.
     """
     if isinstance(columns, slice):
-        if not (isinstance(columns.start, str) or isinstance(columns.stop, str)):
-            return np.arange(n_columns)[columns]
-        known_names = names.tolist()
-        start = 0 if columns.start is None else known_names.index(columns.start)
-        stop = (
-            n_columns if columns.stop is None else known_names.index(columns.stop) + 1
-        )
-        return np.arange(n_columns)[start : stop : columns.step]
+        return _places_in_slice(columns, names, n_columns=n_columns)
     labels = np.atleast_1d(np.asarray(columns))
     if labels.dtype.kind == "b":
         return np.flatnonzero(labels)
@@ -185,3 +183,15 @@ def _places(columns: object, names: np.ndarray | None, *, n_columns: int) -> np.
         return labels.astype(int) % n_columns
     place_of = {name: j for j, name in enumerate(names.tolist())}
     return np.array([place_of[name] for name in labels.tolist()], dtype=int)
+
+
+def _places_in_slice(
+    columns: slice, names: np.ndarray | None, *, n_columns: int
+) -> np.ndarray:
+    """Return the places of a slice, which includes its stop if that is a name."""
+    if not (isinstance(columns.start, str) or isinstance(columns.stop, str)):
+        return np.arange(n_columns)[columns]
+    known_names = names.tolist()
+    start = 0 if columns.start is None else known_names.index(columns.start)
+    stop = n_columns if columns.stop is None else known_names.index(columns.stop) + 1
+    return np.arange(n_columns)[start : stop : columns.step]

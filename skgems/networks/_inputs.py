@@ -10,7 +10,7 @@ from ._wrappers import unwrap
 
 
 def takes_documents(estimator: object) -> bool:
-    """Whether it begins with a vectorizer, which takes one text or dict a row."""
+    """Report whether the first step is a vectorizer of one text or dict a row."""
     first = unwrap(estimator)
     if isinstance(first, Pipeline):
         return bool(first.steps) and takes_documents(first.steps[0][1])

@@ -17,8 +17,8 @@ class NamedRows:
         self.arrays = dict(arrays)
 
     @classmethod
-    def of(cls, X: Mapping) -> "NamedRows":
-        """Return checked rows; ValueError for other than finite numbers of one length.
+    def from_mapping(cls, X: Mapping) -> "NamedRows":
+        """Check arrays by name; ValueError if not finite numbers of one length.
 
         Integers stay what they are, as ids of tokens.
         """

@@ -11,6 +11,18 @@ from scipy.sparse import csr_matrix, issparse
 from scipy.special import expit
 from sklearn.utils.extmath import safe_sparse_dot
 
+# Two outputs are equal if they differ by less than this part of their largest value:
+# float32 has seven digits, and layers sum in various orders.
+TOLERANCE = 1e-4
+# What several steps or layers in float32, one after the other, may be off by, relative
+# to the size of what they give.
+FOLD_TOLERANCE = 1e-3
+# Rows that readings and modules are checked on: enough to have every unit fire at some
+# of them, and not to have sums of 1 by chance. Views of rows as images or as steps in
+# time divide by it, and few layers of images need more memory for so many rows than for
+# their weights.
+N_ROWS = 16
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Activation:
@@ -90,10 +102,10 @@ class Layers:
         object.__setattr__(self, "activation", names)
 
     @classmethod
-    def of(
+    def from_weights(
         cls, weights: Sequence[np.ndarray], activation: Sequence[str] = ()
     ) -> "Layers":
-        """Layers of weights (n_in + 1, n_out) each, with the biases in the last row."""
+        """Make layers of weights (n_in + 1, n_out), with biases in the last row."""
         return cls(
             coefs=[W[:-1] for W in weights],
             intercepts=[W[-1] for W in weights],
@@ -123,7 +135,7 @@ class Layers:
     def hidden(
         self, X: np.ndarray | csr_matrix, layer: int | None = None
     ) -> np.ndarray | csr_matrix:
-        """What enters a layer: 0, which is the rows, to n_hidden_layers (None)."""
+        """Return the inputs of a layer: 0, the rows, to n_hidden_layers (None)."""
         Z = X if issparse(X) else np.asarray(X)
         n = len(self.coefs[0])
         if Z.ndim != 2 or Z.shape[1] != n:
@@ -202,7 +214,7 @@ class Layers:
         return self.with_last(np.diff(self.last)) if self.n_outputs == 2 else self
 
     def expanded(self, n_classes: int) -> "Layers":
-        """One output per class: two of a single logit, or zero where one class is."""
+        """Return an output per class: two of one logit, zeros of a constant model."""
         if self.n_outputs != 1 or n_classes > 2:
             return self
         coef, intercept = expand_binary(
@@ -224,7 +236,8 @@ class LayersBelow:
         return X
 
     @classmethod
-    def of(cls, layers: Layers) -> "LayersBelow":
+    def from_layers(cls, layers: Layers) -> "LayersBelow":
+        """Return all layers but the last."""
         return cls(layers.weights[:-1], layers.activation)
 
     def as_content(self) -> dict | None:
@@ -304,7 +317,7 @@ class Coordinates:
         return common if len(having) == len(several) else common.filled()
 
     def filled(self, other: "Coordinates | None" = None) -> "Coordinates":
-        """The same, with NaN replaced by `other`, or else by a center 0 and scale 1."""
+        """Return these with NaN replaced by `other`, or by a center 0 and scale 1."""
         center = 0.0 if other is None else other.center
         scale = 1.0 if other is None else other.scale
         return Coordinates(
@@ -345,7 +358,7 @@ class Coordinates:
         return ((X - filled.center) / filled.scale).astype(X.dtype, copy=False)
 
     def left_out(self) -> "Coordinates":
-        """What `rows` does not do to sparse rows: the center, in units of the scale."""
+        """Return the part that `rows` leaves out of sparse rows: the scaled center."""
         filled = self.filled()
         return Coordinates(
             center=filled.center / filled.scale, scale=np.ones_like(filled.scale)
@@ -384,7 +397,7 @@ class Network(Layers):
     dropped: np.ndarray | None = field(default=None, repr=False)
 
     @classmethod
-    def of_rows(
+    def from_rows(
         cls,
         labels: ArrayLike,
         X: np.ndarray | csr_matrix,
@@ -414,7 +427,7 @@ class Network(Layers):
 
     @property
     def is_one_vs_rest(self) -> bool:
-        """Whether each of several classes has a probability of its own, not softmax."""
+        """Report whether each of several classes has a probability of its own."""
         return self.output == "logistic" and self.seen.sum() > 2
 
     @property
@@ -457,7 +470,7 @@ class Network(Layers):
             dropped=None,
         )
 
-    def without_features(self, dropped: np.ndarray) -> "Network":
+    def drop_features(self, dropped: np.ndarray) -> "Network":
         """Return the network of a classifier that drops some features by name.
 
         Folded steps leave weights of rounding errors there.
@@ -506,7 +519,7 @@ class Network(Layers):
         )
 
     def aligned(self, classes: ArrayLike) -> "Network":
-        """The same for other labels; outputs that it lacks are zero and not seen."""
+        """Return the network for other labels; outputs it lacks are zero, not seen."""
         classes = as_labels(classes)
         column_of = {label: c for c, label in enumerate(classes.tolist())}
         columns = np.array(
@@ -575,19 +588,24 @@ def union_of_classes(
     try:
         sorted(first_node)
     except TypeError:
-        first, *others = first_node
-        is_text = isinstance(first, str)
-        other = next((b for b in others if isinstance(b, str) != is_text), others[-1])
-        raise ValueError(
-            f"The classes of the nodes cannot be sorted together: node "
-            f"{first_node[first]!r} has the label {first!r} ({type(first).__name__}), "
-            f"node {first_node[other]!r} has {other!r} ({type(other).__name__}). Use "
-            "labels of one type at all nodes."
-        ) from None
+        raise _no_order_error(first_node) from None
     kinds = {classes.dtype.kind for classes in seen_classes}
     if kinds == {"i", "u"}:  # of which numpy would make floats of fewer digits
         return _as_whole_numbers(first_node)
     return np.unique(np.concatenate(seen_classes))
+
+
+def _no_order_error(first_node: Mapping[object, str]) -> ValueError:
+    """Return the error of labels without an order, which names nodes of two of them."""
+    first, *others = first_node
+    is_text = isinstance(first, str)
+    other = next((b for b in others if isinstance(b, str) != is_text), others[-1])
+    return ValueError(
+        f"The classes of the nodes cannot be sorted together: node "
+        f"{first_node[first]!r} has the label {first!r} ({type(first).__name__}), "
+        f"node {first_node[other]!r} has {other!r} ({type(other).__name__}). Use "
+        "labels of one type at all nodes."
+    )
 
 
 def _as_whole_numbers(first_node: Mapping[int, str]) -> np.ndarray:

@@ -6,12 +6,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from ._runs import TOLERANCE, Rows, difference, made_up_rows, run, tensors_of, turns
-
-# Of more outputs than these, so many are tried, spread over all.
-_MOST_TRIED = 12
-# How much of its change another output may show, by rounding.
-_ROUNDING = 1e-3
+from ._network import FOLD_TOLERANCE, N_ROWS, TOLERANCE
+from ._runs import Rows, difference, made_up_rows, run, tensors_of, turns
 
 # What a module may do to logits at its end.
 LINKS: tuple[nn.Module | None, ...] = (
@@ -127,7 +123,7 @@ class _Trial:
                 return False
             if self.n_outputs == 1:
                 twice = self._changed(name, c, 2 * delta) - self.before
-                if not torch.allclose(twice, 2 * moved, rtol=_ROUNDING, atol=1e-6):
+                if not torch.allclose(twice, 2 * moved, rtol=FOLD_TOLERANCE, atol=1e-6):
                     return False
         return True
 
@@ -148,7 +144,7 @@ class _Trial:
             if self.n_outputs == 2:
                 both = _as_logs(self._changed(name, slice(None), delta)) - before
                 odds = both[:, 1] - both[:, 0]
-                if float(odds.abs().max()) > _ROUNDING * float(moved.abs().max()):
+                if float(odds.abs().max()) > FOLD_TOLERANCE * float(moved.abs().max()):
                     return False
         return True
 
@@ -157,7 +153,8 @@ class _Trial:
         parameter = self.tensors[name]
         rng = np.random.RandomState(0)
         scale = max(float(parameter.abs().mean()), 1e-2)
-        n_tried = min(self.n_outputs, _MOST_TRIED)
+        # Of more outputs than there are rows so many are tried, spread over all.
+        n_tried = min(self.n_outputs, N_ROWS)
         for c in np.linspace(0, self.n_outputs - 1, n_tried).astype(int).tolist():
             delta = torch.as_tensor(scale * rng.standard_normal(parameter.shape[1:]))
             yield c, delta.to(parameter.dtype)
@@ -183,4 +180,4 @@ def _is_alone(moved: torch.Tensor, c: int) -> bool:
     of_this = float(moved[:, c].abs().max())
     of_others = moved.abs()
     of_others[:, c] = 0
-    return of_this > 0 and float(of_others.max()) <= _ROUNDING * of_this
+    return of_this > 0 and float(of_others.max()) <= FOLD_TOLERANCE * of_this

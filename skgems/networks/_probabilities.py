@@ -8,14 +8,12 @@ from scipy.special import expit, logit, softmax
 from torch import fx, nn
 
 from ._nets import module_of
+from ._network import FOLD_TOLERANCE, N_ROWS
 from ._runs import made_up_rows, run
 from ._trace import first_output, trace
 
-# How far sums of probabilities may be from 1, by rounding: in half precision, and else.
+# How far sums of probabilities may be from 1 in half precision, by rounding.
 _ATOL_OF_HALF = 2e-2
-_ATOL = 1e-3
-# Fewer rows than these may sum to 1 by chance.
-_FEW_ROWS = 16
 
 
 def sets_probabilities(net: object) -> bool:
@@ -49,18 +47,14 @@ def as_probabilities(net: object, outputs: np.ndarray, *, name: str) -> np.ndarr
     ValueError
         If it cannot be told what the outputs are.
     """
-    atol = _ATOL_OF_HALF if outputs.dtype.itemsize < 4 else _ATOL
+    atol = _ATOL_OF_HALF if outputs.dtype.itemsize < 4 else FOLD_TOLERANCE
     columns = outputs.astype(np.float64).reshape(len(outputs), -1)
     if not np.isfinite(columns).all():
         return columns  # which is an error of its own
     if columns.shape[1] == 1:
         positive = _probability_of_one(net, columns[:, 0], name=name)
         return np.stack([1 - positive, positive], axis=1)
-    kind = _kind_of_sums(columns, atol)
-    if len(columns) < _FEW_ROWS and kind and not sets_probabilities(net):
-        of_made_up = _outputs_of_made_up_rows(net)
-        if of_made_up is not None:
-            kind = _kind_of_sums(of_made_up, atol)
+    kind = _kind_of_outputs(net, columns, atol)
     if kind == "probabilities":
         return np.maximum(columns, 0)
     if kind == "logarithms":
@@ -72,10 +66,22 @@ def as_probabilities(net: object, outputs: np.ndarray, *, name: str) -> np.ndarr
             "predict_proba. Have it return probabilities, for example "
             "net.set_params(predict_nonlinearity=partial(torch.softmax, dim=-1))."
         )
-    return _of_scores(net, columns, name=name)
+    return _probabilities_of_scores(net, columns, name=name)
 
 
-def _of_scores(net: object, columns: np.ndarray, *, name: str) -> np.ndarray:
+def _kind_of_outputs(net: object, columns: np.ndarray, atol: float) -> str:
+    """Return the kind by sums of rows; of few rows by those of made-up ones."""
+    kind = _kind_of_sums(columns, atol)
+    if len(columns) < N_ROWS and kind and not sets_probabilities(net):
+        of_made_up = _outputs_of_made_up_rows(net)
+        if of_made_up is not None:
+            return _kind_of_sums(of_made_up, atol)
+    return kind
+
+
+def _probabilities_of_scores(
+    net: object, columns: np.ndarray, *, name: str
+) -> np.ndarray:
     """Return probabilities of outputs that do not sum to 1."""
     criterion = criterion_of(net)
     if isinstance(criterion, nn.CrossEntropyLoss):
@@ -182,9 +188,6 @@ def criterion_of(net: object) -> nn.Module:
 
 # ---- a user's own predict_nonlinearity -----------------------------------------------
 
-# Of log-odds: how far they may be from a line, as a part of their size.
-_STRAIGHT = 1e-3
-
 
 def line_of_nonlinearity(net: object, n_outputs: int) -> tuple[float, float] | None:
     """Return factor and offset by which a user's function makes log-odds of logits.
@@ -212,7 +215,7 @@ def line_of_nonlinearity(net: object, n_outputs: int) -> tuple[float, float] | N
         odds = (odds - odds.mean(axis=1, keepdims=True)).ravel()
         columns = (logits - logits.mean(axis=1, keepdims=True)).reshape(-1, 1)
     line = np.linalg.lstsq(columns, odds, rcond=None)[0]
-    if np.abs(columns @ line - odds).max() > _STRAIGHT * np.abs(odds).max():
+    if np.abs(columns @ line - odds).max() > FOLD_TOLERANCE * np.abs(odds).max():
         return None
     factor = float(line[0])
     offset = float(line[1]) if n_outputs == 1 else 0.0

@@ -23,7 +23,7 @@ from ._affine import fold_steps
 from ._inputs import takes_documents
 from ._module_state import ModuleState
 from ._nets import labels_of, module_of
-from ._network import Network, with_first
+from ._network import TOLERANCE, Network, with_first
 from ._sklearn import READERS, read_linear, read_one_vs_rest
 from ._wrappers import unwrap
 
@@ -42,7 +42,7 @@ def output_labels(
 
 
 def output_link(net: object, *, name: str = "estimator") -> str:
-    """What the logits go through at the end of the module, as `to_module` takes it."""
+    """Name the last function of the module, which logits enter, for `to_module`."""
     from ._torch import read_module
 
     return read_module(module_of(net), name=name).link or "identity"
@@ -132,7 +132,7 @@ def why_forwards_differ(
     """
     import torch
 
-    from ._runs import TOLERANCE, forward_difference, hook_of
+    from ._runs import forward_difference, hook_of
 
     modules = module_of(net), module_of(other)
     rows = None
@@ -188,7 +188,7 @@ def check_outputs_fit(module: "nn.Module", state: ModuleState, *, name: str) -> 
     """Raise ValueError, which names the node, unless outputs are those of the node."""
     import torch
 
-    from ._runs import TOLERANCE, difference
+    from ._runs import difference
 
     outputs = outputs_of_made_up_rows(module)
     if (outputs is None) != (state.outputs is None):
@@ -366,7 +366,7 @@ def _alternative_to_a_vote(estimator: object) -> str:
 
 
 def is_fitted(estimator: object, *, name: str = "estimator") -> bool:
-    """Whether a classifier, in any wrappers, is fitted; TypeError for anything else."""
+    """Report whether a classifier, in any wrappers, is fitted; else TypeError."""
     if isinstance(estimator, Network):
         return True
     _check_kind(estimator, name)

@@ -7,7 +7,7 @@ takes, of those that its layers suggest.
 
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from itertools import islice, product
@@ -19,16 +19,12 @@ from torch.func import functional_call
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
+from ._network import N_ROWS
+
 # Modes and attributes of a module are the same for all threads, which take turns.
 turns = threading.RLock()
 
-# Two outputs are equal if they differ by less than this part of their largest value:
-# float32 has seven digits, and layers sum in various orders.
-TOLERANCE = 1e-4
 
-# Views of rows as images or as steps in time divide by it, and few layers of images
-# need more memory for so many rows than for their weights.
-_N_ROWS = 16
 _N_STEPS = 6  # of series, whose length no layer says
 # Sides of square images, in pixels: small sets of images first, then common crops.
 _SIDES = (8, 16, 28, 32, 64, 96, 224)
@@ -39,10 +35,12 @@ _MOST_FORMS = 2000
 # Of flat rows, when all widths are tried that a module may take: more would be large
 # images, which take seconds.
 _MOST_COLUMNS = 10_000
-# Of a fingerprint: hexadecimal digits, enough that two are never equal by chance, and
-# random projections of features, of which one alone could miss a change.
+# Of a fingerprint: hexadecimal digits, enough that two are never equal by chance.
 _N_DIGITS = 16
+# Random projections of features in it, of which one alone could miss a change.
 _N_PROJECTIONS = 8
+# Structures of modules whose rows are held: few kinds are in use at a time.
+_MOST_STRUCTURES = 64
 
 # Arguments of a forward by position, and by name where there are several.
 Rows = tuple[torch.Tensor, ...] | dict[str, torch.Tensor]
@@ -109,21 +107,29 @@ def run(
         dtype = _dtype_of(tensors)
     if dtype is not None:
         tensors = {name: _as_dtype(t, dtype) for name, t in tensors.items()}
-    is_named = isinstance(rows, Mapping)
-    arrays = rows.values() if is_named else rows
-    inputs = tuple(_as_dtype(array, dtype or torch.float32) for array in arrays)
     with evaluated(module):
-        if isinstance(module, torch.jit.ScriptModule):
-            output = module(*inputs)
-        elif is_named:
-            named = dict(zip(rows, inputs, strict=True))
-            output = functional_call(module, tensors, (), named)
-        else:
-            output = functional_call(module, tensors, inputs)
-    output = first_of(output)
+        output = first_of(_called(module, rows, tensors, dtype or torch.float32))
     if not isinstance(output, torch.Tensor) or not output.ndim:
         raise TypeError(f"{type(module).__name__} returns no tensor")
     return output.detach().clone()
+
+
+def _called(
+    module: nn.Module,
+    rows: Rows,
+    tensors: Mapping[str, torch.Tensor],
+    dtype: torch.dtype,
+) -> object:
+    """Return all that a module returns for rows, with ``tensors`` for its own."""
+    is_named = isinstance(rows, Mapping)
+    arrays = rows.values() if is_named else rows
+    inputs = tuple(_as_dtype(array, dtype) for array in arrays)
+    if isinstance(module, torch.jit.ScriptModule):
+        return module(*inputs)
+    if is_named:
+        named = dict(zip(rows, inputs, strict=True))
+        return functional_call(module, tensors, (), named)
+    return functional_call(module, tensors, inputs)
 
 
 def _dtype_of(tensors: Mapping[str, torch.Tensor]) -> torch.dtype | None:
@@ -310,9 +316,8 @@ def made_up_rows(module: nn.Module) -> Rows | None:
 
 
 # Rows that were found for modules of a class, layers and shapes: a search runs a module
-# with several inputs hundreds of times. Few kinds of modules are in use at a time.
+# with several inputs hundreds of times.
 _rows_by_structure: dict[tuple, Rows] = {}
-_MOST_STRUCTURES = 64
 
 
 def _takes(module: nn.Module, rows: Rows) -> bool:
@@ -387,15 +392,18 @@ def _forms(
     n_ids = min((p.num_embeddings for p in parts if isinstance(p, kinds)), default=0)
     if n_ids:
         yield from (_maker_of_ids(n_ids, (length,)) for length in _LENGTHS)
-    shapes: dict[tuple[int, ...], None] = {}  # in order, each once
-    for part in parts:
-        shapes |= dict.fromkeys(_shapes_of_layer(part))
-    for part in parts:
-        shapes |= dict.fromkeys(_shapes_of_parameters(part))
-    shapes |= dict.fromkeys((side**2,) for side in _SIDES)
-    yield from map(_maker_of_numbers, shapes)
+    yield from map(_maker_of_numbers, dict.fromkeys(_shapes_of_rows(parts)))
     if n_ids:
         yield _maker_of_ids(n_ids, ())
+
+
+def _shapes_of_rows(parts: Sequence[nn.Module]) -> Iterator[tuple[int, ...]]:
+    """Yield shapes of a row, some repeated: those that layers suggest first."""
+    for part in parts:
+        yield from _shapes_of_layer(part)
+    for part in parts:
+        yield from _shapes_of_parameters(part)
+    yield from ((side**2,) for side in _SIDES)
 
 
 def _shapes_of_parameters(layer: nn.Module) -> Iterator[tuple[int, ...]]:
@@ -407,12 +415,12 @@ def _shapes_of_parameters(layer: nn.Module) -> Iterator[tuple[int, ...]]:
 
 
 def _maker_of_ids(n_ids: int, shape: tuple[int, ...]) -> Callable[[], torch.Tensor]:
-    values = np.random.RandomState(0).randint(n_ids, size=(_N_ROWS, *shape))
+    values = np.random.RandomState(0).randint(n_ids, size=(N_ROWS, *shape))
     return lambda: torch.as_tensor(values, dtype=torch.int64)
 
 
 def _maker_of_numbers(shape: tuple[int, ...]) -> Callable[[], torch.Tensor]:
-    return lambda: normal_rows(_N_ROWS, shape)
+    return lambda: normal_rows(N_ROWS, shape)
 
 
 def _shapes_of_layer(layer: nn.Module) -> Iterator[tuple[int, ...]]:

@@ -69,7 +69,7 @@ def read_linear(estimator: BaseEstimator, *, name: str, copy: bool = True) -> Ne
             "class, only one-vs-one. Use LinearSVC or SGDClassifier(loss='hinge')."
         )
     if isinstance(estimator, LinearDiscriminantAnalysis):
-        coef, intercept = _without_rounding(estimator, name)
+        coef, intercept = _remove_rounding(estimator, name)
     else:
         coef = estimator.coef_
         intercept = estimator.intercept_
@@ -146,10 +146,10 @@ def read_centroids(
 _ULPS = 64
 
 
-def _without_rounding(
+def _remove_rounding(
     estimator: LinearDiscriminantAnalysis, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Weights less the huge ones that rounding made of features constant in classes."""
+    """Return weights, and 0 where rounding made huge ones of constant features."""
     scalings = getattr(estimator, "scalings_", None)
     if estimator.solver != "svd" or scalings is None:
         return estimator.coef_, estimator.intercept_
@@ -452,7 +452,7 @@ def to_module(layers: Layers, *, output: str = "identity") -> "nn.Sequential":
 
 
 def _checked_classes(classes: ArrayLike, kind: str) -> tuple[np.ndarray, int]:
-    """As an array, and how many outputs they have: one for two."""
+    """Return classes as an array, and how many outputs they have: one for two."""
     classes = np.array(classes)
     if len(classes) < 2:
         raise ValueError(

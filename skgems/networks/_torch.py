@@ -11,10 +11,9 @@ from torch import fx, nn
 from torch.nn import functional
 
 from ._nets import labels_of, module_of
-from ._network import Layers, Network, as_weights, expand_binary
+from ._network import N_ROWS, TOLERANCE, Layers, Network, as_weights, expand_binary
 from ._probabilities import criterion_of, line_of_nonlinearity
 from ._runs import (
-    TOLERANCE,
     difference,
     evaluated,
     hook_of,
@@ -189,9 +188,6 @@ def read_module(module: nn.Module, *, name: str) -> Chain:
     )
 
 
-# Rows that a reading is checked on: enough to have every unit fire at some of them.
-_N_CHECKED = 16
-
 # What ends a module, as tensors have it.
 _ENDS = {
     None: lambda logits: logits,
@@ -205,7 +201,7 @@ _ENDS = {
 def _check_by_running(chain: Chain, module: nn.Module, *, name: str) -> None:
     """Raise TypeError where the module gives other outputs than what was read of it."""
     first_coef = chain.coefs[0] if chain.coefs else chain.coef
-    rows = normal_rows(_N_CHECKED, (len(first_coef),))
+    rows = normal_rows(N_ROWS, (len(first_coef),))
     layers = Layers(
         (*chain.coefs, chain.coef),
         (*chain.intercepts, np.broadcast_to(chain.shift, chain.coef.shape[1:])),
@@ -623,7 +619,7 @@ def _last_layer_and_link(
 
 
 def _link(net: object) -> str:
-    """What predict_proba of skorch does with the logits, see `Network.output`."""
+    """Name the function of logits in predict_proba of skorch, see `Network.output`."""
     if getattr(net, "predict_nonlinearity", "auto") != "auto":
         return "identity"
     criterion = criterion_of(net)

@@ -97,7 +97,7 @@ def trace(module: nn.Module, name: str) -> tuple[nn.Module, fx.Graph]:
 
 
 def first_output(graph: fx.Graph) -> object:
-    """What the module returns; the first of several outputs, as skorch takes it."""
+    """Return the output of the module; the first of several, as skorch takes it."""
     output = list(graph.nodes)[-1].args[0]
     if isinstance(output, (tuple, list)):
         return output[0] if output else None

@@ -8,11 +8,11 @@ import numpy as np
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
 
-from ..base import BaseAggregator, is_named
+from ..base import SEEDS_BELOW, BaseAggregator, is_named
 from ..federation import Federation, check_feature_names
 from ..local import Description
 from ..networks import Network, to_mlp_classifier
-from ._rounds import SEEDS_BELOW, drawn_units
+from ._rounds import drawn_units
 from ._stream import Stream, activations_of, common_coordinates
 
 
@@ -26,11 +26,11 @@ class EarlierSteps:
     dtype: np.dtype  # of the networks of all steps
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> Self:
+    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
         """Return what a fitted PFNMAggregator knows."""
         return cls(
             stream=aggregator._stream,
-            description=Description.of(aggregator, aggregator.classes_),
+            description=Description.from_classifier(aggregator, aggregator.classes_),
             activation=aggregator.activation_,
             dtype=aggregator._dtype,
         )

@@ -37,14 +37,14 @@ class Matcher:
     matching: Matching
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> Self:
+    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
         """Return the matcher that the parameters of a PFNMAggregator stand for."""
         return cls(
             sigma=aggregator.sigma,
             sigma0=aggregator.sigma0,
             gamma0=aggregator.gamma0,
             max_units=aggregator.max_units,
-            matching=Matching.of(aggregator.matching),
+            matching=Matching.from_value(aggregator.matching),
         )
 
     def batch(
@@ -72,7 +72,7 @@ class Matcher:
         )
         batch = Batch(
             networks=aligned,
-            shares=ClassShares.of(
+            shares=ClassShares.from_counts(
                 counts,
                 seen=np.stack([network.seen for network in aligned]),
                 earlier_rows=stream.class_rows,

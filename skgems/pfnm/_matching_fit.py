@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from ..base import BaseAggregator, layer_attributes, warn_user
+from ..base import SEEDS_BELOW, BaseAggregator, layer_attributes, warn_user
 from ..federation import Federation, Run, ask_counts, warn_of_many_rows
 from ..gems import (
     GEMSLogisticAggregator,
@@ -27,7 +27,7 @@ from ..progress import say
 from ..tuning import FineTunedNetwork
 from ._earlier_steps import EarlierSteps
 from ._matcher import Matcher
-from ._rounds import SEEDS_BELOW, MatchingRounds, check_rounds
+from ._rounds import MatchingRounds, check_rounds
 from ._stream import Stream, activations_of, common_coordinates
 
 # Share that atoms explain, at least, of the nodes' units beyond chance. The automatic
@@ -70,10 +70,10 @@ class MatchingFit:
     aggregator: BaseAggregator
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> Self:
+    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
         """Return the fit that the parameters of a PFNMAggregator stand for."""
         return cls(
-            matcher=Matcher.of(aggregator),
+            matcher=Matcher.from_aggregator(aggregator),
             n_rounds=aggregator.n_rounds,
             local_epochs=aggregator.local_epochs,
             round_units=aggregator.round_units,
@@ -224,7 +224,7 @@ class MatchingFit:
         rng: np.random.RandomState,
     ) -> tuple[Layers, GEMSLogisticAggregator]:
         """Return layers with a last one that is merged over the matched units."""
-        last_layer = LastLayer.of(
+        last_layer = LastLayer.from_template(
             None if self.last_layer == "auto" else self.last_layer,
             outer=self.aggregator,
             federation=federation,
@@ -235,7 +235,7 @@ class MatchingFit:
             # All nodes have the same units now, and the same model over them.
             weights = dict.fromkeys(federation.names, layers.last)
             last_layer = last_layer.with_models(weights)
-        merged = last_layer.over(LayersBelow.of(layers))
+        merged = last_layer.fit_over(LayersBelow.from_layers(layers))
         W = last_layer.publish(merged)
         return merged.layers.with_last(W), last_layer.aggregator
 
@@ -370,7 +370,7 @@ def _calibrated(layers: Layers, *, federation: Federation, run: Run) -> Layers:
             layers.last,
             at={node.name: federation.columns_of(node) for node in federation.nodes},
             classes=federation.classes,
-            hidden=LayersBelow.of(layers),
+            hidden=LayersBelow.from_layers(layers),
         )
     )
     return layers if factor is None else layers.scaled(factor)

@@ -307,7 +307,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             held_out,
             groups=groups,
         )
-        matching_fit = MatchingFit.of(self)
+        matching_fit = MatchingFit.from_aggregator(self)
         self._publish(
             **matching_fit.attributes(federation, n_class_samples=n_class_samples)
         )
@@ -345,11 +345,11 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             If the networks have no names, or do not fit those of earlier steps.
         """
         check_is_fitted(self)
-        earlier_steps = EarlierSteps.of(self)
+        earlier_steps = EarlierSteps.from_aggregator(self)
         earlier_steps.check_names(estimators)
         federation = read_federation(PFNMAggregator(estimators))
         earlier_steps.check(federation)
-        matching_fit = MatchingFit.of(self)
+        matching_fit = MatchingFit.from_aggregator(self)
         self._publish(
             **matching_fit.attributes_after(
                 earlier_steps, federation, n_class_samples=n_class_samples
@@ -383,12 +383,12 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             was merged.
         """
         check_is_fitted(self)
-        return EarlierSteps.of(self).node_init(
+        return EarlierSteps.from_aggregator(self).node_init(
             node, n_units=n_units, n_fresh=n_fresh, random_state=self.random_state
         )
 
     def _terms(self) -> MatchingTerms:
-        return MatchingTerms.of(self)
+        return MatchingTerms.from_aggregator(self)
 
     def _check_one_message(self) -> None:
         if self.n_rounds > 1:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..base import SEEDS_BELOW
 from ..federation import Federation, TooFewNodesError, request_to_retrain
 from ..local import local_model
-from ..matching import NetworkMatch, merged_layers
+from ..matching import NO_EVIDENCE, NetworkMatch, merged_layers
 from ..messages import Message
 from ..networks import Layers, Network
 from ..progress import say
@@ -17,12 +18,6 @@ from ._stream import Stream
 # Share of its estimator's learning rate at which a node trains on. Nodes have converged
 # before: their own rate would undo what was merged.
 RATE = 0.1
-# Seeds are below the largest signed int of 32 bits, up to which RandomState.randint
-# draws on every system.
-SEEDS_BELOW = 2**31 - 1
-# Share of the prior's precision above which rows said something of a number: below it
-# is rounding, of float32 too.
-_EVIDENCE = 1e-6
 
 
 # ---- units that a node gets ----------------------------------------------------------
@@ -77,7 +72,7 @@ def with_own_units(
         precision = layer.atoms.precision[units][:, 1 + places_above]
         W = coefs[i + 1]
         W[:, outputs_above] = np.where(
-            precision > (1 + _EVIDENCE) * prior_precision,
+            precision > (1 + NO_EVIDENCE) * prior_precision,
             mean[:, n_shared + places_above],
             W[:, outputs_above],
         )

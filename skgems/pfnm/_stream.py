@@ -102,7 +102,7 @@ class ClassShares:
     class_rows: np.ndarray  # (n_classes,): rows so far; NaN where not counted
 
     @classmethod
-    def of(
+    def from_counts(
         cls,
         counts: np.ndarray | None,  # (n_nodes, n_classes); None: not counted
         *,
@@ -182,7 +182,7 @@ class Stream:
         shares = self.match.class_share
         last = np.zeros((n_features + 1, len(shares)))
         last[-1] = self.match.bias / np.where(shares > 0, shares, 1.0)
-        return Layers.of([last])
+        return Layers.from_weights([last])
 
     def with_classes(self, places: np.ndarray, n_classes: int) -> "Stream":
         """Return the stream with more classes, old ones at the indices ``places``."""

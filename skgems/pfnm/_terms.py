@@ -20,7 +20,7 @@ class MatchingTerms(Terms, method="PFNMAggregator"):
     n_rounds: int = 1
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> Self:
+    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
         """Return the terms, without a front, of the parameters of a PFNMAggregator."""
         last_layer = None
         if aggregator.last_layer is not None:

@@ -1,5 +1,6 @@
 """Draw which local units form which unit of a merged network."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,12 +82,10 @@ class MatchingDisplay(Display):
             assignments = [aggregator.assignments_[0][k] for k in with_units]
             n_matched_units = aggregator.coefs_[0].shape[1]
         else:
-            assignments = [np.full(W.shape[1], -1) for W in local_weights]
             units = aggregator.layer_report_[0]["members"]
+            widths = dict(zip(names, (W.shape[1] for W in local_weights), strict=True))
+            assignments = _assignments_of_members(units, widths)
             n_matched_units = len(units)
-            for unit, members in enumerate(units):
-                for name, local_unit in members:
-                    assignments[names.index(name)][local_unit] = unit
         # Common units come last. They have no neurons of nodes.
         weights = aggregator.coefs_[0][:, :n_matched_units]
         display = cls(assignments, names, weights, local_weights)
@@ -158,3 +157,17 @@ class MatchingDisplay(Display):
             places = np.flatnonzero(assignment == unit)
             weights.append(local_weights[:, places[0]] if len(places) else None)
         return weights
+
+
+def _assignments_of_members(
+    units: Sequence[Sequence[tuple[str, int]]], widths: Mapping[str, int]
+) -> list[np.ndarray]:
+    """Return the merged unit of each local unit, or -1, for each node of ``widths``.
+
+    ``units`` has the names of nodes, and their local units, for each merged unit.
+    """
+    assignments = {name: np.full(width, -1) for name, width in widths.items()}
+    for unit, members in enumerate(units):
+        for name, local_unit in members:
+            assignments[name][local_unit] = unit
+    return list(assignments.values())

@@ -81,7 +81,7 @@ def fitted_boosting(
 
 
 def _predictor(growth: BoostedGrowth, tree: int) -> TreePredictor:
-    """One of the trees, as scikit-learn's boosting holds it."""
+    """Return one of the trees, as scikit-learn's boosting holds it."""
     forest = growth.forest
     vertices = growth.vertices_of(tree)
     is_split = forest.feature[vertices] >= 0

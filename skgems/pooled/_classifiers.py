@@ -48,7 +48,7 @@ class Kind:
     def request(
         self, classifier: ClassifierMixin, classes: np.ndarray | None = None
     ) -> Message:
-        """What all nodes are asked; ``classes`` are those of all, where known."""
+        """Return the request to all nodes; ``classes`` are those of all, if known."""
         threshold = getattr(classifier, "binarize", None)
         if threshold is not None:
             return Message.of("class_sums", of="above", threshold=float(threshold))
@@ -180,7 +180,7 @@ def _lda_attributes(
     counts: np.ndarray,
     attributes: Mapping[str, object],
 ) -> dict[str, object]:
-    """What its solver, and ``transform``, have besides the linear form."""
+    """Return attributes of its solver and of ``transform``, beside the linear form."""
     if counts.sum() <= len(counts):
         raise ValueError(
             f"There must be more samples than classes; there are {len(counts)} classes "
@@ -194,7 +194,7 @@ def _lda_attributes(
     }
     ratios = attributes.get("explained_variance_ratio_")
     if classifier.solver == "eigen":
-        eigenvalues, eigenvectors = _between_eigen(
+        eigenvalues, eigenvectors = _eigen_between_classes(
             moments,
             within=attributes["covariance_"],
             shrinkage=classifier.shrinkage or 0.0,
@@ -225,7 +225,7 @@ def _n_components(
     return n_components or most
 
 
-def _between_eigen(
+def _eigen_between_classes(
     moments: ClassMoments, *, within: np.ndarray, shrinkage: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues and vectors of ``(total - within) v = value within v``."""
@@ -325,7 +325,9 @@ def _make_quadratic(
     rotations = []
     covariances = []
     for c in range(n_classes):
-        rows = Root.of(scatter_by_class[c]).rows() / np.sqrt(counts[c] - n_lost)
+        rows = Root.from_scatter(scatter_by_class[c]).rows() / np.sqrt(
+            counts[c] - n_lost
+        )
         scaling, rotation = _axes(classifier, rows, n_rows=counts[c])
         if (scaling <= classifier.tol).any():
             raise LinAlgError(
@@ -408,7 +410,7 @@ def _axes(
 
 
 def _n_lost(classifier: QuadraticDiscriminantAnalysis) -> float:
-    """By how many rows less than a class has this scikit-learn divides its scatter.
+    """Return how many rows less than a class has scikit-learn divides its scatter by.
 
     Of two rows, 0 and 2, the scatter is 2 and the variance v = 2 / (2 - lost): 1 where
     none is lost, 2 where one is.
@@ -428,7 +430,7 @@ def _make_counting(
     sums: ClassSums,
     classes: np.ndarray,
 ) -> str:
-    """By scikit-learn's own fit, on two rows a class that have the same sums.
+    """Fit by scikit-learn to two rows a class that have the same sums.
 
     One is the sum, with weight 1; the other is zero, with the weight of the rest.
     """
@@ -449,7 +451,7 @@ def _make_counting(
 
 
 def _complement_reason(classifier: ComplementNB, sums: ClassSums) -> str:
-    """Why ComplementNB may differ: it takes differences, total less a class's own."""
+    """Say why ComplementNB may differ: it takes totals less a class's own counts."""
     alpha = np.broadcast_to(classifier.alpha, sums.sums.shape[1])
     total = sums.sums.sum(axis=0) + alpha
     others = np.maximum(total - sums.sums, np.finfo(float).tiny)
@@ -464,7 +466,7 @@ def _complement_reason(classifier: ComplementNB, sums: ClassSums) -> str:
 def _make_categorical(
     classifier: CategoricalNB, sums: ClassSums, classes: np.ndarray
 ) -> str:
-    """By scikit-learn's own fit on the highest categories, then with all counts."""
+    """Fit by scikit-learn to the highest categories, then set all counts."""
     X = np.tile(sums.sizes - 1, (len(classes), 1))
     classifier.fit(X, classes, sample_weight=sums.counts)
     counts_by_feature = np.split(sums.sums, np.cumsum(sums.sizes)[:-1], axis=1)
@@ -496,6 +498,6 @@ _MANY_ROWS = 2000
 
 
 def shrunk_lda(n_rows: int) -> LinearDiscriminantAnalysis:
-    """One over many features: a small penalty overfits where rows are about as many."""
+    """Make an LDA of many features, shrunk more if rows are about as many."""
     shrinkage = 1e-2 if n_rows < _MANY_ROWS else 1e-3
     return LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage)

@@ -17,9 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import BaseAggregator, warn_user
 from ._pooled_fit import PooledFit
 
-# The exponential of less than minus this is no normal number.
-_MOST_LOG = 700.0
-
 
 def _delegated(name: str) -> Callable | property:
     """A method of the aggregate that is the classifier's own, if that has it."""
@@ -27,13 +24,13 @@ def _delegated(name: str) -> Callable | property:
     def classifier_has_it(aggregator: BaseAggregator) -> bool:
         # Before fit the classifier that is to be made says what there will be.
         fitted = getattr(aggregator, "_fitted", None)
-        classifier = fitted or PooledFit.of(aggregator).classifier
+        classifier = fitted or PooledFit.from_aggregator(aggregator).classifier
         return hasattr(classifier, name)
 
     @wraps(getattr(BaseAggregator, name))
     def method(self, X) -> np.ndarray:
         check_is_fitted(self)
-        X = _of_used(self, self._validate(X, reset=False))
+        X = _used_features(self, self._validate(X, reset=False))
         if issparse(X) and not get_tags(self._fitted).input_tags.sparse:
             X = X.toarray()
         return getattr(self._fitted, name)(X)
@@ -42,7 +39,7 @@ def _delegated(name: str) -> Callable | property:
     return method if name == "predict" else available_if(classifier_has_it)(method)
 
 
-def _of_used(aggregator: BaseAggregator, X: np.ndarray) -> np.ndarray:
+def _used_features(aggregator: BaseAggregator, X: np.ndarray) -> np.ndarray:
     """Return rows without the features that nodes drop by name."""
     used = getattr(aggregator, "_used", None)
     return X if used is None else X[:, used]
@@ -56,7 +53,7 @@ class PooledDecisionsMixin:
     decision_function = _delegated("decision_function")
 
     def _logits(self, X: np.ndarray) -> np.ndarray:
-        X = _of_used(self, X)
+        X = _used_features(self, X)
         if not hasattr(self._fitted, "decision_function"):  # trees
             smallest = np.finfo(np.float64).tiny
             return np.log(np.maximum(self._fitted.predict_proba(X), smallest))
@@ -66,7 +63,7 @@ class PooledDecisionsMixin:
     @property
     def _can_temper(self) -> bool:
         return isinstance(
-            PooledFit.of(self).classifier,
+            PooledFit.from_aggregator(self).classifier,
             LinearDiscriminantAnalysis | QuadraticDiscriminantAnalysis,
         )
 
@@ -99,7 +96,7 @@ def _temper_quadratic(classifier: QuadraticDiscriminantAnalysis, factor: float) 
     )
     log_priors = factor * np.log(classifier.priors_)
     log_priors = log_priors + 0.5 * (1.0 - factor) * log_determinants
-    if np.ptp(log_priors) > _MOST_LOG:
+    if np.ptp(log_priors) > np.log(np.finfo(np.float64).max):
         warn_user(
             "The spreads of the classes differ so much that the probabilities could "
             "not be calibrated. They are those of discriminant analysis, which are too "

@@ -15,6 +15,7 @@ from ..base import is_channel
 from ..compat import safe_indexing
 from ..disclosure import disclosure_of
 from ..federation import (
+    Context,
     InProcess,
     Run,
     answer,
@@ -44,10 +45,6 @@ from ..steps import (
 CLASSES = "(classes)"
 # Quantiles of a description, by their names in its tables.
 _QUARTILES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75}
-# Groups of rows from which on quartiles are known: a quarter of the rows is one.
-_FEWEST_GROUPS = 4
-# Categories that are printed of a column, as many as fit into a line.
-_MOST_PRINTED = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,11 +282,12 @@ def _replies_of_channel(channel: object) -> dict[str, Mapping]:
     agreement = channel.agreement or Agreement.of_terms(
         DescriptionTerms(), disclosure=channel.disclosure
     )
-    return Run(channel, agreement=agreement)(_survey_plan())
+    context = Context.from_channel(channel, agreement=agreement)
+    return Run(channel, context=context)(_survey_plan())
 
 
 def _replies_of_summaries(summaries: Iterable) -> dict[str, Mapping]:
-    """What files say, checked; by name of the node."""
+    """Read and check surveys in memory or files; return their replies by node."""
     request = Message.of("survey")
     replies: dict[str, Mapping] = {}
     for k, summary in enumerate(summaries):
@@ -348,7 +346,7 @@ def _description(replies: Mapping[str, Mapping]) -> Description:
 
 
 def _told_by_column(replies: Mapping[str, Mapping]) -> dict[str, dict[str, Mapping]]:
-    """What each node told of each column, by names of the column and of the node."""
+    """Group the nodes' surveys by the name of the column, then of the node."""
     by_column: dict[str, dict[str, Mapping]] = {}
     for node, content in replies.items():
         told = content["columns"].values()
@@ -395,7 +393,7 @@ def _figures_of_numbers(told: Sequence[Mapping]) -> dict:
     variance = np.average(variances + (means - mean) ** 2, weights=counts)
     figures = {"mean": mean, "std": float(np.sqrt(variance))}
     n_groups = sum(len(part.get("means", ())) for part in told)
-    if any("means" not in part for part in told) or n_groups >= _FEWEST_GROUPS:
+    if any("means" not in part for part in told) or n_groups > len(_QUARTILES):
         quartiles = quantiles(
             [distribution_told(part) for part in told], list(_QUARTILES.values())
         )
@@ -426,7 +424,7 @@ def _category_rows(column: str, told_by_node: Mapping[str, Mapping]) -> list[tup
 def _notes(
     by_column: Mapping[str, Mapping[str, Mapping]], nodes: Sequence[str]
 ) -> list[str]:
-    """What people should look at before they make a model."""
+    """List what people should look at before they make a model."""
     notes = []
     for column, told_by_node in by_column.items():
         lacking = [node for node in nodes if node not in told_by_node]
@@ -473,11 +471,14 @@ def _printed_categories(categories: Mapping[str, list]) -> list[list]:
         counts.setdefault((column, node), []).append(f"{label}: {n}")
     lines: list[list] = [["column", "node", "rows of each category"]]
     for (column, node), parts in counts.items():
-        shown = ", ".join(parts[:_MOST_PRINTED])
-        if len(parts) > _MOST_PRINTED:
-            shown += f" and {len(parts) - _MOST_PRINTED} more"
         is_total = node is None
-        lines.append([column if is_total else "", "all" if is_total else node, shown])
+        lines.append(
+            [
+                column if is_total else "",
+                "all" if is_total else node,
+                listed(parts),
+            ]
+        )
     return lines
 
 

@@ -4,12 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..base import warn_user
+from ..base import MOST_LISTED, warn_user
 from ..federation import NodesDisagreeWarning
 from ..moments import ClassMoments, ClassSums, NodeMeans
-
-# Nodes that a warning names; the others are counted.
-_MOST_NAMED = 5
 
 
 def means_of_moments(merged: ClassMoments, starts: np.ndarray) -> NodeMeans:
@@ -19,12 +16,12 @@ def means_of_moments(merged: ClassMoments, starts: np.ndarray) -> NodeMeans:
         counts=merged.counts,
         means=merged.means,
         starts=starts,
-        covariance=merged.within(),
+        covariance=merged.covariance_within_parts(),
     )
 
 
 def means_of_sums(parts: Sequence[ClassSums], total: ClassSums) -> NodeMeans:
-    """The same from sums of values or categories, and those of all nodes.
+    """Estimate the nodes' means, with variances, from sums of values or categories.
 
     Sums do not say how far rows are from their means. For counts of categories, or of
     rows above a threshold, which are fewer than rows, it follows from their share. Sums
@@ -55,7 +52,7 @@ def means_of_sums(parts: Sequence[ClassSums], total: ClassSums) -> NodeMeans:
 def warn_of_disagreement(names: Sequence[str], nodes: NodeMeans) -> None:
     """Warn of nodes whose classes differ in other directions, or that lie far away."""
     agreement = nodes.judged()
-    of_another_rule = agreement.of_another_rule()
+    of_another_rule = agreement.nodes_of_another_rule()
     far_away = np.setdiff1d(agreement.far_away(), of_another_rule)
     if len(of_another_rule):
         shares = _with_numbers(
@@ -96,9 +93,9 @@ def _with_numbers(
 ) -> str:
     """``"'a' (3), 'b' (4) and 2 more"``."""
     named = [
-        f"{names[k]!r} ({template.format(numbers[k])})" for k in nodes[:_MOST_NAMED]
+        f"{names[k]!r} ({template.format(numbers[k])})" for k in nodes[:MOST_LISTED]
     ]
-    n_others = len(nodes) - _MOST_NAMED
+    n_others = len(nodes) - MOST_LISTED
     if n_others <= 0:
         return ", ".join(named)
     return f"{', '.join(named)} and {n_others} more"

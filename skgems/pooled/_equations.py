@@ -13,10 +13,9 @@ import numpy as np
 from scipy.linalg import cho_solve, eigh, svd
 from scipy.linalg.lapack import dpocon, dpotrf
 
+from ._rounding import PROMISE
+
 _EPS = np.finfo(np.float64).eps
-# Condition, of features in units of their own deviation, up to which Cholesky keeps
-# the digits that sums have: of 16 digits 8 are left, which are those promised.
-MOST_CONDITION = 1e8
 
 
 def solve_ridge(scatter: np.ndarray, cross: np.ndarray, *, alpha: float) -> np.ndarray:
@@ -24,7 +23,7 @@ def solve_ridge(scatter: np.ndarray, cross: np.ndarray, *, alpha: float) -> np.n
     solve = _cholesky_solver(_with_alpha(scatter, alpha))
     if solve is not None:
         return solve(cross)
-    root = Root.of(scatter)
+    root = Root.from_scatter(scatter)
     return _ridge_of_rows(root.rows(), root.targets(cross), alpha=alpha)
 
 
@@ -46,7 +45,7 @@ def solve_ridge_with_row(
         return solve(cross + np.outer(row, target))
     solve = _cholesky_solver(shifted)
     if solve is None:
-        root = Root.of(scatter)
+        root = Root.from_scatter(scatter)
         rows = np.vstack([root.rows(), row])
         targets = np.vstack([root.targets(cross), target])
         return _ridge_of_rows(rows, targets, alpha=alpha)
@@ -88,7 +87,7 @@ def solve_least_squares(covariance: np.ndarray, columns: np.ndarray) -> np.ndarr
     solve = _cholesky_solver(covariance)
     if solve is not None:
         return solve(columns)
-    rows = Root.of(covariance).rows()
+    rows = Root.from_scatter(covariance).rows()
     if not len(rows):
         return np.zeros_like(columns)
     _, sizes, right = svd(rows, full_matrices=False)
@@ -113,7 +112,9 @@ def _cholesky_solver(
     if failed:
         return None
     inverse_condition = dpocon(factor, norm, uplo="L")[0]
-    if inverse_condition * MOST_CONDITION < 1.0:
+    # Up to this condition, of features in units of their own deviation, Cholesky keeps
+    # the digits that sums have: of 16 digits those are left that are promised.
+    if inverse_condition < PROMISE:
         return None
     scale_column = scale[:, None]
     return lambda columns: (
@@ -134,8 +135,8 @@ class Root:
     squares: np.ndarray  # of all directions, those without rows too, ascending
 
     @classmethod
-    def of(cls, scatter: np.ndarray, *, least_square: float = 0.0) -> "Root":
-        """With directions whose squares are above ``least_square`` and rounding."""
+    def from_scatter(cls, scatter: np.ndarray, *, least_square: float = 0.0) -> "Root":
+        """Keep directions whose squares are above ``least_square`` and rounding."""
         variances = np.maximum(scatter.diagonal(), 0.0)
         scale = np.where(variances > 0, np.sqrt(variances), 1.0)
         squares, vectors = eigh(scatter / scale[:, None] / scale)
@@ -151,7 +152,7 @@ class Root:
         )
 
     def rows(self) -> np.ndarray:
-        """As many rows as directions, with the scatter as their products."""
+        """Return as many rows as directions, whose products are the scatter."""
         return self.roots[:, None] * self.vectors.T * self.scale
 
     def targets(self, cross: np.ndarray) -> np.ndarray:

@@ -10,10 +10,9 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
 from ..compat import NODE_DTYPE, Tree
+from ..tasks import DEEPEST
 from ..trees import Growth, RandomTrees, TreeRules, upper_edges
 
-# Deeper trees have nearly as many leaves as rows, which say what single rows are.
-_DEEPEST = 16
 # Parameters that have no meaning where trees grow level by level from histograms, and
 # the values that they must have.
 _UNUSED = {
@@ -26,8 +25,6 @@ _UNUSED = {
     "warm_start": False,
 }
 _COUNTS_OF_ROWS = ("min_samples_split", "min_samples_leaf")
-# The seed of totally random trees that are given none: all parties have to agree.
-_SEED = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +60,10 @@ def check_can_grow(classifier: ClassifierMixin) -> None:
 def _reasons_of_values(classifier: ClassifierMixin) -> Iterator[str]:
     """Yield why values of parameters have no meaning here, and what to set."""
     max_depth = classifier.max_depth
-    if max_depth is None or max_depth > _DEEPEST:
+    if max_depth is None or max_depth > DEEPEST:
         yield (
             f"max_depth is {max_depth}, but trees grow by one level per message, so it "
-            f"must be from 1 to {_DEEPEST}. Set max_depth=10, for example."
+            f"must be from 1 to {DEEPEST}. Set max_depth=10, for example."
         )
     for name, needed in _UNUSED.items():
         value = getattr(classifier, name, needed)
@@ -99,12 +96,12 @@ def _reasons_of_class_weights(classifier: ClassifierMixin) -> Iterator[str]:
 
 
 def is_totally_random(classifier: ClassifierMixin) -> bool:
-    """Whether no row decides how trees are split, so that one message is enough."""
+    """Report whether no row decides a split, so that one message is enough."""
     return draws_all_splits(type(classifier), classifier.get_params())
 
 
 def draws_all_splits(classifier_type: type, params: Mapping) -> bool:
-    """Whether trees of these parameters draw one feature and one bin for each leaf."""
+    """Report whether such trees draw one feature and one bin for each leaf."""
     max_features = params.get("max_features")
     return (
         classifier_type is ExtraTreesClassifier
@@ -121,7 +118,8 @@ def agreed_seed(classifier: ClassifierMixin, random_state: object) -> int:
     """
     seed = classifier.random_state
     if seed is None:
-        seed = _SEED if random_state is None else random_state
+        # All parties have to agree on the seed of totally random trees.
+        seed = 0 if random_state is None else random_state
     if not isinstance(seed, int | np.integer):
         raise ValueError(
             f"pooled={type(classifier).__name__}: random_state is a "
@@ -132,7 +130,7 @@ def agreed_seed(classifier: ClassifierMixin, random_state: object) -> int:
 
 
 def number_of_trees(classifier: ClassifierMixin) -> int:
-    """How many trees a classifier has."""
+    """Return the number of trees that a classifier has."""
     return getattr(classifier, "n_estimators", 1)
 
 
@@ -153,7 +151,7 @@ def rules_of(classifier: ClassifierMixin, n_features: int) -> TreeRules:
 
 
 def number_of_features(max_features: object, n_features: int) -> int:
-    """How many features a leaf looks at, as scikit-learn counts them."""
+    """Return the number of features that a leaf looks at, as in scikit-learn."""
     if max_features is None:
         return n_features
     if isinstance(max_features, str):
@@ -191,7 +189,7 @@ def fitted_forest(
 def _fitted_tree(
     classifier: ClassifierMixin, growth: Growth | RandomTrees, *, tree: int
 ) -> ClassifierMixin:
-    """One of the trees, as scikit-learn's forests hold it."""
+    """Return one of the trees, as scikit-learn's forests hold it."""
     if isinstance(classifier, DecisionTreeClassifier):
         fitted = classifier
     else:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..base import MOST_LISTED
 from ..local import weights_of
-from ..moments import ClassMoments
+from ..moments import ROUNDING_OF_SUMS, ClassMoments
 from ._linear import (
     LinearSolution,
     solve_centroids,
@@ -20,12 +21,6 @@ from ._linear import (
     solve_ridge_classifier,
 )
 from ._rounding import Rounding
-
-# Nodes that a reason names; the others are counted.
-_MOST_NAMED = 3
-# Share of all rows by which the rows in means may differ from those in scatters: both
-# are sums of weights that are rounded, and a row more or less is far above that.
-_SAME_COUNT = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +33,12 @@ class PooledForm:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it has labels of a fit on all rows, and decision values to 1e-8."""
+        """Report whether labels are those of a fit on all rows, decisions to 1e-8."""
         return self.kind is not None and not self.reason
 
     @property
     def scatter(self) -> str:
-        """Which scatter its moments need: "class", "shared" or "diagonal"."""
+        """Name the scatter that its moments need: "class", "shared" or "diagonal"."""
         if self.kind == "nearest_centroid":
             return "diagonal"
         if self.parameters.get("class_weight") is not None:
@@ -126,7 +121,7 @@ def common_form(forms: Mapping[str, Mapping]) -> PooledForm:
 
 
 def _first_difference(forms: Mapping[str, Mapping]) -> str:
-    """What nodes' forms differ in, with the nodes; or ""."""
+    """Describe the first difference of nodes' forms, with the nodes; "" if none."""
     for key in ["kind", *next(iter(forms.values()))]:
         groups = _group_nodes({node: form.get(key) for node, form in forms.items()})
         if len(groups) > 1:
@@ -141,7 +136,7 @@ def _join(groups: list[tuple[object, str]], template: str) -> str:
 
 
 def _group_nodes(value_by_node: Mapping) -> list[tuple[object, str]]:
-    """Each different value, once, with the nodes that have it, in words."""
+    """Return each different value once, with the nodes that have it, in words."""
     nodes_in_words: list[tuple[object, str]] = []
     # A list is searched: values such as pairs of label and prior cannot be hashed.
     distinct: list[object] = []
@@ -157,8 +152,8 @@ def _group_nodes(value_by_node: Mapping) -> list[tuple[object, str]]:
 def _in_words(nodes: list[str]) -> str:
     """``"nodes 'a', 'b', 'c' and 2 others"``."""
     noun = "nodes" if len(nodes) > 1 else "node"
-    named = ", ".join(nodes[:_MOST_NAMED])
-    n_others = len(nodes) - _MOST_NAMED
+    named = ", ".join(nodes[:MOST_LISTED])
+    n_others = len(nodes) - MOST_LISTED
     if n_others <= 0:
         return f"{noun} {named}"
     return f"{noun} {named} and {n_others} other{'s' if n_others > 1 else ''}"
@@ -186,7 +181,7 @@ def _counts(
             "0. Leave out classes of which no node has rows."
         )
     total = counts.sum()
-    if abs(moments.group_counts.sum() - total) > _SAME_COUNT * total:
+    if abs(moments.group_counts.sum() - total) > ROUNDING_OF_SUMS * total:
         raise ValueError(
             "Some rows are in a scatter matrix but in no mean, because their class has "
             "fewer than min_rows rows at a node. So no classifier of all rows can be "

@@ -22,13 +22,13 @@ from ..base import linear_attributes
 from ..moments import SHARED, ClassMoments, deviations, products, weighted_mean
 from ..networks import as_two_logits
 from ._equations import (
-    MOST_CONDITION,
     Root,
     solve_least_squares,
     solve_ridge,
     solve_ridge_with_row,
 )
 from ._rounding import (
+    PROMISE,
     TWO_DISTANCES,
     Rounding,
     SumPrecision,
@@ -158,11 +158,11 @@ def solve_ridge_classifier(
     shifted[np.diag_indices_from(shifted)] += alpha
     precision = replace(precision, deviations=np.sqrt(shifted.diagonal() / n_rows))
     rounding = ridge_rounding(shifted, W, alpha=alpha, precision=precision)
-    if rounding.condition > MOST_CONDITION:
+    if rounding.condition * PROMISE > 1.0:
         # Directions in which rows vary a little are left out here, and not by
         # scikit-learn.
         rounding = replace(rounding, error=np.inf)
-    W = _on_features(W, intercepts=intercepts, reference=reference)
+    W = _weights_on_features(W, intercepts=intercepts, reference=reference)
     attributes = linear_attributes(W)
     if not fit_intercept:
         attributes["intercept_"] = 0.0
@@ -250,7 +250,7 @@ def solve_lda(
 
 
 def _lda_by_svd(sums: _DiscriminantSums, *, tol: float) -> LinearSolution:
-    """As scikit-learn's solver "svd": by distances along discriminant directions."""
+    """Solve as scikit-learn's "svd": by distances along discriminant directions."""
     scale = np.sqrt(sums.covariance.diagonal())
     is_constant = scale == 0
     precision = replace(
@@ -279,7 +279,7 @@ def _lda_by_svd(sums: _DiscriminantSums, *, tol: float) -> LinearSolution:
     reference = sums.origin + center
     squares = discriminants.between_sizes**2
     total = np.sum(squares)
-    W = _on_features(
+    W = _weights_on_features(
         W,
         intercepts=_logarithm(sums.priors) - 0.5 * squared_distances,
         reference=reference,
@@ -315,7 +315,7 @@ def _discriminants(
     tol: float,
     precision: SumPrecision,
 ) -> _Discriminants:
-    root = Root.of(covariance, least_square=tol**2)
+    root = Root.from_scatter(covariance, least_square=tol**2)
     # Rows times these have unit covariance within classes.
     whitening = root.vectors / root.roots / root.scale[:, None]
     if whitening.shape[1] == 0:
@@ -356,7 +356,7 @@ def _discriminants(
 def _lda_by_equations(
     sums: _DiscriminantSums, *, shrinkage: float | None
 ) -> LinearSolution:
-    """As scikit-learn's solvers "lsqr" and "eigen": ``covariance W = means``."""
+    """Solve as scikit-learn's "lsqr" and "eigen" do: ``covariance W = means``."""
     covariance = sums.covariance
     if shrinkage:
         mean_variance = np.trace(covariance) / len(covariance)
@@ -380,7 +380,7 @@ def _lda_by_equations(
         shares = 0.5 * np.einsum("cj,cj->c", attributes["means_"], coef)
         attributes["coef_"] = coef
         attributes["intercept_"] = _logarithm(sums.priors) - shares
-    W = _on_features(
+    W = _weights_on_features(
         W,
         intercepts=_logarithm(sums.priors) - 0.5 * squared_distances,
         reference=reference,
@@ -454,7 +454,7 @@ def solve_centroids(
         scale = np.ones_like(scale)
     scores = centered / scale
     log_odds = 0.0 if priors_are_equal else 2.0 * _logarithm(class_priors)
-    W = _on_features(
+    W = _weights_on_features(
         2.0 * (scores / scale).T,
         intercepts=log_odds - np.sum(scores**2, axis=1),
         reference=moments.origin + center,
@@ -495,12 +495,12 @@ def _logarithm(priors: np.ndarray) -> np.ndarray:
         return np.log(priors)
 
 
-def _on_features(
+def _weights_on_features(
     W: np.ndarray, *, intercepts: np.ndarray, reference: np.ndarray
 ) -> np.ndarray:
-    """Weights on features as they are, of weights on rows less ``reference``.
+    """Return weights on features for those on rows less ``reference``.
 
-    Of two classes, or of one output for two, come two columns that sum to zero.
+    For two classes, or one output for two, there are two columns that sum to zero.
     """
     W = np.vstack([W, intercepts])
     if W.shape[1] < 3:

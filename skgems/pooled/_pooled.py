@@ -250,7 +250,7 @@ class PooledAggregator(
             If one node has nearly all rows.
         """
         # What cannot be made is an error before anything is done.
-        pooled_fit = PooledFit.of(self)
+        pooled_fit = PooledFit.from_aggregator(self)
         if sample_weight is not None:
             pooled_fit.check_takes_weights()
         federation = read_federation(
@@ -287,27 +287,27 @@ class PooledAggregator(
 
     @property
     def _agreed_front(self) -> Front | None:
-        return PooledFit.of(self).front_with_bins(super()._agreed_front)
+        return PooledFit.from_aggregator(self).front_with_bins(super()._agreed_front)
 
     @property
     def _takes_weights(self) -> bool:
         try:
-            return PooledFit.of(self).takes_weights
+            return PooledFit.from_aggregator(self).takes_weights
         except ValueError:  # asked for before fit says what is wrong
             return PooledFit.takes_weights
 
     @property
     def _allows(self) -> Allows:
         try:
-            return PooledFit.of(self).allows
+            return PooledFit.from_aggregator(self).allows
         except ValueError:  # tags are asked for before fit says what is wrong
             return PooledFit.allows
 
     def _asks_again(self, federation: Federation) -> str:
-        return PooledFit.of(self).asks_again
+        return PooledFit.from_aggregator(self).asks_again
 
     def _terms(self) -> PooledTerms:
-        return PooledFit.of(self).terms
+        return PooledFit.from_aggregator(self).terms
 
     def _attributes(
         self,
@@ -317,4 +317,6 @@ class PooledAggregator(
         public: PublicRows,
         kept: KeptReplies | None,
     ) -> dict[str, object]:
-        return PooledFit.of(self).attributes(federation, run, public=public)
+        return PooledFit.from_aggregator(self).attributes(
+            federation, run, public=public
+        )

@@ -69,7 +69,7 @@ class PooledFit:
     classifier: ClassifierMixin  # what is made of the sums, not fitted
 
     @classmethod
-    def of(cls, aggregator: BaseAggregator) -> "Self | TreesFit":
+    def from_aggregator(cls, aggregator: BaseAggregator) -> "Self | TreesFit":
         """Read `pooled`, or the nodes' classifiers where it is None.
 
         Raises ValueError if nodes do not agree, or the classifier cannot be made of
@@ -82,7 +82,7 @@ class PooledFit:
         else:
             classifier = _checked_classifier(aggregator.pooled, place="pooled")
         if type(classifier) in TREES.values():
-            return TreesFit.of(classifier, aggregator.random_state)
+            return TreesFit.from_classifier(classifier, aggregator.random_state)
         return cls(classifier=classifier)
 
     def check_takes_weights(self) -> None:
@@ -94,7 +94,7 @@ class PooledFit:
 
     @property
     def terms(self) -> PooledTerms:
-        """What nodes and server agree on, without a front."""
+        """Return what nodes and server agree on, without a front."""
         return PooledTerms(classifier=self.classifier)
 
     def sums_plan(
@@ -110,7 +110,7 @@ class PooledFit:
         """
         request = self.terms.request(federation.classes)
         replies = yield request
-        return PooledSums.of_replies(
+        return PooledSums.from_replies(
             [*(reply.content for _, reply in replies), *further_contents],
             task=request.task,
             names=[*federation.names, _SERVER],
@@ -121,7 +121,7 @@ class PooledFit:
     def attributes(
         self, federation: Federation, run: Run, *, public: PublicRows
     ) -> dict[str, object]:
-        """What the fit finds: ask for sums, and make the classifier of them.
+        """Ask for sums, make the classifier of them; return the attributes.
 
         ``public`` are public rows.
         """
@@ -138,7 +138,7 @@ class PooledFit:
             warn_of_disagreement(names, node_means.with_counts_times(factors))
             warn_of_many_rows(federation.names, federation.rows_in_moments)
         check_scatters(self.classifier, federation.classes, pooled_sums.sharing_nodes)
-        sums, columns = pooled_sums.of_classes_with_rows(federation.classes)
+        sums, columns = pooled_sums.drop_empty_classes(federation.classes)
         if len(columns) < len(federation.classes):
             missing = np.delete(federation.classes, columns).tolist()
             warn_user(
@@ -166,11 +166,13 @@ class PooledFit:
     def _contents_of_public_rows(
         self, public: PublicRows, federation: Federation
     ) -> list[Mapping]:
-        """What a node of the public rows would reply; nothing where there are none."""
+        """Return a node's reply for public rows, in a list; empty without rows."""
         if not len(public.y):
             return []
         request = self.terms.request(federation.classes)
-        server = Member.of(_SERVER, None, public.X, public.y, weights=public.weights)
+        server = Member.from_estimator(
+            _SERVER, None, public.X, public.y, weights=public.weights
+        )
         return [answer(request, server).content]
 
 
@@ -199,7 +201,7 @@ def _features_of_all(federation: Federation) -> np.ndarray | None:
 
 
 def _classifiers_of_nodes(aggregator: BaseAggregator) -> dict[str, ClassifierMixin]:
-    """By name of the node; none where nodes are elsewhere, or have none."""
+    """Return classifiers by node; none where nodes are elsewhere, or have none."""
     estimators = aggregator.estimators
     is_list = isinstance(estimators, list | tuple)
     # A path, a channel, a class, or what `read_members` will refuse.
@@ -221,7 +223,7 @@ def _is_classifier(estimator: object) -> bool:
 def _common_classifier(
     classifier_by_node: Mapping[str, ClassifierMixin],
 ) -> ClassifierMixin:
-    """What nodes have in common, not fitted; ValueError where their classifiers differ.
+    """Return the nodes' common classifier, not fitted; ValueError if theirs differ.
 
     It is a discriminant analysis where no node has a classifier.
     """

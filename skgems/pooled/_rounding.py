@@ -40,7 +40,7 @@ class Rounding:
     other_reason: str = ""
 
     def reason(self, size: float) -> str:
-        """Why decision values of a size are not what is promised; or nothing."""
+        """Say why decision values of a size are not as promised; "" if they are."""
         if self.other_reason or self.error <= PROMISE * size:
             return self.other_reason
         amount = f"more than {PROMISE:.0e}"
@@ -96,7 +96,7 @@ class SumPrecision:
 
     @property
     def reach(self) -> float:
-        """How far rows lie from their means, over their root mean square distance.
+        """Bound the distance of rows from means, in root mean square distances.
 
         No one of n rows can lie further than root n of these.
         """
@@ -109,12 +109,12 @@ class SumPrecision:
         return _EPS * (_SAFETY + self.n_rows / 16)
 
     def evaluation_error(self, W: np.ndarray) -> float:
-        """What the product of a row and weights (n_features, n_outputs) rounds."""
+        """Bound the rounding of a row times weights (n_features, n_outputs)."""
         sizes = self.means + _REACH * self.deviations
         return 2 * _SAFETY * _EPS * float((sizes @ np.abs(W)).max(initial=0.0))
 
     def intercept_error(self, W: np.ndarray) -> float:
-        """By how much errors of means move the intercepts of weights."""
+        """Bound how far errors of means move the intercepts of weights."""
         sizes = self.means @ np.abs(W)
         return self._relative_mean_error * float(sizes.max(initial=0.0))
 
@@ -154,7 +154,7 @@ def _inverse_at_unit_diagonal(matrix: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def sums_are_exact(origin: np.ndarray, means: np.ndarray, *, n_rows: float) -> bool:
-    """Whether so many rows, each equal to a mean, are summed without rounding.
+    """Report whether rows that each equal a mean are summed without rounding.
 
     ``means`` are (n_classes, n_features), less ``origin`` (n_features,).
     """

@@ -34,7 +34,7 @@ class PooledSummariesMixin(SummarizingMixin):
                 "which nodes elsewhere do not know. Name the classifier that is to be "
                 "made, such as pooled=GaussianNB()."
             )
-        if not PooledFit.of(self).terms.takes_files:
+        if not PooledFit.from_aggregator(self).terms.takes_files:
             raise TypeError(
                 f"{type(self.pooled).__name__} is grown level by level, and the nodes "
                 "are asked once for each level, so that no file can hold all that a "
@@ -64,17 +64,17 @@ class PooledSummariesMixin(SummarizingMixin):
     def _merged(self, summaries: list, name: str) -> Summary:
         region = copy(self).set_params(estimators=summaries)
         federation = read_federation(region)
-        plan = PooledFit.of(region).sums_plan(federation)
+        plan = PooledFit.from_aggregator(region).sums_plan(federation)
         pooled_sums = region._run(federation)(plan)
         features = federation.features
         no_rows = np.zeros((0, features.n_features_in))
         return region_summary(
             self,
             federation,
-            network=Network.of_rows(
+            network=Network.from_rows(
                 federation.classes, no_rows, features.feature_names_in
             ),
-            request=PooledFit.of(self).terms.request(),
+            request=PooledFit.from_aggregator(self).terms.request(),
             reply=pooled_sums.as_content(federation.classes),
             name=name,
         )

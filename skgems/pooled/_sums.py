@@ -27,7 +27,7 @@ class PooledSums:
     sharing_nodes: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
-    def of_replies(
+    def from_replies(
         cls,
         contents: Sequence[Mapping],
         *,
@@ -36,7 +36,7 @@ class PooledSums:
         classes: np.ndarray,
         used: np.ndarray | None = None,
     ) -> Self:
-        """The sum of what the nodes of these names replied to the task.
+        """Add up what the nodes of these names replied to the task.
 
         ``classes`` are those of all nodes, and ``used`` are the features that are
         summed, (n_features,), bool; None: all. There may be more names than replies.
@@ -45,14 +45,14 @@ class PooledSums:
         sharing_nodes: dict[int, list[str]] = {}
         if task == "class_sums":
             parts = [
-                _of_features(_class_sums_of(content), used) for content in contents
+                _select_features(_class_sums_of(content), used) for content in contents
             ]
             sums = ClassSums.merged(parts)
             node_means = means_of_sums(parts, sums)
         else:
             # One after the other: scatters of all nodes together may be large.
             merged = merge_moments(
-                _of_features(_class_moments_of(content, classes), used)
+                _select_features(_class_moments_of(content, classes), used)
                 for content in contents
             )
             n_parts = [
@@ -70,10 +70,10 @@ class PooledSums:
             sharing_nodes=sharing_nodes,
         )
 
-    def of_classes_with_rows(
+    def drop_empty_classes(
         self, classes: np.ndarray
     ) -> tuple[ClassMoments | ClassSums, np.ndarray]:
-        """Sums by the classes that have rows, and the columns of these in ``classes``.
+        """Return sums by classes with rows, and their columns in ``classes``.
 
         Columns have the shape (n_classes_with_rows,).
         """
@@ -100,11 +100,11 @@ class PooledSums:
         }
 
 
-def _of_features(
+def _select_features(
     sums: ClassMoments | ClassSums, used: np.ndarray | None
 ) -> ClassMoments | ClassSums:
     """Return the sums of the features that are used; None: all."""
-    return sums if used is None else sums.of_features(used)
+    return sums if used is None else sums.select_features(used)
 
 
 def _class_sums_of(content: Mapping) -> ClassSums:
@@ -117,7 +117,7 @@ def _class_sums_of(content: Mapping) -> ClassSums:
 
 
 def _class_moments_of(content: Mapping, classes: np.ndarray) -> ClassMoments:
-    """One part a class, whose columns are of all classes."""
+    """Return moments with one part a class, whose columns are of all classes."""
     moments = ClassMoments.from_arrays(content["moments"])
     return moments.renamed(columns_of_labels(content["labels"], classes)).by_class()
 
@@ -130,7 +130,7 @@ def _classes_that_share(content: Mapping, classes: np.ndarray) -> np.ndarray:
 
 
 def _reason_of_left_out(names: Sequence[str], contents: Sequence[Mapping]) -> str:
-    """Why sums are not of all rows, with the first node where that is so; or ""."""
+    """Say why sums are not of all rows, with the first such node; "" if they are."""
     for name, content in zip(names, contents, strict=False):
         if content.get("left_out"):
             return f"{WITHHELD} at node {name!r}."

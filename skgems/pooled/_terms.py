@@ -23,7 +23,7 @@ class PooledTerms(Terms, method="PooledAggregator"):
         return KINDS[type(self.classifier)]
 
     def request(self, classes: np.ndarray | None = None) -> Message:
-        """What all nodes are asked; ``classes`` are those of all, where known."""
+        """Return the request to all nodes; ``classes`` are those of all, if known."""
         return self._kind.request(self.classifier, classes)
 
     @property

@@ -13,6 +13,7 @@ from ..base import is_channel
 from ..compat import HasMethods, StrOptions, fit_context
 from ..disclosure import Disclosure, disclosure_of_both, disclosure_within
 from ..federation import (
+    Context,
     Run,
     answer,
     as_channel,
@@ -23,7 +24,6 @@ from ..federation import (
     is_path,
     load_message,
     ruled_column_member,
-    warn_of_exposed_columns,
     warn_of_written_numbers,
 )
 from ..messages import Agreement, Message, write_bytes
@@ -232,7 +232,7 @@ default=None
         agreement = channel.agreement
         if agreement is None:
             agreement = Agreement.of(self, disclosure=channel.disclosure)
-        run = Run(channel, agreement=agreement)
+        run = Run(channel, context=Context.from_channel(channel, agreement=agreement))
         fitted = run(front_plan(front))
         return fitted, run.history
 
@@ -256,7 +256,7 @@ default=None
         )
 
     def _summary_by_node(self, front: Front) -> dict[str, Message]:
-        """What files say, checked; by name of the node."""
+        """Read and check the summaries; return them by name of the node."""
         request = Message.of("front", front=front.as_content())
         summaries: dict[str, Message] = {}
         for k, summary in enumerate(self.summaries or ()):
@@ -307,13 +307,6 @@ default=None
         ------
         TooFewRowsError
             If the node has too few rows. This is a ValueError.
-
-        Warns
-        -----
-        RowsExposedWarning
-            If there are not more rows than columns, because covariances then reveal
-            single rows. Also if nearly all values that are sent of a column belong to
-            one row each.
         """
         self._validate_params()
         request = Message.of("front", front=self._agreed_front.as_content())
@@ -326,7 +319,6 @@ default=None
             disclosure=disclosure_of_both(self.disclosure, disclosure),
         )
         reply = answer(request, member)
-        warn_of_exposed_columns(name, reply, self._agreed_front)
         return reply.with_envelope(node=name, to=request.digest)
 
     def transform(self, X) -> np.ndarray | csr_matrix:
@@ -403,7 +395,9 @@ default=None
             If the file holds no fitted transformer.
         """
         try:
-            return cls.of(Front.from_content(load_message(path).content["front"]))
+            return cls.from_front(
+                Front.from_content(load_message(path).content["front"])
+            )
         # Whatever a strange file makes of these steps is one error, with its path.
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(
@@ -412,7 +406,7 @@ default=None
             ) from None
 
     @classmethod
-    def of(cls, front: Front) -> "PooledTransformer":
+    def from_front(cls, front: Front) -> "PooledTransformer":
         """Make a PooledTransformer of a fitted front."""
         pooled_transformer = cls(
             front.transformer,

@@ -66,8 +66,10 @@ class TreesFit:
     random_state: object
 
     @classmethod
-    def of(cls, classifier: ClassifierMixin, random_state: object) -> "TreesFit":
-        """The fit of a classifier; ValueError for parameters without a meaning."""
+    def from_classifier(
+        cls, classifier: ClassifierMixin, random_state: object
+    ) -> "TreesFit":
+        """Make the fit of a classifier; ValueError for meaningless parameters."""
         if isinstance(classifier, HistGradientBoostingClassifier):
             check_can_boost(classifier)
             return BoostingFit(classifier=classifier, random_state=random_state)
@@ -91,7 +93,7 @@ class TreesFit:
         A fitted front has to have it.
         """
         if front is None:
-            front = Front.of(PowerTransformer())
+            front = Front.from_transformer(PowerTransformer())
         if isinstance(front, DocumentFront):
             raise ValueError(
                 "Documents have thousands of columns that are nearly always zero, "
@@ -115,7 +117,7 @@ class TreesFit:
     def attributes(
         self, federation: Federation, run: Run, *, public: PublicRows
     ) -> dict[str, object]:
-        """What the fit finds: ask for histograms, level by level, and make the trees.
+        """Ask for histograms level by level, make trees; return the attributes.
 
         ``public`` are public rows.
         """
@@ -126,7 +128,7 @@ class TreesFit:
             )
         public_rows = None
         if len(public.y):
-            public_rows = Member.of(_SERVER, None, public.X, public.y)
+            public_rows = Member.from_estimator(_SERVER, None, public.X, public.y)
         fitted = run(self.plan(federation, public_rows))
         warn_of_many_rows(federation.names, federation.rows_in_moments)
         form = PooledForm(
@@ -195,7 +197,7 @@ class ForestFit(TreesFit):
 
     @property
     def terms(self) -> ForestTerms:
-        """What nodes and server agree on, without a front."""
+        """Return what nodes and server agree on, without a front."""
         return ForestTerms(classifier=self.classifier)
 
     def plan(self, federation: Federation, public_rows: Member | None) -> Generator:
@@ -251,7 +253,7 @@ class RandomTreesFit(TreesFit):
 
     @property
     def terms(self) -> RandomTreesTerms:
-        """What nodes and server agree on, without a front."""
+        """Return what nodes and server agree on, without a front."""
         seed = agreed_seed(self.classifier, self.random_state)
         classifier = clone(self.classifier).set_params(random_state=seed)
         return RandomTreesTerms(classifier=classifier)
@@ -300,7 +302,7 @@ class BoostingFit(TreesFit):
 
     @property
     def terms(self) -> BoostingTerms:
-        """What nodes and server agree on, without a front."""
+        """Return what nodes and server agree on, without a front."""
         return BoostingTerms(classifier=self.classifier)
 
     def plan(self, federation: Federation, public_rows: Member | None) -> Generator:
@@ -331,7 +333,7 @@ class BoostingFit(TreesFit):
 def _class_weights(
     classifier: ClassifierMixin, classes: np.ndarray
 ) -> "np.ndarray | str | None":
-    """Those of scikit-learn, as numbers; "balanced" ones are known at the end."""
+    """Return weights as numbers; "balanced" ones are known only at the end."""
     weights = classifier.class_weight
     if weights is None or isinstance(weights, str):
         return weights
@@ -359,6 +361,6 @@ def _contents_of(
 
 
 def _ends_with_powers(transformer: object) -> bool:
-    """Whether the last step is a PowerTransformer that standardizes."""
+    """Report whether the last step is a PowerTransformer that standardizes."""
     last_step = final_step(transformer)
     return isinstance(last_step, PowerTransformer) and last_step.standardize

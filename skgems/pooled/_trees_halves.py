@@ -39,7 +39,7 @@ def forests_of_halves(
     front : mapping
         The fitted front, as a message has it.
     """
-    fit = PooledFit.of(aggregator)
+    fit = PooledFit.from_aggregator(aggregator)
     growths = {half: fit.growth(n_features, classes) for half in HALF_NAMES}
     while open_growths := {h: g for h, g in growths.items() if g.is_open}:
         request = _request(fit, open_growths, classes=classes, front=front)

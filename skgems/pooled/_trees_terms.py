@@ -118,6 +118,7 @@ class ForestTerms(TreesTerms):
     """
 
     bounded_tasks: ClassVar[tuple[str, ...]] = ("grow", "grow_halves")
+    grows_forests: ClassVar[bool] = True
     agreed_names: ClassVar[tuple[str, ...]] = (
         "n_estimators",
         "max_depth",
@@ -127,7 +128,7 @@ class ForestTerms(TreesTerms):
 
     @property
     def bootstrap(self) -> bool:
-        """Whether each tree draws rows with replacement."""
+        """Report whether each tree draws rows with replacement."""
         return bool(getattr(self.classifier, "bootstrap", False))
 
     def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
@@ -187,7 +188,7 @@ class RandomTreesTerms(TreesTerms):
     )
 
     def request(self, classes: np.ndarray | None = None) -> Message:
-        """What all nodes are asked, whatever their classes are."""
+        """Return the request to all nodes, for which classes do not matter."""
         return Message.of(
             "leaf_counts",
             n_trees=number_of_trees(self.classifier),
@@ -239,7 +240,7 @@ class BoostingTerms(TreesTerms):
 
 
 def _number_of_features(content: Mapping, front: Mapping | None) -> int:
-    """How many features the rows have that a request is about, or fewer.
+    """Return the number of features of the rows of a request, or a smaller one.
 
     They are those that come out of the front. A request without a front says only which
     features it asks about; the node has at least these.
@@ -257,7 +258,7 @@ def _number_of_features(content: Mapping, front: Mapping | None) -> int:
 
 
 def _terms_type(classifier_type: type, params: Mapping) -> type[TreesTerms]:
-    """Those of a classifier that has these parameters."""
+    """Return the type of terms for a classifier that has these parameters."""
     if classifier_type is HistGradientBoostingClassifier:
         return BoostingTerms
     if draws_all_splits(classifier_type, params):

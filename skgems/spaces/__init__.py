@@ -34,6 +34,7 @@ from ._intersection import (
     intersect,
     likeliest,
 )
+from ._margins import MOST_ROWS
 from ._metric import (
     Metric,
     combine_metrics,

@@ -17,14 +17,12 @@ from scipy import linalg
 from sklearn.utils import check_random_state
 
 from ..networks import LayersBelow
+from ._neuron_metrics import RIDGE
 from ._space import RandomSource
 
 # Deviation of the biases beta, in that of w' x. On MNIST 0.3 to 0.6 are alike, and 1.0
 # costs half a point of accuracy.
 _DEVIATION_OF_BIASES = 0.3
-# Added to variances, relative to their mean. Inputs that hang together leave S without
-# a factor otherwise, and it is small enough to change no unit visibly.
-_LEAST_VARIANCE = 1e-6
 # Weight and bias with which a unit of the next layer passes on the output of a unit. A
 # relu does so exactly, tanh and logistic with slope 1 in the middle of their range.
 _PASSING_ON = {
@@ -100,9 +98,7 @@ def draw_common_units(
     if is_constant.all():
         return W
     ridged = scaled.copy()
-    ridged[np.diag_indices_from(ridged)] += max(
-        _LEAST_VARIANCE * variances.mean(), noise.max()
-    )
+    ridged[np.diag_indices_from(ridged)] += max(RIDGE * variances.mean(), noise.max())
     weights = linalg.cholesky(ridged, lower=True) @ directions
     # What an input that never varies has is a weight from the ridge alone.
     weights[is_constant] = 0.0

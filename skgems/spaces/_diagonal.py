@@ -53,7 +53,7 @@ class DiagonalMetric(Metric):
 
     @property
     def shape(self) -> tuple[int, int | None]:
-        """(n_params, n_outputs)."""
+        """Return the shape of centers, (n_params, n_outputs)."""
         return self.precision.shape
 
     @property
@@ -64,7 +64,7 @@ class DiagonalMetric(Metric):
 
     @cached_property
     def axes(self) -> np.ndarray:
-        """Half axes of the unit ball, 1 / sqrt(precision); 0 where free."""
+        """Return half axes of the unit ball, 1 / sqrt(precision); 0 where free."""
         with np.errstate(divide="ignore"):
             return np.where(self.precision > 0, self.precision**-0.5, 0.0)
 

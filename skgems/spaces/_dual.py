@@ -29,7 +29,7 @@ from typing import ClassVar
 import numpy as np
 from scipy import linalg
 
-from ._metric import Metric, check_family, combine_metrics, with_free
+from ._metric import ROUNDING, Metric, check_family, combine_metrics, with_free
 from ._space import GoodEnoughSpace
 
 # Part of the way to the boundary, where a weight or a slack is 0, that a step goes:
@@ -41,10 +41,6 @@ _FIRST_SLACK = 0.1
 # Smallest mu, as a part of what the tolerance allows for all weights together: the
 # barrier itself must not keep the bounds apart.
 _LEAST_BARRIER = 0.01
-# Rounding of the scaled Newton equations and of the barrier function, relative to their
-# terms: the ridge that keeps equations of equal spaces regular, and what a good step
-# may seem to lose.
-_ROUNDING = 1e-14
 
 
 @dataclass(kw_only=True)
@@ -268,7 +264,7 @@ class _NewtonEquations:
         self._scale = np.diag(matrix) ** -0.5
         scaled_matrix = matrix * np.outer(self._scale, self._scale)
         scaled_matrix = domain.conditioned(scaled_matrix, self._scale)
-        scaled_matrix[np.diag_indices_from(scaled_matrix)] += _ROUNDING * len(free)
+        scaled_matrix[np.diag_indices_from(scaled_matrix)] += ROUNDING * len(free)
         self._factor = linalg.cho_factor(scaled_matrix, check_finite=False)
 
     def _solve(self, rhs: np.ndarray) -> np.ndarray:
@@ -323,10 +319,10 @@ def _line_search(
         )
 
     start = barrier_function(point, free)
-    rounding = _ROUNDING * (abs(point.value) + domain.price * point.weights.sum())
+    rounding = ROUNDING * (abs(point.value) + domain.price * point.weights.sum())
     part = _part_of_step(free, change)
     # A smaller part of the step changes nothing but by rounding.
-    while part > _ROUNDING:
+    while part > ROUNDING:
         trial = domain.normalize(free + part * change)
         trial_point = problem.evaluate(domain.lower + trial)
         if barrier_function(trial_point, trial) >= start - rounding:

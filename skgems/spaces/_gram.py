@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from scipy import linalg, sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ..moments import float_type, row_blocks, working_bytes
+from ..moments import ROUNDING_OF_SUMS, float_type, row_blocks, working_bytes
 from ._metric import (
     Metric,
     apply_to_params,
@@ -43,9 +43,6 @@ _ROUNDING_OF_CONSTANTS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-1
 # Means of two nodes that differ by less, relative to their common mean, are equal but
 # for rounding.
 _ROUNDING_OF_MEANS = 1e-12
-# Relative ridge on features that vary between nodes but within none: K means span K - 1
-# directions at most, and without a ridge more such features have no Cholesky factor.
-_RIDGE_BETWEEN_NODES = 1e-9
 # Decimals to which the relative weights of metrics are compared, output by output:
 # rounding errors must not split outputs that are weighed alike.
 _DECIMALS_OF_SHARES = 12
@@ -149,7 +146,7 @@ class GramMetric(Metric):
 
     @property
     def shape(self) -> tuple[int, int | None]:
-        """(n_features + 1, n_outputs), or None for any number of outputs."""
+        """Return (n_features + 1, n_outputs), or None for any number of outputs."""
         n_outputs = None if self.output_weights is None else len(self.output_weights)
         return len(self.mean) + 1, n_outputs
 
@@ -420,7 +417,7 @@ class GramSum(Metric):
 
     @property
     def shape(self) -> tuple[int, int | None]:
-        """(n_features + 1, n_outputs)."""
+        """Return (n_features + 1, n_outputs)."""
         return self.grams[0].shape[0], len(self.sizes)
 
     @property
@@ -527,7 +524,9 @@ def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMet
     scatter = deviations.T @ deviations
     varies_within = np.any([G.diagonal() > 0 for G in scatters.values()], axis=0)
     varies_between = np.flatnonzero(~varies_within)
-    scatter[varies_between, varies_between] *= 1 + _RIDGE_BETWEEN_NODES
+    # K means span K - 1 directions at most: without a ridge more of these features have
+    # no Cholesky factor.
+    scatter[varies_between, varies_between] *= 1 + ROUNDING_OF_SUMS
     for key, weight in scatter_weights.items():
         # In place, without a copy of any scatter.
         linalg.blas.daxpy(scatters[key].ravel(), scatter.ravel(), a=weight)

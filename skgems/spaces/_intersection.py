@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize
 
+from ..moments import ROUNDING_OF_SUMS
 from ._dual import (
     Bounds,
     DualPoint,
@@ -35,11 +36,6 @@ from ._space import GoodEnoughSpace
 Penalty = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 _METHODS = ("consensus", "deepest", "hinge")
-# Relative gap of bounds at which a search ends, unless another is given. Rounding may
-# add so much to a bound or a distance.
-_TOL = 1e-9
-# A bound above it proves that spaces do not meet: it is not above 1 by rounding.
-_PROVED = 1.0 + _TOL
 # Newton steps at which a search ends, unless others are given. Some ten are usual, so
 # that one which takes more is held up by rounding.
 _MAX_ITER = 200
@@ -50,7 +46,7 @@ _WELL_INSIDE = 0.9
 # Pairs that are tried: their number grows with the square of that of the spaces.
 _MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
-_SMOOTHING = 10.0 ** -np.arange(1, 7)
+_SMOOTHING = np.logspace(-1, -6, 6)
 # Parts of the way that are added until rounding leaves a point in all spaces.
 _EXTRA_PARTS = (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-6, 1e-3)
 # Multipliers are settled where no space is missed by more, in squared radii.
@@ -162,7 +158,7 @@ class Intersection:
         If spaces almost touch, it may be that no common point is found, and that it is
         not proved either that there is none.
         """
-        return not self.found and self.lower_bound > _PROVED
+        return not self.found and self.lower_bound > 1.0 + ROUNDING_OF_SUMS
 
     @cached_property
     def conflicts(self) -> list[tuple[int, int]]:
@@ -213,7 +209,7 @@ def intersect(
     *,
     method: str = "consensus",
     node_weight: ArrayLike | None = None,
-    tol: float = _TOL,
+    tol: float = ROUNDING_OF_SUMS,
     max_iter: int = _MAX_ITER,
 ) -> Intersection:
     r"""Find one model in all spaces, or prove that there is none.
@@ -539,10 +535,14 @@ def likeliest(
     spaces = list(spaces)
     check_spaces(spaces)
     if normalized_distances(spaces, start).max() <= 1.0:
-        proof = Bounds(tol=_TOL, lower_bound=0.0, weights=np.zeros(len(spaces)))
+        proof = Bounds(
+            tol=ROUNDING_OF_SUMS, lower_bound=0.0, weights=np.zeros(len(spaces))
+        )
         return _intersection(spaces, method="likelihood", point=start, proof=proof)
     problem = DualProblem(spaces)
-    bounds = find_deepest(problem, tol=_TOL, max_iter=_MAX_ITER, inside=_WELL_INSIDE)
+    bounds = find_deepest(
+        problem, tol=ROUNDING_OF_SUMS, max_iter=_MAX_ITER, inside=_WELL_INSIDE
+    )
     deepest = _intersection(
         spaces, method="likelihood", point=problem.model(bounds.step), proof=bounds
     )
@@ -632,16 +632,16 @@ def disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
     # 1 - t times these. The spaces meet on it, or but for rounding, where
     # one.radius / distance_by_one + other.radius / distance_by_other >= 1.
     reach = one.radius * distance_by_other + other.radius * distance_by_one
-    if reach >= (1.0 - _TOL) * distance_by_one * distance_by_other:
+    if reach >= (1.0 - ROUNDING_OF_SUMS) * distance_by_one * distance_by_other:
         return False
     # Of one metric, they meet nowhere else.
     if one.metric is other.metric:
         return True
     bounds = find_deepest(
         DualProblem([one, other]),
-        tol=_TOL,
+        tol=ROUNDING_OF_SUMS,
         max_iter=_MAX_ITER,
         inside=1.0,
-        outside=_PROVED,
+        outside=1.0 + ROUNDING_OF_SUMS,
     )
-    return bounds.lower_bound > _PROVED
+    return bounds.lower_bound > 1.0 + ROUNDING_OF_SUMS

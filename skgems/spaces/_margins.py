@@ -27,7 +27,9 @@ from ._space import RandomSource
 _CHUNK_BYTES = 2**24
 # Nodes of one seed see the same numbers: up to so many bytes they are drawn once.
 _SHARED_BYTES = 2**25
-# Rows that rays are followed on, at most: a share of them is known to about 1 %.
+# Rows that rays are followed on, and that a number about a node's model is computed of,
+# such as a mean of its probabilities or the factor on its logits: a share of so many is
+# known to about 1 %.
 MOST_ROWS = 5000
 
 # (directions, scale, parts); each part is (rows, changes of logits).

@@ -33,6 +33,10 @@ import numpy as np
 from ..moments import float_type, row_blocks, working_bytes
 from ._outputs import Rows, dense_rows, logits_on_rows, output_columns
 
+# What rounding leaves of sums of some products, relative to these: of a variance beside
+# its mean square, of Newton equations and of the barrier function beside their terms.
+ROUNDING = 1e-14
+
 
 class Metric(ABC):
     """Base class of metrics, which say how long a change of a model is.
@@ -68,7 +72,7 @@ class Metric(ABC):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int | None]:
-        """(n_params, n_outputs), the second None for any number of outputs."""
+        """Return (n_params, n_outputs), the second None for any number of outputs."""
 
     @property
     def free(self) -> np.ndarray | None:

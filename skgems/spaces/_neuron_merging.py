@@ -18,15 +18,13 @@ import numpy as np
 
 from ..progress import tracked
 from ._intersection import intersect
-from ._neuron_pool import CONSENSUS_TOLERANCE, NeuronPool
-from ._neuron_spaces import NeuronSpaces
+from ._neuron_pool import NeuronPool
+from ._neuron_spaces import TOLERANCE, NeuronSpaces
 from ._space import RandomSource
 
 # Larger groups are merged at the point that moves them least, or not at all: the search
 # for another one intersects as many spaces as there are members.
 _LARGEST_EXACT_GROUP = 8
-# Relative gap at which that search ends; a common point is checked exactly.
-_TOLERANCE_OF_SEARCH = 1e-6
 # What neurons whose spaces meet cost to merge, at most, as estimated: the estimate of a
 # pair's cost is twice too high at most for its masses, and some for its metrics.
 _SLACK = 8.0
@@ -301,11 +299,11 @@ def _point_aside(
     allowed = pool.masses[members] * pool.radii[members] ** 2
     # No point has a much smaller sum of weighted squared distances, and at a common
     # point the sum is at most that of the squared radii.
-    if q @ allowed > allowed.sum() * (1 + CONSENSUS_TOLERANCE):
+    if q @ allowed > allowed.sum() * (1 + TOLERANCE):
         return None
     if len(members) > _LARGEST_EXACT_GROUP or not allowed.all():
         return None
-    intersection = intersect([pool.space(i) for i in members], tol=_TOLERANCE_OF_SEARCH)
+    intersection = intersect([pool.space(i) for i in members])
     return intersection.point[:, 0] if intersection.found else None
 
 

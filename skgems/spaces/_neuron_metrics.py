@@ -18,11 +18,11 @@ from scipy import linalg
 
 from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
-from ._metric import Metric, apply_to_params, mean_matrix, weighted_sum
+from ._metric import ROUNDING, Metric, apply_to_params, mean_matrix, weighted_sum
 
-# An input is constant on the rows where its variance, relative to its mean square, is
-# no more than what rounding leaves of it.
-_ROUNDING_OF_VARIANCE = 1e-14
+# Variance, or cost, of an input that hardly varies, relative to others: enough for
+# matrices that have an inverse, and too little to change any unit visibly.
+RIDGE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class MatrixMetric(Metric):
 
     @property
     def shape(self) -> tuple[int, int | None]:
-        """(n_params, None)."""
+        """Return (n_params, None): there may be any number of outputs."""
         return len(self.matrix), None
 
     def mv(self, W: np.ndarray) -> np.ndarray:
@@ -120,7 +120,7 @@ def constant_inputs(precision: np.ndarray) -> np.ndarray:
     if precision.ndim == 1:
         return np.zeros(len(precision) - 1, dtype=bool)
     mean_squares_of_inputs = precision.diagonal()[:-1]
-    return scatter_diagonal(precision) <= _ROUNDING_OF_VARIANCE * mean_squares_of_inputs
+    return scatter_diagonal(precision) <= ROUNDING * mean_squares_of_inputs
 
 
 def with_costs_of_constant_inputs(

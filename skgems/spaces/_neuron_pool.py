@@ -24,31 +24,22 @@ import numpy as np
 from scipy import linalg
 from sklearn.cluster import KMeans
 
-from ..moments import ratio
+from ..moments import ROUNDING_OF_SUMS, ratio
 from ._metric import Metric, combine_metrics
 from ._neuron_metrics import (
+    RIDGE,
     constant_inputs,
     metric_of_neurons,
     metric_of_one_neuron,
     scatter_diagonal,
     with_costs_of_constant_inputs,
 )
-from ._neuron_spaces import NeuronSpaces
+from ._neuron_spaces import MOST_STEPS, TOLERANCE, NeuronSpaces
 from ._space import GoodEnoughSpace, RandomSource
 
 # Mass of neurons without any importance, relative to the mean of their node: without a
 # mass they would have no place of their own, and nothing would say which to merge.
 _LEAST_MASS = 1e-3
-# By how much a consensus may move its neurons more than the point that moves them
-# least, relative to that.
-CONSENSUS_TOLERANCE = 1e-4
-# And relative to the squared lengths of the neurons, where they are all but the same.
-_ROUNDING = 1e-20
-# Steps of conjugate gradients after which a consensus is solved for by itself.
-_MOST_STEPS = 100
-# What an input that is constant at a node counts there, relative to other nodes: little
-# enough not to move a consensus, and enough for metrics that have an inverse.
-_UNSEEN = 1e-6
 
 
 class NeuronPool:
@@ -99,7 +90,7 @@ class NeuronPool:
 
     @cached_property
     def metrics(self) -> list[Metric]:
-        """One for each node, of its precision."""
+        """Return the metric of each node, by its precision."""
         return [metric_of_neurons(P) for P in self.precisions]
 
     @cached_property
@@ -115,7 +106,7 @@ class NeuronPool:
 
     @cached_property
     def _pulls(self) -> np.ndarray:
-        """Each neuron's weights times its node's metric."""
+        """Multiply each neuron's weights by its node's metric."""
         return self._times_metric(self.centers, self.node)
 
     def _times_metric(self, columns: np.ndarray, node: np.ndarray) -> np.ndarray:
@@ -175,12 +166,12 @@ class NeuronPool:
         residuals = pulls - self._times_summed_metrics(shares, points)
         directions = divide(residuals, waiting)
         errors = _column_dots(residuals, directions)
-        for _ in range(_MOST_STEPS):
+        for _ in range(MOST_STEPS):
             costs = squares[waiting] - _column_dots(
                 points[:, waiting], pulls[:, waiting] + residuals
             )
             is_off = errors > np.maximum(
-                CONSENSUS_TOLERANCE * costs, _ROUNDING * squares[waiting]
+                TOLERANCE * costs, ROUNDING_OF_SUMS**2 * squares[waiting]
             )
             if not is_off.all():
                 waiting = waiting[is_off]
@@ -383,7 +374,7 @@ def _filled_precisions(
             typical, squares, out=np.ones_like(squares), where=is_usable
         )
         costs = np.where(is_constant, costs_by_weights, costs)
-    return [with_costs_of_constant_inputs(P, _UNSEEN * costs) for P in precisions]
+    return [with_costs_of_constant_inputs(P, RIDGE * costs) for P in precisions]
 
 
 class JointBasis(NamedTuple):

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state, gen_batches
 
-from ..moments import row_moments, working_bytes
+from ..moments import CACHE_BYTES, row_moments, working_bytes
 from ..networks import activate, linear_logits, squared_slopes
 from ._geometry import Ball, Ellipsoid, Geometry, Gram, as_geometry
 from ._metric import Metric
@@ -37,15 +37,13 @@ from ._space import RandomSource
 # What the words for a geometry stand for in hidden layers.
 HIDDEN_GEOMETRIES = {"gram": Gram(ridge=0.3), "ellipsoid": Ellipsoid(), "ball": Ball()}
 
-# A block of this size stays near the processor while all neurons go through it.
-_BLOCK_BYTES = 2**18
 # Rays that are followed to their end first; the others only have to beat them.
 _N_PILOTS = 2
 # Relative accuracy of a radius, on the safe side.
-_TOLERANCE = 1e-4
+TOLERANCE = 1e-4
 # Most steps along a ray. Interpolation takes a few; what is then still open ends at the
 # lower end of its interval, which is safe.
-_MOST_STEPS = 100
+MOST_STEPS = 100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -211,7 +209,7 @@ def _root_mean_square(rows: np.ndarray) -> np.ndarray:
 
 def _block_size(changes: np.ndarray) -> int:
     """Return how many rays' changes (n_rays, n_rows) stay near the processor."""
-    return max(1, _BLOCK_BYTES // (changes.shape[1] * changes.itemsize))
+    return max(1, CACHE_BYTES // (changes.shape[1] * changes.itemsize))
 
 
 class _SlopeBounds(NamedTuple):
@@ -252,7 +250,7 @@ class _Identity(_Layer):
     @np.errstate(divide="ignore")
     def shorten(self, changes: np.ndarray) -> None:
         longest = np.float64(_root_mean_square(changes).max())
-        self.radii = np.minimum(self.radii, self.bounds / longest * (1 - _TOLERANCE))
+        self.radii = np.minimum(self.radii, self.bounds / longest * (1 - TOLERANCE))
 
 
 class _CurvedLayer(_Layer):
@@ -287,7 +285,7 @@ class _CurvedLayer(_Layer):
             self._is_new = False
         reach = self._steepness(self.radii, rises, falls) * self.radii[:, None]
         # Pairs (neuron, ray) that may leave the bound within the neuron's radius.
-        may_leave = reach > self.bounds[:, None] * (1 - _TOLERANCE)
+        may_leave = reach > self.bounds[:, None] * (1 - TOLERANCE)
         del rises, falls, reach  # as large as the changes
         while True:
             activation_changes = self._changes_at_radii(changes, pairs=may_leave)
@@ -404,11 +402,11 @@ class _CurvedLayer(_Layer):
         high = self.radii[neurons].copy()
         # No activation changes by more than its pre-activation.
         with np.errstate(divide="ignore"):
-            low = np.minimum(bounds / lengths[rays] * (1 - _TOLERANCE), high)
+            low = np.minimum(bounds / lengths[rays] * (1 - TOLERANCE), high)
         radius = np.clip(guess, low, high)
         is_outside_at_high = np.zeros(len(neurons), dtype=bool)
         waiting = np.arange(len(neurons))
-        for step in range(_MOST_STEPS):
+        for step in range(MOST_STEPS):
             tried = radius[waiting]
             activation_changes = self._changes_at(
                 changes, neurons=neurons[waiting], rays=rays[waiting], radii=tried
@@ -420,7 +418,7 @@ class _CurvedLayer(_Layer):
             # About a line: go where it meets the bound, to either side in turn.
             with np.errstate(divide="ignore", invalid="ignore"):
                 crossing = tried * (bounds[waiting] / activation_changes)
-            crossing *= np.where(is_inside, 1 + _TOLERANCE / 3, 1 - _TOLERANCE / 3)
+            crossing *= np.where(is_inside, 1 + TOLERANCE / 3, 1 - TOLERANCE / 3)
             below = low[waiting]
             above = high[waiting]
             leaves = is_outside_at_high[waiting]
@@ -430,7 +428,7 @@ class _CurvedLayer(_Layer):
             middle = np.where(above > 4 * below, 2 * below, 0.5 * (below + above))
             # Every third step halves, so that no curve can stall it.
             radius[waiting] = np.where(is_between & (step % 3 < 2), crossing, middle)
-            waiting = waiting[above - below > _TOLERANCE * above]
+            waiting = waiting[above - below > TOLERANCE * above]
             if not len(waiting):
                 break
         # Several rays may be of one neuron.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array, check_scalar
 
-from ..moments import row_moments
+from ..moments import SMALLEST, row_moments
 from ._geometry import Geometry, as_geometry
 from ._intersection import NoSpaceError
 from ._metric import Metric, select_outputs
@@ -25,10 +25,6 @@ from ._radii import AccuracyProfile, LossProfile
 from ._space import METRICS, GoodEnoughSpace, RandomSource
 
 Part = TypeVar("Part")
-
-# A space of a smaller radius is left by rounding alone. The inverse square of this one
-# is still a number.
-_SMALLEST_RADIUS = 1e-25
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -114,7 +110,7 @@ class SpaceProfile:
         if isinstance(epsilon, str):
             epsilon = self.criterion.auto_epsilon(self.radii.score)
         radius = self.radii.radius(epsilon, max_radius)
-        if not radius > _SMALLEST_RADIUS:
+        if not radius > SMALLEST:  # it is left by rounding alone
             raise NoSpaceError(
                 f"there is no good-enough space: the model's own {self.criterion.name} "
                 f"is {self.score:.4g} on its {self.radii.n_rows} rows, epsilon is "

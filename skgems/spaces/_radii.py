@@ -30,17 +30,14 @@ from scipy import linalg, special
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import row_norms
 
-from ..moments import float_type, working_bytes
+from ..moments import CACHE_BYTES, ROUNDING_OF_SUMS, float_type, working_bytes
 from ._gram import GramMetric, white_rows
 from ._margins import MOST_ROWS, Margins, Rays
 from ._metric import Metric, n_constrained
 from ._outputs import Rows
 from ._space import RandomSource
 
-# A margin this small, against the change a unit step makes, is a tie.
-_TIE = 1e-15
-# Relative rounding of a distance, by which certified radii are shortened.
-_ROUNDING = 1e-9
+_EPS = np.finfo(np.float64).eps
 # Levels that a profile is thinned to: a thousandth of the rows is no loss, and what a
 # node sends no longer grows with its rows.
 _MOST_LEVELS = 1001
@@ -138,7 +135,7 @@ def _certified_radii(node: Margins) -> np.ndarray:
     largest = np.sqrt(np.max(np.sum(node.weights**2, axis=0)))
     rounding = 4.0 * np.finfo(np.float64).eps * np.sqrt(len(node.weights))
     margins = np.maximum(node.margins - rounding * largest * lengths, 0.0)
-    margins *= 1.0 - _ROUNDING
+    margins *= 1.0 - ROUNDING_OF_SUMS
     # An output that cannot move against the label's gives 0 / 0 or x / 0.
     with np.errstate(divide="ignore", invalid="ignore"):
         radii = margins / np.sqrt(squares + squares_of_label)
@@ -156,7 +153,7 @@ def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
     n_right = int(node.right.sum())
     # A row fails at 1 / max_c (change / margin); 0 for rows that do not count.
     with np.errstate(divide="ignore", invalid="ignore"):
-        inverse = np.minimum(1.0 / node.margins, _TIE**-2).astype(dtype, copy=False)
+        inverse = np.minimum(1.0 / node.margins, _EPS**-2).astype(dtype, copy=False)
     inverse[node.label, np.arange(node.n_rows)] = 0.0
     inverse[:, ~node.right] = 0.0
     fastest = np.zeros(n_right)
@@ -172,7 +169,7 @@ def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
     with np.errstate(divide="ignore"):
         # abs: a rate may be -0.0, whose inverse is not infinity.
         radii = 1.0 / np.abs(fastest[::-1])
-    radii[radii < _TIE] = 0.0
+    radii[radii < _EPS] = 0.0  # a tie, against the change that a unit step makes
     return radii
 
 
@@ -182,23 +179,20 @@ def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
 # begin to lose to where they lose linearly. The ratio is so small that chords overshoot
 # a parabola by 1 % of its height at most.
 _KNOT_RATIO = 1.2
-# The first knot at the earliest, in units of the step that changes a logit by 1: before
-# it no loss rises. The last one at the latest is its inverse, times the size of the
-# logits: after it losses are linear.
-_SHORTEST = 1e-3
+# Change of a logit, or of a loss relative to itself, that is none. The first knot is at
+# the earliest where a step changes a logit by it, and the last one, after which losses
+# are linear, at the latest at its inverse times the size of the logits. A loss begins
+# to rise where it is more than this part above that of the center, and is linear where
+# a chord has less than this part to the final slope.
+_NEGLIGIBLE = 1e-3
 # Rays that choose the range of the knots, before all rays are followed there: with two,
 # radii are up to a tenth smaller.
 _N_PILOTS = 16
 # Knots that are added at either end, as other rays than the pilots may be steeper: with
 # one, radii for a loss 1 % above the center's are up to a half smaller.
 _MARGIN = 3
-# A loss begins to rise where it is more than this part above that of the center, and is
-# linear where a chord has less than this part to the final slope.
-_NEGLIGIBLE = 1e-3
 # float32 exponentials overflow above 88.
 _LARGEST_EXPONENT = 80.0
-# Numbers in float32 of the logits at a time, which stay in cache with exponentials.
-_N_CACHED = 2**17
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -361,7 +355,7 @@ def _sampled_loss(
             slope=0.0,
         )
     logit_size = max(1.0, scale * np.sqrt(np.mean(node.margins**2)))
-    grid = _geometric_grid(_SHORTEST / step, logit_size / (_SHORTEST * step))
+    grid = _geometric_grid(_NEGLIGIBLE / step, logit_size / (_NEGLIGIBLE * step))
     pilot_rays = node.rays(_N_PILOTS, rng)
     pilot_losses, slope = _losses_on_rays(node, scale, rays=pilot_rays, knots=grid)
     is_rising = pilot_losses + offset > (1.0 + _NEGLIGIBLE) * loss
@@ -427,7 +421,7 @@ def _add_losses(
     n_rows).
     """
     # As many directions at a time as stay in cache with their exponentials.
-    n_block = max(1, _N_CACHED // max(start.size, 1))
+    n_block = max(1, CACHE_BYTES // 4 // max(start.size, 1))
     buffer = np.empty((min(n_block, len(changes)), *start.shape), dtype=np.float32)
     highest = start.max()
     for block in gen_batches(len(changes), n_block):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state, check_scalar
 
-from ..moments import Moments, mean_squares, ratio, row_moments
+from ..moments import ROUNDING_OF_SUMS, Moments, mean_squares, ratio, row_moments
 from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
 from ._metric import Metric, n_constrained, squared_norm
@@ -28,10 +28,6 @@ RandomSource = int | np.random.RandomState | None
 METRICS = {
     metric_class.family: metric_class for metric_class in (DiagonalMetric, GramMetric)
 }
-
-# How far a factor may take a model, in squared radii: the billionth up to 1 is left for
-# the rounding of distances, so that the model is not found outside of a space.
-_INSIDE = 1.0 - 1e-9
 
 
 def ball_metric(n_params: int, outputs: np.ndarray) -> DiagonalMetric:
@@ -284,7 +280,10 @@ def factor_kept_inside(
     )
     square = (distances_at_0 - 2 * distances_at_1 + distances_at_2) / 2
     slope = distances_at_1 - distances_at_0 - square
-    discriminant = slope**2 - 4 * square * (distances_at_0 - _INSIDE)
+    # A little is left for the rounding of distances, so that the model is not found
+    # outside of a space.
+    allowed = 1.0 - ROUNDING_OF_SUMS
+    discriminant = slope**2 - 4 * square * (distances_at_0 - allowed)
     root = np.sqrt(np.maximum(discriminant, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         lower = (-slope - root) / (2 * square)

@@ -12,9 +12,9 @@ hold, before anything is fitted.
 >>> from sklearn.preprocessing import StandardScaler
 >>> from skgems.steps import Columns, Front
 >>> X = np.array([[0.0], [1.0], [4.0], [7.0]])
->>> front = Front.of(StandardScaler())
+>>> front = Front.from_transformer(StandardScaler())
 >>> replies = {name: front.tell(X[k::2], min_rows=1) for k, name in enumerate("ab")}
->>> front = Front(StandardScaler(), columns=Columns.of(X))
+>>> front = Front(StandardScaler(), columns=Columns.from_table(X))
 >>> parts = {"0": {name: reply["parts"]["0"] for name, reply in replies.items()}}
 >>> front.advanced(parts).fitted.mean_
 array([3.])
@@ -37,7 +37,7 @@ from ._columns import (
     labels_of_written_numbers,
     names_alike,
     numbers,
-    without_polars,
+    polars_to_pandas,
 )
 from ._columns_of import ColumnsOf
 from ._document_front import DocumentFront, front_of_content

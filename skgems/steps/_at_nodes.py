@@ -28,8 +28,8 @@ from ._columns import (
     labels_by_kind,
     labels_of,
     labels_of_infinite,
+    polars_to_pandas,
     with_nan,
-    without_polars,
 )
 from ._contradictions import NodeRows
 from ._fitting import Pending
@@ -280,7 +280,7 @@ class TextsVisitor(RowsVisitor):
     def visit_leaf(
         self, step: BaseEstimator, table: Table, *, path: str
     ) -> Table | None:
-        places = np.flatnonzero(Columns.of(table).text)
+        places = np.flatnonzero(Columns.from_table(table).text)
         if not len(places):
             return None
         kind = KINDS[type(step)]
@@ -293,12 +293,12 @@ class TextsVisitor(RowsVisitor):
 
 
 def transformed(fitted: BaseEstimator, *, step: Step, table: Table) -> Table:
-    """What a fitted step makes of a node's table, without its values in an error."""
+    """Return the output of a fitted step for a node's table; errors tell no value."""
     # Arrays are quicker, and the same where all columns are numbers.
     if hasattr(table, "columns") and not hasattr(fitted, "feature_names_in_"):
         table = with_nan(table.to_numpy())
     with no_values_in_errors(step, table):
-        return without_polars(fitted.transform(table))
+        return polars_to_pandas(fitted.transform(table))
 
 
 @contextmanager

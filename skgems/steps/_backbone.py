@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..compat import HasMethods
 from ..networks import (
+    TOLERANCE,
     evaluated,
     fingerprint,
     is_fitted,
@@ -46,10 +47,6 @@ _BATCH = 256
 # Backbones of this process, among which the digest in a message finds its net. They are
 # held weakly, so that nets do not outlive their users.
 _backbones_of_process: "WeakSet[Backbone]" = WeakSet()
-# How close outputs of a net have to be to those of its last layer, if a softmax of it,
-# say, is what it returns: float32 has seven digits, and layers sum in various orders.
-_RELATIVE_TOLERANCE = 1e-4
-_ABSOLUTE_TOLERANCE = 1e-6  # of probabilities next to 0
 
 
 class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -179,7 +176,7 @@ class Backbone(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _features_and_link(
         self, X: np.ndarray
     ) -> "tuple[np.ndarray, nn.Module | None]":
-        """What enters the last layer, and the softmax or sigmoid behind it, if any."""
+        """Return the last layer's inputs, and the softmax or sigmoid behind it."""
         import torch
 
         module, last = _module_and_last_layer(self.net_)
@@ -385,7 +382,7 @@ def _output_of(module: "nn.Module", rows: "torch.Tensor") -> "torch.Tensor":
 def _are_close(output: "torch.Tensor", expected: "torch.Tensor") -> bool:
     return output.numel() == expected.numel() and output.reshape(
         expected.shape
-    ).allclose(expected, rtol=_RELATIVE_TOLERANCE, atol=_ABSOLUTE_TOLERANCE)
+    ).allclose(expected, rtol=TOLERANCE)
 
 
 def _checked_features(
@@ -395,7 +392,7 @@ def _checked_features(
     *,
     output: "torch.Tensor",
 ) -> "tuple[torch.Tensor, nn.Module | None]":
-    """What entered the last layer, and what the net does to what came out of it.
+    """Return the inputs of the last layer, and the module that its outputs go through.
 
     ValueError where the layer is run more than once, or something other than a softmax
     or a sigmoid follows: the net is then no linear model of the features.

@@ -27,7 +27,7 @@ class Bins:
 
     def values_in(self, table: Table) -> np.ndarray:
         """Return numbers as the step compares them with its edges, (n_rows, d)."""
-        dtype = np.dtype(Columns.of(table).dtype)
+        dtype = np.dtype(Columns.from_table(table).dtype)
         values = numbers(table).astype(dtype)  # a copy, which may be changed
         if self.is_periodic:
             low = np.array([edges[0] for edges in self.edges])
@@ -113,7 +113,7 @@ class JoinedBins:
 
     @property
     def has_joined(self) -> bool:
-        """Whether any bin joined another."""
+        """Report whether any bin joined another."""
         return any(self._joined.values())
 
     def add(self, path: str, bins: Bins, table: Table, cells: Cells) -> None:

@@ -30,7 +30,7 @@ class Branch:
 
     @property
     def is_dropped(self) -> bool:
-        """Whether nothing comes out; scikit-learn fits no step of an empty list."""
+        """Report whether there is no output; no step is fitted to no columns."""
         takes_columns = self.places is None or len(self.places) > 0
         return is_dropped(self.transformer) or not takes_columns
 

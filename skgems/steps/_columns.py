@@ -32,7 +32,7 @@ _FLOATS = ("float32", "float64")
 # Different whole numbers up to which they are taken for codes where other nodes have
 # texts, such as 0, 1 and 2 beside "3+": grades and numbers of visits have as many, ages
 # have more.
-_MOST_CODES = 10
+MOST_CODES = 10
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 # Codes such as 007 and postal codes; no number is written so.
 _PADDED_CODE = re.compile(r"0\d+")
@@ -89,8 +89,8 @@ class Columns:
     left_out: tuple[bool, ...] = ()
 
     @classmethod
-    def of(cls, X: Table) -> "Columns":
-        """The columns of a table."""
+    def from_table(cls, X: Table) -> "Columns":
+        """Describe the columns of a table."""
         names = None
         is_single = hasattr(X, "dtype") and X.dtype == np.float32
         if hasattr(X, "columns"):
@@ -122,13 +122,8 @@ class Columns:
             )
         if names and len(names) != len(text):
             raise ValueError(f"{len(text)} columns have {len(names)} names")
-        if left_out and len(left_out) != len(text):
-            raise ValueError(
-                f"left_out has {len(left_out)} entries, but there are {len(text)} "
-                "columns"
-            )
-        if left_out and all(left_out):
-            raise ValueError("all columns are left out")
+        if left_out:
+            _check_left_out(left_out, n_columns=len(text))
         return cls(
             n=len(text),
             names=names,
@@ -137,8 +132,8 @@ class Columns:
             left_out=left_out,
         )
 
-    def without_identifiers(self, roles: Sequence[str]) -> "Columns":
-        """The same, leaving out those that identify rows, or that no model uses.
+    def leave_out_identifiers(self, roles: Sequence[str]) -> "Columns":
+        """Return these columns, less those that identify rows or that no model uses.
 
         None is left out where all would be.
         """
@@ -173,7 +168,7 @@ class Columns:
         return self if len(places) == self.n else self.part(places)
 
     def part(self, places: Sequence[int]) -> "Columns":
-        """Some of the columns, by their places."""
+        """Return some of the columns, by their places."""
         names = self.names
         return Columns(
             n=len(places),
@@ -195,19 +190,19 @@ class Columns:
         return frame.astype({self.names[j]: self.dtype for j in places_of_numbers})
 
     def example(self) -> Table:
-        """One row that such a table may have."""
+        """Return one row that such a table may have."""
         return self.table([["" if is_text else 1.0 for is_text in self.text]])
 
     def has_text(self, columns: Container) -> bool:
-        """Whether one of some columns, by name or place, holds texts."""
+        """Report whether one of some columns, given by name or place, holds texts."""
         labels = self.names or range(self.n)
         return any(
             is_text and label in columns
             for label, is_text in zip(labels, self.text, strict=True)
         )
 
-    def of_rows(self, X: Table) -> Table:
-        """Rows with these columns in this order; texts are objects, gaps in them NaN.
+    def arranged(self, X: Table) -> Table:
+        """Return rows with these columns in this order; texts as objects, gaps as NaN.
 
         To scikit-learn the gap of pandas, pandas.NA, is no gap among objects. A column
         that holds texts at any node is one of texts: codes that are numbers here, such
@@ -258,7 +253,7 @@ class Columns:
         elif not _has_text(column):
             raise ColumnsError(
                 f"the column {label!r} holds numbers here and texts at other nodes. "
-                f"Only up to {_MOST_CODES} different whole numbers are taken for codes "
+                f"Only up to {MOST_CODES} different whole numbers are taken for codes "
                 "that are texts elsewhere. Let all nodes write the column alike: as "
                 "numbers (pandas.to_numeric), or as texts (X[column].astype(str), on "
                 "the command line --as-text), or leave it out of all tables."
@@ -271,14 +266,23 @@ class Columns:
 # ---- what columns hold ---------------------------------------------------------------
 
 
+def _check_left_out(left_out: tuple[bool, ...], *, n_columns: int) -> None:
+    if len(left_out) != n_columns:
+        raise ValueError(
+            f"left_out has {len(left_out)} entries, but there are {n_columns} columns"
+        )
+    if all(left_out):
+        raise ValueError("all columns are left out")
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, _TYPES_OF_KIND[NUMBERS]) and not is_gap(value)
 
 
 def are_codes(column: Column) -> bool:
-    """Whether the numbers of a column may be codes: few, whole, or truth values."""
+    """Report whether a column's numbers may be codes: few, whole, or truth values."""
     numbers = {value for value in column if _is_number(value)}
-    return len(numbers) <= _MOST_CODES and all(
+    return len(numbers) <= MOST_CODES and all(
         np.isfinite(float(number)) and number == int(number) for number in numbers
     )
 
@@ -317,11 +321,11 @@ def _are_written_numbers(column: Column) -> bool:
             return False
         texts.add(value)
     has_fraction = any(float(text) % 1 != 0 for text in texts)
-    return has_fraction or len(texts) > _MOST_CODES
+    return has_fraction or len(texts) > MOST_CODES
 
 
 def is_gap(value: object) -> bool:
-    """Whether a value stands for one that is missing: None, NaN, NaT or pandas.NA."""
+    """Report whether a value is missing: None, NaN, NaT or pandas.NA."""
     # By name, since pandas need not be there.
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
@@ -396,7 +400,7 @@ def as_floats(column: Column) -> np.ndarray:
 
 
 def column_kind(column: Column) -> str:
-    """What a column holds: `TEXTS`, say, or names of types in words."""
+    """Name the kind of a column's values: `TEXTS`, or their types in words."""
     kind_of_dtype = _KIND_OF_LETTER.get(getattr(column.dtype, "kind", "O"))
     if kind_of_dtype is not None:
         return kind_of_dtype
@@ -475,7 +479,7 @@ def _check_names(names: Sequence) -> None:
 # ---- rows of any form ----------------------------------------------------------------
 
 
-def without_polars(X: Any) -> Any:
+def polars_to_pandas(X: Any) -> Any:
     """Return a table of polars as one of pandas, and everything else as it is.
 
     Steps have such tables as output after ``set_config(transform_output="polars")``.
@@ -491,8 +495,8 @@ def without_polars(X: Any) -> Any:
 
 
 def as_rows(X: Any) -> Table:
-    """What users give as rows: tables stay, all else becomes an array."""
-    X = without_polars(X)
+    """Convert rows as users give them: tables stay, all else becomes an array."""
+    X = polars_to_pandas(X)
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         _check_names(X.columns)
         return X

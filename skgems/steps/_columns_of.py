@@ -58,7 +58,7 @@ class ColumnsOf:
         self.without = tuple(without)
 
     def __call__(self, X: Table) -> list:
-        return self._chosen(Columns.of(X))
+        return self._chosen(Columns.from_table(X))
 
     def _chosen(self, columns: Columns) -> list:
         """The names of the columns, or their places where they have no names."""
@@ -95,7 +95,7 @@ class ColumnsOf:
 
 
 def has_columns_of(transformer: BaseEstimator | str | None) -> bool:
-    """Whether some columns of a transformer are chosen by what they hold."""
+    """Report whether a transformer chooses some of its columns by their content."""
     if isinstance(transformer, Pipeline):
         return any(has_columns_of(step) for _, step in transformer.steps)
     if isinstance(transformer, FeatureUnion):

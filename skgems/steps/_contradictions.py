@@ -23,12 +23,11 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.preprocessing import PowerTransformer
 
-from ._columns import Table, is_gap, numbers, without_polars
+from ..networks import TOLERANCE
+from ._columns import Table, is_gap, numbers, polars_to_pandas
 from ._powers import POWERS
 from ._statistics import N_BINS, STATISTICS, categories_told
 
-# Relative error of sums that were added in another order, of float32 too.
-_ROUNDING = 1e-5
 # The same of squares after a power, which are interpolated between those that nodes
 # told at neighboring powers.
 _BETWEEN_POWERS = 0.05
@@ -55,7 +54,7 @@ class NodeRows:
         return self.weights @ is_in
 
     def tell(self, statistic: str) -> dict:
-        """The same as the node told when it was asked for the statistic."""
+        """Return the statistic of these rows as the node replied it."""
         return STATISTICS[statistic].tell(
             self.table, self.min_rows, weights=self.weights
         )
@@ -68,7 +67,7 @@ class NodeRows:
 def columns_differ(state: Mapping, rows: NodeRows) -> str:
     """Compare the sums of columns of all rows with those of a node's rows."""
     node_sums = rows.tell("columns")
-    return _too_small_sums(state, node_sums, slack=_ROUNDING)
+    return _too_small_sums(state, node_sums, slack=TOLERANCE)
 
 
 def powers_differ(fitted: PowerTransformer, state: Mapping, rows: NodeRows) -> str:
@@ -81,7 +80,7 @@ def powers_differ(fitted: PowerTransformer, state: Mapping, rows: NodeRows) -> s
         if name.endswith("_"):
             setattr(plain, name, value)
     # Without the names of columns, on which the step was not fitted.
-    transformed = without_polars(plain.transform(numbers(rows.table)))
+    transformed = polars_to_pandas(plain.transform(numbers(rows.table)))
     node_sums = STATISTICS["columns"].tell(
         transformed, rows.min_rows, weights=rows.weights
     )
@@ -91,13 +90,13 @@ def powers_differ(fitted: PowerTransformer, state: Mapping, rows: NodeRows) -> s
 def _too_small_sums(state: Mapping, node_sums: Mapping, *, slack: float) -> str:
     """Compare counts, means and squares of columns with those of a node's rows."""
     counts = node_sums["counts"]
-    if np.any(state["counts"] * (1.0 + _ROUNDING) < counts):
+    if np.any(state["counts"] * (1.0 + TOLERANCE) < counts):
         return "it is of fewer rows than there are at this node"
     # Of the node's rows about the mean of all rows.
     shifts = node_sums["means"] - state["means"]
     squares = node_sums["squares"] + counts * shifts**2
     # Columns of large numbers have their means to so many digits only.
-    noise = counts * (_ROUNDING * node_sums["means"]) ** 2
+    noise = counts * (TOLERANCE * node_sums["means"]) ** 2
     is_wrong = squares > state["squares"] * (1.0 + slack) + noise
     if not is_wrong.any():
         return ""
@@ -122,8 +121,8 @@ def axes_differ(state: Mapping, rows: NodeRows) -> str:
     squares = np.einsum("ij,jk,ik->i", axes, scatter, axes)
     squares += n_rows * (axes @ (mean - state["mean"])) ** 2
     largest = np.asarray(state["values"])[: len(axes)] * (state["n_rows"] - 1.0)
-    noise = n_rows * (_ROUNDING * np.abs(mean).max(initial=0.0)) ** 2
-    is_wrong = squares > largest + _ROUNDING * largest.max(initial=0.0) + noise
+    noise = n_rows * (TOLERANCE * np.abs(mean).max(initial=0.0)) ** 2
+    is_wrong = squares > largest + TOLERANCE * largest.max(initial=0.0) + noise
     if not is_wrong.any():
         return ""
     return (
@@ -136,7 +135,7 @@ def quantiles_differ(quantiles: Sequence, rows: NodeRows) -> str:
     """Compare quantiles, (n_ranks, n_columns), with the bounds that are agreed."""
     numbers = np.asarray(quantiles, dtype=float)  # None, of no value, is NaN
     low, high = rows.bounds
-    slack = _ROUNDING * (np.abs(low) + np.abs(high))
+    slack = TOLERANCE * (np.abs(low) + np.abs(high))
     is_wrong = np.any((numbers < low - slack) | (numbers > high + slack), axis=0)
     if not is_wrong.any():
         return ""

@@ -24,7 +24,7 @@ from ._front import Front, thawed
 from ._kind import NotPooledError
 
 # Columns that hashes may lead to, at most: scikit-learn's default.
-_MOST_FEATURES = 2**20
+_MOST_FEATURES = HashingVectorizer().n_features
 # Words, or characters, that one feature may be made of: a request that asks for more
 # would keep a node busy for long.
 _MOST_IN_A_ROW = 10
@@ -99,8 +99,8 @@ class DocumentFront(Front):
     """A vectorizer that is the same at all nodes without a message."""
 
     @classmethod
-    def of(cls, transformer: BaseEstimator) -> "DocumentFront":
-        """That of a vectorizer; NotPooledError if it learns from rows."""
+    def from_vectorizer(cls, transformer: BaseEstimator) -> "DocumentFront":
+        """Make the front of a vectorizer; NotPooledError if it learns from rows."""
         kind = type(transformer).__name__
         if kind not in _KINDS or type(transformer) is not _KINDS[kind].type_:
             raise NotPooledError(
@@ -185,7 +185,7 @@ class DocumentFront(Front):
     def rest_of(
         self, member: BaseEstimator, *, name: str = "estimator"
     ) -> BaseEstimator:
-        """What comes after an equal vectorizer in a pipeline; else the member."""
+        """Return the steps after an equal vectorizer in a pipeline; else the member."""
         pipeline = thawed(member)
         if not isinstance(pipeline, Pipeline) or len(pipeline) < 2:
             return member
@@ -219,7 +219,7 @@ def front_of_content(content: Mapping) -> Front:
     if not isinstance(params, Mapping) or not params.keys() <= allows.keys():
         raise ValueError(f"is not a front: {kind} has the parameters {sorted(allows)}")
     vectorizer = _KINDS[kind].type_()
-    return DocumentFront.of(vectorizer.set_params(**_with_tuples(params)))
+    return DocumentFront.from_vectorizer(vectorizer.set_params(**_with_tuples(params)))
 
 
 def _check_fields(content: Mapping) -> None:

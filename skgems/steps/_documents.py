@@ -17,7 +17,7 @@ NUMBERS = "biuf"
 
 
 def are_documents(X: Any) -> bool:
-    """Whether each row is one text, dict or list of words, as vectorizers take it."""
+    """Report whether each row is one text, dict or list of words, for vectorizers."""
     vector = _as_vector(X)
     return vector is not None and any(map(_is_document, vector))
 
@@ -28,7 +28,7 @@ def as_documents(X: Any) -> Documents:
 
 
 def _as_vector(X: Any) -> Documents | None:
-    """One value a row, (n_rows,); None where rows have columns or are numbers."""
+    """Return one value a row, (n_rows,); None for rows of columns or numbers."""
     if isinstance(X, list | tuple):
         return None if _is_table(X) else np.fromiter(X, dtype=object, count=len(X))
     if getattr(X, "ndim", 0) != 1 or issparse(X):
@@ -39,7 +39,7 @@ def _as_vector(X: Any) -> Documents | None:
 
 
 def _is_table(rows: list | tuple) -> bool:
-    """Whether rows of a list have columns: lists of equal length, else these are words.
+    """Report whether the rows of a list have columns: lists of one length, no words.
 
     What holds no documents at all is left to be judged as a table.
     """

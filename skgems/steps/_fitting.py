@@ -15,7 +15,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from ._branches import assembled_columns, assembled_union, branches_of, side_by_side
-from ._columns import Table, labels_of, without_polars
+from ._columns import Table, labels_of, polars_to_pandas
 from ._kind import EXTREMES, Kind
 from ._kinds import KINDS
 from ._statistics import STATISTICS, categories_told, check_kinds_of_categories
@@ -32,7 +32,7 @@ class Example:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether all columns have bounds, and room between them."""
+        """Report whether all columns have finite bounds, the lower below the upper."""
         low, high = self.limits
         return bool(np.isfinite(self.limits).all() and (low < high).all())
 
@@ -56,7 +56,7 @@ class Pending:
 
     @property
     def can_tell(self) -> bool:
-        """Whether nodes can tell the statistic.
+        """Report whether nodes can tell the statistic.
 
         The smallest and the largest value are values of rows, so bounds are agreed, and
         counts on a grid need bounds that the grid is laid between.
@@ -265,7 +265,7 @@ def _pooled_statistic(
 
 
 def _numbers_of_columns(statistic: str, reply: Mapping) -> set[int]:
-    """Of how many columns the fields of a reply are; one number if it is sound."""
+    """Return the numbers of columns in a reply's fields; one if it is sound."""
     if statistic == "categories":
         return {len(categories_told(reply))}
     if statistic == "histogram":
@@ -290,7 +290,7 @@ def _example_behind(fitted: BaseEstimator, *, kind: Kind, example: Example) -> E
         example = Example(
             row=_with_values(example.row, first_categories), limits=example.limits
         )
-    row = without_polars(fitted.transform(example.row))
+    row = polars_to_pandas(fitted.transform(example.row))
     limits = _limits_behind(
         fitted, kind=kind, example=example, n_columns_out=row.shape[1]
     )

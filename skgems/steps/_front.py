@@ -44,7 +44,6 @@ from ._columns_of import has_columns_of, with_columns_listed
 from ._fitting import Example, Fitted, FittingVisitor, Pending, assemble
 from ._identifiers import NOT_USED, column_roles
 from ._kinds import KINDS
-from ._statistics import identifiers_told
 from ._trees import (
     Step,
     as_tree,
@@ -84,8 +83,8 @@ class Front:
     # ---- made of a transformer, or of others -----------------------------------------
 
     @classmethod
-    def of(cls, transformer: Step) -> "Front":
-        """The front of a transformer; fitted backbones say which columns enter."""
+    def from_transformer(cls, transformer: Step) -> "Front":
+        """Make the front of a transformer; fitted backbones say which columns enter."""
         backbones = backbones_of(transformer)
         # Steps of a pipeline before its backbones may be unfitted.
         is_pipeline = isinstance(transformer, Pipeline)
@@ -103,11 +102,11 @@ class Front:
 
     @property
     def learns_nothing(self) -> bool:
-        """Whether it has only backbones, which learn no more than their columns."""
+        """Report whether all steps are backbones, which learn only their columns."""
         is_pipeline = isinstance(self.transformer, Pipeline)
         return not is_pipeline and bool(backbones_of(self.transformer))
 
-    def without_learning(self, X: Any = None) -> "Front | None":
+    def fit_backbones(self, X: Any = None) -> "Front | None":
         """Return the fitted front of backbones, for the columns of rows.
 
         Without rows these are the columns that the nets take. None where it has other
@@ -124,18 +123,18 @@ class Front:
             row = safe_indexing(as_rows(X), [0])
             for backbone in backbones:
                 backbone.fit(row)
-        columns = Front.of(transformer).columns
+        columns = Front.from_transformer(transformer).columns
         return replace(self, transformer=transformer, columns=columns)
 
     @classmethod
-    def of_pipelines(
+    def from_pipelines(
         cls,
         pipelines: list,
         *,
         drop_identifiers: bool = False,
         unasked: tuple[type, ...] = (),
     ) -> "Front":
-        """Several pipelines that are fitted at once; :meth:`branch` has each."""
+        """Make one front of several pipelines; :meth:`branch` returns each."""
         named = [(str(k), pipeline) for k, pipeline in enumerate(pipelines)]
         return cls(
             FeatureUnion(named), drop_identifiers=drop_identifiers, unasked=unasked
@@ -155,7 +154,7 @@ class Front:
 
     @property
     def agreed(self) -> dict:
-        """What all parties agree on before a row is looked at, as JSON has it."""
+        """Return all that parties agree on before a row is read, as JSON has it."""
         agreed = {
             "tree": as_tree(self.transformer),
             "bounds": _bounds_as_json(self.bounds),
@@ -166,19 +165,19 @@ class Front:
 
     @property
     def settings(self) -> dict:
-        """The same, and what it was fitted to where it comes fitted."""
+        """Return what is agreed, with the digest of a front that comes fitted."""
         if self.columns is None:
             return self.agreed
         return {**self.agreed, "fitted": self.digest}
 
     @property
     def chooses_columns(self) -> bool:
-        """Whether steps take columns by what they hold, and not by name alone."""
+        """Report whether steps choose columns by their content, not by name alone."""
         return has_columns_of(self.transformer)
 
     @property
     def uses_columns(self) -> np.ndarray:
-        """Which columns a fitted front does not drop, (n_columns,), bool."""
+        """Return which columns a fitted front does not drop, (n_columns,), bool."""
         is_used = ~columns_dropped_by(self.fitted, self.columns.n)
         if self.columns.left_out:
             is_used &= ~np.array(self.columns.left_out)
@@ -186,12 +185,12 @@ class Front:
 
     @property
     def most_messages(self) -> int:
-        """One for each step, and one if columns are in different orders."""
+        """Bound the messages: one a step, and one for another order of columns."""
         return 1 + max(n_steps_of_rows(self.transformer), 1)
 
     @property
     def asks_nodes(self) -> bool:
-        """Whether a step is fitted to what nodes tell of their rows."""
+        """Report whether a step is fitted to statistics of the nodes' rows."""
         return n_steps_of_rows(self.transformer) > 0
 
     @cached_property
@@ -246,27 +245,15 @@ class Front:
 
     @classmethod
     def _from_unknown(cls, content: Any) -> "Front":
-        """The same, of what may be anything: any error may be raised."""
-        if not isinstance(content, Mapping):
-            raise ValueError(f"it is {content!r:.40}, and has no fields")
+        """Make the front of unchecked content; wrong content may raise any error."""
+        _check_fields(content)
         columns = content.get("columns")
         if columns is not None and not isinstance(columns, Mapping):
             raise ValueError(f"its columns are {columns!r:.40}, and have no fields")
         bounds = _bounds_from_json(content.get("bounds"))
         states = content.get("states", {})
-        if not isinstance(states, Mapping):
-            raise ValueError(f"its states are {states!r:.40}, not states by step")
-        if "tree" not in content:
-            raise ValueError("it has no tree of steps")
+        _check_are_states(states)
         drop_identifiers = content.get("drop_identifiers", False)
-        unknown = sorted(set(content) - _FIELDS)
-        if unknown:
-            raise ValueError(
-                f"it has the fields {unknown}, which a front does not have"
-            )
-        for path, state in states.items():
-            if not isinstance(state, Mapping):
-                raise ValueError(f"its state at {path!r:.40} has no fields")
         if not isinstance(drop_identifiers, bool):
             raise ValueError("drop_identifiers must be a truth value")
         transformer = from_tree(content["tree"])
@@ -302,7 +289,7 @@ class Front:
         """Rows as a node has them, their columns in the order of all."""
         X = as_rows(X)
         if self.columns is None:
-            return Columns.of(X).of_rows(X)
+            return Columns.from_table(X).arranged(X)
         names = self.columns.names
         if hasattr(X, "columns"):
             check_has_columns(X, sorted(names or ()))
@@ -315,7 +302,7 @@ class Front:
             import pandas as pd
 
             X = pd.DataFrame(X, columns=list(names))
-        return self.columns.of_rows(X)
+        return self.columns.arranged(X)
 
     # ---- at a node -------------------------------------------------------------------
 
@@ -335,7 +322,7 @@ class Front:
         weights: np.ndarray | None = None,
         check_products: Callable[[Table], None] | None = None,
     ) -> dict:
-        """What the next steps need of a node's rows: "columns", and "parts" by path.
+        """Return statistics of a node's rows: "columns", and "parts" by path of a step.
 
         ``memo`` is a dict of the node, empty at first. The next message of the same
         front finds rows, and what came out of fitted steps, in it again. ``dropped``
@@ -352,15 +339,8 @@ class Front:
         if "rows" not in memo:
             memo["rows"] = self.rows(X)
         X = memo["rows"]
-        columns_of_rows = Columns.of(X)
-        columns = self.columns or columns_of_rows
-        reply: dict = {"columns": columns_of_rows.as_content()}
-        if self.drop_identifiers and self.columns is None:
-            roles = np.array(column_roles(X), dtype=object)
-            if dropped is not None:
-                roles[dropped] = NOT_USED
-            reply["columns"]["roles"] = roles.tolist()
-            columns = columns_of_rows.without_identifiers(roles)
+        columns, told_of_columns = self._columns_and_content(X, dropped)
+        reply: dict = {"columns": told_of_columns}
         ready = self._ready(columns)
         visitor = TellingVisitor(
             leaves=ready.leaves,
@@ -381,6 +361,20 @@ class Front:
             reply["again"] = True
         return reply
 
+    def _columns_and_content(
+        self, X: Table, dropped: np.ndarray | None
+    ) -> tuple[Columns, dict]:
+        """Return the columns that enter the steps, and what is told of all columns."""
+        columns_of_rows = Columns.from_table(X)
+        content = columns_of_rows.as_content()
+        if self.columns is not None or not self.drop_identifiers:
+            return self.columns or columns_of_rows, content
+        roles = np.array(column_roles(X), dtype=object)
+        if dropped is not None:
+            roles[dropped] = NOT_USED
+        content["roles"] = roles.tolist()
+        return columns_of_rows.leave_out_identifiers(roles), content
+
     def _visit_rows(
         self, visitor: RowsVisitor, *, X: Table, columns: Columns
     ) -> Table | None:
@@ -392,7 +386,7 @@ class Front:
     def contradiction(
         self, X: Any, *, min_rows: int, weights: np.ndarray | None = None
     ) -> str:
-        """Why the states cannot be of a node's rows among others; "" if they can.
+        """Say why the states cannot be of a node's rows and others'; "" if they can.
 
         ``X`` are the rows of which the node told, with their ``weights``, and nothing
         of fewer than ``min_rows``.
@@ -400,7 +394,7 @@ class Front:
         if not self.states:
             return ""
         X = self.rows(X)
-        columns = self.columns or Columns.of(X)
+        columns = self.columns or Columns.from_table(X)
         ready = self._ready(columns)
         visitor = ContradictionVisitor(
             leaves=ready.leaves,
@@ -412,18 +406,6 @@ class Front:
         )
         self._visit_rows(visitor, X=X, columns=columns)
         return visitor.contradictions[0] if visitor.contradictions else ""
-
-    def exposed_columns(self, reply: Mapping) -> list:
-        """Columns of which a reply, made by :meth:`tell`, has values of single rows."""
-        columns = self.columns or Columns.from_content(reply["columns"])
-        if self.columns is None and "roles" in reply["columns"]:
-            columns = columns.without_identifiers(reply["columns"]["roles"])
-        pending = self._ready(columns).pending
-        labels = []
-        for path, part in reply["parts"].items():
-            if part["statistic"] == "categories":
-                labels += identifiers_told([part], pending[path].labels)
-        return labels
 
     # Every message to a node asks for the same columns. The cache is of all fronts, of
     # which four are kept alive meanwhile; that is what B019 warns of.
@@ -451,7 +433,7 @@ class Front:
     # ---- at the server ---------------------------------------------------------------
 
     def advanced(self, parts: Mapping[str, Mapping]) -> "Advanced":
-        """This front after what nodes told, by path and name of the node."""
+        """Fit the next steps to what nodes told, by path and name of the node."""
         columns = self.columns.kept
         example = Example(
             row=columns.example(),
@@ -461,7 +443,7 @@ class Front:
         fitted = visitor.visit(with_columns_listed(self.transformer, columns), example)
         return Advanced(
             front=replace(self, states=visitor.states),
-            fitted=None if fitted is None else self._of_all_columns(fitted),
+            fitted=None if fitted is None else self._step_of_all_columns(fitted),
             pending=visitor.pending,
             errors=visitor.errors,
             doubts=visitor.doubts,
@@ -472,8 +454,8 @@ class Front:
             is_sparse=visitor.is_sparse,
         )
 
-    def _of_all_columns(self, fitted: Fitted) -> Step:
-        """The fitted steps as a transformer of all columns, those left out included."""
+    def _step_of_all_columns(self, fitted: Fitted) -> Step:
+        """Return the fitted steps as a transformer of all columns, left out or not."""
         if not any(self.columns.left_out):
             return fitted.step
         labels = [self.columns.labels[j] for j in self.columns.kept_places]
@@ -521,7 +503,7 @@ class Front:
     # ---- once it is fitted -----------------------------------------------------------
 
     def rest_of(self, member: BaseEstimator, *, name: str = "estimator") -> Any:
-        """What comes after this front in a pipeline; the member, where it has none.
+        """Return the steps after this front in a pipeline; the member if it has none.
 
         ``name`` is that of the node, for errors.
         """
@@ -631,7 +613,10 @@ class Front:
             yield
         except (ValueError, TypeError) as error:
             columns = zip(
-                self.columns.labels, Columns.of(X).text, self.columns.text, strict=True
+                self.columns.labels,
+                Columns.from_table(X).text,
+                self.columns.text,
+                strict=True,
             )
             labels = [
                 label for label, is_text, was_text in columns if is_text > was_text
@@ -675,6 +660,26 @@ def _bounds_as_json(bounds: Bounds) -> list | None:
     return [float(bound) for bound in bounds]
 
 
+def _check_fields(content: Any) -> None:
+    """Raise ValueError for content with other fields than a front has."""
+    if not isinstance(content, Mapping):
+        raise ValueError(f"it is {content!r:.40}, and has no fields")
+    if "tree" not in content:
+        raise ValueError("it has no tree of steps")
+    unknown = sorted(set(content) - _FIELDS)
+    if unknown:
+        raise ValueError(f"it has the fields {unknown}, which a front does not have")
+
+
+def _check_are_states(states: Any) -> None:
+    """Raise ValueError for other than dicts by step."""
+    if not isinstance(states, Mapping):
+        raise ValueError(f"its states are {states!r:.40}, not states by step")
+    for path, state in states.items():
+        if not isinstance(state, Mapping):
+            raise ValueError(f"its state at {path!r:.40} has no fields")
+
+
 def _bounds_from_json(bounds: Any) -> Any:
     """Inverse of `_bounds_as_json`; ValueError for what can be no bounds."""
     if bounds is None:
@@ -706,7 +711,7 @@ def _are_two_numbers(values: list) -> bool:
 
 
 def thawed(estimator: BaseEstimator) -> BaseEstimator:
-    """What a FrozenEstimator holds; any other estimator itself."""
+    """Return the estimator inside a FrozenEstimator; any other estimator as it is."""
     if isinstance(estimator, FrozenEstimator):
         return estimator.estimator
     return estimator

@@ -41,20 +41,17 @@ LEFT_OUT = (IDENTIFIES, NOT_USED)
 # as many categories as rows it is 0.37, with twice as many 0.61.
 _SHARE_OF_SINGLE_TEXTS = 0.8
 # Rows with a text, from which on this share is not reached by chance: by twice as many
-# categories as rows in 13 of 100 columns of 20 rows, in 2 of 50, in none of 200.
-_FEWEST_TEXTS = 20
+# categories as rows in 13 of 100 columns of 20 rows, in 2 of 50, in none of 200. Rows
+# from which on numbers without ties are no chance, if rows are numbered without a gap:
+# n rows have n possible numbers, and exp(-(n - 1) / 2) is small enough. And values of a
+# column that says which rows belong together: with fewer it is rather a category.
+_FEWEST = 20
 # Chance that no two of some random whole numbers are equal, at which they identify rows
 # in whatever order they stand; and where they rise, or fall, from each row to the next,
 # as they do if a table was sorted by them.
 _CHANCE_OF_NO_TIES = 1e-4
 _CHANCE_IN_ORDER = 0.05  # a weaker proof will do, since the order is another
-# Rows from which on these chances are reached, if rows are numbered without a gap: n
-# rows have R = n possible numbers, and exp(-(n - 1) / 2) is small enough.
-_FEWEST_NUMBERS = 20
-_FEWEST_IN_ORDER = 7  # where they rise or fall
-# Values that a column has at least if it says which rows belong together: with fewer
-# it is rather a category. On average a value has between so many rows.
-_FEWEST_REPEATED = 20
+# On average a value of such a column has between so many rows.
 _ROWS_OF_REPEATED = (1.2, 50.0)
 # The numbers of rows that values have vary so little, as the variance over the mean,
 # where each patient has as many visits. Of values that occur by chance, two times on
@@ -67,13 +64,10 @@ _CHANCE_OF_AGREEMENT = 1e-6
 # Columns that are compared with all others: a table has few of identifiers, but an
 # image has hundreds of whole numbers with as many values.
 _MOST_COMPARED = 10
-# Rows that are looked at before all others, among which most measurements have ties or
-# fractions.
-_LOOKED_AT_FIRST = 64
 
 
 def column_roles(X: "pandas.DataFrame | np.ndarray | spmatrix") -> tuple[str, ...]:
-    """What the rows of one node say of each column, one of `ROLES`."""
+    """Return the role of each column, one of `ROLES`, by the rows of one node."""
     if issparse(X):  # a column of identifiers has no zeros to leave out
         return (DESCRIBES,) * X.shape[1]
     if hasattr(X, "columns"):
@@ -82,7 +76,7 @@ def column_roles(X: "pandas.DataFrame | np.ndarray | spmatrix") -> tuple[str, ..
 
 
 def agreed_roles(roles_by_node: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """What nodes say together, who each have given one role for every column.
+    """Return the role of each column by a vote of nodes, one role a node and column.
 
     More nodes have to say so than say that the column describes rows; nodes of too few
     rows do not vote. One node is enough for a column that is not used, since it would
@@ -108,16 +102,16 @@ def agreed_roles(roles_by_node: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def role_of_categories(counts: np.ndarray) -> str:
-    """What a node's rows say of a column, given how many of them have each value."""
+    """Return the role of a column of categories, by how many rows have each value."""
     n_rows = float(np.sum(counts))
     n_single = float(np.sum(np.asarray(counts) == 1))
-    if n_rows < _FEWEST_TEXTS:
+    if n_rows < _FEWEST:
         return UNCLEAR
     return IDENTIFIES if n_single >= _SHARE_OF_SINGLE_TEXTS * n_rows else DESCRIBES
 
 
 def _role(column: np.ndarray) -> str:
-    """What the values of a column, (n_rows,), say of it."""
+    """Return the role of a column, (n_rows,), by its values."""
     if column.dtype.kind == "O":
         texts = [value for value in column if isinstance(value, str)]
         if texts:
@@ -141,13 +135,15 @@ def _as_floats(objects: np.ndarray) -> np.ndarray:
 
 
 def _role_of_numbers(column: np.ndarray) -> str:
-    """What finite numbers say; the module's head has the chance of no ties."""
-    if _has_ties_or_fractions(column[:_LOOKED_AT_FIRST]):
+    """Return the role of finite numbers; the module's head derives the chances."""
+    # Among a few rows most measurements have ties or fractions.
+    if _has_ties_or_fractions(column[:_FEWEST]):
         return DESCRIBES
     if _has_ties_or_fractions(column):
         return DESCRIBES
     n = len(column)
-    if n < _FEWEST_IN_ORDER:
+    # From fewer rows this chance is not reached, numbered without a gap: see _FEWEST.
+    if n < 1.0 - 2.0 * np.log(_CHANCE_IN_ORDER):
         return UNCLEAR
     rising = np.sort(column)
     n_possible = float(rising[-1]) - float(rising[0]) + 1.0
@@ -159,7 +155,7 @@ def _role_of_numbers(column: np.ndarray) -> str:
         if has_equal_steps or chance_of_no_ties < _CHANCE_IN_ORDER:
             return IDENTIFIES
         return IN_ORDER
-    return UNCLEAR if n < _FEWEST_NUMBERS else DESCRIBES
+    return UNCLEAR if n < _FEWEST else DESCRIBES
 
 
 def _has_ties_or_fractions(column: np.ndarray) -> bool:
@@ -177,7 +173,7 @@ def repeated_identifiers(
     of each row: two nodes may number their patients alike.
     """
     is_table = len(X.shape) == 2 and not issparse(X)
-    if not is_table or X.shape[0] < _FEWEST_REPEATED:
+    if not is_table or X.shape[0] < _FEWEST:
         return []
     codes = _codes_of_columns(X)
     group_by_place = _groups_by_place(codes, nodes)
@@ -239,14 +235,14 @@ def _is_code(value: object) -> bool:
 
 
 def _may_repeat(group: np.ndarray) -> bool:
-    """Whether there are groups enough, with several rows each."""
+    """Report whether there are enough groups, with several rows in each."""
     n_groups = int(group.max()) + 1
     least, most = _ROWS_OF_REPEATED
-    return n_groups >= _FEWEST_REPEATED and least <= len(group) / n_groups <= most
+    return n_groups >= _FEWEST and least <= len(group) / n_groups <= most
 
 
 def _are_even(group: np.ndarray) -> bool:
-    """Whether groups have about as many rows each, far more so than by chance."""
+    """Report whether groups have similar numbers of rows, more so than by chance."""
     sizes = np.bincount(group)
     mean = float(sizes.mean())
     return mean >= _ROWS_OF_EVEN and float(sizes.var()) < _EVEN * mean
@@ -255,7 +251,7 @@ def _are_even(group: np.ndarray) -> bool:
 def _agrees_with_another(
     group: np.ndarray, *, place: int, codes: Sequence[np.ndarray | None]
 ) -> bool:
-    """Whether some other column is the same for all rows of a group, not by chance.
+    """Report whether another column is constant within each group, and not by chance.
 
     Its values must not rise, or fall, with those of the groups, as age groups do with
     the age.

@@ -45,7 +45,7 @@ class StateField:
     form: Literal["numbers", "list", "truth value"] = "numbers"
 
     def problem(self, value: object, lengths: dict[str, int]) -> str:
-        """What is wrong with a value, "" if nothing is.
+        """Describe the fault of a value; return "" for a value without fault.
 
         ``lengths`` are those of the axes of the fields before, and are added to.
         """

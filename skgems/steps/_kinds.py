@@ -382,7 +382,7 @@ class _Encoder(Kind):
                 # fewer than two are then the ones that the encoder finds rare.
                 fitted.set_params(min_frequency=2, max_categories=None)
                 categories = [
-                    labels + _without_places(labels, column["rare"])
+                    labels + _remaining_labels(labels, column["rare"])
                     for labels, column in zip(categories, columns, strict=True)
                 ]
         else:
@@ -404,7 +404,9 @@ class _Encoder(Kind):
         # What is asked for; `transformers_` has what was fitted.
         unfitted_branches = [("categories", clone(step), places)]
         if not places:
-            transformer = _on_columns(FrozenEstimator(step), places).fit(example)
+            transformer = _encoder_of_columns(FrozenEstimator(step), places).fit(
+                example
+            )
             return transformer.set_params(transformers=unfitted_branches)
         encoder = self.fit(
             step,
@@ -419,7 +421,7 @@ class _Encoder(Kind):
         else:
             example = example.copy()
             example[:1, places] = first_categories
-        transformer = _on_columns(FrozenEstimator(encoder), places).fit(example)
+        transformer = _encoder_of_columns(FrozenEstimator(encoder), places).fit(example)
         transformer.transformers_ = [
             (name, encoder if name == "categories" else branch, columns)
             for name, branch, columns in transformer.transformers_
@@ -696,7 +698,7 @@ class _PowerTransformer(Kind):
         return "powers" if step.method == "yeo-johnson" else "box_powers"
 
     def state(self, step: BaseEstimator, pooled: Mapping) -> dict:
-        likeliest = LikeliestPowers.of_sums(
+        likeliest = LikeliestPowers.from_sums(
             counts=pooled["counts"],
             means=pooled["means"],
             squares=pooled["squares"],
@@ -768,7 +770,7 @@ def _quantiles_on_grid(pooled: Mapping, ranks: Sequence[float] | np.ndarray) -> 
 
 
 def _n_axes(n_components: float | None, variances: np.ndarray, *, n_rows: float) -> int:
-    """How many axes a PCA keeps; ``variances`` (d,) along all, the largest first."""
+    """Return how many axes a PCA keeps; ``variances`` (d,), the largest first."""
     most = min(n_rows, len(variances))
     if n_components is None:
         return int(most)
@@ -792,8 +794,8 @@ def _most_frequent(column: Mapping) -> object:
     return column["labels"][np.argmax(column["counts"])]
 
 
-def _on_columns(step: BaseEstimator, places: list[int]) -> ColumnTransformer:
-    """An encoder of some columns; the others are left out."""
+def _encoder_of_columns(step: BaseEstimator, places: list[int]) -> ColumnTransformer:
+    """Make an encoder of some columns, which leaves out the others."""
     # Places, since nodes hand over arrays where no column holds texts.
     return ColumnTransformer(
         [("categories", step, places)], verbose_feature_names_out=False
@@ -810,7 +812,8 @@ def _categories_of(column: Mapping) -> list:
     return categories
 
 
-def _without_places(labels: list, places: Iterable[int]) -> list:
+def _remaining_labels(labels: list, places: Iterable[int]) -> list:
+    """Return the labels of all columns but those at some places."""
     left_out = set(places)
     return [label for k, label in enumerate(labels) if k not in left_out]
 
@@ -823,7 +826,7 @@ def _rows_of_categories(categories: Sequence[list]) -> list[tuple]:
 
 
 def _groups_rare(step: BaseEstimator) -> bool:
-    """Whether an encoder makes one category of all that are rare."""
+    """Report whether an encoder makes one category of all rare ones."""
     return step.min_frequency is not None or step.max_categories is not None
 
 
@@ -875,7 +878,7 @@ def _frame_in_form_of(
     example: "pandas.DataFrame", values: np.ndarray, *, keeps_whole_numbers: bool
 ) -> "pandas.DataFrame":
     columns = {}
-    are_texts = Columns.of(example).text
+    are_texts = Columns.from_table(example).text
     for name, is_text, column in zip(example.columns, are_texts, values.T, strict=True):
         if is_text:
             dtype = object

@@ -99,7 +99,7 @@ class LikeliestPowers:
     errors: np.ndarray
 
     @classmethod
-    def of_sums(
+    def from_sums(
         cls,
         *,
         counts: np.ndarray,
@@ -109,12 +109,12 @@ class LikeliestPowers:
         box: bool,
         precision: float,
     ) -> Self:
-        """Of the sums of all nodes; ``precision`` is that of the rows next to 1.
+        """Find the powers by sums of all nodes; ``precision`` is the rows' next to 1.
 
         Counts and slopes, sums of logarithms, are (n_columns,); means of transformed
         values and squares about these are (n_powers, n_columns).
         """
-        curves = _Curves.of_sums(
+        curves = _Curves.from_sums(
             counts=counts,
             means=means,
             squares=squares,
@@ -161,7 +161,7 @@ class _Curves:
     box: bool
 
     @classmethod
-    def of_sums(
+    def from_sums(
         cls,
         *,
         counts: np.ndarray,
@@ -171,7 +171,7 @@ class _Curves:
         box: bool,
         precision: float,
     ) -> Self:
-        """Of the sums of all nodes, as `LikeliestPowers.of_sums` takes them."""
+        """Compute the curves of the sums that `LikeliestPowers.from_sums` takes."""
         n_rows = np.maximum(counts, 1.0)
         powers = POWERS[:, None]
         deviations = np.sqrt(squares / n_rows)
@@ -251,7 +251,7 @@ class _Curves:
         )
 
     def are_close(self, powers: np.ndarray) -> np.ndarray:
-        """Where polynomials through more and through fewer neighbors agree."""
+        """Report where polynomials through more and through fewer neighbors agree."""
         first = self._first_neighbours(_N_NEIGHBOURS)
         columns = np.arange(len(first))
         are_neighbours_sound = np.all(
@@ -266,7 +266,7 @@ class _Curves:
         return are_close & are_neighbours_sound
 
     def are_at_edge(self, powers: np.ndarray, is_refined: np.ndarray) -> np.ndarray:
-        """Where the likelihood still rises at the last power that has digits."""
+        """Report where the likelihood still rises at the last power that has digits."""
         below, above = self._are_neighbours_sound
         # Polynomials may have found a maximum between the last two powers.
         is_maximum = is_refined & (powers > POWERS[0]) & (powers < POWERS[-1])
@@ -274,13 +274,13 @@ class _Curves:
 
     @property
     def _are_neighbours_sound(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where the powers before and after the best are sound; each (n_columns,)."""
+        """Report where the powers beside the best are sound; two of (n_columns,)."""
         is_sound = np.pad(self.is_sound, ((1, 1), (0, 0)))  # no power beyond the ends
         columns = np.arange(len(self.best))
         return is_sound[self.best, columns], is_sound[self.best + 2, columns]
 
     def distances_beyond(self, counts: np.ndarray) -> np.ndarray:
-        """How far beyond the best power, the last one, the likeliest may be.
+        """Return how far beyond the best power, the last one, the likeliest may be.
 
         A parabola through the gains of that power and of the two within says where it
         is. Infinite where rows tell that the last power is not the likeliest, or where

@@ -27,7 +27,7 @@ from ._trees import Step, is_dropped, is_passthrough
 SIZES = ("n_components", "n_bins", "n_knots", "n_quantiles", "degree")
 # Share of numbers other than 0 from which a ColumnTransformer makes dense rows; a
 # request that has a smaller one may ask for dense rows where all would be sparse.
-_DENSE_FROM = 0.3
+_DENSE_FROM = ColumnTransformer([]).sparse_threshold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ class _SizeVisitor:
     def visit(
         self, step: Step, table: _Table, *, path: str, columns: Columns | None
     ) -> _Table | None:
-        """What comes out of a step, added to the size; None where a step waits.
+        """Add a step's output to the size and return it; None where a step waits.
 
         ``columns`` are those that enter, None where another step was before.
         """

@@ -34,8 +34,6 @@ from ._powers import POWERS, logarithms, transformed
 N_BINS = 1000
 # Numbers of rows that sums copy at a time, 16 MB, where columns are wide.
 _NUMBERS_AT_ONCE = 2**21
-# Transformed numbers of rows that are in memory at a time, 8 MB.
-_TRANSFORMED_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +112,7 @@ def _sums_of_dense(X: np.ndarray, weights: np.ndarray | None) -> _Sums:
 
 
 def _blocks_of_columns(X: np.ndarray) -> list[np.ndarray]:
-    """Some columns at a time, since sums take several copies of them.
+    """Split columns into blocks, since sums take several copies of them.
 
     Never one alone, which numpy sums in another order than columns side by side.
     """
@@ -221,7 +219,7 @@ def _pool_scatter(replies: Sequence[Mapping]) -> dict:
 def _tell_categories(
     X: Table, min_rows: int = 1, *, weights: np.ndarray | None = None
 ) -> dict:
-    """By place of a column, as a text: its values, and how many rows have each."""
+    """Count the rows of each value of a column, by its place as a text."""
     columns = X.items() if hasattr(X, "iloc") else enumerate(X.T)
     reply: dict = {"n_rows": _n_rows(X, weights)}
     for j, (label, column) in enumerate(columns):
@@ -291,13 +289,13 @@ def _check_categories(categories: np.ndarray, label: str | int) -> None:
 
 
 def categories_told(reply: Mapping) -> list[Mapping]:
-    """What a reply, or the sum of all, says of each column."""
+    """Return the content of a reply, or of the sum of all replies, column by column."""
     n_columns = sum(map(str.isdecimal, reply))  # the other fields have names
     return [reply[str(j)] for j in range(n_columns)]
 
 
 def identifiers_told(replies: Iterable[Mapping], labels: list) -> list:
-    """Those labels of columns that identify rows, by the categories that nodes told."""
+    """Return labels of columns that identify rows, by counts of their categories."""
     roles_by_node = [
         [role_of_categories(column["counts"]) for column in categories_told(reply)]
         for reply in replies
@@ -428,7 +426,7 @@ def _powers_of_block(
     s = logarithms(X, box=box)
     means = []
     squares = []
-    n_at_once = max(1, _TRANSFORMED_AT_ONCE // max(X.size, 1))
+    n_at_once = max(1, _NUMBERS_AT_ONCE // max(X.size, 1))
     for start in range(0, len(POWERS), n_at_once):
         powers = POWERS[start : start + n_at_once]
         # Side by side, the columns after one power and after the next.

@@ -21,6 +21,7 @@ from scipy.sparse import issparse
 
 from ._columns import (
     DATES,
+    MOST_CODES,
     NUMBERS,
     TEXTS,
     TIME_SPANS,
@@ -40,8 +41,6 @@ KINDS_OF_COLUMNS = (NUMBERS, TEXTS, DATES, TIME_SPANS, IDENTIFIERS, OTHER_VALUES
 # Numbers beyond are no measurements but marks of missing values, and messages hold no
 # larger ones.
 _LARGEST_NUMBER = 1e25
-# Different numbers up to which each is counted: flags, grades, numbers of visits.
-_MOST_COUNTED_NUMBERS = 10
 # Categories that are told of a column, the most frequent ones: as many as classes of a
 # large problem, and more than people read.
 MOST_CATEGORIES = 100
@@ -57,7 +56,7 @@ _N_POINTS = 501
 def survey_of_table(
     X: Table, *, min_rows: int, weights: np.ndarray | None = None
 ) -> dict[str, dict]:
-    """What is told of each column, by its place as a text.
+    """Survey each column of a table; keys are their places as texts.
 
     ``weights`` (n_rows,) say how much each row counts in means; None: all alike.
     """
@@ -98,7 +97,7 @@ def survey_of_column(
     are_labels: bool = False,
     weights: np.ndarray | None = None,
 ) -> dict:
-    """What is told of one column of at least ``min_rows`` rows.
+    """Survey one column of at least ``min_rows`` rows.
 
     The values of labels are counted, however many numbers they are. ``weights``
     (n_rows,) say how much each row counts in means. Counts are of rows: at least
@@ -120,7 +119,7 @@ def survey_of_column(
         n_different = 1 + np.count_nonzero(np.diff(known_values))
         most_counted = MOST_CATEGORIES
         if not are_labels:  # few measurements are not categories
-            most_counted = min(_MOST_COUNTED_NUMBERS, max(2, len(known_values) // 2))
+            most_counted = min(MOST_CODES, max(2, len(known_values) // 2))
         if n_different > most_counted:
             return content | _numbers_told(
                 known_values, weights, n_known=n_known, min_rows=min_rows
@@ -219,7 +218,7 @@ def _categories_told(
 
 
 def _is_category(text: str) -> bool:
-    """Whether a text is short, on one line, and of characters that can be sent."""
+    """Report whether a text is short, on one line, and of printable characters."""
     return len(text) <= MOST_CHARACTERS_OF_CATEGORY and text.isprintable()
 
 
@@ -261,7 +260,7 @@ def sizes_of_groups(n_values: int, n_groups: int) -> np.ndarray:
 
 
 def has_all_numbers(told: Mapping) -> bool:
-    """Whether the numbers of a column are told, without any that are too rare."""
+    """Report whether all numbers of a column are told, none being too rare."""
     if "means" in told:
         return True
     is_counted = told["kind"] == NUMBERS and bool(told.get("labels"))

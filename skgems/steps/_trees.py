@@ -241,7 +241,7 @@ def check_takes_any_columns(transformer: Step) -> None:
 
 
 def _chooses_by_content(transformer: ColumnTransformer) -> bool:
-    """Whether each branch takes columns by what they hold, and not by their places."""
+    """Report whether each branch takes columns by content, not by their places."""
     return all(
         isinstance(columns, ColumnsOf)
         and all(isinstance(column, str) for column in columns.without)
@@ -343,6 +343,11 @@ def from_tree(tree: Any, depth: int = 0) -> Step:
         return FeatureUnion(_named_steps(tree.get("steps"), depth))
     if kind == "ColumnTransformer":
         return _column_transformer_of(tree, depth)
+    return _single_step_of(tree, kind)
+
+
+def _single_step_of(tree: Mapping, kind: str) -> Step:
+    """Return the unfitted step of a tree that contains no other steps."""
     if kind not in _KINDS_BY_NAME:
         raise ValueError(f"a front cannot contain the transformer {kind!r:.40}.")
     if not isinstance(tree.get("params"), Mapping):

@@ -1,12 +1,13 @@
 """All that a server can ask a node: a file for each task.
 
-A file, as that of `COUNTS` or `JOIN`, has the fields of the request and of the reply,
-the rules that these keep, the words that say what leaves, the cost, and the node's
-answer. All tasks are put into the table ``skgems.messages.TASKS``, where other rooms
-look them up. A new task is one file and a line here.
+A file, as that of `COUNTS` or `SCORE`, has the classes of the request and of the reply.
+Their annotations are the fields, with the words that say what leaves; their methods are
+the rules that fields keep. Beside these are the cost and the node's answer. All tasks
+are put into the table ``skgems.messages.TASKS``, where other rooms look them up. A new
+task is one file and a line here.
 
 >>> from skgems.tasks import COUNTS
->>> sorted(COUNTS.reply)
+>>> sorted(COUNTS.reply.fields)
 ['counts', 'labels', 'min_rows', 'rule']
 >>> COUNTS.asks
 'the number of rows of each class that the node may train on'
@@ -33,12 +34,12 @@ from ._judge import (
     most_judging,
     most_loss,
 )
-from ._leaf_counts import LEAF_COUNTS, unpacked_leaf_counts
+from ._leaf_counts import DEEPEST, LEAF_COUNTS, unpacked_leaf_counts
 from ._moments import MOMENTS
 from ._neurons import NEURONS
 from ._retrain import RETRAIN
 from ._score import SCORE
-from ._shared import MIN_ROWS, RULE
+from ._shared import DisclosedReply
 from ._size import SIZE
 from ._space import SPACE
 from ._survey import SURVEY

@@ -9,12 +9,13 @@ bins until each has that many rows.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Annotated
 
 import numpy as np
 from scipy.sparse import issparse
 
 from ..local import Member, NodeShape
-from ..messages import MOST_CLASSES, MOST_ROWS, Array, Labels, Place, Task
+from ..messages import MOST_ROWS, Array, Place, Task
 from ..trees import (
     N_BINS,
     N_SUMS,
@@ -31,12 +32,10 @@ from ..trees import (
     unpacked_counts,
     unpacked_numbers,
 )
-from ._grow import FOREST_FIELDS, forest_is_sound, has_grown_from
+from ._grow import GrowthRequest, check_leaves, has_grown_from
 from ._rows import rows_of_labels
-from ._shared import MIN_ROWS, RULE, whole_number
+from ._shared import DisclosedReply, whole_number
 
-# The largest hessian of a row, which is p (1 - p).
-_LARGEST_HESSIAN = SCALE // 4
 # Rows of a node, so that sums over 2^7 nodes stay within int64.
 _MOST_ROWS_OF_A_NODE = 2**26
 _SUMS = ("gradients", "hessians", "n_rows")
@@ -47,28 +46,27 @@ _LARGEST_VALUE = 1e6
 # ---- rules -------------------------------------------------------------------------
 
 
-def iteration_is_sound(request: Mapping, place: Place) -> None:
-    """Trees are sound, and the leaves that are asked about belong to one iteration."""
-    forest_is_sound(request, place)
-    outputs = n_outputs(len(request["classes"]))
-    n_finished = request["n_finished"]
-    n_trees = request["n_trees"]
+def check_iteration(request: "BoostRequest", place: Place) -> None:
+    """Raise ValueError for trees that are not sound, or leaves of two iterations."""
+    check_leaves(request, place)
+    outputs = n_outputs(len(request.classes))
+    n_finished = request.n_finished
+    n_trees = request.n_trees
     is_whole = n_trees % outputs == 0 and n_finished % outputs == 0
     place.deny(not is_whole or n_finished >= n_trees, "n_finished", "is no iteration")
-    place.deny(len(request["baseline"]) != outputs, "baseline", f"is not {outputs}")
-    is_beyond = request["feature"] >= request["n_features"]
+    place.deny(len(request.baseline) != outputs, "baseline", f"is not {outputs}")
+    is_beyond = request.feature >= request.n_features
     place.deny(is_beyond.any(), "feature", "are not below n_features")
-    trees = Forest.from_content(request).trees()[request["leaves"]]
+    trees = request.forest.trees()[request.leaves]
     in_iteration = (trees >= n_finished) & (trees < n_finished + outputs)
     place.deny(not in_iteration.all(), "leaves", "are of other iterations")
 
 
-def sums_are_of_leaves(content: Mapping, place: Place) -> None:
-    """Sums are as many as were asked for, and of enough rows each."""
-    asked = place.asked
-    shape = (len(asked["leaves"]), asked["n_features"], N_BINS + 1, N_SUMS)
+def check_sums(reply: "BoostReply", request: "BoostRequest", place: Place) -> None:
+    """Raise ValueError for other sums than asked for, or of too few rows."""
+    shape = (len(request.leaves), request.n_features, N_BINS + 1, N_SUMS)
     try:
-        sums = unpacked_sums(content, shape)
+        sums = unpacked_sums(vars(reply), shape)
     except ValueError as error:
         raise place.wrong(f"holds no sums: {error}") from None
     gradients, hessians, n_rows = np.moveaxis(sums, -1, 0)
@@ -77,9 +75,10 @@ def sums_are_of_leaves(content: Mapping, place: Place) -> None:
     # Not by the absolute value, of which the smallest number has none.
     is_large = (gradients > SCALE * n_rows) | (gradients < -SCALE * n_rows)
     place.deny(is_large.any(), "gradients", "are larger than so many rows have")
-    is_large = (hessians > _LARGEST_HESSIAN * n_rows) | (hessians < 0)
+    # The largest hessian of a row, p (1 - p), is a quarter.
+    is_large = (hessians > SCALE // 4 * n_rows) | (hessians < 0)
     place.deny(is_large.any(), "hessians", "are larger than so many rows have, or < 0")
-    min_rows = content["min_rows"]
+    min_rows = reply.min_rows
     is_small = (n_rows > 0) & (n_rows < min_rows)
     place.deny(is_small.any(), "n_rows", f"are fewer than min_rows={min_rows}")
 
@@ -120,50 +119,81 @@ def _as_array(content: bytes) -> np.ndarray:
     return np.frombuffer(content, dtype=np.uint8)
 
 
+# ---- fields ------------------------------------------------------------------------
+
+_SAYS = (
+    "Sums of gradients and hessians, and the number of rows, in each bin of features "
+    "at leaves of trees: how wrong the trees are about these rows. Where min_rows is "
+    "above 1, bins are joined until each has so many rows; else one may have a single "
+    "row."
+)
+_PACKED = Array("*", kinds="u", says=_SAYS)
+
+
+class BoostRequest(GrowthRequest):
+    """Trees so far, how far they are boosted, and the leaves that are asked about."""
+
+    n_features: Annotated[int, whole_number(low=1, high=MOST_ROWS)]
+    n_finished: Annotated[int, whole_number(high=MOST_ROWS)]
+    values: Annotated[np.ndarray, Array("v", high=_LARGEST_VALUE)]
+    baseline: Annotated[np.ndarray, Array("o", high=_LARGEST_VALUE)]
+
+    def check(self, place: Place) -> None:
+        check_iteration(self, place)
+
+
+class BoostReply(DisclosedReply):
+    """The sums of gradients and of hessians, and the number of rows, in each bin."""
+
+    gradients: Annotated[np.ndarray, _PACKED]
+    hessians: Annotated[np.ndarray, _PACKED]
+    n_rows: Annotated[np.ndarray, _PACKED]
+
+    def check(self, request: BoostRequest, place: Place) -> None:
+        check_sums(self, request, place)
+
+
 # ---- cost and answer ---------------------------------------------------------------
 
 
-def _cost(rows: NodeShape, content: Mapping) -> None:
-    request = "the request 'boost'"
-    outputs = n_outputs(len(content["classes"]))
-    rows.check("row_outputs", rows.n_rows * outputs, request)
+def _cost(rows: NodeShape, request: BoostRequest) -> None:
+    words = "the request 'boost'"
+    outputs = n_outputs(len(request.classes))
+    rows.check("row_outputs", rows.n_rows * outputs, words)
     # A node that remembers nothing leads its rows through all trees that are finished.
-    rows.check("hidden_numbers", rows.n_rows * content["n_finished"], request)
-    n_cells = len(content["leaves"]) * content["n_features"] * (N_BINS + 1) * N_SUMS
-    rows.check("cluster_numbers", n_cells, request)
+    rows.check("hidden_numbers", rows.n_rows * request.n_finished, words)
+    n_cells = len(request.leaves) * request.n_features * (N_BINS + 1) * N_SUMS
+    rows.check("cluster_numbers", n_cells, words)
 
 
-def boost(
-    member: Member,
-    *,
-    classes: Sequence,
-    n_features: int,
-    n_finished: int,
-    values: np.ndarray,
-    baseline: np.ndarray,
-    leaves: np.ndarray,
-    **trees: np.ndarray,
-) -> dict:
-    """Sums of gradients, hessians and rows of the node at the leaves, by bin."""
-    trees_so_far = _Trees(
-        forest=Forest(**trees), values=values, baseline=baseline, n_finished=n_finished
+def boost(member: Member, request: BoostRequest) -> BoostReply:
+    """Sum gradients, hessians and rows of the node at the leaves, by bin."""
+    trees = _Trees(
+        forest=request.forest,
+        values=request.values,
+        baseline=request.baseline,
+        n_finished=request.n_finished,
     )
-    rows = _remembered_rows(member, classes, n_features, trees_so_far)
+    rows = _remembered_rows(member, request.classes, request.n_features, trees)
     if rows is None:
-        rows = _read_rows(member, classes, n_features)
+        rows = _read_rows(member, request.classes, request.n_features)
     member.memo["boost"] = _Remembered(
-        classes=list(classes), n_features=n_features, rows=rows, trees=trees_so_far
+        classes=list(request.classes),
+        n_features=request.n_features,
+        rows=rows,
+        trees=trees,
     )
+    leaves = request.leaves
     histograms = rows.histograms(
         Asked(leaves=leaves, features=np.empty((len(leaves), 0), dtype=np.int32)),
-        forest=trees_so_far.forest,
-        values=values,
-        baseline=baseline,
-        n_finished=n_finished,
+        forest=trees.forest,
+        values=request.values,
+        baseline=request.baseline,
+        n_finished=request.n_finished,
     )
     if member.min_rows > 1:
         histograms = joined_histograms(histograms, member.min_rows)
-    return packed_sums(histograms)
+    return BoostReply(**packed_sums(histograms))
 
 
 def _read_rows(member: Member, classes: Sequence, n_features: int) -> BoostedRows:
@@ -189,11 +219,11 @@ class _Trees:
 
     @cached_property
     def _is_finished(self) -> np.ndarray:
-        """Whether vertices are of trees that do not grow any more: (n_vertices,)."""
+        """Report which vertices are of trees that grow no more: (n_vertices,)."""
         return self.forest.trees() < self.n_finished
 
     def have_grown_from(self, before: "_Trees") -> bool:
-        """Whether they are others that went on growing."""
+        """Report whether these trees are ``before`` after more growth."""
         if self.n_finished < before.n_finished:
             return False
         if not has_grown_from(self.forest, before.forest):
@@ -228,16 +258,12 @@ def _remembered_rows(
     return last.rows if trees.have_grown_from(last.trees) else None
 
 
-_SAYS = (
-    "Sums of gradients and hessians, and the number of rows, in each bin of features "
-    "at leaves of trees: how wrong the trees are about these rows. Where min_rows is "
-    "above 1, bins are joined until each has so many rows; else one may have a single "
-    "row."
-)
 BOOST = Task(
     name="boost",
     bound="terms",
     discloses="consent",
+    most=100,
+    without="what follows",
     accepted_by="person",
     asks="sums of gradients of boosted trees in each bin of features at leaves",
     reveals="A leaf is a rule about several features, so deep leaves reveal single "
@@ -246,25 +272,9 @@ BOOST = Task(
     smaller_with_lower="max_iter or max_depth",
     bytes_of_rows=bytes_of_bins,
     # More than an honest exchange of few trees asks take a person who read about it.
-    most=100,
-    without="what follows",
     allows_missing=True,
-    request={
-        "classes": Labels("k", ordered=True, most=MOST_CLASSES),
-        "n_features": whole_number(low=1, high=MOST_ROWS),
-        **FOREST_FIELDS,
-        "n_finished": whole_number(high=MOST_ROWS),
-        "values": Array("v", high=_LARGEST_VALUE),
-        "baseline": Array("o", high=_LARGEST_VALUE),
-        "leaves": Array("a", kinds="i", low=0),
-    },
-    request_rule=iteration_is_sound,
-    reply={
-        "min_rows": MIN_ROWS,
-        "rule": RULE,
-        **{name: Array("*", kinds="u", says=_SAYS) for name in _SUMS},
-    },
-    rule=sums_are_of_leaves,
+    request=BoostRequest,
+    reply=BoostReply,
     of_user=(),
     cost=_cost,
     answer=boost,

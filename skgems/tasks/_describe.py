@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from ..messages import (
     Arrays,
     Labels,
     Place,
+    Request,
     Table,
     Task,
     Text,
@@ -28,9 +30,8 @@ from ..moments import SMALLEST
 from ._layers import WEIGHTS, layers_fit, numbers_in_words
 from ._shared import (
     AS_A_MODEL,
-    MIN_ROWS,
     MODEL_REVEALS,
-    RULE,
+    DisclosedReply,
     come_together,
     optional_array,
     whole_number,
@@ -137,9 +138,10 @@ def _module_fits(network: Mapping, place: Place) -> None:
 
 def network_fits(network: Mapping, place: Place) -> None:
     """Layers fit each other, and outputs and features have one of everything each."""
-    layers_fit(network, place)
     coefs = network["coefs"]
-    for i, (W, b) in enumerate(zip(coefs, network["intercepts"], strict=True)):
+    intercepts = network["intercepts"]
+    layers_fit(coefs, intercepts, network["activation"], place)
+    for i, (W, b) in enumerate(zip(coefs, intercepts, strict=True)):
         if W.dtype not in (np.float32, np.float64) or b.dtype != W.dtype:
             raise place.at(f"coefs[{i}]").wrong(f"has the dtype {W.dtype}")
     _labels_fit(network, place)
@@ -168,10 +170,8 @@ def rows_are_some(rows: Mapping, place: Place) -> None:
             raise place.at("weights").wrong("are not above 0 where there are rows")
 
 
-def classes_are_of_enough_rows(content: Mapping, place: Place) -> None:
-    """No class is of fewer rows than the bound that a node says it answers under."""
-    rows = content["rows"]
-    min_rows = content["min_rows"]
+def check_sizes_of_classes(rows: Mapping, min_rows: int, place: Place) -> None:
+    """Raise ValueError for a class of fewer rows than the node's own bound."""
     learning = np.maximum(rows["moments"], rows["training"])
     # Of classes whose rows are all held out, these are counted.
     sizes = np.where(learning > 0, learning, rows["judging"])
@@ -254,8 +254,18 @@ ROWS = {
 }
 
 
-def describe(member: Member) -> dict:
-    """The node's network, and the number of rows by role and class."""
+class DescribeReply(DisclosedReply):
+    """The network of the node, and its rows by role and class."""
+
+    network: Annotated[Mapping, Table(NETWORK, model_fits)]
+    rows: Annotated[Mapping, Table(ROWS, rows_are_some)]
+
+    def check(self, request: Request, place: Place) -> None:
+        check_sizes_of_classes(self.rows, self.min_rows, place)
+
+
+def describe(member: Member, request: Request) -> DescribeReply:
+    """Return the node's network, and the number of rows by role and class."""
     labels, counts_by_role = member.row_counts()
     rows = {"labels": labels, **counts_by_role}
     weights = member.weights_by_label()
@@ -266,25 +276,23 @@ def describe(member: Member) -> dict:
         # Means and deviations of all rows, whatever these weigh under the rule.
         for name in ("center", "scale"):
             network.pop(name, None)
-    return {"network": network, "rows": rows}
+    return DescribeReply(network=network, rows=rows)
 
 
 DESCRIBE = Task(
     name="describe",
     bound="fields",
     discloses="model",
+    most=1,
+    without="needed",
     accepted_by="anybody",
     asks="the node's model, and the number of rows of each class",
     reveals=MODEL_REVEALS,
     alone=True,
+    is_in_all_summaries=True,
+    describes=True,
     takes_weights=True,
-    request={},
-    reply={
-        "min_rows": MIN_ROWS,
-        "rule": RULE,
-        "network": Table(NETWORK, model_fits),
-        "rows": Table(ROWS, rows_are_some),
-    },
-    rule=classes_are_of_enough_rows,
+    request=Request,
+    reply=DescribeReply,
     answer=describe,
 )

@@ -8,7 +8,8 @@ For models W_m and factors f on their logits z, over rows i with weights w_i,
     gradient[m]  = sum_i w_i outer([x_i, 1], softmax(z_mi) - onehot(y_i)).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Annotated
 
 import numpy as np
 
@@ -16,8 +17,8 @@ from ..local import (
     JudgingRows,
     Member,
     NodeShape,
-    may_tell_gradient,
     sum_over_rows,
+    tellable_gradients,
 )
 from ..messages import (
     ABSENT,
@@ -29,26 +30,27 @@ from ..messages import (
     Flag,
     Number,
     Place,
+    Request,
     Table,
     Task,
     Text,
     counting,
     rows_in_words,
 )
-from ..moments import LARGEST_SQUARE, log_losses
+from ..moments import LARGEST, log_losses
 from ..networks import LayersBelow, linear_logits
-from ._layers import HIDDEN, behind_layers, check_classes
-from ._models import columns_are_outputs
+from ._layers import HIDDEN, check_classes, transform_by_layers
+from ._models import check_columns
 from ._rows import rows_of_labels
 from ._shared import (
     GRADIENT,
     LABELS_AND_OUTPUTS,
-    MIN_ROWS,
-    RULE,
+    DisclosedReply,
     model_weights,
     optional_array,
     sums,
 )
+from ._told import told_of_evaluate
 
 # ---- what fields say in figures ----------------------------------------------------
 
@@ -75,21 +77,14 @@ def _effective_rows_in_words(content: Mapping, reply: Mapping) -> str:
 # ---- rules -------------------------------------------------------------------------
 
 
-def models_are_few(request: Mapping, place: Place) -> None:
-    """No more models and factors are tried at once than show no single row."""
-    W = request["W"]
-    if W.ndim == 3 and len(W) > MOST_MODELS:
-        raise place.at("W").wrong(f"are {len(W)} models, more than {MOST_MODELS}")
-    are_too_many = len(request["factors"]) > MOST_FACTORS
-    place.deny(are_too_many, "factors", f"are more than {MOST_FACTORS}")
-    columns_are_outputs(request, place)
-
-
-def right_are_rows(content: Mapping, place: Place) -> None:
-    """Rows that are right are no more than there are."""
-    count = content["count"]
-    if np.max(content["right"], initial=0.0) > count * (1.0 + ROUNDING):
+def check_right(right: np.ndarray, count: float, place: Place) -> None:
+    """Raise ValueError for more rows that are right than there are."""
+    if np.max(right, initial=0.0) > count * (1.0 + ROUNDING):
         raise place.at("right").wrong(f"are more than the {count:g} rows")
+
+
+def _check_held_out(held_out: Mapping, place: Place) -> None:
+    check_right(held_out["right"], held_out["count"], place)
 
 
 # ---- fields ------------------------------------------------------------------------
@@ -104,7 +99,7 @@ _SUMS = {
         says=f"Sum of the squared logits. {_OF_ONE_ROW}",
         low=0.0,
         # Logits of NearestCentroid are squares of features themselves.
-        high=LARGEST_SQUARE**2,
+        high=LARGEST**4,
     ),
     "right": sums("m?", says=_RIGHT, low=0.0),
     "losses": sums("m? f", says=_LOSSES, low=0.0, nan=True),
@@ -114,89 +109,156 @@ _SUMS = {
         f"under the first model. {_OF_ONE_ROW}",
         low=0.0,
         nan=True,
-        when=lambda request: request.get("of") == "learning",
+        when=lambda request: request.of == "learning",
     ),
 }
+
+
+class EvaluateRequest(Request):
+    """Models, and the rows that judge them."""
+
+    W: Annotated[np.ndarray, model_weights("m? p c")]
+    labels: Annotated[list, LABELS_AND_OUTPUTS["labels"]]
+    columns: Annotated[np.ndarray, LABELS_AND_OUTPUTS["columns"]]
+    factors: Annotated[
+        np.ndarray, Array("f", kinds="fiu", high=LARGEST**2, least_bytes=2)
+    ]
+    gradient: Annotated[bool, Flag(default=False)]
+    of: Annotated[str, Text(("judging", "learning"), default="judging")]
+    hidden: Annotated[Mapping | None, HIDDEN]
+    class_weights: Annotated[np.ndarray | None, Array("l", low=0.0, default=None)]
+
+    def check(self, place: Place) -> None:
+        """Raise ValueError for more models and factors than show no single row."""
+        W = self.W
+        if W.ndim == 3 and len(W) > MOST_MODELS:
+            raise place.at("W").wrong(f"are {len(W)} models, more than {MOST_MODELS}")
+        are_too_many = len(self.factors) > MOST_FACTORS
+        place.deny(are_too_many, "factors", f"are more than {MOST_FACTORS}")
+        check_columns(self.columns, W.shape[-1], place)
+
+
+class EvaluateReply(DisclosedReply):
+    """Sums over the rows; of one model they have no axis of models."""
+
+    count: Annotated[float, _SUMS["count"]]
+    squares: Annotated[np.ndarray, _SUMS["squares"]]
+    right: Annotated[np.ndarray, _SUMS["right"]]
+    losses: Annotated[np.ndarray, _SUMS["losses"]]
+    squared_gains: Annotated[np.ndarray | None, _SUMS["squared_gains"]]
+    gradient: Annotated[
+        np.ndarray | None,
+        sums(
+            "m? p c",
+            says=GRADIENT,
+            nan=True,
+            when=lambda request: request.gradient,
+        ),
+    ]
+    effective_rows: Annotated[
+        np.ndarray | None,
+        optional_array(
+            "m?",
+            says="Number of rows that each gradient is made from in effect, alone "
+            "and together with the gradients before it. The node sends no gradient of "
+            "fewer rows than it allows.",
+            detail=_effective_rows_in_words,
+        ),
+    ]
+    held_out: Annotated[
+        Mapping | None,
+        Table(
+            _SUMS,
+            _check_held_out,
+            default=ABSENT,
+            says="The same sums over the rows that are held out.",
+            detail=_held_out_in_words,
+        ),
+    ]
+
+    def check(self, request: EvaluateRequest, place: Place) -> None:
+        check_right(self.right, self.count, place)
 
 
 # ---- cost and answer ---------------------------------------------------------------
 
 
-def _cost(rows: NodeShape, content: Mapping) -> None:
-    request = "the request 'evaluate'"
-    behind_layers(rows, content, request)
-    n_models = len(content["W"]) if content["W"].ndim == 3 else 1
-    n_classes = max(content["W"].shape[-1], len(content["labels"]))
-    check_classes(rows, n_classes, request)
-    n_losses = n_models * n_classes * max(len(content["factors"]), 1)
-    rows.check("losses", n_losses, request)
+def _cost(rows: NodeShape, request: EvaluateRequest) -> None:
+    words = "the request 'evaluate'"
+    transform_by_layers(rows, request.hidden, words)
+    n_models = len(request.W) if request.W.ndim == 3 else 1
+    n_classes = max(request.W.shape[-1], len(request.labels))
+    check_classes(rows, n_classes, words)
+    n_losses = n_models * n_classes * max(len(request.factors), 1)
+    rows.check("losses", n_losses, words)
 
 
-def evaluate(
-    member: Member,
-    *,
-    W: np.ndarray,
-    labels: Sequence,
-    columns: Sequence[int],
-    factors: np.ndarray,
-    gradient: bool = False,
-    of: str = "judging",
-    hidden: Mapping | None = None,
-    class_weights: np.ndarray | None = None,
-) -> dict:
+def evaluate(member: Member, request: EvaluateRequest) -> EvaluateReply:
     """Sums over rows that judge linear models, see `sum_over_rows`.
 
     ``W`` is a stack of models or one of them, whose sums then have no axis of models.
     Of rows that learn there are gains over the first model too, and if rows are held
     out the same sums of these.
     """
+    W = request.W
     models = W if W.ndim == 3 else W[None]
-    is_of_learning = of == "learning"
+    is_of_learning = request.of == "learning"
 
     def judging_rows(role: str) -> JudgingRows:
-        X, codes, rows = rows_of_labels(member, role, labels)
-        row_weights = member.row_weights(role)
-        weights = np.ones(len(rows)) if row_weights is None else row_weights[rows]
-        if class_weights is not None:
-            weights = weights * class_weights[codes]
+        X, codes, rows = rows_of_labels(member, role, request.labels)
+        class_weights = np.ones(len(rows))
+        if request.class_weights is not None:
+            class_weights = request.class_weights[codes]
         return JudgingRows(
             X=X,
-            Z=LayersBelow.from_content(hidden).outputs(X),
-            columns=np.asarray(columns)[codes],
-            weights=weights,
+            Z=LayersBelow.from_content(request.hidden).outputs(X),
+            columns=np.asarray(request.columns)[codes],
+            row_weights=member.counted_weights(role)[rows],
+            class_weights=class_weights,
+            units=member.units(role)[rows],
         )
 
-    rows = judging_rows(of)
+    rows = judging_rows(request.of)
     content = sum_over_rows(
         member,
         rows,
         models,
-        factors=factors,
-        with_gradient=gradient,
+        factors=request.factors,
+        with_gradient=request.gradient,
         with_gains=is_of_learning,
     )
-    if gradient and member.disclosure is not None:
-        for of_model, model in zip(content["gradient"], models, strict=True):
-            if not _may_tell_gradient(member, rows, model):
-                of_model[:] = np.nan
-    if is_of_learning and not np.array_equal(member.learning, member.judging):
+    is_of_held_out = not np.array_equal(member.learning, member.judging)
+    if request.gradient and member.disclosure is not None:
+        is_told = np.zeros(len(models), dtype=bool)
+        # Rows that are held out have not passed the rule.
+        if is_of_learning or not is_of_held_out:
+            is_told = _tellable(member, rows, content["gradient"], models)
+        content["gradient"][~is_told] = np.nan
+    if is_of_learning and is_of_held_out:
         content["held_out"] = sum_over_rows(
             member,
             judging_rows("judging"),
             models,
-            factors=factors,
+            factors=request.factors,
             with_gradient=False,
             with_gains=True,
         )
-    return content if W.ndim == 3 else _of_first_model(content)
+    if W.ndim == 2:
+        content = _of_first_model(content)
+    return EvaluateReply(**content)
 
 
-def _may_tell_gradient(member: Member, rows: JudgingRows, W: np.ndarray) -> bool:
-    """Report whether the rule lets the gradient of a model be told."""
-    _, residuals = log_losses(linear_logits(rows.Z, W), rows.columns)
-    return may_tell_gradient(
-        member, rows.Z, rows.columns, weights=rows.weights, residuals=residuals
-    )
+def _tellable(
+    member: Member, rows: JudgingRows, gradients: np.ndarray, models: np.ndarray
+) -> np.ndarray:
+    """Return which gradients of models the rule lets be told, (n_models,), bool."""
+    is_told = ~np.isnan(gradients).any(axis=(1, 2))
+    residuals = [
+        log_losses(linear_logits(rows.Z, model), rows.columns)[1]
+        for model in models[is_told]
+    ]
+    is_told[is_told] = tellable_gradients(member, rows, residuals)
+    return is_told
 
 
 def _sendable(value: np.ndarray | np.float64) -> np.ndarray | np.float64:
@@ -221,50 +283,18 @@ EVALUATE = Task(
     name="evaluate",
     bound="fields",
     discloses="sums",
+    most=25,
+    without="nothing",
+    is_of_judging=lambda request: request.get("of") != "learning",
     accepted_by="ledger",
     asks="sums over the node's rows that say how good some models are",
     reveals="A gradient may be nearly a single row if the model is wrong about that "
     "row only.",
     often="once in each message after the first",
-    most=25,
-    without="nothing",
     takes_weights=True,
-    request={
-        "W": model_weights("m? p c"),
-        **LABELS_AND_OUTPUTS,
-        "factors": Array("f", kinds="fiu", high=LARGEST_SQUARE, least_bytes=2),
-        "gradient": Flag(default=False),
-        "of": Text(("judging", "learning"), default="judging"),
-        "hidden": HIDDEN,
-        "class_weights": Array("l", low=0.0, default=None),
-    },
-    request_rule=models_are_few,
-    reply={
-        "min_rows": MIN_ROWS,
-        "rule": RULE,
-        **_SUMS,
-        "gradient": sums(
-            "m? p c",
-            says=GRADIENT,
-            nan=True,
-            when=lambda request: request.get("gradient"),
-        ),
-        "effective_rows": optional_array(
-            "m?",
-            says="Number of rows that each gradient is made from in effect, alone "
-            "and together with the gradients before it. The node sends no gradient of "
-            "fewer rows than it allows.",
-            detail=_effective_rows_in_words,
-        ),
-        "held_out": Table(
-            _SUMS,
-            right_are_rows,
-            default=ABSENT,
-            says="The same sums over the rows that are held out.",
-            detail=_held_out_in_words,
-        ),
-    },
-    rule=right_are_rows,
+    request=EvaluateRequest,
+    reply=EvaluateReply,
+    told=told_of_evaluate,
     cost=_cost,
     answer=evaluate,
 )

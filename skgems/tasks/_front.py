@@ -2,18 +2,27 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 
 from ..disclosure import products_hold
-from ..local import Member, TooFewRowsError, learning_columns, opened_front
+from ..local import (
+    Member,
+    TooFewRowsError,
+    learning_columns,
+    n_told_before,
+    opened_front,
+)
 from ..messages import (
     ABSENT,
     Array,
+    ExposedGroups,
     Flag,
     FrontField,
     Labels,
     Place,
+    Request,
     Table,
     Task,
     Text,
@@ -22,7 +31,7 @@ from ..messages import (
 )
 from ..moments import LARGEST
 from ..steps import IDENTIFIES, NOT_USED, ROLES, numbers
-from ._shared import N_ROWS, RULE, bound_on_rows, sums
+from ._shared import N_ROWS, DisclosedReply, bound_on_rows, sums
 from ._told import told_of_front
 
 # ---- what fields say in figures ----------------------------------------------------
@@ -71,9 +80,9 @@ def _forget_number_of_labels(table: Mapping, place: Place) -> None:
 # ---- fields ------------------------------------------------------------------------
 
 
-def _drops_identifiers(request: Mapping) -> bool:
-    """Whether a request is the first of a front that drops columns."""
-    front = request["front"]
+def _drops_identifiers(request: "FrontRequest") -> bool:
+    """Report whether a request is the first of a front that drops columns."""
+    front = request.front
     return bool(front.get("drop_identifiers")) and front.get("columns") is None
 
 
@@ -122,8 +131,40 @@ STATISTICS = {
 }
 
 
-def front(member: Member, *, front: Mapping) -> dict:
-    """What the step of a front that waits is fitted to."""
+class FrontRequest(Request):
+    """A front, of which one step waits."""
+
+    front: Annotated[Mapping, FrontField()]
+
+
+class FrontReply(DisclosedReply):
+    """What the step that waits is fitted to."""
+
+    min_rows: Annotated[
+        int | None,
+        bound_on_rows(
+            "The bound min_rows of the node. It has at least this many rows, and so "
+            "does each category that it sends."
+        ),
+    ] = None
+    columns: Annotated[Mapping, Table(COLUMNS, roles_are_words)]
+    again: Annotated[bool | None, Flag(default=ABSENT, says=_SEEN)]
+    parts: Annotated[
+        Mapping,
+        Told(
+            STATISTICS,
+            says="Statistics of the columns that enter each step, over all rows "
+            "together: means and squares about them, products for PCA, or sums after "
+            "power transforms. Categories that at least min_rows rows have, and the "
+            "number of rows that have others. Counts on a grid, in multiples of "
+            "min_rows.",
+            detail=_parts_in_words,
+        ),
+    ]
+
+
+def front(member: Member, request: FrontRequest) -> FrontReply:
+    """Tell what the step of a front that waits is fitted to."""
     X = learning_columns(member)
     if X.shape[0] < member.min_rows:
         raise TooFewRowsError(
@@ -132,7 +173,7 @@ def front(member: Member, *, front: Mapping) -> dict:
             "columns. Pass a Disclosure with a smaller min_rows if these rows may be "
             "known."
         )
-    return opened_front(front).tell(
+    content = opened_front(request.front).tell(
         X,
         min_rows=member.min_rows,
         memo=member.memo,
@@ -140,6 +181,25 @@ def front(member: Member, *, front: Mapping) -> dict:
         weights=member.row_weights("learning"),
         check_products=partial(_check_products, member),
     )
+    _check_unknowns(member, content, n_values=X.shape[0] * X.shape[1])
+    return FrontReply(**content)
+
+
+def _check_unknowns(member: Member, content: Mapping, *, n_values: int) -> None:
+    """Raise TooFewRowsError for more statistics than the rule lets be told of rows."""
+    if member.disclosure is None:
+        return
+    n_numbers = sum(numbers.n_numbers for numbers in told_of_front(content))
+    n_before = n_told_before(member)
+    if n_numbers and n_before + n_numbers > member.disclosure.unknowns * n_values:
+        raise TooFewRowsError(
+            f"Node {member.name!r} would send {n_numbers:g} statistics of its columns, "
+            f"after {n_before:g} numbers before. That is too many beside the "
+            f"{n_values} values of its rows under its rule of disclosure (unknowns="
+            f"{member.disclosure.unknowns:g}). Leave out the step that needs them, "
+            "such as a PowerTransformer, or have it tell fewer, such as a KBins of "
+            "fewer bins; or pass disclosure=None if single rows may be known."
+        )
 
 
 def _check_products(member: Member, table: object) -> None:
@@ -164,38 +224,39 @@ def _check_products(member: Member, table: object) -> None:
         )
 
 
+def _columns_told(content: Mapping) -> int | None:
+    """Return how many columns the first reply to a front tells of."""
+    return len(content["columns"]["text"]) if "columns" in content else None
+
+
+def exposed_columns(content: Mapping) -> ExposedGroups:
+    """Return whether a step needs covariances of more columns than there are rows."""
+    for part in content["parts"].values():
+        if "triangle" in part and part["n_rows"] <= len(part["mean"]):
+            n_rows = {"all": int(part["n_rows"])}
+            return ExposedGroups(n_columns=len(part["mean"]), n_rows=n_rows)
+    return ExposedGroups()
+
+
 FRONT = Task(
     name="front",
     bound="fields",
     discloses="sums",
+    most=6,
+    # A node checks what comes back by its own part in it.
+    without="what follows",
     accepted_by="anybody",
     asks="the statistics that the agreed transformers are fitted to",
     takes_weights=True,  # steps are fitted to rows, whatever a user says they weigh
     reveals="Statistics of columns over the rows that the node sums. The smallest and "
     "the largest value of a column are values of single rows and are not sent.",
+    begins_exchange=True,
+    fits_front=True,
     told=told_of_front,
+    n_columns=_columns_told,
+    exposed=exposed_columns,
     often="once for each step that needs rows",
-    most=6,
-    # A node checks what comes back by its own part in it.
-    without="what follows",
-    request={"front": FrontField()},
-    reply={
-        "min_rows": bound_on_rows(
-            "The bound min_rows of the node. It has at least this many rows, and so "
-            "does each category that it sends."
-        ),
-        "rule": RULE,
-        "columns": Table(COLUMNS, roles_are_words),
-        "again": Flag(default=ABSENT, says=_SEEN),
-        "parts": Told(
-            STATISTICS,
-            says="Statistics of the columns that enter each step, over all rows "
-            "together: means and squares about them, products for PCA, or sums after "
-            "power transforms. Categories that at least min_rows rows have, and the "
-            "number of rows that have others. Counts on a grid, in multiples of "
-            "min_rows.",
-            detail=_parts_in_words,
-        ),
-    },
+    request=FrontRequest,
+    reply=FrontReply,
     answer=front,
 )

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import Annotated
 
 import numpy as np
 from scipy.sparse import issparse
@@ -21,6 +22,7 @@ from ..messages import (
     Flag,
     Labels,
     Place,
+    Request,
     Task,
     counting,
 )
@@ -38,10 +40,10 @@ from ..trees import (
     unpacked_cells,
 )
 from ._rows import rows_of_labels
-from ._shared import MIN_ROWS, RULE, whole_number
+from ._shared import DisclosedReply, whole_number
 
 # Trees in one request, which are so many numbers for each row.
-_MOST_TREES = 10_000
+MOST_TREES = 10_000
 # Levels of these trees: each is a step for the rows, and honest ones are far fewer.
 _MOST_LEVELS = 64
 
@@ -76,77 +78,128 @@ def trees_are_sound(content: Mapping, place: Place) -> None:
     place.deny(is_deep, "left", f"are of trees with more than {_MOST_LEVELS} levels")
 
 
-def forest_is_sound(request: Mapping, place: Place) -> None:
-    """Trees are sound, and what is asked about are leaves, in the order of trees."""
-    trees_are_sound(request, place)
-    feature = request["feature"]
-    leaves = request["leaves"]
+def check_leaves(request: "GrowthRequest", place: Place) -> None:
+    """Raise ValueError for trees that are not sound, or leaves out of their order."""
+    trees_are_sound(vars(request), place)
+    feature = request.feature
+    leaves = request.leaves
     are_leaves = (leaves < len(feature)).all() and (feature[leaves] < 0).all()
     place.deny(not are_leaves, "leaves", "are not all leaves")
-    by_tree = np.diff(Forest.from_content(request).trees()[leaves])
+    by_tree = np.diff(request.forest.trees()[leaves])
     in_order = (by_tree >= 0).all() and len(np.unique(leaves)) == len(leaves)
     place.deny(not in_order, "leaves", "are not in the order of trees")
 
 
-def drawn_are_sound(request: Mapping, place: Place) -> None:
-    """Trees are sound, and no feature is drawn twice for a leaf."""
-    forest_is_sound(request, place)
-    features = request["features"]
-    place.deny((np.diff(features, axis=1) <= 0).any(), "features", "are not in order")
+# ---- fields ------------------------------------------------------------------------
+
+# Vertices v of all trees; children follow their parents, -1 stands for none.
+FOREST_FIELDS = {
+    "n_trees": whole_number(low=1, high=MOST_TREES),
+    "feature": Array("v", kinds="i", low=-1),
+    "bin": Array("v", kinds="i", low=0),
+    "missing_left": Array("v", kinds="b"),
+    "left": Array("v", kinds="i", low=-1),
+}
 
 
-def counts_are_of_leaves(content: Mapping, place: Place) -> None:
-    """Counts are as many as were asked for, and multiples of the bound on rows."""
-    asked = place.asked
-    shape = _asked_of(asked).shape(len(asked["classes"]))
-    try:
-        cells = unpacked_cells(content["counts"], math.prod(shape))
-    except ValueError as error:
-        raise place.at("counts").wrong(f"are no counts: {error}") from None
-    min_rows = content["min_rows"]
-    is_exact = min_rows > 1 and (cells.counts % min_rows).any()
-    place.deny(is_exact, "counts", f"are no multiples of min_rows={min_rows}")
+class GrowthRequest(Request):
+    """Trees so far, and the leaves a that are asked about."""
+
+    classes: Annotated[list, Labels("k", ordered=True, most=MOST_CLASSES)]
+    n_trees: Annotated[int, FOREST_FIELDS["n_trees"]]
+    feature: Annotated[np.ndarray, FOREST_FIELDS["feature"]]
+    bin: Annotated[np.ndarray, FOREST_FIELDS["bin"]]
+    missing_left: Annotated[np.ndarray, FOREST_FIELDS["missing_left"]]
+    left: Annotated[np.ndarray, FOREST_FIELDS["left"]]
+    leaves: Annotated[np.ndarray, Array("a", kinds="i", low=0)]
+
+    @property
+    def forest(self) -> Forest:
+        """The trees that the request brings."""
+        return Forest.from_content(vars(self))
+
+
+class GrowRequest(GrowthRequest):
+    """Trees so far, and the leaves and features whose histograms are asked for."""
+
+    features: Annotated[np.ndarray, Array("a j", kinds="i", low=0)]  # of each leaf
+    bootstrap: Annotated[bool, Flag()]
+
+    @property
+    def asked(self) -> Asked:
+        """The leaves and the features of each."""
+        return Asked(leaves=self.leaves, features=self.features)
+
+    def check(self, place: Place) -> None:
+        check_leaves(self, place)
+        is_out_of_order = (np.diff(self.features, axis=1) <= 0).any()
+        place.deny(is_out_of_order, "features", "are not in order")
+
+    def check_counts(self, counts: np.ndarray, place: Place, *, min_rows: int) -> None:
+        """Raise ValueError for other counts than asked for, or no multiples."""
+        shape = self.asked.shape(len(self.classes))
+        try:
+            cells = unpacked_cells(counts, math.prod(shape))
+        except ValueError as error:
+            raise place.at("counts").wrong(f"are no counts: {error}") from None
+        is_exact = min_rows > 1 and (cells.counts % min_rows).any()
+        place.deny(is_exact, "counts", f"are no multiples of min_rows={min_rows}")
+
+
+class GrowReply(DisclosedReply):
+    """How many rows lie in each bin of the features at the leaves, by class."""
+
+    counts: Annotated[
+        np.ndarray,
+        Array(
+            "*",
+            kinds="u",
+            says="How many rows lie in each bin of features, by class, at leaves of "
+            "trees. A leaf is a rule about several features. Where min_rows is above "
+            "1, counts up to each bin are rounded to multiples of it; else deep leaves "
+            "speak of single rows.",
+            detail=_bytes_in_words,
+        ),
+    ]
+
+    def check(self, request: GrowRequest, place: Place) -> None:
+        request.check_counts(self.counts, place, min_rows=self.min_rows)
 
 
 # ---- cost and answer ---------------------------------------------------------------
 
 
-def _cost(rows: NodeShape, content: Mapping) -> None:
-    request = "the request 'grow'"
+def _cost(rows: NodeShape, request: GrowRequest) -> None:
+    words = "the request 'grow'"
     # For each row the leaf in each tree, and how often it counts there.
-    rows.check("hidden_numbers", rows.n_rows * content["n_trees"], request)
-    n_cells = content["features"].size * (N_BINS + 1) * len(content["classes"])
-    rows.check("cluster_numbers", n_cells, request)
+    rows.check("hidden_numbers", rows.n_rows * request.n_trees, words)
+    n_cells = request.features.size * (N_BINS + 1) * len(request.classes)
+    rows.check("cluster_numbers", n_cells, words)
 
 
-def grow(
-    member: Member,
-    *,
-    classes: Sequence,
-    leaves: np.ndarray,
-    features: np.ndarray,
-    bootstrap: bool,
-    **trees: np.ndarray,
-) -> dict:
-    """Counts of the node's rows at the leaves, by bin and class."""
-    rows = _remembered_rows(member, classes)
-    check_features(
-        member, trees["feature"], features, n_features=rows["codes"].shape[1]
-    )
-    forest = Forest(**trees)
-    asked = Asked(leaves=leaves, features=features)
+def grow(member: Member, request: GrowRequest) -> GrowReply:
+    """Count the node's rows at the leaves, by bin and class."""
+    rows = _remembered_rows(member, request.classes)
+    n_features = rows["codes"].shape[1]
+    check_features(member, request.feature, request.features, n_features=n_features)
+    forest = request.forest
+    asked = request.asked
+    weights = None
+    if request.bootstrap:
+        weights = _remembered_weights(member, rows, forest)
+    n_classes = len(request.classes)
     cells = class_cells(
         rows["codes"],
         rows["labels"],
         _remembered_leaves(rows, forest),
         asked,
-        n_classes=len(classes),
-        weights=_remembered_weights(member, rows, forest) if bootstrap else None,
+        n_classes=n_classes,
+        weights=weights,
     )
-    shape = asked.shape(len(classes))
+    shape = asked.shape(n_classes)
     if member.min_rows > 1:
         cells = rounded_cells(cells, shape, member.min_rows)
-    return {"counts": packed_cells(cells, math.prod(shape))}
+    return GrowReply(counts=packed_cells(cells, math.prod(shape)))
 
 
 def check_features(member: Member, *features: np.ndarray, n_features: int) -> None:
@@ -184,7 +237,7 @@ def _remembered_leaves(rows: dict, forest: Forest) -> np.ndarray:
 
 
 def _remembered_weights(member: Member, rows: dict, forest: Forest) -> np.ndarray:
-    """How often each tree counts each row, drawn once for so many trees."""
+    """Return how often each tree counts each row, drawn once for so many trees."""
     weights = rows.get("weights")
     if weights is None or weights.shape[1] != forest.n_trees:
         weights = _drawn_weights(member, len(rows["labels"]), forest.n_trees)
@@ -193,7 +246,7 @@ def _remembered_weights(member: Member, rows: dict, forest: Forest) -> np.ndarra
 
 
 def has_grown_from(forest: Forest, before: Forest) -> bool:
-    """Whether trees are others with some of their leaves split."""
+    """Report whether trees are those ``before`` with some of their leaves split."""
     if forest.n_trees != before.n_trees or forest.n_vertices < before.n_vertices:
         return False
     was_split = np.flatnonzero(before.feature >= 0)
@@ -203,7 +256,7 @@ def has_grown_from(forest: Forest, before: Forest) -> bool:
 
 
 def _drawn_weights(member: Member, n_rows: int, n_trees: int) -> np.ndarray:
-    """How often each tree counts each row: drawn from a secret of the node.
+    """Draw how often each tree counts each row, from a secret of the node.
 
     The secret is a hash of its rows, which nobody else has: it is never sent, and the
     same in all exchanges. Two samples of the same rows would tell a server more.
@@ -221,31 +274,12 @@ def _drawn_weights(member: Member, n_rows: int, n_trees: int) -> np.ndarray:
     return bootstrap_weights(n_rows, n_trees, secret)
 
 
-def _asked_of(request: Mapping) -> Asked:
-    return Asked(leaves=request["leaves"], features=request["features"])
-
-
-# Vertices v of all trees; children follow their parents, -1 stands for none.
-FOREST_FIELDS = {
-    "n_trees": whole_number(low=1, high=_MOST_TREES),
-    "feature": Array("v", kinds="i", low=-1),
-    "bin": Array("v", kinds="i", low=0),
-    "missing_left": Array("v", kinds="b"),
-    "left": Array("v", kinds="i", low=-1),
-}
-# The request for the histograms of some leaves.
-FIELDS_OF_GROWTH = {
-    "classes": Labels("k", ordered=True, most=MOST_CLASSES),
-    **FOREST_FIELDS,
-    # Leaves a that are asked about, and features j for each.
-    "leaves": Array("a", kinds="i", low=0),
-    "features": Array("a j", kinds="i", low=0),
-    "bootstrap": Flag(),
-}
 GROW = Task(
     name="grow",
     bound="terms",
     discloses="consent",
+    most=20,
+    without="what follows",
     accepted_by="person",
     asks="how many rows lie in each bin of features at leaves of trees, by class",
     reveals="A leaf is a rule about several features, so deep leaves reveal single "
@@ -253,25 +287,9 @@ GROW = Task(
     often="once for each level of the trees",
     smaller_with_lower="n_estimators, max_depth or max_features",
     bytes_of_rows=bytes_of_bins,
-    most=20,
-    without="what follows",
     allows_missing=True,
-    request=FIELDS_OF_GROWTH,
-    request_rule=drawn_are_sound,
-    reply={
-        "min_rows": MIN_ROWS,
-        "rule": RULE,
-        "counts": Array(
-            "*",
-            kinds="u",
-            says="How many rows lie in each bin of features, by class, at leaves of "
-            "trees. A leaf is a rule about several features. Where min_rows is above "
-            "1, counts up to each bin are rounded to multiples of it; else deep leaves "
-            "speak of single rows.",
-            detail=_bytes_in_words,
-        ),
-    },
-    rule=counts_are_of_leaves,
+    request=GrowRequest,
+    reply=GrowReply,
     of_user=(),
     cost=_cost,
     answer=grow,

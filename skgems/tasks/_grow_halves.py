@@ -4,14 +4,16 @@ Either half of the rows (`halves_of`) has trees of its own, which grow as by the
 "grow". One message is about both, so that a level of them takes one message, too.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from typing import Annotated
+
+import numpy as np
 
 from ..local import Member, NodeShape, check_cost_of_content
-from ..messages import Array, Place, Table, Task
-from ._grow import FIELDS_OF_GROWTH, GROW, counts_are_of_leaves, drawn_are_sound, grow
+from ..messages import Array, Place, Request, Table, Task
+from ._grow import GROW, GrowRequest, grow
 from ._halves import HALF_NAMES, members_of_halves
-from ._shared import MIN_ROWS, RULE
+from ._shared import DisclosedReply
 
 # Both halves have the same classes, and as many features are drawn for each leaf.
 _LENGTHS_OF_BOTH = {"k", "j"}
@@ -21,57 +23,91 @@ _LENGTHS_OF_BOTH = {"k", "j"}
 
 def leaves_of_half_are_sound(content: Mapping, place: Place) -> None:
     """Trees of one half are sound; those of the other have lengths of their own."""
-    drawn_are_sound(content, place)
+    GrowRequest.from_content(content).check(place)
     for letter in place.lengths.keys() - _LENGTHS_OF_BOTH:
         del place.lengths[letter]
 
 
-def any_half_is_asked(request: Mapping, place: Place) -> None:
-    """The trees of one half may have grown up before those of the other."""
-    place.deny(not asked_halves(request), "asks about no half")
+def asked_halves(content: Mapping) -> dict[str, Mapping]:
+    """Return the contents of the requests "grow", by the half that they are about."""
+    return {half: content[half] for half in HALF_NAMES if content.get(half) is not None}
 
 
-def asked_halves(request: Mapping) -> dict[str, Mapping]:
-    """The contents of the requests "grow", by the half that they are about."""
-    return {half: request[half] for half in HALF_NAMES if request.get(half) is not None}
+# ---- fields ------------------------------------------------------------------------
+
+_OF_HALF = Table(GrowRequest.fields, leaves_of_half_are_sound, default=None)
 
 
-def counts_are_of_halves(content: Mapping, place: Place) -> None:
-    """Counts are those that were asked for, of each half."""
-    for half, asked in asked_halves(place.asked).items():
-        reply = {"counts": content[half], "min_rows": content["min_rows"]}
-        counts_are_of_leaves(reply, replace(place.at(half), asked=asked))
+class GrowHalvesRequest(Request):
+    """A request "grow" for each half whose trees have not grown up."""
+
+    first: Annotated[Mapping | None, _OF_HALF]
+    second: Annotated[Mapping | None, _OF_HALF]
+    front: Mapping | None = None  # which all tasks have
+
+    @property
+    def by_half(self) -> dict[str, GrowRequest]:
+        """The requests "grow", by the half that they are about."""
+        return {
+            half: GrowRequest.from_content(content)
+            for half, content in asked_halves(vars(self)).items()
+        }
+
+    def check(self, place: Place) -> None:
+        place.deny(not asked_halves(vars(self)), "asks about no half")
 
 
-def _is_asked(half: str) -> Callable[[Mapping], bool]:
-    return lambda request: half in asked_halves(request)
+def _counts_of(half: str) -> Array:
+    return Array(
+        "*",
+        kinds="u",
+        when=lambda request: getattr(request, half) is not None,
+        says=f"How many rows of the {half} half lie in each bin of features, "
+        "by class, at leaves of trees. A leaf is a rule about several "
+        "features. Where min_rows is above 1, counts up to each bin are "
+        "rounded to multiples of it; else deep leaves speak of single rows.",
+    )
+
+
+class GrowHalvesReply(DisclosedReply):
+    """The counts of a reply to "grow", of each half."""
+
+    first: Annotated[np.ndarray | None, _counts_of("first")]
+    second: Annotated[np.ndarray | None, _counts_of("second")]
+
+    def check(self, request: GrowHalvesRequest, place: Place) -> None:
+        for half, asked in request.by_half.items():
+            counts = getattr(self, half)
+            asked.check_counts(counts, place.at(half), min_rows=self.min_rows)
 
 
 # ---- cost and answer ---------------------------------------------------------------
 
 
-def _cost(rows: NodeShape, content: Mapping) -> None:
-    for asked in asked_halves(content).values():
-        check_cost_of_content("grow", asked, rows)
+def _cost(rows: NodeShape, request: GrowHalvesRequest) -> None:
+    for asked in asked_halves(vars(request)).values():
+        check_cost_of_content(GROW.name, asked, rows)
 
 
-def grow_halves(
-    member: Member, *, front: Mapping | None = None, **asked: Mapping
-) -> dict:
-    """Counts of the rows of each half that was asked about, at leaves of its trees."""
-    contents = asked_halves(asked)
-    members = members_of_halves(member, front, may_lack_values=True)
-    return {
-        half: grow(member_of_half, **contents[half])["counts"]
-        for half, member_of_half in members
-        if half in contents
-    }
+def grow_halves(member: Member, request: GrowHalvesRequest) -> GrowHalvesReply:
+    """Count the rows of each half that was asked about, at leaves of its trees."""
+    requests = request.by_half
+    members = members_of_halves(member, request.front, may_lack_values=True)
+    return GrowHalvesReply(
+        **{
+            half: grow(member_of_half, requests[half]).counts
+            for half, member_of_half in members
+            if half in requests
+        }
+    )
 
 
 GROW_HALVES = Task(
     name="grow_halves",
     bound="terms",
     discloses="consent",
+    most=GROW.most,
+    without="the forest",
     accepted_by="person",
     asks="how many rows of each half of the node's rows lie in each bin of features at "
     "leaves of trees, by class",
@@ -79,31 +115,9 @@ GROW_HALVES = Task(
     often=GROW.often,
     smaller_with_lower=GROW.smaller_with_lower,
     bytes_of_rows=GROW.bytes_of_rows,
-    most=GROW.most,
-    without="the forest",
     has_fronts_within=True,
-    request={
-        half: Table(FIELDS_OF_GROWTH, leaves_of_half_are_sound, default=None)
-        for half in HALF_NAMES
-    },
-    request_rule=any_half_is_asked,
-    reply={
-        "min_rows": MIN_ROWS,
-        "rule": RULE,
-        **{
-            half: Array(
-                "*",
-                kinds="u",
-                when=_is_asked(half),
-                says=f"How many rows of the {half} half lie in each bin of features, "
-                "by class, at leaves of trees. A leaf is a rule about several "
-                "features. Where min_rows is above 1, counts up to each bin are "
-                "rounded to multiples of it; else deep leaves speak of single rows.",
-            )
-            for half in HALF_NAMES
-        },
-    },
-    rule=counts_are_of_halves,
+    request=GrowHalvesRequest,
+    reply=GrowHalvesReply,
     cost=_cost,
     answer=grow_halves,
 )

@@ -6,24 +6,23 @@ model is judged by rows that it was made of. Rows of one group, such as those of
 patient, are in the same half. No message tells of groups.
 """
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 
-from ..base import validated_rows_for_fit, warn_user
+from ..base import validated_rows_for_fit
 from ..federation import (
     AnyRows,
     AnyRowsWithMissing,
-    RowsExposedWarning,
     allows_missing,
     cells_of,
     halves_of,
     member_of,
-    warn_of_exposed,
 )
 from ..local import (
+    HeldTables,
     Member,
     NodeShape,
     TooFewRowsError,
@@ -34,46 +33,47 @@ from ..local import (
 )
 from ..messages import (
     COMMON,
-    MOST_REASON,
+    MOST_TEXT,
     Each,
     Json,
     Message,
     Place,
+    Request,
     Sentences,
     Task,
     Text,
     check_fields,
     check_summary_of_request,
+    requests_in,
 )
 from ..steps import ColumnsError
 from ._join import (
-    FIELDS_OF_REQUEST,
+    JOIN,
+    JoinRequest,
     check_requests_within,
+    columns_described,
     join,
     sentences_of_summary,
 )
-from ._shared import MIN_ROWS, RULE
+from ._shared import DisclosedReply
+from ._told import told_of_halves
 
 HALF_NAMES = ("first", "second")
+# Why there are no sums for a method, beside those for others.
+_TOO_MUCH = "beside the sums for other methods they would tell too much of so few rows"
+_NOT_BY_CLASS = "products of each class by itself would tell too much of so few rows"
 _FIELDS_OF_PAIR = {name: Json() for name in HALF_NAMES}
 
 
-def _requests_are_summaries(request: Mapping, place: Place) -> None:
-    for content in request["asked"].values():
-        check_requests_within(content)
-
-
-def replies_are_asked_for(content: Mapping, place: Place) -> None:
-    """For each method there are two summaries that it asked for, or a reason."""
-    asked = place.asked["asked"]
-    for number, reason in content["refused"].items():
+def check_halves(reply: "HalvesReply", request: "HalvesRequest", place: Place) -> None:
+    """Raise ValueError unless each method has two summaries that it asked for."""
+    asked = request.asked
+    for number, reason in reply.refused.items():
         place_of_reason = place.at("refused").at(number)
         place_of_reason.deny(number not in asked, "was not asked for")
-        place_of_reason.deny(
-            number in content["joins"], "is there, though joins has sums"
-        )
-        Text(most=MOST_REASON).check(reason, place_of_reason)
-    for number, pair in content["joins"].items():
+        place_of_reason.deny(number in reply.joins, "is there, though joins has sums")
+        Text(most=MOST_TEXT).check(reason, place_of_reason)
+    for number, pair in reply.joins.items():
         place_of_pair = place.at("joins").at(number)
         place_of_pair.deny(number not in asked, "was not asked for")
         check_fields(pair, _FIELDS_OF_PAIR, place_of_pair)
@@ -99,9 +99,40 @@ def _sentences(content: Mapping) -> Iterator[tuple[str, Sentences]]:
         yield f"{number}.refused", Sentences(meaning=refusal)
 
 
-def _cost(rows: NodeShape, content: Mapping) -> None:
-    for request in content["asked"].values():
-        check_cost_of_content("join", request, rows)
+class HalvesRequest(Request):
+    """The first message of each method, by number, with its front."""
+
+    asked: Annotated[Mapping, Each({"front": COMMON["front"], **JoinRequest.fields})]
+
+    def check(self, place: Place) -> None:
+        for content in self.asked.values():
+            check_requests_within(content)
+
+
+class HalvesReply(DisclosedReply):
+    """Two summaries for each method, or the reason why there are none."""
+
+    joins: Annotated[Mapping, Json()]
+    refused: Annotated[
+        Mapping, Json(says="Reasons why there are no summaries for some methods.")
+    ]
+
+    def check(self, request: HalvesRequest, place: Place) -> None:
+        check_halves(self, request, place)
+
+
+def _cost(rows: NodeShape, request: HalvesRequest) -> None:
+    for content in request.asked.values():
+        check_cost_of_content(JOIN.name, content, rows)
+
+
+def _cost_of_methods(rows: NodeShape, content: Mapping) -> None:
+    rows.check("methods", len(content["asked"]), "the request 'halves'")
+
+
+def _fewest_columns(content: Mapping) -> int:
+    """Return how many columns the rows have behind the narrowest front."""
+    return min(map(columns_described, _summaries(content)))
 
 
 def half_of_rows(member: Member) -> np.ndarray:
@@ -124,11 +155,12 @@ def rows_behind_front(member: Member, front: Mapping | None) -> np.ndarray:
     return opened_front(front).transform(member.X, cells=cells)
 
 
-def halves(member: Member, *, asked: Mapping[str, Mapping]) -> dict:
-    """Summaries of the first half of the rows and of the second, by number.
+def halves(member: Member, request: HalvesRequest) -> HalvesReply:
+    """Summarize the first half of the rows and of the second, by number.
 
     "refused" has, by number, why there are none, in words that tell no value of a row.
     """
+    asked = request.asked
     joins: dict[str, dict] = {}
     refused: dict[str, str] = {}
     members: dict[str, dict[str, Member]] = {}
@@ -138,23 +170,20 @@ def halves(member: Member, *, asked: Mapping[str, Mapping]) -> dict:
         # An error of one method, of whatever type, costs the others nothing.
         except Exception as error:
             refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
-    for number in set(members) - set(_hold_the_rule(members)):
+    for number, reason in _told_beside_others(members, asked=asked).items():
         del members[number]
-        refused[number] = (
-            "beside the sums for other methods they would tell too much of so few rows"
-        )
+        refused[number] = reason
     for number, members_of_method in members.items():
-        asked_of_join = {k: v for k, v in asked[number].items() if k != "front"}
+        request_of_join = JoinRequest.from_content(asked[number])
         try:
             joins[number] = {
-                name: join(member_of_half, **asked_of_join)
+                name: join(member_of_half, request_of_join).as_content()
                 for name, member_of_half in members_of_method.items()
             }
         # An error of one method, of whatever type, costs the others nothing.
         except Exception as error:
             refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
-    _warn_once_of_exposed(member.name, joins)
-    return {"joins": joins, "refused": refused}
+    return HalvesReply(joins=joins, refused=refused)
 
 
 def members_of_halves(
@@ -184,49 +213,64 @@ def members_of_halves(
             is_changed=member.is_changed,
             n_raw_columns=np.shape(member.X)[1] if front is not None else None,
         )
-        yield name, ruled(under_rule.of_large_classes())
+        yield name, ruled(under_rule.drop_small_classes())
 
 
 def _members_of_halves(member: Member, content: Mapping) -> dict[str, Member]:
     """Return the members that answer for the halves, by name, under one method."""
     asked = {field: value for field, value in content.items() if field != "front"}
-    may_lack_values = allows_missing(Message.of("join", **asked))
+    may_lack_values = allows_missing(Message.of(JOIN.name, **asked))
     return dict(
         members_of_halves(member, content.get("front"), may_lack_values=may_lack_values)
     )
 
 
-def _hold_the_rule(members: dict[str, dict[str, Member]]) -> set[str]:
-    """Return the methods whose sums may be told of both halves beside each other.
+def _told_beside_others(
+    members: dict[str, dict[str, Member]], *, asked: Mapping[str, Mapping]
+) -> dict[str, str]:
+    """Return why sums of some methods may not be told of both halves, by number.
 
-    Members are told here whether classes may have scatters of their own.
+    The other members are told here how their sums are made beside each other.
     """
-    numbers = set(members)
+    numbers = sorted(members, key=int)
+    by_class = {k for k in numbers if _kinds_asked(asked[k]) & {"auto", "class"}}
+    reasons: dict[str, str] = {}
+    held: dict[str, HeldTables] = {}
     for name in HALF_NAMES:
-        tables = {
-            number: members[number][name].X for number in sorted(numbers, key=int)
-        }
-        if len(tables) < 2:
+        numbers = [number for number in numbers if number not in reasons]
+        if len(numbers) < 2:
+            return reasons
+        held[name] = tables_that_hold(
+            members[numbers[0]][name],
+            {number: members[number][name].X for number in numbers},
+            by_class=by_class,
+        )
+        reasons |= dict.fromkeys(set(numbers) - set(held[name].names), _TOO_MUCH)
+    own = set.intersection(*(half.by_class for half in held.values()))
+    for number in held[HALF_NAMES[-1]].names:
+        if "class" in _kinds_asked(asked[number]) and number not in own:
+            reasons[number] = _NOT_BY_CLASS
             continue
-        of_half = members[min(numbers, key=int)][name]
-        held, may_tell_classes = tables_that_hold(of_half, tables)
-        numbers &= set(held)
-        for number in numbers:
+        for name, half in held.items():
+            if half.weights is None:
+                continue
             members[number][name] = replace(
-                members[number][name], may_tell_classes=may_tell_classes
+                members[number][name],
+                weights=half.weights,
+                may_tell_classes=number in own,
+                is_beside_others=True,
+                is_changed=True,
             )
-    return numbers
+    return reasons
 
 
-def _warn_once_of_exposed(name: str, joins: Mapping[str, Mapping]) -> None:
-    """Warn of covariances of too few rows once, however many halves have them."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for pair in joins.values():
-            for content in pair.values():
-                warn_of_exposed(name, Message.of("join", **content))
-    if caught:
-        warn_user(str(caught[0].message), RowsExposedWarning)
+def _kinds_asked(content: Mapping) -> set[str]:
+    """Return the kinds of moments that a method asks for."""
+    return {
+        request.content["kind"]
+        for request in requests_in(content)
+        if request.task == "moments"
+    }
 
 
 def _reason_for_refusal(failure: Exception, *, min_rows: int) -> str:
@@ -247,22 +291,20 @@ HALVES = Task(
     name="halves",
     bound="derived",
     discloses="sums",
+    most=1,
+    without="nothing",
     accepted_by="ledger",
     asks="summaries of each half of the node's rows, for several methods",
     reveals="Statistics of one half of the rows reveal more about each of them than "
     "statistics of all rows.",
-    without="nothing",
     has_fronts_within=True,
-    request={"asked": Each({"front": COMMON["front"], **FIELDS_OF_REQUEST})},
-    request_rule=_requests_are_summaries,
-    reply={
-        "min_rows": MIN_ROWS,
-        "rule": RULE,
-        "joins": Json(),
-        "refused": Json(says="Reasons why there are no summaries for some methods."),
-    },
-    rule=replies_are_asked_for,
+    request=HalvesRequest,
+    reply=HalvesReply,
     summaries=_summaries,
+    halves_rows=True,
+    told=told_of_halves,
+    n_columns=_fewest_columns,
+    early_cost=_cost_of_methods,
     sentences=_sentences,
     cost=_cost,
     answer=halves,

@@ -5,16 +5,18 @@ of other nodes.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Annotated
 
 from ..local import Member, NodeShape, check_cost_of_content
 from ..messages import (
-    MOST_NAME,
+    MOST_TEXT,
     REQUEST_WITHIN,
     TASKS,
     Each,
     Json,
     Message,
     Place,
+    Request,
     Sentences,
     Task,
     Text,
@@ -29,13 +31,8 @@ from ..messages import (
 from ..progress import tracked
 from ._counts import counts
 from ._describe import describe
-from ._shared import MIN_ROWS, MODEL_REVEALS, RULE
-
-FIELDS_OF_REQUEST = {
-    "method": Text(),
-    "settings": Json(),
-    "requests": Each(REQUEST_WITHIN),
-}
+from ._shared import MODEL_REVEALS, DisclosedReply
+from ._told import told_of_summary
 
 
 def check_requests_within(content: Mapping, place: Place | None = None) -> None:
@@ -58,7 +55,7 @@ def _check_joined(request: Message, reply: Message) -> None:
 
 def sentences_of_summary(content: Mapping) -> Iterator[tuple[str, Sentences]]:
     """Yield paths of the rule, the model, the counts and the numbered answers."""
-    rule = {name: JOIN.reply[name] for name in ("min_rows", "rule")}
+    rule = {name: JOIN.reply.fields[name] for name in ("min_rows", "rule")}
     yield from sentences_of_fields(rule, content, path="summary")
     for k, (_, reply) in enumerate(pairs_in(content)):
         for path, sentences in sentences_in(reply):
@@ -71,60 +68,76 @@ def sentences_of_summary(content: Mapping) -> Iterator[tuple[str, Sentences]]:
             yield path, sentences
 
 
-def _cost(rows: NodeShape, content: Mapping) -> None:
-    for request in requests_in(content):
-        check_cost_of_content(request.task, request.content, rows)
+def columns_described(content: Mapping) -> int:
+    """Return how many columns the model and the rows of a summary have."""
+    return int(content["describe"]["network"]["n_features"])
 
 
-def join(
-    member: Member,
-    *,
-    method: str,
-    settings: Mapping,
-    requests: Mapping[str, Mapping],
-) -> dict:
+class JoinRequest(Request):
+    """A method with its settings, and the requests that they make."""
+
+    method: Annotated[str, Text()]
+    settings: Annotated[Mapping, Json()]
+    requests: Annotated[Mapping, Each(REQUEST_WITHIN)]
+
+    def check(self, place: Place) -> None:
+        check_requests_within(self.as_content())
+
+
+class JoinReply(DisclosedReply):
+    """A summary: the model, the counts, and the replies to the requests."""
+
+    name: Annotated[str, Text(most=MOST_TEXT)]
+    method: Annotated[str, Text()]
+    settings: Annotated[Mapping, Json()]
+    describe: Annotated[Mapping, Json()]
+    counts: Annotated[Mapping, Json()]
+    answers: Annotated[Mapping, Json()]
+
+
+def _cost(rows: NodeShape, request: JoinRequest) -> None:
+    for request_within in requests_in(request.as_content()):
+        check_cost_of_content(request_within.task, request_within.content, rows)
+
+
+def join(member: Member, request: JoinRequest) -> JoinReply:
     """Reply to all that is asked at first."""
     answers = {}
-    for number, request in tracked(requests.items(), "statistics", len(requests)):
-        task = TASKS[request["task"]]
-        reply = dict(task.answer(member, **request["asked"]))
-        answers[number] = {**request, "reply": reply}
-    return {
-        "name": member.name,
-        "method": method,
-        "settings": settings,
+    requests = request.requests
+    for number, inner in tracked(requests.items(), "statistics", len(requests)):
+        reply = TASKS[inner["task"]].answered(member, inner["asked"])
+        answers[number] = {**inner, "reply": reply}
+    return JoinReply(
+        name=member.name,
+        method=request.method,
+        settings=request.settings,
         **fields_of_disclosure(member.disclosure),
-        "describe": describe(member),
-        "counts": counts(member),
-        "answers": answers,
-    }
+        describe=describe(member, Request()).as_content(),
+        counts=counts(member, Request()).as_content(),
+        answers=answers,
+    )
 
 
 JOIN = Task(
     name="join",
     bound="derived",
     discloses="sums",
+    most=1,
+    without="nothing",
     accepted_by="anybody",
     asks="a summary: the node's model, the number of rows of each class, and "
     "statistics of its rows",
     reveals=MODEL_REVEALS,
-    without="nothing",
     alone=True,
     takes_weights=True,
-    request=FIELDS_OF_REQUEST,
-    request_rule=check_requests_within,
-    reply={
-        "min_rows": MIN_ROWS,
-        "rule": RULE,
-        "name": Text(most=MOST_NAME),
-        "method": Text(),
-        "settings": Json(),
-        "describe": Json(),
-        "counts": Json(),
-        "answers": Json(),
-    },
+    request=JoinRequest,
+    reply=JoinReply,
     reply_check=_check_joined,
+    begins_exchange=True,
+    is_summary=True,
     summaries=lambda content: [content],
+    told=told_of_summary,
+    n_columns=columns_described,
     sentences=sentences_of_summary,
     cost=_cost,
     answer=join,

@@ -4,19 +4,20 @@ A model is judged by the rows of the half that did not make it. Over these rows 
 the logits z_i of a model a, and factors f_k on logits, a node replies
 
     right[a, b]  = sum_i 1[a labels row i right] 1[b labels row i right]
-    losses[a, k] = sum_i min(-log softmax(f_k z_i)[y_i], -log 1e-15).
+    losses[a, k] = sum_i min(-log softmax(f_k z_i)[y_i], -log eps).
 
-A model is linear, or of squared distances, or a forest.
+A model is linear, or of squared distances, or a forest. eps is that of float64.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 from scipy.sparse import issparse
 from scipy.special import log_softmax
 
-from ..local import Member, NodeShape, at_node, indices_of
+from ..local import Member, NodeShape, indices_of, naming_node
 from ..messages import (
     COMMON,
     MOST_JUDGED,
@@ -25,18 +26,18 @@ from ..messages import (
     Each,
     Labels,
     Place,
+    Request,
     Table,
     Task,
 )
-from ..moments import LOGIT_FACTORS
+from ..moments import LOGIT_FACTORS, ROUNDING_OF_SUMS
 from ..networks import linear_logits
 from ..trees import Forest, bin_codes, mean_values
 from ._grow import FOREST_FIELDS, check_features, trees_are_sound
 from ._halves import HALF_NAMES, half_of_rows, rows_behind_front
 from ._layers import check_classes
 from ._shared import (
-    MIN_ROWS,
-    RULE,
+    DisclosedReply,
     model_weights,
     sums_are_of_enough_rows,
     whole_number,
@@ -45,7 +46,7 @@ from ._shared import (
 
 # A row that a model is sure about, and wrong, costs no more than the logarithm of this:
 # one such row would else decide between models, and an infinite loss cannot be summed.
-_LEAST_PROBABILITY = 1e-15
+_LEAST_PROBABILITY = np.finfo(np.float64).eps
 _MOST_LOSS_OF_A_ROW = -np.log(_LEAST_PROBABILITY)
 # How large logits may be, in root mean squares over the rows that judge, for losses to
 # be sent: losses under a steeper model count the rows on one side of it. Linear models
@@ -53,8 +54,6 @@ _MOST_LOSS_OF_A_ROW = -np.log(_LEAST_PROBABILITY)
 _STEEPEST = 100.0
 # Losses are sent in multiples of so many nats for each of the rows that hide a row.
 _NATS_A_ROW = 0.1
-# Relative rounding error of a sum of losses at most: sums in another order differ.
-_ROUNDING_OF_SUMS = 1e-9
 
 
 def losses_of(logits: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -92,50 +91,113 @@ def is_one_model(content: Mapping, place: Place) -> None:
         place.lengths.pop(letter, None)
 
 
-def judged_are_few(request: Mapping, place: Place) -> None:
-    """No more models are judged at once than there may be candidates."""
-    n_models = len(request["models"])
-    if n_models > MOST_JUDGED:
-        raise place.at("models").wrong(f"are {n_models}, more than {MOST_JUDGED}")
+# ---- fields ------------------------------------------------------------------------
+
+# What a model has beside labels, by its form. Each class's logit is a product, or its
+# offset less half the length of a product, or it is of shares of classes at leaves.
+_FORMS = (
+    {"W": model_weights("p l", default=None)},
+    {
+        "means": Array("l q", default=None),
+        "factors": model_weights("l q q", default=None),
+        "offsets": Array("l", default=None),
+    },
+    {
+        **{name: replace(field, default=None) for name, field in FOREST_FIELDS.items()},
+        "values": Array("v l", low=0.0, high=1.0, default=None),
+    },
+)
+_FIELDS_OF_MODELS = [set(form) for form in _FORMS]
+_MODEL_OF_HALF = Table(
+    {
+        "labels": Labels("l"),
+        **{name: field for form in _FORMS for name, field in form.items()},
+    },
+    is_one_model,
+)
 
 
-def judged_are_rows(content: Mapping, place: Place) -> None:
-    """Counts are of all models, and no more than the rows that judge."""
-    n_models = len(place.asked["models"])
-    right = content["right"]
-    n_rows = content["n_rows"]
-    if right.shape != (n_models, n_models) or len(content["losses"]) != n_models:
-        raise place.at("right").wrong(f"is not of {n_models} models")
-    if np.max(right, initial=0) > n_rows:
-        raise place.at("right").wrong(f"are more than the {n_rows} rows")
-    if n_rows:  # of too few nobody judges
-        sums_are_of_enough_rows(content, n_rows, place)
+class JudgeRequest(Request):
+    """Models of both halves of the rows, by number."""
+
+    models: Annotated[
+        Mapping,
+        Each(
+            {
+                "front": COMMON["front"],
+                **dict.fromkeys(HALF_NAMES, _MODEL_OF_HALF),
+            }
+        ),
+    ]
+
+    def check(self, place: Place) -> None:
+        """Raise ValueError for more models than there may be candidates."""
+        n_models = len(self.models)
+        if n_models > MOST_JUDGED:
+            raise place.at("models").wrong(f"are {n_models}, more than {MOST_JUDGED}")
+
+
+class JudgeReply(DisclosedReply):
+    """How many rows the models label right, and their losses."""
+
+    n_rows: Annotated[
+        int, whole_number(high=MOST_ROWS, says="Number of rows that judge the models.")
+    ]
+    right: Annotated[
+        np.ndarray,
+        whole_numbers(
+            "m m", says="Number of rows that two models both predict correctly."
+        ),
+    ]
+    losses: Annotated[
+        np.ndarray,
+        Array(
+            "m *",
+            low=0.0,
+            nan=True,
+            says="Sums of the log-losses, for several factors on the logits.",
+        ),
+    ]
+
+    def check(self, request: JudgeRequest, place: Place) -> None:
+        """Raise ValueError for counts of other models, or of more rows than judge."""
+        n_models = len(request.models)
+        if self.right.shape != (n_models, n_models) or len(self.losses) != n_models:
+            raise place.at("right").wrong(f"is not of {n_models} models")
+        if np.max(self.right, initial=0) > self.n_rows:
+            raise place.at("right").wrong(f"are more than the {self.n_rows} rows")
+        if self.n_rows:  # of too few nobody judges
+            sums_are_of_enough_rows(self.min_rows, self.n_rows, place)
 
 
 # ---- cost and answer ---------------------------------------------------------------
 
 
-def _cost(rows: NodeShape, content: Mapping) -> None:
-    request = "the request 'judge'"
+def _cost(rows: NodeShape, request: JudgeRequest) -> None:
+    words = "the request 'judge'"
     n_outputs = 0
-    for models in content["models"].values():
+    for models in request.models.values():
         if models.get("front") is not None:
-            rows.behind_front(models["front"], request)
+            rows.transform_by_front(models["front"], words)
         # Each row is judged by one of the two, so the larger one counts.
         n_classes = max(len(models[half]["labels"]) for half in HALF_NAMES)
-        check_classes(rows, n_classes, request)
+        check_classes(rows, n_classes, words)
         n_outputs += n_classes
         n_trees = max(models[half].get("n_trees") or 0 for half in HALF_NAMES)
-        rows.check("hidden_numbers", rows.n_rows * n_trees, request)
-    rows.check("losses", n_outputs * len(LOGIT_FACTORS), request)
+        rows.check("hidden_numbers", rows.n_rows * n_trees, words)
+    rows.check("losses", n_outputs * len(LOGIT_FACTORS), words)
 
 
-def judge(member: Member, *, models: Mapping[str, Mapping]) -> dict:
-    """How many rows models label right that were made of the other half.
+def judge(member: Member, request: JudgeRequest) -> JudgeReply:
+    """Count the rows that models label right, which were made of the other half.
+
+    Rows judge with the values that are summed: under a rule of disclosure these are
+    the commonest ones in place of rare ones. Each row counts once, whatever it weighs.
 
     Where single rows are protected (``min_rows``), counts and losses are rounded: the
     difference of two models that a server has made is to show no row.
     """
+    models = request.models
     half = half_of_rows(member)
     class_sizes = member.class_sizes()
     # A class that is large enough has min_rows rows that learn, and these all judge: so
@@ -150,7 +212,7 @@ def judge(member: Member, *, models: Mapping[str, Mapping]) -> dict:
     losses = np.zeros((len(models), len(LOGIT_FACTORS)))
     if len(judging_rows):
         for k, model in enumerate(models.values()):
-            with at_node(
+            with naming_node(
                 member.name, "its rows cannot go through the front of a model"
             ):
                 X = rows_behind_front(member, model.get("front"))[judging_rows]
@@ -174,15 +236,13 @@ def judge(member: Member, *, models: Mapping[str, Mapping]) -> dict:
         # As a multiple of min_rows it may be larger than the number of rows.
         right = np.minimum(_in_multiples(right, member.min_rows), len(judging_rows))
         losses = _in_multiples(losses, _NATS_A_ROW * member.min_rows)
-    return {
-        "n_rows": len(judging_rows),
-        "right": right.astype(np.int64),
-        "losses": losses,
-    }
+    return JudgeReply(
+        n_rows=len(judging_rows), right=right.astype(np.int64), losses=losses
+    )
 
 
 def most_judging(n_told: int, min_rows: int, n_classes: int) -> int:
-    """How many rows of a node may judge whose two summaries are of ``n_told`` rows.
+    """Bound how many rows may judge at a node that told of ``n_told`` in two halves.
 
     A class is judged if a node has ``min_rows`` rows of it, and told of a half if these
     are in that half. So up to ``min_rows - 1`` rows of each class may judge in either
@@ -197,7 +257,7 @@ def most_judging(n_told: int, min_rows: int, n_classes: int) -> int:
 def most_loss(n_rows: int, min_rows: int) -> float:
     """The largest sum of losses of so many rows, as a node rounds it."""
     step = _NATS_A_ROW * min_rows if min_rows > 1 else 0.0
-    return float(n_rows * _MOST_LOSS_OF_A_ROW * (1.0 + _ROUNDING_OF_SUMS) + step)
+    return float(n_rows * _MOST_LOSS_OF_A_ROW * (1.0 + ROUNDING_OF_SUMS) + step)
 
 
 def _in_multiples(sums: np.ndarray, step: float) -> np.ndarray:
@@ -241,65 +301,21 @@ def _logits(X: np.ndarray, model: Mapping) -> np.ndarray:
     return model["offsets"] - 0.5 * np.stack(squared_lengths, axis=1)
 
 
-# What a model has beside labels, by its form. Each class's logit is a product, or its
-# offset less half the length of a product, or it is of shares of classes at leaves.
-_FORMS = (
-    {"W": model_weights("p l", default=None)},
-    {
-        "means": Array("l q", default=None),
-        "factors": model_weights("l q q", default=None),
-        "offsets": Array("l", default=None),
-    },
-    {
-        **{name: replace(field, default=None) for name, field in FOREST_FIELDS.items()},
-        "values": Array("v l", low=0.0, high=1.0, default=None),
-    },
-)
-_FIELDS_OF_MODELS = [set(form) for form in _FORMS]
-_MODEL_OF_HALF = Table(
-    {
-        "labels": Labels("l"),
-        **{name: field for form in _FORMS for name, field in form.items()},
-    },
-    is_one_model,
-)
 JUDGE = Task(
     name="judge",
     bound="fields",
     discloses="counts",
+    most=1,
+    without="nothing",
     accepted_by="ledger",
     asks="the number of rows that several models predict correctly, each judged by the "
     "half of the rows that it was not fitted to",
     reveals="A server that makes up the models learns how they label the rows, in "
     "counts that are multiples of min_rows.",
-    without="nothing",
     has_fronts_within=True,
-    request={
-        "models": Each(
-            {
-                "front": COMMON["front"],
-                **dict.fromkeys(HALF_NAMES, _MODEL_OF_HALF),
-            }
-        )
-    },
-    request_rule=judged_are_few,
-    reply={
-        "min_rows": MIN_ROWS,
-        "rule": RULE,
-        "n_rows": whole_number(
-            high=MOST_ROWS, says="Number of rows that judge the models."
-        ),
-        "right": whole_numbers(
-            "m m", says="Number of rows that two models both predict correctly."
-        ),
-        "losses": Array(
-            "m *",
-            low=0.0,
-            nan=True,
-            says="Sums of the log-losses, for several factors on the logits.",
-        ),
-    },
-    rule=judged_are_rows,
+    request=JudgeRequest,
+    models=lambda content: content["models"],
+    reply=JudgeReply,
     cost=_cost,
     answer=judge,
 )

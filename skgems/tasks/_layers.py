@@ -1,7 +1,9 @@
 """Layers of networks in messages: their fields, costs, and how they fit together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from ..local import NodeShape
 from ..messages import Activations, Array, Arrays, Place, Table
@@ -29,7 +31,7 @@ def hidden_layers_fit(content: Mapping, place: Place) -> None:
 
 
 def _hidden_layers_of_other_model_fit(content: Mapping, place: Place) -> None:
-    """The same of a second model, whose lengths are not those of the message."""
+    """Check a second model, whose lengths are not those of the message."""
     hidden_layers_fit(content, replace(place, lengths={}))
 
 
@@ -47,11 +49,14 @@ HIDDEN_OF_OTHER_MODEL = Table(
 )
 
 
-def layers_fit(content: Mapping, place: Place) -> None:
+def layers_fit(
+    coefs: Sequence[np.ndarray],
+    intercepts: Sequence[np.ndarray],
+    activation: Sequence[str],
+    place: Place,
+) -> None:
     """Weights and intercepts are one for each layer, and layers fit each other."""
-    coefs = content["coefs"]
-    intercepts = content["intercepts"]
-    if not len(coefs) == len(intercepts) == len(content["activation"]) + 1:
+    if not len(coefs) == len(intercepts) == len(activation) + 1:
         raise place.at("coefs").wrong("are not one for each layer")
     for i, (W, b) in enumerate(zip(coefs, intercepts, strict=True)):
         fits_below = i == 0 or len(W) == coefs[i - 1].shape[1]
@@ -59,11 +64,10 @@ def layers_fit(content: Mapping, place: Place) -> None:
             raise place.at(f"coefs[{i}]").wrong("does not fit the layers beside it")
 
 
-def behind_layers(
-    rows: NodeShape, content: Mapping, request: str, *, n_more_units: int = 0
+def transform_by_layers(
+    rows: NodeShape, hidden: Mapping | None, request: str, *, n_more_units: int = 0
 ) -> NodeShape:
     """The shape of what hidden layers make of rows; ``n_more_units`` come after."""
-    hidden = content.get("hidden")
     widths = [] if hidden is None else [W.shape[1] for W in hidden["weights"]]
     rows.check("hidden_numbers", (sum(widths) + n_more_units) * rows.n_rows, request)
     if not widths:
@@ -78,7 +82,7 @@ def check_classes(rows: NodeShape, n_classes: int, request: str) -> None:
 
 
 def numbers_in_words(content: Mapping, reply: Mapping) -> str:
-    """How many numbers the arrays of a model hold."""
+    """Say how many numbers the arrays of a model hold."""
     names = ("parameters", "arrays", "coefs", "intercepts")
     lists = (content.get(name, ()) for name in names)
     return f"{sum(array.size for arrays in lists for array in arrays):,} numbers."

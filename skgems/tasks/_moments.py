@@ -5,6 +5,7 @@ node's own model, and the kind, penalty and class weights that it was fitted wit
 """
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import numpy as np
 
@@ -21,30 +22,33 @@ from ..messages import (
     MOST_COUNTED,
     MOST_ROWS,
     ROUNDING,
+    ExposedGroups,
     Flag,
     Number,
     Place,
+    Request,
     Table,
     Task,
     Text,
     Weights,
     check_definite,
+    exposed_classes,
 )
 from ..moments import (
     CLUSTER_ROWS,
     LARGEST,
+    ORIGIN_ROWS,
     SMALLEST,
     ClassMoments,
     moments_kind,
 )
-from ._layers import HIDDEN, behind_layers
+from ._layers import HIDDEN, transform_by_layers
 from ._shared import (
     CLASSES,
     GRADIENT,
-    MIN_ROWS,
     MODEL,
     ROWS_OF_CLASSES,
-    RULE,
+    DisclosedReply,
     described_sizes,
     rows_are_described,
     sums,
@@ -62,9 +66,6 @@ PARAMETERS_OF_FORMS = {
     "lda": ("solver", "shrinkage", "priors", "tol"),
     "nearest_centroid": ("shrink_threshold", "priors"),
 }
-# Means are counted from a median of the rows, so that no digits are lost where features
-# are far from 0. It is one of so many rows at most.
-_ROWS_OF_MEDIAN = 25
 # Rows are chosen for it, which is one copy, and numpy sorts another.
 _COPIES_OF_MEDIAN = 2
 
@@ -120,61 +121,69 @@ def penalty_is_one(penalty: Mapping, place: Place) -> None:
         raise place.at(min(strengths)).wrong("is not allowed where the loss is 'other'")
 
 
-def moments_fit(content: Mapping, place: Place) -> None:
-    """Moments are of the rows that a node has described, and of the kind asked for."""
-    class_moments = ClassMoments.from_arrays(content["moments"])
-    sums_are_of_enough_rows(content, class_moments.counts, place)
-    rows_are_described(content, place)
-    _check_kind(class_moments, place, n_labels=len(content["labels"]))
+def check_moments(
+    reply: "MomentsReply", request: "MomentsRequest", place: Place
+) -> None:
+    """Raise ValueError for sums of other rows than described, or of another kind."""
+    class_moments = ClassMoments.from_arrays(reply.moments)
+    sums_are_of_enough_rows(reply.min_rows, class_moments.counts, place)
+    rows_are_described(reply.n_rows, reply.labels, place)
+    _check_kind(class_moments, request, place, n_labels=len(reply.labels))
     _check_scatter(class_moments, place)
-    _check_kurtosis(content, place)
-    correction = _check_corrections(content, place)
+    _check_kurtosis(reply, place)
+    correction = _check_corrections(reply, request, place)
     if place.described is None:
         return
-    if "penalty" in content and place.described["network"]["output"] == "none":
+    if reply.penalty is not None and place.described["network"]["output"] == "none":
         raise place.at("penalty").wrong("is there, but the node has no classifier")
-    _check_counts(content, class_moments, place)
+    _check_counts(reply, class_moments, place)
     if correction is not None:
         _check_size_of_correction(
-            content[correction], class_moments, place.at(correction)
+            getattr(reply, correction),
+            class_moments,
+            place.at(correction),
+            class_weight=request.class_weight,
         )
 
 
-def _check_kurtosis(content: Mapping, place: Place) -> None:
+def _check_kurtosis(reply: "MomentsReply", place: Place) -> None:
     """Raise ValueError for digits, which could be a message."""
-    kurtosis = content.get("kurtosis", 1)
+    kurtosis = reply.kurtosis or 1
     place.deny(kurtosis & (kurtosis - 1) != 0, "kurtosis", "is not a power of two")
 
 
-def _check_corrections(content: Mapping, place: Place) -> str | None:
+def _check_corrections(
+    reply: "MomentsReply", request: "MomentsRequest", place: Place
+) -> str | None:
     """The name of the correction, if any; ValueError for what was not asked for."""
-    request = place.asked
-    corrections = [name for name in _CORRECTIONS if name in content]
+    corrections = [name for name in _CORRECTIONS if getattr(reply, name) is not None]
     for name in corrections[1:]:
         raise place.at(name).wrong(f"is not allowed beside {corrections[0]}")
     correction = corrections[0] if corrections else None
-    if ("factor" in content) != (correction in ("gradient", "gradients")):
+    if (reply.factor is not None) != (correction in ("gradient", "gradients")):
         raise place.at("gradient").wrong("is missing, or factor is")
-    class_weight = request.get("class_weight")
+    class_weight = request.class_weight
     if correction is not None:
-        if request.get("model", "own") is None:
+        if request.model is None:
             raise place.at(correction).wrong("was not asked for")
         is_by_class = correction.endswith("s")
         if is_by_class and not isinstance(class_weight, str):
             raise place.at(correction).wrong("was not asked for")
-    if "class_weight" in content and class_weight != "members":
+    if reply.class_weight is not None and class_weight != "members":
         raise place.at("class_weight").wrong("was not asked for")
     return correction
 
 
-def _check_counts(content: Mapping, class_moments: ClassMoments, place: Place) -> None:
+def _check_counts(
+    reply: "MomentsReply", class_moments: ClassMoments, place: Place
+) -> None:
     """Raise ValueError for counts that are not those of the rows described."""
-    labels = content["labels"]
+    labels = reply.labels
     counts = class_moments.class_counts(len(labels))
     described = described_sizes(place, labels)
     # A class of too few rows has no mean; of several nodes not all need have too few.
     fits = np.abs(counts - described) <= ROUNDING * described
-    if {"slope", "slopes"} & set(content):
+    if reply.slope is not None or reply.slopes is not None:
         fits = counts <= described * (1.0 + ROUNDING)
     if not np.all((counts == 0) | fits):
         raise place.at("counts").wrong("are not those of describe.rows")
@@ -186,18 +195,20 @@ def _check_counts(content: Mapping, class_moments: ClassMoments, place: Place) -
 
 
 def _check_size_of_correction(
-    correction: np.ndarray, class_moments: ClassMoments, place: Place
+    correction: np.ndarray,
+    class_moments: ClassMoments,
+    place: Place,
+    *,
+    class_weight: str | list | None,
 ) -> None:
     """A gradient is no larger than these rows allow (by Cauchy and Schwarz).
 
     Of n rows x with residuals of 1 at most it is |sum x r| <= (n sum x^2)^(1/2).
     """
-    request = place.asked
     n_rows = class_moments.n_rows
     squares = _squares(class_moments)
     squares = squares + class_moments.counts @ class_moments.means**2
     limit = (1.0 + ROUNDING) * np.sqrt(n_rows * np.append(squares, n_rows))
-    class_weight = request.get("class_weight")
     if isinstance(class_weight, list):
         limit *= max([1.0, *(weight for _, weight in class_weight)])
     # A slope is a gradient less another.
@@ -210,18 +221,23 @@ def _check_size_of_correction(
         raise place.wrong("does not sum to 0 over the outputs")
 
 
-def _check_kind(class_moments: ClassMoments, place: Place, *, n_labels: int) -> None:
+def _check_kind(
+    class_moments: ClassMoments,
+    request: "MomentsRequest",
+    place: Place,
+    *,
+    n_labels: int,
+) -> None:
     """Raise ValueError for moments of another kind than was asked for."""
-    request = place.asked
     n_features = class_moments.n_features
     if class_moments.roots is not None:
         kind_of_one_row = moments_kind("auto", n_features, n_labels, 1)
-        is_wrong = request["kind"] != "auto" or kind_of_one_row != "roots"
+        is_wrong = request.kind != "auto" or kind_of_one_row != "roots"
         place.deny(is_wrong, "roots", "were not asked for")
         return
-    if request["kind"] == "auto" and request.get("hidden") is not None:
+    if request.kind == "auto" and request.hidden is not None:
         return  # a node decides by the numbers that its rows hold
-    kind = moments_kind(request["kind"], n_features, n_labels)
+    kind = moments_kind(request.kind, n_features, n_labels)
     if class_moments.is_diagonal != (kind == "diagonal"):
         name = "scatter" if class_moments.is_diagonal else "triangles"
         raise place.at(name).wrong(f"is there, but {kind!r} was asked for")
@@ -274,7 +290,7 @@ PENALTY = Table(
     },
     penalty_is_one,
     default=ABSENT,
-    when=lambda request: request.get("penalty"),
+    when=lambda request: request.penalty,
     says="Loss and penalty that the classifier was fitted with. They reveal nothing "
     "about rows.",
     detail=_penalty_in_words,
@@ -282,38 +298,112 @@ PENALTY = Table(
 _BY_CLASS = f"{GRADIENT} Here there is one for the rows of each class."
 
 
+class MomentsRequest(Request):
+    """Which sums a node tells, and of which model the gradient is."""
+
+    kind: Annotated[str, Text(("auto", "class", "shared", "diagonal"))]
+    n_components: Annotated[int, whole_number(low=1, high=MOST_COUNTED)]
+    min_cluster_size: Annotated[int, whole_number(high=MOST_ROWS)]
+    model: Annotated[str | None, MODEL["model"]]
+    hidden: Annotated[Mapping | None, HIDDEN]
+    class_weight: Annotated[
+        list | str | None, Weights(("members", "balanced"), default=None)
+    ]
+    # Of the numbers that a node may tell about hidden layers, the part that is for
+    # this message.
+    share: Annotated[float, Number(high=1.0, default=1.0)]
+    penalty: Annotated[bool, Flag(default=False)]
+
+
+class MomentsReply(DisclosedReply):
+    """Sums over the rows, and what the classifier is."""
+
+    labels: Annotated[list, CLASSES]
+    n_rows: Annotated[np.ndarray | None, ROWS_OF_CLASSES]
+    moments: Annotated[Mapping, Table(FIELDS_OF_SUMS, sums_fit, inline=True)]
+    form: Annotated[Mapping, FORM]
+    scaled: Annotated[bool, Flag(says="Whether the model scales features.")]
+    factor: Annotated[
+        float | None, Number(default=ABSENT, says="Factor on the model's logits.")
+    ]
+    effective_rows: Annotated[
+        float | None,
+        Number(
+            high=LARGEST,
+            default=ABSENT,
+            says="Number of rows that the gradient is made from in effect.",
+            detail=_effective_rows_in_words,
+        ),
+    ]
+    kurtosis: Annotated[
+        int | None,
+        whole_number(
+            low=1,
+            high=MOST_ROWS,
+            default=ABSENT,
+            says="Kurtosis within classes, a power of two, of the model's logits or of "
+            "combinations of the features. It is sent if it is far above that of "
+            "Gaussian rows. It says that a few rows lie far outside of their class, "
+            "and roughly how far.",
+            detail=_kurtosis_in_words,
+        ),
+    ]
+    class_weight: Annotated[
+        list | str | None,
+        Weights(
+            ("balanced",),
+            default=ABSENT,
+            says="Class weights that the classifier was fitted with.",
+        ),
+    ]
+    penalty: Annotated[Mapping | None, PENALTY]
+    gradient: Annotated[np.ndarray | None, sums("d+1 k", says=GRADIENT, default=ABSENT)]
+    gradients: Annotated[
+        np.ndarray | None, sums("l d+1 k", says=_BY_CLASS, default=ABSENT)
+    ]
+    slope: Annotated[np.ndarray | None, sums("d+1 l", says=GRADIENT, default=ABSENT)]
+    slopes: Annotated[
+        np.ndarray | None, sums("l d+1 l", says=_BY_CLASS, default=ABSENT)
+    ]
+
+    def check(self, request: MomentsRequest, place: Place) -> None:
+        check_moments(self, request, place)
+
+
 # ---- cost and answer ---------------------------------------------------------------
 
 
-def _cost(rows: NodeShape, content: Mapping) -> None:
-    request = "the request 'moments'"
-    behind = behind_layers(rows, content, request)
-    n_clusters = content["n_components"]
-    rows.check("clusters", n_clusters, request)
+def _cost(rows: NodeShape, request: MomentsRequest) -> None:
+    words = "the request 'moments'"
+    behind = transform_by_layers(rows, request.hidden, words)
+    n_clusters = request.n_components
+    rows.check("clusters", n_clusters, words)
     # No cluster is of fewer rows than CLUSTER_ROWS. Each row of a class has a distance
     # from each of its clusters.
     n_rows_of_class = rows.n_rows_of_largest_class
     most_clusters = min(n_clusters, n_rows_of_class // CLUSTER_ROWS + 1)
-    rows.check("cluster_numbers", most_clusters * n_rows_of_class, request)
-    n_numbers = _n_moment_numbers(rows, content, behind=behind)
+    rows.check("cluster_numbers", most_clusters * n_rows_of_class, words)
+    n_numbers = _n_moment_numbers(rows, request, behind=behind)
     # Means and variances of clusters.
     n_vectors = 2 * min(rows.n_classes * most_clusters, rows.n_rows)
     n_numbers += n_vectors * behind.n_columns
-    n_numbers += _n_gradient_numbers(rows, content, n_columns=behind.n_columns)
-    if content.get("model") == "own":  # weights of combinations, for tails
+    n_numbers += _n_gradient_numbers(rows, request, n_columns=behind.n_columns)
+    if request.model == "own":  # weights of combinations, for tails
         n_numbers += N_COMBINATIONS * behind.n_columns
     if not behind.is_sparse:
-        n_median_rows = min(rows.n_rows, _ROWS_OF_MEDIAN)
+        n_median_rows = min(rows.n_rows, ORIGIN_ROWS)
         n_numbers += _COPIES_OF_MEDIAN * n_median_rows * behind.n_columns
-    rows.check("moment_numbers", n_numbers, request)
+    rows.check("moment_numbers", n_numbers, words)
 
 
-def _n_moment_numbers(rows: NodeShape, content: Mapping, *, behind: NodeShape) -> int:
+def _n_moment_numbers(
+    rows: NodeShape, request: MomentsRequest, *, behind: NodeShape
+) -> int:
     """Numbers in the scatter of classes, of rows ``behind`` hidden layers."""
     n_classes = rows.n_classes
     n_columns = behind.n_columns
     kind = moments_kind(
-        content["kind"],
+        request.kind,
         n_features=n_columns,
         n_classes=n_classes,
         n_rows=rows.n_rows,
@@ -327,9 +417,11 @@ def _n_moment_numbers(rows: NodeShape, content: Mapping, *, behind: NodeShape) -
     return n_numbers_of_kind[kind]
 
 
-def _n_gradient_numbers(rows: NodeShape, content: Mapping, *, n_columns: int) -> int:
+def _n_gradient_numbers(
+    rows: NodeShape, request: MomentsRequest, *, n_columns: int
+) -> int:
     """Numbers in the gradient, or where classes have weights in one for each class."""
-    class_weight = content.get("class_weight")
+    class_weight = request.class_weight
     is_by_class = class_weight == "balanced" or (
         class_weight == "members" and rows.has_class_weights
     )
@@ -337,80 +429,58 @@ def _n_gradient_numbers(rows: NodeShape, content: Mapping, *, n_columns: int) ->
     return n_gradients * rows.n_classes * (n_columns + 1)
 
 
-def moments_of_member(member: Member, **request: object) -> Mapping:
-    """Moments of rows that are in memory, or come in chunks."""
+def _columns_summed(content: Mapping) -> int:
+    return len(content["moments"]["origin"])
+
+
+def exposed_groups(content: Mapping) -> ExposedGroups:
+    """Return the classes whose covariances show single rows."""
+    return ExposedGroups(
+        n_columns=_columns_summed(content), n_rows=exposed_classes(content)
+    )
+
+
+def moments_of_member(member: Member, request: MomentsRequest) -> MomentsReply:
+    """Sum rows that are in memory, or come in chunks."""
     if isinstance(member, ChunkedMember):
-        return moments_of_chunks(member, **request)
-    return moments(member, **request)
+        content = moments_of_chunks(
+            member,
+            kind=request.kind,
+            n_components=request.n_components,
+            min_cluster_size=request.min_cluster_size,
+            penalty=request.penalty,
+            model=request.model,
+            class_weight=request.class_weight,
+        )
+    else:
+        content = moments(member, **vars(request))
+    return MomentsReply(**content)
 
 
 MOMENTS = Task(
     name="moments",
     bound="derived",
     discloses="sums",
+    most=3,
+    without="needed",
     accepted_by="anybody",
     filled_in=("model", "hidden", "share"),
     asks="counts, means and second moments of the features of the node's rows",
     reveals="The fewer rows statistics are made from, the more they reveal about each "
     "of them. The gradient may be nearly a single row if the model is wrong about "
     "that row only.",
-    most=3,
     alone=True,
     is_in_summaries=True,
     takes_chunks=True,
     takes_weights=True,
     of_user=("labels", "form", "class_weight", "penalty"),
     reads="classifier",
-    request={
-        "kind": Text(("auto", "class", "shared", "diagonal")),
-        "n_components": whole_number(low=1, high=MOST_COUNTED),
-        "min_cluster_size": whole_number(high=MOST_ROWS),
-        "model": MODEL["model"],
-        "hidden": HIDDEN,
-        "class_weight": Weights(("members", "balanced"), default=None),
-        # Of the numbers that a node may tell about hidden layers, the part that is for
-        # this message.
-        "share": Number(high=1.0, default=1.0),
-        "penalty": Flag(default=False),
-    },
-    reply={
-        "min_rows": MIN_ROWS,
-        "rule": RULE,
-        "labels": CLASSES,
-        "n_rows": ROWS_OF_CLASSES,
-        "moments": Table(FIELDS_OF_SUMS, sums_fit, inline=True),
-        "form": FORM,
-        "scaled": Flag(says="Whether the model scales features."),
-        "factor": Number(default=ABSENT, says="Factor on the model's logits."),
-        "effective_rows": Number(
-            high=LARGEST,
-            default=ABSENT,
-            says="Number of rows that the gradient is made from in effect.",
-            detail=_effective_rows_in_words,
-        ),
-        "kurtosis": whole_number(
-            low=1,
-            high=MOST_ROWS,
-            default=ABSENT,
-            says="Kurtosis within classes, a power of two, of the model's logits or of "
-            "combinations of the features. It is sent if it is far above that of "
-            "Gaussian rows. It says that a few rows lie far outside of their class, "
-            "and roughly how far.",
-            detail=_kurtosis_in_words,
-        ),
-        "class_weight": Weights(
-            ("balanced",),
-            default=ABSENT,
-            says="Class weights that the classifier was fitted with.",
-        ),
-        "penalty": PENALTY,
-        "gradient": sums("d+1 k", says=GRADIENT, default=ABSENT),
-        "gradients": sums("l d+1 k", says=_BY_CLASS, default=ABSENT),
-        "slope": sums("d+1 l", says=GRADIENT, default=ABSENT),
-        "slopes": sums("l d+1 l", says=_BY_CLASS, default=ABSENT),
-    },
-    rule=moments_fit,
+    request=MomentsRequest,
+    reply=MomentsReply,
+    tells_of_layers=True,
     told=told_of_moments,
+    n_columns=_columns_summed,
+    exposed=exposed_groups,
     cost=_cost,
     answer=moments_of_member,
 )

@@ -1,70 +1,119 @@
 """The task "neurons": how far each unit of a layer may change on a node's rows."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import numpy as np
 
 from ..local import Member, NodeShape
-from ..messages import Array, Number, Place, Task, Text, check_definite, counting
-from ..moments import LARGEST_SQUARE
+from ..messages import (
+    MOST_COUNTED,
+    Array,
+    Named,
+    Number,
+    Place,
+    Request,
+    Task,
+    Text,
+    check_definite,
+    counting,
+)
+from ..moments import LARGEST, ROUNDING_OF_SUMS
 from ..networks import ACTIVATIONS
 from ..spaces import Geometry, build_neuron_spaces
-from ._layers import behind_layers
+from ._layers import HIDDEN, transform_by_layers
 from ._rows import layer_inputs
-from ._shared import MIN_ROWS, RULE, SEED, sums
-from ._space import HOW_SPACES_ARE_BUILT, WITHOUT_MATRIX
-
-# A precision is a sum over rows, whose halves may be rounded apart, relatively.
-_ROUNDING_OF_HALVES = 1e-9
+from ._shared import SEED, DisclosedReply, sums, whole_number
+from ._space import WITHOUT_MATRIX
 
 
 def _units_in_words(content: Mapping, reply: Mapping) -> str:
     return f"{counting(len(content['sizes']), 'unit')}."
 
 
-def precision_is_definite(content: Mapping, place: Place) -> None:
-    """Deny precisions below 0, and matrices that are not symmetric or definite."""
-    precision = content["precision"]
-    place = place.at("precision")
+def _one_for_each_unit(sentence: str, **options) -> Array:
+    return Array("u", low=0.0, least_bytes=4, says=sentence, **options)
+
+
+def check_precision(precision: np.ndarray, place: Place) -> None:
+    """Raise ValueError for precisions below 0, or matrices that are not definite."""
     if precision.ndim == 1:
         place.deny((precision < 0).any(), "has values below 0")
         return
-    if not np.allclose(precision, precision.T, rtol=_ROUNDING_OF_HALVES, atol=0.0):
+    if not np.allclose(precision, precision.T, rtol=ROUNDING_OF_SUMS, atol=0.0):
         raise place.wrong("is not symmetric")
     check_definite(precision, place)
 
 
-def _cost(rows: NodeShape, content: Mapping) -> None:
-    request = "the request 'neurons'"
-    n_inputs, n_units = content["weights"].shape
-    behind = behind_layers(rows, content, request, n_more_units=n_units)
-    n_rays = content["n_directions"]
-    rows.check("directions", n_rays, request)
-    rows.check("ray_units", n_rays * n_units, request)
-    is_without_matrix = content["geometry"]["name"] in WITHOUT_MATRIX
+class NeuronsRequest(Request):
+    """The units of one layer, and how spaces of them are built."""
+
+    # There may be no units, at a node that knows one class.
+    weights: Annotated[np.ndarray, Array("q u", high=LARGEST**2, least_bytes=2)]
+    activation: Annotated[str, Text(ACTIVATIONS)]
+    epsilon: Annotated[float, Number()]
+    random_state: Annotated[int | None, SEED]
+    geometry: Annotated[Mapping, Named()]
+    n_directions: Annotated[int, whole_number(low=1, high=MOST_COUNTED)]
+    hidden: Annotated[Mapping | None, HIDDEN]
+
+
+class NeuronsReply(DisclosedReply):
+    """How far each unit may change, and moments of its inputs."""
+
+    centers: Annotated[
+        np.ndarray,
+        Array("q u", says="The weights of the units, once more.", least_bytes=4),
+    ]
+    precision: Annotated[
+        np.ndarray,
+        sums(
+            "q | q q",
+            least_bytes=4,
+            says="Mean and covariance of the inputs of the layer over all classes, or "
+            "the importance of each input. In the first layer the inputs are the "
+            "features.",
+        ),
+    ]
+    radii: Annotated[np.ndarray, _one_for_each_unit("How far each unit may change.")]
+    sizes: Annotated[
+        np.ndarray,
+        _one_for_each_unit(
+            "How strongly each unit responds on average.", detail=_units_in_words
+        ),
+    ]
+
+    def check(self, request: NeuronsRequest, place: Place) -> None:
+        check_precision(self.precision, place.at("precision"))
+
+
+def _cost(rows: NodeShape, request: NeuronsRequest) -> None:
+    words = "the request 'neurons'"
+    n_inputs, n_units = request.weights.shape
+    behind = transform_by_layers(rows, request.hidden, words, n_more_units=n_units)
+    n_rays = request.n_directions
+    rows.check("directions", n_rays, words)
+    rows.check("ray_units", n_rays * n_units, words)
+    is_without_matrix = request.geometry["name"] in WITHOUT_MATRIX
     n_numbers = n_inputs if is_without_matrix else n_inputs**2
     if is_without_matrix and behind.is_sparse:
         n_numbers += n_inputs * rows.n_rows  # which are made dense
-    rows.check("moment_numbers", n_numbers, request)
+    rows.check("moment_numbers", n_numbers, words)
 
 
-def neurons(
-    member: Member,
-    *,
-    weights: np.ndarray,
-    geometry: Mapping,
-    hidden: Mapping | None = None,
-    **options: object,
-) -> dict:
+def neurons(member: Member, request: NeuronsRequest) -> NeuronsReply:
     """Return how far each unit of a layer may change, see `build_neuron_spaces`."""
-    _check_units_are_own(member, weights)
+    _check_units_are_own(member, request.weights)
     neuron_spaces = build_neuron_spaces(
-        layer_inputs(member, "learning", hidden),
-        weights,
-        geometry=Geometry.from_settings(geometry),
-        **options,
+        layer_inputs(member, "learning", request.hidden),
+        request.weights,
+        geometry=Geometry.from_settings(request.geometry),
+        activation=request.activation,
+        epsilon=request.epsilon,
+        n_directions=request.n_directions,
+        random_state=request.random_state,
     )
-    return vars(neuron_spaces)
+    return NeuronsReply(**vars(neuron_spaces))
 
 
 def _check_units_are_own(member: Member, weights: np.ndarray) -> None:
@@ -84,49 +133,22 @@ def _check_units_are_own(member: Member, weights: np.ndarray) -> None:
         )
 
 
-def _one_for_each_unit(sentence: str, **options) -> Array:
-    return Array("u", low=0.0, least_bytes=4, says=sentence, **options)
-
-
 NEURONS = Task(
     name="neurons",
     bound="fields",
     discloses="consent",
+    most=10,
+    without="needed",
+    tells_of_layers=True,
     accepted_by="person",
     asks="the distance by which each unit of a layer may change, and second moments "
     "of the inputs of the layer on the node's rows",
     reveals="Second moments over all rows: the fewer rows, the more they reveal about "
     "each of them.",
     often="once for each layer",
-    most=10,
     reads="rows",
-    request={
-        # There may be no units, at a node that knows one class.
-        "weights": Array("q u", high=LARGEST_SQUARE, least_bytes=2),
-        "activation": Text(ACTIVATIONS),
-        "epsilon": Number(),
-        "random_state": SEED,
-        **HOW_SPACES_ARE_BUILT,
-    },
-    reply={
-        "min_rows": MIN_ROWS,
-        "rule": RULE,
-        "centers": Array(
-            "q u", says="The weights of the units, once more.", least_bytes=4
-        ),
-        "precision": sums(
-            "q | q q",
-            least_bytes=4,
-            says="Mean and covariance of the inputs of the layer over all classes, or "
-            "the importance of each input. In the first layer the inputs are the "
-            "features.",
-        ),
-        "radii": _one_for_each_unit("How far each unit may change."),
-        "sizes": _one_for_each_unit(
-            "How strongly each unit responds on average.", detail=_units_in_words
-        ),
-    },
-    rule=precision_is_definite,
+    request=NeuronsRequest,
+    reply=NeuronsReply,
     cost=_cost,
     answer=neurons,
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
@@ -15,6 +16,7 @@ from ..messages import (
     Labels,
     Number,
     Place,
+    Request,
     Table,
     Task,
 )
@@ -29,22 +31,20 @@ from ..networks import Coordinates, Layers, LayersBelow
 from ._layers import (
     HIDDEN,
     LAYERS,
-    behind_layers,
     check_classes,
     layers_fit,
     numbers_in_words,
+    transform_by_layers,
 )
 from ._models import check_columns
 from ._rows import rows_of_labels
 from ._shared import (
     AS_A_MODEL,
-    MIN_ROWS,
     MODEL_REVEALS,
     OUTPUTS,
     PLANTED_UNITS,
-    RULE,
     SEED,
-    come_together,
+    DisclosedReply,
     whole_number,
 )
 from ._sums import FIELDS_OF_SUMS, has_matrices, sums_of_others_fit
@@ -54,24 +54,28 @@ from ._train import check_has_not_diverged, loss_in_words
 MOST_DRAWN = 4
 
 
+_TRAINED = f"The layers after training. {AS_A_MODEL}"
+
 # ---- rules -------------------------------------------------------------------------
 
 
-def network_and_labels_fit(request: Mapping, place: Place) -> None:
-    """Layers fit each other, and columns, coordinates and other rows fit these."""
-    coefs = request["coefs"]
+def check_network(request: "RetrainRequest", place: Place) -> None:
+    """Raise ValueError for layers, columns and coordinates that do not fit together."""
+    coefs = request.coefs
     place.deny(not coefs, "coefs", "are not the weights of layers")
-    layers_fit(request, place)
-    come_together(request, "center", "scale", place)
-    center = request.get("center")
-    hidden = request.get("hidden")
+    layers_fit(coefs, request.intercepts, request.activation, place)
+    has_center = request.center is not None
+    has_scale = request.scale is not None
+    place.deny(has_center != has_scale, "scale", "is missing, or center is")
+    center = request.center
+    hidden = request.hidden
     n_inputs = len(hidden["weights"][0]) - 1 if hidden else len(coefs[0])
     if center is not None and len(center) != n_inputs:
         raise place.at("center").wrong("are not one for each feature")
     n_outputs = coefs[-1].shape[1]
-    check_columns(request.get("columns"), n_outputs, place)
-    if request.get("others") is not None:
-        _check_others(request["others"], coefs, place)
+    check_columns(request.columns, n_outputs, place)
+    if request.others is not None:
+        _check_others(request.others, coefs, place)
 
 
 def _check_others(others: Mapping, coefs: Sequence[np.ndarray], place: Place) -> None:
@@ -83,45 +87,72 @@ def _check_others(others: Mapping, coefs: Sequence[np.ndarray], place: Place) ->
         raise place.at("others").wrong("does not fit the network")
 
 
+class RetrainRequest(Request):
+    """A network, what it is trained on, and how."""
+
+    coefs: Annotated[list[np.ndarray], LAYERS["coefs"]]
+    intercepts: Annotated[list[np.ndarray], LAYERS["intercepts"]]
+    activation: Annotated[list[str], Activations()]
+    labels: Annotated[list, Labels("l")]
+    epochs: Annotated[int, whole_number(high=MOST_COUNTED)]
+    seed: Annotated[int | None, SEED]
+    columns: Annotated[np.ndarray | None, replace(OUTPUTS, default=None)]
+    others: Annotated[
+        Mapping | None, Table(FIELDS_OF_SUMS, rule=sums_of_others_fit, default=None)
+    ]
+    rate_factor: Annotated[float | None, Number(default=None)]
+    center: Annotated[np.ndarray | None, Array("e", default=None)]
+    scale: Annotated[np.ndarray | None, Array("e", low=SMALLEST, default=None)]
+    hidden: Annotated[Mapping | None, HIDDEN]
+
+    def check(self, place: Place) -> None:
+        check_network(self, place)
+
+
+class RetrainReply(DisclosedReply):
+    """The layers after training, and the loss before."""
+
+    coefs: Annotated[
+        list[np.ndarray],
+        Arrays(LAYERS["coefs"].each, "coefs", says=_TRAINED, detail=numbers_in_words),
+    ]
+    intercepts: Annotated[
+        list[np.ndarray], Arrays(LAYERS["intercepts"].each, "intercepts", says=_TRAINED)
+    ]
+    loss: Annotated[
+        float | None,
+        Number(
+            says="Mean log-loss on the rows before training.",
+            detail=loss_in_words,
+            when=lambda request: request.columns is not None,
+        ),
+    ]
+
+
 # ---- cost and answer ---------------------------------------------------------------
 
 
-def _cost(rows: NodeShape, content: Mapping) -> None:
-    request = "the request 'retrain'"
-    coefs = content["coefs"]
-    epochs = content["epochs"]
-    rows.check("epochs", epochs, request)
+def _cost(rows: NodeShape, request: RetrainRequest) -> None:
+    words = "the request 'retrain'"
+    coefs = request.coefs
+    epochs = request.epochs
+    rows.check("epochs", epochs, words)
     n_inputs = coefs[0].shape[0]
     n_outputs = coefs[-1].shape[1]
-    check_classes(rows, n_outputs, request)
+    check_classes(rows, n_outputs, words)
     n_units = sum(W.shape[1] for W in coefs[:-1])
-    behind_layers(rows, content, request, n_more_units=n_units)
+    transform_by_layers(rows, request.hidden, words, n_more_units=n_units)
     # The time of an epoch goes by the number of parameters. It is said in units of a
     # network of one hidden layer, which has n_inputs + n_outputs + 1 of them a unit.
     n_parameters = sum(W.size + W.shape[1] for W in coefs)
     n_equal_units = n_parameters // (n_inputs + n_outputs + 1)
-    if content.get("others") is not None:
+    if request.others is not None:
         # Rows are drawn beside the node's own, which are trained on too.
         n_equal_units *= 1 + MOST_DRAWN
-    rows.check("epoch_units", epochs * n_equal_units, request)
+    rows.check("epoch_units", epochs * n_equal_units, words)
 
 
-def retrain(
-    member: Member,
-    *,
-    coefs: Sequence[np.ndarray],
-    intercepts: Sequence[np.ndarray],
-    activation: Sequence[str],
-    labels: Sequence,
-    epochs: int,
-    seed: int | None,
-    columns: Sequence[int] | None = None,
-    others: Mapping | None = None,
-    rate_factor: float | None = None,
-    center: np.ndarray | None = None,
-    scale: np.ndarray | None = None,
-    hidden: Mapping | None = None,
-) -> dict:
+def retrain(member: Member, request: RetrainRequest) -> RetrainReply:
     """Train a network that the server sends; layers of ``hidden`` are fixed.
 
     With ``columns``, the output of each label, it is the whole network, and the reply
@@ -130,40 +161,45 @@ def retrain(
     network of rows in these coordinates.
     """
     X, outputs, n_own_rows = _training_rows(
-        member, labels=labels, columns=columns, others=others, seed=seed
+        member,
+        labels=request.labels,
+        columns=request.columns,
+        others=request.others,
+        seed=request.seed,
     )
-    layers = Layers(coefs, intercepts, tuple(activation))
+    layers = Layers(request.coefs, request.intercepts, tuple(request.activation))
     left_out = None
-    if center is not None:
-        coordinates = Coordinates(center=center, scale=scale)
+    if request.center is not None:
+        coordinates = Coordinates(center=request.center, scale=request.scale)
         X = coordinates.rows(X)
         if issparse(X):  # what is not done to the rows is done to the weights
             left_out = coordinates.left_out()
             layers = left_out.give_back(layers)
-    Z = LayersBelow.from_content(hidden).outputs(X)
+    Z = LayersBelow.from_content(request.hidden).outputs(X)
     loss_before = None
-    if columns is not None and n_own_rows:
+    if request.columns is not None and n_own_rows:
         own_Z = Z if len(outputs) == n_own_rows else Z[:n_own_rows]
         loss_before = mean_log_loss(layers.logits(own_Z), outputs[:n_own_rows])
     rate = None
-    if rate_factor is not None:
-        rate = rate_factor * member.model.learning_rate
+    if request.rate_factor is not None:
+        rate = request.rate_factor * member.model.learning_rate
     trained = retrain_layers(
         member.model,
         layers,
         Z,
         outputs,
-        epochs=epochs,
+        epochs=request.epochs,
         learning_rate=rate,
-        random_state=seed,
+        random_state=request.seed,
     )
     check_has_not_diverged([*trained.coefs, *trained.intercepts])
     if left_out is not None:
         trained = left_out.take_in(trained)
-    reply = {"coefs": list(trained.coefs), "intercepts": list(trained.intercepts)}
-    if loss_before is not None:
-        reply["loss"] = loss_before
-    return reply
+    return RetrainReply(
+        coefs=list(trained.coefs),
+        intercepts=list(trained.intercepts),
+        loss=loss_before,
+    )
 
 
 def _training_rows(
@@ -227,46 +263,20 @@ def _with_rows_of_others(
     return stacked([X, X_drawn]), np.concatenate([outputs, outputs_drawn])
 
 
-_TRAINED = f"The layers after training. {AS_A_MODEL}"
 RETRAIN = Task(
     name="retrain",
     bound="fields",
     discloses="consent",
+    most=50,
+    without="nothing",
     accepted_by="person",
     asks="the layers of a network after training on the node's rows",
     reveals=f"{MODEL_REVEALS} {PLANTED_UNITS}",
     often="once for each layer, or once in each round",
-    most=50,
     reads="classifier",
-    without="nothing",
     prefer="processes",
-    request={
-        **LAYERS,
-        "activation": Activations(),
-        "labels": Labels("l"),
-        "epochs": whole_number(high=MOST_COUNTED),
-        "seed": SEED,
-        "columns": replace(OUTPUTS, default=None),
-        "others": Table(FIELDS_OF_SUMS, rule=sums_of_others_fit, default=None),
-        "rate_factor": Number(default=None),
-        "center": Array("e", default=None),
-        "scale": Array("e", low=SMALLEST, default=None),
-        "hidden": HIDDEN,
-    },
-    request_rule=network_and_labels_fit,
-    reply={
-        "min_rows": MIN_ROWS,
-        "rule": RULE,
-        "coefs": Arrays(
-            LAYERS["coefs"].each, "coefs", says=_TRAINED, detail=numbers_in_words
-        ),
-        "intercepts": Arrays(LAYERS["intercepts"].each, "intercepts", says=_TRAINED),
-        "loss": Number(
-            says="Mean log-loss on the rows before training.",
-            detail=loss_in_words,
-            when=lambda request: request.get("columns") is not None,
-        ),
-    },
+    request=RetrainRequest,
+    reply=RetrainReply,
     cost=_cost,
     answer=retrain,
 )

@@ -9,7 +9,7 @@ from ..networks import LayersBelow
 
 
 def layer_inputs(member: Member, role: str, hidden: Mapping | None) -> Rows:
-    """What comes out of hidden layers for the rows that have a role."""
+    """Return the output of hidden layers for the rows that have a role."""
     X, _ = member.rows(role)
     return LayersBelow.from_content(hidden).outputs(X)
 

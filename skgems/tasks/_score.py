@@ -1,6 +1,7 @@
 """The task "score": how good a model is on a node's rows, for a report."""
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import numpy as np
 
@@ -10,20 +11,20 @@ from ..messages import (
     Named,
     Number,
     Place,
+    Request,
     Table,
     Task,
     rows_in_words,
 )
 from ..networks import LayersBelow, linear_logits
 from ..spaces import Criterion
-from ._layers import HIDDEN, HIDDEN_OF_OTHER_MODEL, behind_layers, check_classes
-from ._models import columns_are_outputs
+from ._layers import HIDDEN, HIDDEN_OF_OTHER_MODEL, check_classes, transform_by_layers
+from ._models import check_columns, columns_are_outputs
 from ._rows import rows_of_labels
 from ._shared import (
     LABELS_AND_OUTPUTS,
-    MIN_ROWS,
     OUTPUTS,
-    RULE,
+    DisclosedReply,
     model_weights,
     whole_number,
 )
@@ -38,37 +39,69 @@ def _score_in_words(content: Mapping, reply: Mapping) -> str:
     return f"{words}."
 
 
-def score_is_of_rows(content: Mapping, place: Place) -> None:
-    """A score is there if there are rows, and missing if there are none."""
-    for name in ("score", "beside"):
-        score_of_model = float(content.get(name, content["score"]))
-        if np.isnan(score_of_model) != (content["n_rows"] == 0):
-            raise place.at(name).wrong("is there without rows, or missing with rows")
+# A second model, whose inputs may be others than those of the first.
+_BESIDE = Table(
+    {
+        "W": model_weights("e o"),
+        "columns": OUTPUTS,
+        "hidden": HIDDEN_OF_OTHER_MODEL,
+    },
+    columns_are_outputs,
+    default=None,
+)
 
 
-def _cost(rows: NodeShape, content: Mapping) -> None:
-    request = "the request 'score'"
-    behind_layers(rows, content, request)
-    check_classes(rows, content["W"].shape[-1], request)
-    beside = content.get("beside")
-    if beside is not None:
-        behind_layers(rows, beside, request)
-        check_classes(rows, beside["W"].shape[-1], request)
+class ScoreRequest(Request):
+    """Which model is scored, by which criterion, and a second model."""
+
+    W: Annotated[np.ndarray, model_weights("p c")]
+    labels: Annotated[Sequence, LABELS_AND_OUTPUTS["labels"]]
+    columns: Annotated[np.ndarray, LABELS_AND_OUTPUTS["columns"]]
+    criterion: Annotated[Mapping, Named()]
+    hidden: Annotated[Mapping | None, HIDDEN]
+    beside: Annotated[Mapping | None, _BESIDE]
+
+    def check(self, place: Place) -> None:
+        check_columns(self.columns, self.W.shape[-1], place)
 
 
-def score(
-    member: Member,
-    *,
-    W: np.ndarray,
-    labels: Sequence,
-    columns: Sequence[int],
-    criterion: Mapping,
-    hidden: Mapping | None = None,
-    beside: Mapping | None = None,
-) -> dict:
+class ScoreReply(DisclosedReply):
+    """The score of each model, and how many rows it is of."""
+
+    score: Annotated[np.ndarray, Number(nan=True, says=_SCORED, detail=_score_in_words)]
+    n_rows: Annotated[
+        int, whole_number(high=MOST_ROWS, says="Number of rows that were scored.")
+    ]
+    beside: Annotated[
+        np.ndarray | None,
+        Number(nan=True, says=_SCORED, when=lambda request: request.beside is not None),
+    ]
+
+    def check(self, request: ScoreRequest, place: Place) -> None:
+        """Raise ValueError for a score without rows, or none though there are rows."""
+        for name in ("score", "beside"):
+            score_of_model = getattr(self, name)
+            if score_of_model is None:
+                continue
+            if np.isnan(float(score_of_model)) != (self.n_rows == 0):
+                raise place.at(name).wrong(
+                    "is there without rows, or missing with rows"
+                )
+
+
+def _cost(rows: NodeShape, request: ScoreRequest) -> None:
+    words = "the request 'score'"
+    transform_by_layers(rows, request.hidden, words)
+    check_classes(rows, request.W.shape[-1], words)
+    if request.beside is not None:
+        transform_by_layers(rows, request.beside.get("hidden"), words)
+        check_classes(rows, request.beside["W"].shape[-1], words)
+
+
+def score(member: Member, request: ScoreRequest) -> ScoreReply:
     """Score a model, and one ``beside`` it, on rows of some labels; NaN of none."""
-    X, codes, _ = rows_of_labels(member, "judging", labels)
-    scorer = Criterion.from_settings(criterion)
+    X, codes, _ = rows_of_labels(member, "judging", request.labels)
+    scorer = Criterion.from_settings(request.criterion)
 
     def score_model(
         W: np.ndarray, columns: Sequence[int], hidden: Mapping | None
@@ -78,54 +111,31 @@ def score(
         logits = linear_logits(LayersBelow.from_content(hidden).outputs(X), W)
         return np.array(scorer.score(logits, np.asarray(columns)[codes]))
 
-    reply = {"score": score_model(W, columns, hidden), "n_rows": len(codes)}
-    if beside is not None:
-        reply["beside"] = score_model(
-            beside["W"], beside["columns"], beside.get("hidden")
-        )
-    return reply
+    score_beside = None
+    if request.beside is not None:
+        beside = request.beside
+        score_beside = score_model(beside["W"], beside["columns"], beside.get("hidden"))
+    return ScoreReply(
+        score=score_model(request.W, request.columns, request.hidden),
+        n_rows=len(codes),
+        beside=score_beside,
+    )
 
 
 SCORE = Task(
     name="score",
     bound="fields",
     discloses="counts",
+    most=1,
+    without="a line of the report",
     accepted_by="anybody",
     asks="the score of a model on the node's rows, and that of a second model",
     reveals="Almost nothing: it takes two exact scores to tell whether a row is there.",
     often="once, at the end",
-    without="a line of the report",
     reports=True,
     takes_weights=True,  # it counts rows, as an accuracy does
-    request={
-        "W": model_weights("p c"),
-        **LABELS_AND_OUTPUTS,
-        "criterion": Named(),
-        "hidden": HIDDEN,
-        # Another model, whose inputs may be others than those of the first.
-        "beside": Table(
-            {
-                "W": model_weights("e o"),
-                "columns": OUTPUTS,
-                "hidden": HIDDEN_OF_OTHER_MODEL,
-            },
-            columns_are_outputs,
-            default=None,
-        ),
-    },
-    request_rule=columns_are_outputs,
-    reply={
-        "min_rows": MIN_ROWS,
-        "rule": RULE,
-        "score": Number(nan=True, says=_SCORED, detail=_score_in_words),
-        "n_rows": whole_number(high=MOST_ROWS, says="Number of rows that were scored."),
-        "beside": Number(
-            nan=True,
-            says=_SCORED,
-            when=lambda request: request.get("beside") is not None,
-        ),
-    },
-    rule=score_is_of_rows,
+    request=ScoreRequest,
+    reply=ScoreReply,
     cost=_cost,
     answer=score,
 )

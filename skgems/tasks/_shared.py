@@ -1,6 +1,7 @@
 """Fields that several tasks have, and what these must be to each other."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import numpy as np
 
@@ -13,12 +14,13 @@ from ..messages import (
     Labels,
     Number,
     Place,
+    Reply,
     Table,
     Text,
     disclosure_in,
     disclosure_in_words,
 )
-from ..moments import LARGEST_SQUARE, SMALLEST
+from ..moments import LARGEST, SMALLEST
 
 
 def whole_number(*, low: int = 0, high: int, **options) -> Number:
@@ -33,12 +35,12 @@ def whole_numbers(shape: str, **options) -> Array:
 
 def sums(shape: str, **options) -> Array:
     """A field that holds sums of squares or products over rows."""
-    return Array(shape, high=LARGEST_SQUARE, **options)
+    return Array(shape, high=LARGEST**2, **options)
 
 
 def model_weights(shape: str, **options) -> Array:
     """A field that holds weights of linear models, of features that may be squares."""
-    return Array(shape, high=LARGEST_SQUARE, least_bytes=2, empty=False, **options)
+    return Array(shape, high=LARGEST**2, least_bytes=2, empty=False, **options)
 
 
 def optional_array(shape: str, **options) -> Array:
@@ -115,6 +117,16 @@ RULE = Table(
 )
 
 
+class DisclosedReply(Reply):
+    """A reply about rows, which says under which rule of disclosure it was made.
+
+    The rule is filled in where the reply leaves the node.
+    """
+
+    min_rows: Annotated[int | None, MIN_ROWS] = None
+    rule: Annotated[Mapping | None, RULE]
+
+
 # Comes with sums of rows that have weights, which count these and not rows.
 ROWS_OF_CLASSES = whole_numbers(
     "l",
@@ -124,20 +136,20 @@ ROWS_OF_CLASSES = whole_numbers(
 )
 
 
-def rows_are_described(content: Mapping, place: Place) -> None:
+def rows_are_described(n_rows: np.ndarray | None, labels: list, place: Place) -> None:
     """Rows of weighted sums are those that the node has described as weighted."""
-    if "n_rows" not in content or place.described is None:
+    if n_rows is None or place.described is None:
         return
-    described = described_counts(place, "moments", content["labels"])
-    is_left_out = content["n_rows"] == 0
-    if not np.all(is_left_out | (content["n_rows"] == described)):
+    described = described_counts(place, "moments", labels)
+    is_left_out = n_rows == 0
+    if not np.all(is_left_out | (n_rows == described)):
         raise place.at("n_rows").wrong("are not those of describe.rows")
     place.deny(not has_weights(place), "n_rows", "are there, but rows have no weights")
 
 
-def one_model(request: Mapping, place: Place) -> None:
-    """A request is about the node's own model, or about one that it brings."""
-    if (request.get("model") is None) == (request.get("W") is None):
+def check_one_model(model: str | None, W: np.ndarray | None, place: Place) -> None:
+    """Raise ValueError unless there is either the node's own model or another."""
+    if (model is None) == (W is None):
         raise place.at("W").wrong("is missing, or comes beside model='own'")
 
 
@@ -148,13 +160,14 @@ def come_together(content: Mapping, name: str, other: str, place: Place) -> None
     place.deny(is_missing != other_is_missing, other, f"is missing, or {name} is")
 
 
-def sums_are_of_enough_rows(content: Mapping, counts, place: Place) -> None:
+def sums_are_of_enough_rows(
+    min_rows: int, counts: float | np.ndarray, place: Place
+) -> None:
     """No sum is of fewer rows than the bound that a node says it answers under.
 
     Where rows have weights, these are what counts tell; `classes_are_of_enough_rows`
     looks at the rows that the node has described.
     """
-    min_rows = content["min_rows"]
     # Rows that several nodes in one process share count for less, too.
     if min_rows == 1 or has_weights(place):
         return
@@ -166,12 +179,12 @@ def sums_are_of_enough_rows(content: Mapping, counts, place: Place) -> None:
 
 
 def has_weights(place: Place) -> bool:
-    """Whether the node has described its rows as weighted."""
+    """Report whether the node has described its rows as weighted."""
     return place.described is not None and "weights" in place.described["rows"]
 
 
 def described_sizes(place: Place, labels: list) -> np.ndarray:
-    """What sums count, for some labels: the rows in moments, or their weight."""
+    """Return the described rows of some labels, or the weights of these rows."""
     role = "weights" if has_weights(place) else "moments"
     return described_counts(place, role, labels)
 

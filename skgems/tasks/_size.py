@@ -1,62 +1,75 @@
 """The task "size": how large the logits of a linear model are on a node's rows."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import numpy as np
 
 from ..local import Member, NodeShape
-from ..messages import Number, Task
+from ..messages import Number, Place, Request, Task
 from ..moments import LARGEST, SMALLEST
 from ..spaces import normalize_logits
-from ._layers import HIDDEN, behind_layers, check_classes
+from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._rows import layer_inputs
-from ._shared import MIN_ROWS, MODEL, RULE, one_model
+from ._shared import MODEL, DisclosedReply, check_one_model
 
 
-def _cost(rows: NodeShape, content: Mapping) -> None:
-    request = "the request 'size'"
-    behind_layers(rows, content, request)
-    if content.get("W") is not None:
-        check_classes(rows, content["W"].shape[1], request)
+class SizeRequest(Request):
+    """Which model's logits the size is of."""
+
+    model: Annotated[str | None, MODEL["model"]]
+    W: Annotated[np.ndarray | None, MODEL["W"]]
+    hidden: Annotated[Mapping | None, HIDDEN]
+
+    def check(self, place: Place) -> None:
+        check_one_model(self.model, self.W, place)
 
 
-def size(
-    member: Member,
-    *,
-    W: np.ndarray | None = None,
-    model: str | None = None,
-    hidden: Mapping | None = None,
-) -> dict:
-    """The size of a linear model's logits: of ``W``, or of the node's "own" model."""
-    X = layer_inputs(member, "moments", hidden)
-    if model == "own":
+class SizeReply(DisclosedReply):
+    """How large the logits are."""
+
+    size: Annotated[
+        float,
+        Number(
+            low=SMALLEST,
+            high=LARGEST,
+            says="Size of the model's logits. This one number reveals almost nothing "
+            "about rows.",
+        ),
+    ]
+
+
+def _cost(rows: NodeShape, request: SizeRequest) -> None:
+    words = "the request 'size'"
+    transform_by_layers(rows, request.hidden, words)
+    if request.W is not None:
+        check_classes(rows, request.W.shape[1], words)
+
+
+def size(member: Member, request: SizeRequest) -> SizeReply:
+    """Return the size of the logits of a linear model, on the rows of moments."""
+    X = layer_inputs(member, "moments", request.hidden)
+    W = request.W
+    if request.model == "own":
         W, _ = member.own_linear()
     _, logit_size = normalize_logits(W, np.ones(W.shape[1], dtype=bool), X)
-    return {"size": logit_size}
+    return SizeReply(size=logit_size)
 
 
 SIZE = Task(
     name="size",
     bound="derived",
     discloses="counts",
+    most=1,
+    without="needed",
     accepted_by="anybody",
     filled_in=("model", "W", "hidden"),
     asks="the size of the logits of a linear model",
     reveals="Almost nothing about rows: it is a single number.",
     alone=True,
     is_in_summaries=True,
-    request={**MODEL, "hidden": HIDDEN},
-    request_rule=one_model,
-    reply={
-        "min_rows": MIN_ROWS,
-        "rule": RULE,
-        "size": Number(
-            low=SMALLEST,
-            high=LARGEST,
-            says="Size of the model's logits. This one number reveals almost nothing "
-            "about rows.",
-        ),
-    },
+    request=SizeRequest,
+    reply=SizeReply,
     cost=_cost,
     answer=size,
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 
@@ -16,23 +17,23 @@ from ..messages import (
     Named,
     Number,
     Place,
+    Request,
     Task,
     Text,
     check_definite,
     counting,
     rows_in_words,
 )
-from ..moments import LARGEST, SMALLEST, SMALLEST_SQUARE
+from ..moments import LARGEST, SMALLEST
 from ..networks import LayersBelow, Network
 from ..spaces import Criterion, Geometry
-from ._layers import HIDDEN, behind_layers, check_classes
+from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._rows import layer_inputs
 from ._shared import (
-    MIN_ROWS,
     MODEL,
-    RULE,
     SEED,
-    one_model,
+    DisclosedReply,
+    check_one_model,
     optional_array,
     sums,
     whole_number,
@@ -86,71 +87,71 @@ _OF_LOSSES = (
 )
 
 
-def space_fits(space: Mapping, place: Place) -> None:
+def check_space(space: "SpaceReply", request: "SpaceRequest", place: Place) -> None:
     """Deny spaces of another model than the node's, or of another geometry."""
-    request = place.asked
     n_classes = place.lengths.get("k")
     most_rows = MOST_ROWS
-    W = request.get("W")
+    W = request.W
     if place.described is not None:
         network = Network.from_content(place.described["network"])
         most_rows = int(place.described["rows"]["judging"].sum())
         if not network.n_hidden_layers:
             W = network.aligned(np.unique(network.classes[network.seen])).last
-    n_outputs = space["center"].shape[1]
+    n_outputs = space.center.shape[1]
     # One output stands for all other classes, unless nothing is said of them.
-    n_others = min(1, request.get("n_others", 1))
+    n_others = min(1, request.n_others)
     if n_classes is not None and n_outputs not in (n_classes, n_classes + n_others):
         raise place.at("center").wrong(
             f"has {n_outputs} outputs for {n_classes} classes"
         )
-    if "outputs" in space and not space["outputs"][: n_outputs - n_others].all():
+    if space.outputs is not None and not space.outputs[: n_outputs - n_others].all():
         raise place.at("outputs").wrong("are without a class that the model knows")
-    _check_metric(space, place)
-    _check_radii(space, place, most_rows)
+    _check_metric(space, request.geometry["name"], place)
+    _check_radii(space, request.criterion["name"], place, most_rows=most_rows)
     if W is not None:
         _check_center(space, W, place)
 
 
 def _has_only(
-    space: Mapping, place: Place, *, needed: Iterable[str], refused: Iterable[str]
+    space: "SpaceReply", place: Place, *, needed: Iterable[str], refused: Iterable[str]
 ) -> None:
     """Raise ValueError unless all needed fields are there, and none of the refused."""
     for name in (*needed, *refused):
         if name in needed:
-            place.deny(name not in space, name, "is missing")
+            place.deny(getattr(space, name) is None, name, "is missing")
         else:
-            place.deny(name in space, name, "is not allowed")
+            place.deny(getattr(space, name) is not None, name, "is not allowed")
 
 
-def _check_metric(space: Mapping, place: Place) -> None:
-    family = space["family"]
-    family_asked = _FAMILIES.get(place.asked["geometry"]["name"], family)
+def _check_metric(space: "SpaceReply", geometry: str, place: Place) -> None:
+    family = space.family
+    family_asked = _FAMILIES.get(geometry, family)
     if family_asked != family:
         raise place.at("family").wrong(
             f"is {family!r}, but {family_asked!r} was asked for"
         )
     if family == "gram":
         _has_only(space, place, needed=_OF_GRAM, refused=_OF_DIAGONAL)
-        scatter = space["metric_scatter"]
+        scatter = space.metric_scatter
         if not np.array_equal(scatter, scatter.T):
             raise place.at("metric_scatter").wrong("is not symmetric")
         check_definite(scatter, place.at("metric_scatter"))
         return
     _has_only(space, place, needed=_OF_DIAGONAL, refused=_ONLY_OF_GRAM)
-    precision = space["metric_precision"]
-    if ((precision > 0) & (precision < SMALLEST_SQUARE)).any():
+    precision = space.metric_precision
+    if ((precision > 0) & (precision < SMALLEST**2)).any():
         raise place.at("metric_precision").wrong("has values that are all but 0")
 
 
-def _check_radii(space: Mapping, place: Place, most_rows: int) -> None:
+def _check_radii(
+    space: "SpaceReply", criterion: str, place: Place, *, most_rows: int
+) -> None:
     """Deny radii that the criterion does not make, or of another number of rows."""
-    is_by_loss = "radii_knots" in space
-    criterion = place.asked["criterion"]["name"]
+    is_by_loss = space.radii_knots is not None
     if _IS_BY_LOSS.get(criterion, is_by_loss) != is_by_loss:
         name = "radii_knots" if is_by_loss else "radii_radii"
         raise place.at(name).wrong(f"is there, but {criterion} was asked for")
-    n_rows = int(space["radii_n_rows"])
+    n_rows = int(space.radii_n_rows)
     place.deny(n_rows > most_rows, "radii_n_rows", "is more than describe.rows has")
     if is_by_loss:
         _check_radii_by_loss(space, place)
@@ -158,20 +159,20 @@ def _check_radii(space: Mapping, place: Place, most_rows: int) -> None:
         _check_radii_by_rows(space, place, n_rows)
 
 
-def _check_radii_by_loss(space: Mapping, place: Place) -> None:
+def _check_radii_by_loss(space: "SpaceReply", place: Place) -> None:
     _has_only(space, place, needed=_OF_LOSSES, refused=_OF_ROWS)
-    knots = space["radii_knots"]
+    knots = space.radii_knots
     if not len(knots) or knots[0] != 0 or (np.diff(knots) < SMALLEST).any():
         raise place.at("radii_knots").wrong("do not rise from 0")
 
 
-def _check_radii_by_rows(space: Mapping, place: Place, n_rows: int) -> None:
+def _check_radii_by_rows(space: "SpaceReply", place: Place, n_rows: int) -> None:
     _has_only(space, place, needed=_OF_ROWS, refused=_OF_LOSSES)
-    score = float(space["radii_score"])
+    score = float(space.radii_score)
     place.deny(score > 1.0, "radii_score", f"is {score:g}, not between 0 and 1")
-    radii = space["radii_radii"]
+    radii = space.radii_radii
     place.deny((radii[1:] < radii[:-1]).any(), "radii_radii", "are not in their order")
-    may_lose = space["radii_may_lose"]
+    may_lose = space.radii_may_lose
     if may_lose[0] != 0 or (may_lose[1:] < may_lose[:-1]).any():
         raise place.at("radii_may_lose").wrong("does not rise from 0")
     n_right = int(may_lose[-1])
@@ -179,10 +180,10 @@ def _check_radii_by_rows(space: Mapping, place: Place, n_rows: int) -> None:
         raise place.at("radii_may_lose").wrong(f"is {n_right} of {n_rows} rows")
 
 
-def _check_center(space: Mapping, W: np.ndarray, place: Place) -> None:
+def _check_center(space: "SpaceReply", W: np.ndarray, place: Place) -> None:
     """Deny a center that is not the model, but for its scale and what outputs share."""
-    center = space["center"][:, : W.shape[1]]
-    center = float(space["scale"]) * (center - center.mean(axis=1, keepdims=True))
+    center = space.center[:, : W.shape[1]]
+    center = float(space.scale) * (center - center.mean(axis=1, keepdims=True))
     W = W.astype(np.float64)
     differences = center - (W - W.mean(axis=1, keepdims=True))
     # Rounding of float32, where that is what the model has.
@@ -208,98 +209,142 @@ _LOSSES = (
     "about single rows."
 )
 _RADIUS = Number(infinite=True, default=ABSENT, says=_LOSSES)
-FIELDS_OF_SPACE = {
-    "center": Array(
-        "d+1 o",
-        says="The model, once more, and its score on the rows that judge.",
-        detail=_center_in_words,
-    ),
-    "scale": Number(low=SMALLEST, high=LARGEST, says="Size of the model's logits."),
-    "outputs": Array(
-        "o", kinds="b", default=ABSENT, says="Which outputs are compared."
-    ),
-    "family": Text(("gram", "diagonal"), says=_METRIC),
-    "metric_scatter": sums("d d", says=_METRIC, default=ABSENT),
-    "metric_mean": Array("d", default=ABSENT, says=_METRIC),
-    "metric_size": Number(low=SMALLEST_SQUARE, default=ABSENT, says=_METRIC),
-    "metric_output_weights": Array("o", says=_METRIC, low=SMALLEST, default=ABSENT),
-    "metric_precision": sums("d+1 o", says=_METRIC, low=0.0, default=ABSENT),
-    "radii_n_rows": whole_number(
-        low=1, high=MOST_ROWS, says="Number of rows that judge."
-    ),
-    "radii_score": Number(high=LARGEST, says="Score of the model on these rows."),
-    "radii_radii": optional_array(
-        "r", says=_RADII, infinite=True, detail=_radii_in_words
-    ),
-    "radii_may_lose": whole_numbers("r+1", says=_RADII, default=ABSENT),
-    "radii_knots": optional_array("q", says=_LOSSES, detail=_knots_in_words),
-    "radii_losses": optional_array("q", says=_LOSSES),
-    "radii_slope": replace(_RADIUS, low=-LARGEST, high=LARGEST),
-    "radii_gradient": _RADIUS,
-    "radii_curvature": _RADIUS,
-}
 # What requests for spaces of models and of units have in common.
-HOW_SPACES_ARE_BUILT = {
-    "geometry": Named(),
-    "n_directions": whole_number(low=1, high=MOST_COUNTED),
-    "hidden": HIDDEN,
-}
+
+
+class SpaceRequest(Request):
+    """A model, and which space around it is built."""
+
+    model: Annotated[str | None, MODEL["model"]]
+    W: Annotated[np.ndarray | None, MODEL["W"]]
+    n_others: Annotated[int, whole_number(high=MOST_COUNTED)]
+    min_cluster_size: Annotated[int, whole_number(high=MOST_ROWS)]
+    criterion: Annotated[Mapping, Named()]
+    construction: Annotated[str, Text(("sampled", "certified"))]
+    scale_logits: Annotated[bool, Flag(("auto",))]
+    seed: Annotated[int | None, SEED]
+    geometry: Annotated[Mapping, Named()]
+    n_directions: Annotated[int, whole_number(low=1, high=MOST_COUNTED)]
+    hidden: Annotated[Mapping | None, HIDDEN]
+
+    def check(self, place: Place) -> None:
+        check_one_model(self.model, self.W, place)
+
+
+class SpaceReply(DisclosedReply):
+    """A good-enough space of a linear model."""
+
+    center: Annotated[
+        np.ndarray,
+        Array(
+            "d+1 o",
+            says="The model, once more, and its score on the rows that judge.",
+            detail=_center_in_words,
+        ),
+    ]
+    scale: Annotated[
+        float, Number(low=SMALLEST, high=LARGEST, says="Size of the model's logits.")
+    ]
+    outputs: Annotated[
+        np.ndarray | None,
+        Array("o", kinds="b", default=ABSENT, says="Which outputs are compared."),
+    ]
+    family: Annotated[str, Text(("gram", "diagonal"), says=_METRIC)]
+    metric_scatter: Annotated[
+        np.ndarray | None, sums("d d", says=_METRIC, default=ABSENT)
+    ]
+    metric_mean: Annotated[np.ndarray | None, Array("d", default=ABSENT, says=_METRIC)]
+    metric_size: Annotated[
+        float | None, Number(low=SMALLEST**2, default=ABSENT, says=_METRIC)
+    ]
+    metric_output_weights: Annotated[
+        np.ndarray | None, Array("o", says=_METRIC, low=SMALLEST, default=ABSENT)
+    ]
+    metric_precision: Annotated[
+        np.ndarray | None, sums("d+1 o", says=_METRIC, low=0.0, default=ABSENT)
+    ]
+    radii_n_rows: Annotated[
+        int, whole_number(low=1, high=MOST_ROWS, says="Number of rows that judge.")
+    ]
+    radii_score: Annotated[
+        float, Number(high=LARGEST, says="Score of the model on these rows.")
+    ]
+    radii_radii: Annotated[
+        np.ndarray | None,
+        optional_array("r", says=_RADII, infinite=True, detail=_radii_in_words),
+    ]
+    radii_may_lose: Annotated[
+        np.ndarray | None, whole_numbers("r+1", says=_RADII, default=ABSENT)
+    ]
+    radii_knots: Annotated[
+        np.ndarray | None, optional_array("q", says=_LOSSES, detail=_knots_in_words)
+    ]
+    radii_losses: Annotated[np.ndarray | None, optional_array("q", says=_LOSSES)]
+    radii_slope: Annotated[float | None, replace(_RADIUS, low=-LARGEST, high=LARGEST)]
+    radii_gradient: Annotated[float | None, _RADIUS]
+    radii_curvature: Annotated[float | None, _RADIUS]
+
+    def check(self, request: SpaceRequest, place: Place) -> None:
+        check_space(self, request, place)
 
 
 # ---- cost and answer ---------------------------------------------------------------
 
 
-def _cost(rows: NodeShape, content: Mapping) -> None:
-    request = "the request 'space'"
-    behind = behind_layers(rows, content, request)
-    n_outputs = rows.n_classes + content["n_others"]
-    check_classes(rows, n_outputs, request)
-    n_rays = content["n_directions"]
-    rows.check("directions", n_rays, request)
-    rows.check("ray_outputs", n_rays * n_outputs, request)
+def _cost(rows: NodeShape, request: SpaceRequest) -> None:
+    words = "the request 'space'"
+    behind = transform_by_layers(rows, request.hidden, words)
+    n_outputs = rows.n_classes + request.n_others
+    check_classes(rows, n_outputs, words)
+    n_rays = request.n_directions
+    rows.check("directions", n_rays, words)
+    rows.check("ray_outputs", n_rays * n_outputs, words)
     n_numbers = _MATRICES_OF_SPACE * (behind.n_columns + 1) * n_outputs
-    if content["geometry"]["name"] not in WITHOUT_MATRIX:
+    if request.geometry["name"] not in WITHOUT_MATRIX:
         n_numbers += behind.n_columns**2
-    rows.check("moment_numbers", n_numbers, request)
+    rows.check("moment_numbers", n_numbers, words)
 
 
-def space(
-    member: Member,
-    *,
-    geometry: Mapping,
-    criterion: Mapping,
-    W: np.ndarray | None = None,
-    model: str | None = None,
-    min_cluster_size: int = 1,
-    hidden: Mapping | None = None,
-    **settings: object,
-) -> dict:
+def space(member: Member, request: SpaceRequest) -> SpaceReply:
     """Return the good-enough spaces of a linear model, see `node_space`."""
-    if min_cluster_size > 1:
-        member = member.of_large_classes(min_cluster_size)
+    if request.min_cluster_size > 1:
+        member = member.drop_small_classes(request.min_cluster_size)
     own_W, own_labels = member.own_linear()
     X, y = member.rows("judging")
     # The same rows make the shape, if none are held out: they go through hidden layers
     # only once.
     shape_rows = None
     if not np.array_equal(member.moments, member.judging):
-        shape_rows = layer_inputs(member, "moments", hidden)
+        shape_rows = layer_inputs(member, "moments", request.hidden)
     profile = node_space(
-        own_W if model == "own" else W,
-        LayersBelow.from_content(hidden).outputs(X),
+        own_W if request.model == "own" else request.W,
+        LayersBelow.from_content(request.hidden).outputs(X),
         indices_of(y, own_labels),
-        geometry=Geometry.from_settings(geometry),
-        criterion=Criterion.from_settings(criterion),
+        geometry=Geometry.from_settings(request.geometry),
+        criterion=Criterion.from_settings(request.criterion),
         rows=shape_rows,
-        **settings,
+        n_others=request.n_others,
+        construction=request.construction,
+        n_directions=request.n_directions,
+        scale_logits=request.scale_logits,
+        seed=request.seed,
     )
-    return profile.as_arrays()
+    return SpaceReply(**profile.as_arrays())
+
+
+def _tells_radii(request: Mapping) -> bool:
+    """Report whether radii are asked for; a curve of mean losses tells of no row."""
+    return request.get("criterion", {}).get("name") != "log_loss"
 
 
 SPACE = Task(
     name="space",
     bound="derived",
     discloses="consent",
+    most=1,
+    without="needed",
+    tells_of_layers=True,
+    tells_radii=_tells_radii,
     accepted_by="anybody",
     filled_in=("model", "W", "n_others", "scale_logits", "seed", "hidden"),
     asks="the good-enough space of a linear model: how far the model may change before "
@@ -309,19 +354,8 @@ SPACE = Task(
     alone=True,
     is_in_summaries=True,
     reads="classifier",
-    request={
-        **MODEL,
-        "n_others": whole_number(high=MOST_COUNTED),
-        "min_cluster_size": whole_number(high=MOST_ROWS),
-        "criterion": Named(),
-        "construction": Text(("sampled", "certified")),
-        "scale_logits": Flag(("auto",)),
-        "seed": SEED,
-        **HOW_SPACES_ARE_BUILT,
-    },
-    request_rule=one_model,
-    reply={"min_rows": MIN_ROWS, "rule": RULE, **FIELDS_OF_SPACE},
-    rule=space_fits,
+    request=SpaceRequest,
+    reply=SpaceReply,
     told=told_of_space,
     cost=_cost,
     answer=space,

@@ -20,7 +20,7 @@ from ..messages import (
     rows_in_words,
     rows_of_groups,
 )
-from ..moments import LARGEST_SQUARE, SMALLEST
+from ..moments import FEW_ROWS, LARGEST, SMALLEST
 from ._shared import (
     come_together,
     has_weights,
@@ -29,18 +29,14 @@ from ._shared import (
     whole_numbers,
 )
 
-# The origin is the median of so many rows, or one of them where there are fewer.
-_FEW_ROWS = 8
-
-
 # ---- what fields say in figures ----------------------------------------------------
 
 
 def _origin_in_words(content: Mapping, reply: Mapping) -> str:
     if not content["origin"].any():
         return "Here all its numbers are 0."
-    if rows_of_groups({**reply, "moments": content}).sum() <= _FEW_ROWS:
-        return f"With {_FEW_ROWS} rows or fewer, it may be one of them."
+    if rows_of_groups({**reply, "moments": content}).sum() <= FEW_ROWS:
+        return f"With {FEW_ROWS} rows or fewer, it may be one of them."
     return ""
 
 
@@ -211,7 +207,7 @@ FIELDS_OF_SUMS = {
     ),
     "scatter": optional_array(
         "g d",
-        high=LARGEST_SQUARE,
+        high=LARGEST**2,
         says="Sums of the squared deviations of the features from these means: "
         "variances. They do not say how features vary together.",
         detail=_scatter_in_words,

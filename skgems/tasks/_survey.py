@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from ..messages import (
     Labels,
     Number,
     Place,
+    Request,
     Table,
     Task,
     Text,
@@ -33,13 +35,23 @@ from ..steps import (
     survey_of_column,
     survey_of_table,
 )
-from ._shared import RULE, bound_on_rows, come_together, whole_number, whole_numbers
+from ._shared import (
+    DisclosedReply,
+    bound_on_rows,
+    come_together,
+    whole_number,
+    whole_numbers,
+)
 
 # ---- what fields say in figures ----------------------------------------------------
 
 
 def _columns_in_words(content: Mapping, reply: Mapping) -> str:
     return f"The columns are {listed(map(repr, content['names']))}."
+
+
+def _rows_told(content: Mapping, reply: Mapping) -> str:
+    return f"Here {rows_in_words(content['n_rows'])}."
 
 
 def _kinds_in_words(content: Mapping, reply: Mapping) -> str:
@@ -109,21 +121,21 @@ def _check_categories(
     _check_sizes([*counts, n_others], place.at("counts"), min_rows=min_rows)
 
 
-def columns_are_of_enough_rows(content: Mapping, place: Place) -> None:
-    """There is a name for each column, and none tells of fewer rows than the bound."""
-    names = content["names"]
-    columns = content["columns"]
+def check_columns(reply: "SurveyReply", place: Place) -> None:
+    """Raise ValueError for columns without a name, or that tell of too few rows."""
+    names = reply.names
+    columns = reply.columns
     are_texts = all(isinstance(name, str) for name in names)
     place.deny(not are_texts, "names", "has names that are no texts")
     place.deny(len(set(names)) < len(names), "names", "has a name twice")
     if len(columns) != len(names):
         raise place.at("columns").wrong(f"are {len(columns)}, not {len(names)}")
-    n_rows = content["n_rows"]
-    min_rows = content["min_rows"]
+    n_rows = reply.n_rows
+    min_rows = reply.min_rows
     _check_sizes([n_rows], place.at("n_rows"), min_rows=min_rows)
     tables = {f"columns.{number}": told for number, told in columns.items()}
-    if "classes" in content:
-        tables["classes"] = content["classes"]
+    if reply.classes is not None:
+        tables["classes"] = reply.classes
     for path, told in tables.items():
         column_is_of_enough_rows(told, place.at(path), n_rows=n_rows, min_rows=min_rows)
 
@@ -153,8 +165,37 @@ _OF_CLASSES = (
 )
 
 
-def survey(member: Member) -> dict:
-    """What each column holds, over all rows, and how many rows each class has.
+class SurveyReply(DisclosedReply):
+    """What each column holds, and how many rows each class has."""
+
+    min_rows: Annotated[
+        int | None,
+        bound_on_rows(
+            "The bound min_rows of the node. Every number is about at least this many "
+            "rows, and so is what remains after the numbers that are told."
+        ),
+    ] = None
+    n_rows: Annotated[
+        int, whole_number(high=MOST_ROWS, says="Number of rows.", detail=_rows_told)
+    ]
+    names: Annotated[
+        list, Labels(says="Names of the columns.", detail=_columns_in_words)
+    ]
+    columns: Annotated[Mapping, Each(_COLUMN, says=_OF_COLUMNS, detail=_kinds_in_words)]
+    classes: Annotated[
+        Mapping | None,
+        Table(
+            {name: replace(field, says=_OF_CLASSES) for name, field in _COLUMN.items()},
+            default=ABSENT,
+        ),
+    ]
+
+    def check(self, request: Request, place: Place) -> None:
+        check_columns(self, place)
+
+
+def survey(member: Member, request: Request) -> SurveyReply:
+    """Say what each column holds, over all rows, and how many rows each class has.
 
     A row that the rule lowers counts less in means, of which it may be most. Counts are
     of rows: where weights are lowered those of all rows are drawn, so that a weighted
@@ -167,52 +208,33 @@ def survey(member: Member) -> dict:
             f"min_rows={member.min_rows}, so it tells nothing about its columns. Pass "
             "a Disclosure with a smaller min_rows if these rows may be known."
         )
-    content = {
-        "n_rows": n_rows,
-        "names": names_of_columns(member.X),
-        "columns": survey_of_table(
+    classes = None
+    if member.y is not None:
+        classes = survey_of_column(member.y, min_rows=member.min_rows, are_labels=True)
+    return SurveyReply(
+        n_rows=n_rows,
+        names=names_of_columns(member.X),
+        columns=survey_of_table(
             member.X, min_rows=member.min_rows, weights=member.weights
         ),
-    }
-    if member.y is not None:
-        content["classes"] = survey_of_column(
-            member.y, min_rows=member.min_rows, are_labels=True
-        )
-    return content
-
-
-def _rows_told(content: Mapping, reply: Mapping) -> str:
-    return f"Here {rows_in_words(content['n_rows'])}."
+        classes=classes,
+    )
 
 
 SURVEY = Task(
     name="survey",
     bound="fields",
     discloses="counts",
+    most=1,
+    without="nothing",
     accepted_by="anybody",
     asks="what each column holds: gaps, means, spread and quantiles, or categories",
     reveals="Numbers of rows, and sums over at least min_rows rows each. Whoever gets "
     "two surveys of nearly the same rows can compare them, and may learn about the "
     "rows that are in one of them only.",
-    without="nothing",
+    begins_exchange=True,
     is_of_tables=True,
-    request={},
-    reply={
-        "min_rows": bound_on_rows(
-            "The bound min_rows of the node. Every number is about at least this many "
-            "rows, and so is what remains after the numbers that are told."
-        ),
-        "rule": RULE,
-        "n_rows": whole_number(
-            high=MOST_ROWS, says="Number of rows.", detail=_rows_told
-        ),
-        "names": Labels(says="Names of the columns.", detail=_columns_in_words),
-        "columns": Each(_COLUMN, says=_OF_COLUMNS, detail=_kinds_in_words),
-        "classes": Table(
-            {name: replace(field, says=_OF_CLASSES) for name, field in _COLUMN.items()},
-            default=ABSENT,
-        ),
-    },
-    rule=columns_are_of_enough_rows,
+    request=Request,
+    reply=SurveyReply,
     answer=survey,
 )

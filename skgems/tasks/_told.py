@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ..messages import ToldNumbers
+from ..messages import ToldNumbers, pairs_in, told_numbers
 from ..moments import ClassMoments
 
 _GRADIENTS = ("gradient", "slope")
@@ -107,6 +107,16 @@ def _n_in_gradient(gradient: np.ndarray) -> float:
     return len(gradient) * (gradient.shape[1] - 1)
 
 
+def told_of_evaluate(content: Mapping) -> Iterator[ToldNumbers]:
+    """Yield the numbers that gradients are, of those models that have one."""
+    gradients = content.get("gradient")
+    if gradients is None or not content["count"]:
+        return
+    for gradient in np.reshape(gradients, (-1, *np.shape(gradients)[-2:])):
+        if not np.isnan(gradient).any():
+            yield _summed({None: float(content["count"])}, _n_in_gradient(gradient))
+
+
 def told_of_class_sums(content: Mapping) -> Iterator[ToldNumbers]:
     """Yield the numbers that sums of features by class are."""
     counts = content["counts"]
@@ -142,8 +152,34 @@ def told_of_front(content: Mapping) -> Iterator[ToldNumbers]:
     How many rows have a value is not counted: it is about gaps, not about values.
     """
     for sums in content["parts"].values():
-        arrays = [np.asarray(sums[name]) for name in sums if name != "counts"]
+        not_numbers = ("counts", "cumulative")
+        arrays = [np.asarray(sums[name]) for name in sums if name not in not_numbers]
         n_numbers = sum(array.size for array in arrays if array.dtype.kind == "f")
-        n_rows = float(sums.get("n_rows", 0.0))
+        # Histograms count in steps of several rows, and tell where each step is.
+        for cumulative in sums.get("cumulative", ()):
+            n_numbers += len(np.unique(cumulative[cumulative > 0]))
+        if "n_rows" in sums:
+            n_rows = float(sums["n_rows"])
+            n_numbers -= 1  # n_rows is one of them
+        else:  # power transforms count the rows of each column
+            n_rows = float(np.max(sums.get("counts", 0.0), initial=0.0))
         if n_rows > 0:
-            yield _summed({None: n_rows}, n_numbers - 1)  # n_rows is one of them
+            yield _summed({None: n_rows}, n_numbers)
+
+
+def told_of_summary(content: Mapping) -> Iterator[ToldNumbers]:
+    """Yield the numbers that the replies in a summary are, by class."""
+    counted = content["describe"]["rows"]
+    labels = list(counted["labels"])
+    sizes = dict(zip(labels, map(float, counted["moments"]), strict=True))
+    for _, reply in pairs_in(content):
+        for numbers in told_numbers(reply):
+            yield numbers.of_classes(sizes)
+
+
+def told_of_halves(content: Mapping) -> Iterator[ToldNumbers]:
+    """Yield the numbers that the summaries of each half of the rows are."""
+    for pair in content["joins"].values():
+        for half, summary in pair.items():
+            for numbers in told_of_summary(summary):
+                yield numbers.of_half(half)

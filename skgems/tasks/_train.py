@@ -1,6 +1,7 @@
 """The task "train": a shared model after training on a node's rows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import Annotated
 
 import numpy as np
 
@@ -12,17 +13,17 @@ from ..messages import (
     Arrays,
     Labels,
     Number,
+    Request,
     Task,
 )
 from ._layers import check_classes, numbers_in_words
 from ._rows import rows_of_labels
 from ._shared import (
     AS_A_MODEL,
-    MIN_ROWS,
     MODEL_REVEALS,
     PLANTED_UNITS,
-    RULE,
     SEED,
+    DisclosedReply,
     whole_number,
 )
 
@@ -34,51 +35,71 @@ def loss_in_words(content: Mapping, reply: Mapping) -> str:
     return f"It is {content['loss']:.4g}."
 
 
-def _cost(rows: NodeShape, content: Mapping) -> None:
-    request = "the request 'train'"
-    rows.check("epochs", content["epochs"], request)
-    check_classes(rows, len(content["classes"]), request)
+class TrainRequest(Request):
+    """A shared model, and how to train it."""
+
+    parameters: Annotated[list[np.ndarray], Arrays(_PARAMETER)]
+    classes: Annotated[list, Labels()]
+    epochs: Annotated[int, whole_number(high=MOST_COUNTED)]
+    rates: Annotated[np.ndarray | None, Array("*", default=None)]
+    seed: Annotated[int | None, SEED]
+    n_rows: Annotated[int | None, whole_number(low=1, high=MOST_ROWS, default=None)]
 
 
-def train(
-    member: Member,
-    *,
-    parameters: Sequence[np.ndarray],
-    classes: Sequence,
-    epochs: int,
-    rates: np.ndarray | None,
-    seed: int | None,
-    n_rows: int | None = None,
-) -> dict:
-    """Train the node's classifier from shared parameters; "loss" is that after it."""
+class TrainReply(DisclosedReply):
+    """The model after training, and its loss then."""
+
+    parameters: Annotated[
+        list[np.ndarray],
+        Arrays(
+            _PARAMETER,
+            "parameters",
+            says=f"The model after training on the rows. {AS_A_MODEL}",
+            detail=numbers_in_words,
+        ),
+    ]
+    loss: Annotated[
+        float,
+        Number(says="Mean log-loss of the model on the rows.", detail=loss_in_words),
+    ]
+
+
+def _cost(rows: NodeShape, request: TrainRequest) -> None:
+    words = "the request 'train'"
+    rows.check("epochs", request.epochs, words)
+    check_classes(rows, len(request.classes), words)
+
+
+def train(member: Member, request: TrainRequest) -> TrainReply:
+    """Train the node's classifier from shared parameters; the loss is that after it."""
     # Rows of classes that the shared model has no output for cannot train it.
-    X, codes, _ = rows_of_labels(member, "training", classes)
+    X, codes, _ = rows_of_labels(member, "training", request.classes)
     if not len(codes):
         raise ValueError(
             f"Node {member.name!r} has no rows of the classes that the shared model "
             "has, so it cannot train it. Give it rows of these classes, or leave the "
             "node out."
         )
-    if n_rows is not None and n_rows < X.shape[0]:
-        rows = _draw_rows(member, X.shape[0], n_rows=n_rows, seed=seed)
+    if request.n_rows is not None and request.n_rows < X.shape[0]:
+        rows = _draw_rows(member, X.shape[0], n_rows=request.n_rows, seed=request.seed)
         X = X[rows]
         codes = codes[rows]
-    labels = np.asarray(classes)
+    labels = np.asarray(request.classes)
     model = member.model.widened(labels)
     trained = model.train(
         X,
         model.targets(labels)[codes],
-        epochs=epochs,
-        learning_rate=rates,
-        parameters=parameters,
-        random_state=seed,
+        epochs=request.epochs,
+        learning_rate=request.rates,
+        parameters=request.parameters,
+        random_state=request.seed,
     )
     trained_parameters = trained.parameters()
     check_has_not_diverged(trained_parameters)
     probabilities = trained.probabilities(X, labels)[np.arange(len(codes)), codes]
     smallest = np.finfo(np.float64).tiny  # a probability of 0 has no logarithm
     loss = -np.mean(np.log(np.maximum(probabilities, smallest)))
-    return {"parameters": trained_parameters, "loss": float(loss)}
+    return TrainReply(parameters=trained_parameters, loss=float(loss))
 
 
 def _draw_rows(
@@ -108,35 +129,16 @@ TRAIN = Task(
     name="train",
     bound="fields",
     discloses="consent",
+    most=200,
+    without="nothing",
     accepted_by="person",
     asks="a shared model after training on the node's rows, and its loss on them",
     reveals=f"{MODEL_REVEALS} {PLANTED_UNITS}",
     often="once in each round",
-    most=200,
-    without="nothing",
     prefer="processes",
     limits_parameters=False,  # it has as many as the node's own model
-    request={
-        "parameters": Arrays(_PARAMETER),
-        "classes": Labels(),
-        "epochs": whole_number(high=MOST_COUNTED),
-        "rates": Array("*", default=None),
-        "seed": SEED,
-        "n_rows": whole_number(low=1, high=MOST_ROWS, default=None),
-    },
-    reply={
-        "min_rows": MIN_ROWS,
-        "rule": RULE,
-        "parameters": Arrays(
-            _PARAMETER,
-            "parameters",
-            says=f"The model after training on the rows. {AS_A_MODEL}",
-            detail=numbers_in_words,
-        ),
-        "loss": Number(
-            says="Mean log-loss of the model on the rows.", detail=loss_in_words
-        ),
-    },
+    request=TrainRequest,
+    reply=TrainReply,
     cost=_cost,
     answer=train,
 )

@@ -10,7 +10,14 @@ them, so that an edge as a threshold parts the same rows there.
 
 import numpy as np
 
+# Bins of a feature, whose numbers fit into a byte with that of missing values. In units
+# of deviations they are 0.1 wide at the mean.
 N_BINS = 64
+# Rows, or numbers for each of them, that are worked on at once: they stay in the cache
+# of a processor.
+NUMBERS_IN_CACHE = 2**15
+# Numbers of which there are a few copies at a time, of 16 MB each.
+NUMBERS_AT_ONCE = 2**21
 # The hyperbolic arcsine of the outermost edges, which are at 10.
 _OUTERMOST = 3.0
 
@@ -22,7 +29,7 @@ def upper_edges() -> np.ndarray:
 
 
 def bytes_of_bins(n_rows: int, n_features: int) -> int:
-    """About how many bytes the bins of rows take, of which each has a few bits."""
+    """Estimate how many bytes the bins of rows take, of which each has a few bits."""
     n_bits = (N_BINS - 1).bit_length()
     return -(-n_rows * n_features * n_bits // 8)
 

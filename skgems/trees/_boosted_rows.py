@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._bins import N_BINS
+from ._bins import N_BINS, NUMBERS_IN_CACHE
 from ._forest import Forest, leaves_of
 from ._gradients import (
     N_SUMS,
@@ -14,14 +14,6 @@ from ._gradients import (
     scaled_gradients,
 )
 from ._histograms import Asked, places_of_vertices
-
-# Bins of a feature; the last one has the rows without a value.
-_N_CELLS = N_BINS + 1
-# Rows that are summed at once, which fit into a processor's cache. Float64 holds sums
-# of gradients of up to 2^23 rows exactly: |gradient| <= 2^30, and 2^30 * 2^23 = 2^53.
-_ROWS_AT_ONCE = 2**15
-# Rows for each cell of two features together, from which on these are summed at once.
-_LEAST_ROWS_A_PAIRED_CELL = 1.0
 
 
 class BoostedRows:
@@ -118,13 +110,17 @@ class BoostedRows:
         """The histograms of the leaves that are asked, which are sorted by tree."""
         n_features, n_rows = self._columns.shape
         histograms = np.zeros(
-            (N_SUMS, len(asked_leaves), n_features, _N_CELLS), np.int64
+            (N_SUMS, len(asked_leaves), n_features, N_BINS + 1), np.int64
         )
         place_of_vertex = places_of_vertices(self._leaves, asked_leaves)
-        n_blocks = -(-n_rows // _ROWS_AT_ONCE)
+        # Float64 holds sums of gradients of up to 2^23 rows exactly, since these are at
+        # most 2^30 and 2^30 * 2^23 = 2^53.
+        n_blocks = -(-n_rows // NUMBERS_IN_CACHE)
         for output, number in np.ndindex(self._n_outputs, n_blocks):
-            block = slice(number * _ROWS_AT_ONCE, (number + 1) * _ROWS_AT_ONCE)
-            asked = _AskedRows.of(place_of_vertex.take(self._leaves[output, block]))
+            block = slice(number * NUMBERS_IN_CACHE, (number + 1) * NUMBERS_IN_CACHE)
+            asked = _AskedRows.from_places(
+                place_of_vertex.take(self._leaves[output, block])
+            )
             if asked is not None:
                 histograms[:, asked.leaves] += self._sums_of_block(output, block, asked)
         return np.moveaxis(histograms, 0, 3)
@@ -163,7 +159,7 @@ def _paired(columns: np.ndarray) -> np.ndarray:
     One count by both bins gives the histograms of two features, as the sums over its
     lines and over its columns. The last feature of an odd number is alone.
     """
-    paired = columns[::2] * np.uint16(_N_CELLS)
+    paired = columns[::2] * np.uint16(N_BINS + 1)
     paired[: len(columns) // 2] += columns[1::2]
     return paired
 
@@ -180,8 +176,8 @@ class _AskedRows:
     places: np.ndarray  # (n_asked_rows,), indices of leaves within the slice
 
     @classmethod
-    def of(cls, places: np.ndarray) -> "_AskedRows | None":
-        """By the index of each row's leaf among those asked, or -1; None for no row."""
+    def from_places(cls, places: np.ndarray) -> "_AskedRows | None":
+        """Keep rows of asked leaves; ``places`` are their indices, -1: not asked."""
         rows = np.flatnonzero(places >= 0)
         if not len(rows):
             return None
@@ -198,13 +194,13 @@ class _AskedRows:
         return self.leaves.stop - self.leaves.start
 
     def are_paired(self) -> bool:
-        """Whether two features are summed at once."""
-        n_paired_cells = self.n_leaves * _N_CELLS**2
-        return len(self.rows) >= _LEAST_ROWS_A_PAIRED_CELL * n_paired_cells
+        """Report whether two features are summed at once."""
+        n_paired_cells = self.n_leaves * (N_BINS + 1) ** 2
+        return len(self.rows) >= n_paired_cells
 
 
 def _taken_rows(columns: np.ndarray, block: slice, rows: np.ndarray) -> np.ndarray:
-    """Some rows of a block of all: (n_columns, n_rows)."""
+    """Return some rows of a block of all: (n_columns, n_rows)."""
     columns = columns[:, block]
     return columns if len(rows) == columns.shape[1] else columns.take(rows, axis=1)
 
@@ -225,13 +221,13 @@ def _sums_of_rows(
     -------
     sums : ndarray of shape (n_weights, n_leaves, n_features, N_BINS + 1)
     """
-    sums = np.empty((len(weights), n_leaves, len(columns), _N_CELLS))
-    offsets = places * _N_CELLS
-    n_cells = n_leaves * _N_CELLS
+    sums = np.empty((len(weights), n_leaves, len(columns), N_BINS + 1))
+    offsets = places * (N_BINS + 1)
+    n_cells = n_leaves * (N_BINS + 1)
     for feature, codes in enumerate(columns):
         cells = offsets + codes
         for kind, weight in enumerate(weights):
-            by_leaf = np.bincount(cells, weight, n_cells).reshape(n_leaves, _N_CELLS)
+            by_leaf = np.bincount(cells, weight, n_cells).reshape(n_leaves, N_BINS + 1)
             sums[kind, :, feature] = by_leaf
     return sums
 
@@ -239,19 +235,19 @@ def _sums_of_rows(
 def _sums_of_paired_rows(
     columns: np.ndarray, places: np.ndarray, weights: list, *, n_leaves: int
 ) -> np.ndarray:
-    """As `_sums_of_rows`, with the bins of two features in each column, see `_paired`.
+    """Compute `_sums_of_rows` of columns with the bins of two features, see `_paired`.
 
     There may be one feature too many.
     """
-    sums = np.empty((len(weights), n_leaves, 2 * len(columns), _N_CELLS))
-    offsets = places * _N_CELLS**2
-    n_cells = n_leaves * _N_CELLS**2
-    ones = np.ones(_N_CELLS)
+    sums = np.empty((len(weights), n_leaves, 2 * len(columns), N_BINS + 1))
+    offsets = places * (N_BINS + 1) ** 2
+    n_cells = n_leaves * (N_BINS + 1) ** 2
+    ones = np.ones(N_BINS + 1)
     for pair, codes in enumerate(columns):
         cells = offsets + codes
         for kind, weight in enumerate(weights):
             counted = np.bincount(cells, weight, n_cells)
-            by_both = counted.reshape(n_leaves, _N_CELLS, _N_CELLS)
+            by_both = counted.reshape(n_leaves, N_BINS + 1, N_BINS + 1)
             # Products are quicker than sums over an axis, and as exact.
             sums[kind, :, 2 * pair] = by_both @ ones
             sums[kind, :, 2 * pair + 1] = ones @ by_both

@@ -32,7 +32,7 @@ class BoostingRules:
 
     @property
     def most_messages(self) -> int:
-        """How often nodes are asked at most."""
+        """Return the largest number of messages to each node."""
         return self.max_iter * self.max_depth
 
 
@@ -138,7 +138,7 @@ class BoostedGrowth(LevelGrowth):
         return self._sums[vertices, 2]
 
     def _may_split(self, vertices: np.ndarray) -> np.ndarray:
-        """Whether vertices are not too deep, too small or too sure of their class."""
+        """Report which vertices are not too deep, small or sure of their class."""
         is_shallow = self._depths[vertices] < self.rules.max_depth
         has_rows = self.n_rows_of(vertices) >= 2 * self.rules.min_samples_leaf
         is_unsure = self._sums[vertices, 1] >= 2 * LEAST_HESSIAN

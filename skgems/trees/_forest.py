@@ -5,10 +5,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ._bins import N_BINS
-
-# Ways of rows through trees that are gone at once, which fit into a processor's cache.
-_WAYS_AT_ONCE = 2**15
+from ._bins import N_BINS, NUMBERS_IN_CACHE
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -26,8 +23,8 @@ class Forest:
     left: np.ndarray  # (n_vertices,), int32; the right child is the next vertex
 
     @classmethod
-    def of_roots(cls, n_trees: int) -> "Forest":
-        """Trees that have not been split."""
+    def unsplit(cls, n_trees: int) -> "Forest":
+        """Make trees that have not been split."""
         return cls(
             n_trees=n_trees,
             feature=np.full(n_trees, -1, dtype=np.int32),
@@ -67,7 +64,7 @@ class Forest:
         return trees
 
     def depth(self) -> int:
-        """How many splits lead to the deepest leaf."""
+        """Return the number of splits that lead to the deepest leaf."""
         return sum(1 for _ in self.levels()) - 1
 
     def split(
@@ -120,7 +117,7 @@ def leaves_of(
         roots = np.arange(forest.n_trees, dtype=np.int32)
         start = np.broadcast_to(roots, (n_rows, forest.n_trees))
     leaves = np.empty(start.shape, dtype=np.int32)
-    rows_at_once = max(1, _WAYS_AT_ONCE // max(1, start.shape[1]))
+    rows_at_once = max(1, NUMBERS_IN_CACHE // max(1, start.shape[1]))
     for first in range(0, n_rows, rows_at_once):
         block = slice(first, first + rows_at_once)
         leaves[block] = _descended(codes[block], forest, start[block])

@@ -27,7 +27,7 @@ _LEAST_OF_MORE_CLASSES = np.finfo(np.float64).eps
 
 
 def n_outputs(n_classes: int) -> int:
-    """How many raw predictions a row has, and how many trees an iteration."""
+    """Return the number of raw predictions of a row, and of trees an iteration."""
     return 1 if n_classes == 2 else n_classes
 
 
@@ -78,7 +78,7 @@ def raw_predictions(
 
 
 def roots_of_iteration(first_tree: int, *, n_rows: int, n_trees: int) -> np.ndarray:
-    """Where rows start in the trees of an iteration: (n_rows, n_trees)."""
+    """Return the roots of an iteration's trees, for each row: (n_rows, n_trees)."""
     roots = np.arange(first_tree, first_tree + n_trees, dtype=np.int32)
     return np.broadcast_to(roots, (n_rows, n_trees))
 
@@ -126,9 +126,10 @@ def scaled_gradients(
 
 
 def probabilities_of(raw: np.ndarray) -> np.ndarray:
-    """Those of the second of two classes, or of each of more: (n_outputs, n_rows).
+    """Return probabilities of the second of two classes, or of each of more.
 
-    A row has the same ones, to the bit, whichever rows stand beside it.
+    They have the shape (n_outputs, n_rows). A row has the same ones, to the bit,
+    whichever rows stand beside it.
     """
     if len(raw) == 1:
         small = np.exp(-np.abs(raw))  # which does not overflow

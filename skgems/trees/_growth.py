@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ._bins import NUMBERS_IN_CACHE
 from ._levels import LevelGrowth
 from ._splits import Splits, best_splits
 
-# Leaves for which features are drawn at once.
-_LEAVES_AT_ONCE = 4096
 # Share of a tree's rows by which a gain may be rounded, as in scikit-learn.
 _ROUNDING = np.finfo(np.float64).eps
 # Messages beside those of the levels: a leaf whose drawn features cannot split it is
@@ -34,7 +33,7 @@ class TreeRules:
 
     @property
     def most_messages(self) -> int:
-        """How often nodes are asked at most."""
+        """Return the largest number of messages to each node."""
         return self.max_depth + N_MORE_LEVELS
 
 
@@ -138,7 +137,7 @@ class Growth(LevelGrowth):
 
     @property
     def class_weights_in_use(self) -> np.ndarray:
-        """What counts of classes are multiplied by: (n_classes,)."""
+        """Return the weights of classes, which multiply counts: (n_classes,)."""
         return weights_of_classes(
             self.class_weights, self.counts[: self.forest.n_trees].sum(axis=0)
         )
@@ -147,7 +146,7 @@ class Growth(LevelGrowth):
         return self.counts[vertices].sum(axis=-1)
 
     def _may_split(self, vertices: np.ndarray) -> np.ndarray:
-        """Whether vertices are not too deep, too small or of one class."""
+        """Report which vertices are not too deep, too small or of one class."""
         rules = self.rules
         n_rows = self.n_rows_of(vertices)
         least_rows = max(rules.min_samples_split, 2 * rules.min_samples_leaf)
@@ -176,7 +175,7 @@ class Growth(LevelGrowth):
 def weights_of_classes(
     class_weights: "np.ndarray | str | None", n_rows: np.ndarray
 ) -> np.ndarray:
-    """What counts of classes are multiplied by: (n_classes,).
+    """Return the weights of classes, which multiply counts: (n_classes,).
 
     ``n_rows`` are the rows of each class, for "balanced" weights.
     """
@@ -220,8 +219,8 @@ def _drawn_features(
     if n_drawn == n_features:
         features[:] = np.arange(n_features)
         return features
-    for first in range(0, n_leaves, _LEAVES_AT_ONCE):
-        block = slice(first, first + _LEAVES_AT_ONCE)
+    for first in range(0, n_leaves, NUMBERS_IN_CACHE):
+        block = slice(first, first + NUMBERS_IN_CACHE)
         keys = rng.random_sample(excluded[block].shape) + excluded[block]
         chosen = np.argpartition(keys, n_drawn - 1, axis=1)[:, :n_drawn]
         features[block] = np.sort(chosen, axis=1)

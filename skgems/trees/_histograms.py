@@ -8,17 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._bins import N_BINS
+from ._bins import N_BINS, NUMBERS_AT_ONCE
 
 # The largest weight of a row in a bootstrap sample: of 1e9 rows one has more.
 _MOST_WEIGHT = 12
 # Types of histograms that are summed over nodes. Most counts are small, and the largest
 # histograms are as fast as memory is.
 TYPES_OF_COUNTS = (np.int16, np.int32, np.int64)
-# Rows times features of trees whose cells are sorted at once: several times 16 MB.
-_SORTED_AT_ONCE = 2**21
-# Cells of histograms that are rounded at once, which takes five numbers for each.
-_ROUNDED_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -29,7 +25,7 @@ class Asked:
     features: np.ndarray  # (n_asked, n_drawn), int32, sorted in each line
 
     def shape(self, n_classes: int) -> tuple[int, int, int, int]:
-        """That of the histograms: leaf, feature, bin (the last: missing), class."""
+        """Return the histograms' shape: leaf, feature, bin (last: missing), class."""
         return (*self.features.shape, N_BINS + 1, n_classes)
 
 
@@ -41,31 +37,31 @@ class Cells:
     counts: np.ndarray  # (n_cells,), int64
 
     @classmethod
-    def of(cls, histograms: np.ndarray) -> "Cells":
-        """Those of histograms of any shape."""
+    def from_histograms(cls, histograms: np.ndarray) -> "Cells":
+        """Keep the cells of histograms, of any shape, that are not zero."""
         flat = histograms.ravel()
         indices = np.flatnonzero(flat != 0)  # twice as fast as of the numbers
         return cls(indices=indices, counts=flat[indices].astype(np.int64, copy=False))
 
     @classmethod
     def side_by_side(cls, parts: "list[Cells]") -> "Cells":
-        """Those of several parts, of which each is behind the one before."""
+        """Concatenate the cells of parts, each of which follows the one before."""
         if not parts:
-            return cls.of(np.zeros(0, dtype=np.int64))
+            return cls.from_histograms(np.zeros(0, dtype=np.int64))
         return cls(
             indices=np.concatenate([part.indices for part in parts]),
             counts=np.concatenate([part.counts for part in parts]),
         )
 
-    def between(self, first: int, last: int) -> "Cells":
-        """Those from one index up to another, counted from the first."""
+    def select_range(self, first: int, last: int) -> "Cells":
+        """Return the cells from one index up to another, counted from the first."""
         start, stop = np.searchsorted(self.indices, [first, last])
         return Cells(
             indices=self.indices[start:stop] - first, counts=self.counts[start:stop]
         )
 
     def shifted(self, first: int) -> "Cells":
-        """The same ones behind so many cells."""
+        """Return these cells with so many cells in front of them."""
         return Cells(indices=self.indices + first, counts=self.counts)
 
     def added_to(self, histograms: np.ndarray) -> np.ndarray:
@@ -100,13 +96,13 @@ def class_cells(
     n_drawn = asked.features.shape[1]
     n_cells = np.prod(asked.shape(n_classes), dtype=np.int64)
     if n_cells <= n_rows * n_trees * n_drawn:  # of few leaves most cells hold rows
-        return Cells.of(
+        return Cells.from_histograms(
             class_histograms(
                 codes, labels, leaves, asked, n_classes=n_classes, weights=weights
             )
         )
     place_of_vertex = places_of_vertices(leaves, asked.leaves)
-    trees_at_once = max(1, _SORTED_AT_ONCE // max(1, n_rows * n_drawn))
+    trees_at_once = max(1, NUMBERS_AT_ONCE // max(1, n_rows * n_drawn))
     parts = []
     # Leaves that are asked of one tree stand side by side, before those of the next.
     for first in range(0, n_trees, trees_at_once):
@@ -185,7 +181,7 @@ def class_histograms(
     n_classes: int,
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """How many rows of the leaves lie in which bin, by class.
+    """Count the rows of the leaves in each bin, by class.
 
     Parameters
     ----------
@@ -258,21 +254,21 @@ def rounded_cells(cells: Cells, shape: tuple[int, int, int, int], step: int) -> 
     """The cells of `rounded_histograms` that hold rows, of histograms of a shape."""
     n_leaves, *shape_of_leaf = shape
     n_cells_a_leaf = int(np.prod(shape_of_leaf, dtype=np.int64))
-    leaves_at_once = max(1, _ROUNDED_AT_ONCE // max(1, n_cells_a_leaf))
+    leaves_at_once = max(1, NUMBERS_AT_ONCE // max(1, n_cells_a_leaf))
     parts = []
     for first in range(0, n_leaves, leaves_at_once):
         last = min(first + leaves_at_once, n_leaves)
         histograms = np.zeros((last - first, *shape_of_leaf), dtype=np.int64)
         first_cell = first * n_cells_a_leaf
-        cells_of_block = cells.between(first_cell, last * n_cells_a_leaf)
+        cells_of_block = cells.select_range(first_cell, last * n_cells_a_leaf)
         histograms = cells_of_block.added_to(histograms)
-        rounded = Cells.of(rounded_histograms(histograms, step))
+        rounded = Cells.from_histograms(rounded_histograms(histograms, step))
         parts.append(rounded.shifted(first_cell))
     return Cells.side_by_side(parts)
 
 
 def bootstrap_weights(n_rows: int, n_trees: int, secret: bytes) -> np.ndarray:
-    """How often each tree counts each row, as if rows were drawn with replacement.
+    """Draw how often each tree counts each row, as with replacement.
 
     Weights are Poisson with mean 1, which is what draws of as many rows as there are
     give each row, nearly. They follow from the secret alone, so that a node that is

@@ -38,7 +38,7 @@ class LevelGrowth:
 
     def __init__(self, *, n_trees: int, n_sums: int, subtracts: bool) -> None:
         self.subtracts = subtracts
-        self.forest = Forest.of_roots(n_trees)
+        self.forest = Forest.unsplit(n_trees)
         self.n_messages = 0
         # The numbers of a bin, summed over all rows of each vertex.
         self._sums = np.zeros((n_trees, n_sums), dtype=np.int64)
@@ -55,7 +55,7 @@ class LevelGrowth:
 
     @property
     def is_open(self) -> bool:
-        """Whether histograms are wanted."""
+        """Report whether histograms are wanted."""
         return len(self._open) > 0
 
     def vertices_of(self, tree: int) -> np.ndarray:
@@ -63,12 +63,12 @@ class LevelGrowth:
         return np.flatnonzero(self._trees == tree)
 
     def depths_of(self, vertices: np.ndarray) -> np.ndarray:
-        """How many splits lead to each of some vertices: (n_vertices,)."""
+        """Return how many splits lead to each of some vertices: (n_vertices,)."""
         return self._depths[vertices]
 
     @property
     def histogram_shape(self) -> tuple[int, int, int, int]:
-        """That of the histograms that are asked for."""
+        """Return the shape of the histograms that are asked for."""
         return self.asked.shape(self._sums.shape[1])
 
     def lose_nodes(self) -> None:
@@ -86,7 +86,7 @@ class LevelGrowth:
         raise NotImplementedError
 
     def _may_split(self, vertices: np.ndarray) -> np.ndarray:
-        """Whether their histograms may show a split of some vertices: (n_vertices,)."""
+        """Report which vertices' histograms may show a split: (n_vertices,), bool."""
         raise NotImplementedError
 
     def _ask(self, leaves: np.ndarray, features: np.ndarray) -> None:
@@ -107,7 +107,7 @@ class LevelGrowth:
         )
 
     def _taken(self, histograms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """All leaves that may be split, sorted, and their histograms.
+        """Return all leaves that may be split, sorted, and their histograms.
 
         ``histograms`` are those of what was asked: (n_asked, n_drawn, N_BINS + 1,
         n_sums). Each call counts as a message.
@@ -184,5 +184,5 @@ class LevelGrowth:
             self._larger[int(smaller[pair])] = int(larger[pair])
 
     def _is_wanted(self, leaves: np.ndarray) -> np.ndarray:
-        """Whether histograms of some leaves show how to split these or a sibling."""
+        """Report for which leaves histograms help to split them or a sibling."""
         return self._may_split(leaves) | np.isin(leaves, list(self._larger))

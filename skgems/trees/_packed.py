@@ -15,7 +15,7 @@ from ._histograms import TYPES_OF_COUNTS, Cells
 _DTYPES = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4")}
 # zlib's fastest level halves the bytes of deep trees on digits; its best takes a tenth
 # less, at twenty times the time.
-_LEVEL = 1
+_LEVEL = zlib.Z_BEST_SPEED
 # Bytes of the number of all cells, with those that are zero.
 _N_BYTES_OF_SIZE = 8
 
@@ -48,7 +48,7 @@ def _byte_by_byte(numbers: np.ndarray, size: int) -> bytes:
 
 
 def unpacked_cells(packed: np.ndarray, n_cells: int) -> Cells:
-    """What was packed; ValueError if it is not of histograms of so many cells.
+    """Unpack cells; ValueError if they are not of histograms of ``n_cells`` cells.
 
     No more than these have is ever unpacked, however little it is packed to.
     """
@@ -75,7 +75,7 @@ def unpacked_cells(packed: np.ndarray, n_cells: int) -> Cells:
 
 
 def _decompressed(content: bytes, *, most_bytes: int) -> bytes | None:
-    """What was compressed; None if that is more than so many bytes, or not all of it.
+    """Decompress content; None if it has more than ``most_bytes``, or is not whole.
 
     ValueError if nothing was compressed.
     """
@@ -100,11 +100,11 @@ def _from_byte_by_byte(column: np.ndarray, size: int) -> np.ndarray:
 
 def packed_counts(counts: np.ndarray) -> np.ndarray:
     """Whole numbers from 0 to 2^32 - 1, of any shape, as compressed bytes."""
-    return packed_cells(Cells.of(counts), counts.size)
+    return packed_cells(Cells.from_histograms(counts), counts.size)
 
 
 def unpacked_counts(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """What was packed, in the smallest of the types of counts that holds it.
+    """Unpack counts, in the smallest of the types of counts that holds them.
 
     ValueError if it is not of this shape.
     """
@@ -127,7 +127,7 @@ def packed_numbers(numbers: np.ndarray) -> np.ndarray:
 
 
 def unpacked_numbers(packed: np.ndarray, n_numbers: int) -> np.ndarray:
-    """What was packed, as int64: (n_numbers,); ValueError if it is not so many."""
+    """Unpack numbers as int64: (n_numbers,); ValueError if they are not so many."""
     n_bytes = int(packed[0]) if len(packed) else 0
     if not 1 <= n_bytes <= 8:
         raise ValueError("it does not say how many bytes a number has")

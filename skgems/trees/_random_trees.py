@@ -130,7 +130,7 @@ def _drawn_bins(
 def leaf_counts(
     codes: np.ndarray, labels: np.ndarray, forest: Forest, *, n_classes: int
 ) -> np.ndarray:
-    """How many rows of each class lie in each leaf of a `random_forest`.
+    """Count the rows of each class in each leaf of a `random_forest`.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class RandomTrees:
         self.class_weights = class_weights
         complete_counts = _counts_of_vertices(counts)
         passed_on = _past_empty_sides(forest, complete_counts.sum(axis=1))
-        grown = Forest.of_roots(forest.n_trees)
+        grown = Forest.unsplit(forest.n_trees)
         # The vertex of the complete trees that each vertex stands for.
         origin = passed_on[: forest.n_trees]
         new_vertices = np.arange(forest.n_trees)
@@ -248,7 +248,7 @@ class RandomTrees:
 
     @property
     def class_weights_in_use(self) -> np.ndarray:
-        """What counts of classes are multiplied by: (n_classes,)."""
+        """Return the weights of classes, which multiply counts: (n_classes,)."""
         return weights_of_classes(
             self.class_weights, self.counts[: self.forest.n_trees].sum(axis=0)
         )
@@ -258,7 +258,7 @@ class RandomTrees:
         return np.flatnonzero(self._trees == tree)
 
     def depths_of(self, vertices: np.ndarray) -> np.ndarray:
-        """How many splits lead to each of some vertices: (n_vertices,)."""
+        """Return how many splits lead to each of some vertices: (n_vertices,)."""
         return self._depths[vertices]
 
 
@@ -285,7 +285,7 @@ def _are_split(
     min_samples_split: int,
     min_samples_leaf: int,
 ) -> np.ndarray:
-    """Whether vertices have rows enough, of several classes: (n_some,), bool.
+    """Report which vertices have enough rows, of several classes: (n_some,), bool.
 
     ``counts`` is (n_vertices, n_classes).
     """

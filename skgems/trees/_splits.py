@@ -19,10 +19,7 @@ from typing import TypeVar
 import numpy as np
 from scipy.special import xlogy
 
-from ._bins import N_BINS
-
-# Numbers of histograms that are looked at together: their scores hold some 40 MB.
-_CELLS_AT_ONCE = 4_000_000
+from ._bins import N_BINS, NUMBERS_AT_ONCE
 
 _SplitsT = TypeVar("_SplitsT")
 
@@ -114,7 +111,7 @@ def _best_of_block(
     is_occupied = np.zeros(histograms.shape[:-1], dtype=bool)
     # Faster than `any` over the few classes of each of very many bins.
     is_occupied.reshape(-1)[np.flatnonzero(histograms != 0) // n_classes] = True
-    candidates = _Candidates.of(histograms, is_occupied, rng=rng)
+    candidates = _Candidates.from_histograms(histograms, is_occupied, rng=rng)
     is_constant = is_occupied.sum(axis=-1) < 2
     if not len(candidates.leaf):  # rounded counts of small leaves are all zero
         return _no_splits(histograms, is_constant)
@@ -151,7 +148,7 @@ def _best_of_block(
 
 
 def _no_splits(histograms: np.ndarray, is_constant: np.ndarray) -> Splits:
-    """What `best_splits` finds where no leaf has a row with a value."""
+    """Return the `best_splits` of leaves without a row that has a value."""
     n_leaves = len(histograms)
     counts = np.zeros((n_leaves, histograms.shape[-1]), dtype=np.int64)
     zeros = np.zeros(n_leaves, dtype=np.intp)
@@ -176,7 +173,7 @@ def best_in_blocks(
     have one too.
     """
     n_leaves = len(histograms)
-    leaves_at_once = max(1, int(_CELLS_AT_ONCE // max(1, histograms[:1].size)))
+    leaves_at_once = max(1, NUMBERS_AT_ONCE // max(1, histograms[:1].size))
     parts = [
         best_of_block(slice(first, first + leaves_at_once))
         for first in range(0, max(n_leaves, 1), leaves_at_once)
@@ -205,7 +202,7 @@ class _Candidates:
     right: np.ndarray  # (n_candidates, n_classes)
 
     @classmethod
-    def of(
+    def from_histograms(
         cls,
         histograms: np.ndarray,
         is_occupied: np.ndarray,  # (n_leaves, n_drawn, N_BINS + 1)

@@ -9,7 +9,7 @@
 """
 
 from ._alignment import align_hidden_units, started_apart
-from ._likelihood import tune_likelihood
+from ._likelihood import ROUGH_TOL, TOL, tune_likelihood
 from ._linear import FineTuned, fine_tune_linear
 from ._mean import Weight, mean_parameters
 from ._network import FineTunedNetwork, fine_tune_network, train_plainly

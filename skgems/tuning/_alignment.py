@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from ..moments import ROUNDING_OF_SUMS
 from ..networks import Layers
 
 # Sweeps over layers before the search for orders is given up; some three are needed.
@@ -25,8 +26,6 @@ _STANDS_OUT = 3.5
 # Equal networks of n units come to n - 1 deviations, so less is asked of few units. Of
 # pairs of two starts one in 25 comes to that with 8 units, and one in 6 with 5.
 _PART_OF_EQUAL = 0.2
-# Weights of a feature that differ by less, relative to the largest, differ by rounding.
-_ROUNDING = 1e-10
 
 
 def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
@@ -60,7 +59,7 @@ def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
 
 
 def started_apart(layers: Layers, reference: Layers) -> bool:
-    """Whether no more than chance puts hidden units in the order of a reference's.
+    """Report whether only chance orders hidden units like those of a reference.
 
     Networks that start from the same weights keep something of them, unit by unit. The
     scores of layers are added, as those of independent tests are.
@@ -105,5 +104,5 @@ def _standardized_units(layers: Layers, layer: int) -> np.ndarray:
     largest = np.abs(weights).max(axis=1, keepdims=True)
     weights -= weights.mean(axis=1, keepdims=True)
     deviations = np.sqrt(np.mean(weights**2, axis=1, keepdims=True))
-    differs = deviations > _ROUNDING * largest
+    differs = deviations > ROUNDING_OF_SUMS * largest
     return np.divide(weights, deviations, out=np.zeros_like(weights), where=differs)

@@ -10,7 +10,7 @@ Rows like those of the nodes need no more than s = 1.
 import numpy as np
 from sklearn.utils.validation import check_random_state
 
-from ..moments import Likelihood, log_losses
+from ..moments import SURE, Likelihood, log_losses
 from ..networks import linear_logits
 from ..progress import say, tracked
 from ._linear import FineTuned
@@ -22,13 +22,9 @@ RATIOS = np.array([0.1, 1.0, 10.0])
 FEW_ROWS = 20  # no more than these choose nothing
 _N_SPLITS = 3  # folds, each of which takes several searches
 # In cross-validation losses are compared, so models need not be exact.
-_ROUGH_TOL = 1e-5  # nats a row that the last step gains
+ROUGH_TOL = 1e-5  # nats a row that the last step gains
 # The model that comes out is.
-_TOL = 1e-6  # nats a row
-_MAX_ITER = 200  # steps
-# Standard errors by which rows that count for more must lower the loss: what a hundred
-# of them gain by less is as often lost on other rows.
-_SURE = 2.0
+TOL = 1e-6  # nats a row
 
 
 def tune_likelihood(
@@ -84,7 +80,7 @@ def best_if_sure_of_more(row_losses: np.ndarray) -> int:
     best = int(losses[1] < losses[0] - TIE)
     gains = row_losses[best] - row_losses[2:]
     errors = gains.std(axis=1, ddof=1) / np.sqrt(row_losses.shape[1])
-    sure = 2 + np.flatnonzero(gains.mean(axis=1) > _SURE * errors + TIE)
+    sure = 2 + np.flatnonzero(gains.mean(axis=1) > SURE * errors + TIE)
     return int(min([best, *sure], key=lambda k: losses[k]))
 
 
@@ -97,7 +93,7 @@ def fit_roughly(
     """
     if strength == 0:
         return start
-    return _fit(likelihood, X, y, start, strength=strength, tol=_ROUGH_TOL)
+    return _fit(likelihood, X, y, start, strength=strength, tol=ROUGH_TOL)
 
 
 def _losses_and_residuals(
@@ -116,7 +112,7 @@ def _fit(
     start: np.ndarray,
     *,
     strength: float,
-    tol: float = _TOL,
+    tol: float = TOL,
 ) -> np.ndarray:
     """Return the minimum for one weight of the rows, searched from ``start``."""
 
@@ -127,7 +123,5 @@ def _fit(
         gradient = likelihood.gradient_from_rows(gradient)
         return strength * losses.sum(), strength * gradient
 
-    V = likelihood.minimize(
-        likelihood.from_rows(start), loss_of_rows, tol=tol, max_iter=_MAX_ITER
-    )
+    V = likelihood.minimize(likelihood.from_rows(start), loss_of_rows, tol=tol)
     return likelihood.to_rows(V)

@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_random_state
 
-from ..moments import Likelihood, fit_inverse_temperature, log_losses
+from ..moments import ROUNDING_OF_SUMS, Likelihood, fit_inverse_temperature, log_losses
 from ..networks import Coordinates, Layers, linear_logits, to_mlp_classifier
 from ..progress import say
 from ._likelihood import fit_roughly, tune_likelihood
@@ -50,10 +50,8 @@ NETWORK_STRENGTHS = np.geomspace(10.0, 1e-5, 7)
 # What a change must gain on all rows together, in nats, beyond a standard error: before
 # there is a row it is e to that times as likely to harm as to help.
 PRIOR_NATS = 5.0
-# Of L-BFGS at each strength where all layers learn: a step that gains less is its last,
-# and the number of steps.
-TOLERANCE = 1e-9  # nats a row; relative to losses above one
-N_STEPS = 60  # at most
+# Steps of L-BFGS at each strength where all layers learn.
+N_STEPS = 60
 _TINY = np.finfo(np.float32).tiny  # keeps divisors off zero
 
 
@@ -357,7 +355,7 @@ def _path(X, y: np.ndarray, layers: Layers, first: int) -> Iterator[Layers]:
     for strength in NETWORK_STRENGTHS:
         changes.search(strength)
         weights = [*layers.weights[:first], *changes.layers.weights]
-        yield Layers.of(weights, layers.activation)
+        yield Layers.from_weights(weights, layers.activation)
 
 
 class _Changes:
@@ -393,7 +391,12 @@ class _Changes:
             args=(strength,),
             jac=True,
             method="L-BFGS-B",
-            options={"maxiter": N_STEPS, "maxcor": 20, "ftol": TOLERANCE, "gtol": 0.0},
+            options={
+                "maxiter": N_STEPS,
+                "maxcor": 20,
+                "ftol": ROUNDING_OF_SUMS,
+                "gtol": 0.0,
+            },
         )
         self.change = solution.x
 
@@ -403,7 +406,7 @@ class _Changes:
         for W, unit, part in zip(self.start.weights, self.units, parts, strict=True):
             moved = W + unit * part.reshape(W.shape)
             weights.append(moved.astype(self.inputs.dtype, copy=False))
-        return Layers.of(weights, self.start.activation)
+        return Layers.from_weights(weights, self.start.activation)
 
     def _loss_and_gradient(
         self, change: np.ndarray, strength: float
@@ -447,7 +450,7 @@ def _path_of_last(
 
 
 def _units(inputs, layers: Layers) -> list[np.ndarray]:
-    """For each layer, units of its weights in which these change logits alike.
+    """Return units of the weights of each layer in which they change logits alike.
 
     A change of a weight by one unit changes logits by about as much, whatever the size
     of the layer's inputs and of the weights above it. The size of a weight that nothing

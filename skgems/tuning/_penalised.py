@@ -22,14 +22,11 @@ from sklearn.model_selection import (
 )
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ..moments import directions, log_losses
+from ..moments import LEAST_TOL, directions, log_losses
 
 # Mean losses, in nats a row, no further apart are equal: where a penalty hardly lets
 # the model move, rounding would decide.
 TIE = 1e-4
-# A search ends where a step gains less, or after so many steps.
-_TOLERANCE = 1e-12  # nats a row; relative to losses above one
-_MAX_ITER = 1000  # steps
 
 Folds = list[tuple[np.ndarray, np.ndarray]]  # indices of rows that train, and that test
 Rows = np.ndarray | sparse.csr_array | sparse.csr_matrix
@@ -142,6 +139,6 @@ def fit_rows(
         (start / unit).ravel(),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": _MAX_ITER, "maxcor": 20, "ftol": _TOLERANCE, "gtol": 0.0},
+        options={"maxcor": 20, "ftol": LEAST_TOL, "gtol": 0.0},
     )
     return unit * solution.x.reshape(start.shape)

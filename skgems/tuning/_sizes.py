@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..moments import CACHE_BYTES
+
 # How many times as large as in all nodes that are not named an array must be. Of 1,893
 # honest nodes each with logistic regressions, linear support vector machines and SGD on
 # six data sets none has as much (benchmarks/bench_disagreement.py --aggregator
@@ -16,8 +18,6 @@ import numpy as np
 # 0.1 and 10, or 0.01 and 100, none was over 5.4 times as large as all others; one of
 # 452 SGD classifiers was 6.1 times as large.
 TIMES_LARGER = 7.5
-# Numbers looked at together, so that no second model has to be held.
-_BLOCK = 2**16
 
 
 def array_sizes(parameters: Sequence[np.ndarray]) -> np.ndarray:
@@ -34,8 +34,9 @@ def _array_size(array: np.ndarray) -> float:
     numbers = array.ravel(order="K")
     total = 0.0
     count = 0
-    for start in range(0, len(numbers), _BLOCK):
-        block = numbers[start : start + _BLOCK].astype(np.float64)
+    n_at_once = CACHE_BYTES // 8  # so that no second model has to be held
+    for start in range(0, len(numbers), n_at_once):
+        block = numbers[start : start + n_at_once].astype(np.float64)
         block = block[(block != 0) & np.isfinite(block)]
         with np.errstate(over="ignore"):  # a size that is infinite is compared as well
             total += float(block @ block)
@@ -44,7 +45,7 @@ def _array_size(array: np.ndarray) -> float:
 
 
 def times_larger(sizes: np.ndarray) -> np.ndarray:
-    """By how much nodes exceed all others in an array, (n_nodes,); 0 where they do not.
+    """Return how far nodes exceed all others in an array, (n_nodes,); 0 where not.
 
     ``sizes`` has the shape (n_nodes, n_arrays). Of each array fewer than half of the
     nodes may be far larger than all others. An array that is smaller at the others than

@@ -50,7 +50,7 @@ def node(device):
         # All rows are one batch, so that an epoch is a step.
         net = make_net(Double, device=device, batch_size=-1).initialize()
     net.classes = [0, 1, 2]
-    return Member.of("lyon", net, X, y), net, X, y
+    return Member.from_estimator("lyon", net, X, y), net, X, y
 
 
 def one_step(module, X, y):

@@ -213,7 +213,7 @@ def request_for_push(net, n_rows):
 
 
 def member_with_min_rows(net):
-    return Member.of("lyon", net, X, Y, disclosure=rule_of(10))
+    return Member.from_estimator("lyon", net, X, Y, disclosure=rule_of(10))
 
 
 def test_a_node_refuses_pushes_of_few_rows():

@@ -149,7 +149,6 @@ AT_NODES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 @pytest.mark.parametrize("door", AT_NODES)
 def test_a_node_is_named(door):
     with pytest.raises(ValueError, match=AT_OSLO):

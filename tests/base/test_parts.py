@@ -38,8 +38,8 @@ class Painter(BaseAggregator):
 
 
 def test_a_word_and_the_object_give_equal_parts():
-    assert repr(Brush.of("thin")) == repr(Brush.of(Brush("thin")))
-    assert repr(Brush.of(None)) == repr(Brush.of(Brush()))
+    assert repr(Brush.from_value("thin")) == repr(Brush.from_value(Brush("thin")))
+    assert repr(Brush.from_value(None)) == repr(Brush.from_value(Brush()))
 
 
 def test_the_object_of_a_user_is_not_changed():

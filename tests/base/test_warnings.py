@@ -9,7 +9,7 @@ import pytest
 
 from skgems.base import (
     as_own_warnings,
-    at_another_party,
+    keep_warnings_out_of_report,
     keeps_warnings,
     noted_warnings,
     silenced,
@@ -54,7 +54,7 @@ def test_a_node_in_this_process_warns_and_its_server_keeps_nothing():
     with (
         noted_warnings() as texts,
         pytest.warns(UserWarning, match="of the node"),
-        at_another_party(),
+        keep_warnings_out_of_report(),
     ):
         warn_user("of the node")
     assert texts == []

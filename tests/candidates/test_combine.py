@@ -125,7 +125,6 @@ def test_a_small_budget_tries_no_features():
     assert not any("features" in entry["name"] for entry in choice.table)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 @pytest.mark.usefixtures("no_powers")
 def test_logits_of_features_are_multiplied_where_they_are_too_sure(monkeypatch):
     # A forest is better on rings.
@@ -248,7 +247,6 @@ def test_nothing_to_combine_is_an_error():
         combine()
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_files_of_linear_models_become_the_linear_model(tmp_path):
     linear = GEMSLogisticAggregator(random_state=0)
     paths = [tmp_path / name for name in NAMES]
@@ -529,7 +527,7 @@ def test_boosted_trees_are_tried_where_there_is_time(
 
 def test_encoded_columns_of_a_table_are_counted():
     table = pd.DataFrame({"age": [1.0, 2.0, 3.0], "ward": ["a", "b", "a"]})
-    before = preparations(table, columns=Columns.of(table))
+    before = preparations(table, columns=Columns.from_table(table))
     assert before.n_columns == 2
     assert before.n_encoded == 3
 

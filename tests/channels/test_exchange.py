@@ -42,10 +42,7 @@ from skgems.federation import Message, TooFewNodesError
 from skgems.gems import HiddenLayers, Moments, Spaces
 from skgems.spaces import Ellipsoid
 
-pytestmark = [
-    pytest.mark.usefixtures("accepting_nodes"),
-    pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),
-]
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
 
 
 def run_exchange(folder, agg, classifiers):

@@ -127,7 +127,6 @@ def grown_over(grid, kind):
     return fit_over(grid, PooledAggregator(pooled=TREES[kind]), min_nodes=2)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 @pytest.mark.parametrize("kind", TREES)
 def test_trees_grow_over_letters_as_in_one_process(kind):
     grid = grid_of()
@@ -145,7 +144,6 @@ def test_trees_grow_over_letters_as_in_one_process(kind):
     assert list(grid.n_letters.values()) == [1 + len(tasks)] * 3
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 @pytest.mark.parametrize("kind", TREES)
 def test_trees_go_on_growing_where_a_node_dies(kind):
     grid = grid_of(is_gone=lambda node, n: node == ROME and n > 4)

@@ -32,10 +32,7 @@ from skgems.gems import Spaces
 from skgems.local import TooFewRowsError
 from skgems.moments import ClassMoments, class_moments
 
-pytestmark = [
-    pytest.mark.usefixtures("accepting_nodes"),
-    pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),
-]
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
 
 
 def answer_at_lyon(request, classifier=None, **options):

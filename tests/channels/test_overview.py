@@ -81,12 +81,18 @@ def test_classes_that_are_left_out_are_named(tmp_path):
     assert overview["means"].endswith("Classes with too few rows have no mean: 'rare'.")
 
 
-def test_classes_with_fewer_rows_than_features_come_first(tmp_path):
-    rows = RNG.normal(size=(81, 20))
-    with pytest.warns(skgems.federation.RowsExposedWarning):
-        overview = overview_of_summary(tmp_path, X=rows, disclosure=None)
-    words = "Classes with fewer rows than features (20): 'rare': 11."
-    assert overview["reveals"].startswith(words)
+@pytest.mark.parametrize(("n_columns", "is_named"), [(10, False), (11, True)])
+def test_without_a_rule_classes_that_tell_their_rows_come_first(
+    n_columns, is_named, tmp_path
+):
+    # One more column is constant; the covariance of 11 rows has rank 10.
+    rows = np.c_[RNG.normal(size=(81, n_columns)), np.ones(81)]
+    overview = overview_of_summary(tmp_path, X=rows, disclosure=None)
+    n_features = n_columns + 1
+    words = f"Classes with fewer rows than features ({n_features}): 'rare': 11."
+    assert overview["reveals"].startswith(words) == is_named
+    # Under the rule the class tells no products of its own.
+    assert words not in overview_of_summary(tmp_path, X=rows)["reveals"]
 
 
 def test_a_node_without_a_classifier_reveals_no_model(tmp_path):

@@ -46,7 +46,6 @@ from skgems.choice._choice import Trials
 from skgems.federation import (
     IdentifierWarning,
     RepliesMissingError,
-    RowsExposedWarning,
     fit_front,
     halves_of,
 )
@@ -56,10 +55,7 @@ from skgems.steps import Front, RandomFeatures
 
 pytestmark = [
     pytest.mark.usefixtures("accepting_nodes"),
-    pytest.mark.filterwarnings(
-        "ignore::skgems.federation.RowsExposedWarning",
-        "ignore:Variables are collinear:UserWarning",
-    ),
+    pytest.mark.filterwarnings("ignore:Variables are collinear:UserWarning"),
 ]
 NAMES = ["bern", "oslo"]
 # Most wines are of both; the first twelve are of a third node.
@@ -209,7 +205,11 @@ def test_combine_over_a_folder_goes_on_where_it_stopped(tmp_path):
                     state=tmp_path / name,
                     disclosure=rule_of(3),
                 )
-    assert n_steps == 4  # as many as there are messages
+    # As many as there are messages: under a rule the model is made of the halves.
+    assert n_steps == 3
+    # What the halves were told by is not stored with the model.
+    assert agg.estimators_ == [None] * 4
+    assert agg.estimators.channel.names == NAMES
     in_process = combine_small(nodes)
     assert in_process.choice_.name == agg.choice_.name
     np.testing.assert_array_equal(
@@ -467,8 +467,12 @@ def choose_and_fit(candidates, *, kind, keep_state):
     nodes = JudgingNodes(keep_state=keep_state, estimators=estimators, min_rows=2)
     aggregator, choice, _ = choose_over(nodes.channel, candidates)
     proba = aggregator.fit().predict_proba(X)
-    networks = [reply.content["describe"]["network"] for reply in nodes.replies("join")]
-    assert [network["output"] for network in networks] == ["none", "none"]
+    networks = [
+        summary["describe"]["network"]
+        for reply in nodes.replies("halves")
+        for summary in reply.content["joins"]["0"].values()
+    ]
+    assert {network["output"] for network in networks} == {"none"}
     refitted = clone(aggregator).set_params(front=aggregator.front).fit()
     np.testing.assert_array_equal(refitted.predict_proba(X), proba)
     return proba, choice.table[0]["accuracy"]
@@ -526,15 +530,6 @@ def test_sums_of_each_candidate_are_described_in_sentences():
     sentences = says(nodes.replies("halves")[0])
     assert {path.split(".")[0] for path in sentences} == {"0", "1", "2", "3"}
     assert any("second.answers.0" in path for path in sentences)
-
-
-def test_exposed_rows_warn_once_a_node():
-    noise = np.random.default_rng(0).normal(size=(len(X), 100))
-    nodes = JudgingNodes(np.hstack([X, noise]))
-    with pytest.warns(RowsExposedWarning) as records:
-        choose_over(nodes.channel, linear_candidates)
-    # Texts begin with the name of the node.
-    assert len({str(record.message)[:12] for record in records}) == 2
 
 
 def test_the_reason_why_a_node_sends_no_sums_is_a_doubt():
@@ -598,7 +593,7 @@ def test_squared_distances_are_those_of_the_classifier():
 
 def test_a_branch_has_the_states_of_its_own_steps():
     pipelines = [make_pipeline(StandardScaler()), make_pipeline(PowerTransformer())]
-    front = fit_front(Front.of_pipelines(pipelines), X, NODES)[0].front
+    front = fit_front(Front.from_pipelines(pipelines), X, NODES)[0].front
     branch = front.branch(1, make_pipeline(PowerTransformer()))
     alone = fit_front(Front(make_pipeline(PowerTransformer())), X, NODES)[0].front
     assert set(branch.states) == set(alone.states)

@@ -16,6 +16,7 @@ from helpers.judging_nodes import (
     linear_candidates,
     small_candidates,
 )
+from helpers.tasks import ask
 from sklearn.datasets import load_iris
 from sklearn.preprocessing import PowerTransformer
 
@@ -26,14 +27,10 @@ from skgems.messages import check_reply, check_request
 from skgems.moments import LOGIT_FACTORS
 from skgems.steps import Front
 from skgems.tasks import most_loss
-from skgems.tasks._judge import judge
 
 pytestmark = [
     pytest.mark.usefixtures("accepting_nodes"),
-    pytest.mark.filterwarnings(
-        "ignore::skgems.federation.RowsExposedWarning",
-        "ignore:Variables are collinear:UserWarning",
-    ),
+    pytest.mark.filterwarnings("ignore:Variables are collinear:UserWarning"),
 ]
 
 
@@ -289,8 +286,8 @@ def test_no_node_with_rows_enough_to_judge_is_an_error():
 
 def judgement_of_wines(min_rows, models):
     """What one node sends of models that it judges by all wines."""
-    member = Member.of("oslo", None, X, Y, disclosure=rule_of(min_rows))
-    return judge(member, models=models)
+    member = Member.from_estimator("oslo", None, X, Y, disclosure=rule_of(min_rows))
+    return ask("judge", member, models=models)
 
 
 def test_counts_and_losses_of_models_are_rounded_for_the_sake_of_single_rows():

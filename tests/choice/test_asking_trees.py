@@ -29,10 +29,7 @@ from skgems.federation import (
 
 pytestmark = [
     pytest.mark.usefixtures("accepting_nodes"),
-    pytest.mark.filterwarnings(
-        "ignore::skgems.federation.RowsExposedWarning",
-        "ignore:Variables are collinear:UserWarning",
-    ),
+    pytest.mark.filterwarnings("ignore:Variables are collinear:UserWarning"),
 ]
 NAMES = ["bern", "oslo"]
 FOREST = RandomForestClassifier(7, max_depth=3, bootstrap=False, random_state=0)
@@ -326,6 +323,15 @@ def test_combine_grows_a_forest_over_a_channel_only_with_a_thorough_budget(
     assert ("grow_halves" in tasks) == is_tried
     agreement = nodes.exchanged[0][0].envelope["agreement"]
     assert ("grow" in agreement) == is_tried
+
+
+@pytest.mark.usefixtures("few_candidates")
+def test_combine_grows_no_forest_under_a_rule_and_says_so():
+    nodes = JudgingNodes(THREE_COLUMNS, min_rows=3)
+    agg = combine(nodes.channel, budget="thorough", random_state=0)
+    assert "forest" not in agg.choice_.to_frame().index
+    assert any("No forest was tried" in doubt for doubt in agg.choice_.doubts)
+    assert "grow" not in nodes.exchanged[0][0].envelope["agreement"]
 
 
 def only_stump(n_rows=0):

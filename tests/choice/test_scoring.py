@@ -28,16 +28,13 @@ from skgems.choice._scoring import (
     by_groups,
     by_row_losses,
     by_rows,
+    compare_mean_losses,
     resolved,
     row_areas,
     score_and_replicates,
-    within_share,
 )
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skgems.federation.RowsExposedWarning",
-    "ignore:Variables are collinear:UserWarning",
-)
+pytestmark = pytest.mark.filterwarnings("ignore:Variables are collinear:UserWarning")
 RARE = "ill"  # a class of about a tenth of the rows
 X, ILL = make_classification(
     500, n_features=5, n_informative=4, n_redundant=0, weights=[0.9], random_state=0
@@ -297,9 +294,9 @@ def test_the_score_that_decided_is_printed_with_its_name(scoring, column, words)
 def test_over_a_channel_the_smallest_within_a_share_of_the_best_loss_is_taken():
     near = 1.0 + 0.9 * SHARE_OF_LOSS
     far = 1.0 + 1.1 * SHARE_OF_LOSS
-    assert within_share([0.2 * far, 0.2 * near, 0.2]).place == 1
-    assert within_share([0.2 * far, 0.2 * far, 0.2]).place == 2
-    assert within_share([np.inf, 0.3]).errors is None
+    assert compare_mean_losses([0.2 * far, 0.2 * near, 0.2]).place == 1
+    assert compare_mean_losses([0.2 * far, 0.2 * far, 0.2]).place == 2
+    assert compare_mean_losses([np.inf, 0.3]).errors is None
 
 
 def test_nodes_tell_log_losses_of_a_rare_class():
@@ -402,10 +399,10 @@ def test_a_method_that_fails_at_a_node_costs_the_others_nothing(monkeypatch):
 
     join = _halves.join
 
-    def failing_join(member, **content):
-        if content["method"] == "PooledAggregator":
+    def failing_join(member, request):
+        if request.method == "PooledAggregator":
             raise MemoryError("of 3 rows of Ann")
-        return join(member, **content)
+        return join(member, request)
 
     monkeypatch.setattr(_halves, "join", failing_join)
     nodes = JudgingNodes(X, Y, NODES)

@@ -128,3 +128,30 @@ def test_comments_above_the_names_are_shown(head, work, capsys):
     error = capsys.readouterr().err
     assert "rows.csv: line 1, '#" in error
     assert "Delete notes and comments above the names" in error
+
+
+def test_a_number_that_marks_gaps_may_be_written_in_another_way(work):
+    Path("n.csv").write_text("n,y\n-9.0,a\n1.5,b\n-9,c\n")
+    table = read_table("n.csv", Dialect(na=("-9",)), as_written=["y"])
+    assert table.frame["n"].isna().tolist() == [True, False, True]
+
+
+def test_digits_of_other_scripts_are_texts(work):
+    Path("n.csv").write_text("n,y\n١,a\n٢,b\n", encoding="utf-8")
+    table = read_table("n.csv", Dialect(), as_written=["y"])
+    assert table.frame["n"].tolist() == ["١", "٢"]
+
+
+def test_commas_in_names_do_not_hide_the_separator(work):
+    Path("n.csv").write_text("height, cm;y\n181;a\n176;b\n")
+    table = read_table("n.csv", Dialect(), as_written=["y"])
+    assert table.frame.columns.tolist() == ["height, cm"]
+
+
+def test_columns_are_read_as_texts_in_the_order_of_their_names(work):
+    Path("n.csv").write_text("a,b,y\n1,2,u\n3,4,v\n")
+    table = read_table("n.csv", Dialect(), as_written=["y"], as_text=["b", "a"])
+    again = table.with_texts(["b", "a"])
+    for frame in (table.frame, again.frame):
+        assert frame["a"].tolist() == ["1", "3"]
+        assert frame["b"].tolist() == ["2", "4"]

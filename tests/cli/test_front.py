@@ -19,7 +19,7 @@ from skgems import Disclosure, GEMSLogisticAggregator, PooledTransformer
 from skgems._cli import main
 from skgems._cli._files import UntrustedTypesError, load_skops
 from skgems._cli._front import front_of_table, read_front
-from skgems.channels import inspect, of_settings
+from skgems.channels import aggregator_of_settings, inspect
 from skgems.steps import ColumnsOf, RandomFeatures, auto_front
 from skgems.steps._kinds import KINDS
 
@@ -511,7 +511,7 @@ def test_settings_that_others_wrote_name_no_file(work, front):
     """As those in a summary."""
     PooledTransformer(StandardScaler()).fit(np.eye(3)).save("front.safetensors")
     with pytest.raises(ValueError, match="is not a front"):
-        of_settings("GEMSLogisticAggregator", {"front": front})
+        aggregator_of_settings("GEMSLogisticAggregator", {"front": front})
 
 
 def test_a_study_that_began_takes_no_other_front(work, capsys):

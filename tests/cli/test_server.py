@@ -358,7 +358,6 @@ def grow_trees():
 
 
 @pytest.mark.parametrize("kind", TREES)
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_trees_are_grown_by_commands(work, capsys, kind):
     assert start_trees(kind, "pooled__max_depth=3", *TREES[kind]) == 0
     n_messages = grow_trees()

@@ -149,15 +149,6 @@ def test_an_error_of_encoding_shows_the_word_and_its_line(folder, capsys):
         read(capsys, encoding="utf-8")
 
 
-def test_utf_8_that_is_called_latin_is_doubted(folder, capsys):
-    write_rows(csv_text())
-    _, lines = read(capsys, encoding="latin-1")
-    assert lines == [
-        "it seems to be written in UTF-8, but is read as iso8859-1, where the word "
-        "'größe' is 'gr\xc3\xb6\xc3\\x9fe'."
-    ]
-
-
 def test_blanks_around_cells_and_names_are_left_out(folder, capsys):
     head, *rows = csv_text().splitlines()
     rows = [row.replace("Chirurgie", "Chirurgie ") for row in rows]

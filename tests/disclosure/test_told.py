@@ -45,7 +45,9 @@ def rows_of(case) -> Rows:
     )
 
 
-def told(rows, *, kind="class", rule=None, may_lower=True, n_unknowns=None) -> Told:
+def told(
+    rows, *, kind="class", rule=None, may_lower=True, n_unknowns=None, leaves_room=False
+) -> Told:
     """Return what is told of rows with one seed."""
     return told_of(
         rows,
@@ -54,6 +56,7 @@ def told(rows, *, kind="class", rule=None, may_lower=True, n_unknowns=None) -> T
         n_unknowns=n_unknowns or rows.X.shape[1],
         seed=lambda: 1,
         may_lower=may_lower,
+        leaves_room=leaves_room,
     )
 
 
@@ -281,6 +284,69 @@ def test_gradients_hold_beside_what_is_told():
     spread[:, 1] = 0.0
     spread[3, 1] = 1.0
     assert not gradient_holds(replace(rows, residuals=spread), said, Disclosure())
+
+
+def joint_leverages(rows: Rows, said: Told, columns: np.ndarray) -> np.ndarray:
+    """Return leverages in products by class, or of some columns, and in gradients."""
+    blocks = []
+    for group in np.unique(np.where(said.has_own[rows.codes], rows.codes, -1)):
+        of_group = ~said.has_own[rows.codes] if group < 0 else rows.codes == group
+        is_told = columns if group < 0 else np.ones(rows.X.shape[1], dtype=bool)
+        centers = np.where(of_group[:, None], rows.X[of_group].mean(axis=0), 0.0)
+        blocks.append((of_group[:, None] * rows.X - centers)[:, is_told])
+    groups = rows.codes
+    if rows.parts is not None:
+        groups = np.where(said.has_clusters[rows.codes], rows.parts, -1 - rows.codes)
+    return leverages_by_definition(
+        np.hstack([*blocks, rows.residuals]), groups, said.weights, units=rows.units
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(case=any_rows, n_residuals=st.integers(1, 3), tail=st.sampled_from([1.0, 3.0]))
+def test_no_row_is_most_of_a_sum_of_products_and_a_gradient(case, n_residuals, tail):
+    rows = rows_of(case)
+    rng = np.random.default_rng(case[0])
+    residuals = rng.normal(size=(len(rows.codes), n_residuals))
+    residuals = np.sign(residuals) * np.abs(residuals) ** tail
+    rows = replace(rows, residuals=residuals, known=0.0 * residuals)
+    for may_lower, leaves_room in ((True, True), (True, False), (False, False)):
+        said = told(rows, may_lower=may_lower, leaves_room=leaves_room)
+        if not said.has_gradient:
+            continue
+        bound = Disclosure().leverage
+        h = joint_leverages(rows, said, said.is_in_block)
+        assert h.max() < bound
+        for j in np.flatnonzero(~said.is_in_block & ~said.is_mean_only).tolist():
+            alone = np.arange(rows.X.shape[1]) == j
+            assert joint_leverages(rows, said, alone).max() < bound
+
+
+def test_a_gradient_over_all_classes_may_have_one_large_residual_in_each():
+    """The row is most of its class in the gradient, which is not told by class."""
+    rows = normal_rows(n_rows=300)
+    rows = replace(rows, codes=np.arange(300) % 6)
+    residuals = np.full((300, 1), 1e-3)
+    residuals[:6] = 1.0
+    said = told(rows)
+    assert said.has_own.all()
+    assert gradient_holds(replace(rows, residuals=residuals), said, Disclosure())
+    by_class = residuals * (rows.codes[:, None] == np.arange(6))
+    assert not gradient_holds(replace(rows, residuals=by_class), said, Disclosure())
+
+
+@pytest.mark.parametrize("leaves_room", [False, True])
+def test_weights_may_leave_room_for_gradients_that_follow(leaves_room):
+    X = normal_rows(n_columns=4).X.copy()
+    X[7, 2] = 8.0
+    rows = normal_rows(n_columns=4, X=X)
+    later = np.random.default_rng(2).normal(size=(120, 1))
+    later[7] = 4.0
+    said = told(rows, leaves_room=leaves_room)
+    assert said.has_own.all()
+    assert (said.weights[7] < 1.0) == leaves_room
+    holds = gradient_holds(replace(rows, residuals=later), said, Disclosure())
+    assert holds == leaves_room
 
 
 def test_sparse_rows_tell_what_dense_ones_do():

@@ -59,7 +59,6 @@ def save_summaries(members, folder):
     return paths
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_files_give_the_stack_of_rows(members, tmp_path):
     of_files = stack_of(members, save_summaries(members, tmp_path)).fit()
     of_rows = stack_of(members).fit(X, Y, nodes=NODES)
@@ -69,7 +68,6 @@ def test_files_give_the_stack_of_rows(members, tmp_path):
     np.testing.assert_allclose(exported.predict_proba(X), of_files.predict_proba(X))
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_summaries_of_members_in_another_order_are_an_error(members, tmp_path):
     paths = save_summaries(members[::-1], tmp_path)
     with pytest.raises(
@@ -78,7 +76,6 @@ def test_summaries_of_members_in_another_order_are_an_error(members, tmp_path):
         stack_of(members, paths).fit()
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_summaries_of_different_orders_of_members_are_an_error(members, tmp_path):
     in_order = tmp_path / "in order"
     reversed_order = tmp_path / "reversed"
@@ -95,7 +92,6 @@ def test_a_stack_needs_rows_or_summaries(members):
         stack_of(members).fit()
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_held_out_rows_are_in_no_sum(members):
     rows = X[NODES == "oslo"]
     y = Y[NODES == "oslo"]
@@ -110,7 +106,6 @@ def test_held_out_rows_are_in_no_sum(members):
     assert digests[0] == digests[1]
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_classes_of_few_rows_are_in_no_sum(members):
     rows = X[NODES == "oslo"]
     y = Y[NODES == "oslo"]

@@ -73,10 +73,7 @@ def fit(name, aggregator, **at_node):
     return clone(aggregator).set_params(estimators=channel).fit()
 
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-    pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 def a_ledger(agreement):

@@ -332,7 +332,7 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
     X, y, nodes = rows()
     W = np.random.RandomState(0).standard_normal((N_FEATURES + 1, 4))
     members = [
-        Member.of(
+        Member.from_estimator(
             name,
             LogisticRegression().fit(X[nodes == k], y[nodes == k]),
             X[nodes == k],

@@ -6,6 +6,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 import pytest
@@ -35,13 +36,14 @@ from skgems.messages import (
     TERMS,
     Array,
     Number,
+    Request,
     Task,
     Terms,
     key_of,
     sealed,
 )
 from skgems.spaces import Accuracy, Ball, Sampled
-from skgems.tasks import MIN_ROWS
+from skgems.tasks import DisclosedReply
 
 
 @pytest.fixture(scope="module")
@@ -292,10 +294,18 @@ def test_a_method_that_the_node_does_not_know_is_refused():
         check_is_derived(Message.of("join", **content), None)
 
 
-def rows_above(member, *, threshold):
+class RowsAboveRequest(Request):
+    threshold: Annotated[float, Number(low=-1e9, high=1e9)]
+
+
+class RowsAboveReply(DisclosedReply):
+    n: Annotated[np.ndarray, Array("d", low=0.0, high=1e9)]
+
+
+def rows_above(member, request):
     """The number of rows above a threshold, by feature."""
     X, _ = member.rows("learning")
-    return {"n": (X > threshold).sum(axis=0).astype(float)}
+    return RowsAboveReply(n=(X > request.threshold).sum(axis=0).astype(float))
 
 
 def task_of_rows_above(*, discloses="counts", **bound):
@@ -303,10 +313,12 @@ def task_of_rows_above(*, discloses="counts", **bound):
     return Task(
         name="rows_above",
         asks="the number of rows above a threshold",
-        request={"threshold": Number(low=-1e9, high=1e9)},
-        reply={"min_rows": MIN_ROWS, "n": Array("d", low=0.0, high=1e9)},
+        request=RowsAboveRequest,
+        reply=RowsAboveReply,
         answer=rows_above,
         discloses=discloses,
+        most=3,
+        without="needed",
         **bound,
     )
 

@@ -31,8 +31,8 @@ from skgems.messages import sealed
 from skgems.steps import RandomFeatures
 
 X, Y = load_breast_cancer(return_X_y=True)
-X = X[:200, :5]
-Y = np.where(Y[:200] == 1, "benign", "malignant")
+X = X[:220, :5]
+Y = np.where(Y[:220] == 1, "benign", "malignant")
 NAMES = ["lyon", "paris"]
 FRONT = make_pipeline(StandardScaler(), RandomFeatures(30, kind="relu", random_state=0))
 
@@ -205,7 +205,7 @@ def front_fitted_by(sites, transformer):
     front = PooledTransformer(transformer, bounds=(-10.0, 1e4))
     channel = Nodes(sites.ask, NAMES, agreement=Agreement.of(front))
     front.set_params(summaries=channel).fit()
-    return PooledTransformer.of(front.as_front())
+    return PooledTransformer.from_front(front.as_front())
 
 
 @pytest.mark.parametrize("name", FITTED)

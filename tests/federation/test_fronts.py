@@ -238,7 +238,6 @@ def test_an_agreement_counts_the_messages_of_a_front():
     assert Agreement.of(of_seed).tasks["front"] == 2
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_parameters_of_the_front_can_be_searched_over():
     digits, labels = load_digits(return_X_y=True)
     digits = digits[:300]
@@ -335,7 +334,9 @@ def test_rows_in_chunks_go_through_the_front():
     agg = clone(LINEAR).set_params(front=front, moments__n_components=1)
     X_of_node, y_of_node = rows_of("lyon")
     clf = classifier_behind(front, "lyon")
-    at_once = agg.summarize(clf, X_of_node, y_of_node, name="lyon")
+    # Rows of a table pass the rule before the front, and chunks behind it.
+    of_node = {"name": "lyon", "disclosure": None}
+    at_once = agg.summarize(clf, X_of_node, y_of_node, **of_node)
 
     def chunks():
         return (
@@ -343,7 +344,7 @@ def test_rows_in_chunks_go_through_the_front():
             for i in range(0, len(X_of_node), 60)
         )
 
-    in_chunks = agg.summarize(clf, name="lyon", chunks=chunks)
+    in_chunks = agg.summarize(clf, chunks=chunks, **of_node)
     coef_of_chunks = agg.set_params(estimators=[in_chunks]).fit().coef_
     coef = agg.set_params(estimators=[at_once]).fit().coef_
     np.testing.assert_allclose(coef_of_chunks, coef, rtol=1e-5, atol=1e-7)

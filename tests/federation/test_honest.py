@@ -17,8 +17,6 @@ from skgems.federation import Message, Summary
 from skgems.gems import Spaces
 from skgems.spaces import Sampled
 
-pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
-
 
 def sparse_rows(X):
     """A sparse matrix without the small numbers of X."""

@@ -26,10 +26,7 @@ from skgems.gems import Spaces
 from skgems.messages import check_start, read_bytes
 from skgems.spaces import Sampled
 
-pytestmark = [
-    pytest.mark.usefixtures("accepting_nodes"),
-    pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),
-]
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers.agreements import Node, agreement_on_rounds, judging_content, request_under
 from helpers.disclosures import rule_of
+from helpers.tasks import ask
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -14,7 +15,6 @@ from sklearn.linear_model import LogisticRegression
 from skgems import Disclosure, GEMSLogisticAggregator
 from skgems.federation import Message, Nodes, reply_to
 from skgems.local import Member
-from skgems.tasks._evaluate import evaluate
 
 pytestmark = [
     pytest.mark.usefixtures("accepting_nodes"),
@@ -74,7 +74,7 @@ def test_a_few_at_a_time_show_no_row(node, direction, scale):
         content = judging_content(W, ["malignant"], [0], gradient=True)
         reply = at_node(request_under(server, "evaluate", **content)).content
         gradients.append(reply["gradient"])
-        member = Member.of("lyon", clf, X, y)
+        member = Member.from_estimator("lyon", clf, X, y)
         slopes = W[:, :-1, 1] @ X.T
         assert np.isnan(reply["losses"]).all() == (np.sqrt(np.mean(slopes**2)) > 150)
         unbounded_gradients.append(_unbounded(member, **content))
@@ -111,7 +111,7 @@ def test_counts_of_rows_that_are_right_are_rounded(node, direction):
         counts.extend(
             at_node(request_under(server, "evaluate", **content)).content["right"]
         )
-    exact = evaluate(Member.of("a", clf, X, y), **content)["right"]
+    exact = ask("evaluate", Member.from_estimator("a", clf, X, y), **content)["right"]
     assert (np.array(counts) % 20 == 0).all() and (exact % 20 != 0).any()
     assert np.abs(np.array(counts[-len(exact) :]) - exact).max() <= 10
 
@@ -125,8 +125,8 @@ def test_effective_rows_are_those_of_gradients_and_of_their_differences(node):
     W = np.hstack([-W / 2, W / 2])
     models = np.stack([0.5 * W, 0.6 * W, 2.0 * W])
     content = judging_content(models, ["benign", "malignant"], [0, 1], gradient=True)
-    member = Member.of("lyon", clf, X, y, disclosure=rule_of(2))
-    evaluated = evaluate(member, **content)
+    member = Member.from_estimator("lyon", clf, X, y, disclosure=rule_of(2))
+    evaluated = ask("evaluate", member, **content)
     codes = (y == "malignant").astype(int)
     residuals_of_models = []
     for model in models:
@@ -146,11 +146,17 @@ def test_effective_rows_are_those_of_gradients_and_of_their_differences(node):
     assert not np.isnan(evaluated["gradient"]).any()
     least = int(np.ceil(min(expected)))
     bound = Disclosure(rows=2, cell=1, unknowns=1.0, min_rows=least)
-    bounded = evaluate(Member.of("lyon", clf, X, y, disclosure=bound), **content)
+    bounded = ask(
+        "evaluate",
+        Member.from_estimator("lyon", clf, X, y, disclosure=bound),
+        **content,
+    )
     withheld = np.isnan(bounded["gradient"]).any(axis=(1, 2))
     np.testing.assert_array_equal(withheld, np.array(expected) < least)
     assert withheld.any() and not np.isnan(bounded["losses"]).any()
-    assert "effective_rows" not in evaluate(Member.of("a", clf, X, y), **content)
+    assert "effective_rows" not in ask(
+        "evaluate", Member.from_estimator("a", clf, X, y), **content
+    )
 
 
 def fitted_over_channel(clfs, X, y, nodes, aggregator, **options):
@@ -223,7 +229,7 @@ def test_models_that_are_too_steep_are_not_taken(digits):
     fitted = fitted_over_channel(clfs, X, y, nodes, agg)
     assert fitted.score(X, y) > 0.9
     assert np.isfinite([e["objective"] for e in fitted.history_[1:]]).all()
-    member = Member.of("a", clfs[0], X[nodes == 0], y[nodes == 0])
+    member = Member.from_estimator("a", clfs[0], X[nodes == 0], y[nodes == 0])
     W = np.random.RandomState(0).standard_normal((3, 17, 5))
     W -= W.mean(axis=2, keepdims=True)
     logits = X[nodes == 0] @ W[0, :-1] + W[0, -1]
@@ -233,7 +239,7 @@ def test_models_that_are_too_steep_are_not_taken(digits):
     content["W"][1] = 0.0
     content["factors"] = np.array([1.0, 2.0])
     content["W"][2] = W[0] * 21.0 / 19.0
-    evaluated = evaluate(member, of="learning", **content)
+    evaluated = ask("evaluate", member, of="learning", **content)
     steep = [[False, True], [False, False], [True, True]]
     np.testing.assert_array_equal(np.isnan(evaluated["losses"]), steep)
     for name in ("gradient", "squared_gains"):

@@ -173,21 +173,23 @@ def test_texts_and_missing_values_are_parts_of_rows():
             "day": pandas.to_datetime(["2020-01-01", "2020-01-02", None, "2020-01-04"]),
         }
     )
-    of = RowDigests.of(table, None, None, key=b"key")
-    reversed_rows = RowDigests.of(table[::-1], None, None, key=b"key")
+    of = RowDigests.from_rows(table, None, None, key=b"key")
+    reversed_rows = RowDigests.from_rows(table[::-1], None, None, key=b"key")
     assert of.compared_with(reversed_rows).is_equal
     for column, value in {"town": "Rome", "age": 21.0, "day": None}.items():
         other = table.copy()
         other.loc[0, column] = value
-        digests = RowDigests.of(other, None, None, key=b"key")
+        digests = RowDigests.from_rows(other, None, None, key=b"key")
         assert digests.compared_with(of).n_rows_apart == 2
 
 
 def test_digests_have_the_node_s_key_and_hold_no_value():
-    one, other = (RowDigests.of(X, Y, None, key=key) for key in (b"one", b"other"))
+    one, other = (
+        RowDigests.from_rows(X, Y, None, key=key) for key in (b"one", b"other")
+    )
     assert not np.isin(one.rows, other.rows).any()
     assert not np.isin(one.labels, other.labels).any()
-    one_column = RowDigests.of(X[:, :1], Y, None, key=b"one")
+    one_column = RowDigests.from_rows(X[:, :1], Y, None, key=b"one")
     assert not np.isin(one_column.rows, X[:, 0].view(np.uint64)).any()
 
 
@@ -241,7 +243,7 @@ def test_tables_are_compared_row_by_row():
             for n_rows in rng.randint(1, 9, 2)
         ]
         first, second = (
-            RowDigests.of(table[:, :1], table[:, 1], None, key=b"key")
+            RowDigests.from_rows(table[:, :1], table[:, 1], None, key=b"key")
             for table in map(np.array, tables)
         )
         comparison = first.compared_with(second)

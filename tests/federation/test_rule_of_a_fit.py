@@ -41,7 +41,6 @@ AGGREGATORS = {
     "pooled": PooledAggregator(pooled=GaussianNB()),
     "averages": ModelAveragingAggregator(node_weight="class_counts"),
 }
-pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 
 
 def rows():

@@ -3,16 +3,28 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from skgems.averaging import CoLearning, Schedule
-from skgems.federation import InProcess, Message, Run, TooFewNodesError, answer, run
-from skgems.federation import _channel as channel_module
-from skgems.federation import _run as run_module
+from skgems.federation import (
+    InProcess,
+    Message,
+    Run,
+    TooFewNodesError,
+    _lines,
+    answer,
+    run,
+)
 from skgems.local import clear_cache
-from skgems.messages import TASKS, Task
+from skgems.messages import TASKS, Reply, Request, Task
 from skgems.progress import showing
+
+
+def answer_by(function, member, request):
+    return AnyReply(function(member, **vars(request)))
 
 
 class Target:
@@ -34,27 +46,41 @@ class Target:
         return {"parameters": [trained], "loss": float(abs(self.target - trained[0]))}
 
 
+class AnyRequest(Request):
+    """A request of any fields."""
+
+    def __init__(self, **content):
+        vars(self).update(content)
+
+
+class AnyReply(Reply):
+    """A reply of any fields."""
+
+    def __init__(self, content):
+        vars(self).update(content)
+
+    def as_content(self):
+        return dict(vars(self))
+
+
 def answered_by(monkeypatch, **tasks):
-    """A table of other tasks, each a function and what the table says of it."""
-    table = {
-        name: Task(
+    """Put other tasks into the table, each a function and what the table says of it."""
+    for name, (function, options) in tasks.items():
+        task = Task(
             name=name,
             asks="",
             often="once",
-            request={},
-            reply={},
-            answer=function,
+            request=AnyRequest,
+            reply=AnyReply,
+            answer=partial(answer_by, function),
             bound="fields",
             discloses="counts",
-            **options,
+            most=1,
+            **{"without": "needed", **options},
         )
-        for name, (function, options) in tasks.items()
-    }
-    for module in (channel_module, run_module):
-        monkeypatch.setattr(module, "TASKS", table)
-    monkeypatch.setattr("skgems.federation._replying.TASKS", table)
+        monkeypatch.setitem(TASKS, name, task)
     # Its fields are not said in the table.
-    monkeypatch.setattr(run_module, "check_reply", lambda *args, **keywords: None)
+    monkeypatch.setattr(_lines, "check_reply", lambda *args, **keywords: None)
 
 
 @pytest.fixture(autouse=True)

@@ -28,8 +28,6 @@ from skgems import (
 from skgems.federation import AskAgainError, ClassesLeftOutWarning
 from skgems.gems import Spaces
 
-pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
-
 
 def test_a_summary_keeps_its_name_which_no_other_node_has():
     agg = GEMSLogisticAggregator(random_state=0)

@@ -29,7 +29,6 @@ from skgems.gems import Moments, Spaces
 from skgems.moments import fit_inverse_temperature
 from skgems.spaces import Sampled
 
-pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 IGNORE_EMPTY_INTERSECTION = "ignore::skgems.spaces.EmptyIntersectionWarning"
 # Parameters of the aggregator.
 CASES = {

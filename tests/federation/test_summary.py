@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The content of a summary, its bytes, and warnings of what exposes rows."""
+"""The content of a summary, its bytes, and summaries as estimators."""
 
 from __future__ import annotations
 
 import os
 import pickle
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -13,14 +12,11 @@ from helpers.summaries import NAMES, classifiers, rows, summaries
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from skgems import Disclosure, GEMSLogisticAggregator
-from skgems.federation import Message, RowsExposedWarning, Summary
+from skgems import GEMSLogisticAggregator
+from skgems.federation import Message, Summary
 from skgems.gems import Spaces
 from skgems.networks import linear_logits
 from skgems.spaces import Gram
-
-pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
-
 
 # ---- content and bytes -------------------------------------------------------------
 
@@ -126,75 +122,6 @@ def test_the_aggregator_is_not_changed_by_summarize():
     attributes = dict(vars(agg))
     summaries(agg, classifiers())
     assert vars(agg) == attributes
-
-
-# ---- warnings of what exposes rows --------------------------------------------------
-
-
-def paris_with_few_rows_of_b():
-    """A classifier of paris, and its rows and labels, of which 14 are of class "b"."""
-    X, y, nodes = rows()
-    _, clf = classifiers()[1]
-    in_node = nodes == "paris"
-    in_node[np.flatnonzero(in_node & (y == "b"))[14:]] = False
-    return clf, X[in_node], y[in_node]
-
-
-@pytest.mark.filterwarnings("default::skgems.federation.RowsExposedWarning")
-def test_covariances_of_fewer_rows_than_varying_features_are_warned_of():
-    clf, X, y = paris_with_few_rows_of_b()
-    agg = GEMSLogisticAggregator(moments="class", random_state=0)
-    with pytest.warns(RowsExposedWarning, match="'paris' sends covariances") as caught:
-        agg.summarize(clf, X, y, name="paris", disclosure=None)
-    (warning,) = (w for w in caught if w.category is RowsExposedWarning)
-    assert warning.filename == __file__
-    n_exposed = 0
-    for label in "bcde":
-        X_class = X[y == label]
-        is_exposed = len(X_class) <= np.sum(np.ptp(X_class, axis=0) > 0)
-        is_named = f"'{label}': {len(X_class)}" in str(warning.message)
-        assert is_named == is_exposed
-        n_exposed += is_exposed
-    # Else it would not be seen that only some classes are named.
-    assert 0 < n_exposed < 4
-
-
-@pytest.mark.filterwarnings("error::skgems.federation.RowsExposedWarning")
-@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"moments": "class", "disclosure": Disclosure(min_rows=29)},
-        {"moments": "shared"},
-        {"moments": "diagonal"},
-    ],
-)
-def test_moments_that_expose_no_rows_are_not_warned_of(parameters):
-    clf, X, y = paris_with_few_rows_of_b()
-    agg = GEMSLogisticAggregator(random_state=0, **parameters)
-    agg.summarize(clf, X, y, name="paris")
-
-
-@pytest.mark.filterwarnings("error::skgems.federation.RowsExposedWarning")
-@pytest.mark.parametrize("n_rows", [11, 12, 13])
-def test_as_many_rows_as_varying_features_are_still_warned_of(n_rows):
-    rng = np.random.default_rng(0)
-    X = np.c_[rng.standard_normal((n_rows + 40, 12)), np.ones(n_rows + 40)]
-    y = np.repeat([0, 1], [n_rows, 40])
-    clf = LogisticRegression().fit(X, y)
-    agg = GEMSLogisticAggregator(moments="class", random_state=0)
-    # Twelve features vary, and one is constant.
-    expected_warning = nullcontext()
-    if n_rows <= 12:
-        expected_warning = pytest.warns(
-            RowsExposedWarning, match=rf"\{{0: {n_rows}\}} rows"
-        )
-    with expected_warning:
-        agg.summarize(clf, X, y, name="lyon", disclosure=None)
-    # Under the rule the smaller class tells no products of its own.
-    summary = agg.summarize(clf, X, y, name="lyon")
-    sums = summary.message.content["answers"]["0"]["reply"]["moments"]
-    assert 0 not in sums["groups"]
 
 
 # ---- as scikit-learn handles estimators ------------------------------------------

@@ -437,7 +437,6 @@ def check_refit_without_lyon(agg):
     np.testing.assert_array_equal(agg.coef_, coef)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_a_forgotten_summary_is_in_no_parameter_and_no_pickle(summaries):
     traces = bytes_of_sums(summaries[1].message)
     agg = GEMSLogisticAggregator(summaries, keep_replies=True, random_state=0).fit()
@@ -448,7 +447,6 @@ def test_a_forgotten_summary_is_in_no_parameter_and_no_pickle(summaries):
     check_refit_without_lyon(agg)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_the_file_of_a_forgotten_summary_is_in_no_parameter_and_no_pickle(
     summaries, paths
 ):

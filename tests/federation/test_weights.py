@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import sklearn
 from helpers.disclosures import rule_of
+from helpers.tasks import ask
 from numpy.random import RandomState
 from scipy.sparse import csr_array
 from sklearn.base import clone
@@ -26,7 +27,6 @@ from skgems.channels import inspect
 from skgems.federation import Message, Nodes, RowsChangedError, Summary, reply_to
 from skgems.gems import Moments
 from skgems.local import Member
-from skgems.messages import TASKS
 
 N_ROWS = 240
 NAMES = np.array(["lyon", "paris", "rome"])
@@ -333,10 +333,11 @@ def test_bounds_count_rows_and_not_weights():
 def test_rows_that_are_right_are_rounded_to_the_heaviest_rows():
     # A weight must not tell whether one row is right.
     weights = np.where(np.arange(N_ROWS) == 0, 3.0, 0.5)
-    member = Member.of(
+    member = Member.from_estimator(
         "lyon", MEMBERS[0][1], X, Y, weights=weights, disclosure=rule_of(4)
     )
-    sums = TASKS["evaluate"].answer(
+    sums = ask(
+        "evaluate",
         member,
         W=np.vstack([MEMBERS[0][1].coef_.T, MEMBERS[0][1].intercept_]),
         labels=[0, 1, 2],

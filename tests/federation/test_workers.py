@@ -46,7 +46,9 @@ class LocalNodes:
     def members(self):
         """The nodes as members of a channel in this process."""
         return [
-            Member.of(name, clf, self.X[self.nodes == k], self.y[self.nodes == k])
+            Member.from_estimator(
+                name, clf, self.X[self.nodes == k], self.y[self.nodes == k]
+            )
             for k, (name, clf) in enumerate(self.clfs)
         ]
 
@@ -128,7 +130,7 @@ def test_many_nodes_are_asked_in_processes_and_few_in_threads(monkeypatch):
 
 def test_an_error_in_a_worker_is_the_reply_of_its_node_alone():
     members_with_one_empty = members(40)
-    members_with_one_empty[7] = Member.of(
+    members_with_one_empty[7] = Member.from_estimator(
         "7", members_with_one_empty[7].model.estimator, np.zeros((0, 4)), []
     )
     channel = InProcess(members_with_one_empty, recalls=True, n_jobs=2)

@@ -19,7 +19,7 @@ def likelihood_with_clusters():
     X, y = labelled_rows(600)
     parts = cluster_classes(X, y, 4, 10, random_state=0)
     moments = class_moments(X, y, parts=parts)
-    return Likelihood.of([NodeLoss(moments=moments, columns=np.arange(3))], 3)
+    return Likelihood.from_nodes([NodeLoss(moments=moments, columns=np.arange(3))], 3)
 
 
 def space_without_the_minimum(likelihood):

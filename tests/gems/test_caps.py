@@ -13,7 +13,6 @@ from skgems.federation import SharedCovarianceWarning
 from skgems.gems import Moments
 from skgems.moments import ClassMoments, GaussianLoss, class_moments
 
-pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 ONE_CLUSTER = Moments(n_components=1)
 
 

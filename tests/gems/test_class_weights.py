@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.tasks import ask
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -21,7 +22,6 @@ from skgems.federation import ClassWeightWarning, Message, Nodes, Summary, reply
 from skgems.gems import Moments
 from skgems.local import Member, class_weight_of, moments
 from skgems.moments import log_losses
-from skgems.tasks._evaluate import evaluate
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
 
@@ -434,7 +434,7 @@ def test_a_region_of_nodes_with_one_class_each_says_nothing_of_weights():
 def member(model=BALANCED):
     X, y, nodes = rows()
     of_node = nodes == 0
-    return Member.of(
+    return Member.from_estimator(
         "lyon", clone(model).fit(X[of_node], y[of_node]), X[of_node], y[of_node]
     )
 
@@ -493,11 +493,12 @@ def test_evaluate_weighs_every_sum():
         "gradient": True,
     }
     weights = np.array([2.0, 0.5, 3.0])[: len(labels)]
-    weighed = evaluate(node, **request, labels=labels, class_weights=weights)
+    weighed = ask("evaluate", node, **request, labels=labels, class_weights=weights)
     for name in ("count", "right", "losses", "squares", "gradient"):
         by_class = [
-            evaluate(
-                Member.of(
+            ask(
+                "evaluate",
+                Member.from_estimator(
                     "a", BALANCED, node.X[node.y == label], node.y[node.y == label]
                 ),
                 **request,

@@ -84,7 +84,7 @@ def test_common_units_are_drawn_by_the_moments_of_all_rows():
         rows.mean(axis=0),
         np.cov(rows.T, bias=True),
         20,
-        random_state=LayersFit.of(agg).seed,
+        random_state=LayersFit.from_aggregator(agg).seed,
     )
     np.testing.assert_allclose(agg.coefs_[0][:, 12:], W[:-1], atol=1e-6)
     np.testing.assert_allclose(agg.intercepts_[0][12:], W[-1], atol=1e-6)
@@ -248,7 +248,7 @@ def auto_for(n_rows_a_node, width):
     )
     return number_of_common_units(
         "auto",
-        hidden_layers=HiddenLayers.of("gram"),
+        hidden_layers=HiddenLayers.from_value("gram"),
         activation=("relu", "relu"),
         retrains_last=False,
         federation=federation,

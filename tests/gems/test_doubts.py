@@ -28,10 +28,7 @@ from skgems.federation import (
 from skgems.gems import Moments
 from skgems.moments import _class_moments as moments_module
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),
-    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 DOUBTS = ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
 BALANCED = LogisticRegression(class_weight="balanced")
 # One cluster a class, which is quick.

@@ -19,8 +19,6 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from skgems import GEMSLogisticAggregator
 from skgems.gems import Moments
 
-pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
-
 X, Y = load_digits(n_class=6, return_X_y=True)
 X, Y = (X[:480] / 16).astype(np.float32), np.array(list("abcdef"))[Y[:480]]
 NODES = np.array(["lyon", "paris", "rome"])[np.searchsorted(["b", "d"], Y)]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers.parts import in_parts
 from scipy.sparse import csr_matrix
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -263,6 +264,49 @@ def test_a_class_of_which_nothing_is_known_stays_unlikely():
     assert agg.predict_proba(X)[:, 4].max() < 1e-9
     rest = y < 4  # rows that stand out count for less, so that it is no pooled fit
     assert agg.score(X[rest], y[rest]) > 0.95
+
+
+def rows_of_two_nodes(distance):
+    """Rows of two classes at a distance, and one of each node with a wrong label."""
+    rng = np.random.RandomState(0)
+    y = np.arange(400) // 2 % 2
+    X = rng.normal(size=(400, 3))
+    X[:, 0] += distance * y
+    y[:2] = 1
+    return X, y, np.arange(400) % 2
+
+
+@pytest.mark.parametrize("rule, n_models", [(None, [1, 4, 4]), (Disclosure(), [1] * 3)])
+def test_one_gradient_a_message_is_asked_for_under_a_rule(rule, n_models, monkeypatch):
+    X, y, nodes = rows_of_two_nodes(1.0)
+    asked = []
+    answer = channel_module.answer
+
+    def counting(request, node):
+        if request.task == "evaluate" and node.name == "0":
+            asked.append(len(request.content["W"]))
+        return answer(request, node)
+
+    monkeypatch.setattr(channel_module, "answer", counting)
+    clfs = [member(X[nodes == k], y[nodes == k]) for k in range(2)]
+    rounds = Rounds(4, tol=0.0)
+    agg = GEMSLogisticAggregator(clfs, n_rounds=rounds, disclosure=rule, random_state=0)
+    agg.fit(X, y, nodes=nodes)
+    assert asked == n_models
+
+
+def test_messages_end_where_every_node_withholds_the_gradient():
+    """The gradient is the row with the wrong label, but for a little."""
+    X, y, nodes = rows_of_two_nodes(9.0)
+    clfs = [LogisticRegression(C=0.1).fit(X[nodes == k], y[nodes == k]) for k in (0, 1)]
+    agg = GEMSLogisticAggregator(
+        clfs, n_rounds=5, disclosure=Disclosure(), random_state=0
+    )
+    with pytest.warns(UserWarning, match="no node tells the gradient"):
+        agg.fit(X, y, nodes=nodes)
+    assert len(history_of(agg, "objective")) == 1
+    of_one_message = clone(agg).set_params(n_rounds=1).fit(X, y, nodes=nodes)
+    np.testing.assert_array_equal(agg.coef_, of_one_message.coef_)
 
 
 def test_functions_of_sums_need_no_more_messages():

@@ -168,6 +168,27 @@ def test_a_class_that_is_too_small_to_be_told_of_is_never_predicted():
     assert np.abs(agg.coef_).max() < 1e3 and np.abs(agg.intercept_).max() < 1e3
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+def test_where_sums_are_of_one_class_the_models_that_were_sent_are_averaged():
+    """Each node tells sums of class 1 alone, and its model knows all three."""
+    X, y, X_test, _ = split("wine")
+    is_kept = (y == 1) | (np.cumsum(y == 0) <= 16) & (y == 0) | (y == 2)
+    X, y = X[is_kept], y[is_kept]
+    nodes = np.zeros(len(y), dtype=int)
+    for c in range(3):
+        nodes[y == c] = np.arange(np.sum(y == c)) % 2
+    rule = rule_of(20)
+    assert np.bincount(y[nodes == 0]).tolist()[1] >= 20
+    assert max(np.bincount(y[nodes == k])[[0, 2]].max() for k in (0, 1)) < 20
+    with pytest.warns(UserWarning, match=r"mean of the nodes' models.*\[0, 2\]"):
+        agg = fitted_aggregate(X, y, nodes, disclosure=rule)
+    clfs = classifiers_of_nodes(X, y, nodes)
+    logits = np.mean([clf.decision_function(X_test) for clf in clfs], axis=0)
+    proba = np.exp(logits - logits.max(axis=1, keepdims=True))
+    proba /= proba.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(agg.predict_proba(X_test), proba, atol=1e-8)
+
+
 # ---- epsilon -----------------------------------------------------------------------
 
 

@@ -95,7 +95,7 @@ def test_a_network_without_hidden_layers_is_tuned_as_a_linear_model():
     tuned = fine_tune_network(
         units,
         y,
-        Layers.of([start]),
+        Layers.from_weights([start]),
         likelihood=linear.likelihood_,
         random_state=0,
     )

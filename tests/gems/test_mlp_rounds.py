@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from helpers.estimators import federated
+from helpers.tasks import ask
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -22,7 +23,6 @@ from skgems.gems._layers import _ClustersOfNodes, _is_lower
 from skgems.local import Member
 from skgems.moments import ClassMoments, class_moments
 from skgems.networks import Layers
-from skgems.tasks._retrain import retrain
 
 # A last layer of few clusters, which is quick.
 QUICK = GEMSLogisticAggregator(moments=Moments(n_components=4))
@@ -302,14 +302,14 @@ def test_clusters_of_others_are_those_of_all_nodes_but_one():
         ("c", reply_with_clusters(X[4:], ["x", "x"])),
     ]
     rows = _ClustersOfNodes(replies, np.array(["x", "y", "z"]))
-    others = ClassMoments.from_arrays(rows.of_others("a"))
+    others = ClassMoments.from_arrays(rows.moments_of_others("a"))
     assert others.columns.tolist() == [0, 2] and others.counts.tolist() == [2, 2]
     np.testing.assert_allclose(
         others.origin + others.means, [X[4:].mean(axis=0), X[2:4].mean(axis=0)]
     )
     assert rows.n_rows == {"a": 2, "b": 2, "c": 2}
     alone = _ClustersOfNodes(replies[:1], np.array(["x", "y", "z"]))
-    assert alone.of_others("a") is None
+    assert alone.moments_of_others("a") is None
 
 
 def test_losses_are_compared_at_nodes_that_have_both_weighted_by_rows():
@@ -326,12 +326,13 @@ def test_a_node_that_draws_rows_of_others_learns_to_tell_them_apart():
     y = np.array(["own"] * 30)
     others = class_moments(rng.normal(2.0, 0.1, (40, 1)), np.ones(40, dtype=int))
     clf = MLPClassifier(learning_rate_init=0.05)
-    member = Member.of("lyon", clf, X, y)
-    start = Layers.of([np.zeros((2, 2))])
+    member = Member.from_estimator("lyon", clf, X, y)
+    start = Layers.from_weights([np.zeros((2, 2))])
 
     def train(others):
         """The reply of the node: its parameters, and the loss at the start."""
-        return retrain(
+        return ask(
+            "retrain",
             member,
             coefs=start.coefs,
             intercepts=start.intercepts,

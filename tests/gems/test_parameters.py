@@ -59,13 +59,13 @@ def test_objects_show_what_is_not_the_default():
 
 def test_spaces_are_checked_and_their_words_become_objects():
     given = Spaces("ball", construction="certified", criterion="log_loss")
-    checked = Spaces.of(given)
+    checked = Spaces.from_value(given)
     assert isinstance(checked.geometry, Ball)
     assert isinstance(checked.construction, Certified)
     assert checked.criterion == LogLoss()
     # What users gave stays as it is.
     assert (given.geometry, given.criterion) == ("ball", "log_loss")
-    of_word = Spaces.of("gram")
+    of_word = Spaces.from_value("gram")
     assert repr(of_word.geometry) == "Gram()"
     assert of_word.criterion == Accuracy()
     assert repr(of_word.construction) == "Sampled()"
@@ -73,18 +73,18 @@ def test_spaces_are_checked_and_their_words_become_objects():
 
 
 def test_moments_of_a_word_are_of_that_kind():
-    assert Moments.of("diagonal").get_params() == {
+    assert Moments.from_value("diagonal").get_params() == {
         "kind": "diagonal",
         "n_components": 16,
     }
     given = Moments(n_components=3)
-    assert Moments.of(given) is not given
-    assert Moments.of(given).n_components == 3
+    assert Moments.from_value(given) is not given
+    assert Moments.from_value(given).n_components == 3
 
 
 def test_hidden_layers_have_a_gram_of_their_own():
-    assert HiddenLayers.of("gram").geometry.ridge == 0.3
-    checked = HiddenLayers.of(HiddenLayers(Gram(ridge=2.0), n_directions=7))
+    assert HiddenLayers.from_value("gram").geometry.ridge == 0.3
+    checked = HiddenLayers.from_value(HiddenLayers(Gram(ridge=2.0), n_directions=7))
     assert checked.geometry.ridge == 2.0
     assert checked.n_directions == 7
 

@@ -506,7 +506,6 @@ def test_files_have_the_bits_of_rows(classifier, tmp_path):
     assert_equal_models(clone(files).set_params(C=5.0).fit(), fit(classifier, C=5.0))
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 @pytest.mark.parametrize("n_features", [5, 400])
 def test_chunks_say_it_too(n_features):
     X, y, nodes = rows()

@@ -54,10 +54,7 @@ AGGREGATES = {
         PFNMAggregator, last_layer=GEMSLogisticAggregator(random_state=0)
     ),
 }
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::sklearn.exceptions.ConvergenceWarning",
-    "ignore::skgems.federation.RowsExposedWarning",
-)
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 def arrays_within(thing, found=None, seen=None):

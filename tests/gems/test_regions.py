@@ -64,7 +64,7 @@ def test_a_region_tells_the_sums_of_its_nodes(moments):
     for summary in sent:
         columns = np.searchsorted(CLASSES, summary.row_counts["labels"])
         renamed.append(moments_of(summary).renamed(columns))
-    of_nodes = merge_moments(renamed).by_class().about(of_region.origin)
+    of_nodes = merge_moments(renamed).by_class().with_origin(of_region.origin)
     order = np.argsort(of_nodes.columns)
     np.testing.assert_array_equal(of_region.columns, of_nodes.columns[order])
     np.testing.assert_allclose(of_region.counts, of_nodes.counts[order])

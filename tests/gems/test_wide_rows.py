@@ -17,11 +17,10 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator
 from skgems.channels import inspect
-from skgems.federation import RowsExposedWarning, VariancesOnlyWarning
+from skgems.federation import VariancesOnlyWarning
 from skgems.gems import Rounds
 from skgems.local import clear_cache
 
-pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 D, N_CLASSES, N_NODES = 300, 3, 3
 
 
@@ -221,14 +220,12 @@ def test_forgetting_is_never_having_had():
     np.testing.assert_array_equal(agg.coef_, other.coef_)
 
 
-@pytest.mark.filterwarnings("default::skgems.federation.RowsExposedWarning")
-def test_a_node_is_told_that_its_rows_can_be_recognised(tmp_path):
+def test_without_a_rule_a_file_says_that_rows_can_be_recognized(tmp_path):
     X, y, nodes = rows()
     X, y = X[nodes == 0], y[nodes == 0]
     agg = GEMSLogisticAggregator(random_state=0)
     clf = LogisticRegression().fit(X, y)
-    with pytest.warns(RowsExposedWarning, match="fewer rows than the 300 features"):
-        summary = agg.summarize(clf, X, y, name="lyon", disclosure=None)
+    summary = agg.summarize(clf, X, y, name="lyon", disclosure=None)
     moments = summary.message.content["answers"]["0"]["reply"]["moments"]
     # Far fewer numbers than a matrix of each class has.
     assert moments["roots"].size < 50 * D and "triangles" not in moments

@@ -304,8 +304,8 @@ def table_of_tasks():
     return {
         name: {
             "most": task.most,
-            "request": sorted(task.request),
-            "reply": sorted(task.reply),
+            "request": sorted(task.request.fields),
+            "reply": sorted(task.reply.fields),
         }
         for name, task in TASKS.items()
     }

@@ -190,7 +190,6 @@ def test_a_record_has_what_users_see():
     assert differences(fields, record(AGGREGATORS["pfnm"]["rows"])) == []
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 @pytest.mark.parametrize(
     "kind, name",
     [

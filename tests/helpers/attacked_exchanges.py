@@ -141,9 +141,9 @@ class LoggedNodes:
 
     @property
     def channel(self) -> Nodes:
-        return Nodes(self._ask, list(self.tables), disclosure=self.disclosure)
+        return Nodes(self.ask, list(self.tables), disclosure=self.disclosure)
 
-    def _ask(self, requests: Mapping[str, Message]) -> dict[str, Message]:
+    def ask(self, requests: Mapping[str, Message]) -> dict[str, Message]:
         replies = {}
         for name, request in requests.items():
             replies[name] = reply_to(

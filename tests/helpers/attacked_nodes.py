@@ -229,7 +229,7 @@ class OpenNode:
         member = member_of(AnyRows(), self.classifier, X, self.rows.y, name="lyon")
         with without_bounds(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return dict(TASKS[message.task].answer(member, **message.content))
+            return TASKS[message.task].answered(member, message.content)
 
 
 @dataclass(eq=False)

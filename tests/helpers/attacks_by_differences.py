@@ -124,13 +124,6 @@ def are_in_rest(
     return distances < _ROUNDING
 
 
-def added_groups(first: GroupSums, second: GroupSums) -> GroupSums:
-    """Return the sums of the rows of both groups, as of two halves."""
-    return GroupSums(
-        label=first.label, product=first.with_one + second.with_one, n_parts=1
-    )
-
-
 def _joined(claims: list[np.ndarray], groups: Sequence[GroupSums]) -> np.ndarray:
     n_features = groups[0].with_one.shape[0] - 1 if groups else 0
     return np.concatenate([np.zeros((0, n_features)), *claims])

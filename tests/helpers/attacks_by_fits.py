@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import least_squares
+from sklearn.pipeline import FeatureUnion
 from sklearn.preprocessing import PowerTransformer
 
 from helpers.attacked_exchanges import GroupSums
@@ -61,14 +62,25 @@ class FourierMap(FeatureMap):
 
     weights: np.ndarray  # (n_features, n_components)
     offsets: np.ndarray  # (n_components,)
+    n_of_draw: int | None = None  # how many one step draws; None: all
 
     @classmethod
     def of(cls, step: RandomFeatures) -> FourierMap:
         return cls(step.weights_, step.offsets_)
 
+    @classmethod
+    def of_union(cls, step: FeatureUnion) -> FourierMap:
+        """Return the map of columns, which come first, and of several draws."""
+        draws = [draw for _, draw in step.transformer_list[1:]]
+        return cls(
+            np.hstack([draw.weights_ for draw in draws]),
+            np.hstack([draw.offsets_ for draw in draws]),
+            n_of_draw=draws[0].n_components,
+        )
+
     @property
     def _size(self) -> float:
-        return float(np.sqrt(2.0 / len(self.offsets)))
+        return float(np.sqrt(2.0 / (self.n_of_draw or len(self.offsets))))
 
     def values(self, X: np.ndarray) -> np.ndarray:
         phases = X @ self.weights + self.offsets

@@ -198,6 +198,7 @@ def radii_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
             content = dict(honest_request.content) | {
                 "model": None,
                 "W": W,
+                "n_others": 0,
                 "scale_logits": False,
             }
             reply = ask(Message.of("space", **content))

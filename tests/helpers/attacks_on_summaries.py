@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import NearestCentroid
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 
 from helpers.attacked_exchanges import (
@@ -40,7 +40,7 @@ from helpers.lattices import rows_of_lattices
 from skgems import GEMSLogisticAggregator, PooledTransformer
 from skgems.federation import Message
 from skgems.gems import Moments
-from skgems.local import opened_front
+from skgems.local import TooFewRowsError, opened_front
 from skgems.steps import RandomFeatures
 
 # Of the ridge below.
@@ -122,10 +122,16 @@ def random_features(
 def told_behind(
     features: RandomFeatures, table: Table, *, disclosure: object
 ) -> list[GroupSums]:
-    """Return the sums of each group of rows that a summary has behind such features."""
+    """Return the sums of each group of rows that a summary has behind such features.
+
+    There are none where the means of so many features would tell too much of few rows.
+    """
     front = PooledTransformer(features).fit(table.X)
     aggregator = GEMSLogisticAggregator(front=front, random_state=0)
-    message = told_in_summary(aggregator, table, disclosure=disclosure)
+    try:
+        message = told_in_summary(aggregator, table, disclosure=disclosure)
+    except TooFewRowsError:
+        return []
     return sums_in_message(message.content)
 
 
@@ -165,6 +171,8 @@ def map_of_front(front: dict) -> FeatureMap | None:
         return PowerMap(last)
     if "StandardScaler" not in repr([last, *steps.values()]):
         return None
+    if isinstance(last, FeatureUnion):
+        return FourierMap.of_union(last)
     if isinstance(last, RandomFeatures):
         return None if steps.keys() - {"columntransformer"} else FourierMap.of(last)
     return None if steps else IdentityMap()
@@ -214,6 +222,8 @@ def rests_of_halves(
     are 0 and 1 again.
     """
     by_task = {pair.request.task: pair for pair in told}
+    if "join" not in by_task:  # nothing is told of all rows beside their halves
+        return []
     join = by_task["join"]
     front = join.request.content["front"]
     of_all = groups_by_label(join.reply.content, front, is_code)

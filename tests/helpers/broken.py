@@ -93,7 +93,7 @@ LEAVES = [
     for leaf in _leaves(
         task=task,
         side=side,
-        table=getattr(fields_of_sides, side),
+        table=getattr(fields_of_sides, side).fields,
         path=(),
         name=root,
     )
@@ -146,7 +146,8 @@ def broken_contents(leaf: Leaf, pair: Pair) -> Iterator[tuple[str, dict, set[str
         )
     if not leaf.path:
         return
-    is_asked_for = leaf.field.when is None or leaf.field.when(pair.request.content)
+    asked = TASKS[pair.request.task].request.from_content(pair.request.content)
+    is_asked_for = leaf.field.when is None or leaf.field.when(asked)
     if not is_asked_for:
         yield "not asked for", with_value_at(content, leaf.path, 0.0), {leaf.name}
         return

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
@@ -15,7 +13,7 @@ from helpers.broken import Pair
 from helpers.disclosures import rule_of
 from skgems import GEMSLogisticAggregator, PooledAggregator
 from skgems.choice import Candidate, choose_over
-from skgems.federation import Nodes, RowsExposedWarning
+from skgems.federation import Nodes
 
 
 def choice_pairs(X: np.ndarray, y: np.ndarray) -> list[Pair]:
@@ -47,8 +45,6 @@ def choice_pairs(X: np.ndarray, y: np.ndarray) -> list[Pair]:
         Candidate("QDA", quadratic, (StandardScaler(),)),
         Candidate("forest", forest, (StandardScaler(),)),
     ]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RowsExposedWarning)
-        nodes = Nodes(ask, ["lyon", "paris"], disclosure=rule_of(2))
-        choose_over(nodes, lambda n_rows: candidates)
+    nodes = Nodes(ask, ["lyon", "paris"], disclosure=rule_of(2))
+    choose_over(nodes, lambda n_rows: candidates)
     return pairs

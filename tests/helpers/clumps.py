@@ -28,7 +28,7 @@ def make_member(X=None, y=None, estimator=None, **roles):
     if X is None:
         X, y = labelled_rows()
     classifier = DummyClassifier() if estimator is None else estimator
-    return Member.of("lyon", classifier.fit(X, y), X, y, **roles)
+    return Member.from_estimator("lyon", classifier.fit(X, y), X, y, **roles)
 
 
 def member_with_model(member, W, labels):

@@ -40,7 +40,6 @@ from skgems.channels import answer as answer_file
 from skgems.federation import (
     Message,
     Nodes,
-    RowsExposedWarning,
     Summary,
     answer,
     member_of,
@@ -319,19 +318,17 @@ def _summary_of(
     sample_weight = None
     if plan.name in ("weighted", "BernoulliNB"):
         sample_weight = 0.5 + np.arange(rows.sum()) % 3
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RowsExposedWarning)
-        return plan.aggregator.summarize(
-            member,
-            X[rows],
-            y[rows],
-            name=name,
-            held_out=np.arange(rows.sum()) % 4 == 0 if holds_out else None,
-            sample_weight=sample_weight,
-            # Counts in trees are multiples of min_rows.
-            disclosure=(rule_of(3) if plan.name in ("drawn trees", "block") else None),
-            **plan.options,
-        )
+    return plan.aggregator.summarize(
+        member,
+        X[rows],
+        y[rows],
+        name=name,
+        held_out=np.arange(rows.sum()) % 4 == 0 if holds_out else None,
+        sample_weight=sample_weight,
+        # Counts in trees are multiples of min_rows.
+        disclosure=(rule_of(3) if plan.name in ("drawn trees", "block") else None),
+        **plan.options,
+    )
 
 
 # ---- summaries -------------------------------------------------------------

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skgems.messages._fields import Place
+from skgems.messages import REQUIRED, TASKS, Place, Request
 
 # Sums may differ by 1e-6 of themselves: a factor just within that.
 WITHIN = 1.0 + 0.9e-6
@@ -15,10 +15,29 @@ BEYOND = 1.0 + 1.1e-6
 
 
 def assert_taken(rule, content, **options) -> Place:
-    """A content does not break a rule; returns the place with the lengths it has."""
+    """A content does not break a rule; returns the place with the lengths it has.
+
+    The rule is a function, or the class of a request or of a reply.
+    """
     place = Place("told", **options)
-    rule(content, place)
+    if not isinstance(rule, type):
+        rule(content, place)
+    elif issubclass(rule, Request):
+        made_of(rule, content).check(place)
+    else:
+        request = next(task.request for task in TASKS.values() if task.reply is rule)
+        made_of(rule, content).check(made_of(request, place.asked or {}), place)
     return place
+
+
+def made_of(message_class, content):
+    """A message of a class with some fields; None for others that are needed."""
+    needed = {
+        name: None
+        for name, field in message_class.fields.items()
+        if field.default is REQUIRED
+    }
+    return message_class(**needed | dict(content))
 
 
 def assert_refused(rule, content, match, **place) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.dummy import DummyClassifier
 
 from skgems.local import Member
+from skgems.messages import TASKS
 from skgems.networks import LayersBelow
 
 LABELS = ["a", "b", "c"]
@@ -17,7 +18,12 @@ def make_member(**roles):
     rng = np.random.RandomState(0)
     X = rng.normal(size=(40, 4))
     y = np.array(LABELS)[rng.randint(3, size=40)]
-    return Member.of("lyon", DummyClassifier().fit(X, y), X, y, **roles)
+    return Member.from_estimator("lyon", DummyClassifier().fit(X, y), X, y, **roles)
+
+
+def ask(task, member, **content):
+    """The content of what a node answers to a request of this content."""
+    return TASKS[task].answered(member, content)
 
 
 def make_model(n_inputs=4):

@@ -21,7 +21,6 @@ from skgems import GEMSLogisticAggregator, ModelAveragingAggregator, PFNMAggrega
 from skgems.federation import (
     ClassesLeftOutWarning,
     HeavyTailsWarning,
-    RowsExposedWarning,
     Summary,
     VariancesOnlyWarning,
 )
@@ -79,7 +78,7 @@ def moments_reply(summary):
         gradient = reply[name].copy()
         gradient[..., :-1, :] += sums.origin[:, None] * gradient[..., -1:, :]
         reply[name] = gradient
-    return reply | vars(sums.about(np.zeros(sums.n_features)))
+    return reply | vars(sums.with_origin(np.zeros(sums.n_features)))
 
 
 def assert_same_summary(summary, expected, tol=1e-8):
@@ -307,7 +306,6 @@ def test_functions_of_sums_stay_exact(clf):
     np.testing.assert_allclose(ours, pooled, atol=1e-7 * np.abs(pooled).max())
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_fewer_rows_than_features_send_roots():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 220))
@@ -379,8 +377,8 @@ def test_clusters_of_chunks_have_the_sums_of_all_rows(kind):
     # Rows are nearly as near to the means of their clusters.
     within_clusters = sums_of_chunks.part_squares.sum()
     assert within_clusters < 1.1 * sums_of_rows.part_squares.sum()
-    by_class = sums_of_chunks.by_class().about(np.zeros(7))
-    expected_by_class = sums_of_rows.by_class().about(np.zeros(7))
+    by_class = sums_of_chunks.by_class().with_origin(np.zeros(7))
+    expected_by_class = sums_of_rows.by_class().with_origin(np.zeros(7))
     for name in ("counts", "means", "scatter", "squares", "part_squares"):
         array = getattr(by_class, name)
         expected = getattr(expected_by_class, name)
@@ -446,16 +444,6 @@ def test_rows_that_are_left_out_do_not_choose_those_of_the_factor():
 def assert_one_text(warned):
     """Several warnings, of chunks and of all rows, have the same text."""
     assert len({str(warning.message) for warning in warned}) == 1 < len(warned)
-
-
-def test_a_warning_about_exposed_rows_is_that_of_all_rows():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(40, 50))
-    y = np.repeat([0, 1], 20)
-    with pytest.warns(RowsExposedWarning) as warned:
-        clf = LogisticRegression().fit(X, y)
-        summaries(X, y, clf=clf, size=9, disclosure=None)
-    assert_one_text(warned)
 
 
 def test_a_warning_about_variances_is_that_of_all_rows():

@@ -472,7 +472,7 @@ def test_gradients_are_counted_by_class_where_classes_have_weights():
         n_numbers = n_of_moments + n_gradients * n_of_gradient
         for most, is_refused in ((n_numbers, False), (n_numbers - 1, True)):
             limits = Limits(moment_numbers=most)
-            shape = NodeShape.of(classifier, X, Y, name="lyon", limits=limits)
+            shape = NodeShape.from_rows(classifier, X, Y, name="lyon", limits=limits)
             if is_refused:
                 with pytest.raises(LimitError, match="numbers in sums"):
                     check_cost(request, shape)
@@ -484,12 +484,15 @@ def test_sums_of_sparse_rows_and_documents_take_no_medians():
     request = costly.moments(kind="diagonal", n_components=1)
     n_numbers = 3 * 4 + 2 * 3 * 4 + 3 * 5
     limits = Limits(moment_numbers=n_numbers)
-    shape = NodeShape.of(None, csr_matrix(X), Y, name="lyon", limits=limits)
+    shape = NodeShape.from_rows(None, csr_matrix(X), Y, name="lyon", limits=limits)
     check_cost(request, shape)
     with pytest.raises(LimitError, match="numbers in sums"):
-        check_cost(request, NodeShape.of(None, X, Y, name="lyon", limits=limits))
+        check_cost(request, NodeShape.from_rows(None, X, Y, name="lyon", limits=limits))
     vectorizer = HashingVectorizer(n_features=4)
-    front = {"tree": DocumentFront.of(vectorizer).agreed["tree"], "bounds": None}
+    front = {
+        "tree": DocumentFront.from_vectorizer(vectorizer).agreed["tree"],
+        "bounds": None,
+    }
     texts = np.array(["fever"] * N_ROWS, dtype=object)
     join = first_of(
         GEMSLogisticAggregator(
@@ -500,7 +503,7 @@ def test_sums_of_sparse_rows_and_documents_take_no_medians():
     n_numbers += 8 * 4  # to find tails by
     for most, is_refused in ((n_numbers, False), (n_numbers - 1, True)):
         limits = Limits(moment_numbers=most)
-        shape = NodeShape.of(None, texts, Y, name="lyon", limits=limits)
+        shape = NodeShape.from_rows(None, texts, Y, name="lyon", limits=limits)
         if is_refused:
             with pytest.raises(LimitError, match="numbers in sums"):
                 check_cost(join, shape)
@@ -588,13 +591,13 @@ def test_no_front_makes_more_columns_than_its_tree_says(step):
     transformer = PooledTransformer(step, bounds=(-9.0, 9.0)).fit(table)
     front = transformer.as_front()
     opened = opened_front(front.as_content())
-    size = front_size(opened, Columns.of(table))
+    size = front_size(opened, Columns.from_table(table))
     n_columns = transformer.transform(table).shape[1]
     assert n_columns <= size.n_columns_out
     # Splines of the ends of a column may be left out.
     assert size.n_columns_out <= n_columns + N_COLUMNS
     # What a step of an unfitted front waits for is not counted.
-    size_of_unfitted = front_size(replace(opened, states={}), Columns.of(table))
+    size_of_unfitted = front_size(replace(opened, states={}), Columns.from_table(table))
     assert size_of_unfitted.n_columns <= size.n_columns
 
 

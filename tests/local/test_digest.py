@@ -80,7 +80,7 @@ def test_what_a_member_answers_from():
     net = MLPClassifier(2, max_iter=5, random_state=0)
 
     def member(net=net, X=X, y=y, **roles):
-        return Member.of("lyon", net, X, y, **roles)
+        return Member.from_estimator("lyon", net, X, y, **roles)
 
     net.fit(X, y)
     rows, trained = (member().digest(classifier) for classifier in (False, True))
@@ -105,5 +105,7 @@ def test_what_cannot_be_pickled_has_no_digest():
     class Local(MLPClassifier):
         pass
 
-    member = Member.of("lyon", Local(2, max_iter=5), X, np.array(["a", "b", "a"]))
+    member = Member.from_estimator(
+        "lyon", Local(2, max_iter=5), X, np.array(["a", "b", "a"])
+    )
     assert member.digest(True) is None and member.digest(False) is not None

@@ -79,7 +79,9 @@ def parts_of(summary):
         gradient = reply["gradient"].copy()
         gradient[:-1] += sums.origin[:, None] * gradient[-1:]
         reply["gradient"] = gradient
-    return reply | vars(sums.about(np.zeros(N_FEATURES))), content["describe"]["rows"]
+    return reply | vars(sums.with_origin(np.zeros(N_FEATURES))), content["describe"][
+        "rows"
+    ]
 
 
 def assert_same_reply(reply, expected, tol=1e-9):

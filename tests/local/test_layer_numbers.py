@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from skgems import GEMSMLPAggregator
 from skgems.federation import Agreement, Message, Nodes, NotAgreedError, reply_to
 from skgems.gems import GEMSLogisticAggregator
+from skgems.local import TooFewRowsError
 from skgems.local._layer_numbers import layer_moments, numbers_about_layers
 from skgems.messages import sealed
 from skgems.moments import class_moments, merge_moments
@@ -54,12 +55,10 @@ def test_the_reply_has_fewer_numbers_than_the_rows(node, n_units):
     assert name in reply.content["moments"]
 
 
-def test_what_variances_alone_exceed_is_refused(node):
-    request, agreement = request_about(2000)
-    with pytest.raises(
-        NotAgreedError,
-        match=r"\d+ numbers about hidden layers would be sent.* rows here hold 6000",
-    ):
+def test_what_means_alone_exceed_is_refused_by_the_rule(node):
+    # Means of 1500 units of two classes are half of the 6000 numbers of the rows.
+    request, agreement = request_about(1501)
+    with pytest.raises(TooFewRowsError, match="means of 1501 columns.* 1500 columns"):
         reply_to(
             sealed(request, agreement),
             *node,

@@ -256,7 +256,7 @@ def test_sparse_rows_are_as_dense_ones(kind, n_components):
         ClassMoments.from_arrays(reply["moments"])
         for reply in (reply_of_dense, reply_of_sparse)
     )
-    sparse_sums = sparse_sums.about(sums.origin)
+    sparse_sums = sparse_sums.with_origin(sums.origin)
     np.testing.assert_array_equal(sums.counts, sparse_sums.counts)
     np.testing.assert_allclose(sums.means, sparse_sums.means, atol=1e-10)
     np.testing.assert_allclose(sums.scatter, sparse_sums.scatter, atol=1e-9)

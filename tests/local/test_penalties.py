@@ -141,7 +141,7 @@ def test_the_unfitted_part_has_the_penalty_where_there_is_one_class():
 
 def test_without_a_classifier_there_is_no_penalty():
     X, y = rows()
-    assert penalty_of(Network.of_rows(y, X)) is None
+    assert penalty_of(Network.from_rows(y, X)) is None
     assert penalty_of(DummyClassifier().fit(X, y)) is None
 
 

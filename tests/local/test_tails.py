@@ -17,8 +17,7 @@ from skgems.federation import HeavyTailsWarning, Nodes, reply_to
 from skgems.gems import Moments
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::skgems.federation.RowsExposedWarning",
-    "ignore::skgems.federation.NodesDisagreeWarning",
+    "ignore::skgems.federation.NodesDisagreeWarning"
 )
 NAMES = ["a", "b", "c"]
 # One cluster a class, which is quick.

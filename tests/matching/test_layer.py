@@ -122,7 +122,7 @@ def test_every_step_is_the_best_of_all_assignments(
     groups, precisions = problem(seed, n_neurons=3, noise=1.0)
     model = {"n_shared": 3, "s0": 0.7, "gamma0": gamma0}
     matcher = _Matcher(
-        units=Units.of(groups, 3),
+        units=Units.from_groups(groups, 3),
         precisions=precisions,
         prior_precision=0.7,
         gamma0=gamma0,
@@ -346,7 +346,7 @@ def test_the_search_goes_on_from_the_better_start(noise, share):
     groups, precisions, settings = alike(noise, share)
     search = _Search(
         _Matcher(
-            units=Units.of(groups, settings["n_shared"]),
+            units=Units.from_groups(groups, settings["n_shared"]),
             precisions=precisions,
             prior_precision=settings["prior_precision"],
             gamma0=settings["gamma0"],

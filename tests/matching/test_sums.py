@@ -20,7 +20,7 @@ def random_groups(widths=(4, 0, 7, 3), n_numbers=6, dtype=np.float64):
 def test_products_of_all_pairs_whatever_the_panels(panel_units, monkeypatch):
     monkeypatch.setattr(_sums, "_PANEL_UNITS", panel_units)
     groups = random_groups()
-    units = Units.of(groups, 4)
+    units = Units.from_groups(groups, 4)
     units.make_pair_products()
     all_units = np.vstack(groups)[:, :4]
     for V, table in zip(groups, units.pair_products, strict=True):
@@ -29,7 +29,7 @@ def test_products_of_all_pairs_whatever_the_panels(panel_units, monkeypatch):
 
 def test_both_sums_have_the_same_products_as_groups_come_and_go():
     groups = random_groups()
-    units = Units.of(groups, 4)
+    units = Units.from_groups(groups, 4)
     units.make_pair_products()
     weights = np.array([0.5, 1.0, 2.0, 3.0])
     table = SumTable(units, weights, np.zeros((0, 4)))
@@ -53,7 +53,7 @@ def test_both_sums_have_the_same_products_as_groups_come_and_go():
 
 
 def test_where_no_group_is_sums_are_those_of_earlier_steps_to_the_bit():
-    units = Units.of(random_groups(), 4)
+    units = Units.from_groups(random_groups(), 4)
     base = np.random.RandomState(1).standard_normal((2, 4))
     table = SumTable(units, np.full(4, 1 / 3), base)
     table.make_room(8)
@@ -70,11 +70,11 @@ def test_pairs_pay_after_some_steps_if_they_fit_into_memory():
     groups = random_groups(widths=(20, 20), n_numbers=1000)
     for working_memory, pays in [(1024, True), (1e-3, False)]:
         with config_context(working_memory=working_memory):
-            units = Units.of(groups, 1000)
+            units = Units.from_groups(groups, 1000)
             paid = [units.pairs_have_paid(0, 8) for _ in range(20)]
         assert not paid[0] and paid[-1] == pays
     # Sums of few numbers are multiplied faster than pairs are added.
-    units = Units.of(groups, 5)
+    units = Units.from_groups(groups, 5)
     assert not any(units.pairs_have_paid(0, 40) for _ in range(1000))
 
 
@@ -94,7 +94,7 @@ def test_searches_of_the_same_units_find_the_same_either_way(dtype, new_atom_cos
         "new_atom_cost": new_atom_cost,
         "random_state": 0,
     }
-    units = Units.of(groups, 290)
+    units = Units.from_groups(groups, 290)
     for gamma0 in (1e-20, 1e-3):
         with config_context(working_memory=1e-3):
             direct = match_layer(groups, precisions, gamma0=gamma0, **settings)
@@ -109,6 +109,6 @@ def test_searches_of_the_same_units_find_the_same_either_way(dtype, new_atom_cos
 
 def test_float32_and_subnormal_numbers():
     V = np.array([[1e-42, 1.0, -1e-30]], dtype=np.float32)
-    units = Units.of([V], 2)
+    units = Units.from_groups([V], 2)
     np.testing.assert_array_equal(units.groups[0], [[0.0, 1.0, 0.0]])
     assert units.dtype == np.float32 and units.squares[0].dtype == np.float32

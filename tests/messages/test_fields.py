@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -429,9 +431,9 @@ def test_lists_of_arrays_have_one_shape_each():
 
 def test_lists_of_arrays_are_like_those_of_the_request():
     like = Arrays(Array("...", kinds="fiub"), "weights")
-    request = {"weights": [np.ones((2, 3)), np.ones(4, "i8")]}
+    request = SimpleNamespace(weights=[np.ones((2, 3)), np.ones(4, "i8")])
     take(like, [np.ones((2, 3)), np.ones(4, "i4")], request=request)
-    take(like, [np.ones(7)], request={"weights": None})
+    take(like, [np.ones(7)], request=SimpleNamespace(weights=None))
     for value, match in (
         ([np.ones((2, 3))], " are not 2 arrays"),
         ([np.ones((3, 2)), np.ones(4, "i8")], r"\[0\] has the shape"),

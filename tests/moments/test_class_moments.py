@@ -321,7 +321,7 @@ def test_renamed_classes_take_their_sums_with_them(kind):
 def test_sums_about_another_origin_are_those_of_the_same_rows(kind):
     X, y = labelled_rows(60, mean=10.0)
     moments = class_moments(X, y, kind=kind)
-    about_zero = moments.renamed(np.array([2, 0, 1])).about(np.zeros(4))
+    about_zero = moments.renamed(np.array([2, 0, 1])).with_origin(np.zeros(4))
     np.testing.assert_allclose(about_zero.means, moments.means + moments.origin)
     # Renamed back: 2, 0, 1 are the first, second and third class.
     merged = merge_moments([about_zero.renamed(np.array([1, 2, 0]))])
@@ -367,8 +367,8 @@ def test_moments_by_class_and_shared_ones_can_be_merged():
         merged.by_class().squares, class_moments(X, y, kind="diagonal").scatter
     )
     np.testing.assert_allclose(
-        merged.by_class().within(),
-        class_moments(X, y, kind="shared").within(),
+        merged.by_class().covariance_within_parts(),
+        class_moments(X, y, kind="shared").covariance_within_parts(),
         rtol=1e-12,
         atol=1e-13,
     )

@@ -33,7 +33,7 @@ def test_mean_squares_are_those_of_ridge_regressions_of_the_rows(
     strength, kind, scaled
 ):
     X, y = labeled_rows()
-    least_squares = _LeastSquares.of(
+    least_squares = _LeastSquares.from_moments(
         class_moments(X, y, kind=kind), N_CLASSES, scaled=scaled
     )
     Z = X - X.mean(axis=0)
@@ -50,7 +50,7 @@ def test_mean_squares_are_those_of_ridge_regressions_of_the_rows(
 
 def test_no_strength_is_much_better_than_the_best():
     X, y = labeled_rows(noise=3.0)
-    least_squares = _LeastSquares.of(
+    least_squares = _LeastSquares.from_moments(
         class_moments(X, y, kind="class"), N_CLASSES, scaled=True
     )
     best = least_squares.mean_square(least_squares.best_strength())

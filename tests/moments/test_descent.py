@@ -26,7 +26,7 @@ def likelihood_of(X, y, *, kind="class", n_classes=N_CLASSES):
     node = NodeLoss(
         moments=class_moments(X, y, kind=kind), columns=np.arange(n_classes)
     )
-    return Likelihood.of([node], n_classes, C=1.0, scaled=False)
+    return Likelihood.from_nodes([node], n_classes, C=1.0, scaled=False)
 
 
 def loss_of_rows(X, y, likelihood):
@@ -61,7 +61,7 @@ def test_twelve_gradients_lead_to_logistic_regression(kind):
         steps = [length * direction for length in (0.25, 0.5, 1.0, 2.0)]
         step = min(steps, key=lambda step: loss(W + step)[0])
         value, next_gradient = loss(W + step)
-        descent = descent.after(step, next_gradient - gradient)
+        descent = descent.add_step(step, next_gradient - gradient)
         W = W + step
         gradient = next_gradient
     pooled = LogisticRegression(tol=1e-10, max_iter=5000).fit(X, y)
@@ -94,7 +94,7 @@ def test_the_last_change_is_explained_by_the_last_step():
     for seed in range(3):
         step = drawn_model(seed + 5)
         change = 50 * step + 5 * drawn_model(seed + 9)
-        descent = descent.after(step, change)
+        descent = descent.add_step(step, change)
     # The secant equation of quasi-Newton methods, whatever the curvature before.
     np.testing.assert_allclose(descent.direction(W, change), -step, atol=1e-9)
 
@@ -103,17 +103,17 @@ def test_steps_along_which_the_gradient_does_not_grow_are_not_taken_in():
     X, y = skewed_rows()
     descent = Descent(likelihood_of(X, y))
     step = drawn_model()
-    assert descent.after(step, -step) is descent
-    assert descent.after(step, 0 * step) is descent
+    assert descent.add_step(step, -step) is descent
+    assert descent.add_step(step, 0 * step) is descent
 
 
 def test_only_the_last_steps_are_held(monkeypatch):
-    monkeypatch.setattr(descent_module, "_MOST_PAIRS", 2)
+    monkeypatch.setattr(descent_module, "REMEMBERED_STEPS", 2)
     X, y = skewed_rows()
     descent = Descent(likelihood_of(X, y))
     step = drawn_model()
     for scale in (1.0, 2.0, 3.0):
-        descent = descent.after(scale * step, scale * step)
+        descent = descent.add_step(scale * step, scale * step)
     scales_of_steps = [float(past[0, 0] / step[0, 0]) for past in descent.steps]
     scales_of_changes = [float(past[0, 0] / step[0, 0]) for past in descent.changes]
     assert scales_of_steps == [2.0, 3.0]
@@ -165,14 +165,14 @@ def two_node_losses():
 
 def test_slopes_of_nodes_add_up():
     nodes = two_node_losses()
-    likelihood = Likelihood.of(nodes, 3)
-    slopes = [likelihood.at_own_model(k, node)[0] for k, node in enumerate(nodes)]
+    likelihood = Likelihood.from_nodes(nodes, 3)
+    slopes = [likelihood.terms_of_own_model(k, node)[0] for k, node in enumerate(nodes)]
     np.testing.assert_allclose(likelihood.slope, sum(slopes), atol=1e-12)
     assert all(np.abs(slope).max() > 0.1 for slope in slopes)
 
 
 def test_expected_losses_of_nodes_add_up():
-    likelihood = Likelihood.of(two_node_losses(), 3)
+    likelihood = Likelihood.from_nodes(two_node_losses(), 3)
     W = drawn_model(7)
     loss_of_all = likelihood.loss.value_and_gradient(W)[0]
     losses = [likelihood.expected(W, [k])[0] for k in range(2)]
@@ -185,9 +185,9 @@ def test_expected_losses_of_nodes_add_up():
 def test_the_expected_loss_of_a_node_depends_on_the_moments_of_the_others():
     """A class has one covariance, which is that of its rows at all nodes."""
     nodes = two_node_losses()
-    likelihood = Likelihood.of(nodes, 3)
+    likelihood = Likelihood.from_nodes(nodes, 3)
     W = drawn_model(7)
-    alone = Likelihood.of(nodes[1:], 3)
+    alone = Likelihood.from_nodes(nodes[1:], 3)
     shift = alone.loss.moments.origin - likelihood.loss.moments.origin
     W_about_origin_of_one = np.vstack([W[:-1], W[-1] + shift @ W[:-1]])
     alone_value = alone.loss.value_and_gradient(W_about_origin_of_one)[0]

@@ -253,7 +253,7 @@ def test_a_class_without_a_scatter_has_that_of_all_rows():
     )
     W = drawn_model(moments)
     scatter = moments.scatter.copy()
-    scatter[2] = moments.group_counts[2] * moments.within()
+    scatter[2] = moments.group_counts[2] * moments.covariance_within_parts()
     value, gradient = GaussianLoss(without_scatter_of_2, 4).value_and_gradient(W)
     with_scatter_of_all = replace(moments, scatter=scatter)
     expected, expected_gradient = GaussianLoss(
@@ -409,7 +409,7 @@ def test_the_gradient_of_many_features_is_the_derivative_of_the_value(unit):
     X = (rng.standard_normal((900, n_features)) + 0.2 * y[:, None]) * units
     X[:, 7] = 5.0  # does not vary
     moments = class_moments(X, y)
-    loss = GaussianLoss(moments.about(moments.origin + moments.mean()), 3)
+    loss = GaussianLoss(moments.with_origin(moments.origin + moments.mean()), 3)
     W = np.vstack(
         [rng.standard_normal((n_features, 3)) / units[:, None] / 20, [[0] * 3]]
     )

@@ -62,7 +62,7 @@ def test_with_share_1_the_gradient_at_a_nodes_model_is_that_of_its_rows(kind, co
     columns = np.array(columns)
     W = np.random.default_rng(1).standard_normal((4, len(columns)))
     node = node_of(X, y, columns, W, kind=kind)
-    likelihood = Likelihood.of([node], 3, share=1.0, C=2.0)
+    likelihood = Likelihood.from_nodes([node], 3, share=1.0, C=2.0)
     wide_W = np.zeros((4, 3))
     wide_W[:, columns] = W
     if len(columns) < 3:
@@ -101,8 +101,8 @@ def test_with_share_1_the_gradient_at_a_nodes_model_is_that_of_its_rows(kind, co
 def test_the_slope_is_the_share_of_the_whole_correction(share):
     X, y = labelled_rows()
     node = node_of(X, y, np.arange(3), np.ones((4, 3)) * [0.2, -0.1, 0.4])
-    whole_slope = Likelihood.of([node], 3, share=1.0).slope
-    slope = Likelihood.of([node], 3, share=share).slope
+    whole_slope = Likelihood.from_nodes([node], 3, share=1.0).slope
+    slope = Likelihood.from_nodes([node], 3, share=share).slope
     factor = 600 / (600 + 3 * 3) if share is None else share
     np.testing.assert_allclose(slope, factor * whole_slope, rtol=1e-12)
     assert np.abs(whole_slope).max() > 1.0
@@ -115,16 +115,16 @@ def test_the_share_is_larger_where_variances_alone_are_sent():
     node = node_of(
         X, y, np.arange(3), np.ones((4, 3)) * [0.2, -0.1, 0.4], kind="diagonal"
     )
-    whole_slope = Likelihood.of([node], 3, share=1.0).slope
+    whole_slope = Likelihood.from_nodes([node], 3, share=1.0).slope
     np.testing.assert_allclose(
-        Likelihood.of([node], 3).slope, 600 / 606 * whole_slope, rtol=1e-12
+        Likelihood.from_nodes([node], 3).slope, 600 / 606 * whole_slope, rtol=1e-12
     )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_is_the_derivative_of_the_value(kind):
     X, y = labelled_rows(mean=5.0)
-    likelihood = Likelihood.of(nodes_of(X, y, y // 2, kind=kind), 3, C=0.1)
+    likelihood = Likelihood.from_nodes(nodes_of(X, y, y // 2, kind=kind), 3, C=0.1)
     W = np.random.default_rng(0).standard_normal((4, 3))
     gradient = likelihood.value_and_gradient(W)[1]
     step = 1e-5
@@ -145,7 +145,7 @@ def test_the_penalty_is_that_of_logistic_regression(n_classes):
     X, y = labelled_rows(n_classes=n_classes, scale=np.array([1.0, 7.0, 0.1]))
     node = NodeLoss(moments=class_moments(X, y), columns=np.arange(n_classes))
     W = centered(np.random.default_rng(0).standard_normal((4, n_classes)))
-    weak, strong = (Likelihood.of([node], n_classes, C=C) for C in (1e12, 0.5))
+    weak, strong = (Likelihood.from_nodes([node], n_classes, C=C) for C in (1e12, 0.5))
     penalty = strong.value_and_gradient(W)[0] - weak.value_and_gradient(W)[0]
     coef = W[:-1, 1:] - W[:-1, :1] if n_classes == 2 else W[:-1]
     expected = 0.5 * np.sum((X.std(axis=0)[:, None] * coef) ** 2) / 0.5
@@ -154,7 +154,7 @@ def test_the_penalty_is_that_of_logistic_regression(n_classes):
 
 def test_models_have_the_same_logits_on_rows_and_about_the_origin():
     X, y = labelled_rows(mean=30.0)
-    likelihood = Likelihood.of(
+    likelihood = Likelihood.from_nodes(
         [NodeLoss(moments=class_moments(X, y), columns=np.arange(3))], 3
     )
     W = np.random.default_rng(0).standard_normal((4, 3))
@@ -176,7 +176,7 @@ def test_models_have_the_same_logits_on_rows_and_about_the_origin():
 )
 def test_the_gradient_at_the_minimum_is_about_zero(kind, C):
     X, y = labelled_rows(mean=100.0, scale=np.array([1.0, 20.0, 0.05]))
-    likelihood = Likelihood.of(nodes_of(X, y, y % 2, kind=kind), 3, C=C)
+    likelihood = Likelihood.from_nodes(nodes_of(X, y, y % 2, kind=kind), 3, C=C)
     W = likelihood.minimize()
     value, gradient = likelihood.value_and_gradient(W)
     # In units of the features: nats a row that a move of one logit could still gain.
@@ -194,7 +194,7 @@ def test_the_gradient_at_the_minimum_is_about_zero(kind, C):
 def test_the_minimum_is_that_of_scipys_bfgs(kind, n_classes):
     X, y = labelled_rows(n_classes=n_classes)
     nodes = nodes_of(X, y, np.arange(600) % 2, kind=kind)
-    likelihood = Likelihood.of(nodes, n_classes)
+    likelihood = Likelihood.from_nodes(nodes, n_classes)
     shape = (4, n_classes)
 
     def loss_of_flat(z):
@@ -230,7 +230,7 @@ def test_the_logistic_regression_of_a_single_node_is_the_minimum(kind, C, n_clas
     )
     W = pooled_logistic_regression(X, y, C)
     node = node_of(X, y, np.arange(n_classes), W, kind=kind)
-    likelihood = Likelihood.of([node], n_classes, C=C, share=1.0)
+    likelihood = Likelihood.from_nodes([node], n_classes, C=C, share=1.0)
     centred_W = likelihood.from_rows(W)
     unit = np.append(likelihood.scales, 1.0)[:, None]
     gradient = likelihood.value_and_gradient(centred_W)[1] / unit
@@ -244,7 +244,7 @@ def test_without_the_correction_the_minimum_is_another_model():
     X, y = labelled_rows()
     W = pooled_logistic_regression(X, y, 1.0)
     node = node_of(X, y, np.arange(3), W)
-    likelihood = Likelihood.of([node], 3, share=0.0)
+    likelihood = Likelihood.from_nodes([node], 3, share=0.0)
     minimum = on_rows(likelihood, likelihood.minimize())
     assert np.abs((minimum - W)[:-1] * X.std(axis=0)[:, None]).max() > 0.1
 
@@ -270,7 +270,7 @@ def test_logistic_regression_is_recovered_where_classes_are_gaussian(n_classes, 
         )
         for k in range(4)
     ]
-    likelihood = Likelihood.of(nodes, n_classes, C=C)
+    likelihood = Likelihood.from_nodes(nodes, n_classes, C=C)
     minimum = on_rows(likelihood, likelihood.minimize())
     W = pooled_logistic_regression(X, y, C)
     # Standard errors of the rows' model, in units of the features. Sums of Gaussian
@@ -316,7 +316,7 @@ def test_a_smaller_C_recovers_a_smaller_model():
     node = NodeLoss(moments=class_moments(X, y), columns=np.arange(3))
     sizes = []
     for C in (1e-4, 1e-3, 1e-2, 1.0):
-        likelihood = Likelihood.of([node], 3, C=C)
+        likelihood = Likelihood.from_nodes([node], 3, C=C)
         minimum = on_rows(likelihood, likelihood.minimize())[:-1]
         weights = pooled_logistic_regression(X, y, C)[:-1]
         sizes.append(np.linalg.norm(minimum))
@@ -331,12 +331,12 @@ def test_a_smaller_C_recovers_a_smaller_model():
 def test_the_order_of_nodes_does_not_matter(kind):
     X, y = labelled_rows(mean=10.0)
     nodes = nodes_of(X, y, y + 3 * (np.arange(600) % 2), kind=kind)
-    reference = Likelihood.of(nodes, 3)
+    reference = Likelihood.from_nodes(nodes, 3)
     W = reference.minimize()
     for order in itertools.islice(
         itertools.permutations(range(len(nodes))), 1, 700, 233
     ):
-        likelihood = Likelihood.of([nodes[k] for k in order], 3)
+        likelihood = Likelihood.from_nodes([nodes[k] for k in order], 3)
         np.testing.assert_allclose(
             likelihood.slope, reference.slope, atol=1e-9 * np.abs(reference.slope).max()
         )
@@ -357,7 +357,7 @@ def test_units_and_zero_of_features_do_not_matter():
             W[:-1] /= unit[:, None]
             W[-1] -= zero @ W[:-1]
             nodes.append(node_of(rows[in_node], y[in_node], np.arange(3), W))
-        likelihood = Likelihood.of(nodes, 3)
+        likelihood = Likelihood.from_nodes(nodes, 3)
         W = on_rows(likelihood, likelihood.minimize())
         return rows @ W[:-1] + W[-1]
 
@@ -373,8 +373,8 @@ def test_twice_the_weight_of_nodes_is_half_the_penalty(n_classes):
     X, y = labelled_rows(n_classes=n_classes)
     nodes = nodes_of(X, y, np.arange(600) % 2)
     heavy_nodes = [node.weighted(2.0) for node in nodes]
-    heavy = Likelihood.of(heavy_nodes, n_classes, C=0.5, share=1.0)
-    plain = Likelihood.of(nodes, n_classes, C=1.0, share=1.0)
+    heavy = Likelihood.from_nodes(heavy_nodes, n_classes, C=0.5, share=1.0)
+    plain = Likelihood.from_nodes(nodes, n_classes, C=1.0, share=1.0)
     W = np.random.default_rng(0).standard_normal((4, n_classes))
     value, gradient = plain.value_and_gradient(W)
     heavy_value, heavy_gradient = heavy.value_and_gradient(W)
@@ -386,8 +386,8 @@ def test_twice_the_weight_of_nodes_is_half_the_penalty(n_classes):
 def test_a_node_of_weight_2_counts_as_two_equal_nodes():
     X, y = labelled_rows()
     one, two = nodes_of(X, y, np.arange(600) % 2)
-    heavy = Likelihood.of([one.weighted(2.0), two], 3, share=1.0)
-    twins = Likelihood.of([one, one, two], 3, share=1.0)
+    heavy = Likelihood.from_nodes([one.weighted(2.0), two], 3, share=1.0)
+    twins = Likelihood.from_nodes([one, one, two], 3, share=1.0)
     W = np.random.default_rng(0).standard_normal((4, 3))
     value, gradient = heavy.value_and_gradient(W)
     twins_value, twins_gradient = twins.value_and_gradient(W)
@@ -405,7 +405,7 @@ def test_constant_features_get_no_weight(kind):
     X, y = labelled_rows(d=4, n_classes=3)
     X[:, 1] = 7.3
     nodes = nodes_of(X, y, np.arange(600) % 2, kind=kind)
-    W = Likelihood.of(nodes, 3).minimize()
+    W = Likelihood.from_nodes(nodes, 3).minimize()
     assert (W[1] == 0).all() and (np.abs(W[[0, 2, 3]]) > 1e-3).all()
 
 
@@ -414,7 +414,7 @@ def test_constant_features_do_not_change_the_weights_of_others(kind):
     X, y = labelled_rows(d=4, n_classes=3)
     X[:, 1] = 7.3
     X_varying = np.delete(X, 1, axis=1)
-    without_constant = Likelihood.of(
+    without_constant = Likelihood.from_nodes(
         [
             NodeLoss(
                 moments=class_moments(X_varying, y, kind=kind), columns=np.arange(3)
@@ -422,7 +422,7 @@ def test_constant_features_do_not_change_the_weights_of_others(kind):
         ],
         3,
     )
-    with_constant = Likelihood.of(
+    with_constant = Likelihood.from_nodes(
         [NodeLoss(moments=class_moments(X, y, kind=kind), columns=np.arange(3))], 3
     )
     np.testing.assert_allclose(
@@ -435,7 +435,7 @@ def test_constant_features_do_not_change_the_weights_of_others(kind):
 def test_a_class_without_rows_at_any_node_is_never_likely():
     X, y = labelled_rows(n_classes=2)
     node = NodeLoss(moments=class_moments(X, 2 * y), columns=np.array([0, 2]))
-    likelihood = Likelihood.of([node], 4)
+    likelihood = Likelihood.from_nodes([node], 4)
     assert likelihood.seen.tolist() == [True, False, True, False]
     W = likelihood.to_rows(likelihood.minimize())
     distant_rows = 100.0 * np.random.default_rng(0).standard_normal((1000, 3))
@@ -443,7 +443,7 @@ def test_a_class_without_rows_at_any_node_is_never_likely():
     proba = softmax(logits, axis=1)
     assert proba[:, [1, 3]].max() < 1e-12
     # The others have the model of two classes, whose penalty is half as large.
-    alone = Likelihood.of(
+    alone = Likelihood.from_nodes(
         [NodeLoss(moments=class_moments(X, y), columns=np.arange(2))], 2, C=2.0
     )
     two = on_rows(alone, alone.minimize())
@@ -466,12 +466,12 @@ def test_a_class_that_only_gradients_have_does_not_disturb_the_others():
     moved_W[-1] -= shift @ node.W[:-1]
     gradient[:-1] += np.outer(shift, gradient[-1])
     node = NodeLoss(moments=moments, columns=node.columns, W=moved_W, gradient=gradient)
-    likelihood = Likelihood.of([node], 3)
+    likelihood = Likelihood.from_nodes([node], 3)
     minimum = likelihood.minimize()
     assert likelihood.seen.tolist() == [True, True, False]
     # The slope has a part that is common to all outputs. It must not drive weights.
     assert np.abs(minimum[:, :2]).max() < 50
-    two = Likelihood.of([NodeLoss(moments=moments, columns=np.arange(2))], 3)
+    two = Likelihood.from_nodes([NodeLoss(moments=moments, columns=np.arange(2))], 3)
 
     def proba_of_first_two(V):
         return softmax((X @ V[:-1] + V[-1])[:, :2], axis=1)
@@ -486,8 +486,8 @@ def test_nodes_of_one_class_each_make_the_model_of_all_rows():
     X, y = labelled_rows(3000)
     nodes = nodes_of(X, y, y)
     assert all(node.W is None or node.gradient is None for node in nodes)
-    likelihood = Likelihood.of(nodes, 3)
-    together = Likelihood.of(
+    likelihood = Likelihood.from_nodes(nodes, 3)
+    together = Likelihood.from_nodes(
         [NodeLoss(moments=class_moments(X, y), columns=np.arange(3))], 3
     )
     minimum = on_rows(likelihood, likelihood.minimize())
@@ -504,7 +504,7 @@ def test_nodes_of_one_class_each_make_the_model_of_all_rows():
 
 def test_an_added_loss_is_minimised_too():
     X, y = labelled_rows()
-    likelihood = Likelihood.of(
+    likelihood = Likelihood.from_nodes(
         [NodeLoss(moments=class_moments(X, y), columns=np.arange(3))], 3
     )
     target = np.random.default_rng(0).standard_normal((4, 3))
@@ -517,7 +517,7 @@ def test_an_added_loss_is_minimised_too():
 
 def test_the_loss_of_rows_at_the_server_can_be_added():
     X, y = labelled_rows()
-    likelihood = Likelihood.of(
+    likelihood = Likelihood.from_nodes(
         [NodeLoss(moments=class_moments(X, y), columns=np.arange(3))], 3
     )
     added_rows, labels = labelled_rows(seed=9)
@@ -538,7 +538,7 @@ def test_the_loss_of_rows_at_the_server_can_be_added():
 @pytest.mark.parametrize("factor", [0.01, 3.0, 200.0])
 def test_the_temperature_makes_up_for_the_size_of_logits(factor):
     X, y = labelled_rows(6000)
-    likelihood = Likelihood.of(
+    likelihood = Likelihood.from_nodes(
         [NodeLoss(moments=class_moments(X, y), columns=np.arange(3))], 3
     )
     W = likelihood.from_rows(pooled_logistic_regression(X, y, 1.0))
@@ -559,7 +559,7 @@ def test_the_temperature_makes_up_for_the_size_of_logits(factor):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_discriminant_analysis_is_that_of_all_rows(kind):
     X, y = labelled_rows(mean=10.0, scale=np.array([1.0, 9.0, 0.1]))
-    likelihood = Likelihood.of(
+    likelihood = Likelihood.from_nodes(
         [NodeLoss(moments=class_moments(X, y, kind=kind), columns=np.arange(3))], 3
     )
     W = likelihood.discriminant_analysis()
@@ -588,7 +588,7 @@ def test_for_gaussian_rows_the_value_is_the_loss_of_these_rows():
         rng.standard_normal((n, 2)) * [1.0, 2.0]
         + np.array([[0, 0], [2, 1], [-1, 3]])[y]
     )
-    likelihood = Likelihood.of(
+    likelihood = Likelihood.from_nodes(
         [NodeLoss(moments=class_moments(X, y), columns=np.arange(3))], 3, C=1e9
     )
     W = rng.standard_normal((3, 3))
@@ -608,7 +608,9 @@ def test_variances_keep_more_parts_than_matrices():
 
     def number_of_parts(kind):
         moments = class_moments(X, y, kind=kind, parts=np.arange(700))
-        likelihood = Likelihood.of([NodeLoss(moments=moments, columns=np.arange(2))], 2)
+        likelihood = Likelihood.from_nodes(
+            [NodeLoss(moments=moments, columns=np.arange(2))], 2
+        )
         return len(likelihood.loss.moments.counts)
 
     assert number_of_parts("diagonal") == 700
@@ -622,7 +624,9 @@ def test_the_penalty_decides_how_many_parameters_count(C, n_parameters):
     """Of two classes all weights and the intercept do, or the intercept alone."""
     X, y = labelled_rows(mean=50.0)
     X, y = X[y < 2], y[y < 2]
-    likelihood = Likelihood.of([node_of(X, y, np.arange(2), np.zeros((4, 2)))], 2, C=C)
+    likelihood = Likelihood.from_nodes(
+        [node_of(X, y, np.arange(2), np.zeros((4, 2)))], 2, C=C
+    )
     W = likelihood.minimize()
     assert X.shape[1] == 3
     assert likelihood.n_parameters(W) == pytest.approx(n_parameters, abs=0.01)

@@ -18,7 +18,7 @@ def likelihood_of_variances():
     """A likelihood of one node, without corrections and nearly without penalty."""
     X, y = labelled_rows(300)
     node = NodeLoss(moments=class_moments(X, y, kind="diagonal"), columns=np.arange(3))
-    return Likelihood.of([node], 3, C=1e4)
+    return Likelihood.from_nodes([node], 3, C=1e4)
 
 
 def test_corrections_that_promise_no_loss_below_zero_are_not_bounded():
@@ -69,7 +69,7 @@ def test_a_search_ends_where_no_step_leads_down():
 
 def test_a_search_can_end_where_the_loss_is_low_enough():
     X, y = labelled_rows(300)
-    likelihood = Likelihood.of(
+    likelihood = Likelihood.from_nodes(
         [NodeLoss(moments=class_moments(X, y), columns=np.arange(3))], 3
     )
 
@@ -102,17 +102,17 @@ def test_no_model_is_evaluated_twice():
 
 @pytest.mark.parametrize("zero_row", [None, np.ones(3)], ids=["intercept", "lever"])
 @pytest.mark.parametrize(
-    ("kind", "most_in_matrices"),
-    [("class", 2**19), ("class", 0), ("diagonal", 0)],
+    ("kind", "most_bytes"),
+    [("class", 2**22), ("class", 0), ("diagonal", 0)],
     ids=["own", "shared", "diagonal"],
 )
 def test_gradients_in_coordinates_are_those_of_their_models(
-    monkeypatch, kind, most_in_matrices, zero_row
+    monkeypatch, kind, most_bytes, zero_row
 ):
-    monkeypatch.setattr(search, "_MOST_IN_MATRICES", most_in_matrices)
+    monkeypatch.setattr(search, "MOST_BLOCK_BYTES", most_bytes)
     X, y = labelled_rows(300)
     X[:, 1] = 1.0  # constant, and 0 of the rows less the one without logits
-    likelihood = Likelihood.of(
+    likelihood = Likelihood.from_nodes(
         [NodeLoss(moments=class_moments(X, y, kind=kind), columns=np.arange(3))],
         4,  # there are no rows of one class
         zero_row=zero_row,
@@ -139,7 +139,7 @@ def confused_classes():
     n = 4000
     y = rng.integers(4, size=n)
     X = rng.standard_normal((n, 6)) + np.array([[0.0], [0.6], [9.0], [18.0]])[y]
-    return Likelihood.of(
+    return Likelihood.from_nodes(
         [NodeLoss(moments=class_moments(X, y), columns=np.arange(4))], 4
     )
 
@@ -194,7 +194,7 @@ def test_the_search_starts_no_worse_than_from_weights_of_zero(C):
     X = means[y] + 0.01 * rng.normal(size=(32, 16))
     moments = class_moments(X, y, kind="class")
     no_model = np.zeros((17, 8))
-    likelihood = Likelihood.of(
+    likelihood = Likelihood.from_nodes(
         [NodeLoss(moments=moments, columns=np.arange(8), W=no_model)], 8, C=C
     )
     loss = likelihood.value_and_gradient

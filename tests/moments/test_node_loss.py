@@ -28,16 +28,16 @@ def test_gradients_by_class_are_summed_with_the_weights_of_classes():
     by_class = np.random.default_rng(1).standard_normal((3, 4, 3))
     node = node_loss_of(by_class, 2.0 * by_class)
     assert node.is_by_class
-    plain = node.of_classes(None)
+    plain = node.sum_classes(None)
     assert not plain.is_by_class
     np.testing.assert_allclose(plain.gradient, by_class.sum(axis=0))
     weights = np.array([1.0, 0.0, 2.0])
-    weighted = node.of_classes(weights)
+    weighted = node.sum_classes(weights)
     expected = by_class[0] + 2.0 * by_class[2]
     np.testing.assert_allclose(weighted.gradient, expected)
     np.testing.assert_allclose(weighted.slope, 2.0 * expected)
     # A gradient that is summed already stays as it is.
-    assert plain.of_classes(weights).gradient is plain.gradient
+    assert plain.sum_classes(weights).gradient is plain.gradient
 
 
 def test_a_weight_multiplies_rows_and_gradients_but_not_the_model():

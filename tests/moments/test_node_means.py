@@ -42,7 +42,7 @@ def test_equal_nodes_show_all_differences_of_classes_and_are_not_far_apart():
     agreement = equal_nodes().judged()
     np.testing.assert_allclose(agreement.shown, 1.0)
     np.testing.assert_allclose(agreement.distances, 0.0, atol=1e-12)
-    assert not len(agreement.of_another_rule()) and not len(agreement.far_away())
+    assert not len(agreement.nodes_of_another_rule()) and not len(agreement.far_away())
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_equal_nodes_show_all_differences_of_classes_and_are_not_far_apart():
 def test_a_node_of_another_rule_is_named_alone(change):
     nodes = with_changed_means(equal_nodes(), change)
     agreement = nodes.judged()
-    assert agreement.of_another_rule().tolist() == [ODD]
+    assert agreement.nodes_of_another_rule().tolist() == [ODD]
     assert (np.delete(agreement.shown, ODD) > 0.5).all()
 
 
@@ -71,7 +71,7 @@ def test_a_shift_of_all_rows_of_a_node_is_a_distance_and_not_another_rule():
     np.testing.assert_allclose(agreement.shown[ODD], 1.0)
     np.testing.assert_allclose(agreement.distances[ODD], 7.0)
     assert agreement.far_away().tolist() == [ODD]
-    assert not len(agreement.of_another_rule())
+    assert not len(agreement.nodes_of_another_rule())
     # Where other nodes are as far from each other, it is not far.
     all_moved = with_changed_means(one_moved, lambda means: means - deviations, node=0)
     all_moved = with_changed_means(all_moved, lambda means: means + deviations, node=1)
@@ -101,21 +101,21 @@ def test_four_times_the_rows_have_half_the_standard_errors():
 
 def test_a_node_of_one_row_a_class_is_not_of_another_rule():
     odd = with_changed_means(equal_nodes(), lambda means: np.roll(means, 1, axis=0))
-    assert odd.judged().of_another_rule().tolist() == [ODD]
+    assert odd.judged().nodes_of_another_rule().tolist() == [ODD]
     counts = odd.counts.copy()
     counts[parts_of(ODD)] = 1.0
-    assert not len(replace(odd, counts=counts).judged().of_another_rule())
+    assert not len(replace(odd, counts=counts).judged().nodes_of_another_rule())
 
 
 def test_classes_that_hardly_differ_are_not_contradicted_by_few_rows():
     nodes = with_changed_means(equal_nodes(), lambda means: 0.0 * means)
     nodes = replace(nodes, means=0.12 * nodes.means)
-    assert nodes.judged().of_another_rule().tolist() == [ODD]
+    assert nodes.judged().nodes_of_another_rule().tolist() == [ODD]
     counts = nodes.counts.copy()
     counts[parts_of(ODD)] = 2.0
     agreement = replace(nodes, counts=counts).judged()
     assert agreement.shown[ODD] < 0.25 < 2.0 * agreement.errors[ODD]
-    assert not len(agreement.of_another_rule())
+    assert not len(agreement.nodes_of_another_rule())
 
 
 def test_standard_errors_are_those_of_means_of_drawn_rows():
@@ -136,7 +136,7 @@ def test_a_node_that_claims_a_million_times_the_rows_is_still_named():
     counts = nodes.counts.copy()
     counts[parts_of(ODD)] *= 1e6
     agreement = replace(nodes, counts=counts).judged()
-    assert agreement.of_another_rule().tolist() == [ODD]
+    assert agreement.nodes_of_another_rule().tolist() == [ODD]
 
 
 def test_no_node_is_named_where_the_others_do_not_agree_either():
@@ -144,7 +144,7 @@ def test_no_node_is_named_where_the_others_do_not_agree_either():
     nodes = replace(
         equal_nodes(), means=5.0 * rng.normal(size=equal_nodes().means.shape)
     )
-    assert not len(nodes.judged().of_another_rule())
+    assert not len(nodes.judged().nodes_of_another_rule())
 
 
 def first_nodes(nodes: NodeMeans, n_nodes: int) -> NodeMeans:
@@ -161,7 +161,7 @@ def first_nodes(nodes: NodeMeans, n_nodes: int) -> NodeMeans:
 
 def test_of_two_nodes_none_is_said_to_be_of_another_rule():
     two = first_nodes(with_changed_means(equal_nodes(), np.negative, node=0), 2)
-    assert not len(two.judged().of_another_rule())
+    assert not len(two.judged().nodes_of_another_rule())
 
 
 def test_nodes_without_a_common_class_are_not_compared():
@@ -169,7 +169,7 @@ def test_nodes_without_a_common_class_are_not_compared():
         equal_nodes(), columns=np.arange(N_NODES * N_CLASSES, dtype=np.intp)
     ).judged()
     assert np.isnan(disjoint.shown).all() and np.isnan(disjoint.distances).all()
-    assert not len(disjoint.of_another_rule()) and not len(disjoint.far_away())
+    assert not len(disjoint.nodes_of_another_rule()) and not len(disjoint.far_away())
 
 
 def test_nodes_are_not_compared_where_no_feature_varies():

@@ -25,7 +25,7 @@ def merged_of(tables, blocks):
     """Return merged moments of nodes that tell the products of some columns each."""
     sums = [class_moments(X, y, kind="shared") for X, y in tables]
     return merge_moments(
-        moments if block is None else moments.of_block(block)
+        moments if block is None else moments.keep_products_of(block)
         for moments, block in zip(sums, blocks, strict=True)
     )
 

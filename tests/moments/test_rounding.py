@@ -158,7 +158,7 @@ def models_of_nodes(X, y, nodes, V):
         losses.append(
             NodeLoss(moments=moments, columns=np.arange(3), W=W, gradient=gradient)
         )
-    likelihood = Likelihood.of(losses, 3)
+    likelihood = Likelihood.from_nodes(losses, 3)
     discriminant, _ = PooledForm(kind="lda").fit(merge_moments(all_moments), range(3))
     return Models(
         likelihood=likelihood,
@@ -234,7 +234,9 @@ def test_features_whose_squares_underflow_are_constant(form):
     merged = merge_moments(moments_of_nodes(X_in_form, y, nodes))
     assert (merged.variances() > 0).tolist() == [True, False, True]
     assert row_moments(X_in_form).covariance[1, 1] == 0
-    W = Likelihood.of([NodeLoss(moments=merged, columns=np.arange(3))], 3).minimize()
+    W = Likelihood.from_nodes(
+        [NodeLoss(moments=merged, columns=np.arange(3))], 3
+    ).minimize()
     assert np.isfinite(W).all()
     assert not W[1].any()
 

@@ -134,7 +134,7 @@ def moments_and_losses(n_classes=C):
 def likelihoods(scaled, n_classes=C):
     """In all features, and in the span of what nodes sent; and this span."""
     all_moments, losses = moments_and_losses(n_classes)
-    in_features = Likelihood.of(
+    in_features = Likelihood.from_nodes(
         losses,
         n_classes,
         scaled=scaled,
@@ -143,9 +143,9 @@ def likelihoods(scaled, n_classes=C):
         ),
         share=0.2,
     )
-    span = Span.of(all_moments, scaled=scaled)
+    span = Span.from_moments(all_moments, scaled=scaled)
     moments_in_span = [span.moments(moments, n_classes) for moments in all_moments]
-    in_span = Likelihood.of(
+    in_span = Likelihood.from_nodes(
         [
             loss.in_span(span, moments)
             for loss, moments in zip(losses, moments_in_span, strict=True)
@@ -205,15 +205,15 @@ def test_there_is_no_span_of_more_rows_than_features():
         X, y = labelled_rows(seed=k)
         all_moments.append(class_moments(X, y, kind="roots"))
     # Six nodes have 240 rows, and eight 320; there are 260 features.
-    assert Span.of(all_moments[:6], scaled=True) is not None
-    assert Span.of(all_moments, scaled=True) is None
+    assert Span.from_moments(all_moments[:6], scaled=True) is not None
+    assert Span.from_moments(all_moments, scaled=True) is None
     for moments in all_moments[:2]:
         assert moments.with_matrices(C).scatter.shape == (C, D, D)
 
 
 def test_gradients_about_any_origin_are_taken_to_the_span():
     moments = moments_and_losses()[0][0]
-    span = Span.of([moments], scaled=True)
+    span = Span.from_moments([moments], scaled=True)
     X, _ = labelled_rows()
     rng = np.random.default_rng(1)
     residuals = rng.standard_normal((40, C))
@@ -229,7 +229,7 @@ def test_gradients_about_any_origin_are_taken_to_the_span():
 
 def test_a_model_in_the_span_has_the_logits_of_the_model_on_rows():
     moments = moments_and_losses()[0][0]
-    span = Span.of([moments], scaled=True)
+    span = Span.from_moments([moments], scaled=True)
     X, _ = labelled_rows()
     Z = (X - span.center) @ span.basis
     rng = np.random.default_rng(1)

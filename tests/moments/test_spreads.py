@@ -65,7 +65,7 @@ def test_undivided_classes_have_no_squares_of_parts():
 def test_squares_of_parts_are_weighted_and_dropped_with_the_scatter():
     divided = divided_moments()
     assert (divided.weighted(2.0).part_squares == 2 * divided.part_squares).all()
-    assert divided.without_scatter().part_squares is None
+    assert divided.drop_scatter().part_squares is None
 
 
 def test_squares_of_merged_parts_include_what_lies_between_the_parts():
@@ -115,7 +115,7 @@ def loss_of_drawn_rows(W):
 
 def test_with_variances_of_parts_the_loss_is_nearer_to_that_of_the_rows():
     rng = np.random.default_rng(1)
-    divided = divided_moments().about(np.zeros(D))
+    divided = divided_moments().with_origin(np.zeros(D))
     of_classes = GaussianLoss(replace(divided, part_squares=None), C)
     of_parts = GaussianLoss(divided, C)
     for _ in range(3):

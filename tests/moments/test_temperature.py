@@ -11,7 +11,7 @@ from scipy.special import softmax
 from sklearn.metrics import log_loss
 
 from skgems.moments import (
-    LARGEST_SQUARE,
+    LARGEST,
     TemperatureSearch,
     fit_inverse_temperature,
     mean_log_loss,
@@ -102,15 +102,15 @@ def test_factors_on_small_logits_are_those_that_a_message_may_hold(size):
     logits = rng.standard_normal((60, 3)) + np.eye(3)[y]
     factor = fit_inverse_temperature(size * logits, y)
     at_one = fit_inverse_temperature(logits, y)
-    expected = min(at_one / size, LARGEST_SQUARE)
+    expected = min(at_one / size, LARGEST**2)
     assert factor == pytest.approx(expected)
     search = TemperatureSearch(size=size, n_rows=60)
-    assert search.factors.max() <= LARGEST_SQUARE
+    assert search.factors.max() <= LARGEST**2
 
 
 def search_after(search, loss):
     """The search after losses that are a function of the logarithm of a factor."""
-    return search.after(np.array([loss(u) for u in np.log(search.factors)]))
+    return search.narrow(np.array([loss(u) for u in np.log(search.factors)]))
 
 
 @pytest.mark.parametrize("lowest", [-6.3, -0.4, 0.0, 2.9, 6.5])
@@ -158,7 +158,7 @@ def test_grids_find_what_a_search_of_factors_finds(scale):
     n_factors = 0
     while not search.done:
         n_factors += len(search.factors)
-        search = search.after(curve(search.factors))
+        search = search.narrow(curve(search.factors))
     fine = np.geomspace(search.best / 1.05, search.best * 1.05, 100001)
     assert search.best == pytest.approx(fine[np.argmin(curve(fine))], rel=2e-4)
     assert n_factors == 3 * 17
@@ -168,7 +168,7 @@ def test_grids_find_what_a_search_of_factors_finds(scale):
 def test_factors_stay_within_bounds(edge):
     search = TemperatureSearch(size=2.0, n_rows=1e300)
     while not search.done:
-        search = search.after(search.factors * (1.0 if edge < 1 else -1.0))
+        search = search.narrow(search.factors * (1.0 if edge < 1 else -1.0))
     assert search.best == pytest.approx(edge / 2.0)
 
 

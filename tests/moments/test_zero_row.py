@@ -30,7 +30,9 @@ def likelihood_of(X, y, *, kind, zero_row, scaled=True, C=1.0):
         for in_node in (slice(0, None, 2), slice(1, None, 2))
     ]
     n_classes = len(np.unique(y))
-    return Likelihood.of(nodes, n_classes, zero_row=zero_row, scaled=scaled, C=C)
+    return Likelihood.from_nodes(
+        nodes, n_classes, zero_row=zero_row, scaled=scaled, C=C
+    )
 
 
 def logits_at(likelihood, W, row):
@@ -161,11 +163,11 @@ def test_in_the_span_of_few_rows_the_minimum_is_that_in_all_features(
     if is_partly_unknown:
         zero[:100] = np.nan
     of_roots = [class_moments(X[k::2], y[k::2], kind="roots") for k in range(2)]
-    span = Span.of(of_roots, scaled=scaled, zero_row=zero)
+    span = Span.from_moments(of_roots, scaled=scaled, zero_row=zero)
     assert span.basis.shape[1] < 65
     moments_in_span = [span.moments(moments, 3) for moments in of_roots]
     classes = np.arange(3)
-    in_span = Likelihood.of(
+    in_span = Likelihood.from_nodes(
         [
             NodeLoss(moments=moments, columns=classes).in_span(span, of_span)
             for moments, of_span in zip(of_roots, moments_in_span, strict=True)
@@ -174,11 +176,11 @@ def test_in_the_span_of_few_rows_the_minimum_is_that_in_all_features(
         merged=merge_moments(moments.with_matrices(3) for moments in moments_in_span),
         scaled=False,
         span=span,
-        zero_row=span.of_row(zero),
+        zero_row=span.coordinates_of_row(zero),
         C=0.1,
         share=0.0,
     )
-    in_features = Likelihood.of(
+    in_features = Likelihood.from_nodes(
         [
             NodeLoss(moments=moments.with_matrices(3), columns=classes)
             for moments in of_roots

@@ -20,7 +20,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import Normalizer, StandardScaler
 
-from skgems.networks import dropped_columns, without_values
+from skgems.networks import dropped_columns, zero_dropped
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 4))
@@ -99,10 +99,10 @@ def test_columns_are_dropped_by_their_names_in_a_frame():
 @pytest.mark.parametrize("as_rows", [np.asarray, csr_matrix])
 def test_rows_without_the_values_of_some_columns(as_rows):
     rows = as_rows(X)
-    zeroed = without_values(rows, np.array([False, True, True, False]))
+    zeroed = zero_dropped(rows, np.array([False, True, True, False]))
     expected = X * [1, 0, 0, 1]
     np.testing.assert_array_equal(
         zeroed.toarray() if as_rows is csr_matrix else zeroed, expected
     )
     assert (rows != as_rows(X)).sum() == 0
-    assert without_values(rows, None) is rows
+    assert zero_dropped(rows, None) is rows

@@ -132,7 +132,7 @@ def test_it_is_the_likeliest_for_moments_of_the_matched_units(hidden):
     plain.fit(simulated.X, simulated.y, nodes=simulated.nodes)
     for ours, theirs in zip(agg.coefs_[:-1], plain.coefs_[:-1], strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    Z = LayersBelow.of(plain._layers).outputs(simulated.X)
+    Z = LayersBelow.from_layers(plain._layers).outputs(simulated.X)
     moments = [
         class_moments(Z[simulated.nodes == k], simulated.y[simulated.nodes == k])
         for k in range(3)
@@ -144,7 +144,7 @@ def test_it_is_the_likeliest_for_moments_of_the_matched_units(hidden):
         for m in moments
     ]
     C = cross_validated_C(merge_moments(moments), len(agg.classes_), scaled=True)
-    likelihood = Likelihood.of(losses, len(agg.classes_), C=C, scaled=True)
+    likelihood = Likelihood.from_nodes(losses, len(agg.classes_), C=C, scaled=True)
     W = likelihood.to_rows(likelihood.minimize(tol=1e-10))
     logits = Z @ W[:-1] + W[-1]
     logits -= logits.mean(axis=1, keepdims=True)
@@ -226,7 +226,7 @@ def test_public_rows_tune_it_beside_its_moments():
     simulated = federated("disjoint")
     X, y = simulated.X_test, simulated.y_test
     agg = aggregate(simulated, networks(simulated))
-    units = LayersBelow.of(agg._layers).outputs(X).astype(np.float64)
+    units = LayersBelow.from_layers(agg._layers).outputs(X).astype(np.float64)
     expected = tune_likelihood(
         agg.last_layer_.likelihood_,
         units,

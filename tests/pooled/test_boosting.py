@@ -155,7 +155,6 @@ def test_trees_do_not_depend_on_how_many_nodes_are_treated_at_once():
 
 
 @pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_nodes_over_a_channel_make_the_same_trees(missing):
     """There they remember nothing; rows in this process are remembered."""
     data = rows(missing=missing)
@@ -472,7 +471,6 @@ BEYOND = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_an_honest_server_gets_its_replies_under_an_agreement():
     requests = requests_of(AGREED)
     replies = ask_under(agreement_on(AGREED), requests)
@@ -480,7 +478,6 @@ def test_an_honest_server_gets_its_replies_under_an_agreement():
 
 
 @pytest.mark.parametrize("name", BEYOND)
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_more_than_agreed_is_refused(name):
     pooled, match = BEYOND[name]
     with pytest.raises(NotAgreedError, match=match):
@@ -490,7 +487,6 @@ def test_more_than_agreed_is_refused(name):
         ask_under(agreement_on(AGREED), before + about_trees)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_nodes_are_asked_as_often_as_agreed_only():
     requests = requests_of(AGREED)
     # Another leaf value makes another request, of the same trees.

@@ -17,10 +17,7 @@ from skgems.channels import inspect
 from skgems.federation import LimitError, Limits, load_message
 from skgems.trees import bytes_of_bins
 
-pytestmark = [
-    pytest.mark.usefixtures("accepting_nodes"),
-    pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),
-]
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
 X, Y = rows()
 IS_LYON = nodes_of(len(Y)) == "lyon"
 

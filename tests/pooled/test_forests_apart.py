@@ -35,10 +35,7 @@ from skgems.federation._derived import check_is_derived
 from skgems.messages import sealed
 from skgems.pooled._terms import PooledTerms
 
-pytestmark = [
-    pytest.mark.usefixtures("accepting_nodes"),
-    pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),
-]
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
 X, Y = rows()
 
 

@@ -372,7 +372,7 @@ def test_classes_far_apart():
     deviations = X - np.stack([X[y == c].mean(axis=0) for c in range(3)])[y]
     within = deviations.T @ deviations / len(y)
     np.testing.assert_allclose(
-        moments.by_class().within(), within, rtol=1e-8, atol=1e-9
+        moments.by_class().covariance_within_parts(), within, rtol=1e-8, atol=1e-9
     )
     pooled = LinearDiscriminantAnalysis(solver="eigen").fit(X_apart, y)
     W = pooled_lda(moments, 3, solver="eigen")
@@ -595,8 +595,9 @@ def lda(**options):
             "node 'a'.",
         ),
         (
-            {name: RidgeClassifier(alpha=1 + (name == "e")) for name in "abcdef"},
-            "alpha is 1.0 at nodes 'a', 'b', 'c' and 2 others and 2.0 at node 'e'.",
+            {name: RidgeClassifier(alpha=1 + (name == "e")) for name in "abcdefgh"},
+            "alpha is 1.0 at nodes 'a', 'b', 'c', 'd', 'f' and 2 others and 2.0 at "
+            "node 'e'.",
         ),
     ],
 )

@@ -88,9 +88,6 @@ OTHER_OF_EACH = {
 LABELS = np.array(["b", "a", "c"])
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
-
-
 def rows(kind="gaussian"):
     """Few features, expected numbers where the classifier counts; texts for labels."""
     X, y = load_wine(return_X_y=True)

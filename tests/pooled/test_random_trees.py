@@ -21,10 +21,7 @@ from skgems.pooled._trees_fit import TreesFit
 from skgems.pooled._trees_terms import ForestTerms, RandomTreesTerms
 from skgems.trees import packed_counts
 
-pytestmark = [
-    pytest.mark.usefixtures("accepting_nodes"),
-    pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),
-]
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
 X, Y = rows()
 
 
@@ -132,7 +129,7 @@ def test_values_that_are_missing_are_led_on_and_counted():
 
 def test_more_rows_are_added_up_than_four_bytes_hold():
     """Two nodes that say so; their counts are of the last leaf of the only tree."""
-    fit = TreesFit.of(drawn(n_estimators=1, max_depth=1), None)
+    fit = TreesFit.from_classifier(drawn(n_estimators=1, max_depth=1), None)
     n_rows = 2**32 - 1
     reply = Message.of(
         "leaf_counts",

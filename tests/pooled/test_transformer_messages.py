@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 
 import numpy as np
 import pytest
@@ -36,14 +35,11 @@ from sklearn.preprocessing import (
 
 from skgems import (
     Disclosure,
-    GEMSLogisticAggregator,
-    PooledAggregator,
     PooledTransformer,
 )
 from skgems.federation import (
     Message,
     NotAgreedError,
-    RowsExposedWarning,
     read_entries,
     reply_to,
 )
@@ -131,12 +127,6 @@ def test_few_rows_tell_nothing():
         assert (np.atleast_2d(statistics["means"])[:, 1] == 0).all()
 
 
-def test_covariances_of_few_rows_are_warned_of():
-    X = np.random.default_rng(0).normal(size=(12, 12))
-    with pytest.warns(RowsExposedWarning, match="'lyon' sends covariances of 12 rows"):
-        PooledTransformer(PCA(2)).summarize(X, name="lyon", disclosure=None)
-
-
 @pytest.mark.parametrize("n_columns", [12, 7])
 def test_covariances_of_few_rows_are_not_sent_under_a_rule(n_columns):
     # Leverages of 14 rows in 7 columns and a constant sum to 8: one is above 1/2.
@@ -155,56 +145,6 @@ def test_covariances_are_not_sent_where_some_rows_are_alone():
     X[np.arange(10), np.arange(10)] = 50.0
     with pytest.raises(TooFewRowsError, match="too few to send products of 11 columns"):
         PooledTransformer(PCA(2)).summarize(X, name="lyon", disclosure=AS_ROWS_ARE)
-
-
-def wide_rows(n_columns):
-    """Normal rows of two nodes of 30 and 12 rows, with labels and nodes."""
-    X = np.random.default_rng(0).normal(size=(42, n_columns))
-    return X, np.arange(42) % 2, np.repeat(["lyon", "paris"], [30, 12])
-
-
-@pytest.mark.parametrize(
-    ("n_columns", "names"), [(11, None), (12, "'paris'"), (30, "'lyon', 'paris'")]
-)
-def test_covariances_of_few_rows_are_warned_of_in_one_process(n_columns, names):
-    X, _, nodes = wide_rows(n_columns)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        PooledTransformer(PCA(2)).fit(X, nodes=nodes)
-    if names is None:
-        assert caught == []
-        return
-    (warning,) = caught
-    assert warning.category is RowsExposedWarning
-    told = str(warning.message)
-    assert f"Nodes [{names}] have fewer rows" in told
-    assert f"than the {n_columns} columns" in told
-    assert warning.filename == __file__
-
-
-@pytest.mark.parametrize("n_jobs", [None, 2])
-@pytest.mark.parametrize("n_features, is_told", [(4, False), (40, True)])
-def test_more_features_behind_a_front_than_rows_are_warned_of(
-    n_features, is_told, n_jobs
-):
-    X, y, nodes = wide_rows(4)
-    front = RandomFeatures(n_features, random_state=0)
-    rows_alone = [("lyon", None), ("paris", None)]
-    for agg in (
-        PooledAggregator(pooled="LinearDiscriminantAnalysis", front=front),
-        GEMSLogisticAggregator(rows_alone, front=front, moments="shared"),
-        GEMSLogisticAggregator(rows_alone, front=front, moments="diagonal"),
-    ):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            agg.set_params(n_jobs=n_jobs).fit(X, y, nodes=nodes)
-        told = [str(w.message) for w in caught if w.category is RowsExposedWarning]
-        if is_told and getattr(agg, "moments", "shared") == "shared":
-            (text,) = told
-            assert "Nodes ['lyon', 'paris'] have fewer rows" in text
-            assert "than the 44 columns" in text
-        else:
-            assert told == []
 
 
 @pytest.mark.parametrize("transformer", [MinMaxScaler(), SplineTransformer()])

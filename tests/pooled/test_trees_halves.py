@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("accepting_nodes")
 X, Y = rows()
 CLASSES = np.unique(Y)
 NODES = nodes_of(len(Y))
-FRONT = fit_front(Front.of(PowerTransformer()), X, NODES)[0].front
+FRONT = fit_front(Front.from_transformer(PowerTransformer()), X, NODES)[0].front
 OWNERS = {name: np.flatnonzero(NODES == name) for name in NAMES}
 # Each node deals its own rows, so that their indices do not matter.
 HALF = np.full(len(Y), -1)
@@ -61,7 +61,9 @@ def proba_of(content, X):
 def test_the_forest_of_a_half_is_that_of_its_rows_alone(pooled):
     contents, history = grown_over(pooled)
     for k, half in enumerate(HALVES):
-        alone = PooledAggregator(pooled=pooled, front=PooledTransformer.of(FRONT))
+        alone = PooledAggregator(
+            pooled=pooled, front=PooledTransformer.from_front(FRONT)
+        )
         alone.fit(X, Y, nodes=NODES, held_out=HALF != k)
         assert contents[half]["labels"] == CLASSES.tolist()
         np.testing.assert_allclose(

@@ -123,7 +123,7 @@ def test_a_tree_of_the_servers_own_splits_finds_rows_by_exact_counts(
 ):
     """The class of each row, or of each in a half, and its bin in all 30 features."""
     node = attacked_node(min_rows, is_halved=is_halved)
-    forest = Forest.of_roots(1)
+    forest = Forest.unsplit(1)
     leaves = np.array([0], dtype=np.int32)
     histograms = node.histograms(forest, leaves)
     for _ in range(MAX_DEPTH - 1):  # leaves that are asked about may be split
@@ -154,7 +154,7 @@ def test_counts_of_two_rules_tell_the_class_of_the_row_between_them(min_rows):
     node = attacked_node(min_rows)
     codes = bin_codes(node.X)
     n_features = codes.shape[1]
-    roots = Forest.of_roots(n_features)
+    roots = Forest.unsplit(n_features)
     of_all = node.histograms(roots, np.array([0], dtype=np.int32))[0]
     forest = roots.split(
         np.arange(n_features),
@@ -306,7 +306,7 @@ def test_a_server_chooses_no_split_and_asks_once():
         leaves=np.arange(2, dtype=np.int32),
         features=np.zeros((2, 1), dtype=np.int32),
         bootstrap=False,
-        **Forest.of_roots(2).as_content(),
+        **Forest.unsplit(2).as_content(),
     )
     others = Message.of(
         "join",

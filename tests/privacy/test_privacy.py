@@ -17,10 +17,7 @@ from skgems.moments import ClassMoments, class_moments
 from skgems.spaces import Accuracy, SpaceProfile, accuracy_profile
 from skgems.spaces._margins import Margins
 
-pytestmark = [
-    pytest.mark.usefixtures("accepting_nodes"),
-    pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),
-]
+pytestmark = pytest.mark.usefixtures("accepting_nodes")
 
 
 def digits_of(sizes):

@@ -6,11 +6,16 @@ With many columns that are made of few, sums tell more numbers than the rows hav
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from helpers.attacked_exchanges import (
     DEFAULT_RULE,
+    GroupSums,
+    Told,
     group_of_rows,
+    sums_in_message,
     told_in_combine,
 )
 from helpers.attacked_tables import Table, Verdict, attacked_table, judge_claims
@@ -125,6 +130,54 @@ def test_halves_behind_two_fronts_have_no_rows_under_the_rule():
     table = attacked_table("breast cancer").first_of_each_class(44)
     told = told_in_combine(table, disclosure=DEFAULT_RULE)
     assert not len(claims_of_two_fronts(told, n_starts=6))
+
+
+def classes_of_five_columns(n_rows: int) -> Table:
+    """Two classes, of which the second is a shell around the first."""
+    X = normal_rows(n_rows, 5)
+    y = np.where(np.linalg.norm(X, axis=1) > 2.0, "ill", "well")
+    return Table(name="shell", X=X, y=y)
+
+
+@cache
+def told_of_five_columns() -> list[Told]:
+    """Return what a node of 500 rows tells in combine; tests do not alter it."""
+    return told_in_combine(
+        classes_of_five_columns(1000), disclosure=DEFAULT_RULE, budget="fast"
+    )
+
+
+def widest_of_halves(told: list[Told], half: str) -> list[GroupSums]:
+    """Return the sums of each group of a half behind the most columns."""
+    content = next(t for t in told if t.request.task == "halves").reply.content
+    groups = [sums_in_message(pair[half]) for pair in content["joins"].values()]
+    return max(groups, key=lambda of_method: len(of_method[0].product))
+
+
+def test_a_narrower_candidate_of_combine_reads_its_sums_from_the_widest():
+    told = told_of_five_columns()
+    halves = next(t for t in told if t.request.task == "halves")
+    widest = widest_of_halves(told, "first")[0]
+    n_compared = 0
+    for number, pair in halves.reply.content["joins"].items():
+        (group, *others) = sums_in_message(pair["first"])
+        if others or "features" not in str(halves.request.content["asked"][number]):
+            continue
+        inside = widest.product[: len(group.product), : len(group.product)]
+        np.testing.assert_allclose(group.product, inside, rtol=1e-9, atol=1e-9)
+        n_compared += 1
+    assert n_compared >= 2
+
+
+@pytest.mark.parametrize("half", ["first", "second"])
+def test_halves_tell_fewer_numbers_of_all_columns_than_would_fix_the_rows(half):
+    (group,) = widest_of_halves(told_of_five_columns(), half)
+    n_columns = len(group.product) - group.n_parts
+    assert n_columns == 25  # 20 random features and those they are made of
+    # Both classes tell 15 products of their own, which add up to those of all.
+    n_numbers = n_columns * (n_columns + 1) / 2 + 15 + group.n_parts * n_columns
+    n_rows_of_half = 250
+    assert n_numbers <= 0.5 * n_rows_of_half * 5
 
 
 def table_with_rare_code(seed: int) -> Table:

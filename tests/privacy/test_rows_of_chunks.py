@@ -103,7 +103,7 @@ def test_no_row_of_chunks_follows_from_sums_under_the_rule(kind, aggregator, mem
         assert judge_claims(table.X[:N_ATTACKED], claims).n_found == 0
 
 
-# Weights of the last two columns, in a combination of which one row is nearly alone.
+# Of the last two columns: in the combination u of them one row is alone, for little.
 # Products have no digits of the small difference, or of the small column, beside those
 # of the other columns, unless they are about means, as they are sent.
 SMALL_COMBINATIONS = {"nearly equal": (-1.0, 1.0), "nearly constant": (0.0, 1.0)}

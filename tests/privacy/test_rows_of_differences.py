@@ -15,14 +15,13 @@ import pytest
 from helpers.attacked_exchanges import (
     DEFAULT_RULE,
     GroupSums,
+    LoggedNodes,
     group_of_rows,
     sums_in_message,
-    told_in_combine,
     told_in_summary,
 )
 from helpers.attacked_tables import Table, attacked_table, judge_claims
 from helpers.attacks_by_differences import (
-    added_groups,
     are_in_rest,
     gap_of_logistic,
     gap_of_ridge,
@@ -47,7 +46,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.preprocessing import StandardScaler
 
-from skgems import GEMSLogisticAggregator, PooledAggregator
+from skgems import GEMSLogisticAggregator, PooledAggregator, combine
 from skgems.federation import (
     Agreement,
     ClassesLeftOutWarning,
@@ -56,7 +55,7 @@ from skgems.federation import (
     reply_to,
 )
 from skgems.gems import Moments
-from skgems.messages import sealed
+from skgems.messages import NotAgreedError, sealed
 
 
 def iris_rows() -> np.ndarray:
@@ -302,28 +301,20 @@ def test_the_gradient_of_a_fitted_model_does_not_give_a_lowered_row(table):
     assert judge_claims(table.X, claims).n_found == 0
 
 
-@pytest.mark.parametrize("name", ["iris", "documents", "clinics"])
-def test_the_sums_of_halves_differ_from_those_of_all_rows_by_no_row(name):
-    table = attacked_table(name).first_of_each_class(40)
-    told = told_in_combine(table, disclosure=DEFAULT_RULE)
-    by_task = {exchanged.request.task: exchanged for exchanged in told}
-    of_all = sums_in_message(by_task["join"].reply.content)
-    halves = by_task["halves"].reply.content["joins"].values()
-    for pair in halves:
-        first, second = (sums_in_message(pair[half]) for half in ("first", "second"))
-        by_label = {group.label: group for group in second}
-        whole = [
-            added_groups(group, by_label[group.label])
-            for group in first
-            if group.label in by_label
-        ]
-        comparable = [
-            group
-            for group in of_all
-            if whole and group.with_one.shape == whole[0].with_one.shape
-        ]
-        claims = rows_of_group_differences(whole, comparable)
-        assert not len(claims)
+@pytest.mark.parametrize("rule_of_server", [DEFAULT_RULE, None])
+def test_no_sums_of_all_rows_are_told_beside_those_of_halves(rule_of_server):
+    nodes = LoggedNodes.dealt(attacked_table("iris"), 2, disclosure=DEFAULT_RULE)
+    channel = nodes.channel
+    channel.disclosure = rule_of_server
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        combine(channel, budget="small", random_state=0)
+    halves = next(pair for pair in nodes.told if pair.request.task == "halves")
+    tasks = [pair.request.task for pair in nodes.told]
+    assert tasks[-2:] == ["halves", "judge"]
+    join = Message.of("join", **halves.request.content["asked"]["1"])
+    with pytest.raises(NotAgreedError):
+        nodes.ask({"node 0": sealed(join, channel.agreement)})
 
 
 # Two exchanges ------------------------------------------------------------------------

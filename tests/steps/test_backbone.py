@@ -289,7 +289,6 @@ def test_an_aggregator_has_the_last_layers_for_its_members(nets, base, backbone)
     )
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_units_of_features_do_not_matter():
     net = trained(Convolutional, module__n_outputs=6)
     probabilities = []
@@ -437,7 +436,7 @@ def nets_and_union():
 def test_a_head_behind_backbones_of_all_nodes_uses_those_of_its_net(nets_and_union):
     nets, union = nets_and_union
     Z = union.transform(X)
-    front = Front.of(union)
+    front = Front.from_transformer(union)
     for k, member in enumerate(nets):
         head = front.rest_of(member, name="one")
         # Each backbone has 16 features.
@@ -448,7 +447,6 @@ def test_a_head_behind_backbones_of_all_nodes_uses_those_of_its_net(nets_and_uni
         )
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_an_aggregate_behind_backbones_of_all_nodes_is_better_than_each_net(
     nets_and_union,
 ):
@@ -460,7 +458,6 @@ def test_an_aggregate_behind_backbones_of_all_nodes_is_better_than_each_net(
         assert agg.score(X, Y) > max(member.score(X, Y) for member in nets)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_nodes_of_rows_alone_can_use_backbones_of_all_nodes(nets_and_union):
     _, union = nets_and_union
     agg = linear([(name, None) for name in NAMES], union)
@@ -468,7 +465,6 @@ def test_nodes_of_rows_alone_can_use_backbones_of_all_nodes(nets_and_union):
     assert agg.coef_.shape == (6, 48)
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_a_backbone_may_come_after_other_steps_and_in_searches(nets, base):
     scaled = make_pipeline(StandardScaler(with_std=False), Backbone(base))
     agg = PooledAggregator(None, front=scaled).fit(X, Y, nodes=NODES)

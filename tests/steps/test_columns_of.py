@@ -266,7 +266,6 @@ def test_a_column_that_only_one_node_has_is_warned_of_and_not_used():
     assert front.feature_names_in_.tolist() == table_with_gaps().columns.tolist()
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_texts_before_a_step_that_takes_numbers_are_an_error_that_names_the_nodes():
     front = make_pipeline(SimpleImputer(), StandardScaler())
     message = r"\['lyon', 'oslo', 'rome'\]: SimpleImputer.*\['job', 'town'\] hold texts"

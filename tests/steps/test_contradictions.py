@@ -68,7 +68,7 @@ BOUNDS = (-1e3, 1e4)
 
 def pooled_front(transformer, X, nodes=None) -> Front:
     """The front of a transformer that is fitted on the rows of all nodes."""
-    front = replace(Front.of(transformer), bounds=BOUNDS)
+    front = replace(Front.from_transformer(transformer), bounds=BOUNDS)
     return fit_front(front, X, nodes)[0].front
 
 
@@ -211,7 +211,7 @@ def test_a_median_outside_the_agreed_bounds_is_named():
 )
 def test_quantiles_of_a_part_of_the_rows_are_named(name, part):
     X = np.random.default_rng(0).normal(size=(200, 4))
-    front = replace(Front.of(STEPS[name]), bounds=(-10.0, 5.0))
+    front = replace(Front.from_transformer(STEPS[name]), bounds=(-10.0, 5.0))
     front = fit_front(front, X, np.arange(200) % 4)[0].front
     rows = X[:50]
     assert front.contradiction(rows, min_rows=10) == ""

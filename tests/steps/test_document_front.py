@@ -35,8 +35,7 @@ from skgems.federation import Message, Nodes, reply_to
 from skgems.steps import DocumentFront, NotPooledError, front_of_content
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::skgems.federation.RowsExposedWarning",
-    "ignore::skgems.federation.NodesDisagreeWarning",
+    "ignore::skgems.federation.NodesDisagreeWarning"
 )
 
 
@@ -380,11 +379,14 @@ def test_a_wrong_front_in_a_message_is_refused(content):
 
 def test_a_front_comes_back_from_a_message():
     front = HashingVectorizer(n_features=64, ngram_range=(1, 2), stop_words="english")
-    content = DocumentFront.of(front).as_content()
+    content = DocumentFront.from_vectorizer(front).as_content()
     from_message = front_of_content(content)
     assert from_message.transformer.get_params() == front.get_params()
-    assert from_message.digest == DocumentFront.of(clone(front)).digest
-    assert from_message.digest != DocumentFront.of(hashing_vectorizer()).digest
+    assert from_message.digest == DocumentFront.from_vectorizer(clone(front)).digest
+    assert (
+        from_message.digest
+        != DocumentFront.from_vectorizer(hashing_vectorizer()).digest
+    )
 
 
 # ---- errors -----------------------------------------------------------------------

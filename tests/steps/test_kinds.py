@@ -74,7 +74,7 @@ def numbers(n_columns: int = 3) -> np.ndarray:
 def fitted_front(step, X=None) -> Front:
     """The front of a step, fitted on rows of two nodes between given bounds."""
     X = numbers() if X is None else X
-    front = replace(Front.of(step), bounds=(0.5, 9.0))
+    front = replace(Front.from_transformer(step), bounds=(0.5, 9.0))
     return fit_front(front, X, np.arange(len(X)) % 2)[0].front
 
 

@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 from helpers.disclosures import rule_of
 from helpers.rules import assert_outcome
-from helpers.tasks import LABELS, make_member
+from helpers.tasks import LABELS, ask, make_member
 
 import skgems.tasks._boost
 from skgems.federation import LimitError, Limits, reply_to
 from skgems.messages import Message, check_reply, check_request
 from skgems.tasks._boost import (
-    boost,
-    iteration_is_sound,
+    BoostReply,
+    BoostRequest,
     packed_sums,
-    sums_are_of_leaves,
     unpacked_sums,
 )
 from skgems.trees import (
@@ -77,7 +76,7 @@ def shape_of(content) -> tuple[int, ...]:
 
 def summed(member, content) -> np.ndarray:
     """The histograms that a node replies with."""
-    return unpacked_sums(boost(member, **content), shape_of(content))
+    return unpacked_sums(ask("boost", member, **content), shape_of(content))
 
 
 def fresh_member():
@@ -153,7 +152,7 @@ UNSOUND = {
 def test_leaves_of_a_request_are_of_the_iteration_that_grows(name):
     change, match = UNSOUND[name]
     content = {**SECOND, **change}
-    assert_outcome(iteration_is_sound, content, match)
+    assert_outcome(BoostRequest, content, match)
     request = Message.of("boost", **content)
     if match is None:
         check_request(request)
@@ -167,7 +166,7 @@ def test_four_trees_are_no_iterations_of_three_classes():
     for name in TREES[1:]:
         content[name] = content[name][:4]
     content["n_trees"] = 4
-    assert_outcome(iteration_is_sound, content, "n_finished is no iteration")
+    assert_outcome(BoostRequest, content, "n_finished is no iteration")
 
 
 @pytest.mark.parametrize(
@@ -247,7 +246,7 @@ REPLIES = {
 def test_sums_are_those_of_so_many_rows(name):
     histograms, min_rows, match = REPLIES[name]
     content = {**packed_sums(histograms), "min_rows": min_rows}
-    assert_outcome(sums_are_of_leaves, content, match, asked=SECOND)
+    assert_outcome(BoostReply, content, match, asked=SECOND)
     request = Message.of("boost", **SECOND)
     reply = Message.of("boost", **content)
     if match is None:
@@ -261,7 +260,7 @@ def test_an_honest_reply_is_taken():
     for content in REQUESTS:
         request = Message.of("boost", **content)
         check_request(request)
-        reply = {**boost(fresh_member(), **content), "min_rows": 1}
+        reply = {**ask("boost", fresh_member(), **content), "min_rows": 1}
         check_reply(request, Message.of("boost", **reply))
 
 
@@ -290,7 +289,7 @@ def test_what_is_not_packed_sums_is_refused(name):
         for field, content in GARBAGE[name].items()
     }
     content = {**HONEST, **change, "min_rows": 1}
-    assert_outcome(sums_are_of_leaves, content, " holds no sums: it", asked=SECOND)
+    assert_outcome(BoostReply, content, " holds no sums: it", asked=SECOND)
 
 
 def test_sums_of_a_reply_that_was_unpacked_last_are_not_those_of_another():
@@ -332,7 +331,6 @@ def reply_within(limits: Limits, content: dict) -> Message:
         ("cluster_numbers", len(SECOND["leaves"]) * N_FEATURES * (N_BINS + 1) * 3),
     ],
 )
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_what_costs_more_than_the_limits_is_refused(limit, amount):
     assert reply_within(Limits(**{limit: amount}), SECOND).task == "boost"
     with pytest.raises(LimitError, match="the request 'boost'"):
@@ -472,11 +470,11 @@ def test_rows_of_another_role_are_not_summed():
 
 def test_another_number_of_features_names_the_node():
     with pytest.raises(ValueError, match="'lyon' has 4 features.*boosted on 5"):
-        boost(make_member(), **{**REQUESTS[0], "n_features": 5})
+        ask("boost", make_member(), **{**REQUESTS[0], "n_features": 5})
     member = make_member()
     summed(member, REQUESTS[0])
     with pytest.raises(ValueError, match="'lyon' has 4 features.*boosted on 3"):
-        boost(member, **{**REQUESTS[0], "n_features": 3})
+        ask("boost", member, **{**REQUESTS[0], "n_features": 3})
 
 
 @pytest.mark.parametrize("content", [REQUESTS[0], REQUESTS[3]])

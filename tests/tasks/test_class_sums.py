@@ -13,7 +13,7 @@ from helpers.rules import (
     described,
 )
 
-from skgems.tasks._class_sums import class_sums_fit
+from skgems.tasks._class_sums import ClassSumsReply
 
 
 def class_sums(kind: str = "values", **fields) -> dict:
@@ -39,7 +39,7 @@ def check_class_sums(
 ) -> None:
     """The reply is taken, or refused in these words, where sums of a kind are due."""
     assert_outcome(
-        class_sums_fit,
+        ClassSumsReply,
         reply,
         match,
         asked={"of": kind},
@@ -51,7 +51,7 @@ def check_class_sums(
 @pytest.mark.parametrize("kind", ["values", "above", "categories"])
 def test_honest_class_sums_are_taken(kind):
     check_class_sums(class_sums(kind), kind)
-    assert_taken(class_sums_fit, class_sums(kind), asked={"of": kind})
+    assert_taken(ClassSumsReply, class_sums(kind), asked={"of": kind})
     if kind != "categories":
         check_class_sums(class_sums(kind), kind, n_columns=3)
         match = "sums are 3 of a class, not 4"

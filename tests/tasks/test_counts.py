@@ -6,22 +6,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.rules import assert_refused, assert_taken, described
-from helpers.tasks import make_member
+from helpers.tasks import ask, make_member
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator
 from skgems.federation import read_federation
-from skgems.tasks._counts import counts, counts_are_described
+from skgems.tasks._counts import CountsReply
 
 COUNTS = {"labels": ["b", "a"], "counts": np.array([10, 30])}
 
 
 def test_counts_to_train_on_are_those_described():
     # Before a node has described itself there is nothing to compare.
-    assert_taken(counts_are_described, COUNTS)
-    assert_taken(counts_are_described, COUNTS, described=described())
+    assert_taken(CountsReply, COUNTS)
+    assert_taken(CountsReply, COUNTS, described=described())
     counts_of_a = {"labels": ["a"], "counts": np.array([30])}
-    assert_taken(counts_are_described, counts_of_a, described=described())
+    assert_taken(CountsReply, counts_of_a, described=described())
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_counts_to_train_on_are_those_described():
 )
 def test_other_counts_than_those_described_are_refused(wrong):
     assert_refused(
-        counts_are_described,
+        CountsReply,
         wrong,
         "counts are not those of describe.rows",
         described=described(training=np.array([30, 10]), moments=np.array([1, 1])),
@@ -44,7 +44,7 @@ def test_other_counts_than_those_described_are_refused(wrong):
 
 def test_counts_are_of_the_rows_that_may_be_trained_on():
     node = make_member(training=np.arange(15))
-    reply = counts(node)
+    reply = ask("counts", node)
     labels, sizes = np.unique(node.y[:15], return_counts=True)
     assert reply["labels"] == labels.tolist()
     assert reply["counts"].tolist() == sizes.tolist()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.rules import ROLES, assert_refused, assert_taken, described
-from helpers.tasks import make_member
+from helpers.tasks import ask, make_member
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from skgems.federation import Message
 from skgems.local import Member
 from skgems.networks import Network, read_network
-from skgems.tasks._describe import describe, network_fits, rows_are_some
+from skgems.tasks._describe import network_fits, rows_are_some
 
 
 def network() -> dict:
@@ -105,7 +105,7 @@ def test_describe_counts_rows_by_role_and_class():
     y = np.array(list("bacacc"))
     clf = LogisticRegression().fit(X[:2], y[:2])
     roles = {"judging": np.array([0, 2, 4]), "training": np.array([1, 3, 5])}
-    rows = describe(Member.of("lyon", clf, X, y, **roles))["rows"]
+    rows = ask("describe", Member.from_estimator("lyon", clf, X, y, **roles))["rows"]
     # Class c counts too, which its model has never seen.
     assert rows.pop("labels") == ["a", "b", "c"]
     rows_by_role = {role: counts.tolist() for role, counts in rows.items()}
@@ -146,7 +146,9 @@ def test_describe_tells_what_is_read_of_the_model(clf, dtype, named):
         X = pandas.DataFrame(X, columns=list("wxyz"))
     clf = clf.fit(X, y)
     network = read_network(clf)
-    content = describe(Member.of("lyon", clf, node.X, node.y))["network"]
+    content = ask("describe", Member.from_estimator("lyon", clf, node.X, node.y))[
+        "network"
+    ]
     described = Network.from_content(Message.of("describe", **content).content)
     for name in ("coefs", "intercepts"):
         for array, expected in zip(

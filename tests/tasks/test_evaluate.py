@@ -12,20 +12,24 @@ from helpers.tasks import (
     ALL_CLASSES,
     LABELS,
     MOMENTS,
+    ask,
     class_codes,
     make_member,
     make_model,
     request_with_hidden_layers,
 )
 from scipy.sparse import csr_matrix
+from sklearn.dummy import DummyClassifier
 from sklearn.metrics import log_loss
 from sklearn.neighbors import NearestCentroid
 
+from skgems import Disclosure
 from skgems.federation import Message, reply_to
+from skgems.local import Member
 from skgems.messages import check_reply
 from skgems.moments import TemperatureSearch
 from skgems.networks import linear_logits, read_network
-from skgems.tasks._evaluate import evaluate, models_are_few, right_are_rows
+from skgems.tasks._evaluate import EvaluateReply, EvaluateRequest
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
 
@@ -38,17 +42,17 @@ def test_seven_models_and_thirty_two_factors_are_the_most():
     def asked(n_models, n_factors):
         return judged_models(W=np.ones((n_models, 4, 3)), factors=np.ones(n_factors))
 
-    assert_taken(models_are_few, asked(7, 32))
+    assert_taken(EvaluateRequest, asked(7, 32))
     # One model of many features is one.
-    assert_taken(models_are_few, judged_models(W=np.ones((8, 3)), factors=np.ones(1)))
-    assert_refused(models_are_few, asked(8, 1), "W are 8 models, more than 7")
-    assert_refused(models_are_few, asked(1, 33), "factors are more than 32")
+    assert_taken(EvaluateRequest, judged_models(W=np.ones((8, 3)), factors=np.ones(1)))
+    assert_refused(EvaluateRequest, asked(8, 1), "W are 8 models, more than 7")
+    assert_refused(EvaluateRequest, asked(1, 33), "factors are more than 32")
     wrong = asked(7, 32) | {"columns": np.array([3])}
-    assert_refused(models_are_few, wrong, "columns are more than the 3 outputs")
+    assert_refused(EvaluateRequest, wrong, "columns are more than the 3 outputs")
 
 
 def test_rows_that_are_right_are_among_those_counted():
-    rule = right_are_rows
+    rule = EvaluateReply
     for right in (40.0 * WITHIN, np.array([0.0, 40.0 * WITHIN]), np.array([])):
         assert_taken(rule, {"count": 40.0, "right": right})
     for right in (40.0 * BEYOND, np.array([0.0, 40.0 * BEYOND])):
@@ -66,7 +70,9 @@ def test_evaluate_sums_over_the_rows_that_judge(hidden):
     first = layers["hidden"]["weights"][0] if hidden else None
     Z = np.tanh(node.X @ first[:-1] + first[-1]) if hidden else node.X
     logits = linear_logits(Z, W)[5:25]
-    reply = evaluate(node, W=W, **ALL_CLASSES, factors=np.array([0.5, 2.0]), **layers)
+    reply = ask(
+        "evaluate", node, W=W, **ALL_CLASSES, factors=np.array([0.5, 2.0]), **layers
+    )
     assert reply["count"] == 20
     assert reply["right"] == np.sum(logits.argmax(axis=1) == class_codes(node.y[5:25]))
     assert "gradient" not in reply
@@ -88,10 +94,10 @@ def test_evaluate_counts_rows_by_their_weights():
         "gradient": True,
         **ALL_CLASSES,
     }
-    reply = evaluate(node, **request)
+    reply = ask("evaluate", node, **request)
     assert reply["count"] == pytest.approx(weights[:10].sum())
     replies_of_rows = [
-        evaluate(make_member(judging=np.array([i])), **request) for i in judging
+        ask("evaluate", make_member(judging=np.array([i])), **request) for i in judging
     ]
     for name in ("squares", "losses", "right", "gradient"):
         by_hand = sum(weights[i] * replies_of_rows[i][name] for i in judging)
@@ -107,14 +113,14 @@ def test_the_gradient_is_that_of_the_loss(hidden, convert):
         (make_model(6), request_with_hidden_layers()) if hidden else (make_model(), {})
     )
     request = {**ALL_CLASSES, "factors": np.ones(1), **layers}
-    reply = evaluate(node, W=W, gradient=True, **request)
+    reply = ask("evaluate", node, W=W, gradient=True, **request)
     step = 1e-5
     by_differences = np.empty_like(W)
     for index in np.ndindex(W.shape):
         move = np.zeros_like(W)
         move[index] = step
         models = np.stack([W + move, W - move])
-        losses = evaluate(node, W=models, **request)["losses"][:, 0]
+        losses = ask("evaluate", node, W=models, **request)["losses"][:, 0]
         by_differences[index] = (losses[0] - losses[1]) / (2 * step)
     np.testing.assert_allclose(reply["gradient"], by_differences, rtol=1e-6, atol=1e-7)
 
@@ -123,7 +129,7 @@ def test_a_stack_of_models_is_judged_like_each_of_them():
     node = make_member()
     models = [make_model(), -3 * make_model(), np.zeros((5, 3))]
     request = {**ALL_CLASSES, "factors": np.array([0.5, 1.0, 2.0]), "gradient": True}
-    reply = evaluate(node, W=np.stack(models), **request)
+    reply = ask("evaluate", node, W=np.stack(models), **request)
     shapes = {name: np.shape(array) for name, array in reply.items()}
     assert shapes == {
         "count": (),
@@ -133,7 +139,7 @@ def test_a_stack_of_models_is_judged_like_each_of_them():
         "gradient": (3, 5, 3),
     }
     for k, W in enumerate(models):
-        reply_of_model = evaluate(node, W=W, **request)
+        reply_of_model = ask("evaluate", node, W=W, **request)
         for name in ("squares", "right", "losses", "gradient"):
             np.testing.assert_allclose(reply[name][k], reply_of_model[name], rtol=1e-12)
 
@@ -145,26 +151,28 @@ def test_losses_of_learning_rows_and_of_held_out_ones():
     node = replace(make_member(), weights=weights, **roles)
     models = [make_model(), -3 * make_model()]
     request = {**ALL_CLASSES, "factors": np.ones(1), "W": np.stack(models)}
-    reply = evaluate(node, of="learning", gradient=True, **request)
+    reply = ask("evaluate", node, of="learning", gradient=True, **request)
     for content, role in ((reply, "moments"), (reply["held_out"], "judging")):
         node_of_role = replace(node, judging=roles[role])
-        expected = evaluate(node_of_role, **request)
+        expected = ask("evaluate", node_of_role, **request)
         for name in ("count", "right", "losses", "squares"):
             np.testing.assert_allclose(content[name], expected[name], rtol=1e-12)
         nodes_of_one_row = [
             replace(node, judging=np.array([i]), weights=np.ones(len(node.y)))
             for i in roles[role]
         ]
-        by_row = [evaluate(row, **request)["losses"][:, 0] for row in nodes_of_one_row]
+        by_row = [
+            ask("evaluate", row, **request)["losses"][:, 0] for row in nodes_of_one_row
+        ]
         by_row = np.array(by_row)
         gains = weights[roles[role]] @ (by_row - by_row[:, :1]) ** 2
         np.testing.assert_allclose(content["squared_gains"], gains, rtol=1e-12)
     assert "gradient" not in reply["held_out"]
     all_judge = replace(node, judging=learning)
-    expected = evaluate(all_judge, gradient=True, **request)
+    expected = ask("evaluate", all_judge, gradient=True, **request)
     np.testing.assert_allclose(reply["gradient"], expected["gradient"], rtol=1e-12)
-    assert "held_out" not in evaluate(all_judge, of="learning", **request)
-    reply_of_model = evaluate(node, of="learning", **{**request, "W": models[1]})
+    assert "held_out" not in ask("evaluate", all_judge, of="learning", **request)
+    reply_of_model = ask("evaluate", node, of="learning", **{**request, "W": models[1]})
     assert reply_of_model["held_out"]["right"] == reply["held_out"]["right"][1]
 
 
@@ -176,8 +184,10 @@ def test_labels_are_told_with_their_columns_and_rows_of_others_left_out():
     request = {"factors": np.ones(2), "gradient": True}
     # The columns of the model are c, a, b.
     turned = {"labels": ["a", "c"], "columns": np.array([1, 0])}
-    reply = evaluate(node, W=W[:, [2, 0, 1]], **turned, **request)
-    expected = evaluate(replace(node, judging=rows), W=W, **ALL_CLASSES, **request)
+    reply = ask("evaluate", node, W=W[:, [2, 0, 1]], **turned, **request)
+    expected = ask(
+        "evaluate", replace(node, judging=rows), W=W, **ALL_CLASSES, **request
+    )
     assert reply["count"] == node.weights[rows].sum() == expected["count"]
     for name in ("right", "squares", "losses"):
         np.testing.assert_allclose(reply[name], expected[name])
@@ -198,3 +208,51 @@ def test_logits_may_be_as_large_or_small_as_squares_of_features(task, unit):
     request = Message.of(task, **content)
     reply = reply_to(request.to_bytes(), clf, X, y, name="lyon", disclosure=None)
     check_reply(request, Message.from_bytes(reply))
+
+
+def gradient_is_told(member, W) -> bool:
+    """Report whether a member tells the gradient of a model of two classes."""
+    reply = ask(
+        "evaluate",
+        member,
+        W=W,
+        labels=["a", "b"],
+        columns=np.arange(2),
+        factors=np.ones(1),
+        gradient=True,
+    )
+    return not np.isnan(reply["gradient"]).any()
+
+
+def test_rows_of_one_patient_are_one_row_in_a_gradient():
+    """The gradient is that of the three equal visits that the model gets wrong."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = np.where(X[:, 0] > 0, "b", "a")
+    X[:3] = [3.0, 0.0]
+    y[:3] = "a"
+    clf = DummyClassifier().fit(X, y)
+    rule = Disclosure(min_rows=3)
+    W = np.array([[-4.0, 4.0], [0.0, 0.0], [0.0, 0.0]])
+    three_people = Member.from_estimator("lyon", clf, X, y, disclosure=rule)
+    assert gradient_is_told(three_people, W)
+    visits = np.maximum(np.arange(60), 2)
+    one_patient = Member.from_estimator(
+        "lyon", clf, X, y, disclosure=rule, groups=visits
+    )
+    assert not gradient_is_told(one_patient, W)
+
+
+def test_no_gradient_is_told_of_rows_that_are_held_out():
+    """They may have values that the rule replaces in rows that learn."""
+    member = make_member(disclosure=Disclosure())
+    W = np.zeros((5, 2))
+    assert gradient_is_told(member, W)
+    learning = np.arange(20, 40)
+    member = make_member(
+        disclosure=Disclosure(),
+        judging=np.arange(20),
+        moments=learning,
+        training=learning,
+    )
+    assert not gradient_is_told(member, W)

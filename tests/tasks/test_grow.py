@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from helpers.disclosures import rule_of
 from helpers.rules import assert_outcome
-from helpers.tasks import LABELS, make_member
+from helpers.tasks import LABELS, ask, make_member
 
 from skgems.federation import LimitError, Limits, reply_to
 from skgems.messages import TASKS, Message, check_reply, check_request
-from skgems.tasks._grow import counts_are_of_leaves, grow
+from skgems.tasks._grow import GrowReply
 from skgems.trees import (
     N_BINS,
     bin_codes,
@@ -26,7 +26,7 @@ from skgems.trees import (
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
 
-REQUEST_RULE = TASKS["grow"].request_rule
+REQUEST_RULE = TASKS["grow"].request
 
 # Two trees of one split each: roots are vertices 0 and 1, their children follow.
 GROWN = {
@@ -65,7 +65,7 @@ def growing(trees=GROWN, *, leaves=(2, 3, 5), features=None, **fields) -> dict:
 def counted(member, content) -> np.ndarray:
     """The histograms that a node replies with."""
     shape = (*content["features"].shape, N_BINS + 1, len(content["classes"]))
-    return unpacked_counts(grow(member, **content)["counts"], shape)
+    return unpacked_counts(ask("grow", member, **content)["counts"], shape)
 
 
 def member_with_missing():
@@ -210,7 +210,7 @@ def reply_of_counts(counts, *, min_rows: int = 1) -> dict:
 )
 def test_counts_are_those_of_what_was_asked(counts, min_rows, match):
     content = reply_of_counts(counts, min_rows=min_rows)
-    assert_outcome(counts_are_of_leaves, content, match, asked=growing())
+    assert_outcome(GrowReply, content, match, asked=growing())
     request = Message.of("grow", **growing())
     reply = Message.of("grow", **content)
     if match is None:
@@ -224,7 +224,7 @@ def test_counts_are_those_of_what_was_asked(counts, min_rows, match):
 def test_bytes_that_are_no_counts_are_refused(wrong_bytes):
     content = {"counts": np.frombuffer(wrong_bytes, np.uint8), "min_rows": 1}
     match = "counts are no counts: it"
-    assert_outcome(counts_are_of_leaves, content, match, asked=growing())
+    assert_outcome(GrowReply, content, match, asked=growing())
 
 
 # ---- costs -------------------------------------------------------------------------
@@ -245,7 +245,6 @@ def reply_within(limits: Limits, content: dict) -> Message:
         ("cluster_numbers", 3 * 2 * (N_BINS + 1) * 3),  # cells of histograms
     ],
 )
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_what_costs_more_than_the_limits_is_refused(limit, amount):
     assert reply_within(Limits(**{limit: amount}), growing()).task == "grow"
     with pytest.raises(LimitError, match="the request 'grow'"):

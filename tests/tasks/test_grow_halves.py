@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 from helpers.disclosures import rule_of
 from helpers.forests import NAMES, rows
+from helpers.tasks import ask
 from sklearn.preprocessing import PowerTransformer
 
 from skgems.federation import LimitError, Limits, fit_front, halves_of, reply_to
 from skgems.local import Member
 from skgems.messages import Message, check_reply, check_request, says
 from skgems.steps import Front
-from skgems.tasks._grow import grow
-from skgems.tasks._grow_halves import grow_halves
 from skgems.trees import N_BINS, packed_counts, unpacked_counts
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
@@ -55,7 +54,9 @@ def split_roots() -> dict:
 
 
 def fitted_front(X=X) -> Front:
-    return fit_front(Front.of(PowerTransformer()), X, np.full(len(X), "lyon"))[0].front
+    return fit_front(
+        Front.from_transformer(PowerTransformer()), X, np.full(len(X), "lyon")
+    )[0].front
 
 
 def counts_of(packed, content) -> np.ndarray:
@@ -86,11 +87,11 @@ def test_each_half_is_counted_as_if_its_rows_were_all(bootstrap):
         "first": roots(bootstrap=bootstrap),
         "second": split_roots() | {"bootstrap": bootstrap},
     }
-    counts = grow_halves(Member.of("lyon", None, X, Y), **contents)
+    counts = ask("grow_halves", Member.from_estimator("lyon", None, X, Y), **contents)
     assert counts.keys() == contents.keys()
     for k, half in enumerate(HALVES):
-        alone = Member.of("lyon", None, X[HALF == k], Y[HALF == k])
-        expected = grow(alone, **contents[half])["counts"]
+        alone = Member.from_estimator("lyon", None, X[HALF == k], Y[HALF == k])
+        expected = ask("grow", alone, **contents[half])["counts"]
         np.testing.assert_array_equal(counts[half], expected)
 
 
@@ -108,8 +109,12 @@ def test_rows_are_counted_behind_the_front_without_those_held_out():
     assert "first" not in reply
     learning = np.flatnonzero(~held_out)
     half = halves_of({"lyon": learning}, y)
-    alone = Member.of("lyon", None, front.transform(with_gaps)[half == 1], y[half == 1])
-    np.testing.assert_array_equal(reply["second"], grow(alone, **content)["counts"])
+    alone = Member.from_estimator(
+        "lyon", None, front.transform(with_gaps)[half == 1], y[half == 1]
+    )
+    np.testing.assert_array_equal(
+        reply["second"], ask("grow", alone, **content)["counts"]
+    )
     counts = counts_of(reply["second"], content)
     assert counts[0, 0].sum() == np.sum(half == 1)
     assert counts[0, :, N_BINS].any()  # rows without a value
@@ -153,7 +158,12 @@ def test_a_malformed_request_is_refused_by_the_name_of_the_field(change, match):
         check_request(Message.of("grow_halves", **asked | change))
 
 
-HONEST = grow_halves(Member.of("lyon", None, X, Y), first=roots(), second=split_roots())
+HONEST = ask(
+    "grow_halves",
+    Member.from_estimator("lyon", None, X, Y),
+    first=roots(),
+    second=split_roots(),
+)
 ODD = packed_counts(np.full((2, 2, N_BINS + 1, len(CLASSES)), 3))
 
 

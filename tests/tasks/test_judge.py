@@ -10,7 +10,7 @@ from helpers.rules import assert_refused, assert_taken, without
 from skgems.federation import LimitError, Limits, reply_to
 from skgems.messages import Message, check_request
 from skgems.moments import INDEX_OF_FACTOR_ONE
-from skgems.tasks._judge import is_one_model, judged_are_rows
+from skgems.tasks._judge import JudgeReply, is_one_model
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
 
@@ -123,7 +123,7 @@ JUDGMENT = {
 
 
 def test_an_honest_judgement_is_taken():
-    assert_taken(judged_are_rows, JUDGMENT, asked=TWO_MODELS)
+    assert_taken(JudgeReply, JUDGMENT, asked=TWO_MODELS)
 
 
 def test_no_rows_and_no_models_are_judged():
@@ -133,13 +133,13 @@ def test_no_rows_and_no_models_are_judged():
         "losses": np.ones((0, 9)),
         "min_rows": 10,
     }
-    assert_taken(judged_are_rows, judgment, asked={"models": {}})
+    assert_taken(JudgeReply, judgment, asked={"models": {}})
 
 
 def test_no_more_rows_are_right_than_there_are():
     judgment = JUDGMENT | {"right": np.array([[6, 3], [3, 4]])}
     match = "right are more than the 5 rows"
-    assert_refused(judged_are_rows, judgment, match, asked=TWO_MODELS)
+    assert_refused(JudgeReply, judgment, match, asked=TWO_MODELS)
 
 
 @pytest.mark.parametrize(
@@ -152,4 +152,4 @@ def test_no_more_rows_are_right_than_there_are():
 )
 def test_a_judgement_is_of_all_models_of_the_request(change):
     match = "right is not of 2 models"
-    assert_refused(judged_are_rows, JUDGMENT | change, match, asked=TWO_MODELS)
+    assert_refused(JudgeReply, JUDGMENT | change, match, asked=TWO_MODELS)

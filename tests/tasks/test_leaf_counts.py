@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from helpers.disclosures import rule_of
 from helpers.rules import assert_outcome
-from helpers.tasks import LABELS, make_member
+from helpers.tasks import LABELS, ask, make_member
 from scipy.sparse import csr_matrix
 
 from skgems.federation import LimitError, Limits, reply_to
 from skgems.messages import TASKS, Message, check_reply, check_request
 from skgems.tasks import unpacked_leaf_counts
-from skgems.tasks._leaf_counts import answer_leaf_counts, counts_are_of_trees
+from skgems.tasks._leaf_counts import LeafCountsReply
 from skgems.trees import (
     bin_codes,
     leaf_counts,
@@ -31,7 +31,7 @@ ASKED = {"n_trees": 3, "max_depth": 2, "random_state": 7}
 
 def counted(member, asked=ASKED) -> np.ndarray:
     """The counts that a node replies with."""
-    return unpacked_leaf_counts(answer_leaf_counts(member, **asked), asked)
+    return unpacked_leaf_counts(ask("leaf_counts", member, **asked), asked)
 
 
 def expected_counts(X, y) -> np.ndarray:
@@ -101,7 +101,7 @@ MOVED[1, :2, 0] += [10, -10]
     ],
 )
 def test_counts_are_those_of_what_was_asked(reply, match):
-    assert_outcome(counts_are_of_trees, reply, match, asked=ASKED)
+    assert_outcome(LeafCountsReply, reply, match, asked=ASKED)
     request = Message.of("leaf_counts", **ASKED)
     if match is None:
         check_reply(request, Message.of("leaf_counts", **reply))
@@ -117,7 +117,6 @@ def test_counts_are_those_of_what_was_asked(reply, match):
     ("limit", "amount"),
     [("hidden_numbers", 40 * 3), ("cluster_numbers", 3 * 4 * 3)],
 )
-@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 def test_what_costs_more_than_the_limits_is_refused(limit, amount):
     member = make_member()
 
@@ -158,7 +157,7 @@ def test_rows_of_other_roles_are_not_counted_nor_are_classes_without_rows():
     member = make_member()
     rows = np.flatnonzero(member.y != "b")[::2]
     of_some = make_member(moments=rows, training=rows)
-    content = answer_leaf_counts(of_some, **ASKED)
+    content = ask("leaf_counts", of_some, **ASKED)
     assert content["labels"] == ["a", "c"]
     expected = expected_counts(member.X[rows], member.y[rows])[:, :, [0, 2]]
     np.testing.assert_array_equal(unpacked_leaf_counts(content, ASKED), expected)

@@ -17,7 +17,7 @@ from helpers.rules import (
 )
 
 from skgems.moments import ClassMoments, class_moments
-from skgems.tasks._moments import form_is_known, moments_fit
+from skgems.tasks._moments import MomentsReply, form_is_known
 
 # ---- forms of classifiers ----------------------------------------------------------
 
@@ -107,7 +107,7 @@ def check_moments(
 ) -> None:
     """With so many rows described, the reply is taken, or refused in these words."""
     assert_outcome(
-        moments_fit,
+        MomentsReply,
         reply,
         match,
         asked=moments_request() if request is None else request,
@@ -248,7 +248,7 @@ OTHER_COUNTS = "counts are not those of describe.rows"
 def test_moments_are_of_the_rows_described():
     reply = moments_reply()
     # Before a node has described itself there is nothing to compare.
-    assert_taken(moments_fit, reply, asked=moments_request())
+    assert_taken(MomentsReply, reply, asked=moments_request())
     check_moments(reply, n_rows=(30, 11), match=OTHER_COUNTS)
     check_moments(reply, n_rows=(29, 10), match=OTHER_COUNTS)
 
@@ -290,7 +290,7 @@ def test_rows_of_small_classes_are_in_the_scatter_or_nowhere():
 
 def test_a_class_that_is_not_described_has_not_one_row_in_the_scatter():
     assert_refused(
-        moments_fit,
+        MomentsReply,
         reply_with_few_rows_of_b(1),
         "group_counts are not those of describe.rows",
         asked=moments_request("shared"),

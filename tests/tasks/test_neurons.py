@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 from helpers.rules import assert_refused, assert_taken
 
-from skgems.tasks._neurons import precision_is_definite
+from skgems.tasks._neurons import NeuronsReply
 
 
 def test_a_precision_is_definite():
-    rule = precision_is_definite
+    rule = NeuronsReply
     for precision in (np.array([1.0, 0.0]), np.eye(2), np.ones((2, 2))):
         assert_taken(rule, {"precision": precision})
     # Halves of a product may differ by rounding.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers.rules import assert_refused, assert_taken
 
-from skgems.tasks._retrain import network_and_labels_fit
+from skgems.tasks._retrain import RetrainRequest
 
 
 def layers(**more) -> dict:
@@ -31,18 +31,18 @@ def others(**more) -> dict:
 
 
 def test_columns_are_among_the_outputs_of_the_last_layer():
-    assert_taken(network_and_labels_fit, layers())
+    assert_taken(RetrainRequest, layers())
     wrong = layers(columns=np.array([2, 0]))
-    assert_refused(network_and_labels_fit, wrong, "columns are more than the 2 outputs")
+    assert_refused(RetrainRequest, wrong, "columns are more than the 2 outputs")
 
 
 def test_layers_that_train_fit_each_other_and_what_is_before_them():
     coordinates = {"center": np.zeros(4), "scale": np.ones(4)}
-    assert_taken(network_and_labels_fit, layers(**coordinates, others=others()))
+    assert_taken(RetrainRequest, layers(**coordinates, others=others()))
     # Hidden layers stand before those that train: features enter them.
     before = {"weights": [np.ones((7, 4))], "activation": ["relu"]}
     coordinates = {"center": np.zeros(6), "scale": np.ones(6), "hidden": before}
-    assert_taken(network_and_labels_fit, layers(**coordinates))
+    assert_taken(RetrainRequest, layers(**coordinates))
     for wrong, match in (
         (
             layers(coefs=[], intercepts=[], activation=[]),
@@ -56,9 +56,9 @@ def test_layers_that_train_fit_each_other_and_what_is_before_them():
             "center are not one for each fe",
         ),
     ):
-        assert_refused(network_and_labels_fit, wrong, match)
+        assert_refused(RetrainRequest, wrong, match)
     wrong = layers(**coordinates) | {"center": np.zeros(4)}
-    assert_refused(network_and_labels_fit, wrong, "center are not one for each feature")
+    assert_refused(RetrainRequest, wrong, "center are not one for each feature")
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_layers_that_train_fit_each_other_and_what_is_before_them():
 )
 def test_sums_of_others_that_do_not_fit_the_layers_are_refused(change, match):
     wrong = layers(others=others(**change))
-    assert_refused(network_and_labels_fit, wrong, f"others {match}")
+    assert_refused(RetrainRequest, wrong, f"others {match}")

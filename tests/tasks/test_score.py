@@ -6,24 +6,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.rules import assert_refused, assert_taken
-from helpers.tasks import LABELS, make_member, make_model
+from helpers.tasks import LABELS, ask, make_member, make_model
 from sklearn.metrics import accuracy_score, log_loss
 
 from skgems.networks import linear_logits
 from skgems.spaces import Accuracy, LogLoss
-from skgems.tasks._score import score, score_is_of_rows
+from skgems.tasks._score import ScoreReply
 
 
 @pytest.mark.parametrize("name", ["score", "beside"])
 def test_a_score_is_of_rows(name):
     scores = {"score": 0.5, "beside": 0.5}
-    assert_taken(score_is_of_rows, scores | {"n_rows": 1})
-    assert_taken(score_is_of_rows, {"score": 0.5, "n_rows": 1})
-    assert_taken(score_is_of_rows, dict.fromkeys(scores, np.nan) | {"n_rows": 0})
+    assert_taken(ScoreReply, scores | {"n_rows": 1})
+    assert_taken(ScoreReply, {"score": 0.5, "n_rows": 1})
+    assert_taken(ScoreReply, dict.fromkeys(scores, np.nan) | {"n_rows": 0})
     match = f"{name} is there without rows, or missing with rows"
     wrong = dict.fromkeys(scores, np.nan) | {name: 0.5, "n_rows": 0}
-    assert_refused(score_is_of_rows, wrong, match)
-    assert_refused(score_is_of_rows, scores | {name: np.nan, "n_rows": 1}, match)
+    assert_refused(ScoreReply, wrong, match)
+    assert_refused(ScoreReply, scores | {name: np.nan, "n_rows": 1}, match)
 
 
 def test_score_is_on_rows_of_known_classes():
@@ -34,11 +34,11 @@ def test_score_is_on_rows_of_known_classes():
         W = make_model()[:, columns]
         request = {"W": W, "labels": ["a", "c"], "columns": np.array(places)}
         logits = linear_logits(node.X[rows], W)
-        reply = score(node, criterion=Accuracy().as_settings(), **request)
+        reply = ask("score", node, criterion=Accuracy().as_settings(), **request)
         winners = np.array(LABELS)[columns][logits.argmax(axis=1)]
         assert reply["score"] == accuracy_score(node.y[rows], winners)
         assert reply["n_rows"] == len(rows)
-        reply = score(node, criterion=LogLoss().as_settings(), **request)
+        reply = ask("score", node, criterion=LogLoss().as_settings(), **request)
         proba = np.exp(logits)
         proba /= proba.sum(axis=1, keepdims=True)
         if columns != slice(None):

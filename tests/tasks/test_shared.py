@@ -6,12 +6,13 @@ from __future__ import annotations
 import numpy as np
 from helpers.rules import assert_refused, assert_taken
 
-from skgems.tasks._shared import one_model
+from skgems.tasks._size import SizeRequest
 
 
 def test_there_is_one_model_and_not_two():
     W = np.ones((3, 2))
-    assert_taken(one_model, {"model": "own"})
-    assert_taken(one_model, {"W": W, "model": None})
+    assert_taken(SizeRequest, {"model": "own"})
+    assert_taken(SizeRequest, {"W": W, "model": None})
+    match = "W is missing, or comes beside model='own'"
     for request in ({"model": "own", "W": W}, {}, {"model": None, "W": None}):
-        assert_refused(one_model, request, "W is missing, or comes beside model='own'")
+        assert_refused(SizeRequest, request, match)

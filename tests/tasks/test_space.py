@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers.rules import assert_outcome, rows, without
 from helpers.tasks import (
+    ask,
     class_codes,
     make_member,
     make_model,
@@ -20,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skgems.federation import Message, answer
 from skgems.local import Member, node_space
-from skgems.moments import SMALLEST, SMALLEST_SQUARE
+from skgems.moments import SMALLEST
 from skgems.networks import LayersBelow
 from skgems.spaces import (
     Accuracy,
@@ -31,7 +32,7 @@ from skgems.spaces import (
     as_criterion,
     as_geometry,
 )
-from skgems.tasks._space import space, space_fits
+from skgems.tasks._space import SpaceReply as SpaceContent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ class SpaceReply:
     def check(self, match: str | None = None, lengths: dict | None = None) -> None:
         """The space is taken, or refused in these words."""
         assert_outcome(
-            space_fits,
+            SpaceContent,
             self.space,
             match,
             asked=self.request,
@@ -72,7 +73,9 @@ def honest_reply(criterion: str = "accuracy", geometry: str = "gram") -> SpaceRe
     """A reply that a node really gives."""
     X, y = rows()
     labels = np.array(["a", "b"])[y]
-    member = Member.of("lyon", LogisticRegression().fit(X, labels), X, labels)
+    member = Member.from_estimator(
+        "lyon", LogisticRegression().fit(X, labels), X, labels
+    )
     request = {
         "model": "own",
         "geometry": as_geometry(geometry).as_settings(),
@@ -191,7 +194,7 @@ def test_metrics_are_symmetric_and_have_no_negative_squares():
     ("precision_of_a_weight", "match"),
     [
         (0.0, None),
-        (SMALLEST_SQUARE, None),
+        (SMALLEST**2, None),
         (1e-300, "metric_precision has values that are all but 0"),
     ],
 )
@@ -374,17 +377,19 @@ def test_the_reply_is_the_space_that_the_node_builds(
     node = make_member(**roles)
     is_known = node.y != "c"
     clf = DummyClassifier().fit(node.X[is_known], node.y[is_known])
-    node = Member.of("lyon", clf, node.X, node.y, **roles)
+    node = Member.from_estimator("lyon", clf, node.X, node.y, **roles)
     W = make_model(6 if hidden else 4)[:, :2]
     layers = request_with_hidden_layers() if hidden else {"hidden": None}
     Z = LayersBelow(**layers["hidden"]).outputs(node.X) if hidden else node.X
-    reply = space(
+    reply = ask(
+        "space",
         node,
         W=W,
         geometry=geometry.as_settings(),
         criterion=criterion.as_settings(),
         hidden=layers["hidden"],
         n_others=2,
+        min_cluster_size=1,
         construction="sampled",
         scale_logits=True,
         n_directions=20,

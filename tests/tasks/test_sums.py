@@ -111,7 +111,7 @@ def test_matrices_may_have_no_roots():
 
 
 def test_words_about_matrices_name_the_smallest_class_with_and_without_labels():
-    field = TASKS["moments"].reply["moments"].fields["triangles"]
+    field = TASKS["moments"].reply.fields["moments"].fields["triangles"]
     content = sums("class")
     assert "The fewest rows are those of 1: 10 rows." in field.detail(content, {})
     words = field.detail(content, {"labels": ["cat", "dog"]})

@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
-import inspect
+import ast
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import skgems
 from skgems.messages import (
     TASKS,
     Message,
+    Reply,
+    Request,
     Table,
+    Task,
     check_reply,
     check_request,
     key_of,
@@ -56,24 +62,10 @@ def fields_of(fields, path=""):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_task_is_answered_by_a_function_of_its_fields(name):
-    if name == "join":  # whose answers are those of other tasks
-        return
-    function = TASKS[name].answer
-    parameters = inspect.signature(function).parameters
-    takes_more = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    for field_name, field in TASKS[name].request.items():
-        assert field_name in parameters or takes_more, field_name
-        if field_name in parameters and field.default is None:
-            default = parameters[field_name].default
-            assert default in (None, inspect.Parameter.empty), field_name
-
-
-@pytest.mark.parametrize("name", TASKS)
 def test_every_field_of_a_reply_says_what_it_tells_of_rows(name):
     silent = {
         path
-        for path, field in fields_of(TASKS[name].reply)
+        for path, field in fields_of(TASKS[name].reply.fields)
         if not field.says and not isinstance(field, Table)
     }
     # Those of a network, and summaries, which speak for themselves.
@@ -82,7 +74,7 @@ def test_every_field_of_a_reply_says_what_it_tells_of_rows(name):
     tables = ("form.", "penalty.", "rule.")
     parameters = {path for path in silent if path.startswith(tables)}
     # Answers to "join" are those to other tasks.
-    answers = set(TASKS["join"].reply) if name == "join" else set()
+    answers = set(TASKS["join"].reply.fields) if name == "join" else set()
     assert silent <= may_be_silent | parameters | answers
 
 
@@ -182,10 +174,103 @@ def test_descriptions_of_a_reply_have_its_figures():
 
 
 def test_every_reply_says_under_which_bound_it_was_made():
-    assert all("min_rows" in task.reply for task in TASKS.values())
+    assert all("min_rows" in task.reply.fields for task in TASKS.values())
 
 
 def test_two_tasks_of_one_name_are_refused():
     register(TASKS["counts"])  # the same one may come again
     with pytest.raises(ValueError, match="There is already a task 'counts'"):
         register(replace(TASKS["counts"], asks="something else"))
+
+
+def test_a_task_lacks_what_bounds_it_at_import():
+    with pytest.raises(TypeError, match="'bound', 'discloses', 'most', and 'without'"):
+        Task(name="toy", asks="a toy", request=Request, reply=Reply, answer=dict)
+
+
+# ---- facts about tasks stand at the task ---------------------------------------------
+
+PACKAGE = Path(skgems.__file__).parent
+MODULES = [path for path in PACKAGE.rglob("*.py") if path.parent.name != "tasks"]
+
+
+@cache
+def nodes_of(path):
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def task_names_in(node):
+    """Names of tasks among the texts of an expression."""
+    texts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+    return {text for text in texts if isinstance(text, str) and text in TASKS}
+
+
+def is_task_name(operand):
+    """Report whether an expression is the name of a task, or several, by its form."""
+    match operand:
+        case ast.Attribute(attr="task" | "tasks" | "bounded_tasks"):
+            return True
+        case ast.Attribute(attr="name", value=owner):
+            return is_task_name(owner)
+        case ast.Name(id="task" | "tasks" | "task_name"):
+            return True
+        case ast.Subscript(slice=ast.Constant(value="task" | "tasks")):
+            return True
+        case ast.Call(args=[ast.Constant(value="task"), *_]):
+            return True
+        case ast.SetComp(elt=element) | ast.ListComp(elt=element):
+            return is_task_name(element)
+    return False
+
+
+def is_constant(operand):
+    """Report whether an expression is a constant other than the table of all tasks."""
+    match operand:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.isupper() and name != "TASKS"
+    return False
+
+
+def compared_with_tasks(path):
+    """Operands of all comparisons of a module in which names of tasks are compared."""
+    for node in nodes_of(path):
+        if isinstance(node, ast.Compare):
+            operands = [node.left, *node.comparators]
+            if any(map(is_task_name, operands)):
+                yield operands
+
+
+def names_asked_in(room):
+    """Names of tasks that some call in a room begins with, as Message.of("counts")."""
+    return {
+        name
+        for path in (PACKAGE / room).glob("*.py")
+        for node in nodes_of(path)
+        if isinstance(node, ast.Call) and node.args
+        for name in task_names_in(node.args[0])
+    }
+
+
+def test_no_room_compares_the_name_of_a_task_that_it_does_not_ask_for():
+    for path in MODULES:
+        for operands in compared_with_tasks(path):
+            names = set().union(*map(task_names_in, operands))
+            others = names - names_asked_in(path.parent.name)
+            assert not others, f"{path.relative_to(PACKAGE)} compares {others}"
+            constants = [ast.unparse(part) for part in operands if is_constant(part)]
+            assert not constants, f"{path.relative_to(PACKAGE)} compares {constants}"
+
+
+def test_no_module_has_a_table_of_tasks_beside_the_table_of_tasks():
+    for path in MODULES:
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        for statement in module.body:
+            match statement:
+                case ast.Assign(value=ast.Tuple() | ast.List() | ast.Set() as table):
+                    keys = table.elts
+                case ast.Assign(value=ast.Dict() as table):
+                    keys = [key for key in table.keys if key is not None]
+                case _:
+                    continue
+            are_names = [bool(task_names_in(key)) for key in keys]
+            assert len(keys) < 2 or not all(are_names), path.relative_to(PACKAGE)

@@ -148,3 +148,22 @@ def test_radii_are_of_single_rows():
     del content["radii_radii"]
     content["radii_losses"] = np.ones(4)
     assert told(content, "space")[1][None] == pytest.approx(13 / 50)
+
+
+def test_powers_of_columns_count_though_each_column_has_its_own_rows():
+    powers = {
+        "counts": np.array([30.0, 28.0]),
+        "means": np.zeros((25, 2)),
+        "squares": np.zeros((25, 2)),
+        "slopes": np.zeros(2),
+    }
+    n_numbers, of_a_row = told({"parts": {"0": powers}}, "front")
+    assert n_numbers == {(None,): 2 * 25 * 2 + 2}
+    assert of_a_row[None] == pytest.approx(102 / 30)
+
+
+def test_histograms_tell_where_they_step():
+    cumulative = np.array([[0.0, 10.0, 10.0, 20.0, 30.0], [0.0, 0.0, 0.0, 30.0, 30.0]])
+    histogram = {"n_rows": 30.0, "cumulative": cumulative}
+    n_numbers, _ = told({"parts": {"0": histogram}}, "front")
+    assert n_numbers == {(None,): 3 + 1}

@@ -18,7 +18,7 @@ from skgems.trees import (
     leaves_of,
     raw_predictions,
 )
-from skgems.trees._boosted_rows import _ROWS_AT_ONCE
+from skgems.trees._boosted_rows import NUMBERS_IN_CACHE
 from skgems.trees._gradients import SCALE, scaled_gradients
 
 
@@ -62,9 +62,10 @@ def summed_by_hand(codes, labels, growth):
 def test_histograms_are_sums_over_rows(
     n_features, n_classes, n_messages, are_paired, monkeypatch
 ):
-    monkeypatch.setattr(skgems.trees._boosted_rows, "_ROWS_AT_ONCE", 64)
-    least = 0.0 if are_paired else np.inf
-    monkeypatch.setattr(skgems.trees._boosted_rows, "_LEAST_ROWS_A_PAIRED_CELL", least)
+    monkeypatch.setattr(skgems.trees._boosted_rows, "NUMBERS_IN_CACHE", 64)
+    monkeypatch.setattr(
+        skgems.trees._boosted_rows._AskedRows, "are_paired", lambda _: are_paired
+    )
     codes, labels = binned_rows(
         0, n_rows=200, n_features=n_features, n_classes=n_classes, missing=0.1
     )
@@ -89,7 +90,7 @@ def test_histograms_add_up_over_nodes(sizes):
 
 
 def test_sums_of_as_many_rows_as_are_summed_at_once_are_exact():
-    assert _ROWS_AT_ONCE * SCALE <= 2**53
+    assert NUMBERS_IN_CACHE * SCALE <= 2**53
 
 
 def test_what_is_remembered_does_not_matter():

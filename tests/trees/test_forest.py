@@ -16,7 +16,7 @@ N_FEATURES = 4
 def random_forests(seed, *, n_trees=3, n_levels=4):
     """A forest after each of its random splits."""
     rng = np.random.default_rng(seed)
-    forests = [Forest.of_roots(n_trees)]
+    forests = [Forest.unsplit(n_trees)]
     for _ in range(n_levels):
         leaves = np.flatnonzero(forests[-1].feature < 0)
         vertices = rng.permutation(leaves)[: rng.integers(1, len(leaves) + 1)]
@@ -59,7 +59,7 @@ def depth_by_hand(forest):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_reach_the_leaves_that_they_reach_by_hand(seed, monkeypatch):
-    monkeypatch.setattr(skgems.trees._forest, "_WAYS_AT_ONCE", 22)  # 7 rows
+    monkeypatch.setattr(skgems.trees._forest, "NUMBERS_IN_CACHE", 22)  # 7 rows
     codes, _ = binned_rows(seed, n_rows=30, missing=0.2)
     forest = random_forests(seed)[-1]
     leaves = leaves_of(codes, forest)
@@ -73,7 +73,7 @@ def test_rows_reach_the_leaves_that_they_reach_by_hand(seed, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_go_on_from_vertices_that_they_reached_before(seed, monkeypatch):
-    monkeypatch.setattr(skgems.trees._forest, "_WAYS_AT_ONCE", 21)
+    monkeypatch.setattr(skgems.trees._forest, "NUMBERS_IN_CACHE", 21)
     codes, _ = binned_rows(seed, n_rows=50, missing=0.2)
     *_, earlier, _, last = random_forests(seed)
     start = leaves_of(codes, earlier)
@@ -97,7 +97,7 @@ def test_no_rows_reach_no_leaves():
 
 
 def test_a_split_leaves_the_forest_as_it_was():
-    before = Forest.of_roots(2)
+    before = Forest.unsplit(2)
     after = before.split(
         np.array([1]), feature=[3], bin=[5], missing_left=np.array([True])
     )

@@ -164,7 +164,7 @@ def test_leaves_that_are_looked_at_together_do_not_matter(monkeypatch):
         "has_missing": np.full(3, fill_value=True),
     }
     together = vars(best_gradient_splits(histograms, **arguments))
-    monkeypatch.setattr(skgems.trees._splits, "_CELLS_AT_ONCE", 2 * histograms[0].size)
+    monkeypatch.setattr(skgems.trees._splits, "NUMBERS_AT_ONCE", 2 * histograms[0].size)
     apart = vars(best_gradient_splits(histograms, **arguments))
     assert np.flatnonzero(~together["is_valid"]).tolist() == [1, 5]
     for name, array in together.items():

@@ -268,7 +268,7 @@ def test_excluded_features_are_drawn_where_others_do_not_suffice():
 @pytest.mark.parametrize("n_leaves", [1, 5])
 def test_every_feature_is_drawn_equally_often(monkeypatch, n_leaves):
     """2 of 4 for 4,000 leaves: 2,000 times, with a standard deviation of 32."""
-    monkeypatch.setattr(skgems.trees._growth, "_LEAVES_AT_ONCE", 1000 * n_leaves)
+    monkeypatch.setattr(skgems.trees._growth, "NUMBERS_IN_CACHE", 1000 * n_leaves)
     excluded = np.zeros((4000, 4), dtype=bool)
     features = _drawn_features(excluded, 2, rng=np.random.RandomState(0))
     assert np.abs(np.bincount(features.ravel()) - 2000).max() < 160

@@ -110,7 +110,7 @@ def counted_cells(seed, *, is_weighted):
 def test_cells_are_those_of_histograms_that_hold_rows(
     seed, is_weighted, n_sorted, monkeypatch
 ):
-    monkeypatch.setattr(skgems.trees._histograms, "_SORTED_AT_ONCE", n_sorted)
+    monkeypatch.setattr(skgems.trees._histograms, "NUMBERS_AT_ONCE", n_sorted)
     cells, histograms = counted_cells(seed, is_weighted=is_weighted)
     assert histograms.size > 60 * 3 * 2  # more cells than rows that are counted
     np.testing.assert_array_equal(cells.indices, np.flatnonzero(histograms))
@@ -139,7 +139,7 @@ def test_no_cells_hold_rows_where_leaves_have_none(is_weighted):
 @pytest.mark.parametrize("n_cells", [2**20, 1])
 @pytest.mark.parametrize("step", [2, 5])
 def test_rounded_cells_are_those_of_rounded_histograms(step, n_cells, monkeypatch):
-    monkeypatch.setattr(skgems.trees._histograms, "_ROUNDED_AT_ONCE", n_cells)
+    monkeypatch.setattr(skgems.trees._histograms, "NUMBERS_AT_ONCE", n_cells)
     cells, histograms = counted_cells(0, is_weighted=True)
     rounded = rounded_cells(cells, histograms.shape, step)
     expected = rounded_histograms(histograms, step)

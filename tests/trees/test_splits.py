@@ -137,7 +137,7 @@ def test_leaves_that_are_looked_at_together_do_not_matter(monkeypatch, draws_bin
     best_of_block = skgems.trees._splits._best_of_block
     monkeypatch.setattr(skgems.trees._splits, "_best_of_block", note_size)
     together = splits()
-    monkeypatch.setattr(skgems.trees._splits, "_CELLS_AT_ONCE", 2 * histograms[0].size)
+    monkeypatch.setattr(skgems.trees._splits, "NUMBERS_AT_ONCE", 2 * histograms[0].size)
     apart = splits()
     assert sizes == [7, 2, 2, 2, 1]
     for name, array in together.items():

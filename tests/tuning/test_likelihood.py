@@ -26,7 +26,7 @@ def likelihood_and_minimum(shift=0.0):
     """The likelihood of one node of 3,000 rows, and the weights that minimize it."""
     X, y = draw(100, 3000)
     X = X + shift
-    likelihood = Likelihood.of(
+    likelihood = Likelihood.from_nodes(
         [NodeLoss(moments=class_moments(X, y), columns=np.arange(3))], 3
     )
     return likelihood, likelihood.to_rows(likelihood.minimize())

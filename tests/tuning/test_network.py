@@ -289,7 +289,7 @@ def test_the_last_layer_is_fitted_to_the_minimum(sparse_rows):
     X, y, layers = small_task()
     if sparse_rows:  # only a single layer takes them
         X = sparse.csr_matrix(X)
-        layers = Layers.of([layers.coefs[0][:, :3].copy()])
+        layers = Layers.from_weights([layers.coefs[0][:, :3].copy()])
         layers = layers.with_last(np.random.RandomState(2).standard_normal((4, 3)))
     depth = layers.n_hidden_layers
     path = list(_network._path(X, y, layers, depth))

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the rule of disclosure costs `combine` over a channel, on raw rows.
+
+Test accuracy of what `combine` chose of the nodes' answers under the default rule and
+without one, on the sets of `bench_combine.py`. Nodes that have no class of twenty rows,
+ten in a half, would send nothing under the rule, and take part in neither.
+
+``--records`` keeps results, one line of JSON each, and runs only what is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from _federations import assign_nodes
+from _quick import note_figure, parse_with_quick
+from _raw_rows import PARTITIONS, add_options, split_raw_rows, time_call
+from _records import JsonLines
+
+from skgems import Disclosure, combine
+from skgems.compat import safe_indexing
+from skgems.federation import Message, Nodes, reply_to
+
+RULE = Disclosure()
+
+
+class Cell(NamedTuple):
+    """One data set, partitioned once, under the rule or without."""
+
+    data: str
+    seed: int
+    partition: str
+    has_rule: bool
+
+
+def takes_part(y: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Rows of nodes that have a class of enough rows in either half, (n_rows,)."""
+    is_there = np.zeros(len(y), dtype=bool)
+    for node in np.unique(nodes):
+        sizes = np.unique(y[nodes == node], return_counts=True)[1]
+        if sizes.max() >= 2 * RULE.min_rows:
+            is_there |= nodes == node
+    return is_there
+
+
+def channel_to(X, y: np.ndarray, nodes: np.ndarray, rule: Disclosure | None) -> Nodes:
+    """Return a channel to nodes in this process, each with a ledger."""
+    ledgers: dict[str, dict] = {str(node): {} for node in np.unique(nodes)}
+
+    def ask(requests: Mapping[str, Message]) -> dict[str, Message]:
+        replies = {}
+        for name, request in requests.items():
+            rows = np.flatnonzero(nodes.astype(str) == name)
+            replies[name] = reply_to(
+                request,
+                None,
+                safe_indexing(X, rows),
+                y[rows],
+                name=name,
+                state=ledgers[name],
+                disclosure=rule,
+            )
+        return replies
+
+    return Nodes(ask, list(ledgers), disclosure=rule)
+
+
+def measure(cell: Cell, options: argparse.Namespace) -> dict | None:
+    """Return the accuracy of what was chosen, and what was sent; None: by nobody."""
+    X, y, X_test, y_test = split_raw_rows(cell.data, options, cell.seed)
+    nodes = assign_nodes(cell.partition, y, cell.seed)
+    rows = np.flatnonzero(takes_part(y, nodes))
+    if not len(rows):
+        return None
+    channel = channel_to(
+        safe_indexing(X, rows), y[rows], nodes[rows], RULE if cell.has_rule else None
+    )
+    chosen, seconds = time_call(lambda: combine(channel, random_state=cell.seed))
+    return {
+        "accuracy": float(np.mean(chosen.predict(X_test) == y_test)),
+        "chosen": chosen.choice_.name,
+        "bytes": sum(entry["bytes"] for entry in chosen.choice_.table),
+        "seconds": seconds,
+    }
+
+
+def run_missing(options: argparse.Namespace) -> list[dict]:
+    """Run and record what is missing; return the records of the cells asked for."""
+    file = JsonLines(options.records)
+    records = file.read()
+    cells = [
+        Cell(data_set, seed, partition, has_rule)
+        for seed in options.seeds
+        for partition in options.partitions
+        for data_set in options.sets
+        for has_rule in (False, True)
+    ]
+    for cell in cells:
+        if any(cell._asdict().items() <= record.items() for record in records):
+            continue
+        measured = measure(cell, options)
+        if measured is None:
+            print(f"{cell.data}, {cell.partition}: no node takes part", flush=True)
+            continue
+        record = cell._asdict() | measured
+        records.append(record)
+        print(record, flush=True)
+        file.append(record)
+    return [r for r in records if any(c._asdict().items() <= r.items() for c in cells)]
+
+
+def mean_accuracy(records: list[dict], *, has_rule: bool) -> float:
+    """Return the mean accuracy of some records in percent."""
+    some = [record for record in records if record["has_rule"] == has_rule]
+    return 100 * float(np.mean([record["accuracy"] for record in some]))
+
+
+def print_table(records: list[dict]) -> list[float]:
+    """Print a line a data set; return the points that each loses."""
+    print("set: accuracy without the rule and under it (%), points lost; MB; chosen")
+    lost = []
+    for data_set in dict.fromkeys(record["data"] for record in records):
+        runs = [record for record in records if record["data"] == data_set]
+        without = mean_accuracy(runs, has_rule=False)
+        under = mean_accuracy(runs, has_rule=True)
+        lost.append(without - under)
+        megabytes = [
+            np.mean([r["bytes"] for r in runs if r["has_rule"] == has_rule]) / 1e6
+            for has_rule in (False, True)
+        ]
+        chosen = dict.fromkeys(r["chosen"] for r in runs if r["has_rule"])
+        print(
+            f"{data_set:26}{without:6.1f}{under:6.1f}{lost[-1]:6.1f}"
+            f"{megabytes[0]:7.1f}{megabytes[1]:6.1f}  {'; '.join(chosen)}"
+        )
+    print(f"mean of {len(lost)} sets: {np.mean(lost):.1f} points lost")
+    return lost
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_options(parser)
+    parser.add_argument(
+        "--partitions", nargs="+", default=["dir0.1-5"], choices=PARTITIONS
+    )
+    return parse_with_quick(
+        parser,
+        quick={"sets": ["digits"], "seeds": [0], "partitions": ["disjoint-2"]},
+    )
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    options = parse_options()
+    warnings.simplefilter("ignore")
+    lost = print_table(run_missing(options))
+    if options.quick:
+        note_figure("combine under the rule", float(np.mean(lost)))
+
+
+if __name__ == "__main__":
+    main()

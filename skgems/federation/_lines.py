@@ -1,0 +1,225 @@
+"""Lines to nodes: a channel, and around it what strangers make necessary.
+
+A line takes requests and gives, in their order, the name of each node with its reply,
+or what went wrong. In one process a reply has its shapes and keeps its rules by
+construction, so that only what a user gave is checked. From elsewhere a stranger may
+send anything: requests are sealed, and every reply is checked.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..messages import (
+    TASKS,
+    Message,
+    check_fields_of_user,
+    check_reply,
+    check_signed,
+    has_usable_numbers,
+    joins_in,
+    sealed,
+)
+from ._asked_nodes import Context
+from ._channel import Channel
+
+# Name of each node, in the order of the requests, with its reply or what went wrong.
+Answers = Iterator[tuple[str, Message | Exception]]
+
+
+class Line(Protocol):
+    """A way to nodes and back."""
+
+    def ask(self, requests: Mapping[str, Message]) -> Answers:
+        """Send all requests, then return an iterator of what comes back."""
+
+
+def line_to(
+    channel: Channel,
+    context: Context,
+    recorded: Callable[[str, Message], Message | None],
+) -> Line:
+    """Return the line through a channel.
+
+    Parameters
+    ----------
+    channel : Channel
+    context : Context
+        What goes with every request.
+    recorded : callable
+        Returns what a node, by its name, replied to an equal request before; or None.
+    """
+
+    def check_as_a_stranger(name: str, request: Message, reply: Message) -> None:
+        description = recorded(name, Message.of("describe"))
+        described = None if description is None else description.content
+        check_reply_of(name, request=request, reply=reply, described=described)
+
+    line: Line = _InOrder(channel)
+    if channel.is_in_process:
+        line = _CheckedHere(line, check_as_a_stranger)
+    else:
+        line = _CheckedElsewhere(line, channel, context, check_as_a_stranger)
+    if context.fields or context.agreement is not None:
+        line = _Sealed(line, context, channel.private_key)
+    return line
+
+
+@dataclass(frozen=True, eq=False)
+class _InOrder:
+    """A channel whose replies come in the order of the requests."""
+
+    channel: Channel
+
+    def ask(self, requests: Mapping[str, Message]) -> Answers:
+        # Here, and not in the generator: a folder raises in `ask`, before anything else
+        # happens, if replies are missing.
+        return _in_order(requests, self.channel.ask(dict(requests)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Checked:
+    """A line whose replies are checked one by one."""
+
+    line: Line
+
+    def ask(self, requests: Mapping[str, Message]) -> Answers:
+        return self._checked(requests, self.line.ask(requests))
+
+    def _checked(self, requests: Mapping[str, Message], answers: Answers) -> Answers:
+        for name, reply in answers:
+            failure = reply if isinstance(reply, Exception) else None
+            if failure is None:
+                try:
+                    self.check(name, requests[name], reply)
+                except (ValueError, TypeError) as error:
+                    failure = error
+            yield name, reply if failure is None else failure
+            del reply, failure  # before the next one comes
+
+    def check(self, name: str, request: Message, reply: object) -> None:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class _CheckedHere(_Checked):
+    """A line within this process, where no stranger can send anything.
+
+    The library computes no sums that no rows have, of rows that were validated in this
+    process. But for what a user gave (`Task.of_user`), all that can be wrong is that
+    numbers are too large, or none. All fields are checked of such a reply, since some
+    may have them, and an error names the field.
+    """
+
+    check_as_a_stranger: Callable[[str, Message, Message], None]
+
+    def check(self, name: str, request: Message, reply: Message) -> None:
+        """Raise ValueError for labels or parameters that make a reply wrong."""
+        if TASKS[reply.task].of_user is not None and has_usable_numbers(reply):
+            check_fields_of_user(request, reply)
+        else:
+            self.check_as_a_stranger(name, request, reply)
+
+
+@dataclass(frozen=True, eq=False)
+class _CheckedElsewhere(_Checked):
+    """A line out of this process: replies are of whom they should be, and fit."""
+
+    channel: Channel
+    context: Context
+    check_as_a_stranger: Callable[[str, Message, Message], None]
+
+    def check(self, name: str, request: Message, reply: object) -> None:
+        """Raise ValueError or TypeError for a reply that no honest node sends."""
+        if not isinstance(reply, Message):
+            raise TypeError(
+                f"the channel gave a {type(reply).__name__} as its reply, not a "
+                "Message."
+            )
+        self._check_sender(name, reply)
+        self.check_as_a_stranger(name, request, reply)
+        if self.context.agreement is not None:
+            self.context.agreement.check_bound(reply, name)
+
+    def _check_sender(self, name: str, reply: Message) -> None:
+        """Raise ValueError unless a reply is of this node and of this exchange."""
+        public_keys = self.channel.public_keys
+        if public_keys:
+            if name not in public_keys:
+                raise ValueError(
+                    "there is no public key for it. Add one to public_keys of the "
+                    "channel."
+                )
+            check_signed(reply, public_keys[name])
+        expected = {"node": name}
+        if self.context.agreement is not None:
+            expected["exchange"] = self.context.agreement.exchange
+        for field_name, expected_value in expected.items():
+            # A channel may leave the field out: it knows whom it asked.
+            value = reply.envelope.get(field_name, expected_value)
+            if value != expected_value:
+                raise ValueError(
+                    f"envelope.{field_name} is {value!r:.80}, not {expected_value!r}."
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class _Sealed:
+    """A line on which requests say what they have in common, and whose they are."""
+
+    line: Line
+    context: Context
+    private_key: object  # a file; None: requests are not signed
+
+    def ask(self, requests: Mapping[str, Message]) -> Answers:
+        # One request for many nodes stays one object, which is signed once.
+        sealed_by_id: dict[int, Message] = {}
+        for request in requests.values():
+            if id(request) not in sealed_by_id:
+                sealed_by_id[id(request)] = self._sealed(request)
+        return self.line.ask(
+            {name: sealed_by_id[id(request)] for name, request in requests.items()}
+        )
+
+    def _sealed(self, request: Message) -> Message:
+        fields = self.context.fields
+        # The front that is to be fitted stands in its request already.
+        if fields and not TASKS[request.task].fits_front:
+            request = request.with_fields(**fields)
+        if self.context.agreement is None:
+            return request
+        return sealed(
+            request, agreement=self.context.agreement, private_key=self.private_key
+        )
+
+
+def check_reply_of(
+    name: str, request: Message, reply: Message, described: Mapping | None = None
+) -> None:
+    """Raise ValueError unless a reply fits its request, and is of this node."""
+    check_reply(request, reply, described=described)
+    for content in joins_in(reply):
+        if content["name"] != name:
+            raise ValueError(f"summary.name is {content['name']!r}, not {name!r}.")
+
+
+def _in_order(
+    requests: Mapping[str, Message], replies: Mapping | Iterable
+) -> Iterator[tuple[str, object]]:
+    """Yield name and reply of each node that was asked, in the order of the requests.
+
+    Replies that a channel has before it is their turn wait. Where none came there is an
+    exception in its place.
+    """
+    arriving = iter(replies.items() if isinstance(replies, Mapping) else replies)
+    early: dict[str, object] = {}
+    for name in requests:
+        while name not in early:
+            sender, reply = next(arriving, (None, None))
+            if sender is None:
+                early[name] = ConnectionError("no reply came")
+            elif sender in requests:
+                early[sender] = reply
+        reply = early.pop(name)
+        yield name, reply
+        del reply  # before the next one comes

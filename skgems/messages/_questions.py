@@ -1,0 +1,83 @@
+"""What a request and a reply of a task hold, as classes whose annotations are fields.
+
+A subclass of `Request` or `Reply` is a frozen dataclass. The annotation of each
+attribute has the kind of field that messages are checked by, which also says what the
+field tells of rows:
+
+    size: Annotated[float, Number(low=0.0, says="Size of the model's logits.")]
+
+An attribute whose field has a default has this default, too. It is None where a field
+may be missing, or is there for some requests only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar, Self, dataclass_transform, get_type_hints
+
+from ._fields import ABSENT, REQUIRED, Field, Place
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)
+class _Content:
+    """The content of a message of one task, with a name for each of its fields."""
+
+    fields: ClassVar[Mapping[str, Field]] = MappingProxyType({})
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.fields = MappingProxyType(_annotated_fields(cls))
+        for name, field in cls.fields.items():
+            if field.default is REQUIRED and field.when is None:
+                continue
+            is_none = field.default is ABSENT or field.default is REQUIRED
+            setattr(cls, name, None if is_none else field.default)
+        dataclass(frozen=True, kw_only=True, eq=False)(cls)
+
+    @classmethod
+    def from_content(cls, content: Mapping) -> Self:
+        """Make it from the content of a message, of which other fields are left out."""
+        return cls(**{name: content[name] for name in cls.fields if name in content})
+
+    def as_content(self) -> dict:
+        """Return the fields that are there, as a message has them."""
+        values = {name: getattr(self, name) for name in self.fields}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _annotated_fields(cls: type) -> dict[str, Field]:
+    """Return the field of each attribute that is annotated with one, in order."""
+    return {
+        name: part
+        for name, hint in get_type_hints(cls, include_extras=True).items()
+        for part in getattr(hint, "__metadata__", ())
+        if isinstance(part, Field)
+    }
+
+
+class Request(_Content):
+    """What a server asks a node; a subclass for each task.
+
+    Examples
+    --------
+    >>> from typing import Annotated
+    >>> from skgems.messages import Number, Request
+    >>> class RowsAbove(Request):
+    ...     threshold: Annotated[float, Number(low=-1e9, high=1e9)]
+    ...     feature: Annotated[int, Number(whole=True, default=0)]
+    >>> RowsAbove(threshold=0.5)
+    RowsAbove(threshold=0.5, feature=0)
+    """
+
+    def check(self, place: Place) -> None:
+        """Raise ValueError where fields that are right each do not fit each other."""
+
+
+class Reply(_Content):
+    """What a node answers; a subclass for each task."""
+
+    def check(self, request: Request, place: Place) -> None:
+        """Raise ValueError where fields do not fit each other, or the request.
+
+        ``place.described`` is what the node has told of itself, where that is known.
+        """

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Requests and replies as classes, whose annotations are the fields of messages."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+import pytest
+
+from skgems.messages import (
+    ABSENT,
+    TASKS,
+    Array,
+    Flag,
+    Message,
+    Number,
+    Place,
+    Reply,
+    Request,
+    Task,
+    check_reply,
+    check_request,
+    key_of,
+)
+
+
+class AboveRequest(Request):
+    threshold: Annotated[float, Number(low=-10.0, high=10.0)]
+    by_class: Annotated[bool, Flag(default=False)]
+    hidden: Annotated[float | None, Number(default=None)]
+
+    def check(self, place: Place) -> None:
+        place.deny(self.threshold == 0.0, "threshold", "is 0")
+
+
+class AboveReply(Reply):
+    n_rows: Annotated[int, Number(whole=True, says="Rows above.")]
+    # Absent, or there for some requests only.
+    share: Annotated[float | None, Number(default=ABSENT)]
+    by_class: Annotated[
+        np.ndarray | None, Array("l", when=lambda request: request.by_class)
+    ]
+
+    def check(self, request: AboveRequest, place: Place) -> None:
+        place.deny(self.n_rows > 9 and request.by_class, "n_rows", "are many")
+
+
+def above(member, request):
+    return AboveReply(
+        n_rows=int((member > request.threshold).sum()),
+        by_class=np.zeros(2) if request.by_class else None,
+    )
+
+
+@pytest.fixture(autouse=True)
+def task(monkeypatch):
+    task = Task(
+        name="above",
+        asks="the number of rows above a threshold",
+        request=AboveRequest,
+        reply=AboveReply,
+        answer=above,
+        bound="derived",
+        discloses="counts",
+        most=1,
+        without="needed",
+    )
+    monkeypatch.setitem(TASKS, "above", task)
+    return task
+
+
+def test_attributes_have_the_defaults_of_their_fields():
+    request = AboveRequest(threshold=1.0)
+    assert (request.by_class, request.hidden) == (False, None)
+    assert list(AboveRequest.fields) == ["threshold", "by_class", "hidden"]
+    assert AboveReply(n_rows=1).share is None
+    with pytest.raises(TypeError, match="threshold"):
+        AboveRequest()
+    with pytest.raises(TypeError, match="epochs"):
+        AboveRequest(threshold=1.0, epochs=3)
+
+
+def test_a_subclass_has_the_fields_of_its_base_first():
+    class Further(AboveReply):
+        mean: Annotated[float, Number()]
+
+    assert list(Further.fields) == ["n_rows", "share", "by_class", "mean"]
+
+
+def test_a_content_has_only_the_fields_that_are_there():
+    assert AboveReply(n_rows=3).as_content() == {"n_rows": 3}
+    content = {"n_rows": 3, "share": 0.5, "front": None}
+    assert AboveReply.from_content(content).as_content() == {"n_rows": 3, "share": 0.5}
+
+
+def test_a_task_answers_a_content_by_its_classes(task):
+    numbers = np.arange(5.0)
+    assert task.answered(numbers, {"threshold": 1.5}) == {"n_rows": 3}
+    assert "by_class" in task.answered(numbers, {"threshold": 1.5, "by_class": True})
+
+
+@pytest.mark.parametrize(
+    "request_fields, reply_fields, match",
+    [
+        ({"threshold": 11.0}, {}, "above.threshold is 11.0, not between"),
+        ({"threshold": 0.0}, {}, "above.threshold is 0"),
+        ({}, {"n_rows": 0.5}, "above.n_rows is 0.5, not a whole number"),
+        ({}, {"by_class": np.zeros(2)}, "above.by_class was not asked for"),
+        ({"by_class": True}, {}, "above.by_class is missing"),
+        (
+            {"by_class": True},
+            {"by_class": np.zeros(2), "n_rows": 10},
+            "above.n_rows are many",
+        ),
+    ],
+)
+def test_messages_are_checked_by_fields_and_rules(request_fields, reply_fields, match):
+    request = Message.of("above", **{"threshold": 1.0, **request_fields})
+    reply = Message.of("above", **{"n_rows": 3, **reply_fields})
+    with pytest.raises(ValueError, match=match):
+        check_reply(request, reply)
+    check_request(Message.of("above", threshold=1.0))
+
+
+def test_defaults_change_no_key():
+    written_out = Message.of("above", threshold=1.0, by_class=False, hidden=None)
+    assert key_of(written_out) == key_of(Message.of("above", threshold=1.0))
