@@ -71,7 +71,7 @@ class ClassRows:
 
     @property
     def n_columns(self) -> int:
-        """How many columns there are, with the residuals and what is known."""
+        """Return how many columns there are, with residuals and known sums."""
         return self.X.shape[1] + self.residuals.shape[1] + self.known.shape[1]
 
     def dense(self, places: np.ndarray | slice) -> np.ndarray:
