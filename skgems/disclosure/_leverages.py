@@ -20,9 +20,10 @@ ROUNDING = 1e-10
 # Length of such a direction that is rounding, in deviations of columns.
 NOTHING = 1e-12
 # Deviations of a column up to this share of its size are rounding of equal numbers, as
-# moments have it: 8 units in the last place.
-CONSTANT = 8.0 * np.finfo(np.float64).eps
-# A leverage of 1 but for rounding: the row alone has some direction.
+# moments have it: 16 units in the last place.
+CONSTANT = 16.0 * np.finfo(np.float64).eps
+# A leverage of 1 but for rounding: the row alone has some direction. With two rows
+# asked for, no row may have as much.
 ALONE = 1.0 - 1e-6
 # Leverages are below the bound by more than rounding.
 BELOW = 1.0 - 1e-3
@@ -40,8 +41,8 @@ _PATIENCE = 5.0
 # as rows.
 _LARGEST_LABEL = 4
 # Share of the bound from which on a row is looked at in each round: the leverages of
-# the others are computed at the end alone.
-_CONCERNED = 0.25
+# the others are computed at the end alone, and chunks do not keep these rows.
+CONCERNED = 0.25
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -235,7 +236,7 @@ def lowered_of_basis(
     limit = bound * BELOW
     if np.bincount(units, h).max() <= limit:
         return squares
-    is_concerned = (np.bincount(units, h) > _CONCERNED * bound)[units]
+    is_concerned = (np.bincount(units, h) > CONCERNED * bound)[units]
     for n_rounds in range(_MOST_ROUNDS):
         concerned = np.flatnonzero(is_concerned)
         v = squares[concerned]
@@ -258,7 +259,7 @@ def lowered_of_basis(
         of_units = np.bincount(units, now)
         if of_units.max() <= limit:
             return squares
-        is_concerned |= (of_units > _CONCERNED * bound)[units]
+        is_concerned |= (of_units > CONCERNED * bound)[units]
     return None
 
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any
 
-# A row that is alone in a direction has a leverage of 1 less rounding, which is not
-# below 1 where two rows are asked for.
-_ROUNDING = 1e-6
+from ._leverages import ALONE
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Disclosure:
     @property
     def leverage(self) -> float:
         """The bound below which the leverage of each row is, and not by rounding."""
-        return (1.0 - _ROUNDING) / (self.rows - 1)
+        return ALONE / (self.rows - 1)
 
     def stricter(self, other: "Disclosure") -> "Disclosure":
         """Return the rule that holds where this one and another do.

@@ -13,7 +13,7 @@ from scipy.linalg import qr
 
 from ._leverages import Design, basis, largest_leverage_bound, lowered_weights
 from ._rule import Disclosure
-from ._told import LEAST_SHARE, Rows
+from ._told import LEAST_SHARE, MARGIN, MOST_ROUNDS, Rows
 
 # Rounding of what is left of a column that is a combination of others, in lengths of
 # the last digit of its largest value: equal columns in two units leave as much.
@@ -22,10 +22,6 @@ _ROUNDING = 1e3
 # where there is one table, a row that is left out was a fifth of what 276 rows differ
 # by from sums of columns that were told before; with 0.5 it is a tenth.
 _LEAST_FACTOR = 0.5
-# Rounds of lowering weights beside sums that were told before, and the share of the
-# bound to aim at.
-_MOST_ROUNDS = 10
-_MARGIN = 0.95
 # Numbers of a design at most, of which there are several copies (200 MB each).
 _MOST_NUMBERS = 2.5e7
 
@@ -93,9 +89,9 @@ def weights_of_tables(
     Returns
     -------
     weights : ndarray of shape (n_rows,), or None
-        None where not all may be told. They are those of the rows, or lower ones.
-        Where some are lowered, all are, a little and unevenly, so that no sum without
-        these weights differs from one with them by a few rows.
+        None where not all may be told. If some are lower than those of the rows, all
+        are, unevenly: no sum without these weights differs from one with them by a few
+        rows.
     """
     if not _are_few_numbers(rows, rule, n_own=n_own, n_unknowns=n_unknowns):
         return None
@@ -153,7 +149,7 @@ def _lowered_beside(
     the rows would weigh too little.
     """
     least = LEAST_SHARE * weights.sum()
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(MOST_ROUNDS):
         Q = weights[:, None] * basis(design, weights**2)
         rest = before - Q @ (Q.T @ before)
         shares = rest**2 / max(rest @ rest, np.finfo(float).tiny)
@@ -162,7 +158,7 @@ def _lowered_beside(
         is_high = of_told + of_before >= rule.leverage
         if not is_high.any():
             return weights
-        room = _MARGIN * rule.leverage - of_before[is_high]
+        room = MARGIN * rule.leverage - of_before[is_high]
         if (room <= 0).any():
             return None
         factors = np.ones(len(of_told))

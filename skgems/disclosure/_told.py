@@ -21,6 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from ._leverages import (
+    NOTHING,
     Design,
     basis,
     centered,
@@ -42,11 +43,11 @@ _FEWER_COLUMNS = 0.85
 # Weights of all rows are drawn between this and 1 where some are lowered: as few rows
 # fewer in effect as 1 in 100.
 LEAST_FACTOR = 0.7
-# Share of a column that is rounding, once what others tell of it is taken off.
-_NOTHING = 1e-12
-# Rounds of lowering weights beside known sums, and the share of the bound to aim at.
-_MOST_ROUNDS = 10
-_MARGIN = 0.95
+# Rounds of lowering weights beside known sums.
+MOST_ROUNDS = 10
+# Share of the bound to aim at beside these: what is left is for the other rows, whose
+# leverages rise a little.
+MARGIN = 0.95
 # Share of the bound to which leverages are brought where gradients may follow.
 _ROOM = 0.7
 # A block of one column has no products.
@@ -376,13 +377,13 @@ class _Teller:
         if told.is_small_beside:
             return told
         units = numbered(rows.units)
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(MOST_ROUNDS):
             of_told, of_known = _shares(rows, told)
             h = np.bincount(units, of_told + of_known)
             is_high = h >= bound
             if not is_high.any():
                 return told if self._clusters_hold(rows, told) else None
-            rest = _MARGIN * bound - np.bincount(units, of_known)
+            rest = MARGIN * bound - np.bincount(units, of_known)
             if not self.may_lower or (rest[is_high] <= 0).any():
                 return None
             factors = np.ones(len(h))
@@ -669,7 +670,7 @@ def _shares(rows: Rows, told: Told) -> tuple[np.ndarray, np.ndarray]:
     columns[left] = centered(design, told.weights[left] ** 2)
     columns = of_means.rest(told.weights[:, None] * columns)
     sizes = np.linalg.norm(columns, axis=0)
-    has_rest = sizes > _NOTHING
+    has_rest = sizes > NOTHING
     columns = columns[:, has_rest] / sizes[has_rest]
     of_squares = np.square(columns).max(axis=1, initial=0.0)
     of_told = np.maximum(joint.of_told, of_means.of_told + of_squares)
@@ -716,6 +717,6 @@ class _JointBasis:
         if not columns.any():
             return np.zeros(len(columns))
         U, sizes, _ = np.linalg.svd(self.rest(columns), full_matrices=False)
-        U = U[:, sizes > _NOTHING * np.linalg.norm(columns)]
+        U = U[:, sizes > NOTHING * np.linalg.norm(columns)]
         self._of_all = np.hstack([self._of_all, U])
         return np.einsum("ij,ij->i", U, U)

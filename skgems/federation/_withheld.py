@@ -10,15 +10,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ..base import BaseAggregator
+from ..base import MOST_LISTED, BaseAggregator
 from ..disclosure import Disclosure, has_room_for_products
 from ..local import class_sizes
+from ..messages import task_named
 from ..moments import moments_kind
 from ._federation import Federation, Node
 from ._labels import shown_labels
-
-# Nodes that the text names, as many as a reader looks up one by one.
-_MOST_LISTED = 10
 
 
 def row_numbers(federation: Federation) -> dict[str, dict]:
@@ -68,11 +66,11 @@ def withheld_in_words(aggregator: BaseAggregator) -> str:
     ]
     if not sentences:
         return ""
-    n_others = len(sentences) - _MOST_LISTED
+    n_others = len(sentences) - MOST_LISTED
     others = f"; and {n_others} more nodes" if n_others > 0 else ""
     return (
         "If the nodes were apart, these would tell less under the default rule of "
-        f"disclosure: {'; '.join(sentences[:_MOST_LISTED])}{others}. This follows "
+        f"disclosure: {'; '.join(sentences[:MOST_LISTED])}{others}. This follows "
         "from numbers of rows. Single rows may make nodes tell less still: a fit with "
         "disclosure=Disclosure() shows the model that comes out."
     )
@@ -134,9 +132,10 @@ def _has_room(
 def _kind_of_products(aggregator: BaseAggregator, numbers: Mapping) -> str:
     """Return which products nodes are asked for; "" if they are asked for none."""
     for request in aggregator._terms().first_requests():
-        if request.task == "moments":
+        kind_of_moments = task_named(request.task).kind_of_moments
+        if kind_of_moments is not None:
             return moments_kind(
-                request.content["kind"],
+                kind_of_moments(request.content),
                 n_features=numbers["n_columns"],
                 n_classes=len(numbers["labels"]),
             )

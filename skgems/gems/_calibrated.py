@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..moments import LOGIT_FACTORS, Likelihood, TemperatureSearch
+from ..moments import Likelihood, TemperatureSearch
 from ..progress import say
 from ._problem import LinearNode, LinearProblem
 from ._stage import LinearMerge
@@ -35,6 +35,10 @@ _LEAST_SHARE = 0.8
 # with 0.5 and 0.0037 with 1, and without led7digit by 0.0042 and 0.0040 with the last
 # two. On clean classes of `make_classification` 1 doubles the calibration error.
 _LOSS_OF_A_PARAMETER = 0.5
+# Ends of the factors that are tried: networks of five nodes need 0.3 to 1.3.
+_SMALLEST_TRIED = 1 / 8
+# A few rows that are separable, as in small simulations, would take any that is larger.
+_LARGEST_TRIED = 2.0
 
 
 def calibrated_plan(
@@ -54,8 +58,8 @@ def calibrated_plan(
     search = TemperatureSearch(
         size=size,
         n_rows=likelihood.n_rows,
-        low=float(np.log(LOGIT_FACTORS[0] * size)),
-        high=float(np.log(LOGIT_FACTORS[-1] * size)),
+        low=float(np.log(_SMALLEST_TRIED * size)),
+        high=float(np.log(_LARGEST_TRIED * size)),
         n_grids=1,
     )
     replies = yield replace(problem, nodes=nodes).requests(

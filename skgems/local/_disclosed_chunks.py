@@ -14,6 +14,7 @@ from scipy import sparse
 
 from ..disclosure import (
     ALONE,
+    CONCERNED,
     LEAST_FACTOR,
     Disclosure,
     GroupLeverages,
@@ -47,8 +48,6 @@ from ._room_for_means import check_room_for_means, has_room_for_squares
 # Part of scikit-learn's ``working_memory``, 1 GiB as a rule, that all rows of a node
 # may take: the rule needs a few copies of rows, and chunks are there to save memory.
 _PART_OF_MEMORY = 16
-# Share of the bound from which on a leverage is not small: rows below it are not kept.
-_SHARE_KEPT = 0.25
 # Squared weights that are drawn may be so much lower in all other rows.
 _LEAST_SQUARE = LEAST_FACTOR**2
 # Leverages are below the bound by more than rounding.
@@ -384,7 +383,7 @@ class _Ruler:
         leverages = _Leverages(
             joint_groups=groups if self.residuals is not None else [],
             groups=[replace(group, sums=group.column_sums) for group in examined],
-            least=_SHARE_KEPT * _LEAST_SQUARE * self.rule.leverage,
+            least=CONCERNED * _LEAST_SQUARE * self.rule.leverage,
         )
         rng = np.random.default_rng(self._seed())
         for X, y, weights in self.member.learning_rows():

@@ -18,7 +18,6 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ..base import MOST_LISTED
 from ..moments import ROUNDING_OF_SUMS, block_bytes, indicator, ratio, row_blocks
 from ..networks import linear_logits
 from ..spaces import MOST_ROWS
@@ -41,6 +40,9 @@ N_COMBINATIONS = 8
 _FEWEST_ROWS = 50
 # The same of combinations, whose threshold is lower.
 _FEWEST_ROWS_OF_COMBINATIONS = 200
+# Features that each node names, those that add most to the kurtosis: with five, one
+# that is not skewed is named beside four that are.
+_N_NAMED = 3
 
 
 class CombinationTails:
@@ -169,7 +171,7 @@ def heaviest_features(member: Member) -> list[int]:
         contributions[_has_two_values(X)] = 0.0
     else:
         contributions = fourth_powers * (weights[:-1] ** 4).sum(axis=1)
-    features = np.argsort(-contributions, kind="stable")[:MOST_LISTED]
+    features = np.argsort(-contributions, kind="stable")[:_N_NAMED]
     return features.tolist()
 
 

@@ -28,6 +28,9 @@ from ._sums import PairSums, SumTable, Units, squares
 # Share of the prior's precision up to which what is left without it is rounding, of
 # float32 too: units said nothing of such a number.
 NO_EVIDENCE = 1e-6
+# Share of the objective within which two first passes came to the same: deep networks
+# whose passes differ by 1e-6 of it have other assignments.
+_SAME_OBJECTIVE = 1e-9
 # Sigma, as a share of the median norm of a layer's neurons. Small: where it is large,
 # how many nodes use an atom outweighs what its neurons are like.
 SIGMA = 0.1
@@ -251,7 +254,7 @@ def _better_first_pass(
     objective = exchangeable.run(max_iter=1, tol=tol).objective[-1]
     ordered_objective = ordered.run(max_iter=1, tol=tol).objective[-1]
     # Where they came to the same, rounding must not choose.
-    margin = NO_EVIDENCE * abs(objective)
+    margin = _SAME_OBJECTIVE * abs(objective)
     return ordered if ordered_objective > objective + margin else exchangeable
 
 

@@ -30,15 +30,12 @@ import numpy as np
 from scipy import linalg
 
 from ._class_moments import ClassMoments, deviations
-from ._rows import ratio
+from ._rows import ROUNDING_OF_SUMS, ratio
 
 # Strengths that are tried, as multiples of the mean eigenvalue of the scatter: a
 # stronger one leaves nothing of the weights, rounding hides what a weaker one would do,
 # and a factor of 1.8 between two a model hardly shows.
 _STRENGTHS = np.logspace(1, -8, 37)
-# A mean square that is larger by such a share is the same. Where features say nothing
-# of the classes the curve is flat: with 1e-9 a model of noise is taken, not the shares.
-_SAME = 1e-4
 # How often each effective parameter counts.
 _GAMMA = 1.4
 # The largest C for features of unit variance: larger ones fit separable rows alike, and
@@ -94,7 +91,7 @@ class _LeastSquares:
         # From the strongest on: rounding mostly leaves the same one.
         strengths = _STRENGTHS * self.eigenvalues.mean()
         squares = np.array([self.mean_square(strength) for strength in strengths])
-        is_least = squares <= (1.0 + _SAME) * squares.min()
+        is_least = squares <= (1.0 + ROUNDING_OF_SUMS) * squares.min()
         return strengths[np.argmax(is_least)]
 
 

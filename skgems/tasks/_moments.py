@@ -478,6 +478,7 @@ MOMENTS = Task(
     request=MomentsRequest,
     reply=MomentsReply,
     tells_of_layers=True,
+    kind_of_moments=lambda content: content["kind"],
     told=told_of_moments,
     n_columns=_columns_summed,
     exposed=exposed_groups,
