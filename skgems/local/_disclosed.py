@@ -18,6 +18,7 @@ from ..disclosure import (
     Told,
     clamped,
     gradient_holds,
+    numbered,
     told_of,
     weights_of_tables,
 )
@@ -301,14 +302,11 @@ def tellable_gradients(
     together = member.memo.get(RESIDUALS, np.zeros((n_rows, 0)))
     if len(together) != n_rows:  # of rows of other classes, which is not known to hold
         return ~is_told
-    none = np.zeros((n_rows, 0))
-    rows_to_tell = RowsToTell(
+    rows_to_tell = RowsToTell.without_residuals(
         X=rows.Z,
         codes=np.unique(rows.columns, return_inverse=True)[1],
-        units=np.unique(rows.units, return_inverse=True)[1],
+        units=numbered(rows.units),
         weights=rows.row_weights,
-        residuals=none,
-        known=none,
     )
     n_unknowns = member.n_raw_columns or rows.X.shape[1]
     told = told_of(
@@ -482,15 +480,12 @@ def _rows_to_tell(
     member: Member, X: Rows, codes: np.ndarray, *, weights: np.ndarray
 ) -> RowsToTell:
     """Return rows with the values of few rows replaced, and without residuals."""
-    units = np.unique(member.units("learning"), return_inverse=True)[1]
-    none = np.zeros((X.shape[0], 0))
-    return RowsToTell(
+    units = numbered(member.units("learning"))
+    return RowsToTell.without_residuals(
         X=clamped(X, codes, units, cell=member.disclosure.cell),
         codes=codes,
         units=units,
         weights=weights,
-        residuals=none,
-        known=none,
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from helpers.disclosures import rule_of
 
 from skgems import survey
+from skgems.federation import reply_to
 from skgems.messages import Message
 
 MIN_ROWS = 5
@@ -147,3 +148,21 @@ def test_two_surveys_of_nearly_the_same_rows_tell_a_row():
     )
     difference = 40 * after["mean"] - 39 * before["mean"]
     np.testing.assert_allclose(difference, rows[-1, 0])
+
+
+@pytest.mark.parametrize("far", [100.0, 1e6])
+def test_no_mean_of_a_column_is_mostly_that_of_one_row(far):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    X[7, 0] = far
+    y = np.repeat(["ill", "well"], 100)
+    largest = []
+    for disclosure in (rule_of(10), None):
+        reply = reply_to(
+            Message.of("survey"), None, X, y, name="lyon", disclosure=disclosure
+        )
+        content = reply.content
+        largest.append(max(content["columns"]["0"]["means"]))
+    # Squares of the row are less than those of all others, and groups have ten rows.
+    assert largest[0] < 5.0
+    assert largest[1] > 0.09 * far
