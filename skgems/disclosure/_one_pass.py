@@ -60,11 +60,16 @@ class ClassRows:
             ends = np.cumsum(np.bincount(numbers))
         weights = weights[indices]
         residuals = residuals[indices]
+        known = known[indices] / weights[:, None]
+        if known.shape == residuals.shape:
+            # They are nearly equal: together they span what the difference spans, which
+            # has digits of its own.
+            known = known - residuals
         return cls(
             X=X,
             indices=indices,
             residuals=residuals,
-            known=known[indices] / weights[:, None] - residuals,
+            known=known,
             squares=weights**2,
             ends=ends,
         )
