@@ -113,7 +113,7 @@ def survey_of_column(
         return content
     if kind == NUMBERS:
         if weights is not None:
-            weights = weights[_is_number(as_floats(column))]
+            weights = _weights_of_numbers(column, weights)
             weights = weights[np.argsort(known_values, kind="stable")]
         known_values = np.sort(known_values)
         n_different = 1 + np.count_nonzero(np.diff(known_values))
@@ -140,6 +140,14 @@ def _known_values(column: Column, kind: str) -> Sequence:
         return numbers[_is_number(numbers)]
     known = [value for value in column if not is_gap(value)]
     return list(map(str, known))
+
+
+def _weights_of_numbers(column: Column, weights: np.ndarray) -> np.ndarray:
+    """Return the weights of the values that are neither missing nor infinite."""
+    values = np.asarray(column)
+    if values.dtype == object:
+        weights = weights[[not is_gap(value) for value in values]]
+    return weights[_is_number(as_floats(column))]
 
 
 def _is_number(numbers: np.ndarray) -> np.ndarray:
