@@ -93,7 +93,7 @@ class Exchange:
     >>> import skgems
     >>> X, y = load_iris(return_X_y=True)
     >>> rows = {"lyon": y < 2, "paris": y > 0}
-    >>> agg = skgems.GEMSLogisticAggregator(n_rounds=3, random_state=0)
+    >>> agg = skgems.GEMSLogisticAggregator(n_rounds=2, random_state=0)
     >>> folder = Path(mkdtemp())
     >>> exchange = skgems.Exchange(folder / "work", agg, nodes=list(rows))
     >>> while (fitted := exchange.step()) is None:

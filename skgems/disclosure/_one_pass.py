@@ -89,7 +89,7 @@ class ClassRows:
 
     def blocks(self) -> Iterator[tuple[int, slice, np.ndarray]]:
         """Yield numbers of parts, places of some rows of each, and these rows."""
-        size = max(1, _BLOCK_BYTES // (8 * self.n_columns))
+        size = max(1, _BLOCK_BYTES // (8 * max(self.n_columns, 1)))
         start = 0
         for part, end in enumerate(self.ends.tolist()):
             for first in range(start, end, size):

@@ -11,6 +11,7 @@ from helpers.tasks import ask
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 
 from skgems import Disclosure, GEMSLogisticAggregator
 from skgems.federation import Message, Nodes, reply_to
@@ -192,6 +193,11 @@ def digits():
     return X[:, 8:40:2] / 16, y, nodes
 
 
+# They end where no node tells a gradient, and say so.
+ENDS = pytest.mark.filterwarnings("ignore:Messages end after the second")
+
+
+@ENDS
 @pytest.mark.parametrize("C", [1.0, 1e4])
 def test_moments_stand_in_for_what_is_not_sent(digits, C):
     X, y, nodes = digits
@@ -212,12 +218,17 @@ def test_moments_stand_in_for_what_is_not_sent(digits, C):
     ]
     assert losses == sorted(losses, reverse=True)
     assert losses_alone.score(X, y) > first.score(X, y) - 0.03
-    assert nearly_all.history_[-1]["objective"] <= losses[-1] + 1e-9
+    # Losses that are told are without what single rows have more than others.
+    loss_of_both = [
+        log_loss(y, fitted.predict_proba(X)) for fitted in (nearly_all, losses_alone)
+    ]
+    assert loss_of_both[0] <= loss_of_both[1] + 1e-3
     direct = clone(agg).set_params(estimators=[(str(k), c) for k, c in enumerate(clfs)])
     direct.fit(X, y, nodes=nodes)
     np.testing.assert_array_equal(nearly_all.coef_, direct.coef_)
 
 
+@ENDS
 def test_models_that_are_too_steep_are_not_taken(digits):
     """All steps of a message may be too steep; the next ones are shorter."""
     X, y, nodes = digits

@@ -153,7 +153,7 @@ def test_many_nodes_are_counted_and_pickles_keep_counts_alone():
     agg = linear(list(sizes)).fit(X, y, nodes=nodes)
     loaded = pickle.loads(pickle.dumps(agg))
     report = loaded.report()
-    assert "; and 3 more nodes. This follows" in report.withheld
+    assert "; and 8 more nodes. This follows" in report.withheld
     assert report.withheld in " ".join(str(report).split())
     assert report.withheld in report.to_markdown()
     numbers = loaded._row_numbers["node 0"]

@@ -406,7 +406,7 @@ def methods_of_rounds() -> list[MethodOfRounds]:
     net = MLPClassifier((4,), max_iter=20, random_state=0)
     aggregators_and_estimators = [
         (
-            quick_gems(n_rounds=Rounds(3, tol=0.0), class_weight={1: 2.0}),
+            quick_gems(n_rounds=Rounds(2, tol=0.0), class_weight={1: 2.0}),
             LogisticRegression(C=0.5),
         ),
         (
