@@ -63,8 +63,7 @@ def choose_over(
     Nodes get one message for each step of fronts that looks at rows, one about sums of
     halves, one for each level of trees, and one to judge. The model itself is left to
     its fit over the same channel. Where a node answers under a rule of disclosure, it
-    is left to the fit on the sums of both halves: sums of all rows would be told beside
-    them.
+    is fitted to the sums of both halves: those of all rows would be told beside them.
     """
     # Which candidates there are depends on how many rows nodes have, which only their
     # sums tell; names and transformers do not.

@@ -3,7 +3,12 @@
 import numpy as np
 from scipy import sparse
 
+from ._leverages import numbered
+
 Rows = np.ndarray | sparse.csr_matrix
+
+# Rows in which columns are counted together: the first ones decide nearly all columns.
+_ROWS_AT_ONCE = 1000
 
 
 def clamped(
@@ -29,17 +34,15 @@ def clamped(
     X : {ndarray, sparse matrix} of shape (n_rows, n_columns)
         ``X`` itself if nothing changes.
     """
-    if groups is None:
-        groups = np.arange(len(codes))
+    groups = np.arange(len(codes)) if groups is None else numbered(groups)
     if sparse.issparse(X):
         return _clamped_sparse(X, codes, groups, cell=cell)
     changed = X
     for c in np.unique(codes[codes >= 0]).tolist():
         rows = np.flatnonzero(codes == c)
-        for j in _columns_to_look_at(X, rows, groups, cell=cell):
-            values = X[rows, j]
-            commonest = _middle(values)
-            differing = rows[values != commonest]
+        columns, values = _columns_to_look_at(X, rows, groups, cell=cell)
+        for j, commonest in zip(columns.tolist(), values, strict=True):
+            differing = rows[X[rows, j] != commonest]
             n_differing = len(np.unique(groups[differing]))
             if 0 < n_differing < cell and len(differing) < len(rows) / 2:
                 if changed is X:
@@ -50,17 +53,43 @@ def clamped(
 
 def _columns_to_look_at(
     X: np.ndarray, rows: np.ndarray, groups: np.ndarray, *, cell: int
-) -> np.ndarray:
-    """Return columns in which fewer than ``cell`` groups may differ from one value.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return columns in which few groups may differ from one value, and these values.
 
-    Of ``2 cell - 1`` groups at least ``cell`` have that value then.
+    Of any ``2 cell - 1`` groups at least ``cell`` have that value then. Columns that
+    many rows of the next ones show to have other values are not looked at any more.
     """
-    _, firsts = np.unique(groups[rows], return_index=True)
-    sample = np.sort(X[rows[firsts[: 2 * cell - 1]]], axis=0)
+    sample = X[_rows_of_groups(rows, groups, n_groups=2 * cell - 1)]
     if len(sample) < 2 * cell - 1:
-        return np.arange(X.shape[1])
+        columns = np.arange(X.shape[1])
+        return columns, np.array([_middle(X[rows, j]) for j in columns])
+    sample = np.sort(sample, axis=0)
     middle = sample[cell - 1]
-    return np.flatnonzero((sample == middle).sum(axis=0) >= cell)
+    columns = np.flatnonzero((sample == middle).sum(axis=0) >= cell)
+    most_others = cell * np.bincount(groups[rows]).max()
+    n_others = np.zeros(len(columns), dtype=int)
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        if not len(columns):
+            break
+        values = X[np.ix_(rows[start : start + _ROWS_AT_ONCE], columns)]
+        n_others += (values != middle[columns]).sum(axis=0)
+        may_be_few = n_others < most_others
+        columns = columns[may_be_few]
+        n_others = n_others[may_be_few]
+    columns = columns[n_others > 0]
+    return columns, middle[columns]
+
+
+def _rows_of_groups(
+    rows: np.ndarray, groups: np.ndarray, *, n_groups: int
+) -> np.ndarray:
+    """Return one of the rows of each of the first groups, so many at most."""
+    first_rows: dict[int, int] = {}
+    for row in rows:
+        first_rows.setdefault(int(groups[row]), int(row))
+        if len(first_rows) == n_groups:
+            break
+    return np.array(list(first_rows.values()), dtype=np.intp)
 
 
 def _middle(values: np.ndarray) -> float:
@@ -85,27 +114,32 @@ def _clamped_sparse(
     places += X.indices
     n_places = n_classes * X.shape[1]
     n_values = np.bincount(places[of_class], minlength=n_places)
+    # There are no fewer groups than values by the largest group.
+    may_be_few = n_values < cell * np.bincount(groups).max(initial=1)
+    counted = np.flatnonzero(of_class & may_be_few[places])
     # Pairs of a place and a group, once each.
-    pairs = np.unique(np.column_stack([places, groups[rows]])[of_class], axis=0)
-    n_groups = np.bincount(pairs[:, 0], minlength=n_places)
+    pairs = np.unique(np.column_stack([places[counted], groups[rows[counted]]]), axis=0)
+    n_groups = np.full(n_places, cell)
+    n_groups[may_be_few] = np.bincount(pairs[:, 0], minlength=n_places)[may_be_few]
     sizes = np.repeat(np.bincount(codes[has_class], minlength=n_classes), X.shape[1])
     is_few = (n_groups < cell) & (n_values < sizes / 2)
     is_replaced = is_few[places] & of_class
     changes = is_replaced.any()
     X.data[is_replaced] = 0
     X.eliminate_zeros()
-    for place in np.flatnonzero(n_values >= sizes / 2).tolist():
-        if not sizes[place]:
-            continue
-        c, j = divmod(place, X.shape[1])
+    is_commonest_other = (n_values >= sizes / 2).reshape(n_classes, -1)
+    for c in np.flatnonzero(np.bincount(codes[has_class], minlength=n_classes)):
+        columns = np.flatnonzero(is_commonest_other[c])
         rows_of_class = np.flatnonzero(codes == c)
-        column = X[rows_of_class][:, [j]].toarray()
-        replaced = clamped(
-            column, np.zeros(len(column), int), groups[rows_of_class], cell=cell
-        )
-        if replaced is not column:
-            changes = True
-            X = X.tolil()
-            X[rows_of_class, j] = replaced
-            X = X.tocsr()
+        of_class = X[rows_of_class].tocsc()
+        for j in columns.tolist():
+            column = of_class[:, [j]].toarray()
+            replaced = clamped(
+                column, np.zeros(len(column), int), groups[rows_of_class], cell=cell
+            )
+            if replaced is not column:
+                changes = True
+                X = X.tolil()
+                X[rows_of_class, j] = replaced
+                X = X.tocsr()
     return X if changes else given

@@ -25,6 +25,8 @@ CONSTANT = 16.0 * np.finfo(np.float64).eps
 # A leverage of 1 but for rounding: the row alone has some direction. With two rows
 # asked for, no row may have as much.
 ALONE = 1.0 - 1e-6
+# Leverages are below the bound by more than rounding.
+BELOW = 1.0 - 1e-3
 # Weights are lowered to a leverage this much below the bound, so that those of the
 # other rows, which rise a little, stay below it, and a further sum may be told.
 _MARGIN = 0.9
@@ -35,6 +37,9 @@ _LEAST_WEIGHT = 0.03
 _MOST_ROUNDS = 100
 # Rounds after which the logarithm of a factor on weights is twice what it was at first.
 _PATIENCE = 5.0
+# Labels that are whole numbers are counted where they are at most so many times as many
+# as rows.
+_LARGEST_LABEL = 4
 # Share of the bound from which on a row is looked at in each round: the leverages of
 # the others are computed at the end alone, and chunks do not keep these rows.
 CONCERNED = 0.25
@@ -61,6 +66,18 @@ class Design:
     def of_columns(self, columns: np.ndarray) -> "Design":
         """Return the design of some columns, by their indices."""
         return replace(self, X=self.X[:, columns])
+
+
+def numbered(labels: np.ndarray) -> np.ndarray:
+    """Return numbers from 0, without gaps, in the order of the labels, (n_rows,).
+
+    They are the inverse of np.unique, which sorts: that takes as long as a product.
+    """
+    if labels.dtype.kind in "iu" and len(labels) and labels.min() >= 0:
+        if labels.max() <= _LARGEST_LABEL * len(labels):
+            is_there = np.bincount(labels) > 0
+            return (np.cumsum(is_there) - 1)[labels]
+    return np.unique(labels, return_inverse=True)[1]
 
 
 def centered(design: Design, weights: np.ndarray) -> np.ndarray:
@@ -216,7 +233,7 @@ def lowered_of_basis(
     """
     squares = np.ones(len(Q))
     h = np.einsum("ij,ij->i", Q, Q)
-    limit = bound * (1.0 - 1e-3)
+    limit = bound * BELOW
     if np.bincount(units, h).max() <= limit:
         return squares
     is_concerned = (np.bincount(units, h) > CONCERNED * bound)[units]
@@ -295,7 +312,7 @@ def columns_lowered(design: Design, start: np.ndarray, *, bound: float) -> np.nd
     squares = start**2
     for n_rounds in range(_MOST_ROUNDS):
         h = _column_leverages(design, squares).max(axis=1, initial=0.0)
-        is_high = (h > bound * (1.0 - 1e-3))[design.units] & (squares > 0)
+        is_high = (h > bound * BELOW)[design.units] & (squares > 0)
         if not is_high.any():
             break
         power = 1.0 + n_rounds / _PATIENCE
@@ -313,8 +330,12 @@ def means_lowered(design: Design, start: np.ndarray, *, bound: float) -> np.ndar
     the bound asks for stays as it is.
     """
     squares = start**2
+    n_in_unit = np.bincount(design.units).max(initial=1)
     for group in np.unique(design.groups).tolist():
         rows = np.flatnonzero(design.groups == group)
+        of_rows = squares[rows]
+        if n_in_unit * of_rows.max() <= _MARGIN * bound * of_rows.sum():
+            continue
         _, units = np.unique(design.units[rows], return_inverse=True)
         of_units = np.bincount(units, squares[rows])
         cap = _largest_cap(of_units, share=_MARGIN * bound)

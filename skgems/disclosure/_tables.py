@@ -89,9 +89,9 @@ def weights_of_tables(
     Returns
     -------
     weights : ndarray of shape (n_rows,), or None
-        None where not all may be told. They are those of the rows, or lower ones.
-        Where some are lowered, all are, a little and unevenly, so that no sum without
-        these weights differs from one with them by a few rows.
+        None where not all may be told. If some are lower than those of the rows, all
+        are, unevenly: no sum without these weights differs from one with them by a few
+        rows.
     """
     if not _are_few_numbers(rows, rule, n_own=n_own, n_unknowns=n_unknowns):
         return None

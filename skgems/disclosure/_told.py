@@ -15,11 +15,13 @@ enough beside those that the rows are.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy import sparse
 
 from ._leverages import (
+    NOTHING,
     Design,
     basis,
     centered,
@@ -29,7 +31,9 @@ from ._leverages import (
     leverages,
     lowered_weights,
     means_lowered,
+    numbered,
 )
+from ._one_pass import ClassPass, ClassRows
 from ._rule import Disclosure
 
 # Share of their weight that the rows of a step keep at least.
@@ -39,8 +43,6 @@ _FEWER_COLUMNS = 0.85
 # Weights of all rows are drawn between this and 1 where some are lowered: as few rows
 # fewer in effect as 1 in 100.
 LEAST_FACTOR = 0.7
-# Share of a column that is rounding, once what others tell of it is taken off.
-_NOTHING = 1e-12
 # Rounds of lowering weights beside known sums.
 MOST_ROUNDS = 10
 # Share of the bound to aim at beside these: what is left is for the other rows, whose
@@ -71,6 +73,28 @@ class Rows:
     # a class that is left out, or of values before they were replaced.
     is_changed: bool = False
 
+    @classmethod
+    def without_residuals(
+        cls,
+        *,
+        X: np.ndarray | sparse.csr_matrix,
+        codes: np.ndarray,
+        units: np.ndarray,
+        weights: np.ndarray,
+        is_changed: bool = False,
+    ) -> "Rows":
+        """Return rows of which no gradient is told."""
+        none = np.zeros((X.shape[0], 0))
+        return cls(
+            X=X,
+            codes=codes,
+            units=units,
+            weights=weights,
+            residuals=none,
+            known=none,
+            is_changed=is_changed,
+        )
+
     def some(self, rows: np.ndarray) -> "Rows":
         """Return some of the rows, by their indices."""
         return Rows(
@@ -87,9 +111,7 @@ class Rows:
     def design(self, groups: np.ndarray, columns: np.ndarray | None = None) -> Design:
         """Return the design of some columns; None: of all."""
         X = _dense(self.X if columns is None else self.X[:, columns])
-        _, groups = np.unique(groups, return_inverse=True)
-        _, units = np.unique(self.units, return_inverse=True)
-        return Design(X=X, groups=groups, units=units)
+        return Design(X=X, groups=numbered(groups), units=numbered(self.units))
 
 
 def _dense(X: np.ndarray | sparse.csr_matrix) -> np.ndarray:
@@ -111,6 +133,8 @@ class Told:
     # (n_classes, n_columns), bool: the same of classes that tell squares of their own.
     is_own_mean_only: np.ndarray
     has_gradient: bool
+    # Whether leverages are known to be small beside the gradient and known sums, too.
+    is_small_beside: bool = False
 
 
 def told_of(
@@ -233,6 +257,10 @@ class _Teller:
         has_clusters = np.zeros(n_classes, dtype=bool)
         has_own = np.zeros(n_classes, dtype=bool)
         is_own_mean_only = np.zeros((n_classes, rows.X.shape[1]), dtype=bool)
+        # Leverages of rows of one unit in several classes add up.
+        units = numbered(rows.units)
+        has_units = int(units.max()) + 1 < len(units)
+        is_small_beside = self.kind == "class" and not has_units
         for c in np.unique(rows.codes).tolist():
             of_class = np.flatnonzero(rows.codes == c)
             if self.kind == "diagonal":
@@ -246,7 +274,15 @@ class _Teller:
             # difference would be of the classes that are left.
             step = None
             if self.kind != "shared":
+                clusters = self._clusters_in_one_pass(
+                    rows, of_class, units=units if has_units else None
+                )
+                if clusters is not None:
+                    has_own[c] = True
+                    has_clusters[c] = clusters
+                    continue
                 step = self._own_step(rows.some(of_class))
+            is_small_beside = False
             if step is not None:
                 has_own[c] = True
                 has_clusters[c], weights[of_class] = step
@@ -277,7 +313,55 @@ class _Teller:
             is_mean_only=is_mean_only,
             is_own_mean_only=is_own_mean_only,
             has_gradient=True,
+            is_small_beside=is_small_beside,
         )
+
+    def _clusters_in_one_pass(
+        self, rows: Rows, of_class: np.ndarray, *, units: np.ndarray | None
+    ) -> bool | None:
+        """Return whether a class tells clusters, beside products, with its weights.
+
+        It is None where one or two passes over the rows do not show that all holds.
+        """
+        if (rows.weights[of_class] <= 0).any():
+            return None
+        n_columns = rows.X.shape[1]
+        n_before = self.n_told_before[rows.codes[of_class[0]]]
+        parts = rows.parts
+        n_parts = 1 if parts is None else len(np.unique(parts[of_class]))
+        has_room = partial(
+            has_room_for_products,
+            self.rule,
+            n_rows=len(of_class),
+            n_units=len(of_class) if units is None else len(np.unique(units[of_class])),
+            n_columns=n_columns,
+            n_unknowns=self.n_unknowns,
+        )
+        if not has_room(n_groups=n_parts, n_others=2 * n_parts * n_columns + n_before):
+            parts = None
+            n_parts = 1
+        if not has_room(n_groups=1, n_others=n_columns + n_before):
+            return None
+        some = ClassRows.of(
+            rows.X,
+            of_class,
+            residuals=rows.residuals,
+            known=rows.known,
+            weights=rows.weights,
+            parts=parts,
+        )
+        units_of_rows = None if units is None else numbered(units[some.indices])
+        sums = ClassPass.over(some)
+        if (
+            n_parts > 1
+            and units is None
+            and sums.fails_by_part(bound=self.rule.leverage)
+        ):
+            sums = sums.merged()
+            n_parts = 1
+        if not sums.holds(units_of_rows, bound=self.bound):
+            return None
+        return n_parts > 1
 
     def _beside_gradient(self, rows: Rows, told: Told) -> Told | None:
         """Return what is told beside a gradient and known sums; None: too little.
@@ -290,7 +374,9 @@ class _Teller:
         n_told += n_numbers_in_gradient(rows)
         if n_told > self.rule.unknowns * len(rows.codes) * self.n_unknowns:
             return None
-        _, units = np.unique(rows.units, return_inverse=True)
+        if told.is_small_beside:
+            return told
+        units = numbered(rows.units)
         for _ in range(MOST_ROUNDS):
             of_told, of_known = _shares(rows, told)
             h = np.bincount(units, of_told + of_known)
@@ -515,14 +601,11 @@ def products_hold(
     n_unknowns : int
         How many numbers a row is, before any front.
     """
-    none = np.zeros((X.shape[0], 0))
-    rows = Rows(
+    rows = Rows.without_residuals(
         X=X,
         codes=np.zeros(X.shape[0], dtype=int),
         units=units,
         weights=weights,
-        residuals=none,
-        known=none,
     )
     told = told_of(
         rows,
@@ -565,8 +648,7 @@ def n_numbers_told(rows: Rows, told: Told) -> float:
 def gradient_holds(rows: Rows, told: Told, rule: Disclosure) -> bool:
     """Report whether gradients with these residuals may be told beside what is told."""
     of_told, _ = _shares(rows, told)
-    _, units = np.unique(rows.units, return_inverse=True)
-    return bool(np.bincount(units, of_told).max() < rule.leverage)
+    return bool(np.bincount(numbered(rows.units), of_told).max() < rule.leverage)
 
 
 def _shares(rows: Rows, told: Told) -> tuple[np.ndarray, np.ndarray]:
@@ -588,7 +670,7 @@ def _shares(rows: Rows, told: Told) -> tuple[np.ndarray, np.ndarray]:
     columns[left] = centered(design, told.weights[left] ** 2)
     columns = of_means.rest(told.weights[:, None] * columns)
     sizes = np.linalg.norm(columns, axis=0)
-    has_rest = sizes > _NOTHING
+    has_rest = sizes > NOTHING
     columns = columns[:, has_rest] / sizes[has_rest]
     of_squares = np.square(columns).max(axis=1, initial=0.0)
     of_told = np.maximum(joint.of_told, of_means.of_told + of_squares)
@@ -635,6 +717,6 @@ class _JointBasis:
         if not columns.any():
             return np.zeros(len(columns))
         U, sizes, _ = np.linalg.svd(self.rest(columns), full_matrices=False)
-        U = U[:, sizes > _NOTHING * np.linalg.norm(columns)]
+        U = U[:, sizes > NOTHING * np.linalg.norm(columns)]
         self._of_all = np.hstack([self._of_all, U])
         return np.einsum("ij,ij->i", U, U)

@@ -13,6 +13,7 @@ import numpy as np
 from ..base import MOST_LISTED, BaseAggregator
 from ..disclosure import Disclosure, has_room_for_products
 from ..local import class_sizes
+from ..messages import task_named
 from ..moments import moments_kind
 from ._federation import Federation, Node
 from ._labels import shown_labels
@@ -131,9 +132,10 @@ def _has_room(
 def _kind_of_products(aggregator: BaseAggregator, numbers: Mapping) -> str:
     """Return which products nodes are asked for; "" if they are asked for none."""
     for request in aggregator._terms().first_requests():
-        if request.task == "moments":
+        kind_of_moments = task_named(request.task).kind_of_moments
+        if kind_of_moments is not None:
             return moments_kind(
-                request.content["kind"],
+                kind_of_moments(request.content),
                 n_features=numbers["n_columns"],
                 n_classes=len(numbers["labels"]),
             )

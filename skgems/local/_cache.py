@@ -20,6 +20,9 @@ from sklearn.utils.validation import check_memory
 
 from .. import __version__
 
+# Digits of a hash, in base 16, that a seed is made of.
+_DIGITS_OF_SEED = 16
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _CachedValue:
@@ -175,6 +178,11 @@ def digest(*parts: object) -> str:
     stream = io.BytesIO()
     _Pickler(stream, protocol=5).dump(parts)
     return _hash(stream.getbuffer()).hex()
+
+
+def seed_from_digest(*parts: object) -> int:
+    """Return a seed that follows from parts, which nobody else knows who lacks them."""
+    return int(digest(*parts)[:_DIGITS_OF_SEED], 16)
 
 
 class _Pickler(pickle.Pickler):

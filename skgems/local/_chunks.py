@@ -1,8 +1,7 @@
 """A node whose rows come in chunks, read twice: counts and a few rows, then sums.
 
-The first pass counts rows by class and draws some of them. The factor on the model's
-logits and the centers of clusters are found by these. The second pass adds up the
-moments of all rows, each in the cluster whose center is nearest.
+The first pass counts rows by class and draws some, by which the factor on the model's
+logits and the centers of clusters are found. The second one sums moments of all rows.
 """
 
 from collections import Counter

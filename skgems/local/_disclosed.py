@@ -18,6 +18,7 @@ from ..disclosure import (
     Told,
     clamped,
     gradient_holds,
+    numbered,
     told_of,
     weights_of_tables,
 )
@@ -213,8 +214,7 @@ def tellable_rows(
         n_classes=len(np.unique(codes)),
     )
     weights = member.counted_weights("learning")
-    if member.is_beside_others:  # clusters would be further columns
-        parts = None
+    parts = _parts_to_tell(member, parts)
     rows = replace(_rows_to_tell(member, X, codes, weights=weights), parts=parts)
     if gradient is not None:
         _, y = member.rows("learning")
@@ -253,6 +253,11 @@ def tellable_rows(
         is_shared=kind != "diagonal" and not is_by_class,
         seed=partial(seed_of, X, codes),
     )
+
+
+def _parts_to_tell(member: Member, parts: np.ndarray | None) -> np.ndarray | None:
+    """Return the clusters of rows; None beside others, as further columns."""
+    return None if member.is_beside_others else parts
 
 
 def _kind_to_tell(member: Member, kind: str, *, is_by_class: bool) -> str:
@@ -300,14 +305,11 @@ def tellable_gradients(
     together = member.memo.get(RESIDUALS, np.zeros((n_rows, 0)))
     if len(together) != n_rows:  # of rows of other classes, which is not known to hold
         return ~is_told
-    none = np.zeros((n_rows, 0))
-    rows_to_tell = RowsToTell(
+    rows_to_tell = RowsToTell.without_residuals(
         X=rows.Z,
         codes=np.unique(rows.columns, return_inverse=True)[1],
-        units=np.unique(rows.units, return_inverse=True)[1],
+        units=numbered(rows.units),
         weights=rows.row_weights,
-        residuals=none,
-        known=none,
     )
     n_unknowns = member.n_raw_columns or rows.X.shape[1]
     told = told_of(
@@ -388,57 +390,93 @@ def _n_different(X: Rows) -> int:
 def _held_in_order(
     member: Member, tables: Mapping[str, Rows], *, is_first_own: bool
 ) -> HeldTables:
-    """Return the tables that hold, each beside those before it that do."""
-    of_all = _held(member, tables, is_first_own=is_first_own, is_all=True)
-    if len(of_all.names) == len(tables):
-        return of_all
-    return _held(member, tables, is_first_own=is_first_own, is_all=False)
-
-
-def _held(
-    member: Member, tables: Mapping[str, Rows], *, is_first_own: bool, is_all: bool
-) -> HeldTables:
-    """Return the tables that hold; with ``is_all`` all together, or the first alone."""
-    codes = np.unique(member.y, return_inverse=True)[1]
-    start = np.ones(len(codes)) if member.weights is None else member.weights
-    span = Span.of_constants(len(codes))
-    columns = np.zeros((len(codes), 0))
-    n_of_first = 0
-    names: list[str] = []
-    by_class: set[str] = set()
-    weights = None
-    last = next(reversed(tables.keys()))
-    is_pending = False  # whether columns wait for the last table to be looked at
+    """Return the tables that hold: all, or each beside those before it that do."""
+    nothing = _Gathered.of_nothing(member, is_first_own=is_first_own)
+    of_all = nothing
     for name, X in tables.items():
-        X = X.toarray() if sparse.issparse(X) else X
-        rows = _rows_to_tell(member, X, codes, weights=start)
-        wider, new = span.with_columns(rows.X)
-        together = np.hstack([columns, rows.X[:, new]])
-        if not names:
-            n_of_first = together.shape[1]
-        is_pending |= bool(names) and len(new) > 0
-        if is_pending and (name == last or not is_all):
-            of_all = weights_of_tables(
-                replace(rows, X=together),
-                member.disclosure,
-                n_own=n_of_first if is_first_own else 0,
-                n_unknowns=member.n_raw_columns or X.shape[1],
-                seed=partial(seed_of, together, codes),
-            )
-            is_pending = False
-            if of_all is None:
-                continue
-            weights = of_all
-        if is_first_own and together.shape[1] == n_of_first:
-            by_class.add(name)
-        names.append(name)
-        span = wider
-        columns = together
-    if weights is None:  # the first tells by class what it does alone
-        by_class = set(names)
-    return HeldTables(
-        names=names, by_class=by_class, weights=weights, n_columns=columns.shape[1]
-    )
+        of_all = of_all.with_table(name, X)
+    weighted = of_all.weighted()
+    if weighted is not None:
+        return weighted.held
+    gathered = nothing
+    for name, X in tables.items():
+        gathered = gathered.with_table(name, X).weighted() or gathered
+    return gathered.held
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Gathered:
+    """The different columns of several tables of a member's rows."""
+
+    member: Member
+    codes: np.ndarray  # (n_rows,), the class of each row
+    is_first_own: bool  # whether each class tells columns of the first by itself
+    span: Span
+    columns: np.ndarray  # (n_rows, n_columns)
+    names: tuple[str, ...] = ()
+    by_class: frozenset[str] = frozenset()
+    n_of_first: int = 0  # how many of the columns are those of the first table
+    weights: np.ndarray | None = None
+    is_weighted: bool = True  # whether the weights are those of all columns
+
+    @classmethod
+    def of_nothing(cls, member: Member, *, is_first_own: bool) -> "_Gathered":
+        """Return the columns of no table."""
+        n_rows = len(member.y)
+        return cls(
+            member=member,
+            codes=np.unique(member.y, return_inverse=True)[1],
+            is_first_own=is_first_own,
+            span=Span.of_constants(n_rows),
+            columns=np.zeros((n_rows, 0)),
+        )
+
+    def _rows(self, X: Rows) -> RowsToTell:
+        weights = self.member.counted_weights("learning")
+        return _rows_to_tell(self.member, X, self.codes, weights=weights)
+
+    def with_table(self, name: str, X: Rows) -> "_Gathered":
+        """Return the columns of one table more."""
+        X = self._rows(X.toarray() if sparse.issparse(X) else X).X
+        span, new = self.span.with_columns(X)
+        columns = np.hstack([self.columns, X[:, new]])
+        n_of_first = self.n_of_first if self.names else len(new)
+        is_of_first = self.is_first_own and columns.shape[1] == n_of_first
+        return replace(
+            self,
+            span=span,
+            columns=columns,
+            names=(*self.names, name),
+            by_class=self.by_class | ({name} if is_of_first else set()),
+            n_of_first=n_of_first,
+            is_weighted=self.is_weighted and (not self.names or not len(new)),
+        )
+
+    def weighted(self) -> "_Gathered | None":
+        """Return the columns with weights with which all are told; None: too much."""
+        if self.is_weighted:
+            return self
+        weights = weights_of_tables(
+            replace(self._rows(self.columns), X=self.columns),
+            self.member.disclosure,
+            n_own=self.n_of_first if self.is_first_own else 0,
+            n_unknowns=self.member.n_raw_columns or self.n_of_first,
+            seed=partial(seed_of, self.columns, self.codes),
+        )
+        if weights is None:
+            return None
+        return replace(self, weights=weights, is_weighted=True)
+
+    @property
+    def held(self) -> HeldTables:
+        """The tables, and what they are told with."""
+        # Without weights of its own the first tells by class what it does alone.
+        return HeldTables(
+            names=list(self.names),
+            by_class=set(self.names if self.weights is None else self.by_class),
+            weights=self.weights,
+            n_columns=self.columns.shape[1],
+        )
 
 
 def without_rare_values(member: Member, outputs: Rows, role: str) -> Rows:
@@ -455,15 +493,12 @@ def _rows_to_tell(
     member: Member, X: Rows, codes: np.ndarray, *, weights: np.ndarray
 ) -> RowsToTell:
     """Return rows with the values of few rows replaced, and without residuals."""
-    units = np.unique(member.units("learning"), return_inverse=True)[1]
-    none = np.zeros((X.shape[0], 0))
-    return RowsToTell(
+    units = numbered(member.units("learning"))
+    return RowsToTell.without_residuals(
         X=clamped(X, codes, units, cell=member.disclosure.cell),
         codes=codes,
         units=units,
         weights=weights,
-        residuals=none,
-        known=none,
     )
 
 

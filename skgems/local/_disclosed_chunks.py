@@ -36,12 +36,11 @@ from ..moments import (
     weighted_mean,
     working_bytes,
 )
-from ._cache import digest
+from ._cache import seed_from_digest
 from ._chunk_rule import ChunkRule
 from ._chunks import ChunkedMember, stacked
 from ._classifiers import Rows, indices_of
 from ._disclosed import ruled, without_left_out_classes
-from ._disclosed_tables import DIGITS_OF_SEED
 from ._member import Member
 from ._own_residuals import Residuals, has_linear_model
 from ._room_for_means import check_room_for_means, has_room_for_squares
@@ -232,18 +231,8 @@ class _Ruler:
         self._check_weights(first)
         groups = self._groups_of(first.moments)
         bound = self.rule.leverage
-        examined = [
-            group
-            for group in groups
-            if group.column_sums.has_doubtful_directions
-            or first.bound_of(group.column_sums, is_joint=False)
-            >= _LEAST_SQUARE * bound
-        ]
-        has_gradient = self.residuals is not None and all(
-            not group.sums.has_doubtful_directions
-            and first.bound_of(group.sums, is_joint=True) < bound
-            for group in groups
-        )
+        examined = self._undecided(groups, first)
+        has_gradient = self._gradient_is_decided(groups, first)
         told = replace(self.told, sums=self._without_residuals(first.moments))
         failed: list[_Group] = []
         if examined or (self.residuals is not None and not has_gradient):
@@ -263,6 +252,24 @@ class _Ruler:
             told = replace(told, sums=first.moments)
         return self._finished(
             told, first, groups=groups, failed=failed, has_gradient=has_gradient
+        )
+
+    def _undecided(self, groups: list["_Group"], first: _FirstSums) -> list["_Group"]:
+        """Return groups of which sums do not show that leverages are small."""
+        bound = _LEAST_SQUARE * self.rule.leverage
+        return [
+            group
+            for group in groups
+            if group.column_sums.has_doubtful_directions
+            or first.bound_of(group.column_sums, is_joint=False) >= bound
+        ]
+
+    def _gradient_is_decided(self, groups: list["_Group"], first: _FirstSums) -> bool:
+        """Report whether sums show that leverages are small beside a gradient."""
+        return self.residuals is not None and all(
+            not group.sums.has_doubtful_directions
+            and first.bound_of(group.sums, is_joint=True) < self.rule.leverage
+            for group in groups
         )
 
     def _check_weights(self, first: _FirstSums) -> None:
@@ -428,8 +435,7 @@ class _Ruler:
 
     def _seed(self) -> int:
         """Return a seed that follows from the rows, so that nobody else knows it."""
-        rows = digest(self.member.checksums, list(self.member.drawn.values()))
-        return int(rows[:DIGITS_OF_SEED], 16)
+        return seed_from_digest(self.member.checksums, list(self.member.drawn.values()))
 
     def _lowered(
         self, told: ChunkRule, examined: list["_Group"], leverages: "_Leverages"

@@ -12,13 +12,11 @@ from scipy import sparse
 
 from ..disclosure import Disclosure, Rows, clamped, told_of
 from ..steps import is_gap
-from ._cache import digest
+from ._cache import seed_from_digest
 
 # Bits of a float32 that a seed does not depend on, which leaves four decimal digits.
 _LAST_DIGITS = np.uint32(2**10 - 1)
 _HALF_OF_LAST_DIGITS = np.uint32(2**9)
-# Digits of a hash, in base 16, that a seed is made of.
-DIGITS_OF_SEED = 16
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -68,15 +66,12 @@ def ruled_table(
         rows = np.flatnonzero((halves == half) & (codes >= 0))
         part = numbers[rows]
         _, codes_of_part = np.unique(codes[rows], return_inverse=True)
-        none = np.zeros((part.shape[0], 0))
         told = told_of(
-            Rows(
+            Rows.without_residuals(
                 X=part,
                 codes=codes_of_part,
                 units=units[rows],
                 weights=weights[rows],
-                residuals=none,
-                known=none,
                 is_changed=is_replaced,
             ),
             rule,
@@ -101,7 +96,7 @@ def seed_of(X: object, codes: np.ndarray) -> int:
         bits = np.ascontiguousarray(data, dtype=np.float32).view(np.uint32)
         data = (bits + _HALF_OF_LAST_DIGITS) & ~_LAST_DIGITS
     places = (X.indices, X.indptr) if sparse.issparse(X) else ()
-    return int(digest(data, *places, codes)[:DIGITS_OF_SEED], 16)
+    return seed_from_digest(data, *places, codes)
 
 
 def _replaced(X: object, codes: np.ndarray, units: np.ndarray, *, cell: int) -> object:

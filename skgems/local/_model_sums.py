@@ -11,6 +11,10 @@ with weight ``w`` and the class of column ``c``:
     losses[f]     = sum of w * loss(f)
     gradient      = sum of w * outer([z, 1], softmax(l) - onehot(c))
     squared_gains = sum of w * (loss(1) - loss(1) of the first model)**2
+
+Under a rule of disclosure no row is most of a sum of squares, losses or gains: terms
+above that of the third row, or so many as the rule says, become equal to it. What is
+left is rounded, so that the difference of two nearby models is no gradient.
 """
 
 from dataclasses import dataclass
@@ -32,6 +36,9 @@ from ._member import Member
 # How large logits may be, in root mean squares of those of the node's own model, or of
 # 1: steeper models tell one row from the next.
 _STEEPEST = 20.0
+# Significant bits of sums under a rule of disclosure: 0.2 % at most are rounded away. A
+# row that is a third of two sums is known from their difference to 1 %, and no better.
+_BITS = 9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,8 +70,9 @@ def sum_over_rows(
     """Sum losses, gradients and right labels of models over rows, for a reply.
 
     Where single rows are protected (``min_rows``), the number of rows that are right is
-    rounded, and gradients are NaN that are in effect those of too few rows. Sums are
-    always NaN of models that are too steep.
+    rounded, and gradients are NaN that are in effect those of too few rows. Under a
+    rule of disclosure other sums are without what single rows have more than others,
+    and rounded. Sums are always NaN of models that are too steep.
 
     Parameters
     ----------
@@ -93,6 +101,8 @@ def sum_over_rows(
         with_gradient=with_gradient,
         with_gains=with_gains,
         with_effective_rows=with_gradient and protects_rows,
+        units=None if member.disclosure is None else rows.units,
+        n_alike=1 if member.disclosure is None else member.disclosure.rows,
     )
     sums.add_in_blocks(rows)
     count = float(rows.weights.sum())
@@ -103,6 +113,8 @@ def sum_over_rows(
         right = np.round(sums.right / step) * step
         sums.right = np.minimum(right, count)
     _make_steep_models_nan(sums, member, X=rows.X, count=count)
+    if member.disclosure is not None:
+        sums.hide_single_rows()
     content: dict[str, object] = {"count": count}
     content["squares"] = sums.squares
     content["right"] = sums.right
@@ -118,6 +130,45 @@ def sum_over_rows(
     return content
 
 
+class _LargestTerms:
+    """What single units add to sums, as far as it is more than others add.
+
+    Parameters
+    ----------
+    n_sums : int
+    n_alike : int
+        Number of units whose terms are not told apart.
+    n_units : int or None
+        How many units there are, where rows of a unit may be in several blocks. None:
+        each row is a unit.
+    """
+
+    def __init__(self, n_sums: int, *, n_alike: int, n_units: int | None) -> None:
+        self.n_alike = n_alike
+        self.n_units = n_units
+        # (n_sums, n_units), or the largest so far.
+        self.terms = np.zeros((n_sums, n_units or 0))
+
+    def add(self, terms: np.ndarray, units: np.ndarray) -> None:
+        """Add terms of rows, (n_sums, n_rows), and the unit of each row."""
+        if self.n_units is not None:
+            for of_sum, summed in zip(terms, self.terms, strict=True):
+                summed += np.bincount(units, of_sum, minlength=self.n_units)
+            return
+        self.terms = self._largest(np.hstack([self.terms, terms]))
+
+    def excess(self) -> np.ndarray:
+        """Return by how much the largest terms are above the least of them, by sum."""
+        if not self.terms.shape[1]:
+            return np.zeros(len(self.terms))
+        largest = self._largest(self.terms)
+        return (largest - largest.min(axis=1, keepdims=True)).sum(axis=1)
+
+    def _largest(self, terms: np.ndarray) -> np.ndarray:
+        n_alike = min(self.n_alike, terms.shape[1])
+        return np.partition(terms, -n_alike, axis=1)[:, -n_alike:]
+
+
 class _ModelSums:
     """The sums, as rows are added. None stands for those that nobody asks for."""
 
@@ -129,6 +180,8 @@ class _ModelSums:
         with_gradient: bool,
         with_gains: bool,
         with_effective_rows: bool,
+        units: np.ndarray | None,
+        n_alike: int,
     ) -> None:
         self.n_models, _, self.n_classes = models.shape
         self.factors = factors
@@ -142,6 +195,25 @@ class _ModelSums:
         self.effective_rows = None
         if with_effective_rows:
             self.effective_rows = EffectiveRows(self.n_models)
+        # By the name of the sum, or the number of a factor. None: no rule holds.
+        self.largest: dict[str | int, _LargestTerms] | None = None
+        self.units = units
+        if units is not None:
+            distinct, self.units = np.unique(units, return_inverse=True)
+            are_rows = len(distinct) == len(units)
+            self.largest = {
+                name: _LargestTerms(
+                    self.n_models,
+                    n_alike=n_alike,
+                    n_units=None if are_rows else len(distinct),
+                )
+                for name in self._names_of_terms()
+            }
+
+    def _names_of_terms(self) -> list[str | int]:
+        """Return the names of the sums of terms; factors are named by their number."""
+        gains = [] if self.squared_gains is None else ["gains"]
+        return ["squares", *gains, *range(len(self.factors))]
 
     def add_in_blocks(self, rows: JudgingRows) -> None:
         blocks = row_blocks(
@@ -150,21 +222,61 @@ class _ModelSums:
             limit=block_bytes(),
         )
         for block in blocks:
-            self._add(rows.Z[block], rows.columns[block], rows.weights[block])
+            units = None if self.units is None else self.units[block]
+            self._add(
+                rows.Z[block],
+                rows.columns[block],
+                weights=rows.weights[block],
+                units=units,
+            )
 
-    def _add(self, Z: Rows, columns: np.ndarray, weights: np.ndarray) -> None:
+    def hide_single_rows(self) -> None:
+        """Lower what single units add to sums of terms, and round the sums."""
+        excess = {name: largest.excess() for name, largest in self.largest.items()}
+        self.squares = _rounded(self.squares - excess["squares"])
+        of_factors = [excess[k] for k in range(len(self.factors))]
+        if of_factors:
+            self.losses = _rounded(self.losses - np.stack(of_factors, axis=1))
+        if self.squared_gains is not None:
+            self.squared_gains = _rounded(self.squared_gains - excess["gains"])
+
+    def _note_terms(
+        self,
+        name: str | int,
+        values: list[np.ndarray] | np.ndarray,
+        *,
+        weights: np.ndarray,
+        units: np.ndarray | None,
+    ) -> None:
+        """Note what rows add to a sum of each model, where a rule holds."""
+        if self.largest is not None:
+            self.largest[name].add(np.asarray(values) * weights, units)
+
+    def _add(
+        self,
+        Z: Rows,
+        columns: np.ndarray,
+        *,
+        weights: np.ndarray,
+        units: np.ndarray | None,
+    ) -> None:
         logits = self._centred_logits(Z)
-        self.squares += np.mean(logits**2, axis=2) @ weights
+        squares = np.mean(logits**2, axis=2)
+        self.squares += squares @ weights
+        self._note_terms("squares", squares, weights=weights, units=units)
         self.right += (np.argmax(logits, axis=2) == columns) @ weights
         # Losses and residuals of each model at the factor 1.
         unscaled = None
         if self.gradient is not None or self.squared_gains is not None:
             unscaled = [log_losses(of_model, columns) for of_model in logits]
-        self._add_losses(logits, columns, weights=weights, unscaled=unscaled)
+        self._add_losses(
+            logits, columns, weights=weights, units=units, unscaled=unscaled
+        )
         if self.squared_gains is not None:
             first_losses, _ = unscaled[0]
-            for k, (losses, _) in enumerate(unscaled):
-                self.squared_gains[k] += weights @ (losses - first_losses) ** 2
+            gains = [(losses - first_losses) ** 2 for losses, _ in unscaled]
+            self.squared_gains += [weights @ of_model for of_model in gains]
+            self._note_terms("gains", gains, weights=weights, units=units)
         if self.gradient is not None:
             self._add_gradient(Z, [residuals for _, residuals in unscaled], weights)
 
@@ -181,6 +293,7 @@ class _ModelSums:
         columns: np.ndarray,
         *,
         weights: np.ndarray,
+        units: np.ndarray | None,
         unscaled: list[tuple[np.ndarray, np.ndarray]] | None,
     ) -> None:
         """Add losses under each factor; ``unscaled`` are those at 1, where they are."""
@@ -189,7 +302,9 @@ class _ModelSums:
                 scaled = unscaled
             else:
                 scaled = [log_losses(factor * of_model, columns) for of_model in logits]
-            self.losses[:, k] += [weights @ losses for losses, _ in scaled]
+            losses = [of_model for of_model, _ in scaled]
+            self.losses[:, k] += [weights @ of_model for of_model in losses]
+            self._note_terms(k, losses, weights=weights, units=units)
 
     def _add_gradient(
         self, Z: Rows, residuals: list[np.ndarray], weights: np.ndarray
@@ -202,6 +317,12 @@ class _ModelSums:
         sums = safe_sparse_dot(Z.T, in_type_of_rows, dense_output=True)
         sums = np.vstack([sums, weighted.sum(axis=0)])
         self.gradient += np.stack(np.hsplit(sums, self.n_models))
+
+
+def _rounded(sums: np.ndarray) -> np.ndarray:
+    """Return sums with so many significant bits as are told under a rule."""
+    fractions, exponents = np.frexp(sums)
+    return np.ldexp(np.round(np.ldexp(fractions, _BITS)), exponents - _BITS)
 
 
 def _make_steep_models_nan(

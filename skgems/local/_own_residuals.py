@@ -10,7 +10,11 @@ from ..networks import linear_logits
 from ..spaces import MOST_ROWS
 from ._classifiers import Rows, indices_of
 from ._member import Member
+from ._model import LocalModel
 from ._samples import spread
+
+# Where the memo of a member has the residuals of the last rows.
+_LAST = "own residuals"
 
 
 def fitted_factor(
@@ -57,12 +61,16 @@ class Residuals:
         """
         W, known_classes = member.own_linear()
         outputs = indices_of(y, known_classes)
-        rows = np.flatnonzero(outputs >= 0)
-        if len(known_classes) < 2 or not len(rows):
+        is_known = outputs >= 0
+        if len(known_classes) < 2 or not is_known.any():
             return None
-        logits = linear_logits(X[rows], W).astype(np.float64)
+        # One that is next to the best will do.
+        rows = np.flatnonzero(is_known)
+        rows = rows[spread(outputs[rows], MOST_ROWS)]
         factor = fitted_factor(
-            logits, outputs[rows], None if weights is None else weights[rows]
+            linear_logits(X[rows], W).astype(np.float64),
+            outputs[rows],
+            None if weights is None else weights[rows],
         )
         return cls(W=W, known_classes=known_classes, factor=factor)
 
@@ -74,12 +82,15 @@ class Residuals:
         follow from its penalty.
         """
         outputs = indices_of(y, self.known_classes)
-        rows = np.flatnonzero(outputs >= 0)
-        columns = np.zeros((2, X.shape[0], len(self.known_classes)))
-        if len(rows):
-            logits = linear_logits(X[rows], self.W).astype(np.float64)
-            columns[0, rows] = log_losses(self.factor * logits, outputs[rows])[1]
-            columns[1, rows] = log_losses(logits, outputs[rows])[1]
+        is_known = outputs >= 0
+        if not is_known.all():
+            X = X[is_known]
+        columns = np.zeros((2, len(y), len(self.known_classes)))
+        if is_known.any():
+            logits = linear_logits(X, self.W).astype(np.float64)
+            for k, factor in enumerate((self.factor, 1.0)):
+                residuals = log_losses(factor * logits, outputs[is_known])[1]
+                columns[k, is_known] = residuals
         return columns
 
     def beside(self, X: Rows, y: np.ndarray, weights: np.ndarray | None) -> Rows:
@@ -101,9 +112,39 @@ def own_residuals(
 ) -> np.ndarray:
     """Return residuals of the own model under two factors, (2, n_rows, n_classes).
 
-    See `Residuals.columns`. There are no columns where it has no gradient.
+    See `Residuals.columns`. There are no columns where it has no gradient. The memo of
+    the member has those of the last rows: they are needed for weights and for sums.
     """
+    kept = member.memo.get(_LAST)
+    if kept is not None and kept.are_of(member, X, y, row_weights):
+        return kept.columns
     residuals = Residuals.of(member, X, y, row_weights)
-    if residuals is None:
-        return np.zeros((2, X.shape[0], 0))
-    return residuals.columns(X, y)
+    columns = np.zeros((2, X.shape[0], 0))
+    if residuals is not None:
+        columns = residuals.columns(X, y)
+    member.memo[_LAST] = _KeptColumns(
+        model=member.model, X=X, y=y, weights=row_weights, columns=columns
+    )
+    return columns
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _KeptColumns:
+    """Residuals of rows, and what they were made of."""
+
+    model: LocalModel
+    X: Rows  # (n_rows, n_features)
+    y: np.ndarray  # (n_rows,)
+    weights: np.ndarray | None  # (n_rows,)
+    columns: np.ndarray  # (2, n_rows, n_classes)
+
+    def are_of(
+        self, member: Member, X: Rows, y: np.ndarray, weights: np.ndarray | None
+    ) -> bool:
+        """Report whether these are the residuals of a model and these rows."""
+        return (
+            member.model is self.model
+            and X is self.X
+            and y is self.y
+            and np.array_equal(weights, self.weights)
+        )

@@ -108,6 +108,9 @@ class Task:
     # ``tells_radii(content)`` reports whether the reply to a request has distances of
     # single rows. None: no reply has.
     tells_radii: Callable[[Mapping], bool] | None = None
+    # ``kind_of_moments(content)`` returns which moments a request asks for, by the name
+    # that `moments_kind` has for them. None: it asks for none.
+    kind_of_moments: Callable[[Mapping], str] | None = None
     # ``is_of_judging(content)`` reports whether a request is about rows that judge
     # alone. None: it is not.
     is_of_judging: Callable[[Mapping], bool] | None = None
@@ -173,6 +176,13 @@ class Task:
     prefer: str = "threads"  # how nodes in this process work in parallel, for joblib
 
     def __post_init__(self) -> None:
+        classes = {"request": (self.request, Request), "reply": (self.reply, Reply)}
+        for name, (given, base) in classes.items():
+            if not isinstance(given, type) or not issubclass(given, base):
+                raise TypeError(
+                    f"{name} of the task {self.name!r} is {given!r:.80}. Give it "
+                    f"{base.__name__} or a subclass, whose annotations are the fields."
+                )
         if self.bound not in BOUNDS:
             raise ValueError(
                 f"bound of the task {self.name!r} is {self.bound!r}, not one of "

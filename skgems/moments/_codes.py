@@ -10,25 +10,30 @@ from scipy import sparse
 
 from ._rows import Rows
 
+# Rows in which columns of many values have more than two.
+_FIRST_ROWS = 50
+
 
 def code_units(X: Rows, rows: np.ndarray) -> np.ndarray:
     """Return by how much both values of each column differ, (n_columns,).
 
     It is 0 for columns that have more values than two, or one, in some rows.
     """
-    some = X[rows]
-    if sparse.issparse(some):
-        return _code_units_of_sparse(some)
-    low = some.min(axis=0)
-    high = some.max(axis=0)
+    if sparse.issparse(X):
+        return _code_units_of_sparse(X[rows])
     # A few rows tell most columns of many values.
-    is_code = ((some[:50] == low) | (some[:50] == high)).all(axis=0) & (low < high)
-    columns = np.flatnonzero(is_code)
-    values = some[:, columns]
-    is_code[columns] = ((values == low[columns]) | (values == high[columns])).all(
-        axis=0
-    )
-    return np.where(is_code, high.astype(float) - low, 0.0)
+    columns = np.flatnonzero(_are_ends(X[rows[:_FIRST_ROWS]]))
+    values = X[np.ix_(rows, columns)]
+    is_code = _are_ends(values)
+    units = np.zeros(X.shape[1])
+    values = values[:, is_code]
+    units[columns[is_code]] = values.max(axis=0).astype(float) - values.min(axis=0)
+    return units
+
+
+def _are_ends(X: np.ndarray) -> np.ndarray:
+    """Return which columns have no values between the lowest and the highest one."""
+    return ((X == X.min(axis=0)) | (X == X.max(axis=0))).all(axis=0)
 
 
 def _code_units_of_sparse(X: sparse.csr_matrix) -> np.ndarray:

@@ -53,12 +53,20 @@ MOST_GROUPS = 20
 _N_POINTS = 501
 
 
-def survey_of_table(X: Table, *, min_rows: int) -> dict[str, dict]:
-    """Survey each column of a table; keys are their places as texts."""
+def survey_of_table(
+    X: Table, *, min_rows: int, weights: np.ndarray | None = None
+) -> dict[str, dict]:
+    """Survey each column of a table; keys are their places as texts.
+
+    ``weights`` (n_rows,) say how much each row counts in means; None: all alike.
+    """
     roles = column_roles(X)
     return {
         str(j): survey_of_column(
-            column, min_rows=min_rows, is_identifier=role == IDENTIFIES
+            column,
+            min_rows=min_rows,
+            is_identifier=role == IDENTIFIES,
+            weights=weights,
         )
         for j, (column, role) in enumerate(zip(_columns(X), roles, strict=True))
     }
@@ -87,10 +95,13 @@ def survey_of_column(
     min_rows: int,
     is_identifier: bool = False,
     are_labels: bool = False,
+    weights: np.ndarray | None = None,
 ) -> dict:
     """Survey one column of at least ``min_rows`` rows.
 
-    The values of labels are counted, however many numbers they are.
+    The values of labels are counted, however many numbers they are. ``weights``
+    (n_rows,) say how much each row counts in means. Counts are of rows: at least
+    ``min_rows`` have each category, and none of them is most of such a number.
     """
     kind = IDENTIFIERS if is_identifier else column_kind(column)
     if kind not in KINDS_OF_COLUMNS:
@@ -101,6 +112,9 @@ def survey_of_column(
     if not n_known or kind in (IDENTIFIERS, OTHER_VALUES):
         return content
     if kind == NUMBERS:
+        if weights is not None:
+            weights = _weights_of_numbers(column, weights)
+            weights = weights[np.argsort(known_values, kind="stable")]
         known_values = np.sort(known_values)
         n_different = 1 + np.count_nonzero(np.diff(known_values))
         most_counted = MOST_CATEGORIES
@@ -108,7 +122,7 @@ def survey_of_column(
             most_counted = min(MOST_CODES, max(2, len(known_values) // 2))
         if n_different > most_counted:
             return content | _numbers_told(
-                known_values, n_known=n_known, min_rows=min_rows
+                known_values, weights, n_known=n_known, min_rows=min_rows
             )
         known_values = _as_categories(known_values)
     return content | _categories_told(
@@ -123,9 +137,22 @@ def _known_values(column: Column, kind: str) -> Sequence:
     """The values that are neither missing nor infinite."""
     if kind == NUMBERS:
         numbers = as_floats(column)
-        return numbers[np.abs(numbers) <= _LARGEST_NUMBER]  # of NaN this is false
+        return numbers[_is_number(numbers)]
     known = [value for value in column if not is_gap(value)]
     return list(map(str, known))
+
+
+def _weights_of_numbers(column: Column, weights: np.ndarray) -> np.ndarray:
+    """Return the weights of the values that are neither missing nor infinite."""
+    values = np.asarray(column)
+    if values.dtype == object:
+        weights = weights[[not is_gap(value) for value in values]]
+    return weights[_is_number(as_floats(column))]
+
+
+def _is_number(numbers: np.ndarray) -> np.ndarray:
+    """Which numbers are measurements, (n_values,), bool; of NaN it is false."""
+    return np.abs(numbers) <= _LARGEST_NUMBER
 
 
 def _as_categories(numbers: np.ndarray) -> list[int] | list[float]:
@@ -141,17 +168,39 @@ def _n_known_told(n_known: int, *, n_rows: int, min_rows: int) -> int:
     return n_known if n_known >= min_rows else 0
 
 
-def _numbers_told(values: np.ndarray, *, n_known: int, min_rows: int) -> dict:
-    """Mean, variance, and means of groups of sorted values, (n_values,)."""
-    n_groups = min(MOST_GROUPS, n_known // min_rows)
-    ends = np.cumsum(sizes_of_groups(len(values), n_groups))
-    means = [group.mean() for group in np.split(values, ends[:-1])]
+def _numbers_told(
+    values: np.ndarray, weights: np.ndarray | None, *, n_known: int, min_rows: int
+) -> dict:
+    """Mean, variance, and means of groups of sorted values, (n_values,).
+
+    Values without weight are in none of them. Without ``min_rows`` others nothing is
+    told.
+    """
+    if weights is None:
+        weights = np.ones(len(values))
+    has_weight = weights > 0
+    values = values[has_weight]
+    weights = weights[has_weight]
+    n_groups = min(MOST_GROUPS, min(n_known, len(values)) // min_rows)
+    if not n_groups:
+        return {}
+    ends = np.cumsum(sizes_of_groups(len(values), n_groups))[:-1]
+    groups = zip(np.split(values, ends), np.split(weights, ends), strict=True)
+    means = [_mean(group, group_weights) for group, group_weights in groups]
+    mean = _mean(values, weights)
     return {
-        "mean": float(values.mean()),
-        "variance": float(values.var()),
+        "mean": mean,
+        "variance": _mean(np.square(values - mean), weights),
         # Rounding may put two means of equal values out of order.
         "means": np.maximum.accumulate(means),
     }
+
+
+def _mean(values: np.ndarray, weights: np.ndarray) -> float:
+    """Weighted mean, (n_values,); with equal weights exactly the mean."""
+    if (weights == weights[0]).all():
+        return float(values.mean())
+    return float(weights @ values / weights.sum())
 
 
 def _categories_told(

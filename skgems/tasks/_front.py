@@ -11,7 +11,6 @@ from ..local import (
     Member,
     TooFewRowsError,
     learning_columns,
-    n_told_before,
     opened_front,
 )
 from ..messages import (
@@ -181,25 +180,7 @@ def front(member: Member, request: FrontRequest) -> FrontReply:
         weights=member.row_weights("learning"),
         check_products=partial(_check_products, member),
     )
-    _check_unknowns(member, content, n_values=X.shape[0] * X.shape[1])
     return FrontReply(**content)
-
-
-def _check_unknowns(member: Member, content: Mapping, *, n_values: int) -> None:
-    """Raise TooFewRowsError for more statistics than the rule lets be told of rows."""
-    if member.disclosure is None:
-        return
-    n_numbers = sum(numbers.n_numbers for numbers in told_of_front(content))
-    n_before = n_told_before(member)
-    if n_numbers and n_before + n_numbers > member.disclosure.unknowns * n_values:
-        raise TooFewRowsError(
-            f"Node {member.name!r} would send {n_numbers:g} statistics of its columns, "
-            f"after {n_before:g} numbers before. That is too many beside the "
-            f"{n_values} values of its rows under its rule of disclosure (unknowns="
-            f"{member.disclosure.unknowns:g}). Leave out the step that needs them, "
-            "such as a PowerTransformer, or have it tell fewer, such as a KBins of "
-            "fewer bins; or pass disclosure=None if single rows may be known."
-        )
 
 
 def _check_products(member: Member, table: object) -> None:

@@ -251,17 +251,24 @@ def _told_beside_others(
         if "class" in _kinds_asked(asked[number]) and number not in own:
             reasons[number] = _NOT_BY_CLASS
             continue
-        for name, half in held.items():
-            if half.weights is None:
-                continue
-            members[number][name] = replace(
-                members[number][name],
-                weights=half.weights,
-                may_tell_classes=number in own,
-                is_beside_others=True,
-                is_changed=True,
-            )
+        members[number] = {
+            name: _beside_others(of_half, held[name], is_own=number in own)
+            for name, of_half in members[number].items()
+        }
     return reasons
+
+
+def _beside_others(member: Member, held: HeldTables, *, is_own: bool) -> Member:
+    """Return the member of a half with the weights of all that is told of it."""
+    if held.weights is None:
+        return member
+    return replace(
+        member,
+        weights=held.weights,
+        may_tell_classes=is_own,
+        is_beside_others=True,
+        is_changed=True,
+    )
 
 
 def _kinds_asked(content: Mapping) -> set[str]:

@@ -474,6 +474,7 @@ MOMENTS = Task(
     reads="classifier",
     request=MomentsRequest,
     reply=MomentsReply,
+    kind_of_moments=lambda content: content["kind"],
     told=told_of_moments,
     n_columns=_columns_summed,
     exposed=exposed_groups,

@@ -195,7 +195,12 @@ class SurveyReply(DisclosedReply):
 
 
 def survey(member: Member, request: Request) -> SurveyReply:
-    """Say what each column holds, over all rows, and how many rows each class has."""
+    """Say what each column holds, over all rows, and how many rows each class has.
+
+    A row that the rule lowers counts less in means, of which it may be most. Counts are
+    of rows: where weights are lowered those of all rows are drawn, so that a weighted
+    count less that of rows tells of none.
+    """
     n_rows = member.X.shape[0]
     if n_rows < member.min_rows:
         raise TooFewRowsError(
@@ -209,7 +214,9 @@ def survey(member: Member, request: Request) -> SurveyReply:
     return SurveyReply(
         n_rows=n_rows,
         names=names_of_columns(member.X),
-        columns=survey_of_table(member.X, min_rows=member.min_rows),
+        columns=survey_of_table(
+            member.X, min_rows=member.min_rows, weights=member.weights
+        ),
         classes=classes,
     )
 

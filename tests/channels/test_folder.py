@@ -323,6 +323,7 @@ def test_a_node_removes_old_partial_files_of_its_own_reply_only(
 
 
 @pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+@pytest.mark.filterwarnings("ignore:Messages end after the second")
 def test_a_class_of_few_rows_is_left_out_of_every_message(tmp_path):
     X, y, nodes = digit_rows()
     is_c_at_rome = (nodes == "rome") & (y == "c")
@@ -494,6 +495,7 @@ METHODS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Messages end after the second")
 @pytest.mark.parametrize("name", WRONG_REPLIES)
 def test_fields_of_a_reply_must_go_together(name, tmp_path):
     agg, model = METHODS[name]

@@ -129,6 +129,14 @@ def with_value_at(content, path, value):
     return others if value is MISSING else others | {first: value}
 
 
+def _is_asked_for(leaf: Leaf, pair: Pair) -> bool:
+    """Whether the request of a pair asks for a field of its reply."""
+    if leaf.field.when is None:
+        return True
+    request_class = TASKS[pair.request.task].request
+    return leaf.field.when(request_class.from_content(pair.request.content))
+
+
 def broken_contents(leaf: Leaf, pair: Pair) -> Iterator[tuple[str, dict, set[str]]]:
     """Contents in which one field is wrong.
 
@@ -146,9 +154,7 @@ def broken_contents(leaf: Leaf, pair: Pair) -> Iterator[tuple[str, dict, set[str
         )
     if not leaf.path:
         return
-    asked = TASKS[pair.request.task].request.from_content(pair.request.content)
-    is_asked_for = leaf.field.when is None or leaf.field.when(asked)
-    if not is_asked_for:
+    if not _is_asked_for(leaf, pair):
         yield "not asked for", with_value_at(content, leaf.path, 0.0), {leaf.name}
         return
     for description, broken, names in _broken_values(leaf, pair, value=value):

@@ -118,6 +118,12 @@ def _earlier_contents(database):
     """The files of the version before by name, without its database and its head."""
     contents = dict(database.execute("SELECT name, content FROM contents"))
     del contents["entry"]
+    # It counted no numbers, and kept no residuals.
+    contents = {
+        name: content
+        for name, content in contents.items()
+        if not name.endswith("-residuals.npy")
+    }
     chain = ""
     log = ""
     key = hashlib.sha256(contents["ledger.key"]).hexdigest()
@@ -125,6 +131,8 @@ def _earlier_contents(database):
         "SELECT content FROM contents WHERE name = 'entry' ORDER BY number"
     ):
         entry = json.loads(line)
+        for name in ("has_residuals", "told"):
+            entry.pop(name, None)
         if entry["event"] == "opened":
             entry["row_key"] = key
         text = chain + json.dumps(entry, sort_keys=True)

@@ -6,15 +6,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.ledgers import answer, begin_exchange
+from helpers.tasks import ask
 from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import PowerTransformer
 
-from skgems import Disclosure, PooledTransformer
+from skgems import Disclosure
 from skgems.federation import Message, read_entries
 from skgems.local import Member, n_told_before, remember_told
 from skgems.messages import sealed, told_numbers
-from skgems.tasks._evaluate import evaluate
-from skgems.tasks._moments import MOMENTS
 
 # 400 rows of 3 columns are 1,200 numbers. The means and products of two classes are 18,
 # or 12 where the classes share their products; a gradient of two outputs is 4.
@@ -48,7 +46,7 @@ def judging_content(n_models: int) -> dict:
 
 def told_gradients(member: Member, n_models: int) -> list[bool]:
     """Report of each model's gradient, asked for in one message, whether it is told."""
-    reply = evaluate(member, **judging_content(n_models))
+    reply = ask("evaluate", member, **judging_content(n_models))
     remember_told(member, told_numbers(Message.of("evaluate", **reply)))
     return [not np.isnan(gradient).any() for gradient in reply["gradient"]]
 
@@ -82,7 +80,7 @@ def test_products_after_gradients_go_a_step_down(n_models, is_by_class):
     if n_models:
         assert all(told_gradients(member, n_models))
     request = {"kind": "class", "n_components": 1, "min_cluster_size": 1}
-    groups = MOMENTS.answer(member, **request)["moments"]["groups"]
+    groups = ask("moments", member, **request)["moments"]["groups"]
     assert (-1 not in groups) == is_by_class
 
 
@@ -105,15 +103,3 @@ def test_a_ledger_counts_the_numbers_of_earlier_messages(n_numbers, n_gradients)
     assert sum(n for entry in ended for _, n, _ in entry["told"]) == 22 + 4 * sum(
         are_told
     )
-
-
-@pytest.mark.parametrize("n_rows", [60, 400])
-def test_a_front_may_tell_no_more_numbers_than_rows_allow(n_rows):
-    """A power transform tells some fifty numbers of each column."""
-    nodes = np.arange(n_rows) % 2
-    transformer = PooledTransformer(PowerTransformer(), disclosure=Disclosure())
-    if n_rows == 60:
-        with pytest.raises(ValueError, match="statistics of its columns"):
-            transformer.fit(X[:60], nodes=nodes)
-    else:
-        transformer.fit(X, nodes=nodes)

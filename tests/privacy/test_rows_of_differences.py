@@ -303,7 +303,9 @@ def test_the_gradient_of_a_fitted_model_does_not_give_a_lowered_row(table):
 
 @pytest.mark.parametrize("rule_of_server", [DEFAULT_RULE, None])
 def test_no_sums_of_all_rows_are_told_beside_those_of_halves(rule_of_server):
-    nodes = LoggedNodes.dealt(attacked_table("iris"), 2, disclosure=DEFAULT_RULE)
+    X = np.random.default_rng(0).standard_normal((600, 4))
+    table = Table(name="normal", X=X, y=np.where(X[:, 0] > 0, "ill", "well"))
+    nodes = LoggedNodes.dealt(table, 2, disclosure=DEFAULT_RULE)
     channel = nodes.channel
     channel.disclosure = rule_of_server
     with warnings.catch_warnings():

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from helpers.disclosures import rule_of
 
-from skgems import survey
+from skgems import Disclosure, survey
+from skgems.federation import reply_to
 from skgems.messages import Message
 
 MIN_ROWS = 5
@@ -147,3 +148,38 @@ def test_two_surveys_of_nearly_the_same_rows_tell_a_row():
     )
     difference = 40 * after["mean"] - 39 * before["mean"]
     np.testing.assert_allclose(difference, rows[-1, 0])
+
+
+@pytest.mark.parametrize("far", [100.0, 1e6])
+def test_no_mean_of_a_column_is_mostly_that_of_one_row(far):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    X[7, 0] = far
+    y = np.repeat(["ill", "well"], 100)
+    largest = []
+    for disclosure in (rule_of(10), None):
+        reply = reply_to(
+            Message.of("survey"), None, X, y, name="lyon", disclosure=disclosure
+        )
+        content = reply.content
+        largest.append(max(content["columns"]["0"]["means"]))
+    # Squares of the row are less than those of all others, and groups have ten rows.
+    assert largest[0] < 5.0
+    assert largest[1] > 0.09 * far
+
+
+def test_a_table_with_gaps_is_surveyed_where_weights_are_lowered():
+    """Weights are of all rows, and means of those that have a value."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2)).astype(object)
+    X[0] = 1e6
+    X[5:9, 0] = None
+    X[9, 1] = np.nan
+    request = Message.of("survey")
+    reply = reply_to(request, None, X, None, name="lyon", disclosure=Disclosure())
+    told = reply.content
+    of_first, of_second = told["columns"].values()
+    assert of_first["known"] == 30  # fewer gaps than ten count as ten
+    for of_column in (of_first, of_second):
+        assert np.isfinite(of_column["means"]).all()
+        assert of_column["means"][-1] < 5e4

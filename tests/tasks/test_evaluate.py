@@ -256,3 +256,73 @@ def test_no_gradient_is_told_of_rows_that_are_held_out():
         training=learning,
     )
     assert not gradient_is_told(member, W)
+
+
+def sums_of_losses(X, y, W, *, factors, groups=None, rule=None) -> dict:
+    """Return the sums that a node without a model of its own tells of a model."""
+    clf = DummyClassifier().fit(X, y)
+    member = Member.from_estimator("lyon", clf, X, y, disclosure=rule, groups=groups)
+    return ask(
+        "evaluate",
+        member,
+        W=W,
+        labels=["a", "b"],
+        columns=np.arange(2),
+        factors=np.asarray(factors),
+        gradient=True,
+        of="learning",
+    )
+
+
+def one_wrong_row(n_equal: int = 1):
+    """Rows of which some equal ones are far on the wrong side of a model."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    X[:, 0] = np.sign(X[:, 0]) * (1.0 + np.abs(X[:, 0]))
+    y = np.where(X[:, 0] > 0, "b", "a")
+    X[:n_equal] = [5.0, 1.0]
+    y[:n_equal] = "a"
+    W = np.array([[-4.0, 4.0], [0.5, 0.0], [0.0, 0.0]])
+    return X, y, W
+
+
+def test_a_loss_is_not_that_of_a_single_row():
+    """The row is nearly all of the loss; its values would follow from few models."""
+    X, y, W = one_wrong_row()
+    exact = sums_of_losses(X, y, W, factors=[0.5, 1.0])["losses"]
+    told = sums_of_losses(X, y, W, factors=[0.5, 1.0], rule=Disclosure())["losses"]
+    without = sums_of_losses(X[1:], y[1:], W, factors=[0.5, 1.0])["losses"]
+    assert (without < 0.05 * exact).all()
+    # The row counts like the third of the others: all that is told is theirs.
+    assert (told < 4.0 * without).all()
+    assert (told >= without * (1.0 - 2.0**-9)).all()
+
+
+@pytest.mark.parametrize("field", ["squares", "losses"])
+def test_visits_of_one_patient_are_one_row_in_a_loss(field):
+    X, y, W = one_wrong_row(n_equal=3)
+    rule = Disclosure(min_rows=3)
+    of_people = sums_of_losses(X, y, W, factors=[1.0], rule=rule)[field]
+    visits = np.maximum(np.arange(60), 2)
+    of_patient = sums_of_losses(X, y, W, factors=[1.0], rule=rule, groups=visits)[field]
+    # Three people are three rows that look alike; one patient counts like another row.
+    assert of_people > 1.1 * of_patient
+
+
+def test_the_difference_of_two_nearby_models_is_no_gradient():
+    """With all digits the losses of few models would tell a gradient kept back."""
+    X, y, W = one_wrong_row()
+    step = 1e-4 * np.ones((3, 2)) * [1.0, -1.0]
+
+    def slope(rule):
+        losses = [
+            sums_of_losses(X, y, W + sign * step, factors=[1.0], rule=rule)["losses"]
+            for sign in (1.0, -1.0)
+        ]
+        return float(np.ravel(losses[0] - losses[1])[0]) / 2e-4
+
+    gradient = sums_of_losses(X, y, W, factors=[1.0])["gradient"]
+    expected = float((gradient * [1.0, -1.0]).sum())
+    assert slope(None) == pytest.approx(expected, rel=1e-4)
+    # Of sums that are rounded to nine bits nothing of it is left, or far too much.
+    assert abs(slope(Disclosure()) - expected) > 0.5 * abs(expected)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""All leverages of a class are below a bound, or one or two passes do not show it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from skgems.disclosure._leverages import Design, largest_in_columns, leverages
+from skgems.disclosure._one_pass import ClassPass, ClassRows
+
+BOUND = 0.5
+
+
+def class_of(X, *, parts=None, weights=None, known=None, indices=None) -> ClassPass:
+    """Return the sums of some rows, whose residuals are zero."""
+    n_rows = X.shape[0]
+    known = np.zeros((n_rows, 0)) if known is None else known
+    rows = ClassRows.of(
+        X,
+        np.arange(n_rows) if indices is None else indices,
+        residuals=np.zeros_like(known),
+        known=known,
+        weights=np.ones(n_rows) if weights is None else weights,
+        parts=parts,
+    )
+    return ClassPass.over(rows)
+
+
+def table(n_rows: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows with codes that sum to 1, far from zero; parts and weights."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 6)) + 100.0
+    codes = np.arange(n_rows) % 3
+    X[:, 3:] = np.eye(3)[codes]
+    return X, rng.integers(0, 3, n_rows), rng.uniform(0.9, 1.1, n_rows)
+
+
+@pytest.mark.parametrize("make", [np.asarray, csr_matrix], ids=["dense", "sparse"])
+@pytest.mark.parametrize("far", [1.0, 6.0, 60.0])
+def test_it_holds_where_no_leverage_is_large(far, make):
+    X, parts, weights = table()
+    X[7, 0] += far
+    units = np.arange(len(X))
+    of_parts = [
+        largest_in_columns(
+            Design(X=X[parts == p], groups=units[parts == p] * 0, units=np.arange(n)),
+            weights[parts == p],
+        ).max()
+        for p, n in enumerate(np.bincount(parts))
+    ]
+    h = leverages(Design(X=X, groups=parts, units=units), weights)
+    largest = max(h.max(), *of_parts)
+    sums = class_of(make(X), parts=parts, weights=weights)
+    assert sums.holds(None, bound=BOUND) == (largest < BOUND)
+    assert not sums.holds(None, bound=0.99 * largest)
+
+
+def test_rows_of_one_unit_are_one_row():
+    X, _, _ = table()
+    X[:3, 0] += 12.0
+    units = np.maximum(np.arange(len(X)) - 2, 0)
+    sums = class_of(X)
+    assert sums.holds(None, bound=BOUND)
+    assert not sums.holds(units, bound=BOUND)
+
+
+@pytest.mark.parametrize("difference", [1e-2, 1e-6, 1e-9])
+def test_it_does_not_hold_where_columns_differ_in_one_row(difference):
+    X, parts, _ = table()
+    X[:, 1] = X[:, 0]
+    assert class_of(X, parts=parts).holds(None, bound=BOUND)
+    X[7, 1] += difference
+    assert not class_of(X, parts=parts).holds(None, bound=BOUND)
+
+
+def test_known_sums_count_beside_those_that_are_told():
+    X, _, weights = table()
+    known = X[:, :1] * weights[:, None]
+    assert class_of(X, known=known, weights=weights).holds(None, bound=BOUND)
+    known[7] += 1e-3
+    assert not class_of(X, known=known, weights=weights).holds(None, bound=BOUND)
+
+
+def test_a_value_of_one_row_of_a_part_fails_there_alone():
+    X, parts, _ = table()
+    X[:, 3:] = 0.0
+    X[np.flatnonzero(parts == 1)[0], 3] = 1.0
+    X[parts == 0, 3] = np.arange((parts == 0).sum()) % 2
+    sums = class_of(X, parts=parts)
+    assert sums.fails_by_part(bound=BOUND)
+    assert not sums.holds(None, bound=BOUND)
+    assert sums.merged().holds(None, bound=BOUND)
+
+
+def test_sums_of_parts_merge_to_those_of_the_class():
+    X, parts, weights = table()
+    indices = np.arange(50, 350)
+    merged = class_of(X, parts=parts, weights=weights, indices=indices).merged()
+    whole = class_of(X, weights=weights, indices=indices)
+    for name in ("totals", "least", "largest", "means", "low", "high", "scatter"):
+        np.testing.assert_allclose(
+            getattr(merged, name), getattr(whole, name), rtol=1e-9, atol=1e-9
+        )
