@@ -34,7 +34,6 @@ from functools import cached_property
 import numpy as np
 
 from ..base import warn_user
-from ..local import numbers_about_layers
 from ..messages import (
     MOST_TEXT,
     TASKS,
@@ -55,6 +54,7 @@ from ._asked_before import (
 from ._earlier_ledger import earlier_entries, take_over
 from ._fingerprint import Fingerprint
 from ._front_states import fitted_fronts, statistics_told
+from ._layer_numbers import numbers_about_layers
 from ._ledger_store import (
     KEY_OF_ROWS,
     LedgerCopiedError,
@@ -264,9 +264,10 @@ class Ledger:
 
     @property
     def n_layer_numbers(self) -> int:
-        """Return how many numbers about hidden layers were told so far."""
+        """Return how many numbers about hidden layers were told by consent so far."""
+        # Entries of earlier versions count numbers under the rule, too.
         ended = self._counted(self._current.account, "ended")
-        return sum(entry["layer_numbers"] for entry in ended)
+        return sum(entry.get("layer_numbers", 0) for entry in ended)
 
     @property
     def residuals(self) -> np.ndarray | None:
@@ -302,26 +303,20 @@ class Ledger:
         return sum(entry["bytes"] for entry in ended if entry["task"] in about_trees)
 
     def check_layer_numbers(
-        self, request: Message, reply: Message, *, most: int
+        self, request: Message, reply: Message, *, most: float
     ) -> None:
-        """Raise if replies about hidden layers have more numbers than the rows hold.
-
-        Parameters
-        ----------
-        most : int
-            Rows times features of the node.
-        """
+        """Raise where more than ``most`` numbers about hidden layers would be told."""
         n_numbers = numbers_about_layers(request, reply)
         n_before = self.n_layer_numbers
         if n_numbers and n_before + n_numbers > most:
             raise NotAgreedError(
                 f"with this reply {n_numbers} numbers about hidden layers would be "
-                f"sent, after {n_before} before. The rows here hold {most} numbers "
-                "(rows times features), and that many numbers about hidden layers can "
-                "reveal single rows. Let the server merge fewer units (max_units of "
-                "hidden_layers) or draw fewer (n_common_units), set moments='auto' of "
-                "last_layer, or answer with disclosure=None under an agreement of "
-                "disclosure=None, if single rows may be revealed."
+                f"sent, after {n_before} before. For the rows here at most {most:.0f} "
+                "are sent (rows times columns times unknowns of the rule of "
+                "disclosure), since so many numbers can reveal single rows. Let the "
+                "server merge fewer units (max_units of hidden_layers), or answer with "
+                "disclosure=None under an agreement of disclosure=None, if single rows "
+                "may be revealed."
             )
 
     def end(

@@ -435,13 +435,13 @@ def _counted_reply(
             fronts = unchecked_fronts(request, fronts_before.values())
             if fronts:
                 node.under_rule(agreed).check_fronts(fronts, disclosure=disclosure)
-        n_numbers_left = node.n_values - ledger.n_layer_numbers
         if ledger.residuals is not None:
             node.memo[RESIDUALS] = ledger.residuals
         node.memo[TOLD] = ledger.told
-        reply = node.computed_reply(request, agreed, layer_numbers_left=n_numbers_left)
+        reply = node.computed_reply(request, agreed)
         if disclosure is not None:
-            ledger.check_layer_numbers(request, reply, most=node.n_values)
+            most_of_layers = disclosure.unknowns * node.n_values
+            ledger.check_layer_numbers(request, reply, most=most_of_layers)
         check_reply_bytes(reply, node.shape, n_bytes_before=ledger.n_tree_bytes)
     except Exception as error:
         # Not for a BaseException, as where somebody stops the program: that is as if it
@@ -611,22 +611,12 @@ class _Node:
                 )
 
     def computed_reply(
-        self,
-        request: Message,
-        agreed: Agreement | None = None,
-        *,
-        layer_numbers_left: int | None = None,
+        self, request: Message, agreed: Agreement | None = None
     ) -> Message:
-        """The reply, which was neither shown to the owner nor signed yet.
-
-        ``layer_numbers_left`` is how many numbers may still be told about hidden
-        layers; None: nobody counts them.
-        """
+        """The reply, which was neither shown to the owner nor signed yet."""
         try:
             with holding(self.estimator):
-                reply = _answered(
-                    request, self, agreed=agreed, layer_numbers_left=layer_numbers_left
-                )
+                reply = _answered(request, self, agreed=agreed)
                 return self.addressed(reply, request)
         except _ERRORS_OF_ARRAYS as error:
             raise ValueError(
@@ -653,13 +643,7 @@ class _Node:
         return reply
 
 
-def _answered(
-    request: Message,
-    node: _Node,
-    *,
-    agreed: Agreement | None,
-    layer_numbers_left: int | None,
-) -> Message:
+def _answered(request: Message, node: _Node, *, agreed: Agreement | None) -> Message:
     """The content of a reply, by what the task is about."""
     if request.content.get("rows_alone"):
         node = replace(node, estimator=None, set_aside=node.estimator)
@@ -670,9 +654,7 @@ def _answered(
     check_no_label_missing_at(node.name, node.y)
     if task.is_of_tables or task.has_fronts_within:
         return _answered_of_table(request, node, agreed=agreed)
-    return _answered_of_classifier(
-        request, node, agreed=agreed, layer_numbers_left=layer_numbers_left
-    )
+    return _answered_of_classifier(request, node, agreed=agreed)
 
 
 def _answered_of_columns(
@@ -743,11 +725,7 @@ def _check_not_beside_halves(
 
 
 def _answered_of_classifier(
-    request: Message,
-    node: _Node,
-    *,
-    agreed: Agreement | None,
-    layer_numbers_left: int | None,
+    request: Message, node: _Node, *, agreed: Agreement | None
 ) -> Message:
     """Reply by the classifier and its rows, behind a front if there is one."""
     _check_not_beside_halves(request, node, agreed=agreed)
@@ -768,9 +746,7 @@ def _answered_of_classifier(
         )
     if is_first:
         warn_of_unseen_classes(member)
-    member = replace(
-        member, layer_numbers_left=layer_numbers_left, memo=member.memo | node.memo
-    )
+    member = replace(member, memo=member.memo | node.memo)
     reply = answer(request, member)
     if RESIDUALS in member.memo:
         node.memo[RESIDUALS] = member.memo[RESIDUALS]

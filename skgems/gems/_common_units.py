@@ -11,9 +11,10 @@ from ._parameters import HiddenLayers
 # again, at four times the time in all.
 _FOR_EACH_UNIT = 8
 _MOST = 400  # common units with "auto"
-# Numbers that rows hold for each unit and class, so that a node with a bound min_rows
-# can tell of its classes by enough factors. On digits over ten nodes, 100 common units
-# cost 0.5 points at 4 numbers; over five nodes, 300 gain 1 point at 20 numbers.
+# Numbers that rows hold for each unit and class, so that a node under a rule of
+# disclosure can tell of its classes by enough factors. On digits over ten nodes, 100
+# common units cost 0.5 points at 4 numbers; over five nodes, 300 gain 1 point at 20
+# numbers.
 _NUMBERS_A_UNIT = 16
 
 
@@ -68,11 +69,11 @@ def _number_by_rows(hidden_layers: HiddenLayers, federation: Federation) -> int:
 def _most_units(federation: Federation) -> int:
     """Return how many units nodes can tell of, by the numbers that their rows hold.
 
-    A node tells fewer numbers of hidden layers than it has rows times features
-    (`numbers_about_layers`). With C classes there has to be room for C times 16 numbers
+    Under a rule of disclosure a node tells fewer numbers of hidden layers than half of
+    its rows times features. With C classes there has to be room for C times 16 numbers
     a unit, summed over the nodes: factors of covariances, and means of clusters. Every
     single node has to have room for a mean and variances of each class, which may be a
-    quarter of its numbers, as further rounds ask twice.
+    quarter of rows times features, as further rounds ask twice.
     """
     n_numbers = federation.rows_in_moments * federation.features.n_features_in
     n_classes = np.array(

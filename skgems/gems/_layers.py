@@ -406,13 +406,10 @@ class LastLayer:
         ]
         return replace(self, problem=replace(self.problem, nodes=nodes))
 
-    def fit_over(self, hidden: LayersBelow, *, share: float = 1.0) -> MergedLast:
-        """Fit the last layer over merged layers.
-
-        ``share``: of the numbers that nodes may tell about such, the part for this.
-        """
+    def fit_over(self, hidden: LayersBelow) -> MergedLast:
+        """Fit the last layer over merged layers."""
         n_messages_before = len(self.run.history)
-        problem = replace(self.problem, hidden=hidden, share=share)
+        problem = replace(self.problem, hidden=hidden)
         merge = self.run(self.stage.plan(problem))
         messages = slice(n_messages_before, len(self.run.history))
         return MergedLast(merge=merge, hidden=hidden, messages=messages)
@@ -562,12 +559,10 @@ def train_rounds(
     epochs: int,
     coordinates: Coordinates | None,
     seed: int,
-    share: float,
 ) -> MergedLast:
     """Have nodes train a merged network, and merge the last layer of it anew.
 
-    The network stays what it was unless the nodes' loss becomes lower. ``share`` is of
-    the numbers that nodes may tell about hidden layers, the part for the new ones.
+    The network stays what it was unless the nodes' loss becomes lower.
     """
     rounds = TrainingRounds(
         problem=last.problem,
@@ -577,7 +572,7 @@ def train_rounds(
         seed=seed,
     )
     layers, losses_before = last.run(rounds.plan(merged.layers))
-    trained = last.fit_over(LayersBelow.from_layers(layers), share=share)
+    trained = last.fit_over(LayersBelow.from_layers(layers))
     is_lower = last.run(
         rounds.is_lower_plan(trained.layers, losses_before=losses_before)
     )

@@ -30,11 +30,6 @@ from ._terms import MergedLayersTerms
 
 Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 
-# Nodes bound how many numbers they tell about hidden layers. Where they are asked once
-# more after training, this part of them is for the layers as they are merged. Networks
-# of 100 units over five nodes of 250 digits lose 2.5 points to the bound.
-_FIRST_SHARE = 0.3
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LayersFit:
@@ -160,13 +155,12 @@ class LayersFit:
             return last.fit_over(merged_hidden.hidden)
         # Over the layers as they are merged, and once more when they are trained.
         return train_rounds(
-            last.fit_over(merged_hidden.hidden, share=_FIRST_SHARE),
+            last.fit_over(merged_hidden.hidden),
             last,
             n_rounds=self.n_rounds,
             epochs=self.local_epochs,
             coordinates=coordinates,
             seed=self.seed,
-            share=1.0 - _FIRST_SHARE,
         )
 
 

@@ -271,7 +271,6 @@ class LikelihoodStage(LinearStage):
                 "moments",
                 [{"model": None}] * len(problem.nodes),
                 **self.moments_settings,
-                share=problem.share,
             )
         else:
             replies = yield problem.requests(

@@ -57,9 +57,6 @@ class LinearProblem:
     nodes: list[LinearNode]
     classes: np.ndarray  # (n_classes,), labels of all nodes
     hidden: LayersBelow = field(default_factory=LayersBelow)
-    # Nodes bound how many numbers they tell about hidden layers: the part for one
-    # message.
-    share: float = 1.0
     # (n_features,), bool: features that all models drop by name; None: none.
     unused: np.ndarray | None = None
 

@@ -45,13 +45,13 @@ from ._disclosed import (
     ruled,
     tables_that_hold,
     tellable_gradients,
+    without_rare_values,
 )
 from ._disclosed_chunks import ruled_chunks
 from ._disclosed_tables import ruled_table
 from ._expected_shares import OtherShare, other_share
 from ._fitting import fit_local, net_seed
 from ._fronts import learning_columns, opened_front
-from ._layer_numbers import numbers_about_layers
 from ._lookup import local_model, net_of_state
 from ._member import ROLES, Member, TooFewRowsError, class_sizes
 from ._model import LocalModel, node_space, retrain_layers

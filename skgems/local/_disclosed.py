@@ -225,6 +225,7 @@ def tellable_rows(
             told_residuals = np.hstack([before, told_residuals])
         rows = replace(rows, residuals=told_residuals, known=known)
     is_by_class = kind == "class" and member.may_tell_classes
+    n_before = n_told_by_class(member, codes)
     told = told_of(
         rows,
         rule,
@@ -232,10 +233,12 @@ def tellable_rows(
         n_unknowns=member.n_raw_columns or X.shape[1],
         seed=partial(seed_of, X, codes),
         may_lower=False,
-        n_told_before=n_told_by_class(member, codes),
+        n_told_before=n_before,
     )
     n_unknowns = member.n_raw_columns or X.shape[1]
-    told = with_room_for_squares(told, codes, rule, n_unknowns=n_unknowns)
+    told = with_room_for_squares(
+        told, codes, rule, n_unknowns=n_unknowns, n_before=n_before
+    )
     if gradient is not None and told.has_gradient:
         member.memo[RESIDUALS] = rows.residuals
     if parts is not None:  # numbers that no cluster has stand for whole classes
@@ -474,6 +477,16 @@ class _Gathered:
             weights=self.weights,
             n_columns=self.columns.shape[1],
         )
+
+
+def without_rare_values(member: Member, outputs: Rows, role: str) -> Rows:
+    """Return what layers make of the rows of a role, with values of few replaced."""
+    if member.disclosure is None:
+        return outputs
+    _, y = member.rows(role)
+    codes = np.unique(y, return_inverse=True)[1]
+    units = np.unique(member.units(role), return_inverse=True)[1]
+    return clamped(outputs, codes, units, cell=member.disclosure.cell)
 
 
 def _rows_to_tell(

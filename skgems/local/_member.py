@@ -68,8 +68,6 @@ class Member:
     # How many numbers a row was before it came behind a front or layers, which its
     # values there follow from; None: as many as X has columns.
     n_raw_columns: int | None = field(default=None, repr=False)
-    # How many numbers may still be told about hidden layers; None: nobody counts them.
-    layer_numbers_left: int | None = field(default=None, repr=False)
     # Columns of X that a classifier which is left aside drops by name, (n_columns,).
     dropped: np.ndarray | None = field(default=None, repr=False)
     # What a front that is being fitted has computed of the rows, for its next steps.
@@ -118,7 +116,7 @@ class Member:
             self.training,
             self.left_out,
             self.min_rows,
-            self.layer_numbers_left,
+            None,  # so that what was drawn by earlier digests is drawn again
             *given,
         )
 

@@ -41,13 +41,14 @@ from ._closed_forms import (
 )
 from ._constants import warn_of_lost_features
 from ._disclosed import AskedGradient, tellable_rows
-from ._layer_numbers import LayerMoments, layer_moments
 from ._member import Member
 from ._own_residuals import fitted_factor
 from ._penalties import IN_PLACE_OF, penalty_of, speaking_classifier
+from ._room_for_means import check_room_for_means
 from ._samples import spread
 from ._seeds import seed_of_rows
 from ._tails import CombinationTails, rounded_kurtosis
+from ._told_before import n_told_before
 
 
 def class_weight_of(estimator: object) -> str | list | None:
@@ -264,7 +265,6 @@ class _BehindLayers:
 
     member: Member
     X: Rows  # (n_rows, n_columns)
-    kind: str  # of the scatter, as in `moments_kind`
     parts: np.ndarray | None  # (n_rows,), the cluster of each row
 
 
@@ -273,45 +273,38 @@ def _outputs_of_layers(
     X: Rows,
     codes: np.ndarray,
     *,
-    kind: str,
     hidden: dict | None,
-    share: float,
     n_components: int,
     min_rows: int,
 ) -> _BehindLayers:
     """Return hidden layers' outputs for rows, and their clusters of ``min_rows``."""
-    class_sizes = np.bincount(codes)
-    sent = LayerMoments(kind=kind, has_clusters=True)
     if hidden is not None:
         n_features = X.shape[1]
         check_rows(X)  # before layers make of them what can be summed
         X = LayersBelow.from_content(hidden).outputs(X)
-        if member.min_rows > 1:
-            n_clusters = np.clip(class_sizes // min_rows, 1, n_components).sum()
-            sent = layer_moments(
-                kind=kind,
-                n_units=X.shape[1],
-                class_sizes=class_sizes,
-                n_clusters=int(n_clusters),
-                most_numbers=_most_layer_numbers(
-                    member, share * class_sizes.sum() * n_features
-                ),
-            )
         n_raw_columns = member.n_raw_columns or n_features
         member = replace(member, n_raw_columns=n_raw_columns)
+        # Means of other layers than before are further numbers about the same rows.
+        check_room_for_means(
+            member,
+            n_rows=X.shape[0],
+            n_columns=X.shape[1],
+            n_classes=len(np.unique(codes)),
+            n_before=n_told_before(member),
+        )
     parts = None
-    if n_components > 1 and sent.has_clusters:
+    if n_components > 1:
         # The request has no seed: see `seed_of_rows`.
         parts = cluster_classes(
             X,
             codes,
             n_components=n_components,
             min_cluster_size=min_rows,
-            random_state=seed_of_rows(class_sizes),
+            random_state=seed_of_rows(np.bincount(codes)),
             groups=None if member.groups is None else member.groups[member.learning],
             weights=member.row_weights("learning"),
         )
-    return _BehindLayers(member=member, X=X, kind=sent.kind, parts=parts)
+    return _BehindLayers(member=member, X=X, parts=parts)
 
 
 def moments(
@@ -323,14 +316,9 @@ def moments(
     model: str | None = None,
     hidden: dict | None = None,
     class_weight: str | Sequence | None = None,
-    share: float = 1.0,
     penalty: bool = False,
 ) -> dict:
-    """Counts, means, scatter by class or cluster, and what `OwnGradient` replies.
-
-    Where single rows are protected (``min_rows``), less is sent of hidden layers that
-    would take more numbers than ``share`` of those that the rows hold.
-    """
+    """Counts, means, scatter by class or cluster, and what `OwnGradient` replies."""
     X, y = member.rows("learning")
     row_weights = member.row_weights("learning")
     # Classes that were left out are still in the reply, without rows.
@@ -343,16 +331,14 @@ def moments(
             member,
             X,
             codes,
-            kind=kind,
             hidden=hidden,
-            share=share,
             n_components=n_components,
             min_rows=max(min_cluster_size, CLUSTER_ROWS, member.min_rows),
         )
         member = behind.member
         X = behind.X
         kind_of_sums = moments_kind(
-            behind.kind,
+            kind,
             n_features=X.shape[1],
             n_classes=len(classes),
             # Fewer rows than features are never told of by roots under a rule.
@@ -414,13 +400,6 @@ def _sample_by_class(X: Rows, codes: np.ndarray, n_rows: int) -> list[tuple[int,
         rows = of_class[spread(np.zeros(len(of_class), dtype=int), n_rows)]
         sample.append((c, X[rows]))
     return sample
-
-
-def _most_layer_numbers(member: Member, n_numbers_of_message: float) -> float:
-    """Return how many numbers one message may tell about hidden layers."""
-    if member.layer_numbers_left is None:
-        return n_numbers_of_message
-    return min(n_numbers_of_message, member.layer_numbers_left)
 
 
 def reply_of_sums(

@@ -148,7 +148,8 @@ class Task:
     # Whether it is about two halves of the rows, of which one judges what was made of
     # the other: rows of one person have to be in the same half.
     halves_rows: bool = False
-    # Whether its replies are statistics of what hidden layers make of rows.
+    # Whether it tells by consent, and not under the rule of disclosure, what hidden
+    # layers make of rows: a ledger then counts the numbers.
     tells_of_layers: bool = False
     # Whether rows may lack values.
     allows_missing: bool = False

@@ -8,7 +8,6 @@ small leaves speak of few rows: a node with ``min_rows`` above 1 rounds counts t
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Annotated
 
@@ -261,10 +260,7 @@ def _drawn_weights(member: Member, n_rows: int, n_trees: int) -> np.ndarray:
     The secret is a hash of its rows, which nobody else has: it is never sent, and the
     same in all exchanges. Two samples of the same rows would tell a server more.
     """
-    # How many numbers may still be told of hidden layers, which only a node with a
-    # ledger counts, is no part of the rows.
-    rows_alone = replace(member, layer_numbers_left=None)
-    digest = rows_alone.digest(classifier=False)
+    digest = member.digest(classifier=False)
     if digest is None:
         raise ValueError(
             f"The rows of node {member.name!r} cannot be hashed, so that none can be "

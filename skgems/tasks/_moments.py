@@ -309,9 +309,6 @@ class MomentsRequest(Request):
     class_weight: Annotated[
         list | str | None, Weights(("members", "balanced"), default=None)
     ]
-    # Of the numbers that a node may tell about hidden layers, the part that is for
-    # this message.
-    share: Annotated[float, Number(high=1.0, default=1.0)]
     penalty: Annotated[bool, Flag(default=False)]
 
 
@@ -464,7 +461,7 @@ MOMENTS = Task(
     most=3,
     without="needed",
     accepted_by="anybody",
-    filled_in=("model", "hidden", "share"),
+    filled_in=("model", "hidden"),
     asks="counts, means and second moments of the features of the node's rows",
     reveals="The fewer rows statistics are made from, the more they reveal about each "
     "of them. The gradient may be nearly a single row if the model is wrong about "
@@ -477,7 +474,6 @@ MOMENTS = Task(
     reads="classifier",
     request=MomentsRequest,
     reply=MomentsReply,
-    tells_of_layers=True,
     kind_of_moments=lambda content: content["kind"],
     told=told_of_moments,
     n_columns=_columns_summed,

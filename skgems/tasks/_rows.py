@@ -4,14 +4,18 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..local import Member, Rows, indices_of
+from ..local import Member, Rows, indices_of, without_rare_values
 from ..networks import LayersBelow
 
 
 def layer_inputs(member: Member, role: str, hidden: Mapping | None) -> Rows:
-    """Return the output of hidden layers for the rows that have a role."""
+    """Return the output of hidden layers for the rows that have a role.
+
+    Under a rule, values of a unit that few rows of a class have are replaced.
+    """
     X, _ = member.rows(role)
-    return LayersBelow.from_content(hidden).outputs(X)
+    outputs = LayersBelow.from_content(hidden).outputs(X)
+    return outputs if hidden is None else without_rare_values(member, outputs, role)
 
 
 def rows_of_labels(

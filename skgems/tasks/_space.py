@@ -25,7 +25,7 @@ from ..messages import (
     rows_in_words,
 )
 from ..moments import LARGEST, SMALLEST
-from ..networks import LayersBelow, Network
+from ..networks import Network
 from ..spaces import Criterion, Geometry
 from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._rows import layer_inputs
@@ -310,7 +310,7 @@ def space(member: Member, request: SpaceRequest) -> SpaceReply:
     if request.min_cluster_size > 1:
         member = member.drop_small_classes(request.min_cluster_size)
     own_W, own_labels = member.own_linear()
-    X, y = member.rows("judging")
+    _, y = member.rows("judging")
     # The same rows make the shape, if none are held out: they go through hidden layers
     # only once.
     shape_rows = None
@@ -318,7 +318,7 @@ def space(member: Member, request: SpaceRequest) -> SpaceReply:
         shape_rows = layer_inputs(member, "moments", request.hidden)
     profile = node_space(
         own_W if request.model == "own" else request.W,
-        LayersBelow.from_content(request.hidden).outputs(X),
+        layer_inputs(member, "judging", request.hidden),
         indices_of(y, own_labels),
         geometry=Geometry.from_settings(request.geometry),
         criterion=Criterion.from_settings(request.criterion),

@@ -32,6 +32,7 @@ from helpers.attacks_by_layers import (
     layers_in_halves,
     layers_in_join,
     layers_in_moments,
+    layers_in_neurons,
     layers_in_score,
     layers_in_size,
     layers_in_space,
@@ -203,6 +204,13 @@ ATTACKS = [
     ),
     Attack(
         play=units_in_neurons,
+        tasks=("neurons",),
+        agreement=_NETWORKS,
+        has_network=True,
+        needs_min_rows=True,
+    ),
+    Attack(
+        play=layers_in_neurons,
         tasks=("neurons",),
         agreement=_NETWORKS,
         has_network=True,

@@ -185,6 +185,37 @@ def layers_in_space(ask: Ask, summary: HonestSummary) -> np.ndarray:
     return layers.rows_of_sums(reply["metric_mean"] * summary.n_rows)
 
 
+def layers_in_neurons(ask: Ask, summary: HonestSummary) -> np.ndarray:
+    """Means of a planted layer, among the moments of what enters the next one.
+
+    If many bands are refused a few are tried, and then one by one.
+    """
+    direction = summary.direction()
+    thresholds = summary.thresholds(direction, 121)
+    guesses = [no_guesses(summary)]
+    for n_bands in (30, 4, 1):
+        for band in range(0, 120, n_bands):
+            layers = planted_layers(direction, thresholds[band : band + n_bands + 1])
+            reply = ask(
+                Message.of(
+                    "neurons",
+                    weights=np.zeros((layers.n_units + 1, 1)),
+                    activation="relu",
+                    epsilon=0.1,
+                    geometry={"name": "gram"},
+                    n_directions=1,
+                    hidden=layers.content,
+                )
+            )
+            if reply is None:
+                break
+            sums = reply["precision"][:-1, -1] / reply["precision"][-1, -1]
+            guesses.append(layers.rows_of_sums(sums * summary.n_rows))
+        if len(guesses) > 1:
+            break
+    return np.concatenate(guesses)
+
+
 def _row_by_row(
     summary: HonestSummary, sum_of_unit: Callable[[dict, int], float | None]
 ) -> np.ndarray:

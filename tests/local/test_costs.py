@@ -435,7 +435,7 @@ HONEST = {
     "units of 60,000 images": (IMAGES, costly.neurons(784, 1000, 500)),
     "layer of 60,000 images": (
         IMAGES,
-        costly.moments(hidden=costly.layers(784, 1000), share=0.5),
+        costly.moments(hidden=costly.layers(784, 1000)),
     ),
     "training of 60,000 images": (IMAGES, costly.retrain([784, 1000, 10], 200)),
     "training of deep layers": (IMAGES, costly.retrain([784, 500, 500, 10], 100)),

@@ -241,3 +241,21 @@ def test_covariances_are_64_in_all_or_one_of_each_class(n_classes):
     classes = loss.moments.columns
     for g in range(len(moves)):
         assert len(np.unique(classes[covariance_of == g])) == 1
+
+
+def test_classes_that_are_not_divided_are_merged_with_those_that_are():
+    """A class of one part has the squares of its scatter, which are not sent twice."""
+    X = np.random.default_rng(0).standard_normal((90, 3))
+    y = np.arange(90) % 2
+    parts = np.arange(90) % 6  # three of each class
+    half = np.arange(90) < 40
+    divided = class_moments(X[half], y[half], kind="class", parts=parts[half])
+    plain = class_moments(X[~half], y[~half], kind="class")
+    as_parts = class_moments(X[~half], y[~half], kind="class", parts=y[~half])
+    assert plain.part_squares is None
+    merged = merge_moments([divided, plain])
+    expected = merge_moments([divided, as_parts])
+    np.testing.assert_allclose(merged.part_squares, expected.part_squares, rtol=1e-12)
+    shared = class_moments(X[~half], y[~half], kind="shared")
+    assert merge_moments([divided, shared]).part_squares is None
+    assert merge_moments([plain, plain]).part_squares is None
