@@ -22,11 +22,11 @@ from ..federation import (
     as_channel,
     check_no_label_missing_at,
     check_reply_of,
-    column_member,
     is_path,
     load_message,
     owners_of,
     printable,
+    ruled_column_member,
     warn_of_written_numbers,
 )
 from ..local import Member
@@ -165,7 +165,8 @@ default=None
     Notes
     -----
     Means and standard deviations are those of all rows at one place, to rounding, if no
-    node has gaps that are too few to be told. A quartile lies within the means of two
+    node has gaps that are too few to be told, and the rule lowers no weight and replaces
+    no value. Where it does, all rows of the node have weights of 0.7 to 1. A quartile lies within the means of two
     neighboring groups of rows. Smallest and largest values are values of single rows,
     and are not told.
 
@@ -179,7 +180,7 @@ default=None
     ['bill_length_mm', 'bill_depth_mm', 'flipper_length_mm', 'body_mass_g', 'sex', \
 '(classes)']
     >>> [f"{mean:.0f}" for mean in description.total["mean"][:4]]
-    ['44', '17', '201', '4201']
+    ['44', '17', '201', '4199']
     """
     if X is not None:
         replies = _replies_of_rows(X, y, nodes, disclosure=disclosure)
@@ -250,7 +251,8 @@ def _member(name: str, X: Any, y: ArrayLike | None, *, disclosure: object) -> Me
         y = column_or_1d(y)
         check_consistent_length(X, y)
         check_no_label_missing_at(name, y)
-    return replace(column_member(name, X, disclosure=disclosure_of(disclosure)), y=y)
+    member = ruled_column_member(name, X, y, disclosure=disclosure_of(disclosure))
+    return replace(member, y=y)
 
 
 def _survey_plan() -> Generator[Message, Any, dict[str, Mapping]]:

@@ -499,7 +499,7 @@ def test_a_region_with_a_larger_slope_than_its_moments_allow_is_refused():
 @pytest.mark.parametrize("name", ["cut short", "flipped", "grown", "of another kind"])
 def test_broken_replies_of_an_exchange_are_refused(tmp_path, name):
     X, y = hostile.data()
-    exchange = skgems.Exchange(tmp_path, aggregator(n_rounds=3), nodes=["lyon"])
+    exchange = skgems.Exchange(tmp_path, aggregator(n_rounds=2), nodes=["lyon"])
     clf = LogisticRegression().fit(X, y)
     tasks = set()
     while (fitted := exchange.step()) is None:

@@ -576,7 +576,7 @@ def test_names_of_nodes_are_read_once_in_a_fit():
         n_reads += 1
         return NAMES
 
-    GEMSLogisticAggregator(Nodes(wire, names), n_rounds=3, random_state=0).fit()
+    GEMSLogisticAggregator(Nodes(wire, names), n_rounds=2, random_state=0).fit()
     assert n_reads == 1
 
 

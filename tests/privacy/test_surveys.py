@@ -78,11 +78,20 @@ def test_categories_are_those_of_enough_rows(seed):
     )
     for column, told in surveyed:
         true_counts = Counter(known(column))
+        # Values of fewer rows of a class than make a cell count as the commonest.
+        cells = Counter(zip(map(str, labels), map(str, column), strict=True))
+        n_rare = sum(n for n in cells.values() if n < Disclosure().cell)
         for label, count in zip(
             told.get("labels", ()), told.get("counts", ()), strict=True
         ):
             # Lowered where others are few, so that these are not a difference.
-            assert MIN_ROWS <= count <= true_counts[label]
+            assert MIN_ROWS <= count <= true_counts[label] + n_rare
+
+
+def least_mean(values: np.ndarray) -> float:
+    """Return the least mean of ascending values whose weights are from 0.7 to 1."""
+    weights = np.where(np.tri(len(values), dtype=bool), 1.0, 0.7)
+    return float((weights @ values / weights.sum(axis=1)).min())
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -95,8 +104,8 @@ def test_means_are_of_enough_rows_that_are_not_told_apart(seed):
         values = np.sort(np.array(known(column), dtype=float))
         means = told["means"]
         assert len(values) >= MIN_ROWS * len(means)
-        assert means[0] >= values[:MIN_ROWS].mean() - 1e-9
-        assert means[-1] <= values[-MIN_ROWS:].mean() + 1e-9
+        assert means[0] >= least_mean(values[:MIN_ROWS]) - 1e-9
+        assert means[-1] <= -least_mean(-values[-MIN_ROWS:][::-1]) + 1e-9
 
 
 def numbers_in(content: object) -> Iterator[float]:
