@@ -165,8 +165,8 @@ default=None
     Notes
     -----
     Means and standard deviations are those of all rows at one place, to rounding, if no
-    node has gaps that are too few to be told, and the rule lowers no weight and replaces
-    no value. Where it does, all rows of the node have weights of 0.7 to 1. A quartile lies within the means of two
+    node has gaps that are too few to be told. Where the rule lowers a weight or
+    replaces a value, all rows of the node have weights of 0.7 to 1. A quartile lies within the means of two
     neighboring groups of rows. Smallest and largest values are values of single rows,
     and are not told.
 
