@@ -42,7 +42,7 @@ class ClassRows:
     ends: np.ndarray  # (n_parts,), where the rows of each part end
 
     @classmethod
-    def of(
+    def from_table(
         cls,
         X: np.ndarray | sparse.csr_matrix,
         indices: np.ndarray,
@@ -135,7 +135,7 @@ class ClassPass:
     has_digits: bool  # whether squares have most of their digits
 
     @classmethod
-    def over(cls, rows: ClassRows) -> "ClassPass":
+    def from_rows(cls, rows: ClassRows) -> "ClassPass":
         """Return the sums of a class."""
         starts = np.append(0, rows.ends[:-1])
         shape = (len(rows.ends), rows.n_columns)

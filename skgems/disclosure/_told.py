@@ -342,7 +342,7 @@ class _Teller:
             n_parts = 1
         if not has_room(n_groups=1, n_others=n_columns + n_before):
             return None
-        some = ClassRows.of(
+        some = ClassRows.from_table(
             rows.X,
             of_class,
             residuals=rows.residuals,
@@ -351,7 +351,7 @@ class _Teller:
             parts=parts,
         )
         units_of_rows = None if units is None else numbered(units[some.indices])
-        sums = ClassPass.over(some)
+        sums = ClassPass.from_rows(some)
         if (
             n_parts > 1
             and units is None

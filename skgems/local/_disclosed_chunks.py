@@ -199,7 +199,7 @@ class _Ruler:
             self.has_own[:] = [self._may_tell(n, n_classes=1) for n in self.sizes]
         self.residuals = None
         if self.has_own.all() and has_linear_model(self.member) and len(self.member.y):
-            self.residuals = Residuals.of(
+            self.residuals = Residuals.from_member(
                 self.member, self.member.X, self.member.y, self.member.weights
             )
 

@@ -52,7 +52,7 @@ class Residuals:
     factor: float  # on its logits
 
     @classmethod
-    def of(
+    def from_member(
         cls, member: Member, X: Rows, y: np.ndarray, weights: np.ndarray | None
     ) -> "Residuals | None":
         """Return those of a member's model, whose factor is fitted to some rows.
@@ -118,7 +118,7 @@ def own_residuals(
     kept = member.memo.get(_LAST)
     if kept is not None and kept.are_of(member, X, y, row_weights):
         return kept.columns
-    residuals = Residuals.of(member, X, y, row_weights)
+    residuals = Residuals.from_member(member, X, y, row_weights)
     columns = np.zeros((2, X.shape[0], 0))
     if residuals is not None:
         columns = residuals.columns(X, y)

@@ -17,7 +17,7 @@ def class_of(X, *, parts=None, weights=None, known=None, indices=None) -> ClassP
     """Return the sums of some rows, whose residuals are zero."""
     n_rows = X.shape[0]
     known = np.zeros((n_rows, 0)) if known is None else known
-    rows = ClassRows.of(
+    rows = ClassRows.from_table(
         X,
         np.arange(n_rows) if indices is None else indices,
         residuals=np.zeros_like(known),
@@ -25,7 +25,7 @@ def class_of(X, *, parts=None, weights=None, known=None, indices=None) -> ClassP
         weights=np.ones(n_rows) if weights is None else weights,
         parts=parts,
     )
-    return ClassPass.over(rows)
+    return ClassPass.from_rows(rows)
 
 
 def table(n_rows: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
