@@ -14,9 +14,12 @@ with weight ``w`` and the class of column ``c``:
 
 Under a rule of disclosure no row is most of a sum of squares, losses or gains: terms
 above that of the third row, or so many as the rule says, become equal to it. What is
-left is rounded, so that the difference of two nearby models is no gradient.
+left is rounded, so that the difference of two nearby models is no gradient. Losses of
+steep models are those of few rows, and many factors undo the rounding. So constants of
+logits are off by a little that nobody else knows, another for each model.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +33,9 @@ from ..moments import (
     row_blocks,
 )
 from ..networks import linear_logits
+from ._cache import seed_from_digest
 from ._classifiers import Rows
+from ._disclosed_tables import seed_of
 from ._member import Member
 
 # How large logits may be, in root mean squares of those of the node's own model, or of
@@ -39,6 +44,9 @@ _STEEPEST = 20.0
 # Significant bits of sums under a rule of disclosure: 0.2 % at most are rounded away. A
 # row that is a third of two sums is known from their difference to 1 %, and no better.
 _BITS = 9
+# By how much constants of logits are off at most under a rule of disclosure, in root
+# mean squares of logits: the value of a row along a direction is known no better.
+_OFF = 2.0**-7
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,6 +112,8 @@ def sum_over_rows(
         units=None if member.disclosure is None else rows.units,
         n_alike=1 if member.disclosure is None else member.disclosure.rows,
     )
+    if member.disclosure is not None:
+        sums.draw_constants(rows)
     sums.add_in_blocks(rows)
     count = float(rows.weights.sum())
     if protects_rows:
@@ -195,6 +205,8 @@ class _ModelSums:
         self.effective_rows = None
         if with_effective_rows:
             self.effective_rows = EffectiveRows(self.n_models)
+        # Added to logits under a rule, but for gradients and labels.
+        self.constants = np.zeros((self.n_models, 1, self.n_classes))
         # By the name of the sum, or the number of a factor. None: no rule holds.
         self.largest: dict[str | int, _LargestTerms] | None = None
         self.units = units
@@ -215,13 +227,29 @@ class _ModelSums:
         gains = [] if self.squared_gains is None else ["gains"]
         return ["squares", *gains, *range(len(self.factors))]
 
-    def add_in_blocks(self, rows: JudgingRows) -> None:
-        blocks = row_blocks(
+    def _blocks(self, rows: JudgingRows) -> Iterator[slice]:
+        return row_blocks(
             rows.Z,
             bytes_per_row=8 * self.side_by_side.shape[1],
             limit=block_bytes(),
         )
-        for block in blocks:
+
+    def draw_constants(self, rows: JudgingRows) -> None:
+        """Draw what is added to logits, by digits of the rows and of each model."""
+        squares = np.zeros(self.n_models)
+        for block in self._blocks(rows):
+            logits = self._centred_logits(rows.Z[block])
+            squares += np.mean(logits**2, axis=2) @ rows.weights[block]
+        sizes = np.sqrt(squares / (rows.weights.sum() or 1.0))
+        of_rows = seed_of(rows.Z, rows.columns)
+        for k, size in enumerate(sizes):
+            of_model = self.side_by_side[:, k * self.n_classes :][:, : self.n_classes]
+            seed = seed_from_digest(of_rows, seed_of(of_model, self.factors[:0]))
+            drawn = np.random.default_rng(seed).uniform(-1.0, 1.0, self.n_classes)
+            self.constants[k] = _OFF * size * (drawn - drawn.mean())
+
+    def add_in_blocks(self, rows: JudgingRows) -> None:
+        for block in self._blocks(rows):
             units = None if self.units is None else self.units[block]
             self._add(
                 rows.Z[block],
@@ -261,14 +289,21 @@ class _ModelSums:
         units: np.ndarray | None,
     ) -> None:
         logits = self._centred_logits(Z)
-        squares = np.mean(logits**2, axis=2)
-        self.squares += squares @ weights
-        self._note_terms("squares", squares, weights=weights, units=units)
         self.right += (np.argmax(logits, axis=2) == columns) @ weights
         # Losses and residuals of each model at the factor 1.
         unscaled = None
-        if self.gradient is not None or self.squared_gains is not None:
+        needs_unscaled = self.gradient is not None or self.squared_gains is not None
+        if needs_unscaled:
             unscaled = [log_losses(of_model, columns) for of_model in logits]
+        if self.gradient is not None:
+            self._add_gradient(Z, [residuals for _, residuals in unscaled], weights)
+        if self.largest is not None:
+            logits += self.constants
+            if needs_unscaled:
+                unscaled = [log_losses(of_model, columns) for of_model in logits]
+        squares = np.mean(logits**2, axis=2)
+        self.squares += squares @ weights
+        self._note_terms("squares", squares, weights=weights, units=units)
         self._add_losses(
             logits, columns, weights=weights, units=units, unscaled=unscaled
         )
@@ -277,8 +312,6 @@ class _ModelSums:
             gains = [(losses - first_losses) ** 2 for losses, _ in unscaled]
             self.squared_gains += [weights @ of_model for of_model in gains]
             self._note_terms("gains", gains, weights=weights, units=units)
-        if self.gradient is not None:
-            self._add_gradient(Z, [residuals for _, residuals in unscaled], weights)
 
     def _centred_logits(self, Z: Rows) -> np.ndarray:
         """(n_models, n_rows, n_classes), less their mean over the classes."""
