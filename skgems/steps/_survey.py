@@ -15,6 +15,7 @@ holds for rows whose category is not told; they are taken from the most frequent
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 
 import numpy as np
 from scipy.sparse import issparse
@@ -51,14 +52,22 @@ MOST_GROUPS = 20
 # Values by which a node's numbers are represented among those of all nodes. No quarter
 # of this number is whole, so that rounding does not decide which value a quartile is.
 _N_POINTS = 501
+# Weights of rows in means of groups are drawn between this and 1 under a rule, as those
+# of all rows are where some are lowered.
+_LEAST_WEIGHT = 0.7
 
 
 def survey_of_table(
-    X: Table, *, min_rows: int, weights: np.ndarray | None = None
+    X: Table,
+    *,
+    min_rows: int,
+    weights: np.ndarray | None = None,
+    is_ruled: bool = False,
 ) -> dict[str, dict]:
     """Survey each column of a table; keys are their places as texts.
 
     ``weights`` (n_rows,) say how much each row counts in means; None: all alike.
+    ``is_ruled`` says whether a rule of disclosure holds, see `survey_of_column`.
     """
     roles = column_roles(X)
     return {
@@ -67,6 +76,7 @@ def survey_of_table(
             min_rows=min_rows,
             is_identifier=role == IDENTIFIES,
             weights=weights,
+            is_ruled=is_ruled,
         )
         for j, (column, role) in enumerate(zip(_columns(X), roles, strict=True))
     }
@@ -96,6 +106,7 @@ def survey_of_column(
     is_identifier: bool = False,
     are_labels: bool = False,
     weights: np.ndarray | None = None,
+    is_ruled: bool = False,
 ) -> dict:
     """Survey one column of at least ``min_rows`` rows.
 
@@ -122,7 +133,11 @@ def survey_of_column(
             most_counted = min(MOST_CODES, max(2, len(known_values) // 2))
         if n_different > most_counted:
             return content | _numbers_told(
-                known_values, weights, n_known=n_known, min_rows=min_rows
+                known_values,
+                weights,
+                n_known=n_known,
+                min_rows=min_rows,
+                is_ruled=is_ruled,
             )
         known_values = _as_categories(known_values)
     return content | _categories_told(
@@ -169,7 +184,12 @@ def _n_known_told(n_known: int, *, n_rows: int, min_rows: int) -> int:
 
 
 def _numbers_told(
-    values: np.ndarray, weights: np.ndarray | None, *, n_known: int, min_rows: int
+    values: np.ndarray,
+    weights: np.ndarray | None,
+    *,
+    n_known: int,
+    min_rows: int,
+    is_ruled: bool,
 ) -> dict:
     """Mean, variance, and means of groups of sorted values, (n_values,).
 
@@ -185,7 +205,10 @@ def _numbers_told(
     if not n_groups:
         return {}
     ends = np.cumsum(sizes_of_groups(len(values), n_groups))[:-1]
-    groups = zip(np.split(values, ends), np.split(weights, ends), strict=True)
+    in_groups = weights
+    if is_ruled and n_groups > 1:  # one group is the column, whose mean is told
+        in_groups = weights * _drawn_weights(values)
+    groups = zip(np.split(values, ends), np.split(in_groups, ends), strict=True)
     means = [_mean(group, group_weights) for group, group_weights in groups]
     mean = _mean(values, weights)
     return {
@@ -194,6 +217,12 @@ def _numbers_told(
         # Rounding may put two means of equal values out of order.
         "means": np.maximum.accumulate(means),
     }
+
+
+def _drawn_weights(values: np.ndarray) -> np.ndarray:
+    """Return weights, (n_values,), by a seed that only who has all the values knows."""
+    seed = int.from_bytes(sha256(values.astype(np.float64).tobytes()).digest())
+    return np.random.default_rng(seed).uniform(_LEAST_WEIGHT, 1.0, len(values))
 
 
 def _mean(values: np.ndarray, weights: np.ndarray) -> float:

@@ -145,8 +145,9 @@ def check_columns(reply: "SurveyReply", place: Place) -> None:
 _OF_COLUMNS = (
     "For each column what it holds and the number of values that are known. Of numbers "
     "the mean, the variance, and means of groups of at least min_rows rows that are "
-    "neighbors in this column. Else categories that at least min_rows rows have, and "
-    "their counts. Nothing about the values of columns that identify rows."
+    "neighbors in this column; under a rule rows have weights of 0.7 to 1 in these. "
+    "Else categories that at least min_rows rows have, and their counts. Nothing about "
+    "the values of columns that identify rows."
 )
 _CATEGORIES = Labels("l", default=ABSENT, most=MOST_CATEGORIES, says=_OF_COLUMNS)
 _COLUMN = {
@@ -215,7 +216,10 @@ def survey(member: Member, request: Request) -> SurveyReply:
         n_rows=n_rows,
         names=names_of_columns(member.X),
         columns=survey_of_table(
-            member.X, min_rows=member.min_rows, weights=member.weights
+            member.X,
+            min_rows=member.min_rows,
+            weights=member.weights,
+            is_ruled=member.disclosure is not None,
         ),
         classes=classes,
     )

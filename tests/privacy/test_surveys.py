@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from helpers.disclosures import rule_of
 
-from skgems import Disclosure, survey
+from skgems import Disclosure, PooledAggregator, survey
 from skgems.federation import reply_to
 from skgems.messages import Message
+from skgems.moments import ClassMoments
 
 MIN_ROWS = 5
 
@@ -106,6 +107,26 @@ def test_means_are_of_enough_rows_that_are_not_told_apart(seed):
         assert len(values) >= MIN_ROWS * len(means)
         assert means[0] >= least_mean(values[:MIN_ROWS]) - 1e-9
         assert means[-1] <= -least_mean(-values[-MIN_ROWS:][::-1]) + 1e-9
+
+
+def test_groups_of_a_column_beside_means_of_classes_tell_no_row():
+    """One class lies below the other, and has a row more than four groups of ten."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(80, 3))
+    X[41:, 0] += 30.0
+    y = np.where(np.arange(80) < 41, "ill", "well")
+    largest = X[:41, 0].max()
+    summary = PooledAggregator().summarize(None, X, y, name="lyon")
+    (told,) = summary.message.content["answers"].values()
+    moments = ClassMoments.from_arrays(told["reply"]["moments"])
+    of_class = float((moments.means + moments.origin)[0, 0])
+    assert moments.counts.tolist() == [41.0, 39.0]  # no weight was lowered
+
+    exact = np.sort(X[:, 0]).reshape(8, 10).mean(axis=1)
+    groups = survey(X, y, name="lyon").content["columns"]["0"]["means"]
+    claims = [41 * of_class - 10 * of_groups[:4].sum() for of_groups in (exact, groups)]
+    assert claims[0] == pytest.approx(largest)
+    assert abs(claims[1] - largest) > 0.01
 
 
 def numbers_in(content: object) -> Iterator[float]:
