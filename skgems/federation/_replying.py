@@ -680,6 +680,8 @@ def _answered_of_table(
     """Reply with the columns' content, or with sums behind a front of each method."""
     node = node.under_rule(agreed)
     held_out = as_mask(node.held_out, node.X)
+    if TASKS[request.task].is_of_tables:
+        held_out = node.rows_left_out
     member = column_member(
         node.name,
         node.X,

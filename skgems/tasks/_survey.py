@@ -198,9 +198,10 @@ class SurveyReply(DisclosedReply):
 def survey(member: Member, request: Request) -> SurveyReply:
     """Say what each column holds, over all rows, and how many rows each class has.
 
-    A row that the rule lowers counts less in means, of which it may be most. Counts are
-    of rows: where weights are lowered those of all rows are drawn, so that a weighted
-    count less that of rows tells of none.
+    A row that the rule lowers counts less in means, of which it may be most, and one
+    of a class that is left out not at all: sums of the other classes follow from later
+    messages. Counts are of rows: where weights are lowered those of all rows are drawn,
+    so that a weighted count less that of rows tells of none.
     """
     n_rows = member.X.shape[0]
     if n_rows < member.min_rows:
@@ -209,6 +210,11 @@ def survey(member: Member, request: Request) -> SurveyReply:
             f"min_rows={member.min_rows}, so it tells nothing about its columns. Pass "
             "a Disclosure with a smaller min_rows if these rows may be known."
         )
+    weights = member.weights
+    if member.disclosure is not None:
+        is_learning = np.zeros(n_rows)
+        is_learning[member.learning] = 1.0
+        weights = is_learning if weights is None else is_learning * weights
     classes = None
     if member.y is not None:
         classes = survey_of_column(member.y, min_rows=member.min_rows, are_labels=True)
@@ -218,7 +224,7 @@ def survey(member: Member, request: Request) -> SurveyReply:
         columns=survey_of_table(
             member.X,
             min_rows=member.min_rows,
-            weights=member.weights,
+            weights=weights,
             is_ruled=member.disclosure is not None,
         ),
         classes=classes,

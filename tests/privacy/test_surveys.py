@@ -129,6 +129,26 @@ def test_groups_of_a_column_beside_means_of_classes_tell_no_row():
     assert abs(claims[1] - largest) > 0.01
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+@pytest.mark.parametrize("is_asked_for", [False, True], ids=["file", "channel"])
+def test_a_row_of_a_class_that_is_left_out_is_in_no_mean(is_asked_for):
+    """A model is told sums of the other classes alone: the rest would be this row."""
+    X = np.random.default_rng(1).normal(size=(81, 3))
+    y = np.repeat(["ill", "well", "rare"], [40, 40, 1])
+    if is_asked_for:
+        message = reply_to(Message.of("survey"), None, X, y, name="lyon")
+    else:
+        message = survey(X, y, name="lyon")
+    columns = message.content["columns"].values()
+    summary = PooledAggregator().summarize(None, X, y, name="lyon")
+    (told,) = summary.message.content["answers"].values()
+    moments = ClassMoments.from_arrays(told["reply"]["moments"])
+    total = moments.counts.sum()
+    sums = moments.counts @ (moments.means + moments.origin)
+    claim = (total + 1.0) * np.array([each["mean"] for each in columns]) - sums
+    assert np.abs(claim - X[-1]).max() > 0.1
+
+
 def numbers_in(content: object) -> Iterator[float]:
     """All numbers of a message that are no whole numbers."""
     if isinstance(content, np.ndarray):
