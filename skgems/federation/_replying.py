@@ -336,7 +336,7 @@ def reply_to(
 
 def _knows_columns(request: Message) -> bool:
     """Report whether a request follows one in which nodes told of their columns."""
-    return "columns" in request.content.get("front", {})
+    return "columns" in (request.content.get("front") or {})
 
 
 def _check_is_for_node(request: Message, name: str) -> None:
@@ -680,7 +680,8 @@ def _answered_of_table(
     """Reply with the columns' content, or with sums behind a front of each method."""
     node = node.under_rule(agreed)
     held_out = as_mask(node.held_out, node.X)
-    if TASKS[request.task].is_of_tables:
+    if TASKS[request.task].is_of_tables:  # before any front
+        request = request.with_fields(front=None)
         held_out = node.rows_left_out
     member = column_member(
         node.name,

@@ -51,7 +51,7 @@ def check_reply(
     if described is not None:
         # Lengths of the node's own model, where no other came along.
         network = described["network"]
-        if network["n_features"] is not None:
+        if network.get("n_features") is not None:
             place.lengths.setdefault("d", network["n_features"])
         place.lengths.setdefault("k", int(np.sum(network["seen"])))
     task.check_reply(reply.content, place)

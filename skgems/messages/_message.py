@@ -98,6 +98,11 @@ class Message:
             else:
                 _place(tables, tuple(path))[last] = array
         for (*path, last), parts in lists.items():
+            if max(parts) >= len(parts):
+                raise ValueError(
+                    f"A message {self.task!r} is wrong: its list "
+                    f"{'.'.join([*path, last])!r:.80} has not all of its arrays."
+                )
             _place(tables, tuple(path))[last] = [parts[i] for i in range(len(parts))]
         return content
 

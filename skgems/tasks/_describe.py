@@ -147,7 +147,7 @@ def network_fits(network: Mapping, place: Place) -> None:
     _labels_fit(network, place)
     if len(network["labels"]) != coefs[-1].shape[1]:
         raise place.at("labels").wrong("are not one for each output")
-    n_features = network["n_features"]
+    n_features = network.get("n_features")
     if n_features != len(coefs[0]):
         raise place.at("n_features").wrong("is not that of the first layer")
     for name in ("feature_names", "center", "scale", "dropped"):

@@ -199,8 +199,9 @@ def survey(member: Member, request: Request) -> SurveyReply:
     """Say what each column holds, over all rows, and how many rows each class has.
 
     A row that the rule lowers counts less in means, of which it may be most. One of a
-    class that is left out is in none: later messages tell sums of the others. Counts are of rows: where weights are lowered those of all rows are drawn,
-    so that a weighted count less that of rows tells of none.
+    class that is left out is in none: later messages tell sums of the others. Counts
+    are of rows: where weights are lowered those of all rows are drawn, so that a
+    weighted count less that of rows tells of none.
     """
     n_rows = member.X.shape[0]
     if n_rows < member.min_rows:

@@ -75,6 +75,12 @@ def test_lists_of_arrays_come_back_in_their_order():
     assert [array.shape[1] for array in back] == list(range(12))
 
 
+def test_a_list_without_its_first_array_is_refused_in_words():
+    message = Message.of("task", it={"1": np.zeros(2), "2": {}})
+    with pytest.raises(ValueError, match="its list 'it' has not all of its arrays"):
+        _ = message.content
+
+
 @pytest.fixture
 def message_with_dicts():
     """A message whose arrays stand in dicts, and one of them in a dict of a dict."""

@@ -85,6 +85,12 @@ def test_a_network_that_does_not_fit_itself_is_refused(change, match):
     assert_refused(network_fits, network() | change, match)
 
 
+def test_a_network_that_does_not_say_its_features_is_refused():
+    without = network()
+    del without["n_features"]
+    assert_refused(network_fits, without, "n_features is not that of the first layer")
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_there_are_rows_and_no_more_than_floats_count(role):
     most = np.array([2**53 - 1, 1])

@@ -159,3 +159,8 @@ def test_a_table_of_texts_without_labels_is_answered():
     assert "classes" not in reply.content
     kinds = [told["kind"] for told in reply.content["columns"].values()]
     assert kinds == ["texts", "numbers"]
+
+
+def test_a_front_that_is_none_is_no_front():
+    told = reply_to(Message.of("survey", front=None), CLF, X, Y, name="lyon")
+    assert told.digest == reply_to(REQUEST, CLF, X, Y, name="lyon").digest
