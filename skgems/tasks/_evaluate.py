@@ -206,6 +206,9 @@ def evaluate(member: Member, request: EvaluateRequest) -> EvaluateReply:
 
     def judging_rows(role: str) -> JudgingRows:
         X, codes, rows = rows_of_labels(member, role, request.labels)
+        is_shown = _are_of_enough_rows(member, codes, member.units(role)[rows])
+        if not is_shown.all():
+            X, codes, rows = X[is_shown], codes[is_shown], rows[is_shown]
         class_weights = np.ones(len(rows))
         if request.class_weights is not None:
             class_weights = request.class_weights[codes]
@@ -246,6 +249,20 @@ def evaluate(member: Member, request: EvaluateRequest) -> EvaluateReply:
     if W.ndim == 2:
         content = _of_first_model(content)
     return EvaluateReply(**content)
+
+
+def _are_of_enough_rows(
+    member: Member, codes: np.ndarray, units: np.ndarray
+) -> np.ndarray:
+    """Report whether the class of each row is of so many that none is shown alone.
+
+    A request may ask for the rows of one class, of which few may be held out.
+    """
+    if member.disclosure is None:
+        return np.ones(len(codes), dtype=bool)
+    _, numbers = np.unique(units, return_inverse=True)
+    of_units = np.unique(np.column_stack([codes, numbers]), axis=0)[:, 0]
+    return np.bincount(of_units)[codes] >= member.disclosure.rows
 
 
 def _tellable(

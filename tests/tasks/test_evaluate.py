@@ -258,6 +258,38 @@ def test_no_gradient_is_told_of_rows_that_are_held_out():
     assert not gradient_is_told(member, W)
 
 
+@pytest.mark.parametrize("n_held_out", [2, 3])
+@pytest.mark.parametrize("class_weights", [None, [1.0, 0.0]])
+def test_losses_of_few_rows_that_are_held_out_are_not_told(n_held_out, class_weights):
+    """A request may ask for one class, of which a row or two are held out."""
+    X = np.random.default_rng(0).normal(size=(90, 2))
+    y = np.repeat(["a", "b"], 45)
+    is_held_out = np.isin(np.arange(90), [*range(n_held_out), *range(70, 90)])
+    learning = np.flatnonzero(~is_held_out)
+    member = Member.from_estimator(
+        "lyon",
+        DummyClassifier().fit(X, y),
+        X,
+        y,
+        disclosure=Disclosure(),
+        judging=np.flatnonzero(is_held_out),
+        moments=learning,
+        training=learning,
+    )
+    labels = ["a"] if class_weights is None else ["a", "b"]
+    told = ask(
+        "evaluate",
+        member,
+        W=np.ones((3, 2)) * [-1.0, 1.0],
+        labels=labels,
+        columns=np.arange(len(labels)),
+        class_weights=None if class_weights is None else np.array(class_weights),
+        factors=np.ones(1),
+    )
+    assert told["count"] == (0.0 if n_held_out == 2 else 3.0)
+    assert (np.asarray(told["losses"]) > 0).all() == (n_held_out == 3)
+
+
 def sums_of_losses(X, y, W, *, factors, groups=None, rule=None) -> dict:
     """Return the sums that a node without a model of its own tells of a model."""
     clf = DummyClassifier().fit(X, y)
