@@ -41,7 +41,7 @@ from ..moments import LARGEST, log_losses
 from ..networks import LayersBelow, linear_logits
 from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._models import check_columns
-from ._rows import rows_of_labels
+from ._rows import are_of_enough_rows, rows_of_labels
 from ._shared import (
     GRADIENT,
     LABELS_AND_OUTPUTS,
@@ -206,7 +206,7 @@ def evaluate(member: Member, request: EvaluateRequest) -> EvaluateReply:
 
     def judging_rows(role: str) -> JudgingRows:
         X, codes, rows = rows_of_labels(member, role, request.labels)
-        is_shown = _are_of_enough_rows(member, codes, member.units(role)[rows])
+        is_shown = are_of_enough_rows(member, codes, member.units(role)[rows])
         if not is_shown.all():
             X, codes, rows = X[is_shown], codes[is_shown], rows[is_shown]
         class_weights = np.ones(len(rows))
@@ -249,20 +249,6 @@ def evaluate(member: Member, request: EvaluateRequest) -> EvaluateReply:
     if W.ndim == 2:
         content = _of_first_model(content)
     return EvaluateReply(**content)
-
-
-def _are_of_enough_rows(
-    member: Member, codes: np.ndarray, units: np.ndarray
-) -> np.ndarray:
-    """Report whether the class of each row is of so many that none is shown alone.
-
-    A request may ask for the rows of one class, of which few may be held out.
-    """
-    if member.disclosure is None:
-        return np.ones(len(codes), dtype=bool)
-    _, numbers = np.unique(units, return_inverse=True)
-    of_units = np.unique(np.column_stack([codes, numbers]), axis=0)[:, 0]
-    return np.bincount(of_units)[codes] >= member.disclosure.rows
 
 
 def _tellable(

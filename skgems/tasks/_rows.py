@@ -37,3 +37,17 @@ def rows_of_labels(
     if len(rows) < len(y):  # else no copy is made
         X = X[rows]
     return X, codes[rows], rows
+
+
+def are_of_enough_rows(
+    member: Member, codes: np.ndarray, units: np.ndarray
+) -> np.ndarray:
+    """Report whether the class of each row is of so many that none is shown alone.
+
+    A request may ask for the rows of one class, of which few may be held out.
+    """
+    if member.disclosure is None:
+        return np.ones(len(codes), dtype=bool)
+    _, numbers = np.unique(units, return_inverse=True)
+    of_units = np.unique(np.column_stack([codes, numbers]), axis=0)[:, 0]
+    return np.bincount(of_units)[codes] >= member.disclosure.rows

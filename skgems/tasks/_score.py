@@ -5,7 +5,7 @@ from typing import Annotated
 
 import numpy as np
 
-from ..local import Member, NodeShape
+from ..local import JudgingRows, Member, NodeShape, sum_over_rows
 from ..messages import (
     MOST_ROWS,
     Named,
@@ -20,7 +20,7 @@ from ..networks import LayersBelow, linear_logits
 from ..spaces import Criterion
 from ._layers import HIDDEN, HIDDEN_OF_OTHER_MODEL, check_classes, transform_by_layers
 from ._models import check_columns, columns_are_outputs
-from ._rows import rows_of_labels
+from ._rows import are_of_enough_rows, rows_of_labels
 from ._shared import (
     LABELS_AND_OUTPUTS,
     OUTPUTS,
@@ -100,26 +100,50 @@ def _cost(rows: NodeShape, request: ScoreRequest) -> None:
 
 def score(member: Member, request: ScoreRequest) -> ScoreReply:
     """Score a model, and one ``beside`` it, on rows of some labels; NaN of none."""
-    X, codes, _ = rows_of_labels(member, "judging", request.labels)
+    X, codes, rows = rows_of_labels(member, "judging", request.labels)
     scorer = Criterion.from_settings(request.criterion)
+    # Losses of a steep model would be those of single rows.
+    hides_rows = member.disclosure is not None and not scorer.ignores_scale
+    if hides_rows:
+        is_shown = are_of_enough_rows(member, codes, member.units("judging")[rows])
+        X, codes, rows = X[is_shown], codes[is_shown], rows[is_shown]
 
     def score_model(
         W: np.ndarray, columns: Sequence[int], hidden: Mapping | None
     ) -> np.ndarray:
         if not len(codes):
             return np.array(np.nan)
-        logits = linear_logits(LayersBelow.from_content(hidden).outputs(X), W)
-        return np.array(scorer.score(logits, np.asarray(columns)[codes]))
+        Z = LayersBelow.from_content(hidden).outputs(X)
+        if not hides_rows:
+            logits = linear_logits(Z, W)
+            return np.array(scorer.score(logits, np.asarray(columns)[codes]))
+        sums = sum_over_rows(
+            member,
+            JudgingRows(
+                X=X,
+                Z=Z,
+                columns=np.asarray(columns)[codes],
+                row_weights=np.ones(len(codes)),
+                class_weights=np.ones(len(codes)),
+                units=member.units("judging")[rows],
+            ),
+            W[None],
+            factors=np.ones(1),
+            with_gradient=False,
+            with_gains=False,
+        )
+        return np.array(sums["losses"][0, 0] / len(codes))
 
     score_beside = None
-    if request.beside is not None:
-        beside = request.beside
+    beside = request.beside
+    if beside is not None:
         score_beside = score_model(beside["W"], beside["columns"], beside.get("hidden"))
-    return ScoreReply(
-        score=score_model(request.W, request.columns, request.hidden),
-        n_rows=len(codes),
-        beside=score_beside,
-    )
+    score_of_model = score_model(request.W, request.columns, request.hidden)
+    if np.isnan(score_of_model) or (beside is not None and np.isnan(score_beside)):
+        score_of_model = np.array(np.nan)
+        score_beside = None if beside is None else score_of_model
+        codes = codes[:0]  # of models that are too steep nothing is told
+    return ScoreReply(score=score_of_model, n_rows=len(codes), beside=score_beside)
 
 
 SCORE = Task(

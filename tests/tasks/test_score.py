@@ -9,6 +9,8 @@ from helpers.rules import assert_refused, assert_taken
 from helpers.tasks import LABELS, ask, make_member, make_model
 from sklearn.metrics import accuracy_score, log_loss
 
+from skgems import Disclosure
+from skgems.federation import Message, reply_to
 from skgems.networks import linear_logits
 from skgems.spaces import Accuracy, LogLoss
 from skgems.tasks._score import ScoreReply
@@ -47,3 +49,34 @@ def test_score_is_on_rows_of_known_classes():
             node.y[rows], proba, labels=np.unique(np.array(LABELS)[columns])
         )
         assert reply["score"] == pytest.approx(expected)
+
+
+def test_losses_that_score_models_do_not_tell_a_row():
+    """A steep model is wrong about one row alone; turned a little, it tells columns."""
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    X[0] = [9.0, 0.7]
+    y = np.array(["a"] * 30 + ["b"] * 30)
+    turned = np.array([[1.0, 0.0, -5.0], [1.5, 0.0, -5.0], [1.0, 0.5, -5.0]])
+
+    def claim(rule: Disclosure | None) -> np.ndarray:
+        far = []
+        for model in turned:
+            told = reply_to(
+                Message.of(
+                    "score",
+                    W=8.0 * np.column_stack([np.zeros(3), model]),
+                    labels=["a"],
+                    columns=np.zeros(1, dtype=int),
+                    criterion={"name": "log_loss"},
+                ),
+                None,
+                X,
+                y,
+                name="lyon",
+                disclosure=rule,
+            ).content
+            far.append(30 * float(told["score"]) / 8.0)
+        return (np.array(far[1:]) - far[0]) / 0.5
+
+    np.testing.assert_allclose(claim(None), X[0], atol=1e-3)
+    assert not np.abs(claim(Disclosure()) - X[0]).max() < 0.1
