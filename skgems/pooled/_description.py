@@ -166,9 +166,9 @@ default=None
     -----
     Means and standard deviations are those of all rows at one place, to rounding, if no
     node has gaps that are too few to be told. Where the rule lowers a weight or
-    replaces a value, all rows of the node have weights of 0.7 to 1. A quartile lies within the means of two
-    neighboring groups of rows. Smallest and largest values are values of single rows,
-    and are not told.
+    replaces a value, all rows of the node have weights of 0.7 to 1. A quartile lies
+    within the means of two neighboring groups of rows. Smallest and largest values are
+    values of single rows, and are not told.
 
     Examples
     --------
