@@ -124,7 +124,7 @@ class DisclosedReply(Reply):
     """
 
     min_rows: Annotated[int | None, MIN_ROWS] = None
-    rule: Annotated[Mapping | None, RULE]
+    rule: Annotated[Mapping | None, RULE] = None
 
 
 # Comes with sums of rows that have weights, which count these and not rows.
