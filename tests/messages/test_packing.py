@@ -12,6 +12,7 @@ import pytest
 from safetensors.numpy import save
 
 from skgems.federation import Message
+from skgems.messages import _packing as packing
 from skgems.messages import write_bytes
 
 
@@ -73,3 +74,10 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path, monkeypatch):
         write_bytes(path, b"sums")
     assert failure.value.errno == errno.ENOSPC
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_longer_than_its_start_is_read_whole(tmp_path):
+    path = tmp_path / "long"
+    content = bytes(range(256)) * 2**14 + b"after the largest start"
+    path.write_bytes(content)
+    assert packing.read_bytes(path) == content

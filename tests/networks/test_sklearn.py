@@ -24,7 +24,7 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC, LinearSVC
 
-from skgems.networks import read_network
+from skgems.networks import linear_logits, read_network
 
 
 def differences(scores):
@@ -334,3 +334,20 @@ def test_classifiers_of_one_class_are_constant(estimator):
     assert network.classes.tolist() == ["cat"]
     assert network.coefs[-1].shape[1] == 1
     assert np.ptp(network.decision_function(X)) == 0
+
+
+def test_centroids_of_unequal_priors_are_measured_in_deviations():
+    """Features of other scales count alike, and priors move the boundary."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [20, 60, 120])
+    X = rng.normal(size=(200, 3)) + np.eye(3)[y]
+    X *= [1.0, 100.0, 0.01]
+    clf = NearestCentroid(priors="empirical").fit(X, y)
+    network = read_network(clf)
+    logits = linear_logits(X, network.last)
+    distances = ((X[:, None] - clf.centroids_) / clf.within_class_std_dev_) ** 2
+    expected = np.log(clf.class_prior_) - 0.5 * distances.sum(axis=2)
+    # All outputs of a row may have something in common.
+    np.testing.assert_allclose(
+        logits - logits[:, :1], expected - expected[:, :1], rtol=1e-6, atol=1e-9
+    )
