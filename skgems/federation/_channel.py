@@ -56,7 +56,7 @@ class Channel:
         None, nothing is kept from one fit to the next.
     reports : bool
         Whether a fit ends with one more message, which asks the nodes how well the
-        aggregate does on their rows.
+        aggregate does on their rows; False by default. Nodes answer it with a ledger.
     rows_alone : bool
         Whether nodes answer from their rows only and leave their classifiers aside.
     members : sequence of Member
@@ -100,7 +100,7 @@ class Channel:
     private_key: str | os.PathLike | None = None
     public_keys: Mapping = MappingProxyType({})
     records: dict | None = None
-    reports: bool = True
+    reports: bool = False
     rows_alone: bool = False
     members: Sequence[Member] = ()
     # Whether replies are computed in this process, where no stranger can send any.
@@ -360,6 +360,7 @@ class InProcess(Channel):
     """
 
     is_in_process = True
+    reports = True
 
     def __init__(
         self,

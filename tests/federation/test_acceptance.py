@@ -177,3 +177,18 @@ def test_layers_need_a_person_whatever_the_task(where):
     request = Message.of("score", **first, criterion=criterion, beside=second)
     with pytest.raises(NotAgreedError, match="'score'.* trusts the server"):
         reply_to(request, clf, X, y, name="lyon")
+
+
+def test_nobody_scores_models_again_and_again_without_a_ledger():
+    """Accuracies of many models along a direction would find where a row lies."""
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = np.array(["a"] * 30 + ["b"] * 30)
+    request = Message.of(
+        "score",
+        W=np.eye(3)[:, :2],
+        labels=["a", "b"],
+        columns=np.arange(2),
+        criterion={"name": "accuracy"},
+    )
+    with pytest.raises(NotAgreedError, match="ledger"):
+        reply_to(request, None, X, y, name="lyon")

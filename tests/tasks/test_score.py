@@ -51,6 +51,7 @@ def test_score_is_on_rows_of_known_classes():
         assert reply["score"] == pytest.approx(expected)
 
 
+@pytest.mark.usefixtures("accepting_nodes")
 def test_losses_that_score_models_do_not_tell_a_row():
     """A steep model is wrong about one row alone; turned a little, it tells columns."""
     X = np.random.default_rng(0).normal(size=(60, 2))
