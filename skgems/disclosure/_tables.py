@@ -13,7 +13,7 @@ from scipy.linalg import qr
 
 from ._leverages import Design, basis, largest_leverage_bound, lowered_weights
 from ._rule import Disclosure
-from ._told import LEAST_SHARE, MARGIN, MOST_ROUNDS, Rows
+from ._told import LEAST_SHARE, MOST_ROUNDS, Rows, factors_beside_known
 
 # Rounding of what is left of a column that is a combination of others, in lengths of
 # the last digit of its largest value: equal columns in two units leave as much.
@@ -158,12 +158,12 @@ def _lowered_beside(
         is_high = of_told + of_before >= rule.leverage
         if not is_high.any():
             return weights
-        room = MARGIN * rule.leverage - of_before[is_high]
-        if (room <= 0).any():
+        factors = factors_beside_known(
+            of_told, of_before, is_high=is_high, bound=rule.leverage
+        )
+        if factors is None:
             return None
-        factors = np.ones(len(of_told))
-        factors[is_high] = np.minimum(room / of_told[is_high], 1.0)
-        weights = weights * np.sqrt(factors)[design.units]
+        weights = weights * factors[design.units]
         if weights.sum() < least:
             return None
     return None

@@ -47,7 +47,7 @@ LEAST_FACTOR = 0.7
 MOST_ROUNDS = 10
 # Share of the bound to aim at beside these: what is left is for the other rows, whose
 # leverages rise a little.
-MARGIN = 0.95
+_MARGIN = 0.95
 # Share of the bound to which leverages are brought where gradients may follow.
 _ROOM = 0.7
 # A block of one column has no products.
@@ -379,16 +379,18 @@ class _Teller:
         units = numbered(rows.units)
         for _ in range(MOST_ROUNDS):
             of_told, of_known = _shares(rows, told)
-            h = np.bincount(units, of_told + of_known)
-            is_high = h >= bound
+            is_high = np.bincount(units, of_told + of_known) >= bound
             if not is_high.any():
                 return told if self._clusters_hold(rows, told) else None
-            rest = MARGIN * bound - np.bincount(units, of_known)
-            if not self.may_lower or (rest[is_high] <= 0).any():
+            factors = factors_beside_known(
+                np.bincount(units, of_told),
+                np.bincount(units, of_known),
+                is_high=is_high,
+                bound=bound,
+            )
+            if not self.may_lower or factors is None:
                 return None
-            factors = np.ones(len(h))
-            factors[is_high] = rest[is_high] / np.bincount(units, of_told)[is_high]
-            weights = told.weights * np.sqrt(np.minimum(factors, 1.0))[units]
+            weights = told.weights * factors[units]
             if weights.sum() < LEAST_SHARE * told.weights.sum():
                 return None
             told = replace(told, weights=weights)
@@ -530,6 +532,32 @@ class _Teller:
         while size >= _FEWEST_COLUMNS:
             yield size
             size = min(size - 1, int(_FEWER_COLUMNS * size))
+
+
+def factors_beside_known(
+    of_told: np.ndarray, of_known: np.ndarray, *, is_high: np.ndarray, bound: float
+) -> np.ndarray | None:
+    """Return factors on the weights of units whose leverages are to be below a bound.
+
+    Parameters
+    ----------
+    of_told, of_known : ndarray of shape (n_units,)
+        Leverages in what is told, and in known sums, which no weight lowers.
+    is_high : ndarray of bool of shape (n_units,)
+        Units to be lowered.
+    bound : float
+
+    Returns
+    -------
+    factors : ndarray of shape (n_units,), or None
+        None where known sums alone leave a unit no room.
+    """
+    room = _MARGIN * bound - of_known[is_high]
+    if (room <= 0).any():
+        return None
+    factors = np.ones(len(of_told))
+    factors[is_high] = np.sqrt(np.minimum(room / of_told[is_high], 1.0))
+    return factors
 
 
 def _is_unchanged(told: Told, rows: Rows) -> bool:

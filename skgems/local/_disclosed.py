@@ -225,17 +225,17 @@ def tellable_rows(
             told_residuals = np.hstack([before, told_residuals])
         rows = replace(rows, residuals=told_residuals, known=known)
     is_by_class = kind == "class" and member.may_tell_classes
+    n_unknowns = member.n_raw_columns or X.shape[1]
     n_before = n_told_by_class(member, codes)
     told = told_of(
         rows,
         rule,
         kind=_kind_to_tell(member, kind, is_by_class=is_by_class),
-        n_unknowns=member.n_raw_columns or X.shape[1],
+        n_unknowns=n_unknowns,
         seed=partial(seed_of, X, codes),
         may_lower=False,
         n_told_before=n_before,
     )
-    n_unknowns = member.n_raw_columns or X.shape[1]
     told = with_room_for_squares(
         told, codes, rule, n_unknowns=n_unknowns, n_before=n_before
     )

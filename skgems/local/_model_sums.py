@@ -102,6 +102,7 @@ def sum_over_rows(
         ``gradient`` and ``squared_gains``. Where rows are protected ``effective_rows``
         go with gradients.
     """
+    rule = member.disclosure
     protects_rows = member.min_rows > 1
     sums = _ModelSums(
         models,
@@ -109,10 +110,10 @@ def sum_over_rows(
         with_gradient=with_gradient,
         with_gains=with_gains,
         with_effective_rows=with_gradient and protects_rows,
-        units=None if member.disclosure is None else rows.units,
-        n_alike=1 if member.disclosure is None else member.disclosure.rows,
+        units=None if rule is None else rows.units,
+        n_alike=1 if rule is None else rule.rows,
     )
-    if member.disclosure is not None:
+    if rule is not None:
         sums.draw_constants(rows)
     sums.add_in_blocks(rows)
     count = float(rows.weights.sum())
@@ -123,7 +124,7 @@ def sum_over_rows(
         right = np.round(sums.right / step) * step
         sums.right = np.minimum(right, count)
     _make_steep_models_nan(sums, member, X=rows.X, count=count)
-    if member.disclosure is not None:
+    if rule is not None:
         sums.hide_single_rows()
     content: dict[str, object] = {"count": count}
     content["squares"] = sums.squares
@@ -290,17 +291,16 @@ class _ModelSums:
     ) -> None:
         logits = self._centred_logits(Z)
         self.right += (np.argmax(logits, axis=2) == columns) @ weights
-        # Losses and residuals of each model at the factor 1.
+        # Losses and residuals of each model at the factor 1; None: not computed.
         unscaled = None
-        needs_unscaled = self.gradient is not None or self.squared_gains is not None
-        if needs_unscaled:
-            unscaled = [log_losses(of_model, columns) for of_model in logits]
         if self.gradient is not None:
+            unscaled = [log_losses(of_model, columns) for of_model in logits]
             self._add_gradient(Z, [residuals for _, residuals in unscaled], weights)
         if self.largest is not None:
             logits += self.constants
-            if needs_unscaled:
-                unscaled = [log_losses(of_model, columns) for of_model in logits]
+            unscaled = None  # gradients alone are of the logits as they were
+        if self.squared_gains is not None and unscaled is None:
+            unscaled = [log_losses(of_model, columns) for of_model in logits]
         squares = np.mean(logits**2, axis=2)
         self.squares += squares @ weights
         self._note_terms("squares", squares, weights=weights, units=units)

@@ -41,7 +41,7 @@ from ..moments import LARGEST, log_losses
 from ..networks import LayersBelow, linear_logits
 from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._models import check_columns
-from ._rows import are_of_enough_rows, rows_of_labels
+from ._rows import rows_of_large_classes
 from ._shared import (
     GRADIENT,
     LABELS_AND_OUTPUTS,
@@ -205,10 +205,7 @@ def evaluate(member: Member, request: EvaluateRequest) -> EvaluateReply:
     is_of_learning = request.of == "learning"
 
     def judging_rows(role: str) -> JudgingRows:
-        X, codes, rows = rows_of_labels(member, role, request.labels)
-        is_shown = are_of_enough_rows(member, codes, member.units(role)[rows])
-        if not is_shown.all():
-            X, codes, rows = X[is_shown], codes[is_shown], rows[is_shown]
+        X, codes, rows = rows_of_large_classes(member, role, request.labels)
         class_weights = np.ones(len(rows))
         if request.class_weights is not None:
             class_weights = request.class_weights[codes]

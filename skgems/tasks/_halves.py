@@ -45,6 +45,7 @@ from ..messages import (
     check_fields,
     check_summary_of_request,
     requests_in,
+    task_named,
 )
 from ..steps import ColumnsError
 from ._join import (
@@ -273,11 +274,12 @@ def _beside_others(member: Member, held: HeldTables, *, is_own: bool) -> Member:
 
 def _kinds_asked(content: Mapping) -> set[str]:
     """Return the kinds of moments that a method asks for."""
-    return {
-        request.content["kind"]
-        for request in requests_in(content)
-        if request.task == "moments"
-    }
+    kinds = set()
+    for request in requests_in(content):
+        kind_of_moments = task_named(request.task).kind_of_moments
+        if kind_of_moments is not None:
+            kinds.add(kind_of_moments(request.content))
+    return kinds
 
 
 def _reason_for_refusal(failure: Exception, *, min_rows: int) -> str:

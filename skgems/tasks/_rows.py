@@ -39,15 +39,20 @@ def rows_of_labels(
     return X, codes[rows], rows
 
 
-def are_of_enough_rows(
-    member: Member, codes: np.ndarray, units: np.ndarray
-) -> np.ndarray:
-    """Report whether the class of each row is of so many that none is shown alone.
+def rows_of_large_classes(
+    member: Member, role: str, labels: Sequence
+) -> tuple[Rows, np.ndarray, np.ndarray]:
+    """Rows as of `rows_of_labels`, of classes in which none is shown alone.
 
-    A request may ask for the rows of one class, of which few may be held out.
+    A request may ask for the rows of one class, of which few may be held out. Where no
+    rule holds, these are rows of all of the labels.
     """
+    X, codes, rows = rows_of_labels(member, role, labels)
     if member.disclosure is None:
-        return np.ones(len(codes), dtype=bool)
-    _, numbers = np.unique(units, return_inverse=True)
+        return X, codes, rows
+    _, numbers = np.unique(member.units(role)[rows], return_inverse=True)
     of_units = np.unique(np.column_stack([codes, numbers]), axis=0)[:, 0]
-    return np.bincount(of_units)[codes] >= member.disclosure.rows
+    is_shown = np.bincount(of_units)[codes] >= member.disclosure.rows
+    if is_shown.all():  # then no copy is made
+        return X, codes, rows
+    return X[is_shown], codes[is_shown], rows[is_shown]

@@ -20,7 +20,7 @@ from ..networks import LayersBelow, linear_logits
 from ..spaces import Criterion
 from ._layers import HIDDEN, HIDDEN_OF_OTHER_MODEL, check_classes, transform_by_layers
 from ._models import check_columns, columns_are_outputs
-from ._rows import are_of_enough_rows, rows_of_labels
+from ._rows import rows_of_labels, rows_of_large_classes
 from ._shared import (
     LABELS_AND_OUTPUTS,
     OUTPUTS,
@@ -100,13 +100,11 @@ def _cost(rows: NodeShape, request: ScoreRequest) -> None:
 
 def score(member: Member, request: ScoreRequest) -> ScoreReply:
     """Score a model, and one ``beside`` it, on rows of some labels; NaN of none."""
-    X, codes, rows = rows_of_labels(member, "judging", request.labels)
     scorer = Criterion.from_settings(request.criterion)
     # Losses of a steep model would be those of single rows.
     hides_rows = member.disclosure is not None and not scorer.ignores_scale
-    if hides_rows:
-        is_shown = are_of_enough_rows(member, codes, member.units("judging")[rows])
-        X, codes, rows = X[is_shown], codes[is_shown], rows[is_shown]
+    chosen_rows = rows_of_large_classes if hides_rows else rows_of_labels
+    X, codes, rows = chosen_rows(member, "judging", request.labels)
 
     def score_model(
         W: np.ndarray, columns: Sequence[int], hidden: Mapping | None
