@@ -5,14 +5,10 @@ clusters or the whole class. With the squared weight v of a row x of part p, the
 of these, the mean m_p and the scatter S, its leverage is
 
     h = v (1 / V_p + (x - m_p)' S^+ (x - m_p)),
-
-and with columns of length 1 and the least eigenvalue l of S
-
-    (x - m_p)' S^+ (x - m_p) <= |x - m_p|^2 / l.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
@@ -261,38 +257,20 @@ class ClassPass:
         directions = Directions.from_products(scale[:, None] * self.scatter * scale)
         if not _are_rounding(self.rows, scale[:, None] * directions.doubtful):
             return False
-        h = self._leverage_bounds(scale, directions)
-        if n_in_unit * h.max() <= bound:
-            return True
         if directions.rank + len(self.totals) > bound * len(self.rows.indices):
             return False  # leverages sum to the rank
-        is_exact = h > (bound if units is None else 0.0)
-        h[is_exact] = self._leverages(is_exact, scale, directions)
+        h = self._leverages(scale, directions)
         return bool((h if units is None else np.bincount(units, h)).max() <= bound)
 
-    def _leverage_bounds(
-        self, scale: np.ndarray, directions: Directions
-    ) -> np.ndarray:
-        """Return what no leverage of a row exceeds, (n_rows,)."""
+    def _leverages(self, scale: np.ndarray, directions: Directions) -> np.ndarray:
+        """Return the leverages of rows, in the order of parts, in a second pass."""
         h = np.empty(len(self.rows.indices))
         for part, places, block in self.rows.blocks():
             block -= self.means[part]
             block *= scale
-            h[places] = directions.largest_lengths(block) + 1.0 / self.totals[part]
+            lines = directions.lines(block)
+            h[places] = np.einsum("ij,ij->i", lines, lines) + 1.0 / self.totals[part]
         return self.rows.squares * h
-
-    def _leverages(
-        self, is_exact: np.ndarray, scale: np.ndarray, directions: Directions
-    ) -> np.ndarray:
-        """Return the leverages of some rows, in the order of parts, (n_some,)."""
-        h = [np.zeros(0)]
-        for part, places, block in self.rows.blocks():
-            some = np.flatnonzero(is_exact[places])
-            if len(some):
-                lines = directions.lines((block[some] - self.means[part]) * scale)
-                lengths = np.einsum("ij,ij->i", lines, lines)
-                h.append(lengths + 1.0 / self.totals[part])
-        return self.rows.squares[is_exact] * np.concatenate(h)
 
 
 class KeptPasses:
