@@ -166,11 +166,34 @@ class KeptBases:
         """Return the basis of a design with weights of rows, which is not to change."""
         if design.name is None:
             return basis(design, weights)
-        kept_weights, Q = self._bases.get(design.name, (None, None))
-        if Q is None or not np.array_equal(kept_weights, weights):
+        kept_weights, Q = self._bases.get(design.name, (weights, None))
+        if Q is not None and not np.array_equal(kept_weights, weights):
+            Q = _reweighted(Q, kept_weights, weights)
+        if Q is None:
             Q = basis(design, weights)
-            self._bases[design.name] = (weights, Q)
+        self._bases[design.name] = (weights, Q)
         return Q
+
+
+def _reweighted(
+    Q: np.ndarray, before: np.ndarray, weights: np.ndarray
+) -> np.ndarray | None:
+    """Return the basis with lower weights of a few rows; None: find it anew.
+
+    With squared weights v, as shares of those before, it is ``Q L^-T`` with lines times
+    the root of v, where ``LL' = Q'VQ = 1 - Q'(1 - V)Q``.
+    """
+    changed = np.flatnonzero(weights != before)
+    if len(changed) > Q.shape[1] or (weights > before).any():
+        return None
+    shares = weights[changed] / before[changed]
+    lost = (1.0 - shares**2)[:, None] * Q[changed]
+    directions = Directions.from_products(np.eye(Q.shape[1]) - lost.T @ Q[changed])
+    if directions.rank < Q.shape[1]:
+        return None
+    Q = directions.lines(Q)
+    Q[changed] *= shares[:, None]
+    return Q
 
 
 def leverages(design: Design, weights: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ of these, the mean m_p and the scatter S, its leverage is
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -236,6 +237,10 @@ class ClassPass:
         """Report whether one row has most of a column of a part, or may have it."""
         return self.is_reached and self.largest_by_part > bound / BELOW
 
+    def holds_by_part(self, *, bound: float) -> bool:
+        """Report whether no row is known to have most of a column of a part."""
+        return self.largest_by_part <= bound * BELOW
+
     def holds(self, units: np.ndarray | None, *, bound: float) -> bool:
         """Report whether all leverages of a class are known to be below a bound.
 
@@ -252,19 +257,21 @@ class ClassPass:
         n_in_unit = 1 if units is None else np.bincount(units).max()
         if not self.has_digits or n_in_unit * self.largest_by_part > bound:
             return False
+        h = self._leverages
+        return bool((h if units is None else np.bincount(units, h)).max() <= bound)
+
+    @cached_property
+    def _leverages(self) -> np.ndarray:
+        """What no leverage of a row exceeds, in the order of parts, (n_rows,).
+
+        They are the leverages where no column is nearly a combination of others.
+        """
         squares = np.where(self.varies, self.scatter.diagonal(), 1.0)
         scale = self.varies / np.sqrt(squares)
         directions = Directions.from_products(scale[:, None] * self.scatter * scale)
+        h = np.ones(len(self.rows.indices))
         if not _are_rounding(self.rows, scale[:, None] * directions.doubtful):
-            return False
-        if directions.rank + len(self.totals) > bound * len(self.rows.indices):
-            return False  # leverages sum to the rank
-        h = self._leverages(scale, directions)
-        return bool((h if units is None else np.bincount(units, h)).max() <= bound)
-
-    def _leverages(self, scale: np.ndarray, directions: Directions) -> np.ndarray:
-        """Return the leverages of rows, in the order of parts, in a second pass."""
-        h = np.empty(len(self.rows.indices))
+            return h
         for part, places, block in self.rows.blocks():
             block -= self.means[part]
             block *= scale

@@ -33,7 +33,7 @@ from ._leverages import (
     means_lowered,
     numbered,
 )
-from ._one_pass import ClassRows, KeptPasses
+from ._one_pass import ClassPass, ClassRows, KeptPasses
 from ._rule import Disclosure
 
 # Share of their weight that the rows of a step keep at least.
@@ -221,6 +221,8 @@ class _Teller:
     leaves_room: bool
     passes: KeptPasses
     bases: KeptBases
+    # Whether weights are drawn since some are lowered: one pass will not do.
+    are_drawn: bool = False
 
     def told_with_weights(self, rows: Rows) -> Told:
         """Return what is told; where a weight is lowered, all are, a little, unevenly.
@@ -244,7 +246,10 @@ class _Teller:
             return told
         rng = np.random.default_rng(self.seed())
         factors = rng.uniform(LEAST_FACTOR, 1.0, len(rows.weights))
-        return self._told_beside_gradient(replace(rows, weights=factors * rows.weights))
+        drawn = replace(self, are_drawn=True)
+        return drawn._told_beside_gradient(
+            replace(rows, weights=factors * rows.weights)
+        )
 
     def _told_unchanged(self, rows: Rows) -> Told | None:
         """Return what is told; None where a weight was lowered or a value replaced."""
@@ -308,9 +313,11 @@ class _Teller:
             # difference would be of the classes that are left.
             step = None
             if self.kind != "shared":
-                clusters = self._clusters_in_one_pass(
-                    rows, of_class, units=units if has_units else None
-                )
+                clusters = None
+                if not self.are_drawn:
+                    clusters = self._clusters_in_one_pass(
+                        rows, of_class, units=units if has_units else None
+                    )
                 if clusters is not None:
                     has_own[c] = True
                     has_clusters[c] = clusters
@@ -357,8 +364,6 @@ class _Teller:
 
         It is None where one or two passes over the rows do not show that all holds.
         """
-        if (rows.weights[of_class] <= 0).any():
-            return None
         n_columns = rows.X.shape[1]
         n_before = self.n_told_before[rows.codes[of_class[0]]]
         parts = rows.parts
@@ -376,10 +381,11 @@ class _Teller:
             n_parts = 1
         if not has_room(n_groups=1, n_others=n_columns + n_before):
             return None
+        has_weight = rows.weights[of_class] > 0
         rows_of_class = partial(
             ClassRows.from_table,
             rows.X,
-            of_class,
+            of_class[has_weight],
             residuals=rows.residuals,
             known=rows.known,
             weights=rows.weights,
@@ -388,7 +394,7 @@ class _Teller:
         sums = self.passes.of_rows(c, rows_of_class(parts=None))
         if n_parts > 1:
             divided = sums.divided(rows_of_class(parts=parts))
-            if units is None and divided.fails_by_part(bound=self.rule.leverage):
+            if self._fails_by_part(rows.some(of_class), divided, units=units):
                 n_parts = 1
             else:
                 sums = divided
@@ -396,6 +402,17 @@ class _Teller:
         if not sums.holds(units_of_rows, bound=self.bound):
             return None
         return n_parts > 1
+
+    def _fails_by_part(
+        self, rows: Rows, sums: ClassPass, *, units: np.ndarray | None
+    ) -> bool:
+        """Report whether a row of a class is most of a column of its part alone."""
+        bound = self.rule.leverage
+        if units is None and sums.fails_by_part(bound=bound):
+            return True
+        if self.may_lower or sums.holds_by_part(bound=bound):
+            return False
+        return not self._holds_by_part(rows, rows.weights)
 
     def _beside_gradient(self, rows: Rows, told: Told) -> Told | None:
         """Return what is told beside a gradient and known sums; None: too little.
@@ -442,7 +459,10 @@ class _Teller:
         """Return whether a class tells clusters, and its weights; None: no scatter."""
         if rows.parts is not None:
             sizes = np.unique(rows.parts, return_counts=True)[1]
-            if len(sizes) > 1:
+            # Where no weight is lowered later, the test of parts is the cheaper one.
+            if len(sizes) > 1 and (
+                self.may_lower or self._holds_by_part(rows, rows.weights)
+            ):
                 # Means and squares of each cluster, beside the products.
                 n_means = 2 * len(sizes) * rows.X.shape[1]
                 weights = self._holding_weights(
