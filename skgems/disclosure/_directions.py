@@ -6,7 +6,7 @@ are needed where nearly all of some column follows from others, but not all: the
 factors have few digits.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
@@ -82,6 +82,14 @@ class Directions:
     def rank(self) -> int:
         """Return how many directions there are."""
         return self.B.shape[1]
+
+    def of_unscaled(self, scale: np.ndarray) -> "Directions":
+        """Return the directions of columns that were multiplied by a scale for P."""
+        return replace(
+            self,
+            B=scale[:, None] * self.B,
+            doubtful=scale[:, None] * self.doubtful,
+        )
 
     def lines(self, Z: np.ndarray) -> np.ndarray:
         """Return ZB, (n_rows, rank), of rows (n_rows, n_columns)."""

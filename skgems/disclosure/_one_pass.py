@@ -57,8 +57,8 @@ class ClassRows:
             indices = indices[np.argsort(numbers, kind="stable")]
             ends = np.cumsum(np.bincount(numbers))
         weights = weights[indices]
-        residuals = residuals[indices]
-        known = known[indices] / weights[:, None]
+        residuals = _without_last(residuals[indices])
+        known = _without_last(known[indices] / weights[:, None])
         if known.shape == residuals.shape:
             # They are nearly equal: together they span what the difference spans, which
             # has digits of its own.
@@ -269,12 +269,12 @@ class ClassPass:
         squares = np.where(self.varies, self.scatter.diagonal(), 1.0)
         scale = self.varies / np.sqrt(squares)
         directions = Directions.from_products(scale[:, None] * self.scatter * scale)
+        directions = directions.of_unscaled(scale)
         h = np.ones(len(self.rows.indices))
-        if not _are_rounding(self.rows, scale[:, None] * directions.doubtful):
+        if not _are_rounding(self.rows, directions.doubtful):
             return h
         for part, places, block in self.rows.blocks():
             block -= self.means[part]
-            block *= scale
             lines = directions.lines(block)
             h[places] = np.einsum("ij,ij->i", lines, lines) + 1.0 / self.totals[part]
         return self.rows.squares * h
@@ -296,6 +296,14 @@ class KeptPasses:
             kept = ClassPass.from_rows(rows)
             self._passes[c] = kept
         return kept
+
+
+def _without_last(residuals: np.ndarray) -> np.ndarray:
+    """Return columns without the last one, if they sum to 0, as those of a model do."""
+    rounding = CONSTANT * np.abs(residuals).max(initial=0.0)
+    if residuals.size and (np.abs(residuals.sum(axis=1)) <= rounding).all():
+        return residuals[:, :-1]
+    return residuals
 
 
 def _are_rounding(rows: ClassRows, directions: np.ndarray) -> bool:

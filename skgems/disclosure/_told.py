@@ -313,11 +313,9 @@ class _Teller:
             # difference would be of the classes that are left.
             step = None
             if self.kind != "shared":
-                clusters = None
-                if not self.are_drawn:
-                    clusters = self._clusters_in_one_pass(
-                        rows, of_class, units=units if has_units else None
-                    )
+                clusters = self._clusters_in_one_pass(
+                    rows, of_class, units=units if has_units else None
+                )
                 if clusters is not None:
                     has_own[c] = True
                     has_clusters[c] = clusters
@@ -382,6 +380,8 @@ class _Teller:
         if not has_room(n_groups=1, n_others=n_columns + n_before):
             return None
         has_weight = rows.weights[of_class] > 0
+        if self.are_drawn or not has_weight.any():
+            return None
         rows_of_class = partial(
             ClassRows.from_table,
             rows.X,
@@ -394,7 +394,9 @@ class _Teller:
         sums = self.passes.of_rows(c, rows_of_class(parts=None))
         if n_parts > 1:
             divided = sums.divided(rows_of_class(parts=parts))
-            if self._fails_by_part(rows.some(of_class), divided, units=units):
+            if self._fails_by_part(
+                rows, of_class, divided, has_units=units is not None
+            ):
                 n_parts = 1
             else:
                 sums = divided
@@ -404,15 +406,15 @@ class _Teller:
         return n_parts > 1
 
     def _fails_by_part(
-        self, rows: Rows, sums: ClassPass, *, units: np.ndarray | None
+        self, rows: Rows, of_class: np.ndarray, sums: ClassPass, *, has_units: bool
     ) -> bool:
         """Report whether a row of a class is most of a column of its part alone."""
         bound = self.rule.leverage
-        if units is None and sums.fails_by_part(bound=bound):
+        if not has_units and sums.fails_by_part(bound=bound):
             return True
         if self.may_lower or sums.holds_by_part(bound=bound):
             return False
-        return not self._holds_by_part(rows, rows.weights)
+        return not self._holds_by_part(rows.some(of_class), rows.weights[of_class])
 
     def _beside_gradient(self, rows: Rows, told: Told) -> Told | None:
         """Return what is told beside a gradient and known sums; None: too little.
