@@ -146,6 +146,20 @@ def told_of_space(content: Mapping) -> Iterator[ToldNumbers]:
         yield _summed({None: n_rows}, len(content["radii_losses"]))
 
 
+def told_of_neurons(content: Mapping) -> Iterator[ToldNumbers]:
+    """Yield the numbers that the shape of spaces of a first layer and their radii are.
+
+    Weights of units are no sums of rows. Numbers about further layers do not count.
+    """
+    if content.get("n_rows"):
+        precision = content["precision"]
+        n_numbers = len(content["radii"]) + len(content["sizes"])
+        n_numbers += precision.size
+        if precision.ndim == 2:  # it is symmetric
+            n_numbers -= precision.size - len(precision) * (len(precision) + 1) // 2
+        yield _summed({None: float(content["n_rows"])}, n_numbers)
+
+
 def told_of_front(content: Mapping) -> Iterator[ToldNumbers]:
     """Yield the numbers that statistics of columns over all rows are.
 
