@@ -17,13 +17,13 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
+from ..disclosure import indicator
 from ._class_moments import class_moments
 from ._fewer import DIGITS, k_means
 from ._rows import (
     Rows,
     block_bytes,
     column_ends,
-    indicator,
     ratio,
     rounding,
     row_blocks,

@@ -18,7 +18,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._rows import Rows, block_bytes, float_type, indicator
+from ..disclosure import indicator
+from ._rows import Rows, block_bytes, float_type
 
 # Rows whose median is the origin: enough for one of them to be far off.
 ORIGIN_ROWS = 25
