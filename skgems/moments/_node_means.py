@@ -74,12 +74,14 @@ class NodeMeans:
         """Return means with variances as large as those that half of the nodes show.
 
         How far class means of a node are from those of all, in the variances that rows
-        are said to have, is 1 in the mean if they have these.
+        are said to have, is 1 in the mean if they have these. Those of all are medians,
+        which a few nodes that are far away cannot move.
         """
         nodes = self.standardized()
-        totals, sums = nodes._class_sums(nodes.counts)
-        class_means = sums / np.maximum(totals, _TINY)[:, None]
-        differences = nodes.means - class_means[nodes.columns]
+        differences = np.zeros_like(nodes.means)
+        for parts in nodes._parts_by_class():
+            medians = np.median(nodes.means[parts], axis=0)
+            differences[parts] = nodes.means[parts] - medians
         if differences.size:
             squares = nodes.counts * np.mean(differences**2, axis=1)
         else:  # no feature varies
