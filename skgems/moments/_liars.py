@@ -26,8 +26,9 @@ from typing import Self
 
 import numpy as np
 
-from ._class_moments import ClassMoments
+from ._class_moments import ClassMoments, moments_kind
 from ._node_means import NodeMeans
+from ._part_sums import products
 
 # Bound of spread, a log ratio of variances. Honest nodes of other instruments differ by
 # a factor of four (gains of exp(0.3 z) over ten nodes).
@@ -59,9 +60,14 @@ class NodeClaim:
     # About the means, of all classes together, (n_features, n_features), or squares
     # (n_features,). None: it sends only counts and means.
     scatter: np.ndarray | None = None
+    # (n_roots, n_features), rows whose products sum to a matrix of which `scatter` has
+    # the diagonal.
+    roots: np.ndarray | None = None
     n_in_scatter: float = 0.0  # rows, or their weight
     n_classes_in_scatter: int = 0
     rows_by_weight: float = 1.0  # what its counts are to be multiplied by to be of rows
+    # (n_features,), bool: features that it tells nothing of; None: it tells of all.
+    lacking: np.ndarray | None = None
 
     @classmethod
     def from_moments(
@@ -70,18 +76,29 @@ class NodeClaim:
         *,
         origin: np.ndarray,  # (n_features,), which means are told from
         rows_by_weight: float = 1.0,
+        lacking: np.ndarray | None = None,
     ) -> Self:
         """Return the claim in the moments of a node, whose clusters are joined."""
-        by_class = moments.by_class()
-        in_scatter = by_class.shares_of_parts().sum(axis=0) > 0
+        columns = moments.columns
+        first, counts, means, deviations = moments.merged_means(columns)
+        # What lies between the clusters of a class joins its scatter.
+        shares = moments.shares_of_parts().sum(axis=0)
+        between = products(
+            deviations, moments.counts * shares, is_diagonal=moments.is_diagonal
+        )
+        roots = moments.roots
+        if moments_kind("auto", moments.n_features, n_classes=1) == "diagonal":
+            roots = None  # their products would take too much memory
         return cls(
-            columns=by_class.columns,
-            counts=by_class.counts,
-            means=by_class.means + (by_class.origin - origin),
-            scatter=by_class.scatter.sum(axis=0),
-            n_in_scatter=float(by_class.group_counts.sum()),
-            n_classes_in_scatter=int(in_scatter.sum()),
+            columns=columns[first],
+            counts=counts,
+            means=means + (moments.origin - origin),
+            scatter=moments.scatter.sum(axis=0) + between,
+            roots=roots,
+            n_in_scatter=float(moments.group_counts.sum()),
+            n_classes_in_scatter=len(np.unique(columns[shares > 0])),
             rows_by_weight=rows_by_weight,
+            lacking=lacking,
         )
 
     @property
@@ -100,28 +117,58 @@ class NodeClaim:
         """Squared deviations within classes, (n_features,)."""
         return self.scatter if self.scatter.ndim == 1 else self.scatter.diagonal()
 
+    @property
+    def has_matrix(self) -> bool:
+        """Report whether it tells products of different features."""
+        return self.roots is not None or self.scatter.ndim == 2
+
+    def matrix(self) -> np.ndarray:
+        """Return products of deviations within classes, (n_features, n_features)."""
+        return self.scatter if self.roots is None else self.roots.T @ self.roots
+
     def variances(self) -> np.ndarray:
-        """Return the unbiased variances within classes, (n_features,)."""
+        """Return the unbiased variances within classes, (n_features,); NaN: not told."""
         n_rows = self.n_in_scatter * self.rows_by_weight
         degrees_of_freedom = n_rows - self.n_classes_in_scatter
-        return self.rows_by_weight * self.squares / degrees_of_freedom
+        return self._nan_where_lacking(
+            self.rows_by_weight * self.squares / degrees_of_freedom
+        )
 
     def total_variances(self) -> np.ndarray:
-        """Return the variances of all rows, (n_features,)."""
+        """Return the variances of all rows, (n_features,); NaN: not told."""
         shares = self.counts / self.n_rows
         deviations = self.means - shares @ self.means
-        return self.squares / self.n_in_scatter + shares @ deviations**2
+        return self._nan_where_lacking(
+            self.squares / self.n_in_scatter + shares @ deviations**2
+        )
+
+    def _nan_where_lacking(self, values: np.ndarray) -> np.ndarray:
+        return (
+            values if self.lacking is None else np.where(self.lacking, np.nan, values)
+        )
 
 
 def claims_of_moments(
-    moments: Sequence[ClassMoments], rows_by_weight: Sequence[float]
+    moments: Sequence[ClassMoments],
+    rows_by_weight: Sequence[float],
+    *,
+    lacking: Sequence[np.ndarray | None] | None = None,
 ) -> list[NodeClaim]:
-    """Return the claims in the moments of all nodes, with means from one origin."""
+    """Return the claims in the moments of all nodes, with means from one origin.
+
+    ``lacking`` has the features that each node tells nothing of; None: none.
+    """
+    if lacking is None:
+        lacking = [None] * len(moments)
     # That of no single node, as it may be anywhere: means are told from it.
     origin = np.median([of_node.origin for of_node in moments], axis=0)
     return [
-        NodeClaim.from_moments(of_node, origin=origin, rows_by_weight=factor)
-        for of_node, factor in zip(moments, rows_by_weight, strict=True)
+        NodeClaim.from_moments(
+            of_node, origin=origin, rows_by_weight=factor, lacking=lacking_here
+        )
+        for of_node, factor, lacking_here in zip(
+            moments, rows_by_weight, lacking, strict=True
+        )
     ]
 
 
@@ -161,17 +208,12 @@ def trusted_nodes(
     claims : list of NodeClaim
         What each node tells.
     most_liars : int
-        How many nodes may lie, f. Raises ValueError unless more than 2 f are here.
+        How many nodes may lie, f. It is a ValueError unless more than 2 f are here.
     covariance : ndarray of shape (n_features,) or (n_features, n_features) or None
         Of rows within classes, but for a factor, where nodes tell none.
     """
     n_nodes = len(claims)
-    if n_nodes <= 2 * most_liars:
-        raise ValueError(
-            f"robust={most_liars} asks that at most {most_liars} nodes lie and the "
-            f"others are more, but there are {n_nodes} nodes. With f liars at least "
-            "2 f + 1 nodes are needed: add nodes, or lower robust."
-        )
+    check_most_liars(most_liars, n_nodes)
     numbers = {name: np.full(n_nodes, np.nan) for name in ("spread", "far", "shown")}
     left_out_by = [""] * n_nodes
     # One more round than nodes may go, so that numbers are those beside the last.
@@ -198,6 +240,16 @@ def trusted_nodes(
         left_out_by=left_out_by,
         unchecked_classes=told_columns[n_telling <= 2 * most_liars],
     )
+
+
+def check_most_liars(most_liars: int, n_nodes: int) -> None:
+    """Raise ValueError unless honest nodes are the majority."""
+    if n_nodes <= 2 * most_liars:
+        raise ValueError(
+            f"robust={most_liars} needs more than {2 * most_liars} nodes, so that the "
+            f"honest ones are the majority, but there are {n_nodes}. Add nodes, or set "
+            f"robust to {(n_nodes - 1) // 2} or less."
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -239,17 +291,20 @@ def _log_ratios_of_spread(claims: Sequence[NodeClaim]) -> np.ndarray:
         return log_ratios
     variances = np.stack([claims[k].variances() for k in telling])
     totals = np.stack([claims[k].total_variances() for k in telling])
-    usual_totals = np.median(totals, axis=0)
+    is_told = ~np.isnan(totals).all(axis=0)
+    usual_totals = np.nanmedian(totals[:, is_told], axis=0)
     varying = usual_totals > 0
     if not varying.any():
         return log_ratios
-    variances = variances[:, varying]
-    usual = np.median(variances, axis=0)
+    variances = variances[:, is_told][:, varying]
+    usual = np.nanmedian(variances, axis=0)
     floor = _FLOOR_OF_VARIANCE * usual_totals[varying]
     above = np.log((variances + floor) / (usual + floor))
+    # Features that a node lacks are as those of the median node.
+    above = np.where(np.isnan(above), 0.0, above)
     log_ratios[telling] = np.quantile(above, _SPREAD_QUANTILE, axis=1)
     for k, of_node in zip(telling, variances, strict=True):
-        is_known = (of_node > 0) & (usual > 0)
+        is_known = (of_node > 0) & (usual > 0)  # False of NaN
         if is_known.any():
             middle = np.median(np.log(of_node[is_known] / usual[is_known]))
             log_ratios[k] = max(log_ratios[k], abs(middle))
@@ -288,6 +343,7 @@ def _compared_means(
         means=np.vstack([claim.means for claim in claims]),
         starts=np.cumsum([0, *(len(claim.columns) for claim in claims)]),
         covariance=covariance if of_rows is None else of_rows,
+        is_told=_told_features(claims),
     )
     if of_rows is None:
         nodes = nodes.with_spread_of_nodes()
@@ -307,6 +363,20 @@ def _compared_means(
     )
 
 
+def _told_features(claims: Sequence[NodeClaim]) -> np.ndarray | None:
+    """Return which features each node tells of, (n_nodes, n_features); None: all."""
+    if all(claim.lacking is None for claim in claims):
+        return None
+    return np.stack(
+        [
+            np.ones(claim.means.shape[1], dtype=bool)
+            if claim.lacking is None
+            else ~claim.lacking
+            for claim in claims
+        ]
+    )
+
+
 def _capped_covariance(
     claims: Sequence[NodeClaim], caps: np.ndarray
 ) -> np.ndarray | None:
@@ -318,12 +388,10 @@ def _capped_covariance(
     if not len(telling):
         return None
     weights = [caps[k] * claims[k].rows_by_weight for k in telling]
-    is_diagonal = any(claims[k].scatter.ndim == 1 for k in telling)
-    scatters = [
-        claims[k].squares if is_diagonal else claims[k].scatter for k in telling
-    ]
+    has_matrices = all(claims[k].has_matrix for k in telling)
     total = sum(
-        weight * scatter for weight, scatter in zip(weights, scatters, strict=True)
+        weight * (claims[k].matrix() if has_matrices else claims[k].squares)
+        for weight, k in zip(weights, telling, strict=True)
     )
     n_rows = sum(
         weight * claims[k].n_in_scatter
@@ -358,6 +426,8 @@ def _slope_from_grand_mean(nodes: NodeMeans, k: int) -> tuple[float, float]:
     expected = np.stack(
         [reference[nodes.columns[part]] - grand_mean for part in own_parts]
     )
+    if nodes.is_told is not None:
+        expected = expected * nodes.is_told[k]
     differences = nodes.means[own_parts] - grand_mean
     squares = np.vdot(expected, expected)
     if not squares > 0:
