@@ -40,6 +40,13 @@ from ._descent import Descent
 from ._effective_rows import EffectiveRows
 from ._fewer import draw_rows, fewer_parts, k_means
 from ._gaussian import GaussianLoss
+from ._liars import (
+    NodeClaim,
+    Trust,
+    check_most_liars,
+    claims_of_moments,
+    trusted_nodes,
+)
 from ._likelihood import LEAST_TOL, MOST_PARTS, Likelihood
 from ._node_loss import NodeLoss, share_of_gradient
 from ._node_means import NodeMeans
