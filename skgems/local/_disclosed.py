@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from ..disclosure import Rows as RowsToTell
 from ..disclosure import (
     KeptPasses,
     Span,
@@ -23,6 +22,7 @@ from ..disclosure import (
     told_of,
     weights_of_tables,
 )
+from ..disclosure import Rows as RowsToTell
 from ..moments import ToldSums, float_type
 from ..networks import Network
 from ._classifiers import Rows
