@@ -9,15 +9,16 @@ Schwarz the share of a row in it is at most the row's leverage,
 With all h below 1/k each such sum depends on more than k rows.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
-# Eigenvalues of correlations below this have no digits: their directions are looked at
-# again, since the sums that are told have more digits than that.
-ROUNDING = 1e-10
-# Length of such a direction that is rounding, in deviations of columns.
+from ._directions import ROUNDING, Directions
+
+# Length of a direction without digits that is rounding, in deviations of columns.
 NOTHING = 1e-12
 # Deviations of a column up to this share of its size are rounding of equal numbers, as
 # moments have it: 16 units in the last place.
@@ -56,6 +57,8 @@ class Design:
     X: np.ndarray  # (n_rows, n_columns), float64
     groups: np.ndarray  # (n_rows,), numbers from 0
     units: np.ndarray  # (n_rows,), numbers from 0
+    # Which one it is among those of a table; None: it is asked for once.
+    name: Hashable = None
 
     def of_rows(self, rows: np.ndarray) -> "Design":
         """Return the design of some rows, by their indices."""
@@ -65,7 +68,7 @@ class Design:
 
     def of_columns(self, columns: np.ndarray) -> "Design":
         """Return the design of some columns, by their indices."""
-        return replace(self, X=self.X[:, columns])
+        return replace(self, X=self.X[:, columns], name=None)
 
 
 def numbered(labels: np.ndarray) -> np.ndarray:
@@ -120,81 +123,104 @@ def _indicator(groups: np.ndarray, weights: np.ndarray) -> sparse.csr_matrix:
     return sparse.csr_matrix((weights, (groups, np.arange(n_rows))), shape=shape)
 
 
-def basis(design: Design, weights: np.ndarray) -> np.ndarray:
-    """Return columns Q with ``Q'VQ = 1`` that span those of a design, (n_rows, rank).
+class Spread:
+    """Rows about the means of groups, and the directions in which they vary.
 
-    V has the ``weights`` of products of rows, ``w^2``, on the diagonal. A group without
-    weight has no column.
+    Parameters
+    ----------
+    design : Design
+    weights : ndarray of shape (n_rows,)
+        With their squares products of rows are summed.
     """
-    totals = np.bincount(design.groups, weights)
-    has_weight = totals > 0
-    roots = np.sqrt(np.where(has_weight, totals, 1.0))
-    indicators = (design.groups[:, None] == np.flatnonzero(has_weight)) / roots[
-        has_weight
-    ]
-    X = centered(design, weights)
-    rooted = np.sqrt(weights)[:, None] * X
-    values, vectors = np.linalg.eigh(rooted.T @ rooted)
-    kept = values > ROUNDING * max(values.max(initial=0.0), 1.0)
-    Q = np.hstack([indicators, X @ (vectors[:, kept] / np.sqrt(values[kept]))])
-    return np.hstack([Q, _small_directions(X @ vectors[:, ~kept], Q, weights)])
+
+    def __init__(self, design: Design, weights: np.ndarray) -> None:
+        self.weights = weights
+        self._design = design
+        self._totals = np.bincount(design.groups, weights**2)
+        # (n_rows, n_columns), with the weights; None where there is a basis.
+        self._rooted: np.ndarray | None = centered(design, weights**2)
+        if (weights != 1.0).any():
+            self._rooted *= weights[:, None]
+        products = self._rooted.T @ self._rooted
+        self._directions = Directions.from_products(products)
+
+    def largest_leverage_bound(self) -> float:
+        """Return what no leverage exceeds, from the lengths of rows."""
+        if self._rooted is None:
+            return float(self.leverages().max())
+        rest = self._rooted @ self._directions.doubtful
+        if (np.linalg.norm(rest, axis=0) > NOTHING).any():
+            return 1.0
+        totals = self._totals[self._design.groups]
+        h = self.weights**2 / np.where(totals > 0, totals, 1.0)
+        h += self._directions.largest_lengths(self._rooted)
+        return float(np.bincount(self._design.units, h).max())
+
+    @cached_property
+    def basis(self) -> np.ndarray:
+        """Orthonormal columns that span those of the weighted rows, (n_rows, rank).
+
+        A group without weight has no column.
+        """
+        has_weight = np.flatnonzero(self._totals > 0)
+        indicators = self._design.groups[:, None] == has_weight
+        indicators = indicators / np.sqrt(self._totals[has_weight])
+        lines = self._directions.lines(self._rooted)
+        Q = np.hstack([self.weights[:, None] * indicators, lines])
+        small = _small_directions(self._rooted @ self._directions.doubtful, Q)
+        self._rooted = None
+        return np.hstack([Q, small]) if small.shape[1] else Q
+
+    def leverages(self) -> np.ndarray:
+        """Return the leverage of each unit, (n_units,)."""
+        h = np.einsum("ij,ij->i", self.basis, self.basis)
+        return np.bincount(self._design.units, h)
 
 
-def _small_directions(
-    small: np.ndarray, Q: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
+def _small_directions(small: np.ndarray, Q: np.ndarray) -> np.ndarray:
     """Return the rest of a basis, of columns that are nearly combinations of others.
 
     Two columns may differ in one row alone, by little: their difference is that row.
     """
-    roots = np.sqrt(weights)[:, None]
-    small = small[:, np.linalg.norm(roots * small, axis=0) > NOTHING]
+    small = small[:, np.linalg.norm(small, axis=0) > NOTHING]
     if not small.shape[1]:
         return small
-    small = small - Q @ (Q.T @ (weights[:, None] * small))
-    small /= np.maximum(np.linalg.norm(roots * small, axis=0), NOTHING)
-    small = small - Q @ (Q.T @ (weights[:, None] * small))
-    values, vectors = np.linalg.eigh((roots * small).T @ (roots * small))
+    small = small - Q @ (Q.T @ small)
+    small /= np.maximum(np.linalg.norm(small, axis=0), NOTHING)
+    small = small - Q @ (Q.T @ small)
+    values, vectors = np.linalg.eigh(small.T @ small)
     kept = values > ROUNDING
     return small @ (vectors[:, kept] / np.sqrt(values[kept]))
 
 
-def leverages(design: Design, weights: np.ndarray) -> np.ndarray:
-    """Return the leverage of each unit under weights w of rows, (n_units,)."""
-    Q = basis(design, weights**2)
-    return np.bincount(design.units, weights**2 * np.einsum("ij,ij->i", Q, Q))
+class KeptSpreads:
+    """The last spread of each design of a table that has a name."""
 
+    def __init__(self) -> None:
+        self._spreads: dict[Hashable, Spread] = {}
 
-def largest_leverage_bound(design: Design, weights: np.ndarray) -> float:
-    """Return what no leverage exceeds, from eigenvalues of correlations alone.
-
-    It takes one product of the rows, and no more passes over them. With centered and
-    scaled rows x and the least eigenvalue l of their products, h <= 1 / n + |x|^2 / l.
-    """
-    squares = weights**2
-    X = centered(design, squares)
-    X *= weights[:, None]
-    values, vectors = np.linalg.eigh(X.T @ X)
-    kept = values > ROUNDING * max(values.max(initial=0.0), 1.0)
-    if (np.linalg.norm(X @ vectors[:, ~kept], axis=0) > NOTHING).any():
-        return 1.0
-    least = values[kept].min(initial=np.inf)
-    lengths = np.einsum("ij,ij->i", X, X)
-    totals = np.bincount(design.groups, squares)[design.groups]
-    of_groups = squares / np.where(totals > 0, totals, 1.0)
-    return float(np.bincount(design.units, of_groups + lengths / least).max())
+    def of_design(self, design: Design, weights: np.ndarray) -> Spread:
+        """Return the spread of a design with weights of rows."""
+        if design.name is None:
+            return Spread(design, weights)
+        kept = self._spreads.get(design.name)
+        if kept is None or not np.array_equal(kept.weights, weights):
+            kept = Spread(design, weights)
+            self._spreads[design.name] = kept
+        return kept
 
 
 def lowered_weights(
-    design: Design, start: np.ndarray, *, bound: float, least_share: float
+    design: Design, spread: Spread, *, bound: float, least_share: float
 ) -> np.ndarray | None:
     """Return weights of rows with which each leverage is below a bound, (n_rows,).
 
-    They are at most those of ``start``. None where less than a share of these would be
-    left: the columns are too many for so few rows, or a few rows have directions for
-    themselves.
+    They are at most those of the ``spread`` of the design. None where less than a share
+    of these would be left: the columns are too many for so few rows, or a few rows have
+    directions for themselves.
     """
-    if largest_leverage_bound(design, start) < bound:
+    start = spread.weights
+    if spread.largest_leverage_bound() < bound:
         return start
     squares = start**2  # those with which products of rows are summed
     least = least_share * start.sum()
@@ -202,8 +228,11 @@ def lowered_weights(
         rows = np.flatnonzero(squares)
         if start[rows].sum() < least:
             return None
-        some = design.of_rows(rows)
-        Q = basis(some, start[rows] ** 2) * start[rows, None]
+        some = design
+        if len(rows) < len(start):
+            some = design.of_rows(rows)
+            spread = Spread(some, start[rows])
+        Q = spread.basis
         if Q.shape[1] > bound * (some.units.max() + 1):
             return None  # the leverages sum to the rank
         h = np.einsum("ij,ij->i", Q, Q)
@@ -239,10 +268,9 @@ def lowered_of_basis(
     is_concerned = (np.bincount(units, h) > CONCERNED * bound)[units]
     for n_rounds in range(_MOST_ROUNDS):
         concerned = np.flatnonzero(is_concerned)
-        v = squares[concerned]
-        inverse = _InverseProducts.of(Q[concerned], v)
         now = np.zeros(len(Q))
-        now[concerned] = v * inverse.leverages()
+        lighter = _LighterRows(Q, squares)
+        now[concerned] = squares[concerned] * lighter.leverages(Q[concerned])
         of_units = np.bincount(units, now)
         if of_units.max(initial=0.0) > limit:
             # Two rows that share a direction stay near 1/2 each: they go faster later.
@@ -255,7 +283,7 @@ def lowered_of_basis(
                 return squares
             continue
         others = np.flatnonzero(~is_concerned)
-        now[others] = inverse.leverages_of(Q[others])
+        now[others] = lighter.leverages(Q[others])
         of_units = np.bincount(units, now)
         if of_units.max() <= limit:
             return squares
@@ -263,48 +291,42 @@ def lowered_of_basis(
     return None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _InverseProducts:
-    """The inverse of ``1 - Q_c' D Q_c``, with D = 1 - v on the diagonal.
+class _LighterRows:
+    """Leverages by an orthonormal basis, some rows of which weigh less than others.
 
-    These are products of all rows of an orthonormal basis, where the lines Q_c of some
-    have the weights v. The leverages of lines q are ``v q' (1 - Q_c' D Q_c)^-1 q``.
+    With ``Q_l`` these rows and D = 1 - v on the diagonal, their squared weights v, the
+    leverage of a line q of the basis, before its weight, is
+
+        q' (1 - Q_l' D Q_l)^-1 q = |q|^2 + q' Q_l' (1 - D K)^-1 D Q_l q,  K = Q_l Q_l'.
+
+    Parameters
+    ----------
+    Q : ndarray of shape (n_rows, rank)
+    squares : ndarray of shape (n_rows,)
+        Squared weights, of most rows 1.
     """
 
-    Q: np.ndarray  # (n_rows, rank), Q_c
-    lost: np.ndarray  # (n_rows,), 1 - v
-    # (rank, rank), the inverse; or where rows are fewer than columns (n_rows, n_rows),
-    # (1 - D K)^-1 with K = Q_c Q_c'.
-    inverse: np.ndarray
-    kernel: np.ndarray | None  # (n_rows, n_rows), K; None where it is not needed
+    def __init__(self, Q: np.ndarray, squares: np.ndarray) -> None:
+        rows = np.flatnonzero(squares < 1.0)
+        lost = 1.0 - squares[rows]
+        self._Q = Q[rows]
+        self._inner: np.ndarray | None = None  # (n_rows, n_rows), (1 - D K)^-1 D
+        self._inverse: np.ndarray | None = None  # (rank, rank)
+        rank = Q.shape[1]
+        if 2 * len(rows) < rank:
+            matrix = np.eye(len(rows)) - lost[:, None] * (self._Q @ self._Q.T)
+            self._inner = np.linalg.solve(matrix, np.diag(lost))
+        else:
+            matrix = np.eye(rank) - (lost[:, None] * self._Q).T @ self._Q
+            self._inverse = np.linalg.inv(matrix)
 
-    @classmethod
-    def of(cls, Q: np.ndarray, v: np.ndarray) -> "_InverseProducts":
-        """Return the inverse of some rows, (n_rows, rank), and their weights."""
-        n_rows, rank = Q.shape
-        lost = 1.0 - v
-        if rank < n_rows:
-            inverse = np.linalg.inv(np.eye(rank) - (lost[:, None] * Q).T @ Q)
-            return cls(Q=Q, lost=lost, inverse=inverse, kernel=None)
-        K = Q @ Q.T
-        identity = np.eye(n_rows)
-        inverse = np.linalg.solve(identity - lost[:, None] * K, identity)
-        return cls(Q=Q, lost=lost, inverse=inverse, kernel=K)
-
-    def leverages(self) -> np.ndarray:
-        """Return the leverages of these rows before their weights, (n_rows,)."""
-        if self.kernel is None:
-            return self.leverages_of(self.Q)
-        return np.einsum("ij,ji->i", self.kernel, self.inverse)
-
-    def leverages_of(self, lines: np.ndarray) -> np.ndarray:
-        """Return the leverages of lines of the basis, (n_lines,)."""
-        if self.kernel is None:
-            return np.einsum("ij,ij->i", lines @ self.inverse, lines)
-        # (1 - Q_c' D Q_c)^-1 = 1 + Q_c' (1 - D K)^-1 D Q_c
-        T = lines @ self.Q.T
+    def leverages(self, lines: np.ndarray) -> np.ndarray:
+        """Return the leverages of lines of the basis before their weights, (n_lines,)."""
+        if self._inner is None:
+            return np.einsum("ij,ij->i", lines @ self._inverse, lines)
+        T = lines @ self._Q.T
         h = np.einsum("ij,ij->i", lines, lines)
-        return h + np.einsum("ij,ij->i", T @ self.inverse.T * self.lost, T)
+        return h + np.einsum("ij,ij->i", T @ self._inner, T)
 
 
 def columns_lowered(design: Design, start: np.ndarray, *, bound: float) -> np.ndarray:
@@ -359,6 +381,14 @@ def _largest_cap(sizes: np.ndarray, *, share: float) -> float:
         if ordered[k] <= cap:
             return cap
     return np.inf
+
+
+def largest_of_means(design: Design, weights: np.ndarray) -> float:
+    """Return the largest leverage of a unit in the means of groups alone."""
+    squares = weights**2
+    totals = np.bincount(design.groups, squares)[design.groups]
+    h = squares / np.where(totals > 0, totals, 1.0)
+    return float(np.bincount(design.units, h).max())
 
 
 def largest_in_columns(design: Design, weights: np.ndarray) -> np.ndarray:
