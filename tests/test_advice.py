@@ -228,6 +228,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "node_weight": (LINEAR,),
         "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
         "radii": (reply_to,),
+        "robust": (LINEAR, PooledAggregator),
         "space": (LINEAR.summarize,),
     },
     "gems": {
@@ -245,6 +246,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "n_rounds": (LINEAR,),
         "node_weight": (LINEAR,),
         "nodes": (LINEAR.fit, NETWORKS.fit),
+        "robust": (LINEAR,),
         "space": (LINEAR.summarize,),
         "spaces": (LINEAR,),
     },
@@ -264,6 +266,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "moments": {
         "geometry": (Spaces, HiddenLayers),
+        "robust": (LINEAR, PooledAggregator),
     },
     "networks": {
         "front": (LINEAR, NETWORKS, ModelAveragingAggregator),
@@ -286,6 +289,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "nodes": (PooledAggregator.fit,),
         "moments": (LINEAR,),
         "pooled": (PooledAggregator,),
+        "robust": (PooledAggregator,),
         "solver": (LinearDiscriminantAnalysis,),
         "var_smoothing": (GaussianNB,),
     },

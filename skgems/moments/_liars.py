@@ -21,7 +21,7 @@ measured in deviations.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -75,7 +75,6 @@ class NodeClaim:
         moments: ClassMoments,
         *,
         origin: np.ndarray,  # (n_features,), which means are told from
-        rows_by_weight: float = 1.0,
         lacking: np.ndarray | None = None,
     ) -> Self:
         """Return the claim in the moments of a node, whose clusters are joined."""
@@ -97,9 +96,18 @@ class NodeClaim:
             roots=roots,
             n_in_scatter=float(moments.group_counts.sum()),
             n_classes_in_scatter=len(np.unique(columns[shares > 0])),
-            rows_by_weight=rows_by_weight,
             lacking=lacking,
         )
+
+    def of_rows(self, rows_by_class: np.ndarray | None) -> Self:
+        """Return a claim that knows how many rows of each class it is of, (n_classes,).
+
+        Its counts are their weight. None: they are rows.
+        """
+        if rows_by_class is None:
+            return self
+        n_rows = rows_by_class[self.columns].sum()
+        return replace(self, rows_by_weight=n_rows / self.n_rows if n_rows else 1.0)
 
     @property
     def n_rows(self) -> float:
@@ -127,7 +135,7 @@ class NodeClaim:
         return self.scatter if self.roots is None else self.roots.T @ self.roots
 
     def variances(self) -> np.ndarray:
-        """Return the unbiased variances within classes, (n_features,); NaN: not told."""
+        """Return unbiased variances within classes, (n_features,); NaN: not told."""
         n_rows = self.n_in_scatter * self.rows_by_weight
         degrees_of_freedom = n_rows - self.n_classes_in_scatter
         return self._nan_where_lacking(
@@ -150,24 +158,30 @@ class NodeClaim:
 
 def claims_of_moments(
     moments: Sequence[ClassMoments],
-    rows_by_weight: Sequence[float],
+    rows_by_class: Sequence[np.ndarray | None] | None = None,
     *,
     lacking: Sequence[np.ndarray | None] | None = None,
 ) -> list[NodeClaim]:
     """Return the claims in the moments of all nodes, with means from one origin.
 
-    ``lacking`` has the features that each node tells nothing of; None: none.
+    Parameters
+    ----------
+    moments : list of ClassMoments
+    rows_by_class : list of ndarray of shape (n_classes,), or None
+        How many rows the moments of each node are of, whatever these weigh. None: all
+        rows count once.
+    lacking : list of ndarray of shape (n_features,), or None
+        Masks of the features that each node tells nothing of. None: none.
     """
-    if lacking is None:
-        lacking = [None] * len(moments)
+    n_nodes = len(moments)
+    rows_by_class = [None] * n_nodes if rows_by_class is None else rows_by_class
+    lacking = [None] * n_nodes if lacking is None else lacking
     # That of no single node, as it may be anywhere: means are told from it.
     origin = np.median([of_node.origin for of_node in moments], axis=0)
     return [
-        NodeClaim.from_moments(
-            of_node, origin=origin, rows_by_weight=factor, lacking=lacking_here
-        )
-        for of_node, factor, lacking_here in zip(
-            moments, rows_by_weight, lacking, strict=True
+        NodeClaim.from_moments(of_node, origin=origin, lacking=is_lacking).of_rows(rows)
+        for of_node, rows, is_lacking in zip(
+            moments, rows_by_class, lacking, strict=True
         )
     ]
 
@@ -225,21 +239,30 @@ def trusted_nodes(
         if verdict.worst is None or n_nodes - len(kept) == most_liars:
             break
         left_out_by[kept[verdict.worst]] = verdict.reason
-    n_rows = np.array([claim.n_rows for claim in claims])
     is_kept = np.array([reason == "" for reason in left_out_by])
-    n_counted = np.where(is_kept, n_rows, 0.0)
-    if most_liars:
-        most_rows = _TIMES_LARGEST * np.sort(n_rows)[::-1][most_liars]
-        n_counted = np.minimum(n_counted, most_rows)
-    columns = np.concatenate([claim.columns[claim.counts > 0] for claim in claims])
-    told_columns, n_telling = np.unique(columns, return_counts=True)
+    n_rows = np.array([claim.n_rows for claim in claims])
     return Trust(
         n_rows=n_rows,
-        n_counted=n_counted,
+        n_counted=np.where(is_kept, _capped_rows(n_rows, most_liars), 0.0),
         **numbers,
         left_out_by=left_out_by,
-        unchecked_classes=told_columns[n_telling <= 2 * most_liars],
+        unchecked_classes=_classes_of_few(claims, n_nodes=2 * most_liars),
     )
+
+
+def _capped_rows(n_rows: np.ndarray, most_liars: int) -> np.ndarray:
+    """Return how many rows of each node count at last, (n_nodes,)."""
+    if not most_liars:
+        return n_rows
+    largest_first = np.sort(n_rows)[::-1]
+    return np.minimum(n_rows, _TIMES_LARGEST * largest_first[int(most_liars)])
+
+
+def _classes_of_few(claims: Sequence[NodeClaim], *, n_nodes: int) -> np.ndarray:
+    """Return columns of the classes that at most so many nodes tell."""
+    columns = np.concatenate([claim.columns[claim.counts > 0] for claim in claims])
+    told_columns, n_telling = np.unique(columns, return_counts=True)
+    return told_columns[n_telling <= n_nodes]
 
 
 def check_most_liars(most_liars: int, n_nodes: int) -> None:
@@ -323,31 +346,13 @@ def _compared_means(
     claims: Sequence[NodeClaim], covariance: np.ndarray | None
 ) -> _Comparison:
     """Compare the class means of nodes, none of which counts more than the median."""
-    n_rows = np.array([claim.n_rows * claim.rows_by_weight for claim in claims])
-    caps = np.minimum(1.0, np.median(n_rows) / n_rows)
-    of_rows = _capped_covariance(claims, caps)
-    if of_rows is None and covariance is None:
+    nodes = _node_means(claims, covariance)
+    if nodes is None:
         unknown = np.full(len(claims), np.nan)
         return _Comparison(
             numbers={"far": unknown, "shown": unknown},
             excess={"far": unknown, "shown": unknown},
         )
-    nodes = NodeMeans(
-        columns=np.concatenate([claim.columns for claim in claims]),
-        counts=np.concatenate(
-            [
-                cap * claim.rows_by_weight * claim.counts
-                for cap, claim in zip(caps, claims, strict=True)
-            ]
-        ),
-        means=np.vstack([claim.means for claim in claims]),
-        starts=np.cumsum([0, *(len(claim.columns) for claim in claims)]),
-        covariance=covariance if of_rows is None else of_rows,
-        is_told=_told_features(claims),
-    )
-    if of_rows is None:
-        nodes = nodes.with_spread_of_nodes()
-    nodes = nodes.standardized()
     agreement = nodes.judged()
     shown = agreement.shown.copy()
     errors = agreement.errors.copy()
@@ -361,6 +366,32 @@ def _compared_means(
         numbers={"far": far, "shown": shown},
         excess={"far": far / most_far, "shown": 1.0 + _LEAST_SHOWN - shown - errors},
     )
+
+
+def _node_means(
+    claims: Sequence[NodeClaim], covariance: np.ndarray | None
+) -> NodeMeans | None:
+    """Return the class means of nodes in deviations; None where these are not known."""
+    n_rows = np.array([claim.n_rows * claim.rows_by_weight for claim in claims])
+    caps = np.minimum(1.0, np.median(n_rows) / n_rows)
+    of_rows = _capped_covariance(claims, caps)
+    if of_rows is None and covariance is None:
+        return None
+    counts = [
+        cap * claim.rows_by_weight * claim.counts
+        for cap, claim in zip(caps, claims, strict=True)
+    ]
+    nodes = NodeMeans(
+        columns=np.concatenate([claim.columns for claim in claims]),
+        counts=np.concatenate(counts),
+        means=np.vstack([claim.means for claim in claims]),
+        starts=np.cumsum([0, *(len(claim.columns) for claim in claims)]),
+        covariance=covariance if of_rows is None else of_rows,
+        is_told=_told_features(claims),
+    )
+    if of_rows is None:
+        nodes = nodes.with_spread_of_nodes()
+    return nodes.standardized()
 
 
 def _told_features(claims: Sequence[NodeClaim]) -> np.ndarray | None:
@@ -409,12 +440,7 @@ def _slope_from_grand_mean(nodes: NodeMeans, k: int) -> tuple[float, float]:
     """
     node_of_part = np.repeat(np.arange(nodes.n_nodes), np.diff(nodes.starts))
     is_sure = nodes.counts >= _LEAST_ROWS_OF_MEAN
-    is_of_others = is_sure & (node_of_part != k)
-    reference = {}
-    for column in np.unique(nodes.columns[is_of_others]).tolist():
-        parts = is_of_others & (nodes.columns == column)
-        if parts.sum() > 2:
-            reference[column] = np.median(nodes.means[parts], axis=0)
+    reference = _class_medians(nodes, is_sure & (node_of_part != k))
     own_parts = [
         part
         for part in np.flatnonzero(is_sure & (node_of_part == k)).tolist()
@@ -439,3 +465,13 @@ def _slope_from_grand_mean(nodes: NodeMeans, k: int) -> tuple[float, float]:
     variances = np.einsum("ij,ij->i", covariances, expected)
     error = np.sqrt(np.sum(variances / nodes.counts[own_parts])) / squares
     return float(np.vdot(expected, differences) / squares), float(error)
+
+
+def _class_medians(nodes: NodeMeans, is_used: np.ndarray) -> dict[int, np.ndarray]:
+    """Return the median over used parts of each class that three or more are of."""
+    medians = {}
+    for column in np.unique(nodes.columns[is_used]).tolist():
+        parts = is_used & (nodes.columns == column)
+        if parts.sum() > 2:
+            medians[column] = np.median(nodes.means[parts], axis=0)
+    return medians

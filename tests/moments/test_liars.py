@@ -56,7 +56,7 @@ def rows_by_node(X, y, nodes):
 def claims_of(rows, kind="class"):
     """What nodes with these rows claim; labels are numbers of classes."""
     moments = [class_moments(X, y, kind=kind) for X, y in rows]
-    return claims_of_moments(moments, np.ones(len(rows)))
+    return claims_of_moments(moments)
 
 
 def left_out(rows, most_liars=1, **options):
@@ -303,14 +303,14 @@ def test_features_that_a_node_does_not_tell_are_not_held_against_it_or_others():
     rows[0] = (np.where(lacking, 0.0, rows[0][0]), rows[0][1])
     moments = [class_moments(*of_node) for of_node in rows]
     said = [lacking, None, None, None, None]
-    claims = claims_of_moments(moments, np.ones(5), lacking=said)
+    claims = claims_of_moments(moments, lacking=said)
     trust = trusted_nodes(claims, 1)
     assert trust.is_kept.all() and np.isfinite(trust.shown).all()
     assert left_out(rows) == {0: "far"}  # unless it says so
     # What it does tell is judged without them, and so are the others.
     rows[0] = (np.where(lacking, 0.0, 200.0 - rows[0][0]), rows[0][1])
     moments[0] = class_moments(*rows[0])
-    claims = claims_of_moments(moments, np.ones(5), lacking=said)
+    claims = claims_of_moments(moments, lacking=said)
     assert trusted_nodes(claims, 1).left_out_by == ["shown", "", "", "", ""]
 
 
@@ -367,7 +367,8 @@ def test_weights_of_rows_are_no_number_of_rows():
     """Rows that all weigh a thousandth are as sure as if each counted once."""
     rows = lying_rows()
     light = [class_moments(X, y, weights=np.full(len(y), 0.001)) for X, y in rows]
-    trust = trusted_nodes(claims_of_moments(light, np.full(len(rows), 1000.0)), 3)
+    rows_by_class = [np.bincount(y, minlength=5) for _, y in rows]
+    trust = trusted_nodes(claims_of_moments(light, rows_by_class), 3)
     assert trust.left_out_by == trusted_nodes(claims_of(rows), 3).left_out_by
     np.testing.assert_allclose(trust.n_rows, [0.001 * len(y) for _, y in rows])
 
