@@ -375,12 +375,13 @@ class InferenceFit:
 
     def _heterogeneity(self, to_table: np.ndarray) -> Heterogeneity | None:
         """Return estimates by node in the units of the table, where these are told."""
-        if not self.has_all_information or self.has_penalty or len(self.nodes) < 2:
-            return None
         of_nodes = [
-            None if node.has_one_class else sums
-            for node, sums in zip(self.nodes, self.sums, strict=True)
+            None if node.has_one_class or node.information is None else sums
+            for node, sums in zip(self.nodes, self.sums, strict=False)
         ]
+        n_told = sum(sums is not None for sums in of_nodes)
+        if n_told < 2 or self.has_penalty:
+            return None
         return heterogeneity_of(
             of_nodes,
             self.places,

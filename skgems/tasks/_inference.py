@@ -145,8 +145,10 @@ def _cost(rows: NodeShape, request: InferenceRequest) -> None:
     words = "the request 'inference'"
     n_classes = request.W.shape[-1]
     check_classes(rows, n_classes, words)
-    # The products of all pairs of classes.
-    rows.check("products of classes", n_classes * (n_classes - 1) // 2, words)
+    n_params = _n_params(request.W)
+    rows.check("moment_numbers", n_params**2, words)
+    # Scores of rows, for each pair of classes, as the rule of disclosure sees them.
+    rows.check("hidden_numbers", rows.n_rows * n_params * (n_classes - 1), words)
 
 
 def inference(member: Member, request: InferenceRequest) -> InferenceReply:
@@ -220,6 +222,7 @@ INFERENCE = Task(
     discloses="sums",
     most=1,
     without="the node's part of coefficients and standard errors",
+    accepted_by="ledger",
     asks="gradient and information of a logistic regression, for standard errors",
     reveals="Sums of products of the same rows as before, with other weights. The rule "
     "of disclosure bounds how much of them one row can be.",

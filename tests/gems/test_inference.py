@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skgems import Disclosure, GEMSLogisticAggregator
+from skgems.federation import Message, Nodes, reply_to
 
 SITES = np.array(["bonn", "lyon", "nice", "oslo"])
 # One Newton step leaves about the square of the distance, and errors follow from the
@@ -308,3 +309,46 @@ def test_classes_named_by_text_that_rows_write_otherwise():
     agg = fitted(X, y, sites)
     with pytest.raises(ValueError, match="maybe"):
         agg.inference(X, np.where(y == "no", "maybe", y), sites)
+
+
+def channel_to(X, y, sites, folder, **options):
+    """Nodes that keep a ledger, behind a function."""
+
+    def ask(requests):
+        for name, request in requests.items():
+            is_here = sites == name
+            reply = reply_to(
+                request.to_bytes(),
+                None,
+                X[is_here],
+                y[is_here],
+                name=name,
+                state=folder / name,
+                **options,
+            )
+            yield name, Message.from_bytes(reply)
+
+    return Nodes(ask, SITES.tolist(), **options)
+
+
+def test_nodes_are_asked_over_a_channel(tmp_path):
+    X, codes, sites = four_sites()
+    X = X[:, :2]
+    channel = channel_to(X, codes, sites, tmp_path, disclosure=None)
+    agg = GEMSLogisticAggregator(channel, C=np.inf, random_state=0).fit()
+    table = agg.inference()
+    expected = fitted(X, codes, sites).inference(X, codes, sites)
+    np.testing.assert_allclose(table.params, expected.params, rtol=1e-6)
+    np.testing.assert_allclose(table.bse, expected.bse, rtol=1e-6)
+    assert [entry["task"] for entry in agg.history_] == ["join", "inference"]
+    assert channel.agreement.tasks["inference"] == 1
+
+
+def test_an_agreement_that_does_not_name_it_keeps_nodes_from_being_asked(tmp_path):
+    X, codes, sites = four_sites()
+    channel = channel_to(X[:, :2], codes, sites, tmp_path, disclosure=None)
+    agg = GEMSLogisticAggregator(channel, random_state=0).fit()
+    table = agg.inference()
+    assert table.is_approximate
+    assert "does not name the task 'inference'" in table.notes[0]
+    assert [entry["task"] for entry in agg.history_] == ["join"]

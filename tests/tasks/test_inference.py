@@ -12,8 +12,10 @@ from helpers.tasks import ALL_CLASSES, ask, class_codes, make_member, make_model
 from sklearn.dummy import DummyClassifier
 
 from skgems import Disclosure
+from skgems.federation import Limits
 from skgems.inference import matrix_of_triangle, score_sums
-from skgems.local import Member, ruled
+from skgems.local import LimitError, Member, NodeShape, ruled
+from skgems.messages import TASKS
 from skgems.tasks._inference import InferenceReply, InferenceRequest
 
 REQUEST = {"W": make_model(), **ALL_CLASSES}
@@ -29,6 +31,7 @@ def wide_member(n_rows, rule, **attributes):
     return ruled(member)
 
 
+LABELS_OF_ROWS = np.array(["a", "b"] * 25)
 TWO = {
     "labels": ["a", "b"],
     "columns": np.arange(2),
@@ -158,3 +161,21 @@ def test_sums_that_no_rows_have_are_refused(changed, match):
     assert_taken(InferenceReply, reply, asked=TWO)
     wrong = {k: v for k, v in (reply | changed).items() if v is not None}
     assert_refused(InferenceReply, wrong, match, asked=TWO)
+
+
+def test_requests_that_cost_too_much_are_refused():
+    rows = NodeShape.from_rows(
+        DummyClassifier(),
+        np.zeros((50, 4)),
+        LABELS_OF_ROWS,
+        name="lyon",
+        limits=Limits(),
+    )
+    check_cost = TASKS["inference"].cost
+    check_cost(rows, InferenceRequest(**REQUEST))
+    few = replace(rows, limits=Limits(moment_numbers=99))
+    with pytest.raises(LimitError, match="moment_numbers=99"):
+        check_cost(few, InferenceRequest(**REQUEST))
+    few = replace(rows, limits=Limits(hidden_numbers=999))
+    with pytest.raises(LimitError, match="hidden_numbers=999"):
+        check_cost(few, InferenceRequest(**REQUEST))
