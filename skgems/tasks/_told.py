@@ -117,6 +117,16 @@ def told_of_evaluate(content: Mapping) -> Iterator[ToldNumbers]:
             yield _summed({None: float(content["count"])}, _n_in_gradient(gradient))
 
 
+def told_of_inference(content: Mapping) -> Iterator[ToldNumbers]:
+    """Yield the numbers that gradient, information and products of scores are."""
+    size = float(content["n_rows"])
+    if "gradient" in content:
+        yield _summed({None: size}, _n_in_gradient(content["gradient"]))
+    for name in ("information", "middle"):
+        if name in content:
+            yield _summed({None: size}, len(content[name]))
+
+
 def told_of_class_sums(content: Mapping) -> Iterator[ToldNumbers]:
     """Yield the numbers that sums of features by class are."""
     counts = content["counts"]
