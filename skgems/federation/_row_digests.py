@@ -156,10 +156,10 @@ class RowDigests:
 
         Labels count only if both tables have some.
         """
-        partners = _Partners.of_digests(self, other, self.rows, other.rows)
+        partners = _Partners.from_digests(self, other, self.rows, other.rows)
         numbers = partners.numbers_apart
         for values, other_values in self._columns_alike(other):
-            of_column = _Partners.of_digests(self, other, values, other_values)
+            of_column = _Partners.from_digests(self, other, values, other_values)
             if 2 * of_column.is_alone.sum() < len(of_column.is_alone):
                 numbers += of_column.numbers_apart
         return RowComparison(
@@ -184,7 +184,7 @@ class _Partners:
     units: np.ndarray  # (n_rows,)
 
     @classmethod
-    def of_digests(
+    def from_digests(
         cls,
         first: RowDigests,
         second: RowDigests,
@@ -447,28 +447,27 @@ def _digests_of_columns(
     Where there are too few such columns, sums of two others stand for both.
     """
     digests = []
-    kept: list[_KeptColumn] = []
+    fine: list[_KeptColumn] = []
     coarse: list[_KeptColumn] = []
     for column in columns:
         if not len(column):
             continue
         ordered = np.sort(column)
         n_values = 1 + np.count_nonzero(np.diff(ordered))
-        mixed = _KeptColumn.of_digests(_mixed(column, key), n_values=n_values)
+        mixed = _KeptColumn.from_digests(_mixed(column, key), n_values=n_values)
         if 2 * n_values > len(column):
             digests.append(_digest(ordered.tobytes(), key))
-            kept = sorted([*kept, mixed], key=_KeptColumn.smallest)[:_MOST_COLUMNS]
+            fine = sorted([*fine, mixed], key=_KeptColumn.smallest)[:_MOST_COLUMNS]
         else:
             coarse = sorted([*coarse, mixed], key=_KeptColumn.size)[-_MOST_COARSE:]
-    if len(kept) < _MOST_COLUMNS:
+    if len(fine) < _MOST_COLUMNS:
         for first, second in combinations(coarse, 2):
-            digests_of_both = first.digests + second.digests
-            n_values = len(np.unique(digests_of_both))
-            if 2 * n_values > len(digests_of_both):
-                both = _KeptColumn.of_digests(digests_of_both, n_values=n_values)
-                kept.append(both)
-        kept = sorted(kept, key=_KeptColumn.smallest)[:_MOST_COLUMNS]
-    values = np.array([column.digests for column in kept], dtype=np.uint64)
+            pair = first.digests + second.digests
+            n_values = len(np.unique(pair))
+            if 2 * n_values > len(pair):
+                fine.append(_KeptColumn.from_digests(pair, n_values=n_values))
+        fine = sorted(fine, key=_KeptColumn.smallest)[:_MOST_COLUMNS]
+    values = np.array([column.digests for column in fine], dtype=np.uint64)
     return np.sort(np.frombuffer(b"".join(digests), dtype=np.uint64)), values
 
 
@@ -481,7 +480,7 @@ class _KeptColumn:
     n_values: int  # different ones
 
     @classmethod
-    def of_digests(cls, digests: np.ndarray, *, n_values: int) -> "_KeptColumn":
+    def from_digests(cls, digests: np.ndarray, *, n_values: int) -> "_KeptColumn":
         """Return a column with the least of its digests."""
         return cls(digests=digests, least=int(digests.min()), n_values=n_values)
 
