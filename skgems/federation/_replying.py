@@ -42,6 +42,7 @@ from ..messages import (
     Limits,
     Message,
     NotAgreedError,
+    Reply,
     as_agreement,
     check_request,
     check_version,
@@ -50,7 +51,6 @@ from ..messages import (
     requests_in,
     signed,
     tells_radii,
-    told_numbers,
 )
 from ..networks import dropped_columns
 from ..steps import Cells, Columns, Front, holding, repeated_identifiers
@@ -104,8 +104,8 @@ class ReplyDeclinedError(NotAgreedError):
     """
 
 
-def answer(request: Message, member: Member) -> Message:
-    """The reply of a node's classifier and rows, by the function of the task."""
+def reply_of(request: Message, member: Member) -> Reply:
+    """Return the reply of a node's classifier and rows to a request."""
     check_version(request.version)
     if request.task not in TASKS:
         raise ValueError(
@@ -113,16 +113,20 @@ def answer(request: Message, member: Member) -> Message:
             f"{sorted(TASKS)}."
         )
     task = TASKS[request.task]
-    content = task.answered(member, request.content)
-    content |= {
-        field: value
-        for field, value in fields_of_disclosure(member.disclosure).items()
-        if field in task.reply.fields
-    }
-    reply = Message.of(request.task, **content)
-    if member.disclosure is not None:
-        remember_told(member, told_numbers(reply))
+    # A field that the task does not know is an error here: nobody would heed it.
+    reply = task.answer(member, task.request(**request.content))
+    fields = fields_of_disclosure(member.disclosure)
+    rule = {name: fields[name] for name in fields if name in reply.fields}
+    if rule:
+        reply = replace(reply, **rule)
+    if member.disclosure is not None and task.told is not None:
+        remember_told(member, task.told(reply))
     return reply
+
+
+def answer(request: Message, member: Member) -> Message:
+    """Return the reply of a node's classifier and rows as it leaves the node."""
+    return Message.of(request.task, **reply_of(request, member).as_content())
 
 
 @keep_warnings_out_of_report()

@@ -248,7 +248,7 @@ class LinearFit:
             )
             factor = 1.0
         requests = stage.score_requests(factor * W, merge, problem)
-        reports = [reply.content for _, reply in run.ask(requests)]
+        reports = [reply for _, reply in run.ask(requests)]
         losses = None
         if merge.likelihood is not None:
             judged_W = merge.W_of_one_message if fine_tuning is None else factor * W

@@ -14,12 +14,13 @@ from ..federation import (
     Federation,
     PublicRows,
     Run,
-    answer,
     members_here,
+    reply_of,
     warn_of_columns_of_some,
     warn_of_many_rows,
 )
 from ..local import Member, has_steps
+from ..messages import Reply
 from ..networks import final_step
 from ..steps import Front
 from ._classifiers import CLASSIFIERS, KINDS, check_scatters, fit_to_sums
@@ -100,18 +101,18 @@ class PooledFit:
     def sums_plan(
         self,
         federation: Federation,
-        further_contents: Sequence[Mapping] = (),
+        further_replies: Sequence[Reply] = (),
         *,
         used: np.ndarray | None = None,
     ) -> Generator:
-        """Plan of the PooledSums; ``further_contents`` are replies that are here.
+        """Plan of the PooledSums; ``further_replies`` are here already.
 
         ``used`` are the features that are summed, (n_features,), bool; None: all.
         """
         request = self.terms.request(federation.classes)
         replies = yield request
         return PooledSums.from_replies(
-            [*(reply.content for _, reply in replies), *further_contents],
+            [*(reply for _, reply in replies), *further_replies],
             task=request.task,
             names=[*federation.names, _SERVER],
             classes=federation.classes,
@@ -125,9 +126,9 @@ class PooledFit:
 
         ``public`` are public rows.
         """
-        public_contents = self._contents_of_public_rows(public, federation)
+        public_replies = self._replies_of_public_rows(public, federation)
         used = _features_of_all(federation)
-        pooled_sums = run(self.sums_plan(federation, public_contents, used=used))
+        pooled_sums = run(self.sums_plan(federation, public_replies, used=used))
         if not federation.rows_are_shared:
             node_means = pooled_sums.node_means
             # The server is the last node, where it has public rows.
@@ -163,9 +164,9 @@ class PooledFit:
         }
         return attributes if used is None else {**attributes, "_columns_used": used}
 
-    def _contents_of_public_rows(
+    def _replies_of_public_rows(
         self, public: PublicRows, federation: Federation
-    ) -> list[Mapping]:
+    ) -> list[Reply]:
         """Return a node's reply for public rows, in a list; empty without rows."""
         if not len(public.y):
             return []
@@ -173,7 +174,7 @@ class PooledFit:
         server = Member.from_estimator(
             _SERVER, None, public.X, public.y, weights=public.weights
         )
-        return [answer(request, server).content]
+        return [reply_of(request, server)]
 
 
 def _features_of_all(federation: Federation) -> np.ndarray | None:

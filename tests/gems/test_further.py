@@ -280,14 +280,14 @@ def rows_of_two_nodes(distance):
 def test_one_gradient_a_message_is_asked_for_under_a_rule(rule, n_models, monkeypatch):
     X, y, nodes = rows_of_two_nodes(1.0)
     asked = []
-    answer = channel_module.answer
+    answer = channel_module.reply_of
 
     def counting(request, node):
         if request.task == "evaluate" and node.name == "0":
             asked.append(len(request.content["W"]))
         return answer(request, node)
 
-    monkeypatch.setattr(channel_module, "answer", counting)
+    monkeypatch.setattr(channel_module, "reply_of", counting)
     clfs = [member(X[nodes == k], y[nodes == k]) for k in range(2)]
     rounds = Rounds(4, tol=0.0)
     agg = GEMSLogisticAggregator(clfs, n_rounds=rounds, disclosure=rule, random_state=0)
@@ -352,7 +352,7 @@ def test_further_messages_fit_the_last_layer_of_networks():
 
 def let_fail(monkeypatch, name, after):
     """Let a node answer so many requests to evaluate, and fail at all that follow."""
-    answer = channel_module.answer
+    answer = channel_module.reply_of
     requests_begun = set()
 
     def answer_or_fail(request, member):
@@ -362,7 +362,7 @@ def let_fail(monkeypatch, name, after):
                 raise OSError("gone")
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "answer", answer_or_fail)
+    monkeypatch.setattr(channel_module, "reply_of", answer_or_fail)
 
 
 @pytest.fixture(

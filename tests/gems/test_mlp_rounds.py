@@ -65,7 +65,7 @@ def loss_of(agg, X, y):
 
 def fit_and_note(agg, X, y, nodes):
     """Triples of a member, a request to it and its reply, of all trainings of a fit."""
-    answer = channel_module.answer
+    answer = channel_module.reply_of
     trainings = []
 
     def answer_and_note(request, member):
@@ -75,7 +75,7 @@ def fit_and_note(agg, X, y, nodes):
         return reply
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(channel_module, "answer", answer_and_note)
+        monkeypatch.setattr(channel_module, "reply_of", answer_and_note)
         agg.fit(X, y, nodes=nodes)
     return trainings
 

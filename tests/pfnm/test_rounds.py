@@ -200,7 +200,7 @@ def test_a_node_starts_where_the_aggregate_is_on_features_as_they_are(nodes):
 
 def fail_in_first_round(monkeypatch, name):
     """Let a node fail; returns name, request and reply of each that replies."""
-    answer = channel_module.answer
+    answer = channel_module.reply_of
     replies = []
     requests_of_node = []
 
@@ -216,7 +216,7 @@ def fail_in_first_round(monkeypatch, name):
         replies.append((member.name, request, reply))
         return reply
 
-    monkeypatch.setattr(channel_module, "answer", answer_or_fail)
+    monkeypatch.setattr(channel_module, "reply_of", answer_or_fail)
     return replies
 
 
