@@ -35,7 +35,12 @@ from ._judge import (
     most_judging,
     most_loss,
 )
-from ._leaf_counts import DEEPEST, LEAF_COUNTS, unpacked_leaf_counts
+from ._leaf_counts import (
+    DEEPEST,
+    LEAF_COUNTS,
+    LeafCountsReply,
+    unpacked_leaf_counts,
+)
 from ._moments import MOMENTS, MomentsReply
 from ._neurons import NEURONS, NeuronsReply
 from ._retrain import RETRAIN, RetrainReply
@@ -44,7 +49,7 @@ from ._shared import DisclosedReply
 from ._size import SIZE
 from ._space import SPACE
 from ._survey import SURVEY, SurveyReply
-from ._train import TRAIN
+from ._train import TRAIN, TrainReply
 
 # In the order of an exchange, which is that of an agreement.
 for _task in (

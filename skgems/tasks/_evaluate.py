@@ -315,6 +315,7 @@ EVALUATE = Task(
     takes_weights=True,
     request=EvaluateRequest,
     reply=EvaluateReply,
+    of_user=(),
     told=told_of_evaluate,
     cost=_cost,
     answer=evaluate,

@@ -316,6 +316,7 @@ JUDGE = Task(
     request=JudgeRequest,
     models=lambda request: request.models,
     reply=JudgeReply,
+    of_user=(),
     cost=_cost,
     answer=judge,
 )

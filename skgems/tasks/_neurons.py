@@ -149,6 +149,7 @@ NEURONS = Task(
     reads="rows",
     request=NeuronsRequest,
     reply=NeuronsReply,
+    of_user=(),
     cost=_cost,
     answer=neurons,
 )

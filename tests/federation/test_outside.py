@@ -649,7 +649,7 @@ def test_the_envelope_of_a_reply_names_its_node_and_request():
 def test_users_can_run_plans_of_their_own():
     def plan():
         replies = yield Message.of("counts")
-        return {name: int(reply.content["counts"].sum()) for name, reply in replies}
+        return {name: int(reply.counts.sum()) for name, reply in replies}
 
     _, _, nodes = rows_of_nodes()
     n_rows_of_nodes = run(plan(), nodes_behind(Wire()))

@@ -24,6 +24,7 @@ from skgems.federation import _channel as channel_module
 from skgems.gems import Rounds
 from skgems.local import clear_cache
 from skgems.spaces import EmptyIntersectionWarning
+from skgems.tasks import JudgedSums
 
 LOADERS = {"digits": load_digits, "wine": load_wine, "cancer": load_breast_cancer}
 
@@ -536,11 +537,12 @@ def test_the_best_candidate_that_wins_by_two_standard_errors_is_chosen():
         )
         compared = Comparison(state=None, models=[], current=None)
         compared.judgments = [
-            {
-                "count": count,
-                "losses": count * np.array(losses)[:, None],
-                "squared_gains": squares,
-            }
+            JudgedSums(
+                count=count,
+                right=np.zeros(len(losses)),
+                losses=count * np.array(losses)[:, None],
+                squared_gains=squares,
+            )
         ]
         return compared.report(["likelihood", "a", "b"]).chosen
 

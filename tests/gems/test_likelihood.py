@@ -32,6 +32,7 @@ from skgems.federation import Message
 from skgems.federation import _channel as channel_module
 from skgems.gems import Moments, Spaces
 from skgems.local import clear_cache
+from skgems.messages import reply_in
 from skgems.moments import Likelihood
 from skgems.spaces import EmptyIntersectionWarning, NoSpaceError, Sampled, intersect
 
@@ -497,7 +498,8 @@ def test_it_is_the_same_over_bytes(monkeypatch):
     def by_bytes(request, member):
         tasks.append(request.task)
         request = Message.from_bytes(request.to_bytes())
-        return Message.from_bytes(answer(request, member).to_bytes())
+        reply = Message.of(request.task, **answer(request, member).as_content())
+        return reply_in(Message.from_bytes(reply.to_bytes()))
 
     monkeypatch.setattr(channel_module, "reply_of", by_bytes)
     over_bytes = fitted()
