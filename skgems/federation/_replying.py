@@ -804,8 +804,12 @@ def _member_behind_front(
             member, n_raw_columns=n_raw_columns, is_changed=joined.has_joined
         )
     if node.ruled is not None:
-        is_changed = member.is_changed or node.ruled.is_changed
-        member = replace(member, is_ruled=True, is_changed=is_changed)
+        member = replace(
+            member,
+            is_ruled=True,
+            weights_are_given=node.weights is not None,
+            is_changed=member.is_changed or node.ruled.is_changed,
+        )
     return member
 
 

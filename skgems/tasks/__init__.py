@@ -26,6 +26,7 @@ from ._halves import (
     HALF_NAMES,
     HALVES,
 )
+from ._inference import INFERENCE, InferenceReply
 from ._join import JOIN
 from ._judge import (
     JUDGE,
@@ -69,6 +70,7 @@ for _task in (
     NEURONS,
     EVALUATE,
     SCORE,
+    INFERENCE,
     TRAIN,
     RETRAIN,
     GROW,

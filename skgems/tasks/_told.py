@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ._class_sums import ClassSumsReply
     from ._evaluate import EvaluateReply
     from ._front import FrontReply
+    from ._inference import InferenceReply
     from ._join import JoinReply
     from ._moments import MomentsReply
     from ._space import SpaceReply
@@ -123,6 +124,16 @@ def told_of_evaluate(reply: "EvaluateReply") -> Iterator[ToldNumbers]:
     for gradient in np.reshape(gradients, (-1, *np.shape(gradients)[-2:])):
         if not np.isnan(gradient).any():
             yield _summed({None: float(reply.count)}, _n_in_gradient(gradient))
+
+
+def told_of_inference(reply: "InferenceReply") -> Iterator[ToldNumbers]:
+    """Yield the numbers that gradient, information and products of scores are."""
+    size = float(reply.n_rows)
+    if reply.gradient is not None:
+        yield _summed({None: size}, _n_in_gradient(reply.gradient))
+    for triangle in (reply.information, reply.middle):
+        if triangle is not None:
+            yield _summed({None: size}, len(triangle))
 
 
 def told_of_class_sums(reply: "ClassSumsReply") -> Iterator[ToldNumbers]:

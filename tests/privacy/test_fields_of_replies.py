@@ -51,6 +51,15 @@ RULES = {
     "grow": {"counts": "consent"},
     "grow_halves": {"first": "consent", "second": "consent"},
     "halves": {"joins": "within", "refused": "nothing"},
+    "inference": {
+        "count": "counts",
+        "n_rows": "counts",
+        "is_weighted": "nothing",
+        "has_groups": "nothing",
+        "gradient": "sums",
+        "information": "sums",
+        "middle": "sums",
+    },
     "join": {
         "name": "nothing",
         "method": "nothing",
