@@ -441,8 +441,13 @@ def _counted_reply(
                 node.under_rule(agreed).check_fronts(fronts, disclosure=disclosure)
         if ledger.residuals is not None:
             node.memo[RESIDUALS] = ledger.residuals
-        node.memo[TOLD] = ledger.told
+        told_before = ledger.told
+        node.memo[TOLD] = told_before
         reply = node.computed_reply(request, agreed)
+        if disclosure is None:  # nothing was counted
+            told = list(told_numbers(reply))
+        else:
+            told = node.memo[TOLD][len(told_before) :]
         if disclosure is not None:
             most_of_layers = disclosure.unknowns * node.n_values
             ledger.check_layer_numbers(request, reply, most=most_of_layers)
@@ -453,7 +458,7 @@ def _counted_reply(
         ledger.fail(request, error)
         raise
     released = node.released(reply)
-    ledger.end(request, reply, residuals=node.memo.get(RESIDUALS))
+    ledger.end(request, reply, told=told, residuals=node.memo.get(RESIDUALS))
     return released
 
 
@@ -675,7 +680,7 @@ def _answered_of_columns(
         weights=None if node.ruled is None else node.ruled.weights,
         estimator=node.estimator if node.set_aside is None else node.set_aside,
     )
-    return answer(request, replace(member, memo=dict(node.memo)))
+    return _answered_by(replace(member, memo=dict(node.memo)), request, node)
 
 
 def _answered_of_table(
@@ -708,7 +713,16 @@ def _answered_of_table(
         warn_of_repeated_identifiers(
             [labels[place] for place in repeated], at=f"Node {node.name!r}: "
         )
-    return answer(request, member)
+    return _answered_by(member, request, node)
+
+
+def _answered_by(member: Member, request: Message, node: _Node) -> Message:
+    """Return the reply of a member; the node's memo keeps what a ledger needs of it."""
+    reply = answer(request, member)
+    for name in (RESIDUALS, TOLD):
+        if name in member.memo:
+            node.memo[name] = member.memo[name]
+    return reply
 
 
 def _check_not_beside_halves(
@@ -754,10 +768,7 @@ def _answered_of_classifier(
     if is_first:
         warn_of_unseen_classes(member)
     member = replace(member, memo=member.memo | node.memo)
-    reply = answer(request, member)
-    if RESIDUALS in member.memo:
-        node.memo[RESIDUALS] = member.memo[RESIDUALS]
-    return reply
+    return _answered_by(member, request, node)
 
 
 def _member_behind_front(

@@ -66,7 +66,6 @@ from ._rows import (
     column_ends,
     directions,
     float_type,
-    indicator,
     log_losses,
     mean_log_loss,
     mean_squares,

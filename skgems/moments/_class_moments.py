@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ..disclosure import indicator
 from ._codes import code_units, with_noise
 from ._pairs import SHARED, Pairs
 from ._part_sums import median_of_rows, products, sum_parts
@@ -33,7 +34,6 @@ from ._rows import (
     clear_constants,
     directions,
     float_type,
-    indicator,
     rounding,
     rounding_of_values,
 )

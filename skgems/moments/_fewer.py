@@ -19,8 +19,9 @@ from scipy.sparse import sparray, spmatrix
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
+from ..disclosure import indicator
 from ._class_moments import SHARED, ClassMoments
-from ._rows import ULPS, Rows, indicator, ratio
+from ._rows import ULPS, Rows, ratio
 
 # Rows whose products with each other are all held: 32 MB.
 _MOST_HELD = 2048

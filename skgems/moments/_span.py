@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..disclosure import indicator
 from ._class_moments import ClassMoments, merge_moments
-from ._rows import directions, indicator, move_to_origin, ratio
+from ._rows import directions, move_to_origin, ratio
 
 # Directions that the coordinates are of, at most: matrices of more take too long.
 MOST_DIRECTIONS = 4000

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ._inference import InferenceReply
     from ._join import JoinReply
     from ._moments import MomentsReply
+    from ._neurons import NeuronsReply
     from ._space import SpaceReply
 
 
@@ -164,6 +165,20 @@ def told_of_space(reply: "SpaceReply") -> Iterator[ToldNumbers]:
         )
     else:
         yield _summed({None: n_rows}, len(reply.radii_losses))
+
+
+def told_of_neurons(reply: "NeuronsReply") -> Iterator[ToldNumbers]:
+    """Yield the numbers that the shape of spaces of a first layer and their radii are.
+
+    Weights of units are no sums of rows. Numbers about further layers do not count.
+    """
+    if reply.n_rows:
+        precision = reply.precision
+        n_numbers = len(reply.radii) + len(reply.sizes)
+        n_numbers += precision.size
+        if precision.ndim == 2:  # it is symmetric
+            n_numbers -= precision.size - len(precision) * (len(precision) + 1) // 2
+        yield _summed({None: float(reply.n_rows)}, n_numbers)
 
 
 def told_of_front(reply: "FrontReply") -> Iterator[ToldNumbers]:
