@@ -51,6 +51,7 @@ from ..messages import (
     requests_in,
     signed,
     tells_radii,
+    told_numbers,
 )
 from ..networks import dropped_columns
 from ..steps import Cells, Columns, Front, holding, repeated_identifiers

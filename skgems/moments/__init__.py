@@ -46,7 +46,8 @@ from ._liars import (
     claims_of_moments,
     trusted_nodes,
 )
-from ._likelihood import LEAST_TOL, MOST_PARTS, Likelihood
+from ._likelihood import MOST_PARTS, Likelihood
+from ._likelihood_search import REMEMBERED_STEPS
 from ._node_loss import NodeLoss, share_of_gradient
 from ._node_means import NodeMeans
 from ._part_sums import median_of_rows, products
