@@ -460,16 +460,17 @@ def _notes_on_replies(fit: InferenceFit) -> list[str]:
     notes = []
     silent = [node.name for node in fit.nodes if node.gradient is None]
     if silent:
+        part = "their part is" if fit.uses_gradients else "all is"
         notes.append(
             f"Approximate: nodes {listed(map(repr, silent))} told no gradient, so that "
-            "their part is expected from their sums, and there are no p values."
+            f"{part} expected from the sums of the fit, and there are no p values."
         )
     partly = [name for name in fit.names_without_information if name not in silent]
-    if partly:
+    if partly and fit.uses_gradients:
+        part = "their part of the errors is" if fit.uses_information else "errors are"
         notes.append(
             f"Nodes {listed(map(repr, partly))} told a gradient, but no information "
-            "under the rule of disclosure: its part of the errors is expected from "
-            "their sums."
+            f"under the rule of disclosure: {part} expected from the sums of the fit."
         )
     n_rows = sum(node.n_rows for node in fit.nodes)
     count = sum(node.count for node in fit.nodes)

@@ -29,6 +29,8 @@ from ._moment_sums import MomentSums, contrasts_of, places_of_nodes
 # Nodes from which on their scores show how sites vary: with ten the plain sandwich
 # covers 0.88 to 0.91 in place of 0.95.
 LEAST_SITES = 40
+# Share of rows whose nodes may be silent, so that moments stand in for these nodes.
+_MOST_SILENT = 0.1
 # Share of the variation between sites that is no chance, from which the common
 # coefficient is doubted: "considerable" in the handbook of Cochrane.
 _DOUBTFUL_I2 = 0.75
@@ -52,6 +54,13 @@ class AskedNode:
     n_rows: int = 0
     is_weighted: bool = False
     has_groups: bool = False
+
+    @property
+    def sums(self) -> NodeSums:
+        """Return the sums of a node that told its information."""
+        return NodeSums(
+            gradient=self.gradient, information=self.information, middle=self.middle
+        )
 
     @classmethod
     def from_reply(
@@ -135,10 +144,36 @@ class InferenceFit:
 
     @cached_property
     def sums(self) -> list[NodeSums]:
-        """Return the sums of each node; one entry for all where nobody was asked."""
-        if not self.nodes and not self.site_intercepts:
+        """Return the sums of each node; one entry for all where few told theirs.
+
+        What moments expect of a node is off by the covariances that all nodes share.
+        This cancels in the sum of all: with the sums of few nodes it would not.
+        """
+        if not self.uses_gradients:
+            if self.site_intercepts:
+                return self._expected_at(self.models)
             return [self.expected.sums]
-        return [self._sums_of_node(k) for k in range(len(self.names))]
+        if self.uses_information or self.site_intercepts:
+            return [self._sums_of_node(k) for k in range(len(self.names))]
+        gradient = sum(self._sums_of_node(k).gradient for k in range(len(self.names)))
+        return [replace(self.expected.sums, gradient=gradient)]
+
+    def _share_without(self, part: str) -> float:
+        """Return the share of rows of nodes that did not tell a part of the sums."""
+        lacks = np.array([getattr(node, part) is None for node in self.nodes])
+        if not lacks.any():
+            return 0.0
+        return float(self.moments.likelihood.shares_of_nodes @ lacks)
+
+    @cached_property
+    def uses_gradients(self) -> bool:
+        """Report whether nodes with nearly all rows told gradients."""
+        return bool(self.nodes) and self._share_without("gradient") <= _MOST_SILENT
+
+    @cached_property
+    def uses_information(self) -> bool:
+        """Report whether nodes with nearly all rows told their information."""
+        return bool(self.nodes) and self._share_without("information") <= _MOST_SILENT
 
     @cached_property
     def expected(self) -> KeptSums:
@@ -148,20 +183,13 @@ class InferenceFit:
         return KeptSums.of_moments(self.moments, self.models[0])
 
     def _sums_of_node(self, k: int) -> NodeSums:
-        node = self.nodes[k] if self.nodes else None
-        if node is not None and node.information is not None:
-            return NodeSums(
-                gradient=node.gradient, information=node.information, middle=node.middle
-            )
+        node = self.nodes[k]
+        if node.information is not None:
+            return node.sums
         of_moments = self.moments.of_node(self.models[k], k)
-        if node is None or node.gradient is None:
+        if node.gradient is None:
             return of_moments
         return replace(of_moments, gradient=node.gradient)
-
-    @property
-    def are_asked(self) -> bool:
-        """Report whether some node told at least a gradient."""
-        return any(node.gradient is not None for node in self.nodes)
 
     @property
     def is_approximate(self) -> bool:
@@ -194,7 +222,7 @@ class InferenceFit:
             n_columns=self.n_columns,
             n_classes=len(self.classes),
             n_intercepts=self.n_intercepts,
-            n_nodes=len(self.sums),
+            n_nodes=len(self.names),
         )
 
     @cached_property
@@ -226,12 +254,16 @@ class InferenceFit:
         is_kept[:, self.dependence.left_out] = False
         return np.flatnonzero(is_kept.ravel())
 
-    @cached_property
+    @property
     def places(self) -> list[np.ndarray]:
-        """Return where the parameters of each node are among those estimated."""
+        """Return where the parameters of each of the sums are among those estimated."""
+        return self._places_of(len(self.sums))
+
+    def _places_of(self, n_sums: int) -> list[np.ndarray]:
+        """Return the same of each node, or of the first, which has those of all."""
         new = np.full(self.n_contrasts * self.n_of_class, -1)
         new[self.kept] = np.arange(len(self.kept))
-        return [new[of_node] for of_node in self._all_places]
+        return [new[of_node] for of_node in self._all_places[:n_sums]]
 
     @cached_property
     def start(self) -> np.ndarray:
@@ -272,7 +304,7 @@ class InferenceFit:
 
         Nodes told it at the start, which may be a part of a standard error away.
         """
-        if self.moments is None or not self.are_asked:
+        if self.moments is None or not self.uses_gradients:
             return step
         by_class = np.zeros(self.n_contrasts * self.n_of_class)
         by_class[self.kept] = step.change
@@ -376,15 +408,15 @@ class InferenceFit:
     def _heterogeneity(self, to_table: np.ndarray) -> Heterogeneity | None:
         """Return estimates by node in the units of the table, where these are told."""
         of_nodes = [
-            None if node.has_one_class or node.information is None else sums
-            for node, sums in zip(self.nodes, self.sums, strict=False)
+            None if node.has_one_class or node.information is None else node.sums
+            for node in self.nodes
         ]
         n_told = sum(sums is not None for sums in of_nodes)
         if n_told < 2 or self.has_penalty:
             return None
         return heterogeneity_of(
             of_nodes,
-            self.places,
+            self._places_of(len(of_nodes)),
             start=self.start,
             to_table=to_table,
             is_common=self._is_of_column,
@@ -402,7 +434,7 @@ class InferenceFit:
         return [
             *self._notes_on_columns(),
             *self._notes_on_separation(),
-            *_note_on_step(table, self.are_asked),
+            *_note_on_step(table, self.uses_gradients),
             *_note_on_sites(table, self._is_of_column),
         ]
 
