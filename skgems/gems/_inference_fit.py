@@ -46,7 +46,8 @@ class AskedNode:
     """What a node told, as far as it did."""
 
     name: str
-    has_one_class: bool  # whether its rows are all of one class
+    has_one_class: bool = False  # whether its rows are all of one class
+    lacks_classes: bool = False  # whether it has no rows of some class
     gradient: np.ndarray | None = None  # (m,), of the log-likelihood
     information: np.ndarray | None = None  # (m, m)
     middle: np.ndarray | None = None  # (m, m)
@@ -54,6 +55,7 @@ class AskedNode:
     n_rows: int = 0
     is_weighted: bool = False
     has_groups: bool = False
+    has_rule: bool = False  # whether small classes may have been left out
 
     @property
     def sums(self) -> NodeSums:
@@ -64,9 +66,9 @@ class AskedNode:
 
     @classmethod
     def from_reply(
-        cls, name: str, content: Mapping, *, has_one_class: bool
+        cls, name: str, content: Mapping, *, n_classes: int, n_of_all: int
     ) -> "AskedNode":
-        """Read the reply to "inference"."""
+        """Read the reply to "inference" of a node with rows of so many classes."""
         gradient = content.get("gradient")
         matrices = {}
         if gradient is not None:
@@ -76,12 +78,14 @@ class AskedNode:
                     matrices[part] = matrix_of_triangle(content[part], len(gradient))
         return cls(
             name=name,
-            has_one_class=has_one_class,
+            has_one_class=n_classes < 2,
+            lacks_classes=n_classes < n_of_all,
             gradient=gradient,
             count=content["count"],
             n_rows=content["n_rows"],
             is_weighted=content["is_weighted"],
             has_groups=content["has_groups"],
+            has_rule=content.get("rule") is not None,
             **matrices,
         )
 
@@ -199,6 +203,8 @@ class InferenceFit:
     @property
     def has_weighted_rows(self) -> bool:
         """Report whether rows have sampling weights, or weights by class."""
+        if self.rows_are_shared:  # these have the weights of their nodes
+            return self.has_class_weights
         return self.has_class_weights or any(node.is_weighted for node in self.nodes)
 
     @property
