@@ -228,6 +228,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "node_weight": (LINEAR,),
         "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
         "radii": (reply_to,),
+        "robust": (LINEAR, PooledAggregator),
         "space": (LINEAR.summarize,),
     },
     "gems": {
@@ -248,6 +249,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "node_weight": (LINEAR,),
         "nodes": (LINEAR.fit, NETWORKS.fit),
         "reference": (LINEAR.inference,),
+        "robust": (LINEAR,),
         "site_intercepts": (LINEAR.inference,),
         "space": (LINEAR.summarize,),
         "spaces": (LINEAR,),
@@ -268,6 +270,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "moments": {
         "geometry": (Spaces, HiddenLayers),
+        "robust": (LINEAR, PooledAggregator),
     },
     "networks": {
         "front": (LINEAR, NETWORKS, ModelAveragingAggregator),
@@ -290,6 +293,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "nodes": (PooledAggregator.fit,),
         "moments": (LINEAR,),
         "pooled": (PooledAggregator,),
+        "robust": (PooledAggregator,),
         "solver": (LinearDiscriminantAnalysis,),
         "var_smoothing": (GaussianNB,),
     },

@@ -63,6 +63,11 @@ TESTED_ELSEWHERE = {
         "ensembles/test_kept_thresholds.py",
         "beside the thresholds that are kept",
     ),
+    "gems/_trusted.py": ("federation/test_trust.py", "both methods judge nodes alike"),
+    "pooled/_trusted.py": (
+        "federation/test_trust.py",
+        "both methods judge nodes alike",
+    ),
     "ensembles/_distillation_fit.py": (
         "ensembles/test_distillation.py",
         "through the aggregator",

@@ -96,6 +96,13 @@ from ._sending import LeftOutError, TooFewNodesError
 from ._simulation import Simulation
 from ._summarizing import SummarizingMixin
 from ._summary import Summary, is_path, load_message
+from ._trust import (
+    check_merges_all,
+    kept_names,
+    reason_of_trust,
+    trust_table,
+    warn_of_trust,
+)
 from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
 from ._warnings import (
     MENDS_TAILS,

@@ -462,6 +462,12 @@ def settled_last_layer(
             "last_layer has estimators of its own: give the networks to "
             f"{type(outer).__name__} alone."
         )
+    if aggregator.robust:
+        raise ValueError(
+            f"last_layer has robust={aggregator.robust}, but its class sums are of "
+            "hidden layers that the nodes themselves have made, and nobody can check "
+            "these. Leave last_layer__robust at 0."
+        )
     if getattr(outer, "epsilon", None) is not None:
         aggregator.epsilon = outer.epsilon
     aggregator.spaces = last_spaces(aggregator.spaces)

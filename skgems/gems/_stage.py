@@ -14,9 +14,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..federation import ask_inverse_temperature
+from ..federation import ask_inverse_temperature, kept_names, reason_of_trust
 from ..messages import Message
-from ..moments import ROUNDING_OF_SUMS, Likelihood
+from ..moments import ROUNDING_OF_SUMS, Likelihood, Trust
 from ..networks import LayersBelow, as_two_logits
 from ..pooled import PooledForm
 from ..progress import say
@@ -70,6 +70,20 @@ class LinearMerge:
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     # By name of the node: features that vary there and have no weight in its model.
     neglected: Mapping[str, np.ndarray] = field(default_factory=dict)
+    # What was found of the nodes, if some may lie; what the likelihood is of is then
+    # the kept nodes. None: all are trusted.
+    trust: Trust | None = None
+
+    def names_among(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the names of nodes that the likelihood is of."""
+        return names if self.trust is None else kept_names(names, self.trust)
+
+    def form_of_kept_nodes(self, names: Sequence[str]) -> PooledForm | None:
+        """Return the form, which is not exact if rows of some nodes do not count."""
+        if self.form is None or self.trust is None:
+            return self.form
+        reason = self.form.reason or reason_of_trust(names, self.trust)
+        return replace(self.form, reason=reason)
 
     @property
     def C(self) -> float | None:

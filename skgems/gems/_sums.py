@@ -81,6 +81,7 @@ class RepliesReader:
         kind: str,
         keeps_scatter: bool,
         node_weight: np.ndarray | None,
+        row_factors: np.ndarray | None = None,
     ) -> None:
         """Prepare to read replies of all nodes of a problem.
 
@@ -92,11 +93,14 @@ class RepliesReader:
             Whether `node_sums` have second moments, too: for spaces around a model.
         node_weight : ndarray of shape (n_nodes,) or None
             The weight of each node, whatever its number of rows. None: rows count.
+        row_factors : ndarray of shape (n_nodes,) or None
+            The part of its rows that each node counts with. None: all of them count.
         """
         self._problem = problem
         self._kind = kind
         self._keeps_scatter = keeps_scatter
         self._node_weight = node_weight
+        self._row_factors = row_factors
         self.node_sums: list[NodeSums] = []
 
     def read_all(
@@ -109,7 +113,7 @@ class RepliesReader:
         """
         lacking_by_node = [self._lacking(node) for node in self._problem.nodes]
         read = (
-            (reply.content, _read_moments(node, reply.content, classes=self._classes))
+            (reply.content, read_moments(node, reply.content, classes=self._classes))
             for node, (_, reply) in zip(self._problem.nodes, replies, strict=True)
         )
         means = _MeansOfFeatures()
@@ -150,6 +154,11 @@ class RepliesReader:
         for zeros_or_constants in (self._problem.zeros, constants):
             if zeros_or_constants is not None:
                 content, moments = _with_constants(content, moments, zeros_or_constants)
+        other_share = _other_share(
+            node, content, moments=moments, classes=self._classes
+        )
+        if self._row_factors is not None and self._row_factors[k] < 1.0:
+            moments = moments.weighted(self._row_factors[k])
         node_sums = _read_node_sums(
             node,
             content,
@@ -162,9 +171,7 @@ class RepliesReader:
                 node_sums,
                 constants=constants,
                 neglected=self._neglected(node, moments),
-                other_share=_other_share(
-                    node, content, moments=moments, classes=self._classes
-                ),
+                other_share=other_share,
             )
         )
         if self._problem.hidden.weights and self._sums_matrices(moments.n_features):
@@ -246,7 +253,7 @@ def _with_constants(
     return {**content, **corrections}, moments
 
 
-def _read_moments(
+def read_moments(
     node: LinearNode, content: Mapping, *, classes: np.ndarray
 ) -> ClassMoments:
     """The moments in a reply, their classes as columns of all."""

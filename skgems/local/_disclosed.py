@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from ..disclosure import Rows as RowsToTell
 from ..disclosure import (
+    KeptPasses,
     Span,
     Told,
     clamped,
@@ -22,6 +22,7 @@ from ..disclosure import (
     told_of,
     weights_of_tables,
 )
+from ..disclosure import Rows as RowsToTell
 from ..moments import ToldSums, float_type
 from ..networks import Network
 from ._classifiers import Rows
@@ -37,6 +38,8 @@ from ._told_before import n_told_before, n_told_by_class
 
 # Where the memo of a member has the residuals of models whose gradients were told.
 RESIDUALS = "residuals"
+# Where it has the last sums of each class, by which weights of rows were found.
+_PASSES = "passes"
 
 
 def ruled(member: Member) -> Member:
@@ -69,6 +72,7 @@ def ruled(member: Member) -> Member:
         may_lower=True,
         # Models that are functions of sums are asked for no gradients.
         leaves_room=has_model and "kind" not in closed_form(member.model.estimator),
+        passes=member.memo.setdefault(_PASSES, KeptPasses()),
     )
     weights = member.weights
     is_lowered = bool((told.weights != start).any())
@@ -236,6 +240,7 @@ def tellable_rows(
         seed=partial(seed_of, X, codes),
         may_lower=False,
         n_told_before=n_before,
+        passes=member.memo.setdefault(_PASSES, KeptPasses()),
     )
     told = with_room_for_squares(
         told, codes, rule, n_unknowns=n_unknowns, n_before=n_before

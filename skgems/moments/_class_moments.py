@@ -569,7 +569,7 @@ def class_moments(
         squares = indicator(class_of_part, len(classes)) @ sums.squares
     if told is None or sparse.issparse(X):  # that of sparse rows is 0
         large_rows = np.flatnonzero(is_large[codes])
-        origin = median_of_rows(X, large_rows, min_cluster_size > 1)
+        origin = median_of_rows(X, large_rows)
     else:
         origin = weighted_mean(sums.shifts + sums.means, sums.counts)
     moments = ClassMoments(

@@ -42,8 +42,6 @@ MOST_PARTS = 512
 _MOST_DIAGONAL_PARTS = 4096
 # Gain of a step, in nats a row, below which rounding decides.
 LEAST_TOL = 1e-12
-# Least share of what is corrected of gradients that is tried before none is.
-_LEAST_CORRECTED = 0.125
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -394,19 +392,15 @@ class Likelihood:
         return self.minimize(start, tol=tol, least=0.0)
 
     def bounded(self, *, tol: float = 1e-7) -> "tuple[Likelihood, np.ndarray]":
-        """Return the most corrected likelihood that a loss allows, and its minimum.
+        """Return the likelihood, corrected if a loss allows it, and its minimum.
 
         Many small nodes may all err alike, so that the linear term promises a log-loss
-        below 0. Then half of it is tried, and so on, and at last none.
+        below 0. Then nothing is corrected.
         """
-        likelihood = self
-        factor = 1.0
-        while factor > 0:
-            W = likelihood.descended(tol=tol)
-            if likelihood.value_and_gradient(W)[0] >= likelihood.penalty(W)[0]:
-                return likelihood, W
-            factor = 0.0 if factor <= _LEAST_CORRECTED else factor / 2
-            likelihood = replace(self, slope=factor * self.slope)
+        W = self.descended(tol=tol)
+        if self.value_and_gradient(W)[0] >= self.penalty(W)[0]:
+            return self, W
+        likelihood = replace(self, slope=np.zeros_like(self.slope))
         return likelihood, likelihood.minimize(tol=tol)
 
     def never_unseen(self, W: np.ndarray) -> np.ndarray:

@@ -20,6 +20,10 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 Rows = np.ndarray | sparse.csr_matrix  # (n_rows, n_features), of floats
 
+# Rows of a sample that stands for all: a mean of so many is within a fifth
+# (1 / sqrt(25)) of a deviation, and a median of them is that of most, though one may be
+# far off. Columns of many values have more than two in so many rows.
+SAMPLE_ROWS = 25
 # Bytes that are worked on at a time, and more than once, to stay in the cache of one
 # core: half of one of 1 MiB.
 CACHE_BYTES = 2**19

@@ -11,8 +11,9 @@ from typing import Self
 import numpy as np
 
 from ..local import WITHHELD, indices_of
-from ..moments import ClassMoments, ClassSums, NodeMeans, merge_moments
+from ..moments import ClassMoments, ClassSums, NodeMeans, Trust, merge_moments
 from ._disagreement import means_of_moments, means_of_sums
+from ._trusted import weighted_sums
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,6 +26,7 @@ class PooledSums:
     # By class, its place among the classes: nodes that tell a scatter of its rows
     # together with those of other classes alone.
     sharing_nodes: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    trust: Trust | None = None  # what was found of the nodes, if some may lie
 
     @classmethod
     def from_replies(
@@ -35,26 +37,29 @@ class PooledSums:
         names: Sequence[str],
         classes: np.ndarray,
         used: np.ndarray | None = None,
+        factors: Sequence[float] | None = None,
     ) -> Self:
         """Add up what the nodes of these names replied to the task.
 
         ``classes`` are those of all nodes, and ``used`` are the features that are
-        summed, (n_features,), bool; None: all. There may be more names than replies.
+        summed, (n_features,), bool; None: all. ``factors`` are the parts of their rows
+        that nodes count with; None: all. There may be more names than replies.
         """
         sums: ClassMoments | ClassSums
         sharing_nodes: dict[int, list[str]] = {}
+        if factors is None:
+            factors = [1.0] * len(contents)
+        # One after the other: scatters of all nodes together may be large.
+        sums_by_node = (
+            weighted_sums(sums_of_content(content, task, classes, used=used), factor)
+            for content, factor in zip(contents, factors, strict=True)
+        )
         if task == "class_sums":
-            parts = [
-                _select_features(_class_sums_of(content), used) for content in contents
-            ]
+            parts = list(sums_by_node)
             sums = ClassSums.merged(parts)
             node_means = means_of_sums(parts, sums)
         else:
-            # One after the other: scatters of all nodes together may be large.
-            merged = merge_moments(
-                _select_features(_class_moments_of(content, classes), used)
-                for content in contents
-            )
+            merged = merge_moments(sums_by_node)
             n_parts = [
                 len(np.unique(content["moments"]["columns"])) for content in contents
             ]
@@ -98,6 +103,15 @@ class PooledSums:
             "form": {"reason": self.reason or "there is no classifier"},
             "scaled": False,
         }
+
+
+def sums_of_content(
+    content: Mapping, task: str, classes: np.ndarray, *, used: np.ndarray | None
+) -> ClassMoments | ClassSums:
+    """Return the sums in a reply to a task, of the features that are used."""
+    if task == "class_sums":
+        return _select_features(_class_sums_of(content), used)
+    return _select_features(_class_moments_of(content, classes), used)
 
 
 def _select_features(

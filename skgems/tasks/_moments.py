@@ -37,7 +37,7 @@ from ..messages import (
 from ..moments import (
     CLUSTER_ROWS,
     LARGEST,
-    ORIGIN_ROWS,
+    SAMPLE_ROWS,
     SMALLEST,
     ClassMoments,
     moments_kind,
@@ -388,7 +388,7 @@ def _cost(rows: NodeShape, request: MomentsRequest) -> None:
     if request.model == "own":  # weights of combinations, for tails
         n_numbers += N_COMBINATIONS * behind.n_columns
     if not behind.is_sparse:
-        n_median_rows = min(rows.n_rows, ORIGIN_ROWS)
+        n_median_rows = min(rows.n_rows, SAMPLE_ROWS)
         n_numbers += _COPIES_OF_MEDIAN * n_median_rows * behind.n_columns
     rows.check("moment_numbers", n_numbers, words)
 
