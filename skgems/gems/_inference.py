@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import is_channel
 from ..compat import Interval, StrOptions, validate_params
+from ..disclosure import Disclosure
 from ..federation import Context, Federation, Run, read_federation
 from ..inference import Inference
 from ..messages import Message, listed
@@ -313,13 +314,14 @@ def _with_replies(
     """Return the fit with what nodes told; nodes that failed told nothing."""
     asked = {
         name: AskedNode.from_reply(
-            name, reply, has_one_class=len(columns_of_nodes[name]) < 2
+            name,
+            reply,
+            n_classes=len(columns_of_nodes[name]),
+            n_of_all=len(fit.classes),
         )
         for name, reply in replies
     }
-    nodes = [
-        asked.get(name, AskedNode(name=name, has_one_class=False)) for name in fit.names
-    ]
+    nodes = [asked.get(name, AskedNode(name=name)) for name in fit.names]
     fit = replace(fit, nodes=nodes)
     if fit.moments is None and not fit.has_all_information:
         lacking = [node.name for node in nodes if node.information is None]
@@ -347,7 +349,10 @@ def _asked(
     columns = {node.name: np.unique(node.row_columns) for node in problem.nodes}
     replies = aggregator._run(federation).ask(_requests(fit, columns))
     fit = _with_replies(fit, replies, columns)
-    return replace(fit, rows_are_shared=federation.rows_are_shared)
+    # Rules in this process are simulated, of which replies do not tell.
+    has_rule = isinstance(aggregator.disclosure, Disclosure)
+    nodes = [replace(node, has_rule=has_rule) for node in fit.nodes]
+    return replace(fit, nodes=nodes, rows_are_shared=federation.rows_are_shared)
 
 
 def _asked_over_channel(
@@ -461,16 +466,24 @@ def _notes_on_replies(fit: InferenceFit) -> list[str]:
     notes = []
     silent = [node.name for node in fit.nodes if node.gradient is None]
     if silent:
+        part = "their part is" if fit.uses_gradients else "all is"
         notes.append(
             f"Approximate: nodes {listed(map(repr, silent))} told no gradient, so that "
-            "their part is expected from their sums, and there are no p values."
+            f"{part} expected from the sums of the fit, and there are no p values."
         )
     partly = [name for name in fit.names_without_information if name not in silent]
-    if partly:
+    if partly and fit.uses_gradients:
+        part = "their part of the errors is" if fit.uses_information else "errors are"
         notes.append(
             f"Nodes {listed(map(repr, partly))} told a gradient, but no information "
-            "under the rule of disclosure: its part of the errors is expected from "
-            "their sums."
+            f"under the rule of disclosure: {part} expected from the sums of the fit."
+        )
+    fewer = [node.name for node in fit.nodes if node.has_rule and node.lacks_classes]
+    if fewer:
+        notes.append(
+            f"Nodes {listed(map(repr, fewer))} told of no rows of some classes. If the "
+            "rule of disclosure left these out, since they are few, coefficients are "
+            "those of the other rows, and levels of such nodes are biased."
         )
     n_rows = sum(node.n_rows for node in fit.nodes)
     count = sum(node.count for node in fit.nodes)

@@ -30,6 +30,8 @@ from ._moment_sums import MomentSums, contrasts_of, places_of_nodes
 # Nodes from which on their scores show how sites vary: with ten the plain sandwich
 # covers 0.88 to 0.91 in place of 0.95.
 LEAST_SITES = 40
+# Share of rows whose nodes may be silent, so that moments stand in for these nodes.
+_MOST_SILENT = 0.1
 # Share of the variation between sites that is no chance, from which the common
 # coefficient is doubted: "considerable" in the handbook of Cochrane.
 _DOUBTFUL_I2 = 0.75
@@ -45,7 +47,8 @@ class AskedNode:
     """What a node told, as far as it did."""
 
     name: str
-    has_one_class: bool  # whether its rows are all of one class
+    has_one_class: bool = False  # whether its rows are all of one class
+    lacks_classes: bool = False  # whether it has no rows of some class
     gradient: np.ndarray | None = None  # (m,), of the log-likelihood
     information: np.ndarray | None = None  # (m, m)
     middle: np.ndarray | None = None  # (m, m)
@@ -53,12 +56,20 @@ class AskedNode:
     n_rows: int = 0
     is_weighted: bool = False
     has_groups: bool = False
+    has_rule: bool = False  # whether small classes may have been left out
+
+    @property
+    def sums(self) -> NodeSums:
+        """Return the sums of a node that told its information."""
+        return NodeSums(
+            gradient=self.gradient, information=self.information, middle=self.middle
+        )
 
     @classmethod
     def from_reply(
-        cls, name: str, reply: InferenceReply, *, has_one_class: bool
+        cls, name: str, reply: InferenceReply, *, n_classes: int, n_of_all: int
     ) -> "AskedNode":
-        """Read the reply to "inference"."""
+        """Read the reply to "inference" of a node with rows of so many classes."""
         gradient = reply.gradient
         matrices = {}
         if gradient is not None:
@@ -69,12 +80,14 @@ class AskedNode:
                     matrices[part] = matrix_of_triangle(triangle, len(gradient))
         return cls(
             name=name,
-            has_one_class=has_one_class,
+            has_one_class=n_classes < 2,
+            lacks_classes=n_classes < n_of_all,
             gradient=gradient,
             count=reply.count,
             n_rows=reply.n_rows,
             is_weighted=reply.is_weighted,
             has_groups=reply.has_groups,
+            has_rule=reply.rule is not None,
             **matrices,
         )
 
@@ -137,10 +150,36 @@ class InferenceFit:
 
     @cached_property
     def sums(self) -> list[NodeSums]:
-        """Return the sums of each node; one entry for all where nobody was asked."""
-        if not self.nodes and not self.site_intercepts:
+        """Return the sums of each node; one entry for all where few told theirs.
+
+        What moments expect of a node is off by the covariances that all nodes share.
+        This cancels in the sum of all: with the sums of few nodes it would not.
+        """
+        if not self.uses_gradients:
+            if self.site_intercepts:
+                return self._expected_at(self.models)
             return [self.expected.sums]
-        return [self._sums_of_node(k) for k in range(len(self.names))]
+        if self.uses_information or self.site_intercepts:
+            return [self._sums_of_node(k) for k in range(len(self.names))]
+        gradient = sum(self._sums_of_node(k).gradient for k in range(len(self.names)))
+        return [replace(self.expected.sums, gradient=gradient)]
+
+    def _share_without(self, part: str) -> float:
+        """Return the share of rows of nodes that did not tell a part of the sums."""
+        lacks = np.array([getattr(node, part) is None for node in self.nodes])
+        if not lacks.any():
+            return 0.0
+        return float(self.moments.likelihood.shares_of_nodes @ lacks)
+
+    @cached_property
+    def uses_gradients(self) -> bool:
+        """Report whether nodes with nearly all rows told gradients."""
+        return bool(self.nodes) and self._share_without("gradient") <= _MOST_SILENT
+
+    @cached_property
+    def uses_information(self) -> bool:
+        """Report whether nodes with nearly all rows told their information."""
+        return bool(self.nodes) and self._share_without("information") <= _MOST_SILENT
 
     @cached_property
     def expected(self) -> KeptSums:
@@ -150,20 +189,13 @@ class InferenceFit:
         return KeptSums.of_moments(self.moments, self.models[0])
 
     def _sums_of_node(self, k: int) -> NodeSums:
-        node = self.nodes[k] if self.nodes else None
-        if node is not None and node.information is not None:
-            return NodeSums(
-                gradient=node.gradient, information=node.information, middle=node.middle
-            )
+        node = self.nodes[k]
+        if node.information is not None:
+            return node.sums
         of_moments = self.moments.of_node(self.models[k], k)
-        if node is None or node.gradient is None:
+        if node.gradient is None:
             return of_moments
         return replace(of_moments, gradient=node.gradient)
-
-    @property
-    def are_asked(self) -> bool:
-        """Report whether some node told at least a gradient."""
-        return any(node.gradient is not None for node in self.nodes)
 
     @property
     def is_approximate(self) -> bool:
@@ -173,6 +205,8 @@ class InferenceFit:
     @property
     def has_weighted_rows(self) -> bool:
         """Report whether rows have sampling weights, or weights by class."""
+        if self.rows_are_shared:  # these have the weights of their nodes
+            return self.has_class_weights
         return self.has_class_weights or any(node.is_weighted for node in self.nodes)
 
     @property
@@ -196,7 +230,7 @@ class InferenceFit:
             n_columns=self.n_columns,
             n_classes=len(self.classes),
             n_intercepts=self.n_intercepts,
-            n_nodes=len(self.sums),
+            n_nodes=len(self.names),
         )
 
     @cached_property
@@ -228,12 +262,16 @@ class InferenceFit:
         is_kept[:, self.dependence.left_out] = False
         return np.flatnonzero(is_kept.ravel())
 
-    @cached_property
+    @property
     def places(self) -> list[np.ndarray]:
-        """Return where the parameters of each node are among those estimated."""
+        """Return where the parameters of each of the sums are among those estimated."""
+        return self._places_of(len(self.sums))
+
+    def _places_of(self, n_sums: int) -> list[np.ndarray]:
+        """Return the same of each node, or of the first, which has those of all."""
         new = np.full(self.n_contrasts * self.n_of_class, -1)
         new[self.kept] = np.arange(len(self.kept))
-        return [new[of_node] for of_node in self._all_places]
+        return [new[of_node] for of_node in self._all_places[:n_sums]]
 
     @cached_property
     def start(self) -> np.ndarray:
@@ -274,7 +312,7 @@ class InferenceFit:
 
         Nodes told it at the start, which may be a part of a standard error away.
         """
-        if self.moments is None or not self.are_asked:
+        if self.moments is None or not self.uses_gradients:
             return step
         by_class = np.zeros(self.n_contrasts * self.n_of_class)
         by_class[self.kept] = step.change
@@ -378,15 +416,15 @@ class InferenceFit:
     def _heterogeneity(self, to_table: np.ndarray) -> Heterogeneity | None:
         """Return estimates by node in the units of the table, where these are told."""
         of_nodes = [
-            None if node.has_one_class or node.information is None else sums
-            for node, sums in zip(self.nodes, self.sums, strict=False)
+            None if node.has_one_class or node.information is None else node.sums
+            for node in self.nodes
         ]
         n_told = sum(sums is not None for sums in of_nodes)
         if n_told < 2 or self.has_penalty:
             return None
         return heterogeneity_of(
             of_nodes,
-            self.places,
+            self._places_of(len(of_nodes)),
             start=self.start,
             to_table=to_table,
             is_common=self._is_of_column,
@@ -404,7 +442,7 @@ class InferenceFit:
         return [
             *self._notes_on_columns(),
             *self._notes_on_separation(),
-            *_note_on_step(table, self.are_asked),
+            *_note_on_step(table, self.uses_gradients),
             *_note_on_sites(table, self._is_of_column),
         ]
 
