@@ -223,7 +223,10 @@ def sentence_on_trials(lines: list[Line]) -> str:
 def sentence_on_origin(program: Program) -> str:
     """Which commit and which options made the table."""
     origin = read_origin(RESULTS / f"{program.name}.csv")
-    return f"Commit {origin.commit}, options ``{origin.settings}``."
+    sentence = f"Commit {origin.commit}, options ``{origin.settings}``."
+    if origin.kept != "nothing":
+        sentence += f" These figures are of an earlier commit: {origin.kept}."
+    return sentence
 
 
 def tables(program: Program, measure: str, lines: list[Line]) -> list[str]:
