@@ -15,6 +15,7 @@ from ..messages import (
     TASKS,
     Message,
     Reply,
+    Task,
     check_reply,
     check_signed,
     has_usable_numbers,
@@ -108,12 +109,21 @@ class _CheckedHere(_Changed):
 
     def taken(self, name: str, request: Message, reply: Reply) -> Reply:
         """Return a reply, unless labels or parameters of a user make it wrong."""
-        task = TASKS[request.task]
-        if task.of_user is not None and has_usable_numbers(reply):
-            task.check_fields_of_user(reply)
-        else:
-            check_reply(request, Message.of(task.name, **reply.as_content()))
+        if not _seems_right(TASKS[request.task], reply):
+            # As from elsewhere, where values may also be none that a message can have.
+            check_reply(request, Message.of(request.task, **reply.as_content()))
         return reply
+
+
+def _seems_right(task: Task, reply: Reply) -> bool:
+    """Report whether nothing that a user gave can have made a reply wrong."""
+    if task.of_user is None or not has_usable_numbers(reply):
+        return False
+    try:
+        task.check_fields_of_user(reply)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, eq=False)

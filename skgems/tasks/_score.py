@@ -103,7 +103,7 @@ def score(member: Member, request: ScoreRequest) -> ScoreReply:
     scorer = Criterion.from_settings(request.criterion)
     # Losses of a steep model would be those of single rows.
     hides_rows = member.disclosure is not None and not scorer.ignores_scale
-    # An accuracy on one row is whether a model, which may be made up, is right about it.
+    # An accuracy on one row is whether a model, which may be made up, is right there.
     X, codes, rows = rows_of_large_classes(member, "judging", request.labels)
 
     def score_model(
