@@ -13,7 +13,7 @@ W has to lie in all spaces, too.
 """
 
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from ..federation import (
     warn_of_variances,
 )
 from ..local import cached_call
+from ..messages import Message
 from ..moments import (
     ClassMoments,
     Likelihood,
@@ -57,6 +58,7 @@ from ._sums import (
     merge_as_matrices,
     merge_unless_all_have_roots,
 )
+from ._trusted import TrustedReplies
 
 # With up to so many classes a search takes seconds at most. Of more its steps beyond
 # ROUGH_TOL change the log-loss on other rows by less than a hundredth.
@@ -84,6 +86,11 @@ class LikelihoodStage(LinearStage):
     fit_intercept: bool | str  # "members": that of the nodes' classifiers
     rounds: Rounds
     seed: int | None
+    most_liars: int = 0  # nodes that may lie, and are left out
+    # (n_nodes,), the part of its rows that each counts with; None: all of them.
+    row_factors: np.ndarray | None = None
+    # Whether nodes' gradients correct what moments miss, which nobody can check.
+    corrects: bool = True
 
     @property
     def merges_models(self) -> bool:
@@ -96,7 +103,34 @@ class LikelihoodStage(LinearStage):
 
     def plan(self, problem: LinearProblem) -> Generator:
         """Plan whose result is a LinearMerge."""
+        if self.most_liars:
+            return (yield from self._trusted_plan(problem))
         sums = yield from self._sums_plan(problem, keeps_scatter=self.is_bounded)
+        return (yield from self._merge_plan(problem, sums))
+
+    def _trusted_plan(self, problem: LinearProblem) -> Generator:
+        """Plan of the LinearMerge of the nodes that do not seem to lie."""
+        replies = yield self._moments_requests(problem)
+        trusted = TrustedReplies.from_replies(
+            replies, problem, most_liars=self.most_liars
+        )
+        is_kept = trusted.trust.is_kept
+        stage = replace(
+            self,
+            most_liars=0,
+            row_factors=trusted.row_factors,
+            corrects=False,
+            epsilons=np.array(self.epsilons, dtype=object)[is_kept].tolist(),
+            node_weight=None if self.node_weight is None else self.node_weight[is_kept],
+        )
+        sums = stage._read_sums(
+            trusted.problem, trusted.replies, keeps_scatter=False, spans=True
+        )
+        merge = yield from stage._merge_plan(trusted.problem, sums)
+        return replace(merge, trust=trusted.trust)
+
+    def _merge_plan(self, problem: LinearProblem, sums: Sums) -> Generator:
+        """Plan whose result is the LinearMerge of sums of the nodes of a problem."""
         weighted = self._weighted(problem, sums)
         likelihood = weighted.likelihood
         is_average = self._averages_models(problem, likelihood.seen)
@@ -265,24 +299,34 @@ class LikelihoodStage(LinearStage):
         With ``spans`` they are in fewer coordinates, where all nodes have fewer rows
         than features; with ``keeps_scatter`` losses keep second moments of each node.
         """
-        if problem.hidden.weights:
-            # What is left of a network over merged layers is nobody's own model.
-            replies = yield problem.requests(
-                "moments",
-                [{"model": None}] * len(problem.nodes),
-                **self.moments_settings,
-            )
-        else:
-            replies = yield problem.requests(
-                "moments",
-                [{"model": "own"}] * len(problem.nodes),
-                **self.moments_settings,
-            )
+        replies = yield self._moments_requests(problem)
+        return self._read_sums(
+            problem, replies, keeps_scatter=keeps_scatter, spans=spans
+        )
+
+    def _moments_requests(self, problem: LinearProblem) -> dict[str, Message]:
+        """Return the requests for moments, by the name of the node."""
+        # What is left of a network over merged layers is nobody's own model.
+        model = None if problem.hidden.weights else "own"
+        return problem.requests(
+            "moments", [{"model": model}] * len(problem.nodes), **self.moments_settings
+        )
+
+    def _read_sums(
+        self,
+        problem: LinearProblem,
+        replies: Iterable[tuple[str, Message]],
+        *,
+        keeps_scatter: bool,
+        spans: bool,
+    ) -> Sums:
+        """Sum what the nodes of a problem replied to "moments"."""
         reader = RepliesReader(
             problem,
             kind=self.moments_settings["kind"],
             keeps_scatter=keeps_scatter,
             node_weight=self.node_weight,
+            row_factors=self.row_factors,
         )
         merged, with_roots = merge_unless_all_have_roots(
             reader.read_all(replies), len(problem.classes)
@@ -314,6 +358,8 @@ class LikelihoodStage(LinearStage):
             node_sums, has_layers=has_layers, warns=form.kind is None
         )
         losses = _with_rows_of_equal_models(node_sums)
+        if not self.corrects:
+            losses = _without_gradients(losses)
         scaled = has_layers or any(node.scaled for node in node_sums)
         span = None
         if spans:
@@ -406,7 +452,7 @@ class LikelihoodStage(LinearStage):
 
         ``seen`` says of each class whether the sums have rows of it, (n_classes,).
         """
-        if seen.sum() > 1 or self.is_bounded:
+        if seen.sum() > 1 or self.is_bounded or not self.corrects:
             return False
         are_known = np.sum([node.known_classes for node in problem.nodes], axis=0)
         return bool((are_known > 0).all()) and len(seen) > 1
@@ -581,6 +627,11 @@ def _with_rows_of_equal_models(node_sums: Sequence[NodeSums]) -> list[NodeLoss]:
     return [replace(node.loss, n_alike=n_rows[node.model_digest]) for node in node_sums]
 
 
+def _without_gradients(losses: Sequence[NodeLoss]) -> list[NodeLoss]:
+    """Return losses of moments alone."""
+    return [replace(loss, gradient=None, slope=None) for loss in losses]
+
+
 def _form_of_classifiers(
     node_sums: Sequence[NodeSums], *, has_layers: bool
 ) -> PooledForm:
@@ -604,14 +655,21 @@ def _scaled_spaces(
 
 
 def node_losses(
-    likelihood: Likelihood, W: np.ndarray, *, problem: LinearProblem
+    merge: LinearMerge, W: np.ndarray, *, problem: LinearProblem
 ) -> list[float]:
-    """Losses of a model on each node's moments, in nats a row.
+    """Losses of a model on each node's moments, in nats a row; NaN where left out.
 
-    It warns of nodes whose moments show another rule.
+    It warns of nodes whose moments show another rule, unless nodes were judged before.
     """
+    likelihood = merge.likelihood
     n_rows = np.array([node.n_rows for node in problem.nodes])
     centered = likelihood.from_rows(W)
+    if merge.trust is not None:
+        losses = np.full(len(n_rows), np.nan)
+        is_kept = merge.trust.is_kept
+        fits = likelihood.node_fits(centered, n_rows[is_kept])
+        losses[is_kept] = fits.losses
+        return losses.tolist()
     fits = likelihood.node_fits(centered, n_rows)
     losses = fits.losses.tolist()
     if fits.disagrees.any():

@@ -39,6 +39,8 @@ class LinearNode:
     is_softmax: bool = False
     # Share of the largest class among rows that judge, of classes that the node knows.
     largest_share: float = np.nan
+    # (n_classes,), number of rows in its sums, whatever these weigh; None: not known.
+    rows_by_class: np.ndarray | None = None
 
     @property
     def known_columns(self) -> np.ndarray:
@@ -135,6 +137,7 @@ def _linear_node(node: Node, *, classes: np.ndarray, depth: int) -> LinearNode:
         is_softmax=node.network.output == "softmax"
         or (node.network.output == "logistic" and aligned.seen.sum() == 2),
         largest_share=_largest_share(node, classes[aligned.seen]),
+        rows_by_class=node.rows_by_class(classes),
     )
 
 
