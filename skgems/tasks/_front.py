@@ -109,6 +109,7 @@ _POWERS = {
     "squares": Array("p d", low=0.0, high=LARGEST**8),
     "slopes": _MEANS,
 }
+_PARTS = {"counts": _COUNTS, "logarithms": Array("p d")}
 _CATEGORIES = {
     "labels": Labels("l"),
     "counts": Array("l", low=0.0),
@@ -127,6 +128,8 @@ STATISTICS = {
     "histogram": {"n_rows": N_ROWS, "cumulative": Array("d *", low=0.0)},
     "powers": _POWERS,
     "box_powers": _POWERS,
+    "parts": _PARTS,
+    "box_parts": _PARTS,
 }
 
 
@@ -154,7 +157,8 @@ class FrontReply(DisclosedReply):
             STATISTICS,
             says="Statistics of the columns that enter each step, over all rows "
             "together: means and squares about them, products for PCA, or sums after "
-            "power transforms. Categories that at least min_rows rows have, and the "
+            "power transforms (under a rule of disclosure means of logarithms over "
+            "parts of a tenth of the sorted values). Categories that at least min_rows rows have, and the "
             "number of rows that have others. Counts on a grid, in multiples of "
             "min_rows.",
             detail=_parts_in_words,
