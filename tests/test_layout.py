@@ -132,6 +132,7 @@ TESTED_ELSEWHERE = {
         "fit simulates nodes",
     ),
     "gems/_inference_fit.py": ("gems/test_inference.py", "through the aggregator"),
+    "gems/_inference_notes.py": ("gems/test_inference.py", "notes of the table"),
     "gems/_moment_sums.py": ("gems/test_inference.py", "moments in place of nodes"),
     "gems/_layers_fit.py": ("gems/test_mlp.py", "through the aggregator"),
     "gems/_linear_fit.py": ("gems/test_logistic.py", "through the aggregator"),
