@@ -7,8 +7,8 @@ classes. Four things are asked of these sums, and of no model or gradient:
   none counts more than twice the (f+1)-th largest number, which an honest node has.
 - spread: with v_j the variance of feature j within classes at the node, u_j the median
   of these over nodes, and e_j a tenth of the median total variance, the 90 % quantile
-  over features of log((v_j + e_j) / (u_j + e_j)) is at most log 10; and so is, without
-  e_j, the size of the median over features.
+  over features of log((v_j + e_j) / (u_j + e_j)) is at most max(log 10, 3 medians over
+  nodes); and so is, without e_j, the size of the median over features.
 - far: rows are at most max(3, 5 medians over nodes) deviations away from the classes'
   medians.
 - shown: the slope of class means on those of the other nodes, plus one standard error,
@@ -30,9 +30,12 @@ from ._class_moments import ClassMoments, moments_kind
 from ._node_means import NodeMeans
 from ._part_sums import products
 
-# Bound of spread, a log ratio of variances. Honest nodes of other instruments differ by
-# a factor of four (gains of exp(0.3 z) over ten nodes).
+# Bound of spread, a log ratio of variances, and a factor on the median over nodes.
+# Honest nodes of other instruments differ by a factor of four (gains of exp(0.3 z) over
+# ten nodes). Where features have heavy tails, as counts of words, all nodes differ by
+# factors of three and some by more than ten.
 _MOST_SPREAD = np.log(10.0)
+_TIMES_MEDIAN_SPREAD = 3.0
 # Share of features that may be beyond it, and share of a feature's total variance that
 # is added to variances within classes. A class that a feature nearly determines has
 # next to none within, of which a hundredfold is nothing either.
@@ -287,9 +290,13 @@ class _Verdict:
 def _judged(claims: Sequence[NodeClaim], covariance: np.ndarray | None) -> _Verdict:
     """Judge nodes beside each other: spread first, then far and shown."""
     log_ratios = _log_ratios_of_spread(claims)
+    most_spread = _MOST_SPREAD
+    if not np.isnan(log_ratios).all():
+        usual = np.nanmedian(log_ratios)
+        most_spread = max(_MOST_SPREAD, _TIMES_MEDIAN_SPREAD * usual)
     numbers = {"spread": np.exp(log_ratios)}
-    excess = {"spread": log_ratios / _MOST_SPREAD}
-    if not (log_ratios > _MOST_SPREAD).any():
+    excess = {"spread": log_ratios / most_spread}
+    if not (excess["spread"] > 1.0).any():
         compared = _compared_means(claims, covariance)
         numbers |= compared.numbers
         excess |= compared.excess
