@@ -131,6 +131,8 @@ TESTED_ELSEWHERE = {
         "gems/test_logistic.py",
         "fit simulates nodes",
     ),
+    "gems/_inference_fit.py": ("gems/test_inference.py", "through the aggregator"),
+    "gems/_moment_sums.py": ("gems/test_inference.py", "moments in place of nodes"),
     "gems/_layers_fit.py": ("gems/test_mlp.py", "through the aggregator"),
     "gems/_linear_fit.py": ("gems/test_logistic.py", "through the aggregator"),
     "gems/_node_scores.py": ("gems/test_logistic_spaces.py", "scores of nodes"),

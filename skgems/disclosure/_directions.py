@@ -6,8 +6,7 @@ are needed where nearly all of some column follows from others, but not all: the
 factors have few digits.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
@@ -17,9 +16,6 @@ from scipy import linalg
 ROUNDING = 1e-10
 # Least eigenvalue of correlations of which triangular factors have half of all digits.
 _LEAST_OF_FACTORS = 1e-7
-# One in so many directions, those of the least eigenvalues, is looked at by itself where
-# leverages are bounded: residuals of a model are nearly combinations of its columns.
-_LEAST_SHARE = 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -32,7 +28,6 @@ class Directions:
     doubtful: np.ndarray
     # (rank,), the columns of Z that B is upper triangular for; None: it is not.
     columns: np.ndarray | None
-    products: np.ndarray  # (n_columns, n_columns), P
 
     @classmethod
     def from_products(cls, products: np.ndarray) -> "Directions":
@@ -67,7 +62,7 @@ class Directions:
             return None
         varies = products.diagonal()[rest] > 0
         doubtful = doubtful[:, varies] / np.linalg.norm(doubtful[:, varies], axis=0)
-        return cls(B=B, doubtful=doubtful, columns=columns, products=products)
+        return cls(B=B, doubtful=doubtful, columns=columns)
 
     @classmethod
     def _from_eigenvectors(cls, products: np.ndarray) -> "Directions":
@@ -81,7 +76,6 @@ class Directions:
             B=vectors[:, kept] / np.sqrt(values[kept]),
             doubtful=vectors[:, ~kept],
             columns=None,
-            products=products,
         )
 
     @property
@@ -89,31 +83,13 @@ class Directions:
         """Return how many directions there are."""
         return self.B.shape[1]
 
-    @cached_property
-    def _least(self) -> tuple[np.ndarray, np.ndarray]:
-        """The least eigenvalues of P but for rounding, and vectors of all but one.
-
-        Values are (n_least + 1,), vectors (n_columns, n_least).
-        """
-        n_least = self.rank // _LEAST_SHARE
-        some = self.products[np.ix_(self.columns, self.columns)]
-        values, vectors = linalg.eigh(some, subset_by_index=[0, n_least])
-        of_columns = np.zeros((len(self.products), n_least))
-        of_columns[self.columns] = vectors[:, :-1]
-        return values, of_columns
-
-    def largest_lengths(self, Z: np.ndarray) -> np.ndarray:
-        """Return what no ``|z'B|^2`` exceeds, of rows (n_rows, n_columns), (n_rows,).
-
-        With the least eigenvalues l_j, their vectors v_j and the next one l it is
-        ``|z|^2 / l + sum_j (z'v_j)^2 (1 / l_j - 1 / l)``.
-        """
-        if self.columns is None:
-            lines = self.lines(Z)
-            return np.einsum("ij,ij->i", lines, lines)
-        values, vectors = self._least
-        lengths = np.einsum("ij,ij->i", Z, Z) / values[-1]
-        return lengths + np.square(Z @ vectors) @ (1.0 / values[:-1] - 1.0 / values[-1])
+    def of_unscaled(self, scale: np.ndarray) -> "Directions":
+        """Return the directions of columns that were multiplied by a scale for P."""
+        return replace(
+            self,
+            B=scale[:, None] * self.B,
+            doubtful=scale[:, None] * self.doubtful,
+        )
 
     def lines(self, Z: np.ndarray) -> np.ndarray:
         """Return ZB, (n_rows, rank), of rows (n_rows, n_columns)."""

@@ -11,12 +11,11 @@ With all h below 1/k each such sum depends on more than k rows.
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
 from ._directions import ROUNDING, Directions
+from ._group_sums import indicator
 
 # Length of a direction without digits that is rounding, in deviations of columns.
 NOTHING = 1e-12
@@ -113,68 +112,25 @@ def _sums_by_group(
     X: np.ndarray, groups: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
     """Return weighted sums of rows, (n_groups, n_columns)."""
-    return _indicator(groups, weights) @ X
+    return indicator(groups, int(groups.max(initial=-1)) + 1, weights) @ X
 
 
-def _indicator(groups: np.ndarray, weights: np.ndarray) -> sparse.csr_matrix:
-    """Return the weights of the rows of each group, (n_groups, n_rows)."""
-    n_rows = len(groups)
-    shape = (int(groups.max(initial=-1)) + 1, n_rows)
-    return sparse.csr_matrix((weights, (groups, np.arange(n_rows))), shape=shape)
+def basis(design: Design, weights: np.ndarray) -> np.ndarray:
+    """Return orthonormal columns that span those of weighted rows, (n_rows, rank).
 
-
-class Spread:
-    """Rows about the means of groups, and the directions in which they vary.
-
-    Parameters
-    ----------
-    design : Design
-    weights : ndarray of shape (n_rows,)
-        With their squares products of rows are summed.
+    A group without weight has no column.
     """
-
-    def __init__(self, design: Design, weights: np.ndarray) -> None:
-        self.weights = weights
-        self._design = design
-        self._totals = np.bincount(design.groups, weights**2)
-        # (n_rows, n_columns), with the weights; None where there is a basis.
-        self._rooted: np.ndarray | None = centered(design, weights**2)
-        if (weights != 1.0).any():
-            self._rooted *= weights[:, None]
-        products = self._rooted.T @ self._rooted
-        self._directions = Directions.from_products(products)
-
-    def largest_leverage_bound(self) -> float:
-        """Return what no leverage exceeds, from the lengths of rows."""
-        if self._rooted is None:
-            return float(self.leverages().max())
-        rest = self._rooted @ self._directions.doubtful
-        if (np.linalg.norm(rest, axis=0) > NOTHING).any():
-            return 1.0
-        totals = self._totals[self._design.groups]
-        h = self.weights**2 / np.where(totals > 0, totals, 1.0)
-        h += self._directions.largest_lengths(self._rooted)
-        return float(np.bincount(self._design.units, h).max())
-
-    @cached_property
-    def basis(self) -> np.ndarray:
-        """Orthonormal columns that span those of the weighted rows, (n_rows, rank).
-
-        A group without weight has no column.
-        """
-        has_weight = np.flatnonzero(self._totals > 0)
-        indicators = self._design.groups[:, None] == has_weight
-        indicators = indicators / np.sqrt(self._totals[has_weight])
-        lines = self._directions.lines(self._rooted)
-        Q = np.hstack([self.weights[:, None] * indicators, lines])
-        small = _small_directions(self._rooted @ self._directions.doubtful, Q)
-        self._rooted = None
-        return np.hstack([Q, small]) if small.shape[1] else Q
-
-    def leverages(self) -> np.ndarray:
-        """Return the leverage of each unit, (n_units,)."""
-        h = np.einsum("ij,ij->i", self.basis, self.basis)
-        return np.bincount(self._design.units, h)
+    totals = np.bincount(design.groups, weights**2)
+    has_weight = np.flatnonzero(totals > 0)
+    indicators = (design.groups[:, None] == has_weight) / np.sqrt(totals[has_weight])
+    X = centered(design, weights**2)
+    if (weights != 1.0).any():
+        X *= weights[:, None]
+    directions = Directions.from_products(X.T @ X)
+    small = X @ directions.doubtful
+    Q = np.hstack([weights[:, None] * indicators, directions.lines(X)])
+    small = _small_directions(small, Q)
+    return np.hstack([Q, small]) if small.shape[1] else Q
 
 
 def _small_directions(small: np.ndarray, Q: np.ndarray) -> np.ndarray:
@@ -193,46 +149,79 @@ def _small_directions(small: np.ndarray, Q: np.ndarray) -> np.ndarray:
     return small @ (vectors[:, kept] / np.sqrt(values[kept]))
 
 
-class KeptSpreads:
-    """The last spread of each design of a table that has a name."""
+class KeptBases:
+    """The last basis of each design of a table that has a name."""
 
     def __init__(self) -> None:
-        self._spreads: dict[Hashable, Spread] = {}
+        self._bases: dict[Hashable, tuple[np.ndarray, np.ndarray]] = {}
 
-    def of_design(self, design: Design, weights: np.ndarray) -> Spread:
-        """Return the spread of a design with weights of rows."""
+    def of_design(self, design: Design, weights: np.ndarray) -> np.ndarray:
+        """Return the basis of a design with weights of rows, which is not to change."""
         if design.name is None:
-            return Spread(design, weights)
-        kept = self._spreads.get(design.name)
-        if kept is None or not np.array_equal(kept.weights, weights):
-            kept = Spread(design, weights)
-            self._spreads[design.name] = kept
-        return kept
+            return basis(design, weights)
+        kept_weights, Q = self._bases.get(design.name, (weights, None))
+        if Q is not None and not np.array_equal(kept_weights, weights):
+            Q = _reweighted(Q, kept_weights, weights)
+        if Q is None:
+            Q = basis(design, weights)
+        self._bases[design.name] = (weights, Q)
+        return Q
+
+
+def _reweighted(
+    Q: np.ndarray, before: np.ndarray, weights: np.ndarray
+) -> np.ndarray | None:
+    """Return the basis with lower weights of a few rows; None: find it anew.
+
+    With squared weights v, as shares of those before, it is ``Q L^-T`` with lines times
+    the root of v, where ``LL' = Q'VQ = 1 - Q'(1 - V)Q``.
+    """
+    changed = np.flatnonzero(weights != before)
+    if len(changed) > Q.shape[1] or (weights > before).any():
+        return None
+    shares = weights[changed] / before[changed]
+    lost = (1.0 - shares**2)[:, None] * Q[changed]
+    directions = Directions.from_products(np.eye(Q.shape[1]) - lost.T @ Q[changed])
+    if directions.rank < Q.shape[1]:
+        return None
+    Q = directions.lines(Q)
+    Q[changed] *= shares[:, None]
+    return Q
+
+
+def leverages(design: Design, weights: np.ndarray) -> np.ndarray:
+    """Return the leverage of each unit under weights of rows, (n_units,)."""
+    return leverages_by_basis(basis(design, weights), design.units)
+
+
+def leverages_by_basis(Q: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """Return the leverage of each unit by an orthonormal basis, (n_units,)."""
+    return np.bincount(units, np.einsum("ij,ij->i", Q, Q))
 
 
 def lowered_weights(
-    design: Design, spread: Spread, *, bound: float, least_share: float
+    design: Design,
+    start: np.ndarray,
+    *,
+    bound: float,
+    least_share: float,
+    bases: KeptBases | None = None,
 ) -> np.ndarray | None:
     """Return weights of rows with which each leverage is below a bound, (n_rows,).
 
-    They are at most those of the ``spread`` of the design. None where less than a share
-    of these would be left: the columns are too many for so few rows, or a few rows have
-    directions for themselves.
+    They are at most those of ``start``. None where less than a share of these would be
+    left: the columns are too many for so few rows, or a few rows have directions for
+    themselves. ``bases`` are those found before.
     """
-    start = spread.weights
-    if spread.largest_leverage_bound() < bound:
-        return start
+    bases = KeptBases() if bases is None else bases
     squares = start**2  # those with which products of rows are summed
     least = least_share * start.sum()
     while True:
         rows = np.flatnonzero(squares)
         if start[rows].sum() < least:
             return None
-        some = design
-        if len(rows) < len(start):
-            some = design.of_rows(rows)
-            spread = Spread(some, start[rows])
-        Q = spread.basis
+        some = design if len(rows) == len(start) else design.of_rows(rows)
+        Q = bases.of_design(some, start[rows])
         if Q.shape[1] > bound * (some.units.max() + 1):
             return None  # the leverages sum to the rank
         h = np.einsum("ij,ij->i", Q, Q)
@@ -243,6 +232,8 @@ def lowered_weights(
         factors = lowered_of_basis(Q, some.units, bound=bound)
         if factors is None:
             return None
+        if (factors == 1.0).all() and len(rows) == len(start):
+            return start
         squares[rows] = factors * start[rows] ** 2
         if np.sqrt(squares).sum() < least:
             return None
@@ -321,7 +312,7 @@ class _LighterRows:
             self._inverse = np.linalg.inv(matrix)
 
     def leverages(self, lines: np.ndarray) -> np.ndarray:
-        """Return the leverages of lines of the basis before their weights, (n_lines,)."""
+        """Return leverages of lines of the basis before their weights, (n_lines,)."""
         if self._inner is None:
             return np.einsum("ij,ij->i", lines @ self._inverse, lines)
         T = lines @ self._Q.T

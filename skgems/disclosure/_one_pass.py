@@ -5,14 +5,11 @@ clusters or the whole class. With the squared weight v of a row x of part p, the
 of these, the mean m_p and the scatter S, its leverage is
 
     h = v (1 / V_p + (x - m_p)' S^+ (x - m_p)),
-
-and with columns of length 1 and the least eigenvalue l of S
-
-    (x - m_p)' S^+ (x - m_p) <= |x - m_p|^2 / l.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -60,8 +57,8 @@ class ClassRows:
             indices = indices[np.argsort(numbers, kind="stable")]
             ends = np.cumsum(np.bincount(numbers))
         weights = weights[indices]
-        residuals = residuals[indices]
-        known = known[indices] / weights[:, None]
+        residuals = _without_last(residuals[indices])
+        known = _without_last(known[indices] / weights[:, None])
         if known.shape == residuals.shape:
             # They are nearly equal: together they span what the difference spans, which
             # has digits of its own.
@@ -240,6 +237,10 @@ class ClassPass:
         """Report whether one row has most of a column of a part, or may have it."""
         return self.is_reached and self.largest_by_part > bound / BELOW
 
+    def holds_by_part(self, *, bound: float) -> bool:
+        """Report whether no row is known to have most of a column of a part."""
+        return self.largest_by_part <= bound * BELOW
+
     def holds(self, units: np.ndarray | None, *, bound: float) -> bool:
         """Report whether all leverages of a class are known to be below a bound.
 
@@ -256,43 +257,27 @@ class ClassPass:
         n_in_unit = 1 if units is None else np.bincount(units).max()
         if not self.has_digits or n_in_unit * self.largest_by_part > bound:
             return False
+        h = self._leverages
+        return bool((h if units is None else np.bincount(units, h)).max() <= bound)
+
+    @cached_property
+    def _leverages(self) -> np.ndarray:
+        """What no leverage of a row exceeds, in the order of parts, (n_rows,).
+
+        They are the leverages where no column is nearly a combination of others.
+        """
         squares = np.where(self.varies, self.scatter.diagonal(), 1.0)
         scale = self.varies / np.sqrt(squares)
         directions = Directions.from_products(scale[:, None] * self.scatter * scale)
-        if not _are_rounding(self.rows, scale[:, None] * directions.doubtful):
-            return False
-        h = self._leverage_bounds(scale, directions)
-        if n_in_unit * h.max() <= bound:
-            return True
-        if directions.rank + len(self.totals) > bound * len(self.rows.indices):
-            return False  # leverages sum to the rank
-        is_exact = h > (bound if units is None else 0.0)
-        h[is_exact] = self._leverages(is_exact, scale, directions)
-        return bool((h if units is None else np.bincount(units, h)).max() <= bound)
-
-    def _leverage_bounds(
-        self, scale: np.ndarray, directions: Directions
-    ) -> np.ndarray:
-        """Return what no leverage of a row exceeds, (n_rows,)."""
-        h = np.empty(len(self.rows.indices))
+        directions = directions.of_unscaled(scale)
+        h = np.ones(len(self.rows.indices))
+        if not _are_rounding(self.rows, directions.doubtful):
+            return h
         for part, places, block in self.rows.blocks():
             block -= self.means[part]
-            block *= scale
-            h[places] = directions.largest_lengths(block) + 1.0 / self.totals[part]
+            lines = directions.lines(block)
+            h[places] = np.einsum("ij,ij->i", lines, lines) + 1.0 / self.totals[part]
         return self.rows.squares * h
-
-    def _leverages(
-        self, is_exact: np.ndarray, scale: np.ndarray, directions: Directions
-    ) -> np.ndarray:
-        """Return the leverages of some rows, in the order of parts, (n_some,)."""
-        h = [np.zeros(0)]
-        for part, places, block in self.rows.blocks():
-            some = np.flatnonzero(is_exact[places])
-            if len(some):
-                lines = directions.lines((block[some] - self.means[part]) * scale)
-                lengths = np.einsum("ij,ij->i", lines, lines)
-                h.append(lengths + 1.0 / self.totals[part])
-        return self.rows.squares[is_exact] * np.concatenate(h)
 
 
 class KeptPasses:
@@ -311,6 +296,14 @@ class KeptPasses:
             kept = ClassPass.from_rows(rows)
             self._passes[c] = kept
         return kept
+
+
+def _without_last(residuals: np.ndarray) -> np.ndarray:
+    """Return columns without the last one, if they sum to 0, as those of a model do."""
+    rounding = CONSTANT * np.abs(residuals).max(initial=0.0)
+    if residuals.size and (np.abs(residuals.sum(axis=1)) <= rounding).all():
+        return residuals[:, :-1]
+    return residuals
 
 
 def _are_rounding(rows: ClassRows, directions: np.ndarray) -> bool:

@@ -23,16 +23,17 @@ from scipy import sparse
 from ._leverages import (
     NOTHING,
     Design,
-    KeptSpreads,
+    KeptBases,
     centered,
     columns_lowered,
     largest_in_columns,
     largest_of_means,
+    leverages_by_basis,
     lowered_weights,
     means_lowered,
     numbered,
 )
-from ._one_pass import ClassRows, KeptPasses
+from ._one_pass import ClassPass, ClassRows, KeptPasses
 from ._rule import Disclosure
 
 # Share of their weight that the rows of a step keep at least.
@@ -111,7 +112,9 @@ class Rows:
         """Return the design of some columns; None: of all."""
         X = _dense(self.X if columns is None else self.X[:, columns])
         name = None
-        if columns is None:  # all rows of these classes, about means of classes or parts
+        if (
+            columns is None
+        ):  # all rows of these classes, about means of classes or parts
             name = (*np.unique(self.codes).tolist(), groups is self.parts)
         return Design(
             X=X, groups=numbered(groups), units=numbered(self.units), name=name
@@ -189,7 +192,7 @@ def told_of(
         bound=rule.leverage,
         leaves_room=leaves_room,
         passes=KeptPasses() if passes is None else passes,
-        spreads=KeptSpreads(),
+        bases=KeptBases(),
     )
     return teller.told_with_weights(rows)
 
@@ -217,7 +220,9 @@ class _Teller:
     bound: float  # below which leverages are brought by lowering weights
     leaves_room: bool
     passes: KeptPasses
-    spreads: KeptSpreads
+    bases: KeptBases
+    # Whether weights are drawn since some are lowered: one pass will not do.
+    are_drawn: bool = False
 
     def told_with_weights(self, rows: Rows) -> Told:
         """Return what is told; where a weight is lowered, all are, a little, unevenly.
@@ -241,7 +246,10 @@ class _Teller:
             return told
         rng = np.random.default_rng(self.seed())
         factors = rng.uniform(LEAST_FACTOR, 1.0, len(rows.weights))
-        return self._told_beside_gradient(replace(rows, weights=factors * rows.weights))
+        drawn = replace(self, are_drawn=True)
+        return drawn._told_beside_gradient(
+            replace(rows, weights=factors * rows.weights)
+        )
 
     def _told_unchanged(self, rows: Rows) -> Told | None:
         """Return what is told; None where a weight was lowered or a value replaced."""
@@ -354,8 +362,6 @@ class _Teller:
 
         It is None where one or two passes over the rows do not show that all holds.
         """
-        if (rows.weights[of_class] <= 0).any():
-            return None
         n_columns = rows.X.shape[1]
         n_before = self.n_told_before[rows.codes[of_class[0]]]
         parts = rows.parts
@@ -373,10 +379,13 @@ class _Teller:
             n_parts = 1
         if not has_room(n_groups=1, n_others=n_columns + n_before):
             return None
+        has_weight = rows.weights[of_class] > 0
+        if self.are_drawn or not has_weight.any():
+            return None
         rows_of_class = partial(
             ClassRows.from_table,
             rows.X,
-            of_class,
+            of_class[has_weight],
             residuals=rows.residuals,
             known=rows.known,
             weights=rows.weights,
@@ -385,7 +394,9 @@ class _Teller:
         sums = self.passes.of_rows(c, rows_of_class(parts=None))
         if n_parts > 1:
             divided = sums.divided(rows_of_class(parts=parts))
-            if units is None and divided.fails_by_part(bound=self.rule.leverage):
+            if self._fails_by_part(
+                rows, of_class, divided, has_units=units is not None
+            ):
                 n_parts = 1
             else:
                 sums = divided
@@ -393,6 +404,17 @@ class _Teller:
         if not sums.holds(units_of_rows, bound=self.bound):
             return None
         return n_parts > 1
+
+    def _fails_by_part(
+        self, rows: Rows, of_class: np.ndarray, sums: ClassPass, *, has_units: bool
+    ) -> bool:
+        """Report whether a row of a class is most of a column of its part alone."""
+        bound = self.rule.leverage
+        if not has_units and sums.fails_by_part(bound=bound):
+            return True
+        if self.may_lower or sums.holds_by_part(bound=bound):
+            return False
+        return not self._holds_by_part(rows.some(of_class), rows.weights[of_class])
 
     def _beside_gradient(self, rows: Rows, told: Told) -> Told | None:
         """Return what is told beside a gradient and known sums; None: too little.
@@ -409,7 +431,7 @@ class _Teller:
             return told
         units = numbered(rows.units)
         for _ in range(MOST_ROUNDS):
-            of_told, of_known = _shares(rows, told, self.spreads)
+            of_told, of_known = _shares(rows, told, self.bases)
             is_high = np.bincount(units, of_told + of_known) >= bound
             if not is_high.any():
                 return told if self._clusters_hold(rows, told) else None
@@ -439,7 +461,10 @@ class _Teller:
         """Return whether a class tells clusters, and its weights; None: no scatter."""
         if rows.parts is not None:
             sizes = np.unique(rows.parts, return_counts=True)[1]
-            if len(sizes) > 1:
+            # Where no weight is lowered later, the test of parts is the cheaper one.
+            if len(sizes) > 1 and (
+                self.may_lower or self._holds_by_part(rows, rows.weights)
+            ):
                 # Means and squares of each cluster, beside the products.
                 n_means = 2 * len(sizes) * rows.X.shape[1]
                 weights = self._holding_weights(
@@ -514,14 +539,18 @@ class _Teller:
         )
         if not has_room:
             return None
-        spread = self.spreads.of_design(design, weights)
         if self.may_lower:
             return lowered_weights(
-                design, spread, bound=self.bound, least_share=LEAST_SHARE
+                design,
+                weights,
+                bound=self.bound,
+                least_share=LEAST_SHARE,
+                bases=self.bases,
             )
-        holds = spread.largest_leverage_bound() < self.bound
-        holds = holds or spread.leverages().max() < self.bound
-        return weights if holds else None
+        Q = self.bases.of_design(design, weights)
+        return (
+            weights if leverages_by_basis(Q, design.units).max() < self.bound else None
+        )
 
     def _n_before(self, rows: Rows) -> float:
         """Return how many numbers earlier messages have told of the classes of rows."""
@@ -707,23 +736,21 @@ def n_numbers_told(rows: Rows, told: Told) -> float:
 
 def gradient_holds(rows: Rows, told: Told, rule: Disclosure) -> bool:
     """Report whether gradients with these residuals may be told beside what is told."""
-    of_told, _ = _shares(rows, told, KeptSpreads())
+    of_told, _ = _shares(rows, told, KeptBases())
     return bool(np.bincount(numbered(rows.units), of_told).max() < rule.leverage)
 
 
-def _shares(
-    rows: Rows, told: Told, spreads: KeptSpreads
-) -> tuple[np.ndarray, np.ndarray]:
+def _shares(rows: Rows, told: Told, bases: KeptBases) -> tuple[np.ndarray, np.ndarray]:
     """Return each row's leverage in what is told, and in known sums beside it.
 
     Products are told of groups of rows, and gradients are sums over all rows: they have
     the same columns of residuals in all groups. Columns of which only squares are told
     have no other column beside them.
     """
-    joint = _JointBasis(rows, told, told.is_in_block, spreads)
+    joint = _JointBasis(rows, told, told.is_in_block, bases)
     if told.is_in_block.all():
         return joint.of_told, joint.of_known
-    of_means = _JointBasis(rows, told, np.zeros_like(told.is_in_block), spreads)
+    of_means = _JointBasis(rows, told, np.zeros_like(told.is_in_block), bases)
     is_square = ~told.is_in_block & ~told.is_mean_only
     left = np.flatnonzero(~told.has_own[rows.codes])
     some = rows.some(left)
@@ -750,7 +777,7 @@ class _JointBasis:
         rows: Rows,
         told: Told,
         is_in_block: np.ndarray,
-        spreads: KeptSpreads,
+        bases: KeptBases,
     ) -> None:
         self.of_told = np.zeros(len(rows.codes))  # leverage of each row
         self._of_groups: list[tuple[np.ndarray, np.ndarray]] = []
@@ -764,7 +791,7 @@ class _JointBasis:
             if group < 0 and not is_in_block.all():
                 columns = np.flatnonzero(is_in_block)
             design = some.design(some.parts if has_clusters else some.codes, columns)
-            Q = spreads.of_design(design, told.weights[of_group]).basis
+            Q = bases.of_design(design, told.weights[of_group])
             self._of_groups.append((of_group, Q))
             self.of_told[of_group] = np.einsum("ij,ij->i", Q, Q)
         self.of_told += self._added(told.weights[:, None] * rows.residuals)

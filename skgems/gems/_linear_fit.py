@@ -111,6 +111,7 @@ class LinearFit:
                 self.needs_spaces or "consensus" in self.rounds.candidates
             ),
             tries_factors=self.intersection != "likelihood",
+            asks_for_inference=not isinstance(self.C, str) and np.isinf(self.C),
         )
 
     def check_takes_weights(self) -> None:
@@ -272,7 +273,7 @@ class LinearFit:
             )
             factor = 1.0
         requests = stage.score_requests(factor * W, merge, problem)
-        reports = [reply.content for _, reply in run.ask(requests)]
+        reports = [reply for _, reply in run.ask(requests)]
         losses = None
         if merge.likelihood is not None:
             judged_W = merge.W_of_one_message if fine_tuning is None else factor * W
@@ -295,6 +296,10 @@ class LinearFit:
             "node_scores_": node_scores(reports, merge, problem=problem, losses=losses),
             "trust_": trust_table(problem.names, merge.trust),
             "_largest_shares": [node.largest_share for node in problem.nodes],
+            # Which classes rows have at each node, for a later request.
+            "_row_columns": {
+                node.name: np.unique(node.row_columns) for node in problem.nodes
+            },
             # A fit over a channel does not ask for scores: `ask_scores` can, later.
             "_score_requests": None if run.reports else requests,
         }

@@ -19,6 +19,7 @@ from ..federation import (
     read_federation,
 )
 from ._further import Rounds
+from ._inference import InferenceMixin, kept_for_inference
 from ._linear_fit import LinearFit
 from ._node_scores import ask_scores
 from ._parameters import (
@@ -35,6 +36,7 @@ Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 
 class GEMSLogisticAggregator(
     LinearMethodMixin,
+    InferenceMixin,
     KeepRepliesMixin,
     ReportMixin,
     LinearExportMixin,
@@ -536,6 +538,7 @@ default="auto"
         has_none = state["likelihood_"] is None and state["spaces_"] is None
         return state | {
             "_merge": None,
+            "_kept_sums": kept_for_inference(state, self._factor * self._weights()),
             # A last layer loses its likelihood where hidden layers are tuned.
             "_has_sums": has_none and state.get("_has_sums", True),
             "likelihood_": None,

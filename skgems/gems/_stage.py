@@ -169,7 +169,7 @@ class LinearStage:
         profiles: list[SpaceProfile] = []
         for node, (_, reply) in zip(problem.nodes, replies, strict=True):
             profile = SpaceProfile.from_arrays(
-                reply.content,
+                reply.as_content(),
                 criterion=self.criterion,
                 construction=self.construction.wire_name,
             )
@@ -282,7 +282,7 @@ class LinearStage:
         replies = yield replace(problem, nodes=nodes).requests(
             "size", [problem.model_content(node) for node in nodes]
         )
-        sizes = [reply.content["size"] for _, reply in replies]
+        sizes = [reply.size for _, reply in replies]
         return bool(sizes) and max(sizes) > AUTO_SCALE_RATIO * min(sizes)
 
 

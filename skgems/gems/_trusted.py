@@ -6,8 +6,8 @@ from typing import Self
 
 import numpy as np
 
-from ..messages import Message
 from ..moments import Trust, claims_of_moments, trusted_nodes
+from ..tasks import MomentsReply
 from ._problem import LinearNode, LinearProblem
 from ._sums import read_moments
 
@@ -18,12 +18,12 @@ class TrustedReplies:
 
     trust: Trust
     problem: LinearProblem  # of the kept nodes
-    replies: list[tuple[str, Message]]  # of the kept nodes
+    replies: list[tuple[str, MomentsReply]]  # of the kept nodes
 
     @classmethod
     def from_replies(
         cls,
-        replies: Iterable[tuple[str, Message]],
+        replies: Iterable[tuple[str, MomentsReply]],
         problem: LinearProblem,
         *,
         most_liars: int,
@@ -31,7 +31,7 @@ class TrustedReplies:
         """Judge the nodes by their moments, of which at most so many lie."""
         replies = list(replies)
         moments = [
-            read_moments(node, reply.content, classes=problem.classes)
+            read_moments(node, reply, classes=problem.classes)
             for node, (_, reply) in zip(problem.nodes, replies, strict=True)
         ]
         claims = claims_of_moments(

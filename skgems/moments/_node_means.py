@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ._rows import SURE, indicator
+from ..disclosure import indicator
+from ._rows import SURE
 
 # Divisor of sums over no rows, which are 0.
 _TINY = np.finfo(np.float64).tiny

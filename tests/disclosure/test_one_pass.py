@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from skgems.disclosure._leverages import Design, Spread, largest_in_columns
+from skgems.disclosure._leverages import Design, largest_in_columns, leverages
 from skgems.disclosure._one_pass import ClassPass, ClassRows, KeptPasses
 
 BOUND = 0.5
@@ -52,7 +52,7 @@ def test_it_holds_where_no_leverage_is_large(far, make):
         ).max()
         for p, n in enumerate(np.bincount(parts))
     ]
-    h = Spread(Design(X=X, groups=parts, units=units), weights).leverages()
+    h = leverages(Design(X=X, groups=parts, units=units), weights)
     largest = max(h.max(), *of_parts)
     sums = class_of(make(X), parts=parts, weights=weights)
     assert sums.holds(None, bound=BOUND) == (largest < BOUND)
