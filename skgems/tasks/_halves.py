@@ -58,9 +58,9 @@ from ._join import (
     columns_described,
     join,
     sentences_of_summary,
+    told_of_summary,
 )
 from ._shared import DisclosedReply
-from ._told import told_of_summary
 
 HALF_NAMES = ("first", "second")
 # Why there are no sums for a method, beside those for others.
