@@ -64,10 +64,6 @@ TESTED_ELSEWHERE = {
         "beside the thresholds that are kept",
     ),
     "gems/_trusted.py": ("federation/test_trust.py", "both methods judge nodes alike"),
-    "pooled/_trusted.py": (
-        "federation/test_trust.py",
-        "both methods judge nodes alike",
-    ),
     "ensembles/_distillation_fit.py": (
         "ensembles/test_distillation.py",
         "through the aggregator",

@@ -13,9 +13,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse
 
 from ._directions import ROUNDING, Directions
+from ._group_sums import indicator
 
 # Length of a direction without digits that is rounding, in deviations of columns.
 NOTHING = 1e-12
@@ -112,14 +112,7 @@ def _sums_by_group(
     X: np.ndarray, groups: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
     """Return weighted sums of rows, (n_groups, n_columns)."""
-    return _indicator(groups, weights) @ X
-
-
-def _indicator(groups: np.ndarray, weights: np.ndarray) -> sparse.csr_matrix:
-    """Return the weights of the rows of each group, (n_groups, n_rows)."""
-    n_rows = len(groups)
-    shape = (int(groups.max(initial=-1)) + 1, n_rows)
-    return sparse.csr_matrix((weights, (groups, np.arange(n_rows))), shape=shape)
+    return indicator(groups, int(groups.max(initial=-1)) + 1, weights) @ X
 
 
 def basis(design: Design, weights: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from ..federation import Context, Federation, Run, read_federation
 from ..inference import Inference
 from ..messages import Message, listed
 from ..steps import raw_columns
+from ..tasks import InferenceReply
 from ._further import with_objectives
 from ._inference_fit import LEAST_SITES, AskedNode, InferenceFit, KeptSums
 from ._inference_notes import choose_errors, notes_on_replies
@@ -308,14 +309,14 @@ def _requests(
 
 def _with_replies(
     fit: InferenceFit,
-    replies: Iterator[tuple[str, Message]],
+    replies: Iterator[tuple[str, InferenceReply]],
     columns_of_nodes: Mapping[str, np.ndarray],
 ) -> InferenceFit:
     """Return the fit with what nodes told; nodes that failed told nothing."""
     asked = {
         name: AskedNode.from_reply(
             name,
-            reply.content,
+            reply,
             n_classes=len(columns_of_nodes[name]),
             n_of_all=len(fit.classes),
         )

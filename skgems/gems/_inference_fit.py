@@ -1,6 +1,6 @@
 """Standard errors of an aggregate: what nodes told, or moments in their place."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -24,6 +24,7 @@ from ..inference import (
 )
 from ..messages import listed
 from ..steps import RawColumn
+from ..tasks import InferenceReply
 from ._moment_sums import MomentSums, contrasts_of, places_of_nodes
 
 # Nodes from which on their scores show how sites vary: with ten the plain sandwich
@@ -66,26 +67,27 @@ class AskedNode:
 
     @classmethod
     def from_reply(
-        cls, name: str, content: Mapping, *, n_classes: int, n_of_all: int
+        cls, name: str, reply: InferenceReply, *, n_classes: int, n_of_all: int
     ) -> "AskedNode":
         """Read the reply to "inference" of a node with rows of so many classes."""
-        gradient = content.get("gradient")
+        gradient = reply.gradient
         matrices = {}
         if gradient is not None:
             gradient = -gradient[:, 1:].T.ravel()
             for part in ("information", "middle"):
-                if part in content:
-                    matrices[part] = matrix_of_triangle(content[part], len(gradient))
+                triangle = getattr(reply, part)
+                if triangle is not None:
+                    matrices[part] = matrix_of_triangle(triangle, len(gradient))
         return cls(
             name=name,
             has_one_class=n_classes < 2,
             lacks_classes=n_classes < n_of_all,
             gradient=gradient,
-            count=content["count"],
-            n_rows=content["n_rows"],
-            is_weighted=content["is_weighted"],
-            has_groups=content["has_groups"],
-            has_rule=content.get("rule") is not None,
+            count=reply.count,
+            n_rows=reply.n_rows,
+            is_weighted=reply.is_weighted,
+            has_groups=reply.has_groups,
+            has_rule=reply.rule is not None,
             **matrices,
         )
 

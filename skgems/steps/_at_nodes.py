@@ -34,7 +34,7 @@ from ._columns import (
 from ._contradictions import NodeRows
 from ._fitting import Pending
 from ._kinds import KINDS
-from ._statistics import STATISTICS
+from ._statistics import STATISTICS, TOLD_UNDER_RULE
 from ._trees import Step, is_passthrough
 
 
@@ -159,6 +159,8 @@ class TellingVisitor(RowsVisitor):
             self.is_refused = True
             self.check_products(table)
             self.is_refused = False
+        if self.min_rows > 1:  # there is a rule
+            name = TOLD_UNDER_RULE.get(name, name)
         tell = STATISTICS[name].tell
         with no_values_in_errors(step, table):
             if name == "histogram":

@@ -109,6 +109,7 @@ _POWERS = {
     "squares": Array("p d", low=0.0, high=LARGEST**8),
     "slopes": _MEANS,
 }
+_PARTS = {"counts": _COUNTS, "logarithms": Array("p d")}
 _CATEGORIES = {
     "labels": Labels("l"),
     "counts": Array("l", low=0.0),
@@ -127,6 +128,8 @@ STATISTICS = {
     "histogram": {"n_rows": N_ROWS, "cumulative": Array("d *", low=0.0)},
     "powers": _POWERS,
     "box_powers": _POWERS,
+    "parts": _PARTS,
+    "box_parts": _PARTS,
 }
 
 
@@ -154,7 +157,8 @@ class FrontReply(DisclosedReply):
             STATISTICS,
             says="Statistics of the columns that enter each step, over all rows "
             "together: means and squares about them, products for PCA, or sums after "
-            "power transforms. Categories that at least min_rows rows have, and the "
+            "power transforms (under a rule of disclosure means of logarithms over "
+            "parts of a tenth of the sorted values). Categories that at least min_rows rows have, and the "
             "number of rows that have others. Counts on a grid, in multiples of "
             "min_rows.",
             detail=_parts_in_words,
@@ -205,14 +209,14 @@ def _check_products(member: Member, table: object) -> None:
         )
 
 
-def _columns_told(content: Mapping) -> int | None:
-    """Return how many columns the first reply to a front tells of."""
-    return len(content["columns"]["text"]) if "columns" in content else None
+def _columns_told(reply: FrontReply) -> int:
+    """Return how many columns the reply to a front tells of."""
+    return len(reply.columns["text"])
 
 
-def exposed_columns(content: Mapping) -> ExposedGroups:
+def exposed_columns(reply: FrontReply) -> ExposedGroups:
     """Return whether a step needs covariances of more columns than there are rows."""
-    for part in content["parts"].values():
+    for part in reply.parts.values():
         if "triangle" in part and part["n_rows"] <= len(part["mean"]):
             n_rows = {"all": int(part["n_rows"])}
             return ExposedGroups(n_columns=len(part["mean"]), n_rows=n_rows)

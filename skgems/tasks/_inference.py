@@ -230,6 +230,7 @@ INFERENCE = Task(
     takes_weights=True,
     request=InferenceRequest,
     reply=InferenceReply,
+    of_user=(),
     told=told_of_inference,
     cost=_cost,
     answer=inference,

@@ -426,14 +426,14 @@ def _n_gradient_numbers(
     return n_gradients * rows.n_classes * (n_columns + 1)
 
 
-def _columns_summed(content: Mapping) -> int:
-    return len(content["moments"]["origin"])
+def _columns_summed(reply: MomentsReply) -> int:
+    return len(reply.moments["origin"])
 
 
-def exposed_groups(content: Mapping) -> ExposedGroups:
+def exposed_groups(reply: MomentsReply) -> ExposedGroups:
     """Return the classes whose covariances show single rows."""
     return ExposedGroups(
-        n_columns=_columns_summed(content), n_rows=exposed_classes(content)
+        n_columns=_columns_summed(reply), n_rows=exposed_classes(reply.as_content())
     )
 
 
@@ -474,7 +474,7 @@ MOMENTS = Task(
     reads="classifier",
     request=MomentsRequest,
     reply=MomentsReply,
-    kind_of_moments=lambda content: content["kind"],
+    kind_of_moments=lambda request: request.kind,
     told=told_of_moments,
     n_columns=_columns_summed,
     exposed=exposed_groups,

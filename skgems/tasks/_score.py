@@ -103,7 +103,7 @@ def score(member: Member, request: ScoreRequest) -> ScoreReply:
     scorer = Criterion.from_settings(request.criterion)
     # Losses of a steep model would be those of single rows.
     hides_rows = member.disclosure is not None and not scorer.ignores_scale
-    # An accuracy on one row is whether a model, which may be made up, is right about it.
+    # An accuracy on one row tells on which side of a model it is.
     X, codes, rows = rows_of_large_classes(member, "judging", request.labels)
 
     def score_model(
@@ -158,6 +158,7 @@ SCORE = Task(
     takes_weights=True,  # it counts rows, as an accuracy does
     request=ScoreRequest,
     reply=ScoreReply,
+    of_user=(),
     cost=_cost,
     answer=score,
 )

@@ -91,6 +91,7 @@ RULES = {
         "precision": "consent",
         "radii": "consent",
         "sizes": "consent",
+        "n_rows": "counts",
     },
     "retrain": {"coefs": "consent", "intercepts": "consent", "loss": "consent"},
     "score": {"score": "score", "n_rows": "counts", "beside": "score"},
