@@ -68,8 +68,8 @@ FURTHER_TEXTS = {
 # What is other in tables that were made before a method was changed.
 _OLDER_PFNM = (
     'The row "PFNM as in the paper" is older than that: its sigma is 1, and its model '
-    "is the package's own, with the paper's costs and order of layers. There is no row of "
-    "Adam at the server."
+    "is the package's own, with the paper's costs and order of layers. There is no row "
+    "of Adam at the server."
 )
 OLDER_METHODS = {
     "gems2019_table6_cifar10": (
