@@ -265,11 +265,11 @@ def test_heterogeneity_between_sites():
     n_rows = 4000
     X = rng.normal(size=(n_rows, 2))
     sites = SITES[np.arange(n_rows) % 4]
-    slopes = np.array([1.5, -0.5, 1.0, 0.3])[np.arange(n_rows) % 4]
+    slopes = np.array([1.6, 0.2, 1.0, 0.6])[np.arange(n_rows) % 4]
     codes = (rng.random(n_rows) < expit(slopes * X[:, 0] + X[:, 1] / 2)).astype(int)
     table = fitted(X, codes, sites).inference(X, codes, sites)
     h = table.heterogeneity
-    assert h.I2[0] > 0.9
+    assert h.I2[0] > 0.85
     assert h.pvalues[0] < 1e-6
     assert h.I2[1] < 0.75
     assert np.isnan(h.estimates[:, 2]).all()  # intercepts are not compared
