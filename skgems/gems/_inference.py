@@ -20,10 +20,20 @@ from ._inference_fit import LEAST_SITES, AskedNode, InferenceFit, KeptSums
 from ._inference_notes import choose_errors, notes_on_replies
 from ._linear_fit import LinearFit
 from ._moment_sums import MomentSums
+from ._terms import LinearTerms
 
 
 class InferenceMixin:
     """Mixin of a linear aggregate whose coefficients have standard errors."""
+
+    @property
+    def _agreed_terms(self) -> LinearTerms:
+        """Return the terms, which allow the message where there is no penalty.
+
+        They are not those of a last layer, of which nobody asks for standard errors.
+        """
+        has_penalty = isinstance(self.C, str) or np.isfinite(self.C)
+        return replace(super()._agreed_terms, asks_for_inference=not has_penalty)
 
     @validate_params(
         {

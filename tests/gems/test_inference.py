@@ -16,8 +16,8 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from skgems import Disclosure, GEMSLogisticAggregator
-from skgems.federation import Message, Nodes, reply_to
+from skgems import Disclosure, GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.federation import Agreement, Message, Nodes, reply_to
 
 SITES = np.array(["bonn", "lyon", "nice", "oslo"])
 # One Newton step leaves about the square of the distance, and errors follow from the
@@ -417,3 +417,13 @@ def test_nodes_that_share_rows_have_errors_of_the_model():
     theta, covariance, _ = pooled_regression(with_intercept(X), codes)
     assert_near(table, theta, covariance)
     assert any(note.startswith("Nodes share rows") for note in table.notes)
+
+
+def test_agreements_name_it_where_there_is_no_penalty():
+    plain = GEMSLogisticAggregator(C=np.inf, random_state=0)
+    assert Agreement.of(plain).tasks["inference"] == 1
+    assert "inference" not in Agreement.of(plain.set_params(C=10.0)).tasks
+    of_layers = GEMSMLPAggregator(
+        last_layer=GEMSLogisticAggregator(C=np.inf), random_state=0
+    )
+    assert "inference" not in Agreement.of(of_layers).tasks
