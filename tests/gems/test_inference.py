@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.special import expit
 from scipy.stats import norm
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -427,3 +429,36 @@ def test_agreements_name_it_where_there_is_no_penalty():
         last_layer=GEMSLogisticAggregator(C=np.inf), random_state=0
     )
     assert "inference" not in Agreement.of(of_layers).tasks
+
+
+def test_what_each_node_adds_is_told_by_models_without_it():
+    X, codes, sites = four_sites(2000)
+    X, test = X[:, :2], np.arange(2000) >= 1200
+    codes = np.where(sites == "oslo", 1 - codes, codes)  # labels are swapped there
+    members = [(str(name), None) for name in SITES]
+    agg = GEMSLogisticAggregator(members, keep_replies=True, random_state=0)
+    agg.fit(X[~test], codes[~test], nodes=sites[~test])
+    coef = agg.coef_.copy()
+    judges = test & (sites != "oslo")
+    table = agg.leave_one_node_out(X[judges], codes[judges])
+    assert table["node"] == SITES.tolist()
+    assert np.argmin(table["log_loss"]) == 3
+    assert table["log_loss"][3] < 0
+    np.testing.assert_array_equal(agg.coef_, coef)
+    assert agg.node_names_ == SITES.tolist()
+    without = copy.deepcopy(agg).forget("bonn").predict_proba(X[judges])
+    loss = log_loss(codes[judges], without)
+    loss -= log_loss(codes[judges], agg.predict_proba(X[judges]))
+    assert table["log_loss"][0] == pytest.approx(loss)
+    with pytest.raises(ValueError, match="No replies were kept"):
+        fitted(X, codes, sites).leave_one_node_out(X, codes)
+
+
+def test_a_class_that_is_lost_with_a_node_has_no_contribution():
+    X, codes, sites = four_sites(n_classes=3)
+    codes = np.where((codes == 2) & (sites != "nice"), 0, codes)
+    members = [(str(name), None) for name in SITES]
+    agg = GEMSLogisticAggregator(members, keep_replies=True, random_state=0)
+    agg.fit(X[:, :2], codes, nodes=sites)
+    table = agg.leave_one_node_out(X[:, :2], codes)
+    assert np.isnan(table["auc"]).tolist() == [False, False, True, False]
