@@ -246,7 +246,7 @@ def test_separation_is_named_with_column_and_node():
     X[:5, 1] = 1.0  # of the nodes 0 to 3, and all of them are ill
     codes[:5] = 1
     table = fitted(X[:, :2], codes, sites).inference(X[:, :2], codes, sites)
-    (note,) = [note for note in table.notes if "separates classes" in note]
+    (note,) = [note for note in table.notes if "separate classes" in note]
     assert "'x1'" in note
     assert "'bonn'" in note
 
