@@ -25,7 +25,7 @@ SITES = np.array(["bonn", "lyon", "nice", "oslo"])
 # One Newton step leaves about the square of the distance, and errors follow from the
 # information at its end: see benchmarks/bench_inference.py.
 NEAR = 0.02
-NEAR_ERRORS = 0.02
+NEAR_ERRORS = 0.005
 
 
 def four_sites(n_rows=800, seed=0, n_classes=2):
