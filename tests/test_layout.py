@@ -131,6 +131,7 @@ TESTED_ELSEWHERE = {
         "gems/test_logistic.py",
         "fit simulates nodes",
     ),
+    "gems/_contributions.py": ("gems/test_inference.py", "models without a node"),
     "gems/_inference_fit.py": ("gems/test_inference.py", "through the aggregator"),
     "gems/_inference_notes.py": ("gems/test_inference.py", "notes of the table"),
     "gems/_moment_sums.py": ("gems/test_inference.py", "moments in place of nodes"),

@@ -15,15 +15,26 @@ from ..inference import Inference
 from ..messages import Message, listed
 from ..steps import raw_columns
 from ..tasks import InferenceReply
+from ._contributions import contributions_of_nodes
 from ._further import with_objectives
 from ._inference_fit import LEAST_SITES, AskedNode, InferenceFit, KeptSums
 from ._inference_notes import choose_errors, notes_on_replies
 from ._linear_fit import LinearFit
 from ._moment_sums import MomentSums
+from ._terms import LinearTerms
 
 
 class InferenceMixin:
     """Mixin of a linear aggregate whose coefficients have standard errors."""
+
+    @property
+    def _agreed_terms(self) -> LinearTerms:
+        """Return the terms, which allow the message where there is no penalty.
+
+        They are not those of a last layer, of which nobody asks for standard errors.
+        """
+        has_penalty = isinstance(self.C, str) or np.isfinite(self.C)
+        return replace(super()._agreed_terms, asks_for_inference=not has_penalty)
 
     @validate_params(
         {
@@ -146,6 +157,49 @@ class InferenceMixin:
             reference=reference_index,
             cov_type=cov_type,
         )
+
+    def leave_one_node_out(self, X, y) -> dict:
+        """Say by how much the model would be worse on some rows without each node.
+
+        Models without a node are those of :meth:`forget`, so that no node is asked.
+        The aggregate itself is not changed.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows that judge the models, best such that no node has used.
+        y : array-like of shape (n_samples,)
+            Their labels.
+
+        Returns
+        -------
+        contributions : dict of lists
+            For each "node", by how much the "log_loss" rises without it, and by how
+            much the area under the ROC curve, "auc", falls. Both are below 0 if the
+            model is better without the node, and NaN if a class is lost with it.
+
+        Raises
+        ------
+        ValueError
+            If no replies were kept (see `keep_replies`), or there is only one node.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skgems import GEMSLogisticAggregator
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(600, 2))
+        >>> y = np.where(X[:, 0] + rng.logistic(size=600) > 0, "ill", "well")
+        >>> sites = np.array(["lyon", "nice"])[np.arange(600) % 2]
+        >>> agg = GEMSLogisticAggregator(
+        ...     [("lyon", None), ("nice", None)], keep_replies=True, random_state=0
+        ... )
+        >>> contributions = agg.fit(X, y, sites).leave_one_node_out(X, y)
+        >>> contributions["node"]
+        ['lyon', 'nice']
+        """
+        check_is_fitted(self)
+        return contributions_of_nodes(self, X, y)
 
 
 def kept_for_inference(state: Mapping, W: np.ndarray) -> KeptSums | None:

@@ -303,12 +303,17 @@ class InferenceFit:
             )
             return self._with_information_after(step, penalty)
         except SingularError as error:
-            names = [self.names_of_params[i] for i in error.params]
+            names = dict.fromkeys(self.names_of_params[i] for i in error.params)
+            n_of_class = len(self.estimated) // self.n_contrasts
+            labels = dict.fromkeys(
+                self.classes.tolist()[i // n_of_class + 1] for i in error.params
+            )
             raise ValueError(
-                f"The rows do not decide the coefficients of {listed(names)}: some "
-                "class has no rows, or columns determine the class. Leave these "
-                "columns or this class out, or set C to a number, so that a penalty "
-                "decides them."
+                f"The rows do not decide the coefficients of {listed(names)} for the "
+                f"classes {listed(map(repr, labels))}. Columns separate these from "
+                f"{self.classes.tolist()[0]!r} at all nodes, so that coefficients run "
+                "away, or a class has no rows. Leave columns out, or set C to a "
+                "number, so that a penalty decides them."
             ) from None
 
     def _with_information_after(
@@ -487,17 +492,18 @@ class InferenceFit:
             j = param % self.n_of_class
             if j < self.n_columns and errors[i] * scales[j] > _RUNAWAY:
                 separated.add(j)
-        notes = []
+        columns_of_nodes: dict[tuple[int, ...], list[str]] = {}
         for j in sorted(separated - set(self.dependence.left_out)):
-            nodes = [self.names[k] for k in self.moments.nodes_of_column(j)]
-            notes.append(
-                f"Column {self.columns[j].name!r} separates classes: it is the same in "
-                "all rows of some class, or nearly no row is undecided about it (nodes "
-                f"{listed(map(repr, nodes))}). Its coefficient runs away, and its "
-                "error means little. Firth's penalty needs leverages of rows, which "
-                "are no sums; set C to a number for a finite coefficient."
-            )
-        return notes
+            nodes = tuple(self.moments.nodes_of_column(j))
+            columns_of_nodes.setdefault(nodes, []).append(self.columns[j].name)
+        return [
+            f"Columns {listed(map(repr, names))} separate classes: they are the same "
+            "in all rows of some class, or nearly no row is undecided about them "
+            f"(nodes {listed(repr(self.names[k]) for k in nodes)}). Their coefficients "
+            "run away, and errors mean little. Firth's penalty needs leverages of "
+            "rows, which are no sums; set C to a number for finite coefficients."
+            for nodes, names in columns_of_nodes.items()
+        ]
 
 
 def _note_on_step(table: Inference, are_asked: bool) -> list[str]:
