@@ -1,24 +1,14 @@
 """How many numbers replies with sums tell, and of how many rows each is a sum."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..messages import ToldNumbers, pairs_in, told_numbers
+from ..messages import Reply, ToldNumbers, pairs_in, told_numbers
 from ..moments import ClassMoments
 
-if TYPE_CHECKING:
-    from ._class_sums import ClassSumsReply
-    from ._evaluate import EvaluateReply
-    from ._front import FrontReply
-    from ._inference import InferenceReply
-    from ._join import JoinReply
-    from ._moments import MomentsReply
-    from ._space import SpaceReply
 
-
-def told_of_moments(reply: "MomentsReply") -> Iterator[ToldNumbers]:
+def told_of_moments(reply: Reply) -> Iterator[ToldNumbers]:
     """Yield the numbers that means, products and gradients of classes are."""
     moments = ClassMoments.from_arrays(reply.moments)
     labels = list(reply.labels)
@@ -39,7 +29,7 @@ def told_of_moments(reply: "MomentsReply") -> Iterator[ToldNumbers]:
 
 
 def _told_of_gradients(
-    reply: "MomentsReply", sizes: Mapping[int, float]
+    reply: Reply, sizes: Mapping[int, float]
 ) -> Iterator[ToldNumbers]:
     """Yield the numbers of gradients over all classes, or of one for each class."""
     labels = reply.labels
@@ -116,7 +106,7 @@ def _n_in_gradient(gradient: np.ndarray) -> float:
     return len(gradient) * (gradient.shape[1] - 1)
 
 
-def told_of_evaluate(reply: "EvaluateReply") -> Iterator[ToldNumbers]:
+def told_of_evaluate(reply: Reply) -> Iterator[ToldNumbers]:
     """Yield the numbers that gradients are, of those models that have one."""
     gradients = reply.gradient
     if gradients is None or not reply.count:
@@ -126,7 +116,7 @@ def told_of_evaluate(reply: "EvaluateReply") -> Iterator[ToldNumbers]:
             yield _summed({None: float(reply.count)}, _n_in_gradient(gradient))
 
 
-def told_of_inference(reply: "InferenceReply") -> Iterator[ToldNumbers]:
+def told_of_inference(reply: Reply) -> Iterator[ToldNumbers]:
     """Yield the numbers that gradient, information and products of scores are."""
     size = float(reply.n_rows)
     if reply.gradient is not None:
@@ -136,7 +126,7 @@ def told_of_inference(reply: "InferenceReply") -> Iterator[ToldNumbers]:
             yield _summed({None: size}, len(triangle))
 
 
-def told_of_class_sums(reply: "ClassSumsReply") -> Iterator[ToldNumbers]:
+def told_of_class_sums(reply: Reply) -> Iterator[ToldNumbers]:
     """Yield the numbers that sums of features by class are."""
     n_rows = reply.counts
     if reply.n_rows is not None:
@@ -149,7 +139,7 @@ def told_of_class_sums(reply: "ClassSumsReply") -> Iterator[ToldNumbers]:
             yield _summed({label: size}, n_numbers)
 
 
-def told_of_space(reply: "SpaceReply") -> Iterator[ToldNumbers]:
+def told_of_space(reply: Reply) -> Iterator[ToldNumbers]:
     """Yield the numbers that the shape of a space and its radii are."""
     n_rows = float(reply.radii_n_rows)
     if reply.metric_scatter is not None:
@@ -166,7 +156,7 @@ def told_of_space(reply: "SpaceReply") -> Iterator[ToldNumbers]:
         yield _summed({None: n_rows}, len(reply.radii_losses))
 
 
-def told_of_front(reply: "FrontReply") -> Iterator[ToldNumbers]:
+def told_of_front(reply: Reply) -> Iterator[ToldNumbers]:
     """Yield the numbers that statistics of columns over all rows are.
 
     How many rows have a value is not counted: it is about gaps, not about values.
@@ -187,7 +177,7 @@ def told_of_front(reply: "FrontReply") -> Iterator[ToldNumbers]:
             yield _summed({None: n_rows}, n_numbers)
 
 
-def told_of_summary(reply: "JoinReply") -> Iterator[ToldNumbers]:
+def told_of_summary(reply: Reply) -> Iterator[ToldNumbers]:
     """Yield the numbers that the replies in a summary are, by class."""
     counted = reply.describe["rows"]
     labels = list(counted["labels"])
