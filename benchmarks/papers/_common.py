@@ -42,7 +42,7 @@ QUICK_ROWS = 6000
 QUICK_TEST_ROWS = 2000  # the standard error of an accuracy is at most 1.1 points
 QUICK_EPOCHS = 3  # nets have not converged then
 # Options that say where something lies or what is told, not how figures are made.
-NOT_SETTINGS = ("data", "cache", "out", "verbose", "of", "quick")
+NOT_SETTINGS = ("data", "cache", "out", "verbose", "of", "quick", "keep")
 COLUMNS = "setting x method ours measure mean spread trials paper quick".split()
 # A smaller figure of these is the better one; units are not compared.
 SMALLER_IS_BETTER = ("log-loss",)
@@ -58,6 +58,8 @@ class Origin(NamedTuple):
 
     commit: str  # of the program and the package, short
     settings: str  # options that are not the program's defaults
+    # Methods whose lines are of an earlier table, and which commit made that.
+    kept: str = "nothing"
 
 
 class Cell(NamedTuple):
@@ -215,6 +217,11 @@ class Program:
         parser.set_defaults(trials=self.trials)
         parser.add_argument("--out", type=Path, default=RESULTS)
         parser.add_argument("--of", default=MNIST, help="what the rows are of")
+        parser.add_argument(
+            "--keep",
+            action="store_true",
+            help="lines of the table that is there, which are not measured anew",
+        )
         parser.add_argument("--verbose", action="store_true", help="tell each figure")
         parser.add_argument("--epochs", type=int, help="at most, where nets converge")
         if self.add_options is not None:
@@ -236,8 +243,12 @@ class Program:
         # By setting, x, method and measure.
         values_of: dict[tuple, list[float]] = {}
         lines: list[Line] = []
-        origin = Origin(current_commit(), self.settings(options))
         path = options.out / f"{program.name}.csv"
+        origin = Origin(current_commit(), self.settings(options))
+        earlier: list[Line] = []
+        if options.keep and path.is_file():
+            earlier = read(path)
+            earlier_origin = read_origin(path)
         start = perf_counter()
         for number in range(options.trials):
             trial = Trial(options=options, train=train, test=test, number=number)
@@ -248,6 +259,11 @@ class Program:
                     seconds = perf_counter() - start
                     print(f"{seconds:6.0f} s, trial {number}: {cell}", flush=True)
             lines = program._lines(values_of, options.quick)
+            if earlier:
+                lines, kept = with_earlier(lines, earlier)
+                origin = origin._replace(
+                    kept=f"{', '.join(kept) or 'nothing'} of {earlier_origin.commit}"
+                )
             write(lines, path, origin)
             draw(lines, program, path.with_suffix(".png"))
         for line in lines:
@@ -326,6 +342,25 @@ def write(lines: list[Line], path: Path, origin: Origin) -> None:
         writer.writerow(COLUMNS)
         writer.writerows([_text(value) for value in line] for line in lines)
     os.replace(partial, path)
+
+
+def with_earlier(
+    lines: list[Line], earlier: list[Line]
+) -> tuple[list[Line], list[str]]:
+    """Lines of an earlier table, those in place of which there are new ones, and names.
+
+    The names are those of methods of which an earlier line is left.
+    """
+
+    def key(line: Line) -> tuple:
+        return line.setting, line.x, line.method, line.measure
+
+    new_line_of = {key(line): line for line in lines}
+    kept = [line for line in earlier if key(line) not in new_line_of]
+    merged = [new_line_of.pop(key(line), line) for line in earlier]
+    return merged + list(new_line_of.values()), list(
+        dict.fromkeys(line.method for line in kept)
+    )
 
 
 def as_text(lines: list[Line]) -> str:

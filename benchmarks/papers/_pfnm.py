@@ -147,14 +147,16 @@ def rivals(
 ) -> Iterator[tuple[str, float]]:
     """Names of baselines, and their accuracies; no distilled network of 0 units."""
     X, y = trial.test
-    local_mean, uniform, weighted = networks.ensemble_accuracies(
-        local.estimators, local.counts, X, y
-    )
-    yield "local (mean)", local_mean
-    yield "uniform ensemble", uniform
-    yield "weighted ensemble", weighted
-    yield "averaged", networks.average_accuracy(local.estimators, X, y)
-    if n_student_units:
+    chosen = trial.options.rivals
+    if "ensembles" in chosen:
+        local_mean, uniform, weighted = networks.ensemble_accuracies(
+            local.estimators, local.counts, X, y
+        )
+        yield "local (mean)", local_mean
+        yield "uniform ensemble", uniform
+        yield "weighted ensemble", weighted
+        yield "averaged", networks.average_accuracy(local.estimators, X, y)
+    if n_student_units and "distilled" in chosen:
         student = distilled(
             local,
             n_units=n_student_units,
@@ -162,11 +164,13 @@ def rivals(
             epochs=epochs_of(trial),
         )
         yield "distilled", trial.score(student)
-    for name, as_in_paper in {
-        "Downpour SGD": False,
-        "Downpour SGD as in the paper": True,
+    for name, option in {
+        "Downpour SGD": "Downpour",
+        "Downpour SGD as in the paper": "Downpour-as-in-paper",
     }.items():
-        yield name, trial.score(downpour_sgd(local, as_in_paper=as_in_paper))
+        if option in chosen:
+            as_in_paper = option != "Downpour"
+            yield name, trial.score(downpour_sgd(local, as_in_paper=as_in_paper))
 
 
 # PFNM --------------------------------------------------------------------------------
@@ -219,10 +223,17 @@ def compare(trial: Trial, local: Nodes, setting: str, x: float) -> Iterator[Cell
             yield Cell(setting, name, aggregator.sigma_[0], "sigma", x=x)
 
 
+def add_rivals_option(parser: ArgumentParser) -> None:
+    """Add which baselines are measured; those of rounds take longest."""
+    names = ["ensembles", "distilled", "Downpour", "Downpour-as-in-paper"]
+    parser.add_argument("--rivals", nargs="*", choices=names, default=names)
+
+
 def add_student_options(
     parser: ArgumentParser, *, n_units: int, n_rows: int | None
 ) -> None:
-    """Add the size of the distilled network, and the rows that it sees."""
+    """Add baselines, the size of the distilled network, and the rows that it sees."""
+    add_rivals_option(parser)
     parser.add_argument("--student", type=int, default=n_units, help="units; 0: none")
     parser.add_argument(
         "--student-rows",

@@ -42,7 +42,9 @@ from ..messages import (
     Limits,
     Message,
     NotAgreedError,
+    Reply,
     as_agreement,
+    asked_in,
     check_request,
     check_version,
     fields_of_disclosure,
@@ -104,8 +106,8 @@ class ReplyDeclinedError(NotAgreedError):
     """
 
 
-def answer(request: Message, member: Member) -> Message:
-    """The reply of a node's classifier and rows, by the function of the task."""
+def reply_of(request: Message, member: Member) -> Reply:
+    """Return the reply of a node's classifier and rows to a request."""
     check_version(request.version)
     if request.task not in TASKS:
         raise ValueError(
@@ -113,16 +115,19 @@ def answer(request: Message, member: Member) -> Message:
             f"{sorted(TASKS)}."
         )
     task = TASKS[request.task]
-    content = task.answered(member, request.content)
-    content |= {
-        field: value
-        for field, value in fields_of_disclosure(member.disclosure).items()
-        if field in task.reply.fields
-    }
-    reply = Message.of(request.task, **content)
-    if member.disclosure is not None:
-        remember_told(member, told_numbers(reply))
+    reply = task.answer(member, asked_in(request))
+    fields = fields_of_disclosure(member.disclosure)
+    rule = {name: fields[name] for name in fields if name in reply.fields}
+    if rule:
+        reply = replace(reply, **rule)
+    if member.disclosure is not None and task.told is not None:
+        remember_told(member, task.told(reply))
     return reply
+
+
+def answer(request: Message, member: Member) -> Message:
+    """Return the reply of a node's classifier and rows as it leaves the node."""
+    return Message.of(request.task, **reply_of(request, member).as_content())
 
 
 @keep_warnings_out_of_report()

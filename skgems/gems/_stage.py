@@ -14,15 +14,17 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..base import warn_user
 from ..federation import ask_inverse_temperature, kept_names, reason_of_trust
 from ..messages import Message
-from ..moments import ROUNDING_OF_SUMS, Likelihood, Trust
+from ..moments import ROUNDING_OF_SUMS, Contradictions, Likelihood, Trust
 from ..networks import LayersBelow, as_two_logits
 from ..pooled import PooledForm
 from ..progress import say
 from ..spaces import (
     Construction,
     Criterion,
+    EmptyIntersectionWarning,
     GoodEnoughSpace,
     Intersection,
     NoSpaceError,
@@ -73,6 +75,8 @@ class LinearMerge:
     # What was found of the nodes, if some may lie; what the likelihood is of is then
     # the kept nodes. None: all are trusted.
     trust: Trust | None = None
+    # Of nodes that are all trusted, whose class means contradict those of the others.
+    contradictions: Contradictions | None = None
 
     def names_among(self, names: Sequence[str]) -> Sequence[str]:
         """Return the names of nodes that the likelihood is of."""
@@ -169,7 +173,7 @@ class LinearStage:
         profiles: list[SpaceProfile] = []
         for node, (_, reply) in zip(problem.nodes, replies, strict=True):
             profile = SpaceProfile.from_arrays(
-                reply.content,
+                reply.as_content(),
                 criterion=self.criterion,
                 construction=self.construction.wire_name,
             )
@@ -197,10 +201,29 @@ class LinearStage:
             try:
                 spaces.append(profile.space(epsilon, self.construction.max_radius))
             except NoSpaceError as error:
-                raise NoSpaceError(f"node {name!r}: {error}") from None
+                spaces.append(self._nearest_space(profile, name=name, error=error))
             except ValueError as error:
                 raise ValueError(f"node {name!r}: {error}") from None
         return spaces
+
+    def _nearest_space(
+        self, profile: SpaceProfile, *, name: str, error: NoSpaceError
+    ) -> GoodEnoughSpace:
+        """Return the space of the epsilon that a node's models can reach, and warn.
+
+        NoSpaceError where they reach none, or where a model that misses is of no use.
+        """
+        on_empty = self.space_parameters.on_empty
+        epsilon = profile.radii.best_epsilon()
+        if epsilon is None or on_empty == "raise":
+            raise NoSpaceError(f"node {name!r}: {error}") from None
+        if on_empty == "warn":
+            warn_user(
+                f"node {name!r}: {error} Its space here is that of epsilon="
+                f"{epsilon:.4g}, so the aggregate can miss epsilon at this node.",
+                EmptyIntersectionWarning,
+            )
+        return profile.space(epsilon, self.construction.max_radius)
 
     def spaces_around_plan(self, W: np.ndarray, problem: LinearProblem) -> Generator:
         """Plan of the spaces of all nodes on the scale of a fitted aggregate W."""
@@ -282,7 +305,7 @@ class LinearStage:
         replies = yield replace(problem, nodes=nodes).requests(
             "size", [problem.model_content(node) for node in nodes]
         )
-        sizes = [reply.content["size"] for _, reply in replies]
+        sizes = [reply.size for _, reply in replies]
         return bool(sizes) and max(sizes) > AUTO_SCALE_RATIO * min(sizes)
 
 

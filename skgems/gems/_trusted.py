@@ -6,9 +6,9 @@ from typing import Self
 
 import numpy as np
 
-from ..messages import Message
 from ..moments import Trust, claims_of_moments, trusted_nodes
-from ._problem import LinearNode, LinearProblem
+from ..tasks import MomentsReply
+from ._problem import LinearProblem
 from ._sums import read_moments
 
 
@@ -18,12 +18,12 @@ class TrustedReplies:
 
     trust: Trust
     problem: LinearProblem  # of the kept nodes
-    replies: list[tuple[str, Message]]  # of the kept nodes
+    replies: list[tuple[str, MomentsReply]]  # of the kept nodes
 
     @classmethod
     def from_replies(
         cls,
-        replies: Iterable[tuple[str, Message]],
+        replies: Iterable[tuple[str, MomentsReply]],
         problem: LinearProblem,
         *,
         most_liars: int,
@@ -31,13 +31,13 @@ class TrustedReplies:
         """Judge the nodes by their moments, of which at most so many lie."""
         replies = list(replies)
         moments = [
-            read_moments(node, reply.content, classes=problem.classes)
+            read_moments(node, reply, classes=problem.classes)
             for node, (_, reply) in zip(problem.nodes, replies, strict=True)
         ]
         claims = claims_of_moments(
             moments,
             [node.rows_by_class for node in problem.nodes],
-            lacking=[_lacking(node, problem) for node in problem.nodes],
+            lacking=[problem.lacking(node) for node in problem.nodes],
         )
         trust = trusted_nodes(claims, most_liars)
         kept = np.flatnonzero(trust.is_kept).tolist()
@@ -51,10 +51,3 @@ class TrustedReplies:
     def row_factors(self) -> np.ndarray:
         """The part of its rows that each kept node counts with, (n_kept,)."""
         return self.trust.factors[self.trust.is_kept]
-
-
-def _lacking(node: LinearNode, problem: LinearProblem) -> np.ndarray | None:
-    """Return the features that a node's sums tell nothing of; None: they tell all."""
-    if node.dropped is None or problem.unused is None:
-        return node.dropped if problem.unused is None else problem.unused
-    return node.dropped | problem.unused

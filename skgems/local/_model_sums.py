@@ -19,8 +19,8 @@ steep models are those of few rows, and many factors undo the rounding. So const
 logits are off by a little that nobody else knows, another for each model.
 
 Numbers of rows that are right are rounded up or down by chance. Rounded to the nearest
-step they would say, to any precision, where the row lies at which a step is reached.
-Models that are turned a little would say that of all of its columns.
+step they would say, to any precision, where the row lies at which a step is reached,
+and models that are turned a little would say that of all of its columns.
 """
 
 from collections.abc import Iterator

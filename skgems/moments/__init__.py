@@ -40,13 +40,16 @@ from ._effective_rows import EffectiveRows
 from ._fewer import draw_rows, fewer_parts, k_means
 from ._gaussian import GaussianLoss
 from ._liars import (
+    Contradictions,
     NodeClaim,
     Trust,
     check_most_liars,
     claims_of_moments,
+    contradicting_nodes,
     trusted_nodes,
 )
-from ._likelihood import LEAST_TOL, MOST_PARTS, Likelihood
+from ._likelihood import MOST_PARTS, Likelihood
+from ._likelihood_search import REMEMBERED_STEPS
 from ._node_loss import NodeLoss, share_of_gradient
 from ._node_means import NodeMeans
 from ._part_sums import median_of_rows, products

@@ -20,6 +20,11 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 Rows = np.ndarray | sparse.csr_matrix  # (n_rows, n_features), of floats
 
+# Numbers that one array of a fit may have: 64 MB.
+MOST_NUMBERS = 2**23
+# Rows whose products with each other are one matrix, of 128 MB: the time that its
+# eigenvectors take is the limit.
+MOST_OF_SQUARE = 4000
 # Rows of a sample that stands for all: a mean of so many is within a fifth
 # (1 / sqrt(25)) of a deviation, and a median of them is that of most, though one may be
 # far off. Columns of many values have more than two in so many rows.

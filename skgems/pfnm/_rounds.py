@@ -254,8 +254,8 @@ class MatchingRounds:
             for name, reply in replies:
                 start = starts[name]
                 layers = Layers(
-                    coefs=reply.content["coefs"],
-                    intercepts=reply.content["intercepts"],
+                    coefs=reply.coefs,
+                    intercepts=reply.intercepts,
                     activation=start.activation,
                 )
                 trained[name] = start.with_layers(layers)

@@ -158,6 +158,7 @@ SCORE = Task(
     takes_weights=True,  # it counts rows, as an accuracy does
     request=ScoreRequest,
     reply=ScoreReply,
+    of_user=(),
     cost=_cost,
     answer=score,
 )
