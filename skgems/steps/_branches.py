@@ -160,6 +160,4 @@ def assembled_columns(
         (name, fitted[name] if isinstance(step, _Stand) else step, columns)
         for name, step, columns in assembled.transformers_
     ]
-    return assembled.set_params(
-        remainder=transformer.remainder, transformers=branches
-    )
+    return assembled.set_params(remainder=transformer.remainder, transformers=branches)

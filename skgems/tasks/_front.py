@@ -158,9 +158,9 @@ class FrontReply(DisclosedReply):
             says="Statistics of the columns that enter each step, over all rows "
             "together: means and squares about them, products for PCA, or sums after "
             "power transforms (under a rule of disclosure means of logarithms over "
-            "parts of a tenth of the sorted values). Categories that at least min_rows rows have, and the "
-            "number of rows that have others. Counts on a grid, in multiples of "
-            "min_rows.",
+            "parts of a tenth of the sorted values). Categories that at least "
+            "min_rows rows have, and the number of rows that have others. Counts on a "
+            "grid, in multiples of min_rows.",
             detail=_parts_in_words,
         ),
     ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.judging_nodes import NODES, JudgingNodes, X, Y
+from helpers.judging_nodes import JudgingNodes, X, Y
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
