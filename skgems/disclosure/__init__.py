@@ -17,7 +17,7 @@ products of four columns of 50 rows:
 
 from ._cells import clamped
 from ._guess import guess_advantage, told_share
-from ._leverages import ALONE, CONCERNED, numbered
+from ._leverages import ALONE, BELOW, CONCERNED, numbered
 from ._rule import (
     Disclosure,
     disclosure_of,
