@@ -63,6 +63,7 @@ TESTED_ELSEWHERE = {
         "ensembles/test_kept_thresholds.py",
         "beside the thresholds that are kept",
     ),
+    "gems/_trusted.py": ("federation/test_trust.py", "both methods judge nodes alike"),
     "ensembles/_distillation_fit.py": (
         "ensembles/test_distillation.py",
         "through the aggregator",
@@ -126,6 +127,10 @@ TESTED_ELSEWHERE = {
         "gems/test_logistic.py",
         "fit simulates nodes",
     ),
+    "gems/_contributions.py": ("gems/test_inference.py", "models without a node"),
+    "gems/_inference_fit.py": ("gems/test_inference.py", "through the aggregator"),
+    "gems/_inference_notes.py": ("gems/test_inference.py", "notes of the table"),
+    "gems/_moment_sums.py": ("gems/test_inference.py", "moments in place of nodes"),
     "gems/_layers_fit.py": ("gems/test_mlp.py", "through the aggregator"),
     "gems/_linear_fit.py": ("gems/test_logistic.py", "through the aggregator"),
     "gems/_node_scores.py": ("gems/test_logistic_spaces.py", "scores of nodes"),

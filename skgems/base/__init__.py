@@ -44,6 +44,7 @@ from ._members import (
     split_by_state,
 )
 from ._parts import Part
+from ._short_forms import NamesOnceMixin
 from ._validation import (
     Features,
     validated_for_fit,

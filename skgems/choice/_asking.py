@@ -27,8 +27,8 @@ from ..federation import (
 )
 from ..networks import final_step
 from ..pooled import PooledTransformer, forests_of_halves
-from ..steps import Front
-from ..tasks import HALF_NAMES, most_judging, most_loss
+from ..steps import TAKES_DENSE_ROWS, Front
+from ..tasks import HALF_NAMES, JudgeReply, most_judging, most_loss
 from ._choice import CLASS_SHARES, Candidate, Choice, Trials
 from ._scoring import (
     ACCURACY,
@@ -69,20 +69,29 @@ def choose_over(
     # sums tell; names and transformers do not.
     tried = candidates(0)
     fronts = _Fronts(tried, drop_identifiers=drop_identifiers)
+    of_sparse_rows = [candidate for candidate in tried if candidate.takes_sparse_rows]
+    fronts_of_sparse = _Fronts(of_sparse_rows, drop_identifiers=drop_identifiers)
     channel = as_channel(channel)
     if channel.agreement is None:
         channel.agreement = _agreement(
-            tried, fronts, disclosure=disclosure_of_both(disclosure, channel.disclosure)
+            tried,
+            [fronts, fronts_of_sparse],
+            disclosure=disclosure_of_both(disclosure, channel.disclosure),
         )
     run = Run(channel)
     with noted_warnings() as warning_texts:
-        run(fronts.plan())
+        try:
+            run(fronts.plan())
+        except ValueError as error:
+            if TAKES_DENSE_ROWS not in str(error) or not of_sparse_rows:
+                raise
+            tried = of_sparse_rows
+            fronts = fronts_of_sparse
+            run(fronts.plan())
     halves = run(_halves_plan(tried, fronts))
+    by_name = {candidate.name: candidate for candidate in candidates(halves.n_rows)}
     trials = Trials(
-        [
-            replace(candidate, steps=before.steps)
-            for before, candidate in zip(tried, candidates(halves.n_rows), strict=True)
-        ]
+        [replace(by_name[before.name], steps=before.steps) for before in tried]
     )
     models = _models_of_halves(trials, halves, fronts, run=run)
     judgments = run(_judging_plan(list(models.values()), halves))
@@ -186,7 +195,7 @@ def _grows_trees(candidate: Candidate) -> bool:
 
 
 def _agreement(
-    tried: list[Candidate], fronts: _Fronts, *, disclosure: object
+    tried: list[Candidate], fronts: list[_Fronts], *, disclosure: object
 ) -> Agreement:
     """Make the agreement for the time that a candidate is chosen and fitted."""
     methods = [
@@ -201,8 +210,9 @@ def _agreement(
     tasks = {"halves": 1, "judge": 1, "join": 1, "score": 1}
     if disclosure is not None:  # the model taken is made of the halves
         tasks = {"halves": 1, "judge": 1}
-    if fronts.steps:
-        tasks["front"] = fronts.whole.most_messages
+    with_steps = [of_some for of_some in fronts if of_some.steps]
+    if with_steps:
+        tasks["front"] = sum(of_some.whole.most_messages for of_some in with_steps)
     n_levels = [
         _terms_of(candidate).most_requests(0)["grow"]
         for candidate in tried
@@ -213,7 +223,10 @@ def _agreement(
     return Agreement(
         exchange=uuid4().hex,
         method="combine",
-        settings={"methods": methods, "fronts": fronts.agreed},
+        settings={
+            "methods": methods,
+            "fronts": [front for of_some in with_steps for front in of_some.agreed],
+        },
         tasks=tasks,
         disclosure=disclosure,
     )
@@ -322,7 +335,7 @@ def _with_fields(summary: Summary, **fields: object) -> Summary:
 
 
 def _choice_by(
-    judgments: Mapping[str, Mapping],
+    judgments: Mapping[str, JudgeReply],
     trials: Trials,
     *,
     judged: list[int],
@@ -331,14 +344,14 @@ def _choice_by(
     can_take_shares: bool,
 ) -> Choice:
     """The choice by what each node judged of the candidates with these indices."""
-    n_judging = {name: judgment["n_rows"] for name, judgment in judgments.items()}
+    n_judging = {name: judgment.n_rows for name, judgment in judgments.items()}
     n_rows = sum(n_judging.values())
     if judged and not n_rows:
         raise ValueError(
             "No node has enough rows (min_rows of its disclosure) to judge a candidate."
         )
-    n_both_right = sum(judgment["right"] for judgment in judgments.values())
-    losses = sum(judgment["losses"] for judgment in judgments.values())
+    n_both_right = sum(judgment.right for judgment in judgments.values())
+    losses = sum(judgment.losses for judgment in judgments.values())
     for place, k in enumerate(judged):
         trials.enter(
             k, n_right=n_both_right[place, place], losses=losses[place], n_rows=n_rows
@@ -380,9 +393,9 @@ def _halves_plan(tried: list[Candidate], fronts: _Fronts) -> Generator:
     sums = _SumsOfHalves(by_candidate=[([], []) for _ in tried])
     replies = yield Message.of("halves", asked=requests)
     for name, reply in replies:
-        for number, reason in reply.content["refused"].items():
+        for number, reason in reply.refused.items():
             sums.refusals.setdefault(int(number), {})[name] = reason
-        for number, content_of_half in reply.content["joins"].items():
+        for number, content_of_half in reply.joins.items():
             pair = sums.by_candidate[int(number)]
             for summaries, half in zip(pair, HALF_NAMES, strict=True):
                 message = Message.of("join", **content_of_half[half])
@@ -477,7 +490,7 @@ def _judging_plan(models: list[dict], halves: _SumsOfHalves) -> Generator:
         return {}
     numbered = {str(k): model for k, model in enumerate(models)}
     replies = yield Message.of("judge", models=numbered)
-    judgments = {name: reply.content for name, reply in replies}
+    judgments = dict(replies)
     n_classes = len({label for model in models for label in _labels(model)})
     for name, judgment in judgments.items():
         _check_judgement(
@@ -492,11 +505,11 @@ def _labels(model: Mapping) -> list:
 
 
 def _check_judgement(
-    name: str, judgment: Mapping, *, n_told: int, n_classes: int
+    name: str, judgment: JudgeReply, *, n_told: int, n_classes: int
 ) -> None:
     """Raise ValueError for more rows, or larger losses, than the node's rows allow."""
-    n_rows = judgment["n_rows"]
-    min_rows = judgment["min_rows"]
+    n_rows = judgment.n_rows
+    min_rows = judgment.min_rows
     most = most_judging(n_told, min_rows, n_classes)
     if n_rows > most:
         raise ValueError(
@@ -506,7 +519,7 @@ def _check_judgement(
             "outweigh those of the other nodes. Check what this node runs, or leave it "
             "out."
         )
-    losses = judgment["losses"]
+    losses = judgment.losses
     largest = np.max(losses, initial=0.0, where=~np.isnan(losses))
     if largest > most_loss(n_rows, min_rows):
         raise ValueError(

@@ -25,7 +25,7 @@ import io
 import os
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -43,7 +43,6 @@ from ..messages import (
     ToldNumbers,
     key_of,
     says,
-    told_numbers,
 )
 from ._asked_before import (
     EarlierExchange,
@@ -67,7 +66,7 @@ from ._ledger_store import (
     name_of_residuals,
     open_store,
 )
-from ._row_digests import RowComparison, RowDigests
+from ._row_digests import RowComparison, RowDigests, tells_fewer_rows
 from ._warnings import RowsAskedAgainWarning
 
 
@@ -320,12 +319,18 @@ class Ledger:
             )
 
     def end(
-        self, request: Message, reply: Message, residuals: np.ndarray | None = None
+        self,
+        request: Message,
+        reply: Message,
+        *,
+        told: Iterable[ToldNumbers],
+        residuals: np.ndarray | None = None,
     ) -> None:
         """Keep a reply and count it; it may leave once the ledger is closed.
 
-        ``residuals`` (n_rows, n_columns) weigh rows in gradients of this reply and of
-        those before; the last columns are new.
+        ``told`` are the numbers that the reply tells. ``residuals`` (n_rows, n_columns)
+        weigh rows in gradients of this reply and of those before; the last columns are
+        new.
         """
         content = reply.to_bytes()
         self._open(request)
@@ -337,7 +342,7 @@ class Ledger:
             "numbers": sum(array.size for array in reply.arrays.values()),
             "layer_numbers": numbers_about_layers(request, reply),
             "statistics": statistics_told(request, reply),
-            "told": [numbers.as_json() for numbers in told_numbers(reply)],
+            "told": [numbers.as_json() for numbers in told],
             "says": says(reply),
         }
         before = self.residuals
@@ -421,14 +426,17 @@ class Ledger:
     ) -> list[EarlierExchange]:
         """Return other exchanges about the same rows, or nearly the same."""
         exchanges = []
+        others = []
         comparisons: dict[str, RowComparison] = {}  # of tables, by their digests
+        kept: dict[str, RowDigests] = {}
         for opened in self._opened.values():
             counted = self._counted(opened.account, "ended", "failed")
             if opened.exchange == new.exchange or not counted:
                 continue
             if opened.row_digests not in comparisons:
-                comparison = digests.compared_with(self._kept_digests(opened))
-                comparisons[opened.row_digests] = comparison
+                table = self._kept_digests(opened)
+                comparisons[opened.row_digests] = digests.compared_with(table)
+                kept[opened.row_digests] = replace(table, values=None)
             answered = {entry["key"]: entry["task"] for entry in counted}
             exchange = EarlierExchange(
                 opened=opened,
@@ -436,8 +444,11 @@ class Ledger:
                 rows=comparisons[opened.row_digests],
                 min_rows=min_rows,
             )
-            if exchange.is_about_rows:
-                exchanges.append(exchange)
+            (exchanges if exchange.is_about_rows else others).append(exchange)
+        if len(kept) > 1 and tells_fewer_rows(
+            digests, list(kept.values()), min_rows=min_rows
+        ):
+            exchanges += [replace(other, is_combined=True) for other in others]
         return exchanges
 
     @cached_property

@@ -13,7 +13,7 @@ W has to lie in all spaces, too.
 """
 
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,6 @@ import numpy as np
 
 from ..base import warn_user
 from ..federation import (
-    NodesDisagreeWarning,
     SameRowsWarning,
     warn_of_many_classes,
     warn_of_other_shares,
@@ -29,11 +28,15 @@ from ..federation import (
     warn_of_variances,
 )
 from ..local import cached_call
+from ..messages import Message
 from ..moments import (
     ClassMoments,
+    Contradictions,
     Likelihood,
     NodeLoss,
     Span,
+    claims_of_moments,
+    contradicting_nodes,
     cross_validated_C,
     moments_kind,
 )
@@ -57,6 +60,7 @@ from ._sums import (
     merge_as_matrices,
     merge_unless_all_have_roots,
 )
+from ._trusted import TrustedReplies
 
 # With up to so many classes a search takes seconds at most. Of more its steps beyond
 # ROUGH_TOL change the log-loss on other rows by less than a hundredth.
@@ -84,6 +88,11 @@ class LikelihoodStage(LinearStage):
     fit_intercept: bool | str  # "members": that of the nodes' classifiers
     rounds: Rounds
     seed: int | None
+    most_liars: int = 0  # nodes that may lie, and are left out
+    # (n_nodes,), the part of its rows that each counts with; None: all of them.
+    row_factors: np.ndarray | None = None
+    # Whether nodes' gradients correct what moments miss, which nobody can check.
+    corrects: bool = True
 
     @property
     def merges_models(self) -> bool:
@@ -96,7 +105,34 @@ class LikelihoodStage(LinearStage):
 
     def plan(self, problem: LinearProblem) -> Generator:
         """Plan whose result is a LinearMerge."""
+        if self.most_liars:
+            return (yield from self._trusted_plan(problem))
         sums = yield from self._sums_plan(problem, keeps_scatter=self.is_bounded)
+        return (yield from self._merge_plan(problem, sums))
+
+    def _trusted_plan(self, problem: LinearProblem) -> Generator:
+        """Plan of the LinearMerge of the nodes that do not seem to lie."""
+        replies = yield self._moments_requests(problem)
+        trusted = TrustedReplies.from_replies(
+            replies, problem, most_liars=self.most_liars
+        )
+        is_kept = trusted.trust.is_kept
+        stage = replace(
+            self,
+            most_liars=0,
+            row_factors=trusted.row_factors,
+            corrects=False,
+            epsilons=np.array(self.epsilons, dtype=object)[is_kept].tolist(),
+            node_weight=None if self.node_weight is None else self.node_weight[is_kept],
+        )
+        sums = stage._read_sums(
+            trusted.problem, trusted.replies, keeps_scatter=False, spans=True
+        )
+        merge = yield from stage._merge_plan(trusted.problem, sums)
+        return replace(merge, trust=trusted.trust)
+
+    def _merge_plan(self, problem: LinearProblem, sums: Sums) -> Generator:
+        """Plan whose result is the LinearMerge of sums of the nodes of a problem."""
         weighted = self._weighted(problem, sums)
         likelihood = weighted.likelihood
         is_average = self._averages_models(problem, likelihood.seen)
@@ -131,7 +167,25 @@ class LikelihoodStage(LinearStage):
             constants=sums.constants,
             neglected=sums.neglected,
             kurtosis_of_nodes=sums.kurtosis_of_nodes,
+            contradictions=self._contradictions(problem, sums),
         )
+
+    def _contradictions(
+        self, problem: LinearProblem, sums: Sums
+    ) -> Contradictions | None:
+        """Compare the class means of nodes, unless those that may lie are left out."""
+        if not self.corrects:
+            return None
+        claims = claims_of_moments(
+            sums.moments_of_nodes,
+            [node.rows_by_class for node in problem.nodes],
+            lacking=[problem.lacking(node) for node in problem.nodes],
+        )
+        # In coordinates of a span it is of others than features.
+        covariance = None
+        if sums.span is None:
+            covariance = sums.merged.covariance_within_parts()
+        return contradicting_nodes(claims, covariance=covariance)
 
     def _weighted(self, problem: LinearProblem, sums: Sums) -> _WeightedSums:
         losses = sums.class_weighted_losses()
@@ -265,24 +319,34 @@ class LikelihoodStage(LinearStage):
         With ``spans`` they are in fewer coordinates, where all nodes have fewer rows
         than features; with ``keeps_scatter`` losses keep second moments of each node.
         """
-        if problem.hidden.weights:
-            # What is left of a network over merged layers is nobody's own model.
-            replies = yield problem.requests(
-                "moments",
-                [{"model": None}] * len(problem.nodes),
-                **self.moments_settings,
-            )
-        else:
-            replies = yield problem.requests(
-                "moments",
-                [{"model": "own"}] * len(problem.nodes),
-                **self.moments_settings,
-            )
+        replies = yield self._moments_requests(problem)
+        return self._read_sums(
+            problem, replies, keeps_scatter=keeps_scatter, spans=spans
+        )
+
+    def _moments_requests(self, problem: LinearProblem) -> dict[str, Message]:
+        """Return the requests for moments, by the name of the node."""
+        # What is left of a network over merged layers is nobody's own model.
+        model = None if problem.hidden.weights else "own"
+        return problem.requests(
+            "moments", [{"model": model}] * len(problem.nodes), **self.moments_settings
+        )
+
+    def _read_sums(
+        self,
+        problem: LinearProblem,
+        replies: Iterable[tuple[str, Message]],
+        *,
+        keeps_scatter: bool,
+        spans: bool,
+    ) -> Sums:
+        """Sum what the nodes of a problem replied to "moments"."""
         reader = RepliesReader(
             problem,
             kind=self.moments_settings["kind"],
             keeps_scatter=keeps_scatter,
             node_weight=self.node_weight,
+            row_factors=self.row_factors,
         )
         merged, with_roots = merge_unless_all_have_roots(
             reader.read_all(replies), len(problem.classes)
@@ -314,6 +378,8 @@ class LikelihoodStage(LinearStage):
             node_sums, has_layers=has_layers, warns=form.kind is None
         )
         losses = _with_rows_of_equal_models(node_sums)
+        if not self.corrects:
+            losses = _without_gradients(losses)
         scaled = has_layers or any(node.scaled for node in node_sums)
         span = None
         if spans:
@@ -349,6 +415,7 @@ class LikelihoodStage(LinearStage):
             constants=_by_name(node_sums, "constants"),
             neglected=_by_name(node_sums, "neglected"),
             kurtosis_of_nodes=heavy_nodes(node_sums),
+            moments_of_nodes=[node.moments for node in node_sums],
         )
 
     def _chooses_C(self, merged: ClassMoments, *, has_layers: bool) -> bool:
@@ -406,7 +473,7 @@ class LikelihoodStage(LinearStage):
 
         ``seen`` says of each class whether the sums have rows of it, (n_classes,).
         """
-        if seen.sum() > 1 or self.is_bounded:
+        if seen.sum() > 1 or self.is_bounded or not self.corrects:
             return False
         are_known = np.sum([node.known_classes for node in problem.nodes], axis=0)
         return bool((are_known > 0).all()) and len(seen) > 1
@@ -581,6 +648,11 @@ def _with_rows_of_equal_models(node_sums: Sequence[NodeSums]) -> list[NodeLoss]:
     return [replace(node.loss, n_alike=n_rows[node.model_digest]) for node in node_sums]
 
 
+def _without_gradients(losses: Sequence[NodeLoss]) -> list[NodeLoss]:
+    """Return losses of moments alone."""
+    return [replace(loss, gradient=None, slope=None) for loss in losses]
+
+
 def _form_of_classifiers(
     node_sums: Sequence[NodeSums], *, has_layers: bool
 ) -> PooledForm:
@@ -604,54 +676,16 @@ def _scaled_spaces(
 
 
 def node_losses(
-    likelihood: Likelihood, W: np.ndarray, *, problem: LinearProblem
+    merge: LinearMerge, W: np.ndarray, *, names: Sequence[str]
 ) -> list[float]:
-    """Losses of a model on each node's moments, in nats a row.
-
-    It warns of nodes whose moments show another rule.
-    """
-    n_rows = np.array([node.n_rows for node in problem.nodes])
-    centered = likelihood.from_rows(W)
-    fits = likelihood.node_fits(centered, n_rows)
-    losses = fits.losses.tolist()
-    if fits.disagrees.any():
-        # A strong penalty leaves logits small at all nodes, which is no other rule; the
-        # nodes' own models, beside which it is judged, have such a factor too.
-        factor = max(1.0, likelihood.inverse_temperature(centered))
-        fits = likelihood.node_fits(factor * centered, n_rows)
-    shares = likelihood.shares_of_nodes
-    largest = int(np.argmax(shares))
-    # A node of more rows than all others decides what the aggregate is, so that nodes
-    # which it fits badly are no odd ones: of ten nodes one with labels moved by one and
-    # a hundredfold rows had five honest ones named, and never itself.
-    if fits.disagrees.any() and shares[largest] > 1.0 - shares[largest]:
-        warn_user(
-            "The aggregate fits the rows of some nodes badly: "
-            f"{fits.disagrees.sum()} of {len(shares)}. Node "
-            f"{problem.names[largest]!r} has {100 * shares[largest]:.0f} % of all "
-            "rows, so the aggregate follows this node, and nothing shows whether it or "
-            "the other nodes are wrong. Check at all nodes that labels have the same "
-            "codes, that features have the same order and units, and that the numbers "
-            "of rows are right.",
-            NodesDisagreeWarning,
-        )
-    elif fits.disagrees.any():
-        best_losses = np.fmin(likelihood.own_losses, fits.without)
-        losses_of_nodes = [
-            f"{problem.names[k]!r} ({fits.among_own[k]:.2f}, {best_losses[k]:.2f}, "
-            f"{fits.without[k]:.2f})"
-            for k in np.flatnonzero(fits.disagrees)
-        ]
-        warn_user(
-            "The aggregate fits the rows of some nodes badly. The log-losses in nats "
-            "per row, of the aggregate, of the node's local model, and of a constant "
-            f"prediction of its class shares, are {first_of(losses_of_nodes)}. Check "
-            "that labels have the same codes there as elsewhere, and that features "
-            "have the same order and units; or leave these nodes out. If classes are "
-            "far from linear, this can also happen to nodes whose rows lie elsewhere.",
-            NodesDisagreeWarning,
-        )
-    return losses
+    """Losses of a model on each node's moments, in nats a row; NaN where left out."""
+    likelihood = merge.likelihood
+    losses_of_kept = likelihood.node_losses(likelihood.from_rows(W))
+    if merge.trust is None:
+        return losses_of_kept.tolist()
+    losses = np.full(len(names), np.nan)
+    losses[merge.trust.is_kept] = losses_of_kept
+    return losses.tolist()
 
 
 def warn_of_same_rows(likelihood: Likelihood, names: Sequence[str]) -> None:

@@ -23,11 +23,14 @@ from ..federation import (
     Run,
     Summary,
     raise_without_classifier,
+    trust_table,
+    warn_of_contradictions,
     warn_of_many_rows,
     warn_of_neglected_columns,
     warn_of_tails,
+    warn_of_trust,
 )
-from ..moments import fit_inverse_temperature
+from ..moments import check_most_liars, fit_inverse_temperature
 from ..networks import linear_logits
 from ..progress import say
 from ..spaces import EmptyIntersectionError, EmptyIntersectionWarning
@@ -59,6 +62,7 @@ class LinearFit:
     fit_intercept: bool | str
     node_weight: ArrayLike  # a word, or (n_nodes,)
     fine_tuning: str
+    robust: int
     random_state: object
 
     @classmethod
@@ -75,6 +79,7 @@ class LinearFit:
             fit_intercept=aggregator.fit_intercept,
             node_weight=aggregator.node_weight,
             fine_tuning=aggregator.fine_tuning,
+            robust=aggregator.robust,
             random_state=aggregator.random_state,
         )
 
@@ -160,6 +165,25 @@ class LinearFit:
                 "rows are."
             )
 
+    def check_can_be_robust(self, n_nodes: int) -> None:
+        """Raise ValueError where more than class sums would have to be trusted."""
+        if not self.robust:
+            return
+        check_most_liars(self.robust, n_nodes)
+        if self.needs_spaces:
+            raise ValueError(
+                f"robust={self.robust} judges nodes by their class sums, and the "
+                f"models that epsilon={self.epsilon!r} with "
+                f"intersection={self.intersection!r} needs cannot be checked. Set "
+                "epsilon='auto' and intersection='likelihood', or robust=0."
+            )
+        if self.rounds.n > 1:
+            raise ValueError(
+                f"robust={self.robust} judges nodes by their class sums, and the "
+                f"gradients that n_rounds={self.rounds.n} asks for cannot be checked. "
+                "Set n_rounds=1, or robust=0."
+            )
+
     def asks_again(self, federation: Federation) -> str:
         """Say why a later fit would have to ask nodes again; "" if it would not."""
         if self.needs_spaces:
@@ -215,7 +239,8 @@ class LinearFit:
         if merge.neglected and not is_of_sums:
             warn_of_neglected_columns(merge.neglected, federation.labels_of_features)
         if merge.likelihood is not None and not federation.rows_are_shared:
-            warn_of_same_rows(merge.likelihood, federation.names)
+            warn_of_same_rows(merge.likelihood, merge.names_among(federation.names))
+        warn_of_trust(federation.names, merge.trust, federation.classes)
         self.warn_of_many_rows(federation)
         return {
             **attributes,
@@ -248,12 +273,13 @@ class LinearFit:
             )
             factor = 1.0
         requests = stage.score_requests(factor * W, merge, problem)
-        reports = [reply.content for _, reply in run.ask(requests)]
+        reports = [reply for _, reply in run.ask(requests)]
         losses = None
         if merge.likelihood is not None:
             judged_W = merge.W_of_one_message if fine_tuning is None else factor * W
-            losses = node_losses(merge.likelihood, judged_W, problem=problem)
-        form = merge.form
+            losses = node_losses(merge, judged_W, names=problem.names)
+        warn_of_contradictions(problem.names, merge.contradictions)
+        form = merge.form_of_kept_nodes(problem.names)
         refinement = merge.refinement
         attributes = {
             **linear_attributes(W),
@@ -269,7 +295,12 @@ class LinearFit:
             "candidates_": None if refinement is None else refinement.candidates,
             "fine_tuning_": fine_tuning,
             "node_scores_": node_scores(reports, merge, problem=problem, losses=losses),
+            "trust_": trust_table(problem.names, merge.trust),
             "_largest_shares": [node.largest_share for node in problem.nodes],
+            # Which classes rows have at each node, for a later request.
+            "_row_columns": {
+                node.name: np.unique(node.row_columns) for node in problem.nodes
+            },
             # A fit over a channel does not ask for scores: `ask_scores` can, later.
             "_score_requests": None if run.reports else requests,
         }
@@ -328,6 +359,7 @@ class LinearFit:
         Where no node has rows, and there is a federation, the factor on logits is
         fitted to its spare rows, or to moments.
         """
+        self.check_can_be_robust(len(problem.nodes))
         seed = self.terms.seed() if kept is None else kept.seed
         moments_settings = self.terms.moments_settings()
         if self.intersection == "likelihood":
@@ -385,6 +417,7 @@ class LinearFit:
             epsilons=self._epsilons(len(problem.nodes)),
             intersection=self.intersection,
             node_weight=self._node_weights(problem.nodes) if weighs_nodes else None,
+            most_liars=self.robust,
         )
 
     def _epsilons(self, n_nodes: int) -> list:
@@ -437,7 +470,7 @@ class LinearFit:
 
     def warn_of_many_rows(self, federation: Federation) -> None:
         """Warn of a node with nearly all rows, where nodes weigh by their rows."""
-        if federation.rows_are_shared:
+        if federation.rows_are_shared or self.robust:  # which bounds the rows of each
             return
         if self._resolved_node_weight == "n_samples":
             warn_of_many_rows(federation.names, federation.rows_in_moments)

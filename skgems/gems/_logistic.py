@@ -19,6 +19,7 @@ from ..federation import (
     read_federation,
 )
 from ._further import Rounds
+from ._inference import InferenceMixin, kept_for_inference
 from ._linear_fit import LinearFit
 from ._node_scores import ask_scores
 from ._parameters import (
@@ -28,12 +29,14 @@ from ._parameters import (
 from ._summarizing import LinearMethodMixin
 
 _FROM_0 = Interval(Real, 0, None, closed="left")
+_FROM_0_WHOLE = Interval(Integral, 0, None, closed="left")
 _FROM_1 = Interval(Integral, 1, None, closed="left")
 Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 
 
 class GEMSLogisticAggregator(
     LinearMethodMixin,
+    InferenceMixin,
     KeepRepliesMixin,
     ReportMixin,
     LinearExportMixin,
@@ -123,6 +126,13 @@ default="auto"
         likelihood, with a cross-validated weight. Without the likelihood a penalty,
         whose strength is cross-validated, holds the aggregate to what nodes know.
         "plain" stands for 5 epochs of Adam, as in the papers.
+    robust : int, default=0
+        How many nodes may lie: at most so many are left out of the aggregate, those
+        whose class sums contradict the others' most (:ref:`liars`). A node then counts
+        at most twice the rows of the largest others. It needs more than twice as many
+        nodes, ``intersection="likelihood"``, ``epsilon="auto"`` and one message, since
+        neither models nor gradients can be checked. Choose 1 or more if the nodes do
+        not know each other. With 0 all nodes are trusted.
     validation_fraction : float, default=0.2
         In simulation, the share of each node's rows that its classifier is not trained
         on. These rows judge models, and decide the size of the node's space; sums are
@@ -232,6 +242,21 @@ default="auto"
           space;
         - "loss": log-loss of the likeliest model of one message on the node's moments,
           in nats a row.
+    trust_ : dict of lists or None
+        What was found of the nodes if `robust` is not 0: a table with one entry per
+        node in each list, NaN where nothing can be known:
+
+        - "node": its name;
+        - "rows": rows, or their weight, that it claims in its sums;
+        - "counted": those that count in the aggregate; 0 if it is left out;
+        - "spread": the factor by which its rows vary more or less within classes than
+          those of the median node, at the largest tenth of the features;
+        - "far": how many standard deviations its rows are away from those of the same
+          classes at the others, in root mean squares over features;
+        - "shown": which part of the others' differences between class means its own
+          show. 1 is all, 0 is expected for random labels, and -1 for features of the
+          opposite sign;
+        - "left_out_by": "spread", "far" or "shown" if it is left out, else "".
     fine_tuning_ : FineTuned or None
         How public rows were used in the last fine-tuning with a penalty, if there was
         one.
@@ -297,6 +322,7 @@ default="auto"
         "fit_intercept": [StrOptions({"members"}), "boolean"],
         "node_weight": [StrOptions({"auto", "equal", "n_samples"}), "array-like"],
         "fine_tuning": [StrOptions({"penalized", "plain"})],
+        "robust": [_FROM_0_WHOLE],
     }
 
     def __init__(
@@ -313,6 +339,7 @@ default="auto"
         fit_intercept="members",
         node_weight="auto",
         fine_tuning="penalized",
+        robust=0,
         validation_fraction=0.2,
         keep_replies=False,
         memory=None,
@@ -333,6 +360,7 @@ default="auto"
         self.fit_intercept = fit_intercept
         self.node_weight = node_weight
         self.fine_tuning = fine_tuning
+        self.robust = robust
         self.validation_fraction = validation_fraction
         self.keep_replies = keep_replies
         self.memory = memory
@@ -395,11 +423,11 @@ default="auto"
         Raises
         ------
         ValueError
-            If a local model does not reach its epsilon, a node has no rows, no node
-            knows a label, or the input cannot be used. The message names the node.
-        EmptyIntersectionError
-            A ValueError, if the spaces have no common point and `spaces` have
-            ``on_empty="raise"``.
+            If a node has no rows, no node knows a label, or the input cannot be used.
+            The message names the node.
+        EmptyIntersectionError, NoSpaceError
+            ValueErrors, if the spaces have no common point, or a local model does not
+            reach its epsilon, and `spaces` have ``on_empty="raise"``.
         TypeError
             If a node's classifier is a network with hidden layers.
 
@@ -424,7 +452,7 @@ default="auto"
             If two nodes sent equal moments.
         EmptyIntersectionWarning
             If `epsilon` is given and no model was found that is good enough for all
-            nodes.
+            nodes, or a local model does not reach its epsilon.
         """
         linear_fit = LinearFit.from_aggregator(self)
         if sample_weight is not None:
@@ -510,6 +538,7 @@ default="auto"
         has_none = state["likelihood_"] is None and state["spaces_"] is None
         return state | {
             "_merge": None,
+            "_kept_sums": kept_for_inference(state, self._factor * self._weights()),
             # A last layer loses its likelihood where hidden layers are tuned.
             "_has_sums": has_none and state.get("_has_sums", True),
             "likelihood_": None,

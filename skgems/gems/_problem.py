@@ -39,6 +39,8 @@ class LinearNode:
     is_softmax: bool = False
     # Share of the largest class among rows that judge, of classes that the node knows.
     largest_share: float = np.nan
+    # (n_classes,), number of rows in its sums, whatever these weigh; None: not known.
+    rows_by_class: np.ndarray | None = None
 
     @property
     def known_columns(self) -> np.ndarray:
@@ -81,6 +83,15 @@ class LinearProblem:
         if self.unused is None or self.hidden.weights:
             return None
         return np.where(self.unused, 0.0, np.nan)
+
+    def lacking(self, node: LinearNode) -> np.ndarray | None:
+        """Return which features a node's sums say nothing of; None: they say all.
+
+        Over hidden layers features are units, which all nodes have.
+        """
+        if self.hidden.weights or node.dropped is None:
+            return None if self.hidden.weights else self.unused
+        return node.dropped if self.unused is None else node.dropped | self.unused
 
     @property
     def names(self) -> list[str]:
@@ -135,6 +146,7 @@ def _linear_node(node: Node, *, classes: np.ndarray, depth: int) -> LinearNode:
         is_softmax=node.network.output == "softmax"
         or (node.network.output == "logistic" and aligned.seen.sum() == 2),
         largest_share=_largest_share(node, classes[aligned.seen]),
+        rows_by_class=node.rows_by_class(classes),
     )
 
 

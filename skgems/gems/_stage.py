@@ -14,15 +14,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..federation import ask_inverse_temperature
+from ..base import warn_user
+from ..federation import ask_inverse_temperature, kept_names, reason_of_trust
 from ..messages import Message
-from ..moments import ROUNDING_OF_SUMS, Likelihood
+from ..moments import ROUNDING_OF_SUMS, Contradictions, Likelihood, Trust
 from ..networks import LayersBelow, as_two_logits
 from ..pooled import PooledForm
 from ..progress import say
 from ..spaces import (
     Construction,
     Criterion,
+    EmptyIntersectionWarning,
     GoodEnoughSpace,
     Intersection,
     NoSpaceError,
@@ -70,6 +72,22 @@ class LinearMerge:
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     # By name of the node: features that vary there and have no weight in its model.
     neglected: Mapping[str, np.ndarray] = field(default_factory=dict)
+    # What was found of the nodes, if some may lie; what the likelihood is of is then
+    # the kept nodes. None: all are trusted.
+    trust: Trust | None = None
+    # Of nodes that are all trusted, whose class means contradict those of the others.
+    contradictions: Contradictions | None = None
+
+    def names_among(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the names of nodes that the likelihood is of."""
+        return names if self.trust is None else kept_names(names, self.trust)
+
+    def form_of_kept_nodes(self, names: Sequence[str]) -> PooledForm | None:
+        """Return the form, which is not exact if rows of some nodes do not count."""
+        if self.form is None or self.trust is None:
+            return self.form
+        reason = self.form.reason or reason_of_trust(names, self.trust)
+        return replace(self.form, reason=reason)
 
     @property
     def C(self) -> float | None:
@@ -155,7 +173,7 @@ class LinearStage:
         profiles: list[SpaceProfile] = []
         for node, (_, reply) in zip(problem.nodes, replies, strict=True):
             profile = SpaceProfile.from_arrays(
-                reply.content,
+                reply.as_content(),
                 criterion=self.criterion,
                 construction=self.construction.wire_name,
             )
@@ -183,10 +201,29 @@ class LinearStage:
             try:
                 spaces.append(profile.space(epsilon, self.construction.max_radius))
             except NoSpaceError as error:
-                raise NoSpaceError(f"node {name!r}: {error}") from None
+                spaces.append(self._nearest_space(profile, name=name, error=error))
             except ValueError as error:
                 raise ValueError(f"node {name!r}: {error}") from None
         return spaces
+
+    def _nearest_space(
+        self, profile: SpaceProfile, *, name: str, error: NoSpaceError
+    ) -> GoodEnoughSpace:
+        """Return the space of the epsilon that a node's models can reach, and warn.
+
+        NoSpaceError where they reach none, or where a model that misses is of no use.
+        """
+        on_empty = self.space_parameters.on_empty
+        epsilon = profile.radii.best_epsilon()
+        if epsilon is None or on_empty == "raise":
+            raise NoSpaceError(f"node {name!r}: {error}") from None
+        if on_empty == "warn":
+            warn_user(
+                f"node {name!r}: {error} Its space here is that of epsilon="
+                f"{epsilon:.4g}, so the aggregate can miss epsilon at this node.",
+                EmptyIntersectionWarning,
+            )
+        return profile.space(epsilon, self.construction.max_radius)
 
     def spaces_around_plan(self, W: np.ndarray, problem: LinearProblem) -> Generator:
         """Plan of the spaces of all nodes on the scale of a fitted aggregate W."""
@@ -268,7 +305,7 @@ class LinearStage:
         replies = yield replace(problem, nodes=nodes).requests(
             "size", [problem.model_content(node) for node in nodes]
         )
-        sizes = [reply.content["size"] for _, reply in replies]
+        sizes = [reply.size for _, reply in replies]
         return bool(sizes) and max(sizes) > AUTO_SCALE_RATIO * min(sizes)
 
 

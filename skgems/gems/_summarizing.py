@@ -9,6 +9,7 @@ from ..federation import (
     Run,
     SummarizingMixin,
     Summary,
+    check_merges_all,
     warn_of_shared_matrices,
     warn_of_tails,
     warn_of_variances,
@@ -139,6 +140,7 @@ class LinearMethodMixin(SummarizingMixin):
                 f"of nodes; got intersection={self.intersection!r}, "
                 f"node_weight={self.node_weight!r}."
             )
+        check_merges_all(self.robust)
         return merged_summary(self, summaries, name)
 
     def _warn_of(self, member: Member, reply: Message) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from ..disclosure import Rows as RowsToTell
 from ..disclosure import (
+    KeptPasses,
     Span,
     Told,
     clamped,
@@ -22,6 +22,7 @@ from ..disclosure import (
     told_of,
     weights_of_tables,
 )
+from ..disclosure import Rows as RowsToTell
 from ..moments import ToldSums, float_type
 from ..networks import Network
 from ._classifiers import Rows
@@ -37,6 +38,8 @@ from ._told_before import n_told_before, n_told_by_class
 
 # Where the memo of a member has the residuals of models whose gradients were told.
 RESIDUALS = "residuals"
+# Where it has the last sums of each class, by which weights of rows were found.
+_PASSES = "passes"
 
 
 def ruled(member: Member) -> Member:
@@ -69,6 +72,7 @@ def ruled(member: Member) -> Member:
         may_lower=True,
         # Models that are functions of sums are asked for no gradients.
         leaves_room=has_model and "kind" not in closed_form(member.model.estimator),
+        passes=member.memo.setdefault(_PASSES, KeptPasses()),
     )
     weights = member.weights
     is_lowered = bool((told.weights != start).any())
@@ -80,6 +84,7 @@ def ruled(member: Member) -> Member:
         model=without_left_out_classes(member, member.y),
         X=_with_rows(member.X, learning, rows.X, were=X),
         weights=weights,
+        weights_are_given=member.weights is not None,
         is_ruled=True,
         is_changed=member.is_changed or is_replaced or is_lowered,
     )
@@ -235,6 +240,7 @@ def tellable_rows(
         seed=partial(seed_of, X, codes),
         may_lower=False,
         n_told_before=n_before,
+        passes=member.memo.setdefault(_PASSES, KeptPasses()),
     )
     told = with_room_for_squares(
         told, codes, rule, n_unknowns=n_unknowns, n_before=n_before
@@ -278,7 +284,11 @@ def _tells_less(told: Told, *, is_by_class: bool) -> bool:
 
 
 def tellable_gradients(
-    member: Member, rows: JudgingRows, residuals: Sequence[np.ndarray]
+    member: Member,
+    rows: JudgingRows,
+    residuals: Sequence[np.ndarray],
+    *,
+    sizes: Sequence[int] | None = None,
 ) -> np.ndarray:
     """Report of each gradient whether it may be told beside what was told before.
 
@@ -291,7 +301,9 @@ def tellable_gradients(
     rows : JudgingRows
         Rows that learn, or some of them.
     residuals : sequence of ndarray of shape (n_rows, n_outputs)
-        Those of each model.
+        Those of each model, or other columns that are summed with those of the rows.
+    sizes : sequence of int, default=None
+        How many numbers each of the sums is. None: they are gradients.
 
     Returns
     -------
@@ -323,6 +335,8 @@ def tellable_gradients(
     n_left = rule.unknowns * n_rows * n_unknowns - n_told_before(member)
     for k, of_model in enumerate(residuals):
         n_numbers = (n_inputs + 1) * (of_model.shape[1] - 1)
+        if sizes is not None:
+            n_numbers = sizes[k]
         wider = np.hstack([together, of_model * rows.class_weights[:, None]])
         is_told[k] = n_numbers <= n_left and gradient_holds(
             replace(rows_to_tell, residuals=wider), told, rule
@@ -347,7 +361,11 @@ class HeldTables:
 
 
 def tables_that_hold(
-    member: Member, tables: Mapping[str, Rows], *, by_class: Collection[str]
+    member: Member,
+    tables: Mapping[str, Rows],
+    *,
+    by_class: Collection[str],
+    n_told_before: float,
 ) -> HeldTables:
     """Return which tables of the same rows may be summed, and with which weights.
 
@@ -362,6 +380,8 @@ def tables_that_hold(
     by_class : collection of str
         Names of tables of which products are asked by class. Columns of the first table
         are told by class if at least half as many others hold beside them.
+    n_told_before : float
+        How many numbers earlier messages have told of the rows.
     """
     if member.disclosure is None:
         return HeldTables(
@@ -369,10 +389,14 @@ def tables_that_hold(
         )
     asks_by_class = next(iter(tables)) in by_class
     if asks_by_class:
-        own = _held_in_order(member, tables, is_first_own=True)
+        own = _held_in_order(
+            member, tables, is_first_own=True, n_told_before=n_told_before
+        )
         if len(own.names) == len(tables):
             return own
-    shared = _held_in_order(member, tables, is_first_own=False)
+    shared = _held_in_order(
+        member, tables, is_first_own=False, n_told_before=n_told_before
+    )
     if not asks_by_class or shared.weights is None:
         return shared
     n_of_first = _n_different(next(iter(tables.values())))
@@ -388,10 +412,16 @@ def _n_different(X: Rows) -> int:
 
 
 def _held_in_order(
-    member: Member, tables: Mapping[str, Rows], *, is_first_own: bool
+    member: Member,
+    tables: Mapping[str, Rows],
+    *,
+    is_first_own: bool,
+    n_told_before: float,
 ) -> HeldTables:
     """Return the tables that hold: all, or each beside those before it that do."""
-    nothing = _Gathered.of_nothing(member, is_first_own=is_first_own)
+    nothing = _Gathered.of_nothing(
+        member, is_first_own=is_first_own, n_told_before=n_told_before
+    )
     of_all = nothing
     for name, X in tables.items():
         of_all = of_all.with_table(name, X)
@@ -411,6 +441,7 @@ class _Gathered:
     member: Member
     codes: np.ndarray  # (n_rows,), the class of each row
     is_first_own: bool  # whether each class tells columns of the first by itself
+    n_told_before: float
     span: Span
     columns: np.ndarray  # (n_rows, n_columns)
     names: tuple[str, ...] = ()
@@ -420,13 +451,16 @@ class _Gathered:
     is_weighted: bool = True  # whether the weights are those of all columns
 
     @classmethod
-    def of_nothing(cls, member: Member, *, is_first_own: bool) -> "_Gathered":
+    def of_nothing(
+        cls, member: Member, *, is_first_own: bool, n_told_before: float
+    ) -> "_Gathered":
         """Return the columns of no table."""
         n_rows = len(member.y)
         return cls(
             member=member,
             codes=np.unique(member.y, return_inverse=True)[1],
             is_first_own=is_first_own,
+            n_told_before=n_told_before,
             span=Span.of_constants(n_rows),
             columns=np.zeros((n_rows, 0)),
         )
@@ -461,6 +495,7 @@ class _Gathered:
             self.member.disclosure,
             n_own=self.n_of_first if self.is_first_own else 0,
             n_unknowns=self.member.n_raw_columns or self.n_of_first,
+            n_told_before=self.n_told_before,
             seed=partial(seed_of, self.columns, self.codes),
         )
         if weights is None:

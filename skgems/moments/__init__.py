@@ -39,6 +39,15 @@ from ._descent import Descent
 from ._effective_rows import EffectiveRows
 from ._fewer import draw_rows, fewer_parts, k_means
 from ._gaussian import GaussianLoss
+from ._liars import (
+    Contradictions,
+    NodeClaim,
+    Trust,
+    check_most_liars,
+    claims_of_moments,
+    contradicting_nodes,
+    trusted_nodes,
+)
 from ._likelihood import MOST_PARTS, Likelihood
 from ._likelihood_search import REMEMBERED_STEPS
 from ._node_loss import NodeLoss, share_of_gradient
@@ -62,7 +71,6 @@ from ._rows import (
     column_ends,
     directions,
     float_type,
-    indicator,
     log_losses,
     mean_log_loss,
     mean_squares,

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ..disclosure import indicator
 from ._codes import code_units, with_noise
 from ._pairs import SHARED, Pairs
 from ._part_sums import median_of_rows, products, sum_parts
@@ -35,7 +36,6 @@ from ._rows import (
     clear_constants,
     directions,
     float_type,
-    indicator,
     rounding,
     rounding_of_values,
 )
@@ -269,6 +269,11 @@ class ClassMoments:
             root_groups=None,
             block=None,
         )
+
+    def drop_products(self) -> "ClassMoments":
+        """Return moments with squares alone, held of each node; roots stay."""
+        # A copy, since what it is a view of would stay in memory.
+        return replace(self, scatter=self.diagonals().copy(), block=None)
 
     def mean(self) -> np.ndarray:
         """Mean of all rows less the origin, (n_features,)."""

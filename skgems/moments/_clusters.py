@@ -17,6 +17,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
+from ..disclosure import indicator
 from ._class_moments import class_moments
 from ._fewer import DIGITS, k_means
 from ._rows import (
@@ -24,7 +25,6 @@ from ._rows import (
     Rows,
     block_bytes,
     column_ends,
-    indicator,
     ratio,
     rounding,
     row_blocks,

@@ -19,8 +19,9 @@ from scipy.sparse import sparray, spmatrix
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
+from ..disclosure import indicator
 from ._class_moments import SHARED, ClassMoments
-from ._rows import MOST_OF_SQUARE, ULPS, Rows, indicator, ratio
+from ._rows import MOST_OF_SQUARE, ULPS, Rows, ratio
 
 # Digits of deviations, and of logarithms of variances, that k-means sees: where two
 # rows are one cluster both are as far from its center, and rounding, which units

@@ -29,10 +29,11 @@ import numpy as np
 from scipy.linalg import helmert
 from scipy.stats import norm, qmc
 
+from ..disclosure import indicator
 from ._class_moments import SHARED, ClassMoments
 from ._fewer import DIGITS, k_means
 from ._part_sums import products
-from ._rows import CACHE_BYTES, MOST_NUMBERS, TINY, indicator, ratio
+from ._rows import CACHE_BYTES, MOST_NUMBERS, TINY, ratio
 
 # Points that an expectation is taken over: as many as time allows for. Numbers of
 # points are powers of two, which are the balanced ones of Sobol's sequence.

@@ -18,7 +18,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._rows import SAMPLE_ROWS, Rows, block_bytes, float_type, indicator
+from ..disclosure import indicator
+from ._rows import SAMPLE_ROWS, Rows, block_bytes, float_type
 
 # Divisor of the sums of a part without weight, which are 0.
 _TINY = np.finfo(np.float64).tiny

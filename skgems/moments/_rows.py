@@ -92,19 +92,6 @@ def square_blocks(X: Rows) -> Iterator[tuple[slice, Rows, Rows]]:
         yield rows, block, np.multiply(block, block, out=buffer[: len(block)])
 
 
-def indicator(
-    labels: np.ndarray, n_labels: int, values: np.ndarray | None = None
-) -> sparse.csc_matrix:
-    """Sparse matrix (n_labels, n_rows) that sums rows, times values, by label."""
-    if values is None:
-        values = np.ones(len(labels))
-    # Columns of one number each: in this form nothing has to be put in order.
-    column_ends = np.arange(len(labels) + 1)
-    return sparse.csc_matrix(
-        (values, labels, column_ends), shape=(n_labels, len(labels))
-    )
-
-
 # What a weight, a feature or a distance may be: far beyond what anybody has, and so
 # that no product that is made of them on the way overflows, as the largest number in
 # float64 is 1e308.

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..disclosure import indicator
 from ._class_moments import ClassMoments, merge_moments
-from ._rows import MOST_OF_SQUARE, directions, indicator, move_to_origin, ratio
+from ._rows import MOST_OF_SQUARE, directions, move_to_origin, ratio
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

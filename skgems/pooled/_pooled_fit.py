@@ -1,7 +1,7 @@
 """A fit of PooledAggregator: all of it but scikit-learn's protocol."""
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -14,18 +14,29 @@ from ..federation import (
     Federation,
     PublicRows,
     Run,
-    answer,
     members_here,
+    reason_of_trust,
+    reply_of,
+    trust_table,
     warn_of_columns_of_some,
+    warn_of_contradictions,
     warn_of_many_rows,
+    warn_of_trust,
 )
 from ..local import Member, has_steps
+from ..messages import Reply
+from ..moments import (
+    Trust,
+    check_most_liars,
+    contradicting_nodes,
+    trusted_nodes,
+)
 from ..networks import final_step
 from ..steps import Front
 from ._classifiers import CLASSIFIERS, KINDS, check_scatters, fit_to_sums
-from ._disagreement import warn_of_disagreement
+from ._disagreement import claims_of_sums
 from ._forms import PooledForm, common_form
-from ._sums import PooledSums
+from ._sums import PooledSums, sums_of_reply
 from ._terms import PooledTerms, as_list
 from ._trees_fit import TreesFit
 from ._trees_terms import TREES
@@ -67,6 +78,7 @@ class PooledFit:
     takes_weights: ClassVar[bool] = True  # whether rows may have weights
 
     classifier: ClassifierMixin  # what is made of the sums, not fitted
+    robust: int = 0  # how many nodes may lie
 
     @classmethod
     def from_aggregator(cls, aggregator: BaseAggregator) -> "Self | TreesFit":
@@ -82,8 +94,15 @@ class PooledFit:
         else:
             classifier = _checked_classifier(aggregator.pooled, place="pooled")
         if type(classifier) in TREES.values():
+            if aggregator.robust:
+                raise ValueError(
+                    f"robust={aggregator.robust} judges nodes by their class sums, "
+                    f"which {type(classifier).__name__} does not ask for. Set "
+                    "robust=0, or set pooled= to a classifier that is a function of "
+                    "sums."
+                )
             return TreesFit.from_classifier(classifier, aggregator.random_state)
-        return cls(classifier=classifier)
+        return cls(classifier=classifier, robust=aggregator.robust)
 
     def check_takes_weights(self) -> None:
         """Raise ValueError if rows cannot have weights; here all sums have them."""
@@ -100,23 +119,49 @@ class PooledFit:
     def sums_plan(
         self,
         federation: Federation,
-        further_contents: Sequence[Mapping] = (),
+        further_replies: Sequence[Reply] = (),
         *,
         used: np.ndarray | None = None,
     ) -> Generator:
-        """Plan of the PooledSums; ``further_contents`` are replies that are here.
+        """Plan of the PooledSums; ``further_replies`` are here already.
 
         ``used`` are the features that are summed, (n_features,), bool; None: all.
         """
         request = self.terms.request(federation.classes)
         replies = yield request
-        return PooledSums.from_replies(
-            [*(reply.content for _, reply in replies), *further_contents],
-            task=request.task,
-            names=[*federation.names, _SERVER],
+        replies = [reply for _, reply in replies]
+        names = federation.names
+        factors = [1.0] * len(replies)
+        trust = None
+        if self.robust:
+            trust = self._trust(replies, federation, used=used)
+            kept = np.flatnonzero(trust.is_kept).tolist()
+            replies = [replies[k] for k in kept]
+            names = [names[k] for k in kept]
+            factors = trust.factors[kept].tolist()
+        pooled_sums = PooledSums.from_replies(
+            [*replies, *further_replies],
+            names=[*names, _SERVER],
             classes=federation.classes,
             used=used,
+            factors=[*factors, *[1.0] * len(further_replies)],
         )
+        return replace(pooled_sums, trust=trust)
+
+    def _trust(
+        self,
+        replies: Sequence[Reply],
+        federation: Federation,
+        *,
+        used: np.ndarray | None,
+    ) -> Trust:
+        """Judge the nodes by what they replied, as some may lie."""
+        claims, variances = claims_of_sums(
+            [sums_of_reply(reply, federation.classes, used=used) for reply in replies],
+            [node.rows_by_class(federation.classes) for node in federation.nodes],
+            federation.classes,
+        )
+        return trusted_nodes(claims, self.robust, covariance=variances)
 
     def attributes(
         self, federation: Federation, run: Run, *, public: PublicRows
@@ -125,17 +170,14 @@ class PooledFit:
 
         ``public`` are public rows.
         """
-        public_contents = self._contents_of_public_rows(public, federation)
+        check_most_liars(self.robust, len(federation.names))
+        public_replies = self._replies_of_public_rows(public, federation)
         used = _features_of_all(federation)
-        pooled_sums = run(self.sums_plan(federation, public_contents, used=used))
-        if not federation.rows_are_shared:
-            node_means = pooled_sums.node_means
-            # The server is the last node, where it has public rows.
-            names = [*federation.names, _SERVER][: node_means.n_nodes]
-            # How sure means are depends on the rows, whatever these weigh.
-            rows_by_weight = [*federation.rows_by_weight, public.rows_by_weight]
-            factors = np.array(rows_by_weight[: node_means.n_nodes])
-            warn_of_disagreement(names, node_means.with_counts_times(factors))
+        pooled_sums = run(self.sums_plan(federation, public_replies, used=used))
+        trust = pooled_sums.trust
+        warn_of_trust(federation.names, trust, federation.classes)
+        if trust is None and not federation.rows_are_shared:
+            _warn_of_contradicting_nodes(pooled_sums, federation, public)
             warn_of_many_rows(federation.names, federation.rows_in_moments)
         check_scatters(self.classifier, federation.classes, pooled_sums.sharing_nodes)
         sums, columns = pooled_sums.drop_empty_classes(federation.classes)
@@ -148,24 +190,26 @@ class PooledFit:
             )
         classes = federation.classes[columns]
         fitted, rounding_reason = fit_to_sums(self.classifier, sums, classes)
+        reason = reason_of_trust(federation.names, trust)
         form = PooledForm(
             kind=type(fitted).__name__,
             parameters=fitted.get_params(),
-            reason=pooled_sums.reason or rounding_reason,
+            reason=reason or pooled_sums.reason or rounding_reason,
         )
         attributes = {
             "classes_": classes,
             "exact_": form.is_exact,
             "pooled_form_": form,
             "history_": run.history,
+            "trust_": trust_table(federation.names, trust),
             "_fitted": fitted,
             "_used": used,
         }
         return attributes if used is None else {**attributes, "_columns_used": used}
 
-    def _contents_of_public_rows(
+    def _replies_of_public_rows(
         self, public: PublicRows, federation: Federation
-    ) -> list[Mapping]:
+    ) -> list[Reply]:
         """Return a node's reply for public rows, in a list; empty without rows."""
         if not len(public.y):
             return []
@@ -173,7 +217,23 @@ class PooledFit:
         server = Member.from_estimator(
             _SERVER, None, public.X, public.y, weights=public.weights
         )
-        return [answer(request, server).content]
+        return [reply_of(request, server)]
+
+
+def _warn_of_contradicting_nodes(
+    pooled_sums: PooledSums, federation: Federation, public: PublicRows
+) -> None:
+    """Warn of nodes whose class means contradict those of the others."""
+    classes = federation.classes
+    rows_by_class = [node.rows_by_class(classes) for node in federation.nodes]
+    names = federation.names
+    if len(public.y):  # the server is one more node
+        codes = np.searchsorted(classes, public.y)
+        rows_by_class.append(np.bincount(codes, minlength=len(classes)))
+        names = [*names, _SERVER]
+    claims, variances = claims_of_sums(pooled_sums.sums_by_node, rows_by_class, classes)
+    covariance = pooled_sums.covariance if variances is None else variances
+    warn_of_contradictions(names, contradicting_nodes(claims, covariance=covariance))
 
 
 def _features_of_all(federation: Federation) -> np.ndarray | None:

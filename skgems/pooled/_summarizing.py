@@ -9,6 +9,7 @@ from ..federation import (
     SummarizingMixin,
     Summary,
     check_labels,
+    check_merges_all,
     read_federation,
     region_summary,
     seen_classes_of,
@@ -62,6 +63,7 @@ class PooledSummariesMixin(SummarizingMixin):
         return dropped_columns(estimator)
 
     def _merged(self, summaries: list, name: str) -> Summary:
+        check_merges_all(self.robust)
         region = copy(self).set_params(estimators=summaries)
         federation = read_federation(region)
         plan = PooledFit.from_aggregator(region).sums_plan(federation)

@@ -61,7 +61,8 @@ class EmptyIntersectionWarning(UserWarning):
     """No model is good enough for all nodes; the one that misses least is used.
 
     The message says how far the spaces are from a common point, which nodes conflict
-    most, and which epsilon would do for all nodes, if any.
+    most, and which epsilon would do for all nodes, if any. It also comes where a node's
+    own model does not reach its epsilon, and says which one the node can reach.
     """
 
 

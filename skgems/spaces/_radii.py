@@ -30,7 +30,13 @@ from scipy import linalg, special
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import row_norms
 
-from ..moments import CACHE_BYTES, ROUNDING_OF_SUMS, float_type, working_bytes
+from ..moments import (
+    CACHE_BYTES,
+    ROUNDING_OF_SUMS,
+    SMALLEST,
+    float_type,
+    working_bytes,
+)
 from ._gram import GramMetric, white_rows
 from ._margins import MOST_ROWS, Margins, Rays
 from ._metric import N_PILOTS, NEGLIGIBLE, Metric, n_constrained
@@ -41,6 +47,9 @@ _EPS = np.finfo(np.float64).eps
 # Levels that a profile is thinned to: a thousandth of the rows is no loss, and what a
 # node sends no longer grows with its rows.
 _MOST_LEVELS = 1001
+# A log-loss whose space is not empty, as a multiple of that of the center. At exactly
+# that of the center nothing may move.
+_NEAR_SCORE = 1.05
 
 
 def rows_needed(epsilon: float, n_rows: int) -> int:
@@ -84,6 +93,13 @@ class AccuracyProfile:
             return float(max_radius)
         last = np.searchsorted(self.may_lose, may_lose, side="right") - 1
         return float(min(self.radii[last], max_radius))
+
+    def best_epsilon(self) -> float | None:
+        """Return the highest accuracy that some models around the center reach."""
+        n_losing = np.count_nonzero(self.radii <= SMALLEST)
+        if n_losing == len(self.radii):
+            return None
+        return float((self.may_lose[-1] - self.may_lose[n_losing]) / self.n_rows)
 
     def level(self, distance: float) -> float:
         """Return the accuracy that models at most so far away have at least."""
@@ -222,6 +238,11 @@ class LossProfile:
         spare = epsilon - self.score
         root = np.sqrt(self.gradient**2 + 2.0 * self.curvature * spare)
         return 2.0 * spare / (self.gradient + root) if root > 0 else np.inf
+
+    def best_epsilon(self) -> float | None:
+        """Return a log-loss that models not too near the center reach."""
+        epsilon = _NEAR_SCORE * self.score
+        return epsilon if self.radius(epsilon) > SMALLEST else None
 
     def level(self, distance: float) -> float:
         """Return the mean log-loss that models at most so far away do not exceed."""

@@ -20,6 +20,7 @@ hold, before anything is fitted.
 array([3.])
 """
 
+from ._at_nodes import TAKES_DENSE_ROWS
 from ._auto import auto_front, encoded_texts, scaled_numbers
 from ._backbone import Backbone, holding
 from ._bins import Cells, JoinedBins
@@ -58,6 +59,7 @@ from ._identifiers import (
 )
 from ._kind import Kind, NotPooledError, StateField
 from ._kinds import KINDS
+from ._raw_units import RawColumn, raw_columns
 from ._sizes import FrontSize, front_size
 from ._survey import (
     IDENTIFIERS,

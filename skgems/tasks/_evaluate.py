@@ -8,7 +8,8 @@ For models W_m and factors f on their logits z, over rows i with weights w_i,
     gradient[m]  = sum_i w_i outer([x_i, 1], softmax(z_mi) - onehot(y_i)).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Annotated
 
 import numpy as np
@@ -34,6 +35,7 @@ from ..messages import (
     Table,
     Task,
     Text,
+    ToldNumbers,
     counting,
     rows_in_words,
 )
@@ -50,7 +52,7 @@ from ._shared import (
     optional_array,
     sums,
 )
-from ._told import told_of_evaluate
+from ._told import n_in_gradient, summed
 
 # ---- what fields say in figures ----------------------------------------------------
 
@@ -138,6 +140,16 @@ class EvaluateRequest(Request):
         check_columns(self.columns, W.shape[-1], place)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JudgedSums:
+    """Sums over rows that judge models, as `EvaluateReply` has them."""
+
+    count: float
+    right: np.ndarray
+    losses: np.ndarray
+    squared_gains: np.ndarray | None = None
+
+
 class EvaluateReply(DisclosedReply):
     """Sums over the rows; of one model they have no axis of models."""
 
@@ -175,6 +187,16 @@ class EvaluateReply(DisclosedReply):
             detail=_held_out_in_words,
         ),
     ]
+
+    @property
+    def judged(self) -> JudgedSums:
+        """Return the sums over the rows that are held out, or over all if none is."""
+        sums = self.held_out
+        if sums is None:
+            sums = {f.name: getattr(self, f.name) for f in fields(JudgedSums)}
+        return JudgedSums(
+            **{f.name: sums[f.name] for f in fields(JudgedSums) if f.name in sums}
+        )
 
     def check(self, request: EvaluateRequest, place: Place) -> None:
         check_right(self.right, self.count, place)
@@ -279,13 +301,23 @@ def _of_first_model(content: Mapping) -> dict:
     return of_first
 
 
+def _told(reply: EvaluateReply) -> Iterator[ToldNumbers]:
+    """Yield the numbers that gradients are, of those models that have one."""
+    gradients = reply.gradient
+    if gradients is None or not reply.count:
+        return
+    for gradient in np.reshape(gradients, (-1, *np.shape(gradients)[-2:])):
+        if not np.isnan(gradient).any():
+            yield summed({None: float(reply.count)}, n_in_gradient(gradient))
+
+
 EVALUATE = Task(
     name="evaluate",
     bound="fields",
     discloses="sums",
     most=25,
     without="nothing",
-    is_of_judging=lambda request: request.get("of") != "learning",
+    is_of_judging=lambda request: request.of != "learning",
     accepted_by="ledger",
     asks="sums over the node's rows that say how good some models are",
     reveals="A gradient may be nearly a single row if the model is wrong about that "
@@ -294,7 +326,8 @@ EVALUATE = Task(
     takes_weights=True,
     request=EvaluateRequest,
     reply=EvaluateReply,
-    told=told_of_evaluate,
+    of_user=(),
+    told=_told,
     cost=_cost,
     answer=evaluate,
 )

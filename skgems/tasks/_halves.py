@@ -27,6 +27,7 @@ from ..local import (
     NodeShape,
     TooFewRowsError,
     check_cost_of_content,
+    n_told_before,
     opened_front,
     ruled,
     tables_that_hold,
@@ -42,22 +43,25 @@ from ..messages import (
     Sentences,
     Task,
     Text,
+    ToldNumbers,
     check_fields,
     check_summary_of_request,
+    request_in,
     requests_in,
     task_named,
 )
 from ..steps import ColumnsError
 from ._join import (
     JOIN,
+    JoinReply,
     JoinRequest,
     check_requests_within,
     columns_described,
     join,
     sentences_of_summary,
+    told_of_summary,
 )
 from ._shared import DisclosedReply
-from ._told import told_of_halves
 
 HALF_NAMES = ("first", "second")
 # Why there are no sums for a method, beside those for others.
@@ -90,16 +94,6 @@ def _summaries(content: Mapping) -> list[Mapping]:
     return list(content["asked"].values())
 
 
-def _sentences(content: Mapping) -> Iterator[tuple[str, Sentences]]:
-    for number, pair in content["joins"].items():
-        for half, summary in pair.items():
-            for path, sentences in sentences_of_summary(summary):
-                yield f"{number}.{half}.{path}", sentences
-    for number, reason in content["refused"].items():
-        refusal = f"No summaries are sent: {reason}."
-        yield f"{number}.refused", Sentences(meaning=refusal)
-
-
 class HalvesRequest(Request):
     """The first message of each method, by number, with its front."""
 
@@ -121,19 +115,41 @@ class HalvesReply(DisclosedReply):
     def check(self, request: HalvesRequest, place: Place) -> None:
         check_halves(self, request, place)
 
+    def summaries(self) -> Iterator[tuple[str, str, JoinReply]]:
+        """Yield the number of a method, the name of a half, and the summary of it."""
+        for number, pair in self.joins.items():
+            for half, content in pair.items():
+                yield number, half, JoinReply.from_content(content)
+
 
 def _cost(rows: NodeShape, request: HalvesRequest) -> None:
     for content in request.asked.values():
         check_cost_of_content(JOIN.name, content, rows)
 
 
-def _cost_of_methods(rows: NodeShape, content: Mapping) -> None:
-    rows.check("methods", len(content["asked"]), "the request 'halves'")
+def _cost_of_methods(rows: NodeShape, request: HalvesRequest) -> None:
+    rows.check("methods", len(request.asked), "the request 'halves'")
 
 
-def _fewest_columns(content: Mapping) -> int:
+def _fewest_columns(reply: HalvesReply) -> int:
     """Return how many columns the rows have behind the narrowest front."""
-    return min(map(columns_described, _summaries(content)))
+    return min(columns_described(summary) for _, _, summary in reply.summaries())
+
+
+def _told(reply: HalvesReply) -> Iterator[ToldNumbers]:
+    """Yield the numbers that the summaries of each half of the rows are."""
+    for _, half, summary in reply.summaries():
+        for numbers in told_of_summary(summary):
+            yield numbers.of_half(half)
+
+
+def _sentences(reply: HalvesReply) -> Iterator[tuple[str, Sentences]]:
+    for number, half, summary in reply.summaries():
+        for path, sentences in sentences_of_summary(summary):
+            yield f"{number}.{half}.{path}", sentences
+    for number, reason in reply.refused.items():
+        refusal = f"No summaries are sent: {reason}."
+        yield f"{number}.refused", Sentences(meaning=refusal)
 
 
 def half_of_rows(member: Member) -> np.ndarray:
@@ -171,7 +187,10 @@ def halves(member: Member, request: HalvesRequest) -> HalvesReply:
         # An error of one method, of whatever type, costs the others nothing.
         except Exception as error:
             refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
-    for number, reason in _told_beside_others(members, asked=asked).items():
+    # Numbers about all rows are told of both halves.
+    n_before = n_told_before(member) / len(HALF_NAMES)
+    reasons = _told_beside_others(members, asked=asked, n_before=n_before)
+    for number, reason in reasons.items():
         del members[number]
         refused[number] = reason
     for number, members_of_method in members.items():
@@ -227,7 +246,10 @@ def _members_of_halves(member: Member, content: Mapping) -> dict[str, Member]:
 
 
 def _told_beside_others(
-    members: dict[str, dict[str, Member]], *, asked: Mapping[str, Mapping]
+    members: dict[str, dict[str, Member]],
+    *,
+    asked: Mapping[str, Mapping],
+    n_before: float,
 ) -> dict[str, str]:
     """Return why sums of some methods may not be told of both halves, by number.
 
@@ -245,6 +267,7 @@ def _told_beside_others(
             members[numbers[0]][name],
             {number: members[number][name].X for number in numbers},
             by_class=by_class,
+            n_told_before=n_before,
         )
         reasons |= dict.fromkeys(set(numbers) - set(held[name].names), _TOO_MUCH)
     own = set.intersection(*(half.by_class for half in held.values()))
@@ -278,7 +301,7 @@ def _kinds_asked(content: Mapping) -> set[str]:
     for request in requests_in(content):
         kind_of_moments = task_named(request.task).kind_of_moments
         if kind_of_moments is not None:
-            kinds.add(kind_of_moments(request.content))
+            kinds.add(kind_of_moments(request_in(request)))
     return kinds
 
 
@@ -311,7 +334,7 @@ HALVES = Task(
     reply=HalvesReply,
     summaries=_summaries,
     halves_rows=True,
-    told=told_of_halves,
+    told=_told,
     n_columns=_fewest_columns,
     early_cost=_cost_of_methods,
     sentences=_sentences,

@@ -20,6 +20,7 @@ from ..messages import (
     Sentences,
     Task,
     Text,
+    ToldNumbers,
     check_request,
     check_summary_of_request,
     fields_of_disclosure,
@@ -27,12 +28,12 @@ from ..messages import (
     requests_in,
     sentences_in,
     sentences_of_fields,
+    told_numbers,
 )
 from ..progress import tracked
 from ._counts import counts
 from ._describe import describe
 from ._shared import MODEL_REVEALS, DisclosedReply
-from ._told import told_of_summary
 
 
 def check_requests_within(content: Mapping, place: Place | None = None) -> None:
@@ -53,12 +54,13 @@ def _check_joined(request: Message, reply: Message) -> None:
     check_summary_of_request(reply.content, request.content)
 
 
-def sentences_of_summary(content: Mapping) -> Iterator[tuple[str, Sentences]]:
+def sentences_of_summary(reply: "JoinReply") -> Iterator[tuple[str, Sentences]]:
     """Yield paths of the rule, the model, the counts and the numbered answers."""
-    rule = {name: JOIN.reply.fields[name] for name in ("min_rows", "rule")}
+    rule = {name: reply.fields[name] for name in ("min_rows", "rule")}
+    content = reply.as_content()
     yield from sentences_of_fields(rule, content, path="summary")
-    for k, (_, reply) in enumerate(pairs_in(content)):
-        for path, sentences in sentences_in(reply):
+    for k, (_, message) in enumerate(pairs_in(content)):
+        for path, sentences in sentences_in(message):
             # All of them have the rule in common.
             if path.endswith((".min_rows", ".rule")):
                 continue
@@ -68,9 +70,9 @@ def sentences_of_summary(content: Mapping) -> Iterator[tuple[str, Sentences]]:
             yield path, sentences
 
 
-def columns_described(content: Mapping) -> int:
+def columns_described(reply: "JoinReply") -> int:
     """Return how many columns the model and the rows of a summary have."""
-    return int(content["describe"]["network"]["n_features"])
+    return int(reply.describe["network"]["n_features"])
 
 
 class JoinRequest(Request):
@@ -116,6 +118,16 @@ def join(member: Member, request: JoinRequest) -> JoinReply:
         counts=counts(member, Request()).as_content(),
         answers=answers,
     )
+
+
+def told_of_summary(reply: JoinReply) -> Iterator[ToldNumbers]:
+    """Yield the numbers that the replies in a summary are, by class."""
+    counted = reply.describe["rows"]
+    labels = list(counted["labels"])
+    sizes = dict(zip(labels, map(float, counted["moments"]), strict=True))
+    for _, message in pairs_in(reply.as_content()):
+        for numbers in told_numbers(message):
+            yield numbers.of_classes(sizes)
 
 
 JOIN = Task(

@@ -1,13 +1,15 @@
 """The task "neurons": how far each unit of a layer may change on a node's rows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import numpy as np
 
 from ..local import Member, NodeShape
 from ..messages import (
+    ABSENT,
     MOST_COUNTED,
+    MOST_ROWS,
     Array,
     Named,
     Number,
@@ -15,6 +17,7 @@ from ..messages import (
     Request,
     Task,
     Text,
+    ToldNumbers,
     check_definite,
     counting,
 )
@@ -25,6 +28,7 @@ from ._layers import HIDDEN, transform_by_layers
 from ._rows import layer_inputs
 from ._shared import SEED, DisclosedReply, sums, whole_number
 from ._space import WITHOUT_MATRIX
+from ._told import summed
 
 
 def _units_in_words(content: Mapping, reply: Mapping) -> str:
@@ -83,6 +87,16 @@ class NeuronsReply(DisclosedReply):
         ),
     ]
 
+    n_rows: Annotated[
+        int | None,
+        whole_number(
+            high=MOST_ROWS,
+            default=ABSENT,
+            says="Number of rows, if the inputs are the features: the numbers above "
+            "then count among those that are told of these rows.",
+        ),
+    ]
+
     def check(self, request: NeuronsRequest, place: Place) -> None:
         check_precision(self.precision, place.at("precision"))
 
@@ -104,8 +118,9 @@ def _cost(rows: NodeShape, request: NeuronsRequest) -> None:
 def neurons(member: Member, request: NeuronsRequest) -> NeuronsReply:
     """Return how far each unit of a layer may change, see `build_neuron_spaces`."""
     _check_units_are_own(member, request.weights)
+    X = layer_inputs(member, "learning", request.hidden)
     neuron_spaces = build_neuron_spaces(
-        layer_inputs(member, "learning", request.hidden),
+        X,
         request.weights,
         geometry=Geometry.from_settings(request.geometry),
         activation=request.activation,
@@ -113,7 +128,9 @@ def neurons(member: Member, request: NeuronsRequest) -> NeuronsReply:
         n_directions=request.n_directions,
         random_state=request.random_state,
     )
-    return NeuronsReply(**vars(neuron_spaces))
+    # Those about further layers are counted by themselves.
+    n_rows = X.shape[0] if request.hidden is None else None
+    return NeuronsReply(**vars(neuron_spaces), n_rows=n_rows)
 
 
 def _check_units_are_own(member: Member, weights: np.ndarray) -> None:
@@ -133,6 +150,20 @@ def _check_units_are_own(member: Member, weights: np.ndarray) -> None:
         )
 
 
+def _told(reply: NeuronsReply) -> Iterator[ToldNumbers]:
+    """Yield the numbers that the shape of spaces of a first layer and their radii are.
+
+    Weights of units are no sums of rows. Numbers about further layers do not count.
+    """
+    if reply.n_rows:
+        precision = reply.precision
+        n_numbers = len(reply.radii) + len(reply.sizes)
+        n_numbers += precision.size
+        if precision.ndim == 2:  # it is symmetric
+            n_numbers -= precision.size - len(precision) * (len(precision) + 1) // 2
+        yield summed({None: float(reply.n_rows)}, n_numbers)
+
+
 NEURONS = Task(
     name="neurons",
     bound="fields",
@@ -149,6 +180,8 @@ NEURONS = Task(
     reads="rows",
     request=NeuronsRequest,
     reply=NeuronsReply,
+    told=_told,
+    of_user=(),
     cost=_cost,
     answer=neurons,
 )

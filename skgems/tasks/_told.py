@@ -1,50 +1,14 @@
-"""How many numbers replies with sums tell, and of how many rows each is a sum."""
+"""How many numbers sums are, and of how many rows each is a sum."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-from ..messages import ToldNumbers, pairs_in, told_numbers
+from ..messages import ToldNumbers
 from ..moments import ClassMoments
 
-_GRADIENTS = ("gradient", "slope")
 
-
-def told_of_moments(content: Mapping) -> Iterator[ToldNumbers]:
-    """Yield the numbers that means, products and gradients of classes are."""
-    moments = ClassMoments.from_arrays(content["moments"])
-    labels = list(content["labels"])
-    weights = moments.class_counts(len(labels))
-    # Weights of a user may be of any size.
-    n_rows = np.minimum(weights, content.get("n_rows", weights))
-    sizes = {c: float(n_rows[c]) for c in np.flatnonzero(n_rows > 0).tolist()}
-    for c, size in sizes.items():
-        yield _told_of_means(moments, c, label=labels[c], n_rows=size)
-    own = set(moments.groups.tolist())
-    for g, group in enumerate(moments.groups.tolist()):
-        of_group = [c for c in sizes if c == group or (group < 0 and c not in own)]
-        if of_group:
-            yield _summed(
-                {labels[c]: sizes[c] for c in of_group}, _n_products(moments, g)
-            )
-    yield from _told_of_gradients(content, sizes)
-
-
-def _told_of_gradients(
-    content: Mapping, sizes: Mapping[int, float]
-) -> Iterator[ToldNumbers]:
-    """Yield the numbers of gradients over all classes, or of one for each class."""
-    labels = content["labels"]
-    for name in _GRADIENTS:
-        if name in content:
-            by_label = {labels[c]: size for c, size in sizes.items()}
-            yield _summed(by_label, _n_in_gradient(content[name]))
-        for c, gradient in enumerate(content.get(f"{name}s", [])):
-            if c in sizes:
-                yield _summed({labels[c]: sizes[c]}, _n_in_gradient(gradient))
-
-
-def _summed(sizes: Mapping[object, float], n_numbers: float) -> ToldNumbers:
+def summed(sizes: Mapping[object, float], n_numbers: float) -> ToldNumbers:
     """Return numbers that are sums over all rows of some classes."""
     return ToldNumbers(
         rows={(label, None): size for label, size in sizes.items()},
@@ -53,7 +17,12 @@ def _summed(sizes: Mapping[object, float], n_numbers: float) -> ToldNumbers:
     )
 
 
-def _told_of_means(
+def n_in_gradient(gradient: np.ndarray) -> float:
+    """Return how many numbers a gradient is: it sums to 0 over the outputs."""
+    return len(gradient) * (gradient.shape[1] - 1)
+
+
+def told_of_means(
     moments: ClassMoments, c: int, *, label: object, n_rows: float
 ) -> ToldNumbers:
     """Return the means of a class, or of its clusters, and the squares about these.
@@ -78,7 +47,7 @@ def _told_of_means(
     )
 
 
-def _n_products(moments: ClassMoments, g: int) -> float:
+def n_products(moments: ClassMoments, g: int) -> float:
     """Return how many products, and squares, a scatter has that are not 0."""
     diagonal = moments.scatter[g]
     if not moments.is_diagonal:
@@ -100,86 +69,3 @@ def _n_products(moments: ClassMoments, g: int) -> float:
     if is_shared and moments.squares is not None:  # the diagonal is their sum
         n_squares = 0
     return n_squares + n_told * (n_told - 1) / 2
-
-
-def _n_in_gradient(gradient: np.ndarray) -> float:
-    """Return how many numbers a gradient is: it sums to 0 over the outputs."""
-    return len(gradient) * (gradient.shape[1] - 1)
-
-
-def told_of_evaluate(content: Mapping) -> Iterator[ToldNumbers]:
-    """Yield the numbers that gradients are, of those models that have one."""
-    gradients = content.get("gradient")
-    if gradients is None or not content["count"]:
-        return
-    for gradient in np.reshape(gradients, (-1, *np.shape(gradients)[-2:])):
-        if not np.isnan(gradient).any():
-            yield _summed({None: float(content["count"])}, _n_in_gradient(gradient))
-
-
-def told_of_class_sums(content: Mapping) -> Iterator[ToldNumbers]:
-    """Yield the numbers that sums of features by class are."""
-    counts = content["counts"]
-    n_rows = np.minimum(counts, content.get("n_rows", counts))
-    n_numbers = content["sums"].shape[1]
-    if "sizes" in content:  # each row has one category of a feature
-        n_numbers -= int((content["sizes"] > 0).sum())
-    for label, size in zip(content["labels"], n_rows.tolist(), strict=True):
-        if size > 0:
-            yield _summed({label: size}, n_numbers)
-
-
-def told_of_space(content: Mapping) -> Iterator[ToldNumbers]:
-    """Yield the numbers that the shape of a space and its radii are."""
-    n_rows = float(content["radii_n_rows"])
-    if "metric_scatter" in content:
-        n_features = len(content["metric_scatter"])
-        yield _summed({None: n_rows}, n_features * (n_features + 3) / 2)
-    elif "metric_precision" in content:
-        yield _summed({None: n_rows}, content["metric_precision"].size)
-    if "radii_radii" in content:  # each is a distance of one row
-        n_radii = len(content["radii_radii"])
-        yield ToldNumbers(
-            rows={(None, None): n_rows}, n_numbers=n_radii, of_a_row=np.inf
-        )
-    else:
-        yield _summed({None: n_rows}, len(content["radii_losses"]))
-
-
-def told_of_front(content: Mapping) -> Iterator[ToldNumbers]:
-    """Yield the numbers that statistics of columns over all rows are.
-
-    How many rows have a value is not counted: it is about gaps, not about values.
-    """
-    for sums in content["parts"].values():
-        not_numbers = ("counts", "cumulative")
-        arrays = [np.asarray(sums[name]) for name in sums if name not in not_numbers]
-        n_numbers = sum(array.size for array in arrays if array.dtype.kind == "f")
-        # Histograms count in steps of several rows, and tell where each step is.
-        for cumulative in sums.get("cumulative", ()):
-            n_numbers += len(np.unique(cumulative[cumulative > 0]))
-        if "n_rows" in sums:
-            n_rows = float(sums["n_rows"])
-            n_numbers -= 1  # n_rows is one of them
-        else:  # power transforms count the rows of each column
-            n_rows = float(np.max(sums.get("counts", 0.0), initial=0.0))
-        if n_rows > 0:
-            yield _summed({None: n_rows}, n_numbers)
-
-
-def told_of_summary(content: Mapping) -> Iterator[ToldNumbers]:
-    """Yield the numbers that the replies in a summary are, by class."""
-    counted = content["describe"]["rows"]
-    labels = list(counted["labels"])
-    sizes = dict(zip(labels, map(float, counted["moments"]), strict=True))
-    for _, reply in pairs_in(content):
-        for numbers in told_numbers(reply):
-            yield numbers.of_classes(sizes)
-
-
-def told_of_halves(content: Mapping) -> Iterator[ToldNumbers]:
-    """Yield the numbers that the summaries of each half of the rows are."""
-    for pair in content["joins"].values():
-        for half, summary in pair.items():
-            for numbers in told_of_summary(summary):
-                yield numbers.of_half(half)
