@@ -361,7 +361,7 @@ def candidates_of_rows(
     scaled = before.scaled
     power_transformed = before.power_transformed
     if has_rule and scaled is not None:
-        return _under_rule(before, linear, n_rows, budget=budget)
+        return _candidates_under_rule(before, linear, n_rows, budget=budget)
     tried = []
     if unscaled is not None:
         tried.append(_unscaled(linear, unscaled))
@@ -404,7 +404,7 @@ def candidates_of_rows(
     return tried
 
 
-def _under_rule(
+def _candidates_under_rule(
     before: Preparations,
     linear: GEMSLogisticAggregator,
     n_rows: int,
