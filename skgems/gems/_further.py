@@ -28,8 +28,8 @@ from ..moments import ROUNDING_OF_SUMS, SURE, Descent, Likelihood, NodeLoss
 from ..progress import say
 from ..tuning import TOL
 from ._problem import (
+    LinearModels,
     LinearNode,
-    LinearProblem,
     absorb_constants,
     gradient_at_constants,
 )
@@ -350,7 +350,7 @@ class SumOfLosses:
     likelihood: Likelihood
     node_losses: Sequence[NodeLoss]
     weights: np.ndarray  # (n_nodes,), how often the rows of each count
-    problem: LinearProblem
+    problem: LinearModels
     # By name of the node: what stands for features that it alone drops by name.
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     # The next three by index of the node.

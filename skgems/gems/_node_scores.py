@@ -8,7 +8,7 @@ import numpy as np
 from ..base import BaseAggregator, is_channel
 from ..federation import Context, Run, Summary
 from ._further import with_objectives
-from ._problem import LinearProblem
+from ._problem import LinearModels
 from ._stage import LinearMerge
 
 
@@ -16,7 +16,7 @@ def node_scores(
     reports: Sequence[Mapping],
     merge: LinearMerge,
     *,
-    problem: LinearProblem,
+    problem: LinearModels,
     losses: list[float] | None,
 ) -> dict[str, list]:
     """The columns of the table ``node_scores_``; NaN where nothing is known."""

@@ -1,4 +1,4 @@
-"""A fit of PooledAggregator: all of it but scikit-learn's protocol."""
+"""The method of PooledAggregator: all of a fit but scikit-learn's protocol."""
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin, clone, is_classifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from ..base import Allows, BaseAggregator, Takes, warn_user
+from ..base import Allows, BaseAggregator, warn_user
 from ..federation import (
     Federation,
     PublicRows,
@@ -21,13 +21,13 @@ from ..federation import (
 )
 from ..local import Member, has_steps
 from ..networks import final_step
-from ..steps import Front
 from ._classifiers import CLASSIFIERS, KINDS, check_scatters, fit_to_sums
 from ._disagreement import warn_of_disagreement
 from ._forms import PooledForm, common_form
+from ._method import MethodOfSums
 from ._sums import PooledSums
 from ._terms import PooledTerms, as_list
-from ._trees_fit import TreesFit
+from ._trees_fit import TreesMethod
 from ._trees_terms import TREES
 
 # Name of the node that has the public rows: the server.
@@ -55,21 +55,19 @@ def classifier_named(name: str) -> ClassifierMixin:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PooledFit:
+class PooledMethod(MethodOfSums):
     """The classifier that the parameters of a PooledAggregator stand for, and its fit.
 
     See PooledAggregator for what each parameter means.
     """
 
-    takes: ClassVar[Takes] = Takes(networks=False, learnt=False, rows_alone=True)
     allows: ClassVar[Allows] = Allows()
-    asks_again: ClassVar[str] = ""  # why nodes are asked more than once, if so
     takes_weights: ClassVar[bool] = True  # whether rows may have weights
 
     classifier: ClassifierMixin  # what is made of the sums, not fitted
 
     @classmethod
-    def from_aggregator(cls, aggregator: BaseAggregator) -> "Self | TreesFit":
+    def from_aggregator(cls, aggregator: BaseAggregator) -> "Self | TreesMethod":
         """Read `pooled`, or the nodes' classifiers where it is None.
 
         Raises ValueError if nodes do not agree, or the classifier cannot be made of
@@ -82,15 +80,8 @@ class PooledFit:
         else:
             classifier = _checked_classifier(aggregator.pooled, place="pooled")
         if type(classifier) in TREES.values():
-            return TreesFit.from_classifier(classifier, aggregator.random_state)
+            return TreesMethod.from_classifier(classifier, aggregator.random_state)
         return cls(classifier=classifier)
-
-    def check_takes_weights(self) -> None:
-        """Raise ValueError if rows cannot have weights; here all sums have them."""
-
-    def front_with_bins(self, front: Front | None) -> Front | None:
-        """The front as it is: sums need no bins."""
-        return front
 
     @property
     def terms(self) -> PooledTerms:
@@ -118,13 +109,9 @@ class PooledFit:
             used=used,
         )
 
-    def attributes(
-        self, federation: Federation, run: Run, *, public: PublicRows
-    ) -> dict[str, object]:
-        """Ask for sums, make the classifier of them; return the attributes.
-
-        ``public`` are public rows.
-        """
+    def attributes(self, federation: Federation, run: Run) -> dict[str, object]:
+        """Ask for sums, make the classifier of them; return the attributes."""
+        public = federation.public
         public_contents = self._contents_of_public_rows(public, federation)
         used = _features_of_all(federation)
         pooled_sums = run(self.sums_plan(federation, public_contents, used=used))
@@ -157,7 +144,6 @@ class PooledFit:
             "classes_": classes,
             "exact_": form.is_exact,
             "pooled_form_": form,
-            "history_": run.history,
             "_fitted": fitted,
             "_used": used,
         }
