@@ -54,10 +54,10 @@ def trial_scores(
     aggregators = {
         "PFNM of counts": PFNMAggregator(estimators),
         "PFNM at a node's width": PFNMAggregator(estimators, max_units=HIDDEN[0]),
-        "the same, paper's cost": PFNMAggregator(
+        "the same, rising cost": PFNMAggregator(
             estimators,
             max_units=HIDDEN[0],
-            matching=Matching(new_atom_cost="paper"),
+            matching=Matching(new_atom_cost="ordered"),
         ),
     }
     for name, aggregator in aggregators.items():

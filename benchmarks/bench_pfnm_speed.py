@@ -43,7 +43,7 @@ WAYS = {
     "paper": {
         "sigma": 1.0,
         "gamma0": 1.0,
-        "matching": Matching(new_atom_cost="paper", max_iter=SWEEPS, tol=0.0),
+        "matching": Matching(new_atom_cost="ordered", max_iter=SWEEPS, tol=0.0),
     },
     "exchangeable": {
         "sigma": 1.0,

@@ -20,7 +20,16 @@ PAGE = ROOT / "docs" / "user_guide" / "results.rst"
 sys.path.insert(0, str(PAPERS))
 
 import run  # noqa: E402
-from _common import MNIST, RESULTS, Line, Program, compared, not_reached, read  # noqa: E402
+from _common import (  # noqa: E402
+    MNIST,
+    RESULTS,
+    Line,
+    Program,
+    compared,
+    not_reached,
+    read,
+    read_origin,
+)
 
 # The text of a section on other data than MNIST, by the name of the data.
 TEXTS_ON_FEATURES = {
@@ -154,7 +163,7 @@ def section(program: Program, lines: list[Line]) -> str:
     if program.note:
         parts += [program.note, ""]
     parts += ["::", "", f"    {command_of(program, lines)}", ""]
-    parts += [sentence_on_trials(lines), ""]
+    parts += [f"{sentence_on_trials(lines)} {sentence_on_origin(program)}", ""]
     if not is_mixed(lines):  # the sentence says it of all lines: no stars
         lines = [line._replace(quick=False) for line in lines]
     for measure in dict.fromkeys(line.measure for line in lines):
@@ -209,6 +218,15 @@ def sentence_on_trials(lines: list[Line]) -> str:
     if is_mixed(lines):
         sentence += "; a star marks quick settings, with fewer rows and epochs"
     return f"{sentence}."
+
+
+def sentence_on_origin(program: Program) -> str:
+    """Which commit and which options made the table."""
+    origin = read_origin(RESULTS / f"{program.name}.csv")
+    sentence = f"Commit {origin.commit}, options ``{origin.settings}``."
+    if origin.kept != "nothing":
+        sentence += f" These figures are of an earlier commit: {origin.kept}."
+    return sentence
 
 
 def tables(program: Program, measure: str, lines: list[Line]) -> list[str]:
@@ -278,7 +296,7 @@ def cell(line: Line | None, *, with_spread: bool) -> str:
     if line is None:
         return ""
     # Counts have none; megabytes one; shares and losses as many as the papers print.
-    digits = {"units": 0, "rounds": 0, "MB": 1}.get(line.measure, 3)
+    digits = {"units": 0, "rounds": 0, "MB": 1, "sigma": 2}.get(line.measure, 3)
     paper = "" if line.paper is None else f" ({line.paper:.{digits}f})"
     if not line.trials:
         return "–" + paper

@@ -63,6 +63,11 @@ TESTED_ELSEWHERE = {
         "ensembles/test_kept_thresholds.py",
         "beside the thresholds that are kept",
     ),
+    "gems/_trusted.py": ("federation/test_trust.py", "both methods judge nodes alike"),
+    "pooled/_trusted.py": (
+        "federation/test_trust.py",
+        "both methods judge nodes alike",
+    ),
     "ensembles/_distillation_fit.py": (
         "ensembles/test_distillation.py",
         "through the aggregator",
@@ -126,6 +131,8 @@ TESTED_ELSEWHERE = {
         "gems/test_logistic.py",
         "fit simulates nodes",
     ),
+    "gems/_inference_fit.py": ("gems/test_inference.py", "through the aggregator"),
+    "gems/_moment_sums.py": ("gems/test_inference.py", "moments in place of nodes"),
     "gems/_layers_fit.py": ("gems/test_mlp.py", "through the aggregator"),
     "gems/_linear_method.py": ("gems/test_logistic.py", "through the aggregator"),
     "gems/_linear_parameters.py": (

@@ -4,13 +4,14 @@
 A program is a `Program` whose `measure_cells` yields one `Cell` of a `Trial` after the
 other. The table has one line for each setting, method and measure, with the mean over
 trials and the paper's figure beside it. It is written anew after each trial, so that
-nothing is lost.
+nothing is lost. Its first lines say which commit made it, and with which options.
 """
 
 from __future__ import annotations
 
 import csv
 import os
+import subprocess
 import sys
 import warnings
 from argparse import ArgumentParser, Namespace
@@ -40,6 +41,8 @@ CLASSES = np.arange(10)
 QUICK_ROWS = 6000
 QUICK_TEST_ROWS = 2000  # the standard error of an accuracy is at most 1.1 points
 QUICK_EPOCHS = 3  # nets have not converged then
+# Options that say where something lies or what is told, not how figures are made.
+NOT_SETTINGS = ("data", "cache", "out", "verbose", "of", "quick", "keep")
 COLUMNS = "setting x method ours measure mean spread trials paper quick".split()
 # A smaller figure of these is the better one; units are not compared.
 SMALLER_IS_BETTER = ("log-loss",)
@@ -48,6 +51,15 @@ NOT_COMPARED = ("units",)
 LITERAL = "as in the paper"
 
 Rows = tuple[np.ndarray, np.ndarray]  # features and labels
+
+
+class Origin(NamedTuple):
+    """What made a table."""
+
+    commit: str  # of the program and the package, short
+    settings: str  # options that are not the program's defaults
+    # Methods whose lines are of an earlier table, and which commit made that.
+    kept: str = "nothing"
 
 
 class Cell(NamedTuple):
@@ -176,24 +188,48 @@ class Program:
 
     def parse(self, argv: list[str] | None = None) -> Namespace:
         """The options; --quick sets what is not given to small values."""
+        return parse_with_quick(
+            self._parser(),
+            argv,
+            quick={
+                "trials": 1,
+                "epochs": QUICK_EPOCHS,
+                "out": QUICK_RESULTS,
+                **self.quick,
+            },
+            needs={"data": protocol.DATA_VARIABLE},
+        )
+
+    def settings(self, options: Namespace) -> str:
+        """The trials, and options that are not defaults, as on a command line."""
+        defaults = vars(self._parser().parse_args([])) | {"trials": None}
+        words = ["--quick"] if options.quick else []
+        for name, value in vars(options).items():
+            if name in NOT_SETTINGS or value == defaults[name]:
+                continue
+            values = value if isinstance(value, list) else [value]
+            words += [f"--{name.replace('_', '-')}"]
+            words += [str(one) for one in values if one is not True]
+        return " ".join(words)
+
+    def _parser(self) -> ArgumentParser:
         parser = protocol.add_arguments(ArgumentParser(description=self.title))
         parser.set_defaults(trials=self.trials)
         parser.add_argument("--out", type=Path, default=RESULTS)
         parser.add_argument("--of", default=MNIST, help="what the rows are of")
+        parser.add_argument(
+            "--keep",
+            action="store_true",
+            help="lines of the table that is there, which are not measured anew",
+        )
         parser.add_argument("--verbose", action="store_true", help="tell each figure")
         parser.add_argument("--epochs", type=int, help="at most, where nets converge")
         if self.add_options is not None:
             self.add_options(parser)
-        quick = {"trials": 1, "epochs": QUICK_EPOCHS, "out": QUICK_RESULTS}
-        return parse_with_quick(
-            parser,
-            argv,
-            quick=quick | self.quick,
-            needs={"data": protocol.DATA_VARIABLE},
-        )
+        return parser
 
     def main(self, argv: list[str] | None = None) -> list[Line]:
-        """Run the trials; write the table and its picture; return the lines."""
+        """Run the trials; write and print the table; return the lines."""
         options = self.parse(argv)
         program = self.on(options.of)
         train = protocol.load_mnist(options.data)
@@ -207,6 +243,12 @@ class Program:
         # By setting, x, method and measure.
         values_of: dict[tuple, list[float]] = {}
         lines: list[Line] = []
+        path = options.out / f"{program.name}.csv"
+        origin = Origin(current_commit(), self.settings(options))
+        earlier: list[Line] = []
+        if options.keep and path.is_file():
+            earlier = read(path)
+            earlier_origin = read_origin(path)
         start = perf_counter()
         for number in range(options.trials):
             trial = Trial(options=options, train=train, test=test, number=number)
@@ -217,12 +259,19 @@ class Program:
                     seconds = perf_counter() - start
                     print(f"{seconds:6.0f} s, trial {number}: {cell}", flush=True)
             lines = program._lines(values_of, options.quick)
-            write(lines, options.out / f"{program.name}.csv")
-            draw(lines, program, options.out / f"{program.name}.png")
+            if earlier:
+                lines, kept = with_earlier(lines, earlier)
+                origin = origin._replace(
+                    kept=f"{', '.join(kept) or 'nothing'} of {earlier_origin.commit}"
+                )
+            write(lines, path, origin)
+            draw(lines, program, path.with_suffix(".png"))
         for line in lines:
             at = "" if line.x is None else f" at {line.x:g}"
             about = f"{program.name}, {line.setting}{at}, {line.method}"
             note_figure(f"{about}, {line.measure}", line.mean)
+        print(as_text(lines))
+        print(f"Written to {path}, with a picture beside it.", flush=True)
         return lines
 
     def _lines(self, values_of: dict[tuple, list[float]], quick: bool) -> list[Line]:
@@ -266,14 +315,77 @@ def accuracies_by_nodes(
     return table
 
 
-def write(lines: list[Line], path: Path) -> None:
-    """A table as CSV; what is not known is empty."""
+def current_commit() -> str:
+    """The commit of this checkout, and whether its files were changed since."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", *words], cwd=HERE, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    try:
+        commit = git("rev-parse", "--short=8", "HEAD")
+        changed = git("status", "--porcelain", "--", ":/skgems", ":/benchmarks/*.py")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return f"{commit} with changes" if changed else commit
+
+
+def write(lines: list[Line], path: Path, origin: Origin) -> None:
+    """A table as CSV, below what made it; what is not known is empty."""
     partial = path.with_suffix(f".{os.getpid()}")
     with partial.open("w", newline="", encoding="utf-8") as file:
+        for name, value in zip(origin._fields, origin, strict=True):
+            file.write(f"# {name}: {value}\n")
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         writer.writerows([_text(value) for value in line] for line in lines)
     os.replace(partial, path)
+
+
+def with_earlier(
+    lines: list[Line], earlier: list[Line]
+) -> tuple[list[Line], list[str]]:
+    """Lines of an earlier table, those in place of which there are new ones, and names.
+
+    The names are those of methods of which an earlier line is left.
+    """
+
+    def key(line: Line) -> tuple:
+        return line.setting, line.x, line.method, line.measure
+
+    new_line_of = {key(line): line for line in lines}
+    kept = [line for line in earlier if key(line) not in new_line_of]
+    merged = [new_line_of.pop(key(line), line) for line in earlier]
+    return merged + list(new_line_of.values()), list(
+        dict.fromkeys(line.method for line in kept)
+    )
+
+
+def as_text(lines: list[Line]) -> str:
+    """A table for a terminal, one line for each figure."""
+    rows = [("setting", "x", "method", "measure", "mean", "+-", "trials", "paper")]
+    for line in lines:
+        rows.append(
+            (
+                line.setting,
+                _text(line.x),
+                line.method,
+                line.measure,
+                _text(line.mean),
+                _text(line.spread),
+                str(line.trials),
+                _text(line.paper),
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            word.ljust(width) for word, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    )
 
 
 def _text(value: str | bool | int | float | None) -> str:
@@ -288,7 +400,7 @@ def _text(value: str | bool | int | float | None) -> str:
 def read(path: Path) -> list[Line]:
     """The lines of a table that `write` has written."""
     with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     return [
         Line(
             setting=row["setting"],
@@ -304,6 +416,13 @@ def read(path: Path) -> list[Line]:
         )
         for row in rows
     ]
+
+
+def read_origin(path: Path) -> Origin:
+    """What made a table, by its first lines."""
+    with path.open(encoding="utf-8") as file:
+        values = [next(file).partition(": ")[2].strip() for _ in Origin._fields]
+    return Origin(*values)
 
 
 def compared(lines: list[Line]) -> list[Line]:

@@ -3,9 +3,13 @@
 
 The networks have one hidden layer of 50 units and are trained as the paper says. The
 rows are split evenly (homogeneous) or by Dirichlet(0.2) (heterogeneous). The distilled
-network has 500 units and sees 10,000 rows, not all rows as in the paper. "PFNM as in
-the paper" has the paper's cost, sigma0 and gamma0. Its sigma is 1; the paper chooses
-sigma by training rows.
+network has 500 units and sees 10,000 rows, not all rows as in the paper.
+
+"PFNM as in the paper" has the paper's model, costs, sigma0 and gamma0, and a sigma that
+training rows choose. It differs from the paper in this: networks have outputs for the
+classes of their node alone, and of all states the search takes the likeliest. In
+"Downpour SGD as in the paper" Adam takes the server's steps, and the rate is 0.01. In
+"Downpour SGD" the server takes the mean change, and the rate is 0.001.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from argparse import ArgumentParser
 from collections.abc import Iterator
 
 from _common import Cell, Program, Trial
-from _pfnm import PARTITIONS, fit_nodes, match, rivals
+from _pfnm import PARTITIONS, add_rivals_option, fit_nodes, match, rivals
 
 # Deviations of units about zero, as in the paper.
 SIGMA0 = (1.0, 3.16, 10.0)
@@ -42,6 +42,8 @@ def measure_cells(trial: Trial) -> Iterator[Cell]:
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the number of nodes, and values of the parameters."""
+    add_rivals_option(parser)
+    parser.set_defaults(rivals=["ensembles"])
     parser.add_argument("--nodes", type=int, default=25)
     sigma = [0.1, 0.32, 1.0, 3.16]
     parser.add_argument("--sigma", type=float, nargs="*", default=sigma)

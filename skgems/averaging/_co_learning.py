@@ -16,6 +16,7 @@ from numbers import Real
 import numpy as np
 
 from ..federation import Message, TooFewNodesError
+from ..messages import Reply
 from ..progress import say
 from ..tuning import Weight, learning_rates, mean_parameters, relative_change
 from ._schedule import Schedule
@@ -86,21 +87,21 @@ class CoLearning:
 
 
 def mean_of(
-    replies: Iterable[tuple[str, Message]], weights: Weights, before: Parameters
+    replies: Iterable[tuple[str, Reply]], weights: Weights, before: Parameters
 ) -> tuple[Parameters, list[float]]:
     """Mean of the models that nodes trained, and their losses.
 
     ``before`` is the shared model, whose parameters stay where no node has a weight.
     """
 
-    def model_of(_: str, reply: Message) -> Parameters:
-        return reply.content["parameters"]
+    def model_of(_: str, reply: Reply) -> Parameters:
+        return reply.parameters
 
     return _mean_and_losses(replies, weights, before, model_of)
 
 
 def mean_of_pushed(
-    replies: Iterable[tuple[str, Message]],
+    replies: Iterable[tuple[str, Reply]],
     weights: Weights,
     before: Parameters,
     pulled: Mapping[str, Parameters],
@@ -112,8 +113,8 @@ def mean_of_pushed(
     nodes have: changes of an older one could make a variance negative.
     """
 
-    def model_of(name: str, reply: Message) -> Parameters:
-        arrays = zip(reply.content["parameters"], pulled[name], before, strict=True)
+    def model_of(name: str, reply: Reply) -> Parameters:
+        arrays = zip(reply.parameters, pulled[name], before, strict=True)
         return [
             trained if i in buffers else trained - start + now
             for i, (trained, start, now) in enumerate(arrays)
@@ -129,7 +130,7 @@ def _mean_and_losses(replies, weights: Weights, before: Parameters, model_of) ->
     def weighted_models() -> Iterator[tuple[Parameters, Weight]]:
         for name, reply in replies:
             model = model_of(name, reply)
-            losses.append(reply.content["loss"])
+            losses.append(reply.loss)
             del reply
             weights_that_came.append(weights[name])
             yield model, weights[name]

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..base import warn_user
 from ..federation import NodesDisagreeWarning
-from ..messages import Message, listed
+from ..messages import Reply, listed
 from ..tuning import array_sizes, times_larger
 
 
@@ -47,10 +47,10 @@ class ModelSizes:
             return stop.value
 
     def _noted(
-        self, replies: Iterable[tuple[str, Message]]
-    ) -> Iterator[tuple[str, Message]]:
+        self, replies: Iterable[tuple[str, Reply]]
+    ) -> Iterator[tuple[str, Reply]]:
         for name, reply in replies:
-            self.note(name, reply.content["parameters"])
+            self.note(name, reply.parameters)
             yield name, reply
             del reply  # before the next one comes
 

@@ -45,6 +45,7 @@ from ._members import (
 )
 from ._method import Method, Takes
 from ._parts import Part
+from ._short_forms import NamesOnceMixin
 from ._validation import (
     Features,
     validated_for_fit,

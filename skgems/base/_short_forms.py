@@ -1,10 +1,21 @@
 """Words that are short for an object, in which parameters can be set all the same."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Self
 
 
-class ShortFormsMixin:
+class NamesOnceMixin:
+    """Mixin of estimators whose signature is read once, and not forty times a fit."""
+
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> list[str]:
+        """Return the names of the parameters, which scikit-learn asks for by this."""
+        return super()._get_param_names()
+
+
+class ShortFormsMixin(NamesOnceMixin):
     """Mixin of estimators with parameters that a word or a number may stand for.
 
     ``set_params(spaces__on_empty="raise")`` puts the object in place of the word first.

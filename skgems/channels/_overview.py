@@ -19,6 +19,7 @@ from ..messages import (
     is_summary,
     labels_and_counts,
     pairs_in,
+    reply_in,
     requests_in,
     rows_in_words,
     sentences_in,
@@ -160,7 +161,7 @@ def _exposed_in_words(part: Message) -> str:
     task = TASKS[part.task]
     if task.exposed is None:
         return ""
-    exposed = task.exposed(part.content)
+    exposed = task.exposed(reply_in(part))
     if not exposed.n_rows:
         return ""
     return (

@@ -28,7 +28,7 @@ from ..federation import (
 from ..networks import final_step
 from ..pooled import PooledTransformer, forests_of_halves
 from ..steps import Front
-from ..tasks import HALF_NAMES, most_judging, most_loss
+from ..tasks import HALF_NAMES, JudgeReply, most_judging, most_loss
 from ._choice import CLASS_SHARES, Candidate, Choice, Trials
 from ._scoring import (
     ACCURACY,
@@ -322,7 +322,7 @@ def _with_fields(summary: Summary, **fields: object) -> Summary:
 
 
 def _choice_by(
-    judgments: Mapping[str, Mapping],
+    judgments: Mapping[str, JudgeReply],
     trials: Trials,
     *,
     judged: list[int],
@@ -331,14 +331,14 @@ def _choice_by(
     can_take_shares: bool,
 ) -> Choice:
     """The choice by what each node judged of the candidates with these indices."""
-    n_judging = {name: judgment["n_rows"] for name, judgment in judgments.items()}
+    n_judging = {name: judgment.n_rows for name, judgment in judgments.items()}
     n_rows = sum(n_judging.values())
     if judged and not n_rows:
         raise ValueError(
             "No node has enough rows (min_rows of its disclosure) to judge a candidate."
         )
-    n_both_right = sum(judgment["right"] for judgment in judgments.values())
-    losses = sum(judgment["losses"] for judgment in judgments.values())
+    n_both_right = sum(judgment.right for judgment in judgments.values())
+    losses = sum(judgment.losses for judgment in judgments.values())
     for place, k in enumerate(judged):
         trials.enter(
             k, n_right=n_both_right[place, place], losses=losses[place], n_rows=n_rows
@@ -380,9 +380,9 @@ def _halves_plan(tried: list[Candidate], fronts: _Fronts) -> Generator:
     sums = _SumsOfHalves(by_candidate=[([], []) for _ in tried])
     replies = yield Message.of("halves", asked=requests)
     for name, reply in replies:
-        for number, reason in reply.content["refused"].items():
+        for number, reason in reply.refused.items():
             sums.refusals.setdefault(int(number), {})[name] = reason
-        for number, content_of_half in reply.content["joins"].items():
+        for number, content_of_half in reply.joins.items():
             pair = sums.by_candidate[int(number)]
             for summaries, half in zip(pair, HALF_NAMES, strict=True):
                 message = Message.of("join", **content_of_half[half])
@@ -477,7 +477,7 @@ def _judging_plan(models: list[dict], halves: _SumsOfHalves) -> Generator:
         return {}
     numbered = {str(k): model for k, model in enumerate(models)}
     replies = yield Message.of("judge", models=numbered)
-    judgments = {name: reply.content for name, reply in replies}
+    judgments = dict(replies)
     n_classes = len({label for model in models for label in _labels(model)})
     for name, judgment in judgments.items():
         _check_judgement(
@@ -492,11 +492,11 @@ def _labels(model: Mapping) -> list:
 
 
 def _check_judgement(
-    name: str, judgment: Mapping, *, n_told: int, n_classes: int
+    name: str, judgment: JudgeReply, *, n_told: int, n_classes: int
 ) -> None:
     """Raise ValueError for more rows, or larger losses, than the node's rows allow."""
-    n_rows = judgment["n_rows"]
-    min_rows = judgment["min_rows"]
+    n_rows = judgment.n_rows
+    min_rows = judgment.min_rows
     most = most_judging(n_told, min_rows, n_classes)
     if n_rows > most:
         raise ValueError(
@@ -506,7 +506,7 @@ def _check_judgement(
             "outweigh those of the other nodes. Check what this node runs, or leave it "
             "out."
         )
-    losses = judgment["losses"]
+    losses = judgment.losses
     largest = np.max(losses, initial=0.0, where=~np.isnan(losses))
     if largest > most_loss(n_rows, min_rows):
         raise ValueError(

@@ -9,15 +9,15 @@ Schwarz the share of a row in it is at most the row's leverage,
 With all h below 1/k each such sum depends on more than k rows.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse
 
-# Eigenvalues of correlations below this have no digits: their directions are looked at
-# again, since the sums that are told have more digits than that.
-ROUNDING = 1e-10
-# Length of such a direction that is rounding, in deviations of columns.
+from ._directions import ROUNDING, Directions
+from ._group_sums import indicator
+
+# Length of a direction without digits that is rounding, in deviations of columns.
 NOTHING = 1e-12
 # Deviations of a column up to this share of its size are rounding of equal numbers, as
 # moments have it: 16 units in the last place.
@@ -56,6 +56,8 @@ class Design:
     X: np.ndarray  # (n_rows, n_columns), float64
     groups: np.ndarray  # (n_rows,), numbers from 0
     units: np.ndarray  # (n_rows,), numbers from 0
+    # Which one it is among those of a table; None: it is asked for once.
+    name: Hashable = None
 
     def of_rows(self, rows: np.ndarray) -> "Design":
         """Return the design of some rows, by their indices."""
@@ -65,7 +67,7 @@ class Design:
 
     def of_columns(self, columns: np.ndarray) -> "Design":
         """Return the design of some columns, by their indices."""
-        return replace(self, X=self.X[:, columns])
+        return replace(self, X=self.X[:, columns], name=None)
 
 
 def numbered(labels: np.ndarray) -> np.ndarray:
@@ -110,100 +112,116 @@ def _sums_by_group(
     X: np.ndarray, groups: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
     """Return weighted sums of rows, (n_groups, n_columns)."""
-    return _indicator(groups, weights) @ X
-
-
-def _indicator(groups: np.ndarray, weights: np.ndarray) -> sparse.csr_matrix:
-    """Return the weights of the rows of each group, (n_groups, n_rows)."""
-    n_rows = len(groups)
-    shape = (int(groups.max(initial=-1)) + 1, n_rows)
-    return sparse.csr_matrix((weights, (groups, np.arange(n_rows))), shape=shape)
+    return indicator(groups, int(groups.max(initial=-1)) + 1, weights) @ X
 
 
 def basis(design: Design, weights: np.ndarray) -> np.ndarray:
-    """Return columns Q with ``Q'VQ = 1`` that span those of a design, (n_rows, rank).
+    """Return orthonormal columns that span those of weighted rows, (n_rows, rank).
 
-    V has the ``weights`` of products of rows, ``w^2``, on the diagonal. A group without
-    weight has no column.
+    A group without weight has no column.
     """
-    totals = np.bincount(design.groups, weights)
-    has_weight = totals > 0
-    roots = np.sqrt(np.where(has_weight, totals, 1.0))
-    indicators = (design.groups[:, None] == np.flatnonzero(has_weight)) / roots[
-        has_weight
-    ]
-    X = centered(design, weights)
-    rooted = np.sqrt(weights)[:, None] * X
-    values, vectors = np.linalg.eigh(rooted.T @ rooted)
-    kept = values > ROUNDING * max(values.max(initial=0.0), 1.0)
-    Q = np.hstack([indicators, X @ (vectors[:, kept] / np.sqrt(values[kept]))])
-    return np.hstack([Q, _small_directions(X @ vectors[:, ~kept], Q, weights)])
+    totals = np.bincount(design.groups, weights**2)
+    has_weight = np.flatnonzero(totals > 0)
+    indicators = (design.groups[:, None] == has_weight) / np.sqrt(totals[has_weight])
+    X = centered(design, weights**2)
+    if (weights != 1.0).any():
+        X *= weights[:, None]
+    directions = Directions.from_products(X.T @ X)
+    small = X @ directions.doubtful
+    Q = np.hstack([weights[:, None] * indicators, directions.lines(X)])
+    small = _small_directions(small, Q)
+    return np.hstack([Q, small]) if small.shape[1] else Q
 
 
-def _small_directions(
-    small: np.ndarray, Q: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
+def _small_directions(small: np.ndarray, Q: np.ndarray) -> np.ndarray:
     """Return the rest of a basis, of columns that are nearly combinations of others.
 
     Two columns may differ in one row alone, by little: their difference is that row.
     """
-    roots = np.sqrt(weights)[:, None]
-    small = small[:, np.linalg.norm(roots * small, axis=0) > NOTHING]
+    small = small[:, np.linalg.norm(small, axis=0) > NOTHING]
     if not small.shape[1]:
         return small
-    small = small - Q @ (Q.T @ (weights[:, None] * small))
-    small /= np.maximum(np.linalg.norm(roots * small, axis=0), NOTHING)
-    small = small - Q @ (Q.T @ (weights[:, None] * small))
-    values, vectors = np.linalg.eigh((roots * small).T @ (roots * small))
+    small = small - Q @ (Q.T @ small)
+    small /= np.maximum(np.linalg.norm(small, axis=0), NOTHING)
+    small = small - Q @ (Q.T @ small)
+    values, vectors = np.linalg.eigh(small.T @ small)
     kept = values > ROUNDING
     return small @ (vectors[:, kept] / np.sqrt(values[kept]))
 
 
-def leverages(design: Design, weights: np.ndarray) -> np.ndarray:
-    """Return the leverage of each unit under weights w of rows, (n_units,)."""
-    Q = basis(design, weights**2)
-    return np.bincount(design.units, weights**2 * np.einsum("ij,ij->i", Q, Q))
+class KeptBases:
+    """The last basis of each design of a table that has a name."""
+
+    def __init__(self) -> None:
+        self._bases: dict[Hashable, tuple[np.ndarray, np.ndarray]] = {}
+
+    def of_design(self, design: Design, weights: np.ndarray) -> np.ndarray:
+        """Return the basis of a design with weights of rows, which is not to change."""
+        if design.name is None:
+            return basis(design, weights)
+        kept_weights, Q = self._bases.get(design.name, (weights, None))
+        if Q is not None and not np.array_equal(kept_weights, weights):
+            Q = _reweighted(Q, kept_weights, weights)
+        if Q is None:
+            Q = basis(design, weights)
+        self._bases[design.name] = (weights, Q)
+        return Q
 
 
-def largest_leverage_bound(design: Design, weights: np.ndarray) -> float:
-    """Return what no leverage exceeds, from eigenvalues of correlations alone.
+def _reweighted(
+    Q: np.ndarray, before: np.ndarray, weights: np.ndarray
+) -> np.ndarray | None:
+    """Return the basis with lower weights of a few rows; None: find it anew.
 
-    It takes one product of the rows, and no more passes over them. With centered and
-    scaled rows x and the least eigenvalue l of their products, h <= 1 / n + |x|^2 / l.
+    With squared weights v, as shares of those before, it is ``Q L^-T`` with lines times
+    the root of v, where ``LL' = Q'VQ = 1 - Q'(1 - V)Q``.
     """
-    squares = weights**2
-    X = centered(design, squares)
-    X *= weights[:, None]
-    values, vectors = np.linalg.eigh(X.T @ X)
-    kept = values > ROUNDING * max(values.max(initial=0.0), 1.0)
-    if (np.linalg.norm(X @ vectors[:, ~kept], axis=0) > NOTHING).any():
-        return 1.0
-    least = values[kept].min(initial=np.inf)
-    lengths = np.einsum("ij,ij->i", X, X)
-    totals = np.bincount(design.groups, squares)[design.groups]
-    of_groups = squares / np.where(totals > 0, totals, 1.0)
-    return float(np.bincount(design.units, of_groups + lengths / least).max())
+    changed = np.flatnonzero(weights != before)
+    if len(changed) > Q.shape[1] or (weights > before).any():
+        return None
+    shares = weights[changed] / before[changed]
+    lost = (1.0 - shares**2)[:, None] * Q[changed]
+    directions = Directions.from_products(np.eye(Q.shape[1]) - lost.T @ Q[changed])
+    if directions.rank < Q.shape[1]:
+        return None
+    Q = directions.lines(Q)
+    Q[changed] *= shares[:, None]
+    return Q
+
+
+def leverages(design: Design, weights: np.ndarray) -> np.ndarray:
+    """Return the leverage of each unit under weights of rows, (n_units,)."""
+    return leverages_by_basis(basis(design, weights), design.units)
+
+
+def leverages_by_basis(Q: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """Return the leverage of each unit by an orthonormal basis, (n_units,)."""
+    return np.bincount(units, np.einsum("ij,ij->i", Q, Q))
 
 
 def lowered_weights(
-    design: Design, start: np.ndarray, *, bound: float, least_share: float
+    design: Design,
+    start: np.ndarray,
+    *,
+    bound: float,
+    least_share: float,
+    bases: KeptBases | None = None,
 ) -> np.ndarray | None:
     """Return weights of rows with which each leverage is below a bound, (n_rows,).
 
     They are at most those of ``start``. None where less than a share of these would be
     left: the columns are too many for so few rows, or a few rows have directions for
-    themselves.
+    themselves. ``bases`` are those found before.
     """
-    if largest_leverage_bound(design, start) < bound:
-        return start
+    bases = KeptBases() if bases is None else bases
     squares = start**2  # those with which products of rows are summed
     least = least_share * start.sum()
     while True:
         rows = np.flatnonzero(squares)
         if start[rows].sum() < least:
             return None
-        some = design.of_rows(rows)
-        Q = basis(some, start[rows] ** 2) * start[rows, None]
+        some = design if len(rows) == len(start) else design.of_rows(rows)
+        Q = bases.of_design(some, start[rows])
         if Q.shape[1] > bound * (some.units.max() + 1):
             return None  # the leverages sum to the rank
         h = np.einsum("ij,ij->i", Q, Q)
@@ -214,6 +232,8 @@ def lowered_weights(
         factors = lowered_of_basis(Q, some.units, bound=bound)
         if factors is None:
             return None
+        if (factors == 1.0).all() and len(rows) == len(start):
+            return start
         squares[rows] = factors * start[rows] ** 2
         if np.sqrt(squares).sum() < least:
             return None
@@ -239,10 +259,9 @@ def lowered_of_basis(
     is_concerned = (np.bincount(units, h) > CONCERNED * bound)[units]
     for n_rounds in range(_MOST_ROUNDS):
         concerned = np.flatnonzero(is_concerned)
-        v = squares[concerned]
-        inverse = _InverseProducts.of(Q[concerned], v)
         now = np.zeros(len(Q))
-        now[concerned] = v * inverse.leverages()
+        lighter = _LighterRows(Q, squares)
+        now[concerned] = squares[concerned] * lighter.leverages(Q[concerned])
         of_units = np.bincount(units, now)
         if of_units.max(initial=0.0) > limit:
             # Two rows that share a direction stay near 1/2 each: they go faster later.
@@ -255,7 +274,7 @@ def lowered_of_basis(
                 return squares
             continue
         others = np.flatnonzero(~is_concerned)
-        now[others] = inverse.leverages_of(Q[others])
+        now[others] = lighter.leverages(Q[others])
         of_units = np.bincount(units, now)
         if of_units.max() <= limit:
             return squares
@@ -263,48 +282,42 @@ def lowered_of_basis(
     return None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _InverseProducts:
-    """The inverse of ``1 - Q_c' D Q_c``, with D = 1 - v on the diagonal.
+class _LighterRows:
+    """Leverages by an orthonormal basis, some rows of which weigh less than others.
 
-    These are products of all rows of an orthonormal basis, where the lines Q_c of some
-    have the weights v. The leverages of lines q are ``v q' (1 - Q_c' D Q_c)^-1 q``.
+    With ``Q_l`` these rows and D = 1 - v on the diagonal, their squared weights v, the
+    leverage of a line q of the basis, before its weight, is
+
+        q' (1 - Q_l' D Q_l)^-1 q = |q|^2 + q' Q_l' (1 - D K)^-1 D Q_l q,  K = Q_l Q_l'.
+
+    Parameters
+    ----------
+    Q : ndarray of shape (n_rows, rank)
+    squares : ndarray of shape (n_rows,)
+        Squared weights, of most rows 1.
     """
 
-    Q: np.ndarray  # (n_rows, rank), Q_c
-    lost: np.ndarray  # (n_rows,), 1 - v
-    # (rank, rank), the inverse; or where rows are fewer than columns (n_rows, n_rows),
-    # (1 - D K)^-1 with K = Q_c Q_c'.
-    inverse: np.ndarray
-    kernel: np.ndarray | None  # (n_rows, n_rows), K; None where it is not needed
+    def __init__(self, Q: np.ndarray, squares: np.ndarray) -> None:
+        rows = np.flatnonzero(squares < 1.0)
+        lost = 1.0 - squares[rows]
+        self._Q = Q[rows]
+        self._inner: np.ndarray | None = None  # (n_rows, n_rows), (1 - D K)^-1 D
+        self._inverse: np.ndarray | None = None  # (rank, rank)
+        rank = Q.shape[1]
+        if 2 * len(rows) < rank:
+            matrix = np.eye(len(rows)) - lost[:, None] * (self._Q @ self._Q.T)
+            self._inner = np.linalg.solve(matrix, np.diag(lost))
+        else:
+            matrix = np.eye(rank) - (lost[:, None] * self._Q).T @ self._Q
+            self._inverse = np.linalg.inv(matrix)
 
-    @classmethod
-    def of(cls, Q: np.ndarray, v: np.ndarray) -> "_InverseProducts":
-        """Return the inverse of some rows, (n_rows, rank), and their weights."""
-        n_rows, rank = Q.shape
-        lost = 1.0 - v
-        if rank < n_rows:
-            inverse = np.linalg.inv(np.eye(rank) - (lost[:, None] * Q).T @ Q)
-            return cls(Q=Q, lost=lost, inverse=inverse, kernel=None)
-        K = Q @ Q.T
-        identity = np.eye(n_rows)
-        inverse = np.linalg.solve(identity - lost[:, None] * K, identity)
-        return cls(Q=Q, lost=lost, inverse=inverse, kernel=K)
-
-    def leverages(self) -> np.ndarray:
-        """Return the leverages of these rows before their weights, (n_rows,)."""
-        if self.kernel is None:
-            return self.leverages_of(self.Q)
-        return np.einsum("ij,ji->i", self.kernel, self.inverse)
-
-    def leverages_of(self, lines: np.ndarray) -> np.ndarray:
-        """Return the leverages of lines of the basis, (n_lines,)."""
-        if self.kernel is None:
-            return np.einsum("ij,ij->i", lines @ self.inverse, lines)
-        # (1 - Q_c' D Q_c)^-1 = 1 + Q_c' (1 - D K)^-1 D Q_c
-        T = lines @ self.Q.T
+    def leverages(self, lines: np.ndarray) -> np.ndarray:
+        """Return leverages of lines of the basis before their weights, (n_lines,)."""
+        if self._inner is None:
+            return np.einsum("ij,ij->i", lines @ self._inverse, lines)
+        T = lines @ self._Q.T
         h = np.einsum("ij,ij->i", lines, lines)
-        return h + np.einsum("ij,ij->i", T @ self.inverse.T * self.lost, T)
+        return h + np.einsum("ij,ij->i", T @ self._inner, T)
 
 
 def columns_lowered(design: Design, start: np.ndarray, *, bound: float) -> np.ndarray:
@@ -359,6 +372,14 @@ def _largest_cap(sizes: np.ndarray, *, share: float) -> float:
         if ordered[k] <= cap:
             return cap
     return np.inf
+
+
+def largest_of_means(design: Design, weights: np.ndarray) -> float:
+    """Return the largest leverage of a unit in the means of groups alone."""
+    squares = weights**2
+    totals = np.bincount(design.groups, squares)[design.groups]
+    h = squares / np.where(totals > 0, totals, 1.0)
+    return float(np.bincount(design.units, h).max())
 
 
 def largest_in_columns(design: Design, weights: np.ndarray) -> np.ndarray:

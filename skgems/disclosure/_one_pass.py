@@ -5,19 +5,17 @@ clusters or the whole class. With the squared weight v of a row x of part p, the
 of these, the mean m_p and the scatter S, its leverage is
 
     h = v (1 / V_p + (x - m_p)' S^+ (x - m_p)),
-
-and with columns of length 1, the ends of columns and the least eigenvalue l of S
-
-    (x - m_p)' S^+ (x - m_p) <= sum_j max (x_j - m_pj)^2 / l.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
-from ._leverages import BELOW, CONSTANT, NOTHING, ROUNDING, numbered
+from ._directions import Directions
+from ._leverages import BELOW, CONSTANT, NOTHING, numbered
 
 # Bytes of rows that are looked at together: they stay in the cache of a core.
 _BLOCK_BYTES = 2**20
@@ -59,8 +57,8 @@ class ClassRows:
             indices = indices[np.argsort(numbers, kind="stable")]
             ends = np.cumsum(np.bincount(numbers))
         weights = weights[indices]
-        residuals = residuals[indices]
-        known = known[indices] / weights[:, None]
+        residuals = _without_last(residuals[indices])
+        known = _without_last(known[indices] / weights[:, None])
         if known.shape == residuals.shape:
             # They are nearly equal: together they span what the difference spans, which
             # has digits of its own.
@@ -72,6 +70,13 @@ class ClassRows:
             known=known,
             squares=weights**2,
             ends=ends,
+        )
+
+    def are(self, other: "ClassRows") -> bool:
+        """Report whether these are the same rows, with the same weights and sums."""
+        return self.X is other.X and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("indices", "residuals", "known", "squares", "ends")
         )
 
     @property
@@ -97,6 +102,21 @@ class ClassRows:
                 yield part, places, self.dense(places)
             start = end
 
+    @property
+    def is_weighted(self) -> bool:
+        """Report whether some row weighs more or less than 1."""
+        return bool((self.squares != 1.0).any())
+
+    def vary(self, columns: np.ndarray) -> np.ndarray:
+        """Report of some columns whether they have more than one value."""
+        varies = np.zeros(len(columns), dtype=bool)
+        if not len(columns):
+            return varies
+        first = self.dense(slice(0, 1))[:, columns]
+        for _, _, block in self.blocks():
+            varies |= (block[:, columns] != first).any(axis=0)
+        return varies
+
     def column_sums(self, columns: np.ndarray, factors: np.ndarray) -> np.ndarray:
         """Return combinations of a few columns about means of parts, with weights.
 
@@ -121,109 +141,105 @@ class ClassRows:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClassPass:
-    """Sums over the rows of a class by part, and the ends of columns."""
+    """Sums over the rows of a class, about the mean of the class or of its parts."""
 
     rows: ClassRows
     totals: np.ndarray  # (n_parts,), of squared weights
-    least: np.ndarray  # (n_parts,), the least of these
-    largest: np.ndarray  # (n_parts,), the largest of these
     means: np.ndarray  # (n_parts, n_columns)
-    low: np.ndarray  # (n_parts, n_columns), ends of columns about these means
-    high: np.ndarray  # (n_parts, n_columns)
     scatter: np.ndarray  # (n_columns, n_columns), about the means
-    squares: np.ndarray  # (n_parts, n_columns), its diagonal by part
+    varies: np.ndarray  # (n_columns,), bool: columns that are not constant
     has_digits: bool  # whether squares have most of their digits
+    # What no leverage of a row exceeds in a column of a part alone, and whether some
+    # row has it; 0 where there is one part.
+    largest_by_part: float = 0.0
+    is_reached: bool = False
 
     @classmethod
     def from_rows(cls, rows: ClassRows) -> "ClassPass":
-        """Return the sums of a class."""
+        """Return the sums of a class as one part."""
+        n_rows = len(rows.indices)
+        spread = np.linspace(0, n_rows - 1, min(_SHIFT_ROWS, n_rows))
+        shift = rows.dense(spread.astype(np.intp)).mean(axis=0)
+        sums = np.zeros(rows.n_columns)
+        scatter = np.zeros((rows.n_columns, rows.n_columns))
+        roots = np.sqrt(rows.squares)
+        for _, places, block in rows.blocks():
+            block -= shift
+            if rows.is_weighted:
+                block *= roots[places, None]
+            sums += roots[places] @ block
+            scatter += block.T @ block
+        before = scatter.diagonal().copy()
+        total = rows.squares.sum()
+        offset = sums / total
+        scatter -= total * np.outer(offset, offset)
+        mean = shift + offset
+        squares = scatter.diagonal()
+        is_lost = squares * _MOST_LOST <= before
+        is_lost |= squares <= _MOST_LOST * CONSTANT**2 * mean**2 * total
+        lost = np.flatnonzero(is_lost)
+        varies = np.ones(rows.n_columns, dtype=bool)
+        varies[lost] = rows.vary(lost)
+        return cls(
+            rows=rows,
+            totals=np.array([total]),
+            means=mean[None],
+            scatter=scatter,
+            varies=varies,
+            has_digits=not varies[lost].any(),
+        )
+
+    def divided(self, rows: ClassRows) -> "ClassPass":
+        """Return the sums about the means of parts, of the same rows in their order."""
         starts = np.append(0, rows.ends[:-1])
         shape = (len(rows.ends), rows.n_columns)
-        shifts = np.empty(shape)
         low = np.full(shape, np.inf)
         high = np.full(shape, -np.inf)
         sums = np.zeros(shape)
-        squares = np.zeros(shape)
-        products = np.zeros((rows.n_columns, rows.n_columns))
-        for part, (start, end) in enumerate(zip(starts, rows.ends, strict=True)):
-            spread = np.linspace(start, end - 1, min(_SHIFT_ROWS, end - start))
-            shifts[part] = rows.dense(spread.astype(np.intp)).mean(axis=0)
-        is_weighted = bool((rows.squares != 1.0).any())
+        before = np.zeros(shape)
+        roots = np.sqrt(rows.squares)
         for part, places, block in rows.blocks():
-            block -= shifts[part]
+            block -= self.means[0]
             np.minimum(low[part], block.min(axis=0), out=low[part])
             np.maximum(high[part], block.max(axis=0), out=high[part])
-            roots = np.ones(len(block))
-            if is_weighted:
-                roots = np.sqrt(rows.squares[places])
-                block *= roots[:, None]
-            sums[part] += roots @ block
-            squares[part] += np.einsum("ij,ij->j", block, block)
-            products += block.T @ block
+            if rows.is_weighted:
+                block *= roots[places, None]
+            sums[part] += roots[places] @ block
+            before[part] += np.einsum("ij,ij->j", block, block)
         totals = np.add.reduceat(rows.squares, starts)
         offsets = sums / totals[:, None]
         rooted = np.sqrt(totals)[:, None] * offsets
-        means = shifts + offsets
-        squares_about_means = squares - rooted**2
-        sizes = np.square(means) * totals[:, None]
-        is_lost = squares_about_means * _MOST_LOST <= squares
-        is_lost |= squares_about_means <= _MOST_LOST * CONSTANT**2 * sizes
-        return cls(
+        squares = before - rooted**2
+        means = self.means[0] + offsets
+        varies = high > low
+        is_lost = squares * _MOST_LOST <= before
+        is_lost |= squares <= _MOST_LOST * CONSTANT**2 * means**2 * totals[:, None]
+        scatter = self.scatter - rooted.T @ rooted
+        is_lost |= scatter.diagonal() * _MOST_LOST <= self.scatter.diagonal()
+        largest_squares = np.maximum(high - offsets, offsets - low) ** 2
+        shares = largest_squares / np.where(varies & ~is_lost, squares, np.inf)
+        share = shares[:, : rows.X.shape[1]].max(axis=1, initial=0.0)
+        largest = np.maximum.reduceat(rows.squares, starts)
+        least = np.minimum.reduceat(rows.squares, starts)
+        return ClassPass(
             rows=rows,
             totals=totals,
-            least=np.minimum.reduceat(rows.squares, starts),
-            largest=np.maximum.reduceat(rows.squares, starts),
             means=means,
-            low=low - offsets,
-            high=high - offsets,
-            scatter=products - rooted.T @ rooted,
-            squares=squares_about_means,
-            has_digits=not (is_lost & (high > low)).any(),
+            scatter=scatter,
+            varies=varies.any(axis=0),
+            has_digits=self.has_digits and not (is_lost & varies).any(),
+            largest_by_part=float((largest * (1.0 / totals + share)).max()),
+            # Where all rows of a part weigh the same one row has it.
+            is_reached=bool((least == largest).all()),
         )
-
-    def merged(self) -> "ClassPass":
-        """Return the sums of the same rows as one part."""
-        total = self.totals.sum(keepdims=True)
-        mean = self.totals @ self.means / total
-        between = self.means - mean
-        rooted = np.sqrt(self.totals)[:, None] * between
-        squares = (self.squares + rooted**2).sum(axis=0, keepdims=True)
-        low = (self.low + between).min(axis=0, keepdims=True)
-        high = (self.high + between).max(axis=0, keepdims=True)
-        size = np.square(self.means).max(axis=0) * total
-        is_lost = squares <= _MOST_LOST * CONSTANT**2 * size
-        return ClassPass(
-            rows=replace(self.rows, ends=self.rows.ends[-1:]),
-            totals=total,
-            least=self.least.min(keepdims=True),
-            largest=self.largest.max(keepdims=True),
-            means=mean[None],
-            low=low,
-            high=high,
-            scatter=self.scatter + rooted.T @ rooted,
-            squares=squares,
-            has_digits=self.has_digits and not (is_lost & (high > low)).any(),
-        )
-
-    @property
-    def _largest_squares(self) -> np.ndarray:
-        """The largest square in each column, (n_parts, n_columns)."""
-        return np.maximum(self.high, -self.low) ** 2
-
-    def _largest_by_part(self) -> float:
-        """Return what no leverage exceeds in a column of a part alone.
-
-        Where all rows of a part weigh the same one row has it.
-        """
-        squares = np.where(self.high > self.low, self.squares, np.inf)
-        shares = (self._largest_squares / squares)[:, : self.rows.X.shape[1]]
-        largest = shares.max(axis=1, initial=0.0)
-        return float((self.largest * (1.0 / self.totals + largest)).max())
 
     def fails_by_part(self, *, bound: float) -> bool:
         """Report whether one row has most of a column of a part, or may have it."""
-        is_even = bool((self.least == self.largest).all())
-        return is_even and self._largest_by_part() > bound / BELOW
+        return self.is_reached and self.largest_by_part > bound / BELOW
+
+    def holds_by_part(self, *, bound: float) -> bool:
+        """Report whether no row is known to have most of a column of a part."""
+        return self.largest_by_part <= bound * BELOW
 
     def holds(self, units: np.ndarray | None, *, bound: float) -> bool:
         """Report whether all leverages of a class are known to be below a bound.
@@ -239,35 +255,55 @@ class ClassPass:
         """
         bound *= BELOW
         n_in_unit = 1 if units is None else np.bincount(units).max()
-        if not self.has_digits:
+        if not self.has_digits or n_in_unit * self.largest_by_part > bound:
             return False
-        if len(self.totals) > 1 and n_in_unit * self._largest_by_part() > bound:
-            return False
-        varies = (self.high > self.low).any(axis=0)
-        scale = varies / np.sqrt(np.where(varies, self.scatter.diagonal(), 1.0))
-        values, vectors = np.linalg.eigh(scale[:, None] * self.scatter * scale)
-        kept = values > ROUNDING * max(values.max(initial=0.0), 1.0)
-        if not _are_rounding(self.rows, scale[:, None] * vectors[:, ~kept]):
-            return False
-        least = values[kept].min(initial=np.inf)
-        lengths = (self._largest_squares * scale**2).sum(axis=1) / least
-        largest = self.largest * (1.0 / self.totals + lengths)
-        if n_in_unit * largest.max() <= bound:
-            return True
-        if kept.sum() + len(self.totals) > bound * len(self.rows.indices):
-            return False  # leverages sum to the rank
-        directions = scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
-        h = self._leverages(directions)
+        h = self._leverages
         return bool((h if units is None else np.bincount(units, h)).max() <= bound)
 
-    def _leverages(self, directions: np.ndarray) -> np.ndarray:
-        """Return the leverages of rows by B with ``BB' = S^+``, in a second pass."""
-        h = np.empty(len(self.rows.indices))
+    @cached_property
+    def _leverages(self) -> np.ndarray:
+        """What no leverage of a row exceeds, in the order of parts, (n_rows,).
+
+        They are the leverages where no column is nearly a combination of others.
+        """
+        squares = np.where(self.varies, self.scatter.diagonal(), 1.0)
+        scale = self.varies / np.sqrt(squares)
+        directions = Directions.from_products(scale[:, None] * self.scatter * scale)
+        directions = directions.of_unscaled(scale)
+        h = np.ones(len(self.rows.indices))
+        if not _are_rounding(self.rows, directions.doubtful):
+            return h
         for part, places, block in self.rows.blocks():
             block -= self.means[part]
-            lines = block @ directions
+            lines = directions.lines(block)
             h[places] = np.einsum("ij,ij->i", lines, lines) + 1.0 / self.totals[part]
         return self.rows.squares * h
+
+
+class KeptPasses:
+    """The last sums of each class.
+
+    Weights of rows are found with them, and what is told of rows with these weights.
+    """
+
+    def __init__(self) -> None:
+        self._passes: dict[int, ClassPass] = {}
+
+    def of_rows(self, c: int, rows: ClassRows) -> ClassPass:
+        """Return the sums of the rows of a class."""
+        kept = self._passes.get(c)
+        if kept is None or not kept.rows.are(rows):
+            kept = ClassPass.from_rows(rows)
+            self._passes[c] = kept
+        return kept
+
+
+def _without_last(residuals: np.ndarray) -> np.ndarray:
+    """Return columns without the last one, if they sum to 0, as those of a model do."""
+    rounding = CONSTANT * np.abs(residuals).max(initial=0.0)
+    if residuals.size and (np.abs(residuals.sum(axis=1)) <= rounding).all():
+        return residuals[:, :-1]
+    return residuals
 
 
 def _are_rounding(rows: ClassRows, directions: np.ndarray) -> bool:

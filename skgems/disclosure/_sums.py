@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from ._leverages import ALONE, CONSTANT, NOTHING, ROUNDING, lowered_of_basis
+from ._directions import ROUNDING
+from ._leverages import ALONE, CONSTANT, NOTHING, lowered_of_basis
 from ._rule import Disclosure
 from ._told import LEAST_SHARE
 

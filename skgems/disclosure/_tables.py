@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import qr
 
-from ._leverages import Design, basis, largest_leverage_bound, lowered_weights
+from ._leverages import Design, basis, leverages, lowered_weights
 from ._rule import Disclosure
 from ._told import LEAST_SHARE, MOST_ROUNDS, Rows, factors_beside_known
 
@@ -103,11 +103,14 @@ def weights_of_tables(
     if is_wide or n_columns * len(rows.codes) > _MOST_NUMBERS:
         return None
     design = _design(rows, n_own)
-    if largest_leverage_bound(design, rows.weights) < rule.leverage:
+    if leverages(design, rows.weights).max() < rule.leverage:
         return rows.weights
     factors = np.random.default_rng(seed()).uniform(_LEAST_FACTOR, 1.0, len(rows.codes))
     weights = lowered_weights(
-        design, factors * rows.weights, bound=rule.leverage, least_share=LEAST_SHARE
+        design,
+        factors * rows.weights,
+        bound=rule.leverage,
+        least_share=LEAST_SHARE,
     )
     if weights is None:
         return None
@@ -150,7 +153,7 @@ def _lowered_beside(
     """
     least = LEAST_SHARE * weights.sum()
     for _ in range(MOST_ROUNDS):
-        Q = weights[:, None] * basis(design, weights**2)
+        Q = basis(design, weights)
         rest = before - Q @ (Q.T @ before)
         shares = rest**2 / max(rest @ rest, np.finfo(float).tiny)
         of_before = np.bincount(design.units, shares)

@@ -23,17 +23,17 @@ from scipy import sparse
 from ._leverages import (
     NOTHING,
     Design,
-    basis,
+    KeptBases,
     centered,
     columns_lowered,
     largest_in_columns,
-    largest_leverage_bound,
-    leverages,
+    largest_of_means,
+    leverages_by_basis,
     lowered_weights,
     means_lowered,
     numbered,
 )
-from ._one_pass import ClassPass, ClassRows
+from ._one_pass import ClassPass, ClassRows, KeptPasses
 from ._rule import Disclosure
 
 # Share of their weight that the rows of a step keep at least.
@@ -111,7 +111,14 @@ class Rows:
     def design(self, groups: np.ndarray, columns: np.ndarray | None = None) -> Design:
         """Return the design of some columns; None: of all."""
         X = _dense(self.X if columns is None else self.X[:, columns])
-        return Design(X=X, groups=numbered(groups), units=numbered(self.units))
+        name = None
+        if (
+            columns is None
+        ):  # all rows of these classes, about means of classes or parts
+            name = (*np.unique(self.codes).tolist(), groups is self.parts)
+        return Design(
+            X=X, groups=numbered(groups), units=numbered(self.units), name=name
+        )
 
 
 def _dense(X: np.ndarray | sparse.csr_matrix) -> np.ndarray:
@@ -147,6 +154,7 @@ def told_of(
     may_lower: bool,
     leaves_room: bool = False,
     n_told_before: np.ndarray | None = None,
+    passes: KeptPasses | None = None,
 ) -> Told:
     """Return what is told of rows at most.
 
@@ -169,6 +177,8 @@ def told_of(
         cannot lower them any more, hold beside the rest.
     n_told_before : ndarray of shape (n_classes,), or None
         How many numbers earlier messages have told of each class; None: none.
+    passes : KeptPasses or None
+        Sums of the rows for another request; None: there are none.
     """
     if n_told_before is None:
         n_told_before = np.zeros(rows.codes.max(initial=-1) + 1)
@@ -181,6 +191,8 @@ def told_of(
         n_told_before=n_told_before,
         bound=rule.leverage,
         leaves_room=leaves_room,
+        passes=KeptPasses() if passes is None else passes,
+        bases=KeptBases(),
     )
     return teller.told_with_weights(rows)
 
@@ -207,6 +219,10 @@ class _Teller:
     n_told_before: np.ndarray  # (n_classes,)
     bound: float  # below which leverages are brought by lowering weights
     leaves_room: bool
+    passes: KeptPasses
+    bases: KeptBases
+    # Whether weights are drawn since some are lowered: one pass will not do.
+    are_drawn: bool = False
 
     def told_with_weights(self, rows: Rows) -> Told:
         """Return what is told; where a weight is lowered, all are, a little, unevenly.
@@ -217,21 +233,44 @@ class _Teller:
         """
         if self.leaves_room:
             without_room = replace(self, leaves_room=False)
-            told = without_room._told_beside_gradient(rows)
-            tells_gradient = told.has_gradient and rows.residuals.shape[1] > 0
+            told = without_room._told_unchanged(rows)
             # A known sum that has the weights of the gradient says nothing beside it.
-            if tells_gradient and _is_unchanged(told, rows):
+            if told is not None and told.has_gradient and rows.residuals.shape[1]:
                 return told
-        told = self._told_beside_gradient(rows)
-        if not self.may_lower or _is_unchanged(told, rows):
+        told = (
+            self._told_unchanged(rows)
+            if self.may_lower
+            else self._told_beside_gradient(rows)
+        )
+        if told is not None:
             return told
         rng = np.random.default_rng(self.seed())
         factors = rng.uniform(LEAST_FACTOR, 1.0, len(rows.weights))
-        return self._told_beside_gradient(replace(rows, weights=factors * rows.weights))
+        drawn = replace(self, are_drawn=True)
+        return drawn._told_beside_gradient(
+            replace(rows, weights=factors * rows.weights)
+        )
+
+    def _told_unchanged(self, rows: Rows) -> Told | None:
+        """Return what is told; None where a weight was lowered or a value replaced."""
+        if rows.is_changed:
+            return None
+        told = self._told_alone(rows)
+        if not _is_unchanged(told, rows):
+            return None
+        told = self._with_gradient(rows, told)
+        return told if _is_unchanged(told, rows) else None
 
     def _told_beside_gradient(self, rows: Rows) -> Told:
         """Return what is told, with a gradient if it holds beside the rest."""
-        told = self._told_with_room(rows) if self.leaves_room else self.told(rows)
+        return self._with_gradient(rows, self._told_alone(rows))
+
+    def _told_alone(self, rows: Rows) -> Told:
+        """Return what is told but for a gradient."""
+        return self._told_with_room(rows) if self.leaves_room else self.told(rows)
+
+    def _with_gradient(self, rows: Rows, told: Told) -> Told:
+        """Return what is told, with a gradient if it holds beside the rest."""
         if not rows.residuals.shape[1]:
             return told
         beside = self._beside_gradient(rows, told)
@@ -323,8 +362,6 @@ class _Teller:
 
         It is None where one or two passes over the rows do not show that all holds.
         """
-        if (rows.weights[of_class] <= 0).any():
-            return None
         n_columns = rows.X.shape[1]
         n_before = self.n_told_before[rows.codes[of_class[0]]]
         parts = rows.parts
@@ -342,26 +379,42 @@ class _Teller:
             n_parts = 1
         if not has_room(n_groups=1, n_others=n_columns + n_before):
             return None
-        some = ClassRows.from_table(
+        has_weight = rows.weights[of_class] > 0
+        if self.are_drawn or not has_weight.any():
+            return None
+        rows_of_class = partial(
+            ClassRows.from_table,
             rows.X,
-            of_class,
+            of_class[has_weight],
             residuals=rows.residuals,
             known=rows.known,
             weights=rows.weights,
-            parts=parts,
         )
-        units_of_rows = None if units is None else numbered(units[some.indices])
-        sums = ClassPass.from_rows(some)
-        if (
-            n_parts > 1
-            and units is None
-            and sums.fails_by_part(bound=self.rule.leverage)
-        ):
-            sums = sums.merged()
-            n_parts = 1
+        c = int(rows.codes[of_class[0]])
+        sums = self.passes.of_rows(c, rows_of_class(parts=None))
+        if n_parts > 1:
+            divided = sums.divided(rows_of_class(parts=parts))
+            if self._fails_by_part(
+                rows, of_class, divided, has_units=units is not None
+            ):
+                n_parts = 1
+            else:
+                sums = divided
+        units_of_rows = None if units is None else numbered(units[sums.rows.indices])
         if not sums.holds(units_of_rows, bound=self.bound):
             return None
         return n_parts > 1
+
+    def _fails_by_part(
+        self, rows: Rows, of_class: np.ndarray, sums: ClassPass, *, has_units: bool
+    ) -> bool:
+        """Report whether a row of a class is most of a column of its part alone."""
+        bound = self.rule.leverage
+        if not has_units and sums.fails_by_part(bound=bound):
+            return True
+        if self.may_lower or sums.holds_by_part(bound=bound):
+            return False
+        return not self._holds_by_part(rows.some(of_class), rows.weights[of_class])
 
     def _beside_gradient(self, rows: Rows, told: Told) -> Told | None:
         """Return what is told beside a gradient and known sums; None: too little.
@@ -378,7 +431,7 @@ class _Teller:
             return told
         units = numbered(rows.units)
         for _ in range(MOST_ROUNDS):
-            of_told, of_known = _shares(rows, told)
+            of_told, of_known = _shares(rows, told, self.bases)
             is_high = np.bincount(units, of_told + of_known) >= bound
             if not is_high.any():
                 return told if self._clusters_hold(rows, told) else None
@@ -408,7 +461,10 @@ class _Teller:
         """Return whether a class tells clusters, and its weights; None: no scatter."""
         if rows.parts is not None:
             sizes = np.unique(rows.parts, return_counts=True)[1]
-            if len(sizes) > 1:
+            # Where no weight is lowered later, the test of parts is the cheaper one.
+            if len(sizes) > 1 and (
+                self.may_lower or self._holds_by_part(rows, rows.weights)
+            ):
                 # Means and squares of each cluster, beside the products.
                 n_means = 2 * len(sizes) * rows.X.shape[1]
                 weights = self._holding_weights(
@@ -460,8 +516,8 @@ class _Teller:
             design = rows.some(of_part).design(np.zeros(len(of_part), dtype=int))
             largest = largest_in_columns(design, weights[of_part]).max(initial=0.0)
             # A column without spread tells what all have, if that is not one unit.
-            of_mean = leverages(design.of_columns(np.arange(0)), weights[of_part])
-            if max(largest, of_mean.max()) >= self.rule.leverage:
+            of_mean = largest_of_means(design, weights[of_part])
+            if max(largest, of_mean) >= self.rule.leverage:
                 return False
         return True
 
@@ -485,11 +541,16 @@ class _Teller:
             return None
         if self.may_lower:
             return lowered_weights(
-                design, weights, bound=self.bound, least_share=LEAST_SHARE
+                design,
+                weights,
+                bound=self.bound,
+                least_share=LEAST_SHARE,
+                bases=self.bases,
             )
-        holds = largest_leverage_bound(design, weights) < self.bound
-        holds = holds or leverages(design, weights).max() < self.bound
-        return weights if holds else None
+        Q = self.bases.of_design(design, weights)
+        return (
+            weights if leverages_by_basis(Q, design.units).max() < self.bound else None
+        )
 
     def _n_before(self, rows: Rows) -> float:
         """Return how many numbers earlier messages have told of the classes of rows."""
@@ -675,21 +736,21 @@ def n_numbers_told(rows: Rows, told: Told) -> float:
 
 def gradient_holds(rows: Rows, told: Told, rule: Disclosure) -> bool:
     """Report whether gradients with these residuals may be told beside what is told."""
-    of_told, _ = _shares(rows, told)
+    of_told, _ = _shares(rows, told, KeptBases())
     return bool(np.bincount(numbered(rows.units), of_told).max() < rule.leverage)
 
 
-def _shares(rows: Rows, told: Told) -> tuple[np.ndarray, np.ndarray]:
+def _shares(rows: Rows, told: Told, bases: KeptBases) -> tuple[np.ndarray, np.ndarray]:
     """Return each row's leverage in what is told, and in known sums beside it.
 
     Products are told of groups of rows, and gradients are sums over all rows: they have
     the same columns of residuals in all groups. Columns of which only squares are told
     have no other column beside them.
     """
-    joint = _JointBasis(rows, told, told.is_in_block)
+    joint = _JointBasis(rows, told, told.is_in_block, bases)
     if told.is_in_block.all():
         return joint.of_told, joint.of_known
-    of_means = _JointBasis(rows, told, np.zeros_like(told.is_in_block))
+    of_means = _JointBasis(rows, told, np.zeros_like(told.is_in_block), bases)
     is_square = ~told.is_in_block & ~told.is_mean_only
     left = np.flatnonzero(~told.has_own[rows.codes])
     some = rows.some(left)
@@ -711,7 +772,13 @@ class _JointBasis:
     Classes without a scatter of their own tell products of the columns of a block.
     """
 
-    def __init__(self, rows: Rows, told: Told, is_in_block: np.ndarray) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        told: Told,
+        is_in_block: np.ndarray,
+        bases: KeptBases,
+    ) -> None:
         self.of_told = np.zeros(len(rows.codes))  # leverage of each row
         self._of_groups: list[tuple[np.ndarray, np.ndarray]] = []
         self._of_all = np.zeros((len(rows.codes), 0))
@@ -724,8 +791,7 @@ class _JointBasis:
             if group < 0 and not is_in_block.all():
                 columns = np.flatnonzero(is_in_block)
             design = some.design(some.parts if has_clusters else some.codes, columns)
-            weights = told.weights[of_group]
-            Q = weights[:, None] * basis(design, weights**2)
+            Q = bases.of_design(design, told.weights[of_group])
             self._of_groups.append((of_group, Q))
             self.of_told[of_group] = np.einsum("ij,ij->i", Q, Q)
         self.of_told += self._added(told.weights[:, None] * rows.residuals)

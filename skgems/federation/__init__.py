@@ -17,7 +17,7 @@ nothing leaves the node but what it returns.
 ...         yield name, reply_to(request, model, X, y, name=name)
 >>> def plan():
 ...     replies = yield Message.of("counts")
-...     return sum(reply.content["counts"] for name, reply in replies)
+...     return sum(reply.counts for name, reply in replies)
 >>> run(plan(), Nodes(ask, ["lyon", "paris"]))
 array([30, 30])
 """
@@ -81,7 +81,7 @@ from ._plans import (
 from ._reading import read_federation
 from ._record import Record
 from ._region import region_summary
-from ._replying import ReplyDeclinedError, answer, reply_to
+from ._replying import ReplyDeclinedError, answer, reply_of, reply_to
 from ._report import WIDTH, Report, ReportMixin, printable
 from ._rows import (
     AnyRows,
@@ -97,6 +97,13 @@ from ._sending import LeftOutError, TooFewNodesError
 from ._simulation import Simulation
 from ._summarizing import SummarizingMixin
 from ._summary import Summary, is_path, load_message
+from ._trust import (
+    check_merges_all,
+    kept_names,
+    reason_of_trust,
+    trust_table,
+    warn_of_trust,
+)
 from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
 from ._warnings import (
     MENDS_TAILS,

@@ -8,10 +8,10 @@ import numpy as np
 
 from ..base import MOST_LISTED, PUBLIC_NAME
 from ..local import Member, digest
-from ..messages import TASKS, Agreement, Message, Task
+from ..messages import TASKS, Agreement, Message, Reply, Task, reply_in, request_in
 from ._channel import Channel
 from ._record import Record, difference_in_words
-from ._replying import answer
+from ._replying import reply_of
 
 
 class AskAgainError(ValueError):
@@ -123,20 +123,19 @@ class AskedNodes:
         if self.keeps and TASKS[request.task].alone:
             self.records.setdefault(name, Record()).keep(request, reply, context)
 
-    def reply_without_asking(
-        self, name: str, request: Message, context: str
-    ) -> Message:
+    def reply_without_asking(self, name: str, request: Message, context: str) -> Reply:
         """Return the recorded reply of a node, or one of its rows that are here."""
         recorded = self.recorded(name, request, context)
         if recorded is not None:
-            return recorded
+            return reply_in(recorded)
         task = TASKS[request.task]
         only_reports = task.reports
         if name in self.judges:
             if only_reports:
-                return answer(request, self.judges[name])
-            if task.is_of_judging is not None and task.is_of_judging(request.content):
-                return answer(request, self.judges[name].drop_rows())
+                return reply_of(request, self.judges[name])
+            is_of_judging = task.is_of_judging
+            if is_of_judging is not None and is_of_judging(request_in(request)):
+                return reply_of(request, self.judges[name].drop_rows())
         if only_reports:
             return reply_without_score(request)
         earlier_requests = self.records[name].requests if name in self.records else []
@@ -167,9 +166,10 @@ def _names_of_channel(channel: Channel) -> list[str]:
     return list(map(str, names))  # without types of strings that are numpy's
 
 
-def reply_without_score(request: Message) -> Message:
+def reply_without_score(request: Message) -> Reply:
     """Return the reply of a node that scores nothing: no rows, NaN for each model."""
     score = np.array(np.nan)
-    if request.content.get("beside") is None:
-        return Message.of("score", score=score, n_rows=0)
-    return Message.of("score", score=score, beside=score, n_rows=0)
+    has_two_models = request.content.get("beside") is not None
+    return TASKS[request.task].reply(
+        score=score, n_rows=0, beside=score if has_two_models else None
+    )

@@ -14,10 +14,16 @@ from threadpoolctl import ThreadpoolController
 
 from ..disclosure import Disclosure, disclosure_of
 from ..local import Member, cached_call, digest, recall, remember
-from ..messages import TASKS, Agreement, Message, as_agreement
+from ..messages import (
+    TASKS,
+    Agreement,
+    Message,
+    Reply,
+    as_agreement,
+)
 from ..spaces import Registered
 from ._pickling import told_if_not_pickled
-from ._replying import answer
+from ._replying import reply_of
 
 # Nodes from which on processes answer sooner than threads, which wait for each other in
 # all that is Python: 250 nodes of 60 to 500 rows took two cores 1.5 s by processes and
@@ -355,8 +361,9 @@ class RowsAlone(Channel):
 class InProcess(Channel):
     """Members in this process: asked in a loop, or by workers of this machine.
 
-    With ``recalls`` replies are cached, and found again by a digest of all that they
-    depend on: in ``memory`` (joblib's) if it is given, else in this process.
+    Replies are objects, which no message carries. With ``recalls`` they are cached, and
+    found again by a digest of all that they depend on: in ``memory`` (joblib's) if it
+    is given, else in this process.
     """
 
     is_in_process = True
@@ -380,8 +387,8 @@ class InProcess(Channel):
 
     def ask(
         self, requests: Mapping[str, Message]
-    ) -> Iterator[tuple[str, Message | Exception]]:
-        """Names and replies to requests of one task, or what was raised."""
+    ) -> Iterator[tuple[str, Reply | Exception]]:
+        """Return names and replies to requests of one task, or what was raised."""
         jobs = self._jobs(requests)
         if effective_n_jobs(self.n_jobs) == 1:
             # No name is bound to a reply: it is gone before the next one is made.
@@ -410,7 +417,7 @@ class InProcess(Channel):
 
     def _ask_workers(
         self, jobs: list["_Job"], *, prefer: str
-    ) -> Iterator[tuple[str, Message | Exception]]:
+    ) -> Iterator[tuple[str, Reply | Exception]]:
         """Yield replies of threads or processes, in the order of the members.
 
         A cache in another process is gone with it. So replies of workers are kept in
@@ -422,7 +429,7 @@ class InProcess(Channel):
             for job, reply in zip(jobs, recalled_replies, strict=True)
             if reply is None
         ]
-        new_replies: Iterator[Message | Exception] = iter(())
+        new_replies: Iterator[Reply | Exception] = iter(())
         if open_jobs:
             new_replies = self._replies_of_workers(open_jobs, prefer=prefer)
         for job, reply in zip(jobs, recalled_replies, strict=True):
@@ -434,7 +441,7 @@ class InProcess(Channel):
 
     def _replies_of_workers(
         self, jobs: list["_Job"], *, prefer: str
-    ) -> Iterator[Message | Exception]:
+    ) -> Iterator[Reply | Exception]:
         # Under a rule members remember what they told, which other processes cannot.
         remembers = any(job.member.disclosure is not None for job in jobs)
         if len(jobs) >= _N_NODES_FOR_PROCESSES and not remembers:
@@ -501,34 +508,34 @@ class _Job:
     memory: Memory | str | None
 
     @property
-    def hashed_request(self) -> "_HashedRequest":
-        return _HashedRequest(
-            request=self.request, member=self.member, digest=self.digest_of_reply
-        )
+    def hashed(self) -> "_HashedJob":
+        return _HashedJob(job=self, digest=self.digest_of_reply)
 
     @property
     def _is_kept(self) -> bool:
         """Report whether the reply is cached in this process, not in a folder."""
         return self.memory is None and self.digest_of_reply is not None
 
-    def recalled_reply(self) -> Message | None:
-        """The reply that is in the cache of this process, if there is one."""
+    def answer(self) -> Reply:
+        return reply_of(self.request, self.member)
+
+    def recalled_reply(self) -> Reply | None:
+        """Return the reply that is in the cache of this process, if there is one."""
         if not self._is_kept:
             return None
-        return recall(_answer_hashed, hashed_request=self.hashed_request)
+        return recall(_answer_hashed_job, hashed_job=self.hashed)
 
-    def keep(self, reply: Message | Exception) -> None:
+    def keep(self, reply: Reply | Exception) -> None:
         """Put what a worker replied into the cache of this process."""
         if self._is_kept and not isinstance(reply, Exception):
-            remember(reply, _answer_hashed, hashed_request=self.hashed_request)
+            remember(reply, _answer_hashed_job, hashed_job=self.hashed)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _HashedRequest:
-    """A request to a member, which caches know by a digest: they hash its pickle."""
+class _HashedJob:
+    """A job that caches know by a digest: they hash its pickle."""
 
-    request: Message
-    member: Member
+    job: _Job
     digest: str
 
     def __reduce__(self) -> tuple:
@@ -543,14 +550,14 @@ class _AskingProcess:
     n_threads: Mapping[str, int]  # of numerical libraries, by threadpoolctl's user_api
 
 
-def _answer_hashed(hashed_request: _HashedRequest) -> Message:
-    return answer(hashed_request.request, hashed_request.member)
+def _answer_hashed_job(hashed_job: _HashedJob) -> Reply:
+    return hashed_job.job.answer()
 
 
 def _attempt(
     job: _Job, asking_process: _AskingProcess | None = None
-) -> Message | Exception:
-    """The reply, which is cached if the job says so, or what was raised.
+) -> Reply | Exception:
+    """Return the reply, which is cached if the job says so, or what was raised.
 
     In another process numerical libraries get as many threads as they have in the one
     that asks: sums in other parts have other bits.
@@ -563,9 +570,7 @@ def _attempt(
             )
         with limited_threads:
             if job.digest_of_reply is None:
-                return answer(job.request, job.member)
-            return cached_call(
-                _answer_hashed, job.memory, hashed_request=job.hashed_request
-            )
+                return job.answer()
+            return cached_call(_answer_hashed_job, job.memory, hashed_job=job.hashed)
     except Exception as error:
         return error

@@ -86,6 +86,21 @@ class Node:
         """Number of rows that moments are computed from."""
         return int(np.sum(self.row_counts["moments"]))
 
+    @property
+    def rows_by_weight(self) -> float:
+        """The number of rows in its moments over their weight."""
+        if "weights" not in self.row_counts:
+            return 1.0
+        return self.n_in_moments / self.row_counts["weights"].sum()
+
+    def rows_by_class(self, classes: np.ndarray) -> np.ndarray:
+        """Return the number of rows in its moments of each class, (n_classes,)."""
+        columns = indices_of(self.row_counts["labels"], classes)
+        n_rows = np.zeros(len(classes))
+        is_known = columns >= 0
+        n_rows[columns[is_known]] = self.row_counts["moments"][is_known]
+        return n_rows
+
 
 class PublicRows(NamedTuple):
     """Rows that belong to no node, their labels, and how much each counts."""
@@ -203,14 +218,7 @@ class Federation:
 
         Sums of weights times this are numbers of rows, as errors of means need them.
         """
-        return np.array(
-            [
-                node.n_in_moments / node.row_counts["weights"].sum()
-                if "weights" in node.row_counts
-                else 1.0
-                for node in self.nodes
-            ]
-        )
+        return np.array([node.rows_by_weight for node in self.nodes])
 
     @property
     def seen(self) -> np.ndarray:

@@ -18,7 +18,7 @@ from ..base import warn_user
 from ..compat import safe_indexing
 from ..disclosure import Disclosure
 from ..local import stacked
-from ..messages import Message
+from ..messages import Message, Reply
 from ..steps import (
     LEFT_OUT,
     NOT_USED,
@@ -46,15 +46,14 @@ def front_plan(front: Front) -> Generator:
     """Plan whose result is an Advanced, fitted; one message for each step of rows."""
     while True:
         request = Message.of("front", front=front.as_content())
-        contents = {name: reply.content for name, reply in (yield request)}
+        replies = dict((yield request))
         if front.columns is None:
-            front, nodes_with_others = _with_columns(front, contents)
+            front, nodes_with_others = _with_columns(front, replies)
             if nodes_with_others:
                 # What they told is of other columns than all nodes use.
                 request = Message.of("front", front=front.as_content())
-                replies = yield dict.fromkeys(nodes_with_others, request)
-                contents |= {name: reply.content for name, reply in replies}
-        advanced = front.advanced(_parts_by_step(contents))
+                replies |= dict((yield dict.fromkeys(nodes_with_others, request)))
+        advanced = front.advanced(_parts_by_step(replies))
         for kind, labels in advanced.identifiers.values():
             warn_of_encoded_identifiers(kind, labels)
         if advanced.fitted is not None:
@@ -64,11 +63,11 @@ def front_plan(front: Front) -> Generator:
         front = advanced.front
 
 
-def _parts_by_step(contents: Mapping[str, Mapping]) -> dict[str, dict]:
+def _parts_by_step(replies: Mapping[str, Reply]) -> dict[str, dict]:
     """Return what each node told of each step, by path of the step, then node."""
     parts_by_step: dict[str, dict] = {}
-    for node, content in contents.items():
-        for path, part in content["parts"].items():
+    for node, reply in replies.items():
+        for path, part in reply.parts.items():
             parts_by_step.setdefault(path, {})[node] = part
     return parts_by_step
 
@@ -127,31 +126,30 @@ def raise_front_not_fitted(front: Front) -> NoReturn:
 
 
 def _with_columns(
-    front: Front, contents: Mapping[str, Mapping]
+    front: Front, replies: Mapping[str, Reply]
 ) -> tuple[Front, list[str]]:
-    """The front with the columns of all nodes, and the nodes to be asked again.
+    """Return the front with the columns of all nodes, and the nodes to be asked again.
 
-    ``contents`` has those of the first replies, by name of the node.
+    ``replies`` are the first ones, by name of the node.
     """
     columns_of_nodes = {
-        name: Columns.from_content(content["columns"])
-        for name, content in contents.items()
+        name: Columns.from_content(reply.columns) for name, reply in replies.items()
     }
     columns = _common_columns(columns_of_nodes)
     to_ask_again = {
         node
         for node, columns_of_node in columns_of_nodes.items()
-        if _differ(columns_of_node, columns) or "again" in contents[node]
+        if _differ(columns_of_node, columns) or replies[node].again is not None
     }
     if front.drop_identifiers:
-        columns, dissenting = _drop_identifiers(columns, contents)
+        columns, dissenting = _drop_identifiers(columns, replies)
         to_ask_again |= dissenting
     front = replace(front, columns=columns)
     front.check_texts(columns_of_nodes)
     if front.chooses_columns:
         _warn_of_unused_columns(columns, columns_of_nodes)
         _warn_of_texts_at_few_nodes(columns, columns_of_nodes)
-    return front, [node for node in contents if node in to_ask_again]
+    return front, [node for node in replies if node in to_ask_again]
 
 
 def _warn_of_unused_columns(
@@ -244,15 +242,14 @@ def _differ(columns: Columns, common: Columns) -> bool:
 
 
 def _drop_identifiers(
-    columns: Columns, contents: Mapping[str, Mapping]
+    columns: Columns, replies: Mapping[str, Reply]
 ) -> tuple[Columns, set[str]]:
     """Return columns that do not identify rows, and nodes that say otherwise.
 
     What these nodes told is of the columns that they would leave in.
     """
     roles_of_nodes = {
-        node: _roles_of(columns, content["columns"])
-        for node, content in contents.items()
+        node: _roles_of(columns, reply.columns) for node, reply in replies.items()
     }
     agreed = agreed_roles(list(roles_of_nodes.values()))
     if all(role in LEFT_OUT for role in agreed):

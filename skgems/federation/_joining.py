@@ -44,7 +44,12 @@ def join_channel(
             front = run(front_plan(front)).front
         run.context = replace(run.context, front=front.as_content())
     request = aggregator._agreed_terms.first_message()
-    return run, [Summary(reply) for _, reply in run.ask(request)]
+    joined = [name for name, _ in run.ask(request)]
+    # A summary is a message, which may be saved with its signature.
+    messages = [
+        run.nodes.recorded(name, request, run.context.digest) for name in joined
+    ]
+    return run, [Summary(message) for message in messages]
 
 
 def _new_run(aggregator: BaseAggregator, channel: Channel) -> Run:

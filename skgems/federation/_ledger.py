@@ -25,7 +25,7 @@ import io
 import os
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -43,7 +43,6 @@ from ..messages import (
     ToldNumbers,
     key_of,
     says,
-    told_numbers,
 )
 from ._asked_before import (
     EarlierExchange,
@@ -320,12 +319,18 @@ class Ledger:
             )
 
     def end(
-        self, request: Message, reply: Message, residuals: np.ndarray | None = None
+        self,
+        request: Message,
+        reply: Message,
+        *,
+        told: Iterable[ToldNumbers],
+        residuals: np.ndarray | None = None,
     ) -> None:
         """Keep a reply and count it; it may leave once the ledger is closed.
 
-        ``residuals`` (n_rows, n_columns) weigh rows in gradients of this reply and of
-        those before; the last columns are new.
+        ``told`` are the numbers that the reply tells. ``residuals`` (n_rows, n_columns)
+        weigh rows in gradients of this reply and of those before; the last columns are
+        new.
         """
         content = reply.to_bytes()
         self._open(request)
@@ -337,7 +342,7 @@ class Ledger:
             "numbers": sum(array.size for array in reply.arrays.values()),
             "layer_numbers": numbers_about_layers(request, reply),
             "statistics": statistics_told(request, reply),
-            "told": [numbers.as_json() for numbers in told_numbers(reply)],
+            "told": [numbers.as_json() for numbers in told],
             "says": says(reply),
         }
         before = self.residuals

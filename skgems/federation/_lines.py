@@ -1,30 +1,32 @@
 """Lines to nodes: a channel, and around it what strangers make necessary.
 
 A line takes requests and gives, in their order, the name of each node with its reply,
-or what went wrong. In one process a reply has its shapes and keeps its rules by
-construction, so that only what a user gave is checked. From elsewhere a stranger may
-send anything: requests are sealed, and every reply is checked.
+or what went wrong. In one process replies are objects that have their shapes and keep
+their rules by construction, so that only what a user gave is checked. From elsewhere
+come messages, in which a stranger may send anything: requests are sealed, every reply
+is checked, and then opened.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from ..messages import (
     TASKS,
     Message,
-    check_fields_of_user,
+    Reply,
     check_reply,
     check_signed,
     has_usable_numbers,
     joins_in,
+    reply_in,
     sealed,
 )
-from ._asked_nodes import Context
+from ._asked_nodes import AskedNodes, Context
 from ._channel import Channel
 
 # Name of each node, in the order of the requests, with its reply or what went wrong.
-Answers = Iterator[tuple[str, Message | Exception]]
+Answers = Iterator[tuple[str, Reply | Exception]]
 
 
 class Line(Protocol):
@@ -34,11 +36,7 @@ class Line(Protocol):
         """Send all requests, then return an iterator of what comes back."""
 
 
-def line_to(
-    channel: Channel,
-    context: Context,
-    recorded: Callable[[str, Message], Message | None],
-) -> Line:
+def line_to(channel: Channel, context: Context, nodes: AskedNodes) -> Line:
     """Return the line through a channel.
 
     Parameters
@@ -46,23 +44,19 @@ def line_to(
     channel : Channel
     context : Context
         What goes with every request.
-    recorded : callable
-        Returns what a node, by its name, replied to an equal request before; or None.
+    nodes : AskedNodes
+        What is known of the nodes that are asked, and where replies are kept.
     """
-
-    def check_as_a_stranger(name: str, request: Message, reply: Message) -> None:
-        description = recorded(name, Message.of("describe"))
-        described = None if description is None else description.content
-        check_reply_of(name, request=request, reply=reply, described=described)
-
     line: Line = _InOrder(channel)
     if channel.is_in_process:
-        line = _CheckedHere(line, check_as_a_stranger)
+        line = _CheckedHere(line)
     else:
-        line = _CheckedElsewhere(line, channel, context, check_as_a_stranger)
+        line = _CheckedElsewhere(line, channel, context, nodes)
     if context.fields or context.agreement is not None:
         line = _Sealed(line, context, channel.private_key)
-    return line
+    if nodes.keeps:
+        line = _Kept(line, context, nodes)
+    return line if channel.is_in_process else _Opened(line)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,31 +72,32 @@ class _InOrder:
 
 
 @dataclass(frozen=True, eq=False)
-class _Checked:
-    """A line whose replies are checked one by one."""
+class _Changed:
+    """A line whose replies are taken one by one, and may become what went wrong."""
 
     line: Line
 
     def ask(self, requests: Mapping[str, Message]) -> Answers:
-        return self._checked(requests, self.line.ask(requests))
+        return self._taken_all(requests, self.line.ask(requests))
 
-    def _checked(self, requests: Mapping[str, Message], answers: Answers) -> Answers:
+    def _taken_all(self, requests: Mapping[str, Message], answers: Answers) -> Answers:
         for name, reply in answers:
-            failure = reply if isinstance(reply, Exception) else None
-            if failure is None:
+            taken = reply
+            if not isinstance(reply, Exception):
                 try:
-                    self.check(name, requests[name], reply)
+                    taken = self.taken(name, requests[name], reply)
                 except (ValueError, TypeError) as error:
-                    failure = error
-            yield name, reply if failure is None else failure
-            del reply, failure  # before the next one comes
+                    taken = error
+            yield name, taken
+            del reply, taken  # before the next one comes
 
-    def check(self, name: str, request: Message, reply: object) -> None:
+    def taken(self, name: str, request: Message, reply: Reply | Message) -> object:
+        """Return the reply as it goes on; raise ValueError or TypeError if wrong."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
-class _CheckedHere(_Checked):
+class _CheckedHere(_Changed):
     """A line within this process, where no stranger can send anything.
 
     The library computes no sums that no rows have, of rows that were validated in this
@@ -111,35 +106,65 @@ class _CheckedHere(_Checked):
     may have them, and an error names the field.
     """
 
-    check_as_a_stranger: Callable[[str, Message, Message], None]
-
-    def check(self, name: str, request: Message, reply: Message) -> None:
-        """Raise ValueError for labels or parameters that make a reply wrong."""
-        if TASKS[reply.task].of_user is not None and has_usable_numbers(reply):
-            check_fields_of_user(request, reply)
+    def taken(self, name: str, request: Message, reply: Reply) -> Reply:
+        """Return a reply, unless labels or parameters of a user make it wrong."""
+        task = TASKS[request.task]
+        if task.of_user is not None and has_usable_numbers(reply):
+            task.check_fields_of_user(reply)
         else:
-            self.check_as_a_stranger(name, request, reply)
+            check_reply(request, Message.of(task.name, **reply.as_content()))
+        return reply
 
 
 @dataclass(frozen=True, eq=False)
-class _CheckedElsewhere(_Checked):
+class _Kept(_Changed):
+    """A line whose replies are kept, by the requests as plans ask them."""
+
+    context: Context
+    nodes: AskedNodes
+
+    def taken(self, name: str, request: Message, reply: Reply | Message) -> object:
+        """Return a reply, which the record of the node has now."""
+        message = reply
+        if isinstance(reply, Reply):
+            message = Message.of(request.task, **reply.as_content())
+        self.nodes.keep(name, request, message, self.context.digest)
+        return reply
+
+
+@dataclass(frozen=True, eq=False)
+class _Opened(_Changed):
+    """A line whose messages are opened: plans take replies."""
+
+    def taken(self, name: str, request: Message, reply: Message) -> Reply:
+        """Return the reply that a message is."""
+        return reply_in(reply)
+
+
+@dataclass(frozen=True, eq=False)
+class _CheckedElsewhere(_Changed):
     """A line out of this process: replies are of whom they should be, and fit."""
 
     channel: Channel
     context: Context
-    check_as_a_stranger: Callable[[str, Message, Message], None]
+    nodes: AskedNodes
 
-    def check(self, name: str, request: Message, reply: object) -> None:
-        """Raise ValueError or TypeError for a reply that no honest node sends."""
+    def taken(self, name: str, request: Message, reply: object) -> Message:
+        """Return a message, unless it is a reply that no honest node sends."""
         if not isinstance(reply, Message):
             raise TypeError(
                 f"the channel gave a {type(reply).__name__} as its reply, not a "
                 "Message."
             )
         self._check_sender(name, reply)
-        self.check_as_a_stranger(name, request, reply)
+        description = self.nodes.recorded(
+            name, Message.of("describe"), self.context.digest
+        )
+        described = None if description is None else description.content
+        check_reply_of(name, request=request, reply=reply, described=described)
         if self.context.agreement is not None:
             self.context.agreement.check_bound(reply, name)
+        return reply
 
     def _check_sender(self, name: str, reply: Message) -> None:
         """Raise ValueError unless a reply is of this node and of this exchange."""

@@ -49,12 +49,12 @@ def ask_counts(classes: np.ndarray) -> Generator:
     replies = yield Message.of("counts")
     counts = []
     for _, reply in replies:
-        columns = indices_of(reply.content["labels"], classes)
+        columns = indices_of(reply.labels, classes)
         is_class = columns >= 0  # a node may have rows of labels that no model knows
         counts.append(
             np.bincount(
                 columns[is_class],
-                weights=reply.content["counts"][is_class],
+                weights=reply.counts[is_class],
                 minlength=len(classes),
             )
         )
@@ -150,11 +150,10 @@ def ask_inverse_temperature(request: Callable[[np.ndarray], Any]) -> Generator:
 
 
 def _ask_losses(request: Callable[[np.ndarray], Any], factors: np.ndarray) -> Generator:
-    replies = yield request(factors)
-    contents = [reply.content for _, reply in replies]
-    n_rows = sum(content["count"] for content in contents)
-    squares = sum(content["squares"] for content in contents)
-    losses = sum(content["losses"] for content in contents)
+    replies = [reply for _, reply in (yield request(factors))]
+    n_rows = sum(reply.count for reply in replies)
+    squares = sum(reply.squares for reply in replies)
+    losses = sum(reply.losses for reply in replies)
     if not n_rows:
         return _Losses(n_rows=0, root_mean_square=0.0, mean_losses=losses)
     return _Losses(

@@ -42,6 +42,7 @@ from ..messages import (
     Limits,
     Message,
     NotAgreedError,
+    Reply,
     as_agreement,
     check_request,
     check_version,
@@ -104,8 +105,8 @@ class ReplyDeclinedError(NotAgreedError):
     """
 
 
-def answer(request: Message, member: Member) -> Message:
-    """The reply of a node's classifier and rows, by the function of the task."""
+def reply_of(request: Message, member: Member) -> Reply:
+    """Return the reply of a node's classifier and rows to a request."""
     check_version(request.version)
     if request.task not in TASKS:
         raise ValueError(
@@ -113,16 +114,20 @@ def answer(request: Message, member: Member) -> Message:
             f"{sorted(TASKS)}."
         )
     task = TASKS[request.task]
-    content = task.answered(member, request.content)
-    content |= {
-        field: value
-        for field, value in fields_of_disclosure(member.disclosure).items()
-        if field in task.reply.fields
-    }
-    reply = Message.of(request.task, **content)
-    if member.disclosure is not None:
-        remember_told(member, told_numbers(reply))
+    # A field that the task does not know is an error here: nobody would heed it.
+    reply = task.answer(member, task.request(**request.content))
+    fields = fields_of_disclosure(member.disclosure)
+    rule = {name: fields[name] for name in fields if name in reply.fields}
+    if rule:
+        reply = replace(reply, **rule)
+    if member.disclosure is not None and task.told is not None:
+        remember_told(member, task.told(reply))
     return reply
+
+
+def answer(request: Message, member: Member) -> Message:
+    """Return the reply of a node's classifier and rows as it leaves the node."""
+    return Message.of(request.task, **reply_of(request, member).as_content())
 
 
 @keep_warnings_out_of_report()
@@ -437,8 +442,13 @@ def _counted_reply(
                 node.under_rule(agreed).check_fronts(fronts, disclosure=disclosure)
         if ledger.residuals is not None:
             node.memo[RESIDUALS] = ledger.residuals
-        node.memo[TOLD] = ledger.told
+        told_before = ledger.told
+        node.memo[TOLD] = told_before
         reply = node.computed_reply(request, agreed)
+        if disclosure is None:  # nothing was counted
+            told = list(told_numbers(reply))
+        else:
+            told = node.memo[TOLD][len(told_before) :]
         if disclosure is not None:
             most_of_layers = disclosure.unknowns * node.n_values
             ledger.check_layer_numbers(request, reply, most=most_of_layers)
@@ -449,7 +459,7 @@ def _counted_reply(
         ledger.fail(request, error)
         raise
     released = node.released(reply)
-    ledger.end(request, reply, residuals=node.memo.get(RESIDUALS))
+    ledger.end(request, reply, told=told, residuals=node.memo.get(RESIDUALS))
     return released
 
 
@@ -671,7 +681,7 @@ def _answered_of_columns(
         weights=None if node.ruled is None else node.ruled.weights,
         estimator=node.estimator if node.set_aside is None else node.set_aside,
     )
-    return answer(request, replace(member, memo=dict(node.memo)))
+    return _answered_by(replace(member, memo=dict(node.memo)), request, node)
 
 
 def _answered_of_table(
@@ -704,7 +714,16 @@ def _answered_of_table(
         warn_of_repeated_identifiers(
             [labels[place] for place in repeated], at=f"Node {node.name!r}: "
         )
-    return answer(request, member)
+    return _answered_by(member, request, node)
+
+
+def _answered_by(member: Member, request: Message, node: _Node) -> Message:
+    """Return the reply of a member; the node's memo keeps what a ledger needs of it."""
+    reply = answer(request, member)
+    for name in (RESIDUALS, TOLD):
+        if name in member.memo:
+            node.memo[name] = member.memo[name]
+    return reply
 
 
 def _check_not_beside_halves(
@@ -750,10 +769,7 @@ def _answered_of_classifier(
     if is_first:
         warn_of_unseen_classes(member)
     member = replace(member, memo=member.memo | node.memo)
-    reply = answer(request, member)
-    if RESIDUALS in member.memo:
-        node.memo[RESIDUALS] = member.memo[RESIDUALS]
-    return reply
+    return _answered_by(member, request, node)
 
 
 def _member_behind_front(
@@ -800,8 +816,12 @@ def _member_behind_front(
             member, n_raw_columns=n_raw_columns, is_changed=joined.has_joined
         )
     if node.ruled is not None:
-        is_changed = member.is_changed or node.ruled.is_changed
-        member = replace(member, is_ruled=True, is_changed=is_changed)
+        member = replace(
+            member,
+            is_ruled=True,
+            weights_are_given=node.weights is not None,
+            is_changed=member.is_changed or node.ruled.is_changed,
+        )
     return member
 
 

@@ -43,6 +43,11 @@ _HEADS: Mapping[str, tuple[str, str]] = {
     "in_good_enough_space": ("in good-", "enough space"),
     "min_rows": ("", "min_rows"),
     "bytes": ("sent", "(bytes)"),
+    "counted": ("rows that", "count"),
+    "spread": ("", "spread"),
+    "far": ("", "far"),
+    "shown": ("", "shown"),
+    "left_out_by": ("left", "out by"),
     # Of the table of classes.
     "class": ("", "class"),
     "known_by": ("", "nodes that know it"),
@@ -76,6 +81,8 @@ class Report:
         - "min_rows": the bound under which the node answered.
         - "bytes": size of the arrays and settings in the node's file, or in its first
           reply. The file itself is larger.
+        - "counted", "spread", "far", "shown", "left_out_by": the table ``trust_`` of a
+          fit with ``robust``.
     classes : dict of lists
         For each "class", the nodes that know it ("known_by").
     messages : list of dict
@@ -268,6 +275,7 @@ class ReportMixin:
         columns |= _columns_of_nodes(
             self, seen_classes=seen_classes, summaries=summaries
         )
+        columns |= _columns_of_trust(self)
         legend = _legend_of_fit(self, are_sent=any(summaries))
         if X is not None:
             columns |= self._scored(X, y, nodes)
@@ -424,6 +432,22 @@ def _columns_of_nodes(
     if any(summaries):
         columns["rows"] = [summary and _n_rows(summary) for summary in summaries]
     return columns
+
+
+def _columns_of_trust(aggregator: BaseEstimator) -> dict[str, list]:
+    """Columns of what was found of the nodes, if some of them may lie."""
+    trust = getattr(aggregator, "trust_", None)
+    if trust is None:
+        return {}
+    columns = {name: _none_for_nan(trust[name]) for name in ("spread", "far", "shown")}
+    return {
+        **columns,
+        "counted": [
+            int(n_rows) if n_rows.is_integer() else n_rows
+            for n_rows in trust["counted"]
+        ],
+        "left_out_by": [reason or None for reason in trust["left_out_by"]],
+    }
 
 
 def _gains(columns: Mapping) -> list[float | None]:
@@ -593,6 +617,15 @@ def _legend_of_fit(aggregator: BaseEstimator, *, are_sent: bool) -> dict[str, st
         "min_rows": "The bound of the node: it left out classes with fewer rows.",
         "bytes": "Size of the arrays and settings in the node's file, or in its first "
         "reply. The file itself is larger.",
+        "counted": "Rows in the node's sums, or their weight, that count in the "
+        "aggregate.",
+        "spread": "The factor by which rows vary more or less within classes than at "
+        "the median node.",
+        "far": "How many standard deviations the node's rows are away from those of "
+        "the same classes at other nodes.",
+        "shown": "Which part of the other nodes' differences between classes the node "
+        "shows: 1 is all, and 0 is expected for random labels.",
+        "left_out_by": "The number by which the node was left out.",
     }
 
 

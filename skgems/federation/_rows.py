@@ -154,6 +154,7 @@ def member_of(
         member = replace(
             member,
             is_ruled=True,
+            weights_are_given=sample_weight is not None,
             is_changed=member.is_changed or ruled.is_changed,
             n_raw_columns=np.shape(X)[1],
         )

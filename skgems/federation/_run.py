@@ -5,14 +5,14 @@ from functools import partial
 from typing import Any
 
 from ..local import Member
-from ..messages import TASKS, Message
+from ..messages import TASKS, Message, Reply
 from ._asked_nodes import AskedNodes, Context
 from ._channel import Channel, as_channel
 from ._lines import line_to
 from ._sending import SentMessage
 
 # Name and reply of each node that answered, in the order of the nodes.
-Replies = Iterator[tuple[str, Message]]
+Replies = Iterator[tuple[str, Reply]]
 
 
 class RepliesMissingError(RuntimeError):
@@ -55,7 +55,8 @@ def run(plan: Generator[Any, Any, Any], channel: Channel) -> Any:
     plan : generator
         It yields a :class:`Message` for all nodes, or a dict of messages by the name of
         the node. It is sent an iterator of pairs (name, reply) of the nodes that
-        answered, in their order. It returns its result.
+        answered, in their order. A reply has an attribute for each field of the task's
+        reply. The plan returns its result.
     channel : Channel
         The channel to the nodes, for example :class:`Nodes`.
 
@@ -70,7 +71,7 @@ def run(plan: Generator[Any, Any, Any], channel: Channel) -> Any:
     >>> from skgems.federation import Message, Nodes, run
     >>> def plan():
     ...     replies = yield Message.of("counts")
-    ...     return sum(reply.content["counts"].sum() for _, reply in replies)
+    ...     return sum(reply.counts.sum() for _, reply in replies)
     >>> def ask(requests):
     ...     counts = np.array([2])
     ...     reply = Message.of("counts", labels=["ill"], counts=counts, min_rows=1)
@@ -168,11 +169,7 @@ class Run:
         if not sent:
             return self._replies(requests, sent={}, arriving=iter(()))
         message = SentMessage(
-            line=line_to(
-                self.channel,
-                self.context,
-                partial(self.nodes.recorded, context=context),
-            ),
+            line=line_to(self.channel, self.context, self.nodes),
             task=task,
             number=len(self.history) + 1,
             requests=sent,
@@ -180,7 +177,6 @@ class Run:
             min_nodes=self.channel.min_nodes,
             may_lose=self.may_lose,
             nodes=self.nodes,
-            context=context,
             lost_error=partial(NodesLostError, run=self),
         )
         self.history.append(message.history_entry)
@@ -191,7 +187,7 @@ class Run:
         requests: Mapping[str, Message],
         *,
         sent: Mapping[str, Message],
-        arriving: Iterator[tuple[str, Message | None]],
+        arriving: Iterator[tuple[str, Reply | None]],
     ) -> Replies:
         """Yield replies as they arrive, and in between those of nodes not asked."""
         for name, request in requests.items():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from ..base import warn_user
-from ..messages import Message, Task, least_rows_of
+from ..messages import Message, Reply, Task
 from ..progress import say, tracked
 from ._asked_nodes import AskAgainError, AskedNodes, reply_without_score
 from ._lines import Line
@@ -43,7 +43,6 @@ class SentMessage:
     # Whether a plan that loses a node which it needs begins again without it.
     may_lose: bool
     nodes: AskedNodes
-    context: str  # by which replies are kept apart
     lost_error: Callable[[Iterable[str]], Exception]  # of nodes that the plan needs
     failures: dict[str, Exception] = field(default_factory=dict)  # by name of the node
 
@@ -61,7 +60,7 @@ class SentMessage:
             "min_rows": {},
         }
 
-    def send(self) -> Iterator[tuple[str, Message | None]]:
+    def send(self) -> Iterator[tuple[str, Reply | None]]:
         """Ask all nodes, then return an iterator of replies; None of one left out."""
         start = perf_counter()
         arriving = self.line.ask(self.requests)
@@ -69,13 +68,13 @@ class SentMessage:
         return self._replies(tracked(arriving, described, len(self.requests)), start)
 
     def _replies(
-        self, arriving: Iterable[tuple[str, Message | Exception]], start: float
-    ) -> Iterator[tuple[str, Message | None]]:
+        self, arriving: Iterable[tuple[str, Reply | Exception]], start: float
+    ) -> Iterator[tuple[str, Reply | None]]:
         """Yield replies in order; nodes that fail are asked once more, all at once.
 
         From the first node that fails on replies wait, so that all stay in order.
         """
-        waiting: dict[str, Message | None] = {}
+        waiting: dict[str, Reply | None] = {}
         for name, reply in arriving:
             if isinstance(reply, Exception):
                 self._note_failure(name, reply)
@@ -104,7 +103,7 @@ class SentMessage:
         if is_lost:
             raise self.lost_error(self.failures)
 
-    def _ask_once_more(self, waiting: dict[str, Message | None]) -> None:
+    def _ask_once_more(self, waiting: dict[str, Reply | None]) -> None:
         """Ask the nodes that failed, but for those left out on purpose, a second time.
 
         Replies that come now take their place among those ``waiting``.
@@ -124,16 +123,16 @@ class SentMessage:
                 del self.failures[name]
                 waiting[name] = reply
 
-    def _count(self, name: str, reply: Message) -> None:
-        """Enter a reply into the history, and into the record of its node."""
+    def _count(self, name: str, reply: Reply) -> None:
+        """Enter a reply into the history."""
         entry = self.history_entry
         entry["bytes_received"] += reply.n_bytes
-        if "loss" in reply.settings:
-            entry["loss"][name] = reply.settings["loss"]
-        min_rows = least_rows_of(reply)
+        loss = getattr(reply, "loss", None)
+        if loss is not None:
+            entry["loss"][name] = loss
+        min_rows = getattr(reply, "min_rows", None)
         if min_rows is not None:
             entry["min_rows"][name] = min_rows
-        self.nodes.keep(name, self.requests[name], reply, self.context)
         say(f"message {self.number} ({self.task.name}): node {name}")
 
     def _note_failure(self, name: str, failure: Exception) -> None:

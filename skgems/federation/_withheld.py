@@ -13,7 +13,7 @@ import numpy as np
 from ..base import MOST_LISTED, BaseAggregator
 from ..disclosure import Disclosure, has_room_for_products
 from ..local import class_sizes
-from ..messages import task_named
+from ..messages import request_in, task_named
 from ..moments import moments_kind
 from ._federation import Federation, Node
 from ._labels import shown_labels
@@ -135,7 +135,7 @@ def _kind_of_products(aggregator: BaseAggregator, numbers: Mapping) -> str:
         kind_of_moments = task_named(request.task).kind_of_moments
         if kind_of_moments is not None:
             return moments_kind(
-                kind_of_moments(request.content),
+                kind_of_moments(request_in(request)),
                 n_features=numbers["n_columns"],
                 n_classes=len(numbers["labels"]),
             )

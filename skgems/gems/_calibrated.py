@@ -23,6 +23,7 @@ import numpy as np
 
 from ..moments import Likelihood, TemperatureSearch
 from ..progress import say
+from ..tasks import EvaluateReply
 from ._problem import LinearModels, LinearNode
 from ._stage import LinearMerge
 
@@ -70,7 +71,7 @@ def calibrated_plan(
         of="learning",
     )
     factor = _best_factor(
-        [reply.content for _, reply in replies], search, likelihood, W=centered
+        [reply for _, reply in replies], search, likelihood, W=centered
     )
     if factor is None:
         return merge
@@ -79,7 +80,7 @@ def calibrated_plan(
 
 
 def _best_factor(
-    contents: Sequence[Mapping],
+    replies: Sequence[EvaluateReply],
     search: TemperatureSearch,
     likelihood: Likelihood,
     *,
@@ -89,11 +90,12 @@ def _best_factor(
 
     ``W``, (n_features + 1, n_classes), are the weights in the likelihood's coordinates.
     """
-    are_held_out = bool(contents) and all("held_out" in content for content in contents)
-    if are_held_out:
-        contents = [content["held_out"] for content in contents]
-    count = sum(content["count"] for content in contents)
-    losses = sum(content["losses"] for content in contents)
+    are_held_out = bool(replies) and all(
+        reply.held_out is not None for reply in replies
+    )
+    sums = [reply.judged if are_held_out else reply for reply in replies]
+    count = sum(of_node.count for of_node in sums)
+    losses = sum(of_node.losses for of_node in sums)
     if not count or not np.isfinite(losses).any():
         return None
     factor = search.narrow(losses / count).best

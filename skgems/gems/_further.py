@@ -26,6 +26,7 @@ from ..federation import MENDS_TAILS
 from ..messages import Message
 from ..moments import ROUNDING_OF_SUMS, SURE, Descent, Likelihood, NodeLoss
 from ..progress import say
+from ..tasks import EvaluateReply, JudgedSums
 from ..tuning import TOL
 from ._problem import (
     LinearModels,
@@ -409,7 +410,7 @@ class SumOfLosses:
     def compare(
         self,
         models: Sequence[np.ndarray],
-        replies: Iterable[tuple[str, Message]],
+        replies: Iterable[tuple[str, EvaluateReply]],
         *,
         current: np.ndarray | None = None,
     ) -> "Comparison":
@@ -417,7 +418,7 @@ class SumOfLosses:
         index = {self.problem.nodes[k].name: k for k in self.asked_nodes}
         comparison = Comparison(state=self, models=models, current=current)
         for name, reply in replies:
-            comparison.add(index[name], reply.content)
+            comparison.add(index[name], reply)
         self.left_out |= set(self.asked_nodes) - set(comparison.losses)
         return comparison
 
@@ -490,7 +491,7 @@ class Comparison:
         self.losses: dict[int, np.ndarray] = {}
         self.gradients: dict[int, np.ndarray] = {}
         # What each node said of the rows that judge: sums of losses and right labels.
-        self.judgments: list[Mapping] = []
+        self.judgments: list[JudgedSums] = []
         self.is_optimistic = False  # models are made of rows that judge them
         self.has_rule = False  # whether a node keeps to a rule of disclosure
         # Whether nodes tell how good models are, and no node in which direction to go.
@@ -498,18 +499,18 @@ class Comparison:
         # Models whose logits are too large for a node to say anything.
         self.is_steep = np.zeros(len(models), dtype=bool)
 
-    def add(self, k: int, content: Mapping) -> None:
+    def add(self, k: int, reply: EvaluateReply) -> None:
         """Take in the reply of node k."""
         likelihood = self.state.likelihood
         gradients = np.zeros((len(self.models), *self.models[0].shape))
-        sent = content["gradient"]
+        sent = reply.gradient
         constants = self.state.constants.get(self.state.problem.names[k])
         for zeros_or_constants in (self.state.problem.zeros, constants):
             sent = gradient_at_constants(sent, zeros_or_constants)
         gradients[:, :, likelihood.seen] = [
             likelihood.gradient_from_rows(gradient) for gradient in sent
         ]
-        losses = self.state.weights[k] * content["losses"][:, 0]
+        losses = self.state.weights[k] * reply.losses[:, 0]
         gradients *= self.state.weights[k]
         self.is_steep |= np.isnan(losses)
         lacks_gradient = np.isnan(gradients).any(axis=(1, 2))
@@ -523,9 +524,9 @@ class Comparison:
                 losses[j] = estimate.loss
         self.losses[k] = losses
         self.gradients[k] = gradients
-        self.has_rule |= content.get("rule") is not None
-        self.judgments.append(content.get("held_out", content))
-        self.is_optimistic |= "held_out" not in content
+        self.has_rule |= reply.rule is not None
+        self.judgments.append(reply.judged)
+        self.is_optimistic |= reply.held_out is None
 
     def keep(self, chosen: int) -> None:
         """Have the nodes' last replies be those about one of the models."""
@@ -610,4 +611,4 @@ class Comparison:
 
     def _judged(self, name: str) -> np.ndarray | float:
         """A sum over the rows of all nodes that judge."""
-        return sum(judgment[name] for judgment in self.judgments)
+        return sum(getattr(judgment, name) for judgment in self.judgments)

@@ -27,6 +27,7 @@ from ..spaces import (
     pooled_input_moments,
     with_common_units,
 )
+from ..tasks import MomentsReply, NeuronsReply, RetrainReply
 from ..tuning import mean_parameters
 from ._calibrated import calibrated_plan
 from ._further import with_objectives
@@ -237,8 +238,8 @@ class HiddenStage:
             for name, reply in replies:
                 retrained[name] = replace(
                     above[name],
-                    coefs=reply.content["coefs"],
-                    intercepts=reply.content["intercepts"],
+                    coefs=reply.coefs,
+                    intercepts=reply.intercepts,
                 )
         return retrained
 
@@ -273,14 +274,13 @@ def _outgoing(network: Network) -> np.ndarray:
     return above - above.mean(axis=1, keepdims=True)
 
 
-def _neuron_spaces(reply: Message) -> NeuronSpaces:
+def _neuron_spaces(reply: NeuronsReply) -> NeuronSpaces:
     """Return the spaces of a layer's units that a node has replied."""
-    content = reply.content
     return NeuronSpaces(
-        centers=content["centers"],
-        precision=content["precision"],
-        radii=content["radii"],
-        sizes=content["sizes"],
+        centers=reply.centers,
+        precision=reply.precision,
+        radii=reply.radii,
+        sizes=reply.sizes,
     )
 
 
@@ -385,6 +385,12 @@ class NetworksMethod(Method):
             raise ValueError(
                 "last_layer has estimators of its own: give the networks to "
                 f"{self.aggregator} alone."
+            )
+        if aggregator.robust:
+            raise ValueError(
+                f"last_layer has robust={aggregator.robust}, but its class sums are of "
+                "hidden layers that the nodes themselves have made, and nobody can "
+                "check these. Leave last_layer__robust at 0."
             )
         if self.epsilon is not None:
             aggregator.epsilon = self.epsilon
@@ -539,12 +545,11 @@ class TrainingRounds:
             factors=np.ones(1),
             of="learning",
         )
-        contents = {name: reply.content for name, reply in replies}
-        n_rows = {name: content["count"] for name, content in contents.items()}
-        losses = {
-            name: float(content["losses"][0]) / n_rows[name]
-            for name, content in contents.items()
-        }
+        n_rows = {}
+        losses = {}
+        for name, reply in replies:
+            n_rows[name] = reply.count
+            losses[name] = float(reply.losses[0]) / reply.count
         return _is_lower(losses, losses_before, n_rows=n_rows)
 
 
@@ -580,12 +585,12 @@ class _ClustersOfNodes:
     """Clusters of the rows of all nodes, and whose each is."""
 
     def __init__(
-        self, replies: Iterable[tuple[str, Message]], classes: np.ndarray
+        self, replies: Iterable[tuple[str, MomentsReply]], classes: np.ndarray
     ) -> None:
         moments: dict[str, ClassMoments] = {}
         for name, reply in replies:
-            of_node = ClassMoments.from_arrays(reply.content["moments"])
-            of_node = of_node.renamed(indices_of(reply.content["labels"], classes))
+            of_node = ClassMoments.from_arrays(reply.moments)
+            of_node = of_node.renamed(indices_of(reply.labels, classes))
             # Rows are drawn with the squares of their class, not of their cluster.
             of_node = replace(of_node, part_squares=None)
             moments[name] = fewer_parts(of_node, MOST_PARTS)
@@ -616,11 +621,11 @@ class _TrainedReader:
         self._n_rows = n_rows  # of each node
         self.losses: dict[str, float] = {}  # of the network that the node was sent
 
-    def mean(self, replies: Iterable[tuple[str, Message]], *, start: Layers) -> Layers:
+    def mean(
+        self, replies: Iterable[tuple[str, RetrainReply]], *, start: Layers
+    ) -> Layers:
         """Return the mean of the networks over all rows, of the shape of ``start``."""
-        parameters = mean_parameters(
-            self._read(name, reply.content) for name, reply in replies
-        )
+        parameters = mean_parameters(self._read(name, reply) for name, reply in replies)
         depth = len(start.coefs)
         return Layers(
             coefs=parameters[:depth],
@@ -628,10 +633,10 @@ class _TrainedReader:
             activation=start.activation,
         )
 
-    def _read(self, name: str, content: Mapping) -> tuple[list[np.ndarray], float]:
+    def _read(self, name: str, reply: RetrainReply) -> tuple[list[np.ndarray], float]:
         """Return the parameters of a node's network, and their weight."""
-        self.losses[name] = content["loss"]
-        return [*content["coefs"], *content["intercepts"]], self._n_rows[name]
+        self.losses[name] = reply.loss
+        return [*reply.coefs, *reply.intercepts], self._n_rows[name]
 
 
 def _is_lower(

@@ -13,7 +13,7 @@ W has to lie in all spaces, too.
 """
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from ..federation import (
     warn_of_variances,
 )
 from ..local import as_class_weight, cached_call
+from ..messages import Message
 from ..moments import (
     ClassMoments,
     Likelihood,
@@ -57,6 +58,7 @@ from ._sums import (
     merge_as_matrices,
     merge_unless_all_have_roots,
 )
+from ._trusted import TrustedReplies
 
 # With up to so many classes a search takes seconds at most. Of more its steps beyond
 # ROUGH_TOL change the log-loss on other rows by less than a hundredth.
@@ -78,10 +80,38 @@ class _WeightedSums:
 class LikelihoodStage(LinearStage):
     """How linear models are merged by likelihood; see GEMSLogisticAggregator."""
 
+    # (n_nodes,), the part of its rows that each counts with; None: all of them.
+    row_factors: np.ndarray | None = None
+    # Whether nodes' gradients correct what moments miss, which nobody can check.
+    corrects: bool = True
+
     def plan(self) -> Generator:
         """Plan whose result is a LinearMerge."""
-        is_bounded = self.method.has_epsilon
-        sums = yield from self._sums_plan(keeps_scatter=is_bounded)
+        if self.method.robust:
+            return (yield from self._trusted_plan())
+        sums = yield from self._sums_plan(keeps_scatter=self.method.has_epsilon)
+        return (yield from self._merge_plan(sums))
+
+    def _trusted_plan(self) -> Generator:
+        """Plan of the LinearMerge of the nodes that do not seem to lie."""
+        replies = yield self._moments_requests()
+        trusted = TrustedReplies.from_replies(
+            replies, self, most_liars=self.method.robust
+        )
+        is_kept = trusted.trust.is_kept
+        stage = replace(
+            trusted.problem,
+            row_factors=trusted.row_factors,
+            corrects=False,
+            epsilons=np.array(self.epsilons, dtype=object)[is_kept].tolist(),
+            node_weight=None if self.node_weight is None else self.node_weight[is_kept],
+        )
+        sums = stage._read_sums(trusted.replies, keeps_scatter=False, spans=True)
+        merge = yield from stage._merge_plan(sums)
+        return replace(merge, trust=trusted.trust)
+
+    def _merge_plan(self, sums: Sums) -> Generator:
+        """Plan whose result is the LinearMerge of sums of these nodes."""
         weighted = self._weighted(sums)
         likelihood = weighted.likelihood
         is_average = self._averages_models(likelihood.seen)
@@ -105,7 +135,7 @@ class LikelihoodStage(LinearStage):
         else:
             merge = _merge_of_sums(W, form=form, likelihood=likelihood)
         say(f"likelihood of {merge.likelihood.n_rows:g} rows")
-        if is_bounded:
+        if self.method.has_epsilon:
             if node_spaces is None:
                 node_spaces = yield from self._scaled_spaces_plan()
             merge = self._bounded(merge, losses=weighted.losses, of_nodes=node_spaces)
@@ -264,18 +294,33 @@ class LikelihoodStage(LinearStage):
         With ``spans`` they are in fewer coordinates, where all nodes have fewer rows
         than features; with ``keeps_scatter`` losses keep second moments of each node.
         """
+        replies = yield self._moments_requests()
+        return self._read_sums(replies, keeps_scatter=keeps_scatter, spans=spans)
+
+    def _moments_requests(self) -> dict[str, Message]:
+        """Return the requests for moments, by the name of the node."""
         # What is left of a network over merged layers is nobody's own model.
         model = None if self.hidden.weights else "own"
-        replies = yield self.requests(
+        return self.requests(
             "moments",
             [{"model": model}] * len(self.nodes),
             **self.method.terms.moments_settings(),
         )
+
+    def _read_sums(
+        self,
+        replies: Iterable[tuple[str, Message]],
+        *,
+        keeps_scatter: bool,
+        spans: bool,
+    ) -> Sums:
+        """Sum what the nodes replied to "moments"."""
         reader = RepliesReader(
             self,
             kind=self.method.moments.kind,
             keeps_scatter=keeps_scatter,
             node_weight=self.node_weight,
+            row_factors=self.row_factors,
         )
         merged, with_roots = merge_unless_all_have_roots(
             reader.read_all(replies), len(self.classes)
@@ -301,6 +346,8 @@ class LikelihoodStage(LinearStage):
         form, class_weight = self._form(node_sums)
         penalty = self._penalty(node_sums, warns=form.kind is None)
         losses = _with_rows_of_equal_models(node_sums)
+        if not self.corrects:
+            losses = _without_gradients(losses)
         scaled = has_layers or any(node.scaled for node in node_sums)
         span = None
         if spans:
@@ -389,7 +436,7 @@ class LikelihoodStage(LinearStage):
 
         ``seen`` says of each class whether the sums have rows of it, (n_classes,).
         """
-        if seen.sum() > 1 or self.method.has_epsilon:
+        if seen.sum() > 1 or self.method.has_epsilon or not self.corrects:
             return False
         are_known = np.sum([node.known_classes for node in self.nodes], axis=0)
         return bool((are_known > 0).all()) and len(seen) > 1
@@ -536,6 +583,11 @@ def _with_rows_of_equal_models(node_sums: Sequence[NodeSums]) -> list[NodeLoss]:
     return [replace(node.loss, n_alike=n_rows[node.model_digest]) for node in node_sums]
 
 
+def _without_gradients(losses: Sequence[NodeLoss]) -> list[NodeLoss]:
+    """Return losses of moments alone."""
+    return [replace(loss, gradient=None, slope=None) for loss in losses]
+
+
 def _form_of_classifiers(
     node_sums: Sequence[NodeSums], *, has_layers: bool
 ) -> PooledForm:
@@ -559,14 +611,21 @@ def _scaled_spaces(
 
 
 def node_losses(
-    likelihood: Likelihood, W: np.ndarray, *, problem: LinearModels
+    merge: LinearMerge, W: np.ndarray, *, problem: LinearModels
 ) -> list[float]:
-    """Losses of a model on each node's moments, in nats a row.
+    """Losses of a model on each node's moments, in nats a row; NaN where left out.
 
-    It warns of nodes whose moments show another rule.
+    It warns of nodes whose moments show another rule, unless nodes were judged before.
     """
+    likelihood = merge.likelihood
     n_rows = np.array([node.n_rows for node in problem.nodes])
     centered = likelihood.from_rows(W)
+    if merge.trust is not None:
+        losses = np.full(len(n_rows), np.nan)
+        is_kept = merge.trust.is_kept
+        fits = likelihood.node_fits(centered, n_rows[is_kept])
+        losses[is_kept] = fits.losses
+        return losses.tolist()
     fits = likelihood.node_fits(centered, n_rows)
     losses = fits.losses.tolist()
     if fits.disagrees.any():

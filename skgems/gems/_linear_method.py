@@ -17,10 +17,13 @@ from ..federation import (
     Federation,
     Run,
     Summary,
+    check_merges_all,
+    trust_table,
     warn_of_many_rows,
     warn_of_neglected_columns,
     warn_of_shared_matrices,
     warn_of_tails,
+    warn_of_trust,
     warn_of_variances,
 )
 from ..local import Member, closed_form
@@ -34,6 +37,7 @@ from ._further import with_objectives
 from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
 from ._linear_parameters import LinearParameters
 from ._node_scores import node_scores
+from ._problem import check_are_linear
 from ._public_rows import Rows, tuned_by_public_rows
 from ._regions import merged_summary
 from ._stage import LinearMerge, LinearStage
@@ -58,7 +62,8 @@ class LinearMethod(LinearParameters):
         if merge.neglected and not merge.is_exact:
             warn_of_neglected_columns(merge.neglected, federation.labels_of_features)
         if merge.likelihood is not None and not federation.rows_are_shared:
-            warn_of_same_rows(merge.likelihood, federation.names)
+            warn_of_same_rows(merge.likelihood, merge.names_among(federation.names))
+        warn_of_trust(federation.names, merge.trust, federation.classes)
         self.warn_of_many_rows(federation)
         return {
             **attributes,
@@ -67,6 +72,7 @@ class LinearMethod(LinearParameters):
 
     def stage(self, federation: Federation, classes: np.ndarray) -> LinearStage:
         """Return the models of the nodes, which are merged as the parameters say."""
+        self.check_can_be_robust(len(federation.nodes))
         if self.intersection == "likelihood":
             return LikelihoodStage.from_federation(self, federation, classes)
         if self.n_rounds.n > 1:
@@ -104,11 +110,12 @@ class LinearMethod(LinearParameters):
             )
             factor = 1.0
         requests = stage.score_requests(factor * W, merge)
-        reports = [reply.content for _, reply in run.ask(requests)]
+        reports = [reply for _, reply in run.ask(requests)]
         losses = None
         if merge.likelihood is not None:
             judged_W = merge.W_of_one_message if fine_tuning is None else factor * W
-            losses = node_losses(merge.likelihood, judged_W, problem=stage)
+            losses = node_losses(merge, judged_W, problem=stage)
+        form = merge.form_of_kept_nodes(stage.names)
         refinement = merge.refinement
         attributes = {
             **linear_attributes(W),
@@ -119,12 +126,17 @@ class LinearMethod(LinearParameters):
             "intersection_": merge.intersection,
             "likelihood_": merge.likelihood,
             "C_": merge.C,
-            "exact_": merge.is_exact and fine_tuning is None,
-            "pooled_form_": merge.form,
+            "exact_": form is not None and form.is_exact and fine_tuning is None,
+            "pooled_form_": form,
             "candidates_": None if refinement is None else refinement.candidates,
             "fine_tuning_": fine_tuning,
             "node_scores_": node_scores(reports, merge, problem=stage, losses=losses),
+            "trust_": trust_table(stage.names, merge.trust),
             "_largest_shares": [node.largest_share for node in stage.nodes],
+            # Which classes rows have at each node, for a later request.
+            "_row_columns": {
+                node.name: np.unique(node.row_columns) for node in stage.nodes
+            },
             # A fit over a channel does not ask for scores: `ask_scores` can, later.
             "_score_requests": None if run.reports else requests,
         }
@@ -174,7 +186,9 @@ class LinearMethod(LinearParameters):
 
     def warn_of_many_rows(self, federation: Federation) -> None:
         """Warn of a node with nearly all rows, where nodes weigh by their rows."""
-        if self.weighs_by_rows and not federation.rows_are_shared:
+        if federation.rows_are_shared or self.robust:  # which bounds the rows of each
+            return
+        if self.weighs_by_rows:
             warn_of_many_rows(federation.names, federation.rows_in_moments)
 
     # ---- summaries -------------------------------------------------------------------
@@ -189,6 +203,7 @@ class LinearMethod(LinearParameters):
                 f"of nodes; got intersection={self.intersection!r}, "
                 f"node_weight={self.node_weight!r}."
             )
+        check_merges_all(self.robust)
         return merged_summary(aggregator, summaries, name)
 
     def warn_of_summary(self, member: Member, reply: Message) -> None:
@@ -229,18 +244,6 @@ class SpacesStage(LinearStage):
         # Whatever nodes weigh in the intersection, all rows calibrate alike.
         likelihood, _ = yield from replace(reader, node_weight=None).likelihood_plan()
         return likelihood.inverse_temperature(likelihood.from_rows(W))
-
-
-def check_are_linear(federation: Federation) -> None:
-    """Raise TypeError for networks with hidden layers."""
-    for node in federation.nodes:
-        if not node.network.is_linear:
-            raise TypeError(
-                f"node {node.name!r} is a network with "
-                f"{node.network.n_hidden_layers} hidden layers; "
-                "GEMSLogisticAggregator merges linear models only. Use "
-                "GEMSMLPAggregator for networks."
-            )
 
 
 def _report_intersection(stage: LinearStage, merge: LinearMerge) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ..base import MOST_LISTED, Method, Takes, warn_user
 from ..federation import Federation, Summary, raise_without_classifier
+from ..moments import check_most_liars
 from ._further import OF_MODELS, Rounds
 from ._parameters import Moments, Spaces
 from ._problem import LinearNode
@@ -36,6 +37,7 @@ class LinearParameters(Method):
     fit_intercept: bool | str  # "members": that of the nodes' classifiers
     node_weight: ArrayLike  # a word, or (n_nodes,)
     fine_tuning: str
+    robust: int  # how many nodes may lie
     random_state: object
     seed: int | None = None  # of the requests; None: any will do
 
@@ -77,6 +79,7 @@ class LinearParameters(Method):
                 self.needs_spaces or "consensus" in self.n_rounds.candidates
             ),
             tries_factors=self.intersection != "likelihood",
+            asks_for_inference=not isinstance(self.C, str) and np.isinf(self.C),
         )
 
     def with_seed(self, seed: int | None) -> Self:
@@ -133,6 +136,25 @@ class LinearParameters(Method):
                 f"intersection={self.intersection!r} need them. Summarize again there "
                 "with space=True, or with disclosure=None: spaces tell how far single "
                 "rows are."
+            )
+
+    def check_can_be_robust(self, n_nodes: int) -> None:
+        """Raise ValueError where more than class sums would have to be trusted."""
+        if not self.robust:
+            return
+        check_most_liars(self.robust, n_nodes)
+        if self.needs_spaces:
+            raise ValueError(
+                f"robust={self.robust} judges nodes by their class sums, and the "
+                f"models that epsilon={self.epsilon!r} with "
+                f"intersection={self.intersection!r} needs cannot be checked. Set "
+                "epsilon='auto' and intersection='likelihood', or robust=0."
+            )
+        if self.n_rounds.n > 1:
+            raise ValueError(
+                f"robust={self.robust} judges nodes by their class sums, and the "
+                f"gradients that n_rounds={self.n_rounds.n} asks for cannot be "
+                "checked. Set n_rounds=1, or robust=0."
             )
 
     def check_one_message(self) -> None:

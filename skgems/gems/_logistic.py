@@ -25,20 +25,24 @@ from ..federation import (
 )
 from ..progress import shown
 from ._further import Rounds
-from ._linear_method import LinearMethod, check_are_linear
+from ._inference import InferenceMixin, kept_for_inference
+from ._linear_method import LinearMethod
 from ._node_scores import ask_scores
 from ._parameters import (
     Moments,
     Spaces,
 )
+from ._problem import check_are_linear
 
 _FROM_0 = Interval(Real, 0, None, closed="left")
+_FROM_0_WHOLE = Interval(Integral, 0, None, closed="left")
 _FROM_1 = Interval(Integral, 1, None, closed="left")
 Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 
 
 class GEMSLogisticAggregator(
     SummarizingMixin,
+    InferenceMixin,
     KeepRepliesMixin,
     ReportMixin,
     LinearExportMixin,
@@ -128,6 +132,13 @@ default="auto"
         likelihood, with a cross-validated weight. Without the likelihood a penalty,
         whose strength is cross-validated, holds the aggregate to what nodes know.
         "plain" stands for 5 epochs of Adam, as in the papers.
+    robust : int, default=0
+        How many nodes may lie: at most so many are left out of the aggregate, those
+        whose class sums contradict the others' most (:ref:`liars`). A node then counts
+        at most twice the rows of the largest others. It needs more than twice as many
+        nodes, ``intersection="likelihood"``, ``epsilon="auto"`` and one message, since
+        neither models nor gradients can be checked. Choose 1 or more if the nodes do
+        not know each other. With 0 all nodes are trusted.
     validation_fraction : float, default=0.2
         In simulation, the share of each node's rows that its classifier is not trained
         on. These rows judge models, and decide the size of the node's space; sums are
@@ -237,6 +248,21 @@ default="auto"
           space;
         - "loss": log-loss of the likeliest model of one message on the node's moments,
           in nats a row.
+    trust_ : dict of lists or None
+        What was found of the nodes if `robust` is not 0: a table with one entry per
+        node in each list, NaN where nothing can be known:
+
+        - "node": its name;
+        - "rows": rows, or their weight, that it claims in its sums;
+        - "counted": those that count in the aggregate; 0 if it is left out;
+        - "spread": the factor by which its rows vary more or less within classes than
+          those of the median node, at the largest tenth of the features;
+        - "far": how many standard deviations its rows are away from those of the same
+          classes at the others, in root mean squares over features;
+        - "shown": which part of the others' differences between class means its own
+          show. 1 is all, 0 is expected for random labels, and -1 for features of the
+          opposite sign;
+        - "left_out_by": "spread", "far" or "shown" if it is left out, else "".
     fine_tuning_ : FineTuned or None
         How public rows were used in the last fine-tuning with a penalty, if there was
         one.
@@ -302,6 +328,7 @@ default="auto"
         "fit_intercept": [StrOptions({"members"}), "boolean"],
         "node_weight": [StrOptions({"auto", "equal", "n_samples"}), "array-like"],
         "fine_tuning": [StrOptions({"penalized", "plain"})],
+        "robust": [_FROM_0_WHOLE],
     }
 
     def __init__(
@@ -318,6 +345,7 @@ default="auto"
         fit_intercept="members",
         node_weight="auto",
         fine_tuning="penalized",
+        robust=0,
         validation_fraction=0.2,
         keep_replies=False,
         memory=None,
@@ -338,6 +366,7 @@ default="auto"
         self.fit_intercept = fit_intercept
         self.node_weight = node_weight
         self.fine_tuning = fine_tuning
+        self.robust = robust
         self.validation_fraction = validation_fraction
         self.keep_replies = keep_replies
         self.memory = memory
@@ -615,6 +644,7 @@ default="auto"
         has_none = state["likelihood_"] is None and state["spaces_"] is None
         return state | {
             "_merge": None,
+            "_kept_sums": kept_for_inference(state, self._factor * self._weights()),
             # A last layer loses its likelihood where hidden layers are tuned.
             "_has_sums": has_none and state.get("_has_sums", True),
             "likelihood_": None,

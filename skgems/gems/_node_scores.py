@@ -1,19 +1,20 @@
 """How good the aggregate is for each node: the table ``node_scores_``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from ..base import BaseAggregator, is_channel
 from ..federation import Context, Run, Summary
+from ..tasks import ScoreReply
 from ._further import with_objectives
 from ._problem import LinearModels
 from ._stage import LinearMerge
 
 
 def node_scores(
-    reports: Sequence[Mapping],
+    reports: Sequence[ScoreReply],
     merge: LinearMerge,
     *,
     problem: LinearModels,
@@ -24,10 +25,10 @@ def node_scores(
     compared = _compared_scores(reports, [node.has_model for node in problem.nodes])
     scores = {
         "node": problem.names,
-        "n_rows": [report["n_rows"] for report in reports],
+        "n_rows": [report.n_rows for report in reports],
         "epsilon": unknown,
         "local": compared,
-        "aggregate": [float(report["score"]) for report in reports],
+        "aggregate": [float(report.score) for report in reports],
         "loss": unknown if losses is None else losses,
         "on_own_scale": unknown,
         "radius": unknown,
@@ -44,11 +45,11 @@ def node_scores(
 
 
 def _compared_scores(
-    reports: Sequence[Mapping], has_model: Sequence[bool]
+    reports: Sequence[ScoreReply], has_model: Sequence[bool]
 ) -> list[float]:
     """Scores of the models that were sent beside the aggregate; NaN without a model."""
     return [
-        float(report["beside"]) if node_has_model else np.nan
+        float(report.beside) if node_has_model else np.nan
         for report, node_has_model in zip(reports, has_model, strict=True)
     ]
 
@@ -64,7 +65,7 @@ def ask_scores(aggregator: BaseAggregator, channel: object) -> dict[str, list]:
     front = None if aggregator._front is None else aggregator._front.as_content()
     run = Run(channel, context=replace(Context.from_channel(channel), front=front))
     run.reports = True
-    reports = [reply.content for _, reply in run.ask(requests)]
+    reports = [reply for _, reply in run.ask(requests)]
     has_model = [
         not isinstance(estimator, Summary) or estimator.network.has_classifier
         for estimator in aggregator.estimators_
@@ -74,8 +75,8 @@ def ask_scores(aggregator: BaseAggregator, channel: object) -> dict[str, list]:
     compared = "local" if aggregator.spaces_ is None else "on_own_scale"
     aggregator.node_scores_ = {
         **aggregator.node_scores_,
-        "n_rows": [report["n_rows"] for report in reports],
-        "aggregate": [float(report["score"]) for report in reports],
+        "n_rows": [report.n_rows for report in reports],
+        "aggregate": [float(report.score) for report in reports],
         compared: _compared_scores(reports, has_model),
     }
     aggregator.history_ = [*aggregator.history_, *with_objectives(run.history, None)]

@@ -39,6 +39,8 @@ class LinearNode:
     is_softmax: bool = False
     # Share of the largest class among rows that judge, of classes that the node knows.
     largest_share: float = np.nan
+    # (n_classes,), number of rows in its sums, whatever these weigh; None: not known.
+    rows_by_class: np.ndarray | None = None
 
     @property
     def known_columns(self) -> np.ndarray:
@@ -104,6 +106,18 @@ class LinearModels:
         return {"W": node.known_W} if self.hidden.weights else {"model": "own"}
 
 
+def check_are_linear(federation: Federation) -> None:
+    """Raise TypeError for networks with hidden layers."""
+    for node in federation.nodes:
+        if not node.network.is_linear:
+            raise TypeError(
+                f"node {node.name!r} is a network with "
+                f"{node.network.n_hidden_layers} hidden layers; "
+                "GEMSLogisticAggregator merges linear models only. Use "
+                "GEMSMLPAggregator for networks."
+            )
+
+
 def linear_nodes(federation: Federation, classes: np.ndarray) -> list[LinearNode]:
     """Return the last layers of all nodes' networks, over the layers below them."""
     # Nodes of one class may have models without any layers.
@@ -132,6 +146,7 @@ def _linear_node(node: Node, *, classes: np.ndarray, depth: int) -> LinearNode:
         is_softmax=node.network.output == "softmax"
         or (node.network.output == "logistic" and aligned.seen.sum() == 2),
         largest_share=_largest_share(node, classes[aligned.seen]),
+        rows_by_class=node.rows_by_class(classes),
     )
 
 

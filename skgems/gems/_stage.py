@@ -14,9 +14,14 @@ from typing import Self
 
 import numpy as np
 
-from ..federation import Federation, ask_inverse_temperature
+from ..federation import (
+    Federation,
+    ask_inverse_temperature,
+    kept_names,
+    reason_of_trust,
+)
 from ..messages import Message
-from ..moments import ROUNDING_OF_SUMS, Likelihood
+from ..moments import ROUNDING_OF_SUMS, Likelihood, Trust
 from ..networks import LayersBelow, as_two_logits
 from ..pooled import PooledForm
 from ..progress import say
@@ -68,6 +73,20 @@ class LinearMerge:
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     # By name of the node: features that vary there and have no weight in its model.
     neglected: Mapping[str, np.ndarray] = field(default_factory=dict)
+    # What was found of the nodes, if some may lie; what the likelihood is of is then
+    # the kept nodes. None: all are trusted.
+    trust: Trust | None = None
+
+    def names_among(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the names of nodes that the likelihood is of."""
+        return names if self.trust is None else kept_names(names, self.trust)
+
+    def form_of_kept_nodes(self, names: Sequence[str]) -> PooledForm | None:
+        """Return the form, which is not exact if rows of some nodes do not count."""
+        if self.form is None or self.trust is None:
+            return self.form
+        reason = self.form.reason or reason_of_trust(names, self.trust)
+        return replace(self.form, reason=reason)
 
     @property
     def is_exact(self) -> bool:
@@ -171,7 +190,7 @@ class LinearStage(LinearModels):
         profiles: list[SpaceProfile] = []
         for node, (_, reply) in zip(self.nodes, replies, strict=True):
             profile = SpaceProfile.from_arrays(
-                reply.content,
+                reply.as_content(),
                 criterion=criterion,
                 construction=self.method.spaces.construction.wire_name,
             )
@@ -282,7 +301,7 @@ class LinearStage(LinearModels):
         replies = yield replace(self, nodes=nodes).requests(
             "size", [self.model_content(node) for node in nodes]
         )
-        sizes = [reply.content["size"] for _, reply in replies]
+        sizes = [reply.size for _, reply in replies]
         return bool(sizes) and max(sizes) > AUTO_SCALE_RATIO * min(sizes)
 
 

@@ -20,7 +20,6 @@ from ..local import (
     indices_of,
     weights_of,
 )
-from ..messages import Message
 from ..moments import (
     ROUNDING_OF_SUMS,
     ClassMoments,
@@ -34,6 +33,7 @@ from ..moments import (
 )
 from ..pooled import PooledForm
 from ..progress import say
+from ..tasks import MomentsReply
 from ._penalties import NodePenalty, Penalty
 from ._problem import LinearModels, LinearNode
 
@@ -81,6 +81,7 @@ class RepliesReader:
         kind: str,
         keeps_scatter: bool,
         node_weight: np.ndarray | None,
+        row_factors: np.ndarray | None = None,
     ) -> None:
         """Prepare to read replies of all nodes of a problem.
 
@@ -92,15 +93,18 @@ class RepliesReader:
             Whether `node_sums` have second moments, too: for spaces around a model.
         node_weight : ndarray of shape (n_nodes,) or None
             The weight of each node, whatever its number of rows. None: rows count.
+        row_factors : ndarray of shape (n_nodes,) or None
+            The part of its rows that each node counts with. None: all of them count.
         """
         self._problem = problem
         self._kind = kind
         self._keeps_scatter = keeps_scatter
         self._node_weight = node_weight
+        self._row_factors = row_factors
         self.node_sums: list[NodeSums] = []
 
     def read_all(
-        self, replies: Iterable[tuple[str, Message]]
+        self, replies: Iterable[tuple[str, MomentsReply]]
     ) -> Iterator[ClassMoments]:
         """Yield the moments of each node, as its reply arrives, in their order.
 
@@ -109,7 +113,7 @@ class RepliesReader:
         """
         lacking_by_node = [self._lacking(node) for node in self._problem.nodes]
         read = (
-            (reply.content, _read_moments(node, reply.content, classes=self._classes))
+            (reply, read_moments(node, reply, classes=self._classes))
             for node, (_, reply) in zip(self._problem.nodes, replies, strict=True)
         )
         means = _MeansOfFeatures()
@@ -117,11 +121,11 @@ class RepliesReader:
             read = list(read)
             for (_, moments), lacking in zip(read, lacking_by_node, strict=True):
                 means.add(moments, lacking)
-        for k, (content, moments) in enumerate(read):
+        for k, (reply, moments) in enumerate(read):
             constants = None
             if lacking_by_node[k] is not None:
                 constants = np.where(lacking_by_node[k], means.means, np.nan)
-            yield self._read(k, content=content, moments=moments, constants=constants)
+            yield self._read(k, reply, moments=moments, constants=constants)
 
     @property
     def _classes(self) -> np.ndarray:
@@ -139,8 +143,8 @@ class RepliesReader:
     def _read(
         self,
         k: int,
+        reply: MomentsReply,
         *,
-        content: Mapping,
         moments: ClassMoments,
         constants: np.ndarray | None,
     ) -> ClassMoments:
@@ -149,10 +153,13 @@ class RepliesReader:
         # Nodes without a classifier sum features, too, that no classifier uses.
         for zeros_or_constants in (self._problem.zeros, constants):
             if zeros_or_constants is not None:
-                content, moments = _with_constants(content, moments, zeros_or_constants)
+                reply, moments = _with_constants(reply, moments, zeros_or_constants)
+        other_share = _other_share(node, reply, moments=moments, classes=self._classes)
+        if self._row_factors is not None and self._row_factors[k] < 1.0:
+            moments = moments.weighted(self._row_factors[k])
         node_sums = _read_node_sums(
             node,
-            content,
+            reply,
             moments=moments,
             classes=self._classes,
             keeps_scatter=self._keeps_scatter,
@@ -162,9 +169,7 @@ class RepliesReader:
                 node_sums,
                 constants=constants,
                 neglected=self._neglected(node, moments),
-                other_share=_other_share(
-                    node, content, moments=moments, classes=self._classes
-                ),
+                other_share=other_share,
             )
         )
         if self._problem.hidden.weights and self._sums_matrices(moments.n_features):
@@ -230,8 +235,8 @@ class _MeansOfFeatures:
 
 
 def _with_constants(
-    content: Mapping, moments: ClassMoments, constants: np.ndarray
-) -> tuple[Mapping, ClassMoments]:
+    reply: MomentsReply, moments: ClassMoments, constants: np.ndarray
+) -> tuple[MomentsReply, ClassMoments]:
     """Return a reply, and its moments, of rows in which some features are constants.
 
     ``constants`` is (n_features,), NaN for other features. Gradients are of rows less
@@ -239,20 +244,22 @@ def _with_constants(
     """
     is_constant = np.isfinite(constants)
     corrections = {}
-    for name in {"gradient", "gradients", "slope", "slopes"} & set(content):
-        corrections[name] = content[name].copy()
-        corrections[name][..., np.flatnonzero(is_constant), :] = 0.0
+    for name in ("gradient", "gradients", "slope", "slopes"):
+        correction = getattr(reply, name)
+        if correction is not None:
+            corrections[name] = correction.copy()
+            corrections[name][..., np.flatnonzero(is_constant), :] = 0.0
     moments = moments.with_constants(is_constant, constants)
-    return {**content, **corrections}, moments
+    return replace(reply, **corrections), moments
 
 
-def _read_moments(
-    node: LinearNode, content: Mapping, *, classes: np.ndarray
+def read_moments(
+    node: LinearNode, reply: MomentsReply, *, classes: np.ndarray
 ) -> ClassMoments:
-    """The moments in a reply, their classes as columns of all."""
-    labels = content["labels"]
+    """Return the moments in a reply, their classes as columns of all."""
+    labels = reply.labels
     columns = indices_of(labels, classes)
-    moments = ClassMoments.from_arrays(content["moments"])
+    moments = ClassMoments.from_arrays(reply.moments)
     unknown_labels = [
         labels[column] for column in np.unique(moments.columns) if columns[column] < 0
     ]
@@ -268,27 +275,27 @@ def _read_moments(
 
 def _read_node_sums(
     node: LinearNode,
-    content: Mapping,
+    reply: MomentsReply,
     *,
     moments: ClassMoments,
     classes: np.ndarray,
     keeps_scatter: bool,
 ) -> NodeSums:
-    columns = indices_of(content["labels"], classes)
+    columns = indices_of(reply.labels, classes)
     n_classes = len(classes)
     if keeps_scatter:
         moments_of_loss = moments.with_matrices(n_classes)
     else:
         moments_of_loss = moments.drop_scatter()
     W = gradient = None
-    if "factor" in content:
-        W = content["factor"] * node.known_W.astype(np.float64)
+    if reply.factor is not None:
+        W = reply.factor * node.known_W.astype(np.float64)
         W = move_to_origin(W, moments.origin)
-        gradient = _gradient_in(content, columns=columns, n_classes=n_classes)
+        gradient = _gradient_in(reply, columns=columns, n_classes=n_classes)
     # The form of a model of one class says nothing: all kinds are the same constant.
-    says_form = node.known_classes.sum() > 1 or "kind" in content["form"]
+    says_form = node.known_classes.sum() > 1 or "kind" in reply.form
     # Sums that are not of all rows make no model exact, whoever has sent them.
-    is_of_other_rows = content["form"].get("reason") in (LEFT_OUT, WITHHELD)
+    is_of_other_rows = reply.form.get("reason") in (LEFT_OUT, WITHHELD)
     is_told = is_of_other_rows or (says_form and node.has_model)
     return NodeSums(
         name=node.name,
@@ -297,42 +304,39 @@ def _read_node_sums(
             columns=node.known_columns,
             W=W,
             gradient=gradient,
-            slope=_slope_in(content, columns=columns, n_classes=n_classes),
+            slope=_slope_in(reply, columns=columns, n_classes=n_classes),
         ),
         model_digest=_digest_of_model(node),
         labels=classes[node.known_classes].tolist() if node.has_model else [],
-        form=content["form"] if is_told else None,
-        class_weight=content.get("class_weight"),
-        penalty=_penalty_in(content, node=node, moments=moments),
-        scaled=content["scaled"],
-        kurtosis=content.get("kurtosis"),
+        form=reply.form if is_told else None,
+        class_weight=reply.class_weight,
+        penalty=_penalty_in(reply, node=node, moments=moments),
+        scaled=reply.scaled,
+        kurtosis=reply.kurtosis,
     )
 
 
 def _gradient_in(
-    content: Mapping, *, columns: np.ndarray, n_classes: int
+    reply: MomentsReply, *, columns: np.ndarray, n_classes: int
 ) -> np.ndarray:
     """The gradient of the rows at the node's model; by class, if it was sent so.
 
     Nodes send it for the rows of each class where weights of classes depend on what
     other nodes have.
     """
-    gradient = content.get("gradient")
-    if gradient is None:
-        return _by_all_classes(
-            content["gradients"], columns=columns, n_classes=n_classes
-        )
-    return gradient
+    if reply.gradient is None:
+        return _by_all_classes(reply.gradients, columns=columns, n_classes=n_classes)
+    return reply.gradient
 
 
 def _slope_in(
-    content: Mapping, *, columns: np.ndarray, n_classes: int
+    reply: MomentsReply, *, columns: np.ndarray, n_classes: int
 ) -> np.ndarray | None:
     """The summed corrections of the nodes of a region; None for a single node.
 
     The shape is (n_features + 1, n_classes), or there is one such matrix a class.
     """
-    sent = content.get("slope", content.get("slopes"))
+    sent = reply.slopes if reply.slope is None else reply.slope
     if sent is None:
         return None
     slope = np.zeros((*sent.shape[:-1], n_classes))
@@ -349,16 +353,16 @@ def _digest_of_model(node: LinearNode) -> bytes:
 
 
 def _penalty_in(
-    content: Mapping, *, node: LinearNode, moments: ClassMoments
+    reply: MomentsReply, *, node: LinearNode, moments: ClassMoments
 ) -> NodePenalty | None:
-    if "penalty" not in content:
+    if reply.penalty is None:
         return None
     center = node.center
-    if center is None and not content["scaled"]:
+    if center is None and not reply.scaled:
         # Without steps before the classifier the row of zeros stays where it is.
         center = np.zeros(moments.n_features)
     return NodePenalty.from_content(
-        content["penalty"], name=node.name, n_rows=moments.n_rows, center=center
+        reply.penalty, name=node.name, n_rows=moments.n_rows, center=center
     )
 
 
@@ -483,7 +487,7 @@ def _likelihood(sums: Hashed) -> Likelihood:
 
 def _other_share(
     node: LinearNode,
-    content: Mapping,
+    reply: MomentsReply,
     *,
     moments: ClassMoments,
     classes: np.ndarray,
@@ -494,11 +498,11 @@ def _other_share(
     probability, less the number of its rows. It is 0 for models that were fitted to
     these rows. None also where the model weighs classes, or predicts no probabilities.
     """
-    has_gradient = "factor" in content and "class_weight" not in content
+    has_gradient = reply.factor is not None and reply.class_weight is None
     if not has_gradient or not node.is_softmax or node.known_classes.sum() < 2:
         return None
-    columns = indices_of(content["labels"], classes)
-    gradient = _gradient_in(content, columns=columns, n_classes=len(classes))
+    columns = indices_of(reply.labels, classes)
+    gradient = _gradient_in(reply, columns=columns, n_classes=len(classes))
     if gradient.ndim > 2:  # one for the rows of each class
         gradient = gradient.sum(axis=0)
     counts = moments.class_counts(len(classes))[node.known_columns]

@@ -36,6 +36,8 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
     sends_space: bool = False  # whether the first message asks for spaces
     asks_for_spaces_later: bool = False
     tries_factors: bool = False  # whether a grid of factors on the logits is tried
+    # Whether standard errors may be asked for: models without a penalty have them.
+    asks_for_inference: bool = False
 
     @property
     def settings(self) -> dict:
@@ -166,6 +168,8 @@ class LinearTerms(Terms, method="GEMSLogisticAggregator"):
 
     def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
         most_requests = {"evaluate": self.n_rounds - 1, "score": 1}
+        if self.asks_for_inference:
+            most_requests["inference"] = 1
         if self.asks_for_spaces_later:
             most_requests["size"] = 1
             most_requests["space"] = 1

@@ -142,6 +142,10 @@ class ChunkRule:
     high: np.ndarray | None = None
     # (n_classes,), bool: classes whose rows may be divided into clusters; None: all.
     is_divided: np.ndarray | None = None
+    # (n_classes,), how many numbers may be told of each class, and how many more of all
+    # classes together beside means, products and the gradient.
+    most_numbers: np.ndarray | None = None
+    n_left: float = np.inf
 
     def withholds(self, kind: str, *, has_classifier: bool) -> bool:
         """Report whether the rule changes a sum of this kind, or tells no gradient."""

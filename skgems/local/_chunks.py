@@ -592,9 +592,7 @@ def moments_of_chunks(
         n_components=n_components,
     )
     rows = stacked([class_rows[c] for c in np.flatnonzero(is_large).tolist()])
-    origin = median_of_rows(
-        rows, rows=np.arange(rows.shape[0]), whole=min_cluster_size > 1
-    )
+    origin = median_of_rows(rows, np.arange(rows.shape[0]))
     gradient = _moments.OwnGradient(
         member,
         classes=classes,

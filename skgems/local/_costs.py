@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 
 from ..base import MOST_LISTED
 from ..compat import num_samples
-from ..messages import Limits, Message, NotAgreedError, task_named
+from ..messages import Limits, Message, NotAgreedError, request_in, task_named
 from ..steps import Columns, ColumnsError, Front, as_rows, front_size
 from ._fronts import opened_front
 from ._moments import class_weight_of
@@ -132,7 +132,7 @@ def check_number_of_methods(request: Message, shape: NodeShape) -> None:
     """
     early_cost = task_named(request.task).early_cost
     if early_cost is not None:
-        early_cost(shape, request.content)
+        early_cost(shape, request_in(request))
 
 
 def check_reply_bytes(reply: Message, rows: NodeShape, *, n_bytes_before: int) -> None:

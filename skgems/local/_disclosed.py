@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from ..disclosure import Rows as RowsToTell
 from ..disclosure import (
+    KeptPasses,
     Span,
     Told,
     clamped,
@@ -22,6 +22,7 @@ from ..disclosure import (
     told_of,
     weights_of_tables,
 )
+from ..disclosure import Rows as RowsToTell
 from ..moments import ToldSums, float_type
 from ..networks import Network
 from ._classifiers import Rows
@@ -37,6 +38,8 @@ from ._told_before import n_told_before, n_told_by_class
 
 # Where the memo of a member has the residuals of models whose gradients were told.
 RESIDUALS = "residuals"
+# Where it has the last sums of each class, by which weights of rows were found.
+_PASSES = "passes"
 
 
 def ruled(member: Member) -> Member:
@@ -69,6 +72,7 @@ def ruled(member: Member) -> Member:
         may_lower=True,
         # Models that are functions of sums are asked for no gradients.
         leaves_room=has_model and "kind" not in closed_form(member.model.estimator),
+        passes=member.memo.setdefault(_PASSES, KeptPasses()),
     )
     weights = member.weights
     is_lowered = bool((told.weights != start).any())
@@ -80,6 +84,7 @@ def ruled(member: Member) -> Member:
         model=without_left_out_classes(member, member.y),
         X=_with_rows(member.X, learning, rows.X, were=X),
         weights=weights,
+        weights_are_given=member.weights is not None,
         is_ruled=True,
         is_changed=member.is_changed or is_replaced or is_lowered,
     )
@@ -235,6 +240,7 @@ def tellable_rows(
         seed=partial(seed_of, X, codes),
         may_lower=False,
         n_told_before=n_before,
+        passes=member.memo.setdefault(_PASSES, KeptPasses()),
     )
     told = with_room_for_squares(
         told, codes, rule, n_unknowns=n_unknowns, n_before=n_before
@@ -278,7 +284,11 @@ def _tells_less(told: Told, *, is_by_class: bool) -> bool:
 
 
 def tellable_gradients(
-    member: Member, rows: JudgingRows, residuals: Sequence[np.ndarray]
+    member: Member,
+    rows: JudgingRows,
+    residuals: Sequence[np.ndarray],
+    *,
+    sizes: Sequence[int] | None = None,
 ) -> np.ndarray:
     """Report of each gradient whether it may be told beside what was told before.
 
@@ -291,7 +301,9 @@ def tellable_gradients(
     rows : JudgingRows
         Rows that learn, or some of them.
     residuals : sequence of ndarray of shape (n_rows, n_outputs)
-        Those of each model.
+        Those of each model, or other columns that are summed with those of the rows.
+    sizes : sequence of int, default=None
+        How many numbers each of the sums is. None: they are gradients.
 
     Returns
     -------
@@ -323,6 +335,8 @@ def tellable_gradients(
     n_left = rule.unknowns * n_rows * n_unknowns - n_told_before(member)
     for k, of_model in enumerate(residuals):
         n_numbers = (n_inputs + 1) * (of_model.shape[1] - 1)
+        if sizes is not None:
+            n_numbers = sizes[k]
         wider = np.hstack([together, of_model * rows.class_weights[:, None]])
         is_told[k] = n_numbers <= n_left and gradient_holds(
             replace(rows_to_tell, residuals=wider), told, rule

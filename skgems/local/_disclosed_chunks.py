@@ -4,6 +4,9 @@ Few rows are taken into memory, and pass the rule as any rows. Of many there are
 a pass, by which the cheap test of all leverages is enough as a rule. Where it is not, a
 further pass has each leverage, and keeps the rows whose leverages are not small. Their
 weights are lowered, and another pass computes all leverages with these weights.
+
+Chunks answer one message, and no row of them is one of a group: neither is room left
+for gradients of later messages, nor do rows of one unit add up, as with `ruled`.
 """
 
 from collections.abc import Iterator
@@ -225,6 +228,25 @@ class _Ruler:
             n_unknowns=self.member.n_raw_columns or self.n_features,
         )
 
+    def _most_numbers(self) -> np.ndarray:
+        """Return how many numbers may be told of each class, (n_classes,)."""
+        n_unknowns = self.member.n_raw_columns or self.n_features
+        return self.rule.unknowns * self.sizes * n_unknowns
+
+    def _n_left(self, *, has_gradient: bool) -> float:
+        """Return how many numbers may be told beside means, products and a gradient.
+
+        Products are those of all classes by themselves, and gradients, too, may be
+        asked for by class. There is none of classes that share products.
+        """
+        n_features = self.n_features
+        n_classes = len(self.labels)
+        n_numbers = n_classes * n_features * (n_features + 3) / 2
+        if has_gradient and self.residuals is not None:
+            n_outputs = len(self.residuals.known_classes) - 1
+            n_numbers += n_classes * n_outputs * (n_features + 1)
+        return self._most_numbers().sum() - n_numbers
+
     def ruled(self) -> ChunkedMember:
         """Return the member with what is told of its rows."""
         first = self._first_sums()
@@ -248,6 +270,7 @@ class _Ruler:
                 ]
                 if small:
                     told = replace(told, is_divided=~np.any(small, axis=0))
+        has_gradient &= self._n_left(has_gradient=True) >= 0
         if has_gradient:
             told = replace(told, sums=first.moments)
         return self._finished(
@@ -553,6 +576,8 @@ class _Ruler:
             is_withheld=is_withheld,
             means=first.mean_of(has_own & has_own_variances),
             residuals=self.residuals if has_gradient else None,
+            most_numbers=self._most_numbers(),
+            n_left=max(self._n_left(has_gradient=has_gradient), 0.0),
         )
         if told.seed is not None and not told.total_weights:
             total_weights = first.total_weights.tolist()

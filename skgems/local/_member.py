@@ -55,6 +55,8 @@ class Member:
     left_out: np.ndarray | None = field(default=None, repr=False)
     # The rule for what is told of the rows; None: single rows may be known.
     disclosure: Disclosure | None = field(default=None, repr=False)
+    # Whether the rule found weights that were there before it lowered some.
+    weights_are_given: bool = field(default=False, repr=False)
     # Whether the rows and their weights have passed the rule, by `ruled`.
     is_ruled: bool = field(default=False, repr=False)
     # Whether the rule has changed a value or a weight.

@@ -18,7 +18,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ..moments import ROUNDING_OF_SUMS, block_bytes, indicator, ratio, row_blocks
+from ..disclosure import indicator
+from ..moments import ROUNDING_OF_SUMS, block_bytes, ratio, row_blocks
 from ..networks import linear_logits
 from ..spaces import MOST_ROWS
 from ._classifiers import Rows

@@ -81,6 +81,7 @@ class ClusterEnds:
         if told.is_divided is not None:
             may_tell &= told.is_divided
         self.may_tell = may_tell  # (n_classes,)
+        self._tells_products = kind == "class"
         self._told = told
         self._parts: dict[int, _Part] = {}  # by number
         self._squares: ClassMoments | None = None  # of parts, in the order of numbers
@@ -162,18 +163,34 @@ class ClusterEnds:
             else:
                 merged[target] = self._parts[number]
         merged_into = merged_into.copy()
+        n_left = self._told.n_left
         for c in sorted({part.c for part in merged.values()}):
             of_class = [target for target in targets if merged[target].c == c]
             places = [targets.index(target) for target in of_class]
-            if len(of_class) > 1 and not (
+            if len(of_class) == 1:
+                continue
+            parts = [merged[target] for target in of_class]
+            if (
                 self.may_tell[c]
+                and self._has_room(c, parts, n_left=n_left)
                 and self._hold(
-                    [merged[target] for target in of_class],
-                    squares=None if squares is None else squares[places],
+                    parts, squares=None if squares is None else squares[places]
                 )
             ):
+                n_left -= _n_numbers(parts)
+            else:
                 merged_into[np.isin(merged_into, of_class)] = of_class[0]
         return merged_into
+
+    def _has_room(self, c: int, parts: list[_Part], *, n_left: float) -> bool:
+        """Report whether a class may tell as many numbers as its clusters are."""
+        if self._told.most_numbers is None:
+            return True
+        n_columns = len(parts[0].columns.low)
+        n_products = n_columns * (n_columns + 1) / 2
+        n_of_class = n_products if self._tells_products else 2 * n_columns
+        n_numbers = 2 * len(parts) * n_columns + n_of_class
+        return n_numbers <= self._told.most_numbers[c] and _n_numbers(parts) <= n_left
 
     def _hold(self, parts: list[_Part], *, squares: np.ndarray | None) -> bool:
         """Report whether no row is most of a sum, with clusters of one class told."""
@@ -207,6 +224,11 @@ class ClusterEnds:
             if part.largest_square * (1 / part.total_square + length / least) >= bound:
                 return False
         return True
+
+
+def _n_numbers(parts: list[_Part]) -> int:
+    """Return how many numbers clusters are beside the mean and products of a class."""
+    return (2 * len(parts) - 1) * len(parts[0].columns.low)
 
 
 def _dense_row(row: Rows) -> np.ndarray:

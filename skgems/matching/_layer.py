@@ -15,7 +15,7 @@ linear assignment. A sweep is such a step for every group.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -34,16 +34,27 @@ _SAME_OBJECTIVE = 1e-9
 # Sigma, as a share of the median norm of a layer's neurons. Small: where it is large,
 # how many nodes use an atom outweighs what its neurons are like.
 SIGMA = 0.1
+# Sigma of atoms, as a multiple of a node's sigma, with several hidden layers. At 1 the
+# prior halves a unit that one node has, and halves again what leads on from it. That
+# costs four layers on MNIST 3 to 11 points, and one layer none.
+DEEP_SIGMA0 = 3.0
 # What a new atom costs, in squares of the median norm: the first that explains enough.
 # It costs -2 log(mass), a neuron all unlike its atom |v|^2 / sigma^2 or so. At the last
 # even equal neurons stay apart. Prices below zero are for networks of common first
 # weights, whose units stay alike where rows say nothing: of ten nodes of MNIST with
 # digits by Dirichlet(0.2) 0.48 is right at a price of 0, 0.81 at the last.
 PRICES = (0.2, 0.16, 0.12, 0.08, 0.04, 0.0, -0.1, -0.2, -0.3, -0.4, -0.5)
+# The same, tried before these, where there are several hidden layers: where the prior
+# draws little to zero, to stay apart costs little, and only a price makes atoms join.
+DEEP_PRICES = (2.0, 1.5, 1.2, 1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.25)
 # What the atoms must explain of the neurons' squared norm, of what is beyond chance: a
 # mean of n neurons that have nothing in common explains 1 / n. So nodes that share few
 # classes keep more of their neurons.
 EXPLAINED = 5 / 8
+# The same with several hidden layers, whose errors add up. Ten networks of two to four
+# layers, in 20 sets of MNIST and CIFAR-10: 0.75 is 0.3 points less accurate with 6 %
+# fewer units, 0.85 is 0.3 points more accurate with 8 % more.
+DEEP_EXPLAINED = 0.8
 # What they must explain of outgoing weights alone, by nodes' shares of classes, of what
 # is beyond chance. They are few beside incoming ones, but say what a neuron is for. At
 # five nodes of digits by Dirichlet(0.1) that share first weights 0.53 is right with a
@@ -168,6 +179,9 @@ class LayerMatch:
     converged: bool  # whether no assignment changes any more
     explained: float = 1.0  # explained_share of the neurons
     explained_outgoing: float = 1.0  # the same of their outgoing weights
+    # (n_atoms, n_shared): what a merged network adds to the sums of shared numbers, so
+    # that its incoming weights are other means than those of the posterior; or None.
+    excess: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def uses(self) -> np.ndarray:
@@ -176,6 +190,15 @@ class LayerMatch:
         return np.stack(
             [np.bincount(atoms, minlength=n_atoms) for atoms in self.assignments]
         )
+
+    @property
+    def merged_atoms(self) -> Atoms:
+        """Return the atoms as a merged network takes them, with the excess."""
+        if self.excess is None:
+            return self.atoms
+        linear = self.atoms.linear.copy()
+        linear[:, : self.atoms.n_shared] += self.excess
+        return replace(self.atoms, linear=linear)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -209,7 +232,7 @@ def match_layer(
     max_iter: int = 100,  # sweeps after the first pass
     tol: float = 0.0,  # least gain of a sweep, as a share of the objective's size
     max_units: int | None = None,
-    new_atom_cost: str = "exchangeable",  # or "paper"
+    new_atom_cost: str = "exchangeable",  # or "ordered" or "paper"
     history: History | None = None,
     # Where atoms explain less than this share after the first sweep, it is the last.
     least_share: float = 0.0,
@@ -228,11 +251,12 @@ def match_layer(
             gamma0=gamma0,
             max_units=np.inf if max_units is None else max_units,
             ordered_prior=ordered_prior,
+            odds_factor=1.0 if new_atom_cost == "paper" else 2.0,
             history=history,
         )
         return _Search(matcher, order=order, rng=rng)
 
-    if new_atom_cost == "paper":
+    if new_atom_cost != "exchangeable":
         search = first_pass(ordered_prior=True)
     else:
         search = _better_first_pass(
@@ -329,6 +353,9 @@ class _Matcher:
     max_units: float = np.inf
     # Whether the i-th new atom of a group costs 2 log(i) more, as in the paper.
     ordered_prior: bool = False
+    # Of the log odds of an atom that others use. Twice the log-posterior has 2, the
+    # paper's Equation 9 has 1.
+    odds_factor: float = 2.0
     history: History | None = None
 
     def __post_init__(self) -> None:
@@ -519,7 +546,7 @@ class _Matcher:
             atoms=self.others[atoms],
             atom_precision=self.precision[atoms],
             atom_squares=self.squares[atoms],
-            atom_terms=2.0 * self._log_odds(group, atoms),
+            atom_terms=self.odds_factor * self._log_odds(group, atoms),
         )
 
     def _neuron_factors(self, group: int) -> np.ndarray:
@@ -721,12 +748,15 @@ def match_at_auto_gamma0(
     sigma: float,
     n_sharing: float,  # nodes that share what neurons lead to, at least 1
     max_units: int | None = None,
+    is_deep: bool = False,  # whether there are several hidden layers
 ) -> tuple[float, LayerMatch]:
-    """Match with the smallest mass, by PRICES, at which atoms explain the neurons."""
+    """Match with the smallest mass, by prices, at which atoms explain the neurons."""
+    prices = (*DEEP_PRICES, *PRICES) if is_deep else PRICES
     by_chance = 1 / n_sharing
-    least_explained = by_chance + EXPLAINED * (1 - by_chance)
+    explained = DEEP_EXPLAINED if is_deep else EXPLAINED
+    least_explained = by_chance + explained * (1 - by_chance)
     squared = (median_norm(groups) / sigma) ** 2
-    for price in PRICES:
+    for price in prices:
         log_mass = np.clip(-price * squared / 2, -_MOST_LOG_MASS, _MOST_LOG_MASS)
         gamma0 = float(np.exp(log_mass))
         # The last price is taken, whatever its atoms explain.

@@ -9,7 +9,8 @@ each as :func:`match_layer` does it. Outputs are classes, which need no match.
 An outgoing weight counts by a *share*, of its class or of the atom that it leads to:
 :math:`s_{jc}` says which part of what is known of class c node j has. The merged weight
 is the mean of nodes' weights by these shares. Incoming weights are means by what each
-unit adds to the outputs.
+unit adds to the outputs. In the paper's model none of this is so: all numbers of all
+units are equally sure, and the merged network is the mean of the posterior.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from sklearn.utils import check_random_state
 
 from ..networks import Layers
 from ._layer import (
+    DEEP_SIGMA0,
     Atoms,
     History,
     LayerMatch,
@@ -51,6 +53,7 @@ class NetworkMatch:
     activation: tuple[str, ...]
     # For each hidden layer, the share of the units that atoms explain beyond chance.
     explained: tuple[float, ...] = ()
+    model: str = "weighted"  # or "paper"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,6 +106,8 @@ class _LayerSettings:
     max_iter: int
     tol: float
     new_atom_cost: str
+    model: str
+    is_deep: bool  # whether there are several hidden layers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,6 +117,17 @@ class _Earlier:
     match: NetworkMatch
     counts: Sequence[np.ndarray]  # for each layer, as of History
     n_steps: int
+
+    def excess(self, layer: int, *, links: _Links, n_atoms: int) -> np.ndarray | None:
+        """Return what merged incoming weights had beside the posterior's sums."""
+        earlier_excess = self.match.layers[layer].excess
+        if earlier_excess is None:
+            return None
+        n_earlier, n_shared = earlier_excess.shape
+        excess = np.zeros((n_atoms, links.n_shared), dtype=earlier_excess.dtype)
+        excess[:n_earlier, : n_shared - 1] = earlier_excess[:, :-1]
+        excess[:n_earlier, -1] = earlier_excess[:, -1]  # of the bias
+        return excess
 
     def history(self, layer: int, *, links: _Links, sigma0: float) -> History:
         atoms = widened(
@@ -141,7 +157,7 @@ def match_networks(
     *,
     # For each hidden layer; "auto" sigma and gamma0 are those of earlier steps, if any.
     sigma: Sequence[float | str],  # deviation of weights from their atom's
-    sigma0: Sequence[float | str],  # of atoms from zero; "auto" is sigma
+    sigma0: Sequence[float | str],  # of atoms from zero; "auto" goes by sigma
     gamma0: Sequence[float | str],  # mass of the beta process
     max_units: Sequence[int | None],
     layer_order: str = "bottom_up",  # or "top_down"
@@ -153,10 +169,15 @@ def match_networks(
     max_iter: int = 100,
     tol: float = 0.0,
     new_atom_cost: str = "exchangeable",
+    model: str = "weighted",  # or "paper": see Matching
     random_state: int | np.random.RandomState | None = None,
 ) -> NetworkMatch:
     """Match hidden units of equally deep networks (PFNM 2018, 3.2 and Algorithm 1)."""
     from_bottom = layer_order == "bottom_up"
+    if model == "paper":
+        # Each node counts once for a class, however many rows it has, in every step.
+        class_share = (class_share > 0).astype(class_share.dtype)
+        previous_share = None
     votes = _votes(class_share, previous=previous, previous_share=previous_share)
     earlier = None
     if previous is not None:
@@ -169,7 +190,6 @@ def match_networks(
         sigma = _replace_auto(sigma, previous.sigma)
         gamma0 = _replace_auto(gamma0, previous.gamma0)
         earlier = _Earlier(match=previous, counts=counts, n_steps=n_steps)
-    sigma0 = _replace_auto(sigma0, sigma)
     settings = [
         _LayerSettings(
             sigma=sigma[layer],
@@ -179,6 +199,8 @@ def match_networks(
             max_iter=max_iter,
             tol=tol,
             new_atom_cost=new_atom_cost,
+            model=model,
+            is_deep=len(sigma) > 1,
         )
         for layer in range(len(sigma))
     ]
@@ -191,7 +213,7 @@ def match_networks(
         earlier=earlier,
         rng=check_random_state(random_state),
     )
-    match = _network_match(networks, class_share, matched=matched)
+    match = _network_match(networks, class_share, matched=matched, model=model)
     return match if previous is None else _with_earlier_sums(match, previous)
 
 
@@ -214,11 +236,12 @@ def _match_layers(
             matched=matched,
             n_features=len(networks[0].coefs[0]),
             class_share=class_share,
+            has_units=np.array([_has_units(network) for network in networks]),
             from_bottom=from_bottom,
         )
-        if links.below is None:
-            n_votes = votes if layer == n_hidden - 1 else len(networks)
-            links = replace(links, share=links.share * n_votes)
+        is_last = layer == n_hidden - 1
+        if is_last and links.below is None and settings[layer].model == "weighted":
+            links = replace(links, share=links.share * votes)
         matched[layer] = _match_linked(
             networks,
             links,
@@ -236,6 +259,7 @@ def _network_match(
     class_share: np.ndarray,
     *,
     matched: Sequence[_MatchedLayer],
+    model: str,
 ) -> NetworkMatch:
     """The match of this step, with what needs no match: outputs and their biases."""
     return NetworkMatch(
@@ -250,6 +274,7 @@ def _network_match(
         n_nodes=len(networks),
         activation=_activation(networks),
         explained=tuple(layer.explained for layer in matched),
+        model=model,
     )
 
 
@@ -288,6 +313,7 @@ def _links(
     ],  # those before it, in the order of matching
     n_features: int,
     class_share: np.ndarray,
+    has_units: np.ndarray,  # (n_nodes,)
     from_bottom: bool,
 ) -> _Links:
     """Links of a layer to what is matched before it; not to what is matched after."""
@@ -308,8 +334,8 @@ def _links(
     elif not from_bottom:
         layer_above = matched[layer + 1].match
         above = layer_above.assignments
-        # One over the number of nodes that have an atom, where a node has it.
-        share = layer_above.uses / np.maximum(layer_above.popularity, 1)
+        # Weights to atoms that a node lacks are zero, and as sure as any.
+        share = np.tile(has_units[:, None] * 1.0, (1, len(layer_above.atoms)))
     return _Links(below=below, n_below=n_below, above=above, share=share)
 
 
@@ -328,7 +354,9 @@ def _match_linked(
         for node, network in enumerate(networks)
     ]
     sigma = auto_sigma(groups) if settings.sigma == "auto" else settings.sigma
-    sigma0 = sigma if settings.sigma0 == "auto" else settings.sigma0
+    sigma0 = settings.sigma0
+    if sigma0 == "auto":
+        sigma0 = DEEP_SIGMA0 * sigma if settings.is_deep else sigma
     share = links.share.sum(axis=0)
     history = None
     if earlier is not None:
@@ -357,12 +385,17 @@ def _match_linked(
             sigma=sigma,
             n_sharing=n_sharing,
             max_units=settings.max_units,
+            is_deep=settings.is_deep,
         )
     else:
         gamma0 = settings.gamma0
         match = match_with(gamma0=gamma0)
     # After training from a merged network, what counts is how far each unit moved.
-    if earlier is None and links.n_below and links.n_above:
+    if earlier is not None:
+        n_atoms = len(match.atoms)
+        excess = earlier.excess(layer, links=links, n_atoms=n_atoms)
+        match = replace(match, excess=excess)
+    elif settings.model == "weighted" and links.n_below and links.n_above:
         match = _with_weighted_means(match, groups, links=links, sigma=sigma)
     return _MatchedLayer(
         match=match,
@@ -392,11 +425,12 @@ def nodes_per_class(class_share: np.ndarray) -> float:
 def _with_weighted_means(
     match: LayerMatch, groups: Sequence[np.ndarray], *, links: _Links, sigma: float
 ) -> LayerMatch:
-    """The match with atoms whose incoming weights are weighted means of their units'.
+    """Return the match with weighted means of units as incoming weights to merge.
 
     A unit counts by the norm of its outgoing weights times its node's shares: what it
     adds to the outputs. One that adds next to nothing would only blur the others. The
-    weights in an atom sum to the number of its units, so that its precision stays.
+    weights in an atom sum to the number of its units, so that the prior draws their
+    mean to zero as it draws that of the posterior, which stays as it is.
     """
     n_shared = links.n_shared
     outputs = [
@@ -412,11 +446,11 @@ def _with_weighted_means(
     for atoms, output in zip(match.assignments, outputs, strict=True):
         total[atoms] += output
     factor = match.popularity / _where_positive(total, otherwise=1.0)
-    linear = match.atoms.linear.copy()
+    excess = np.zeros_like(match.atoms.linear[:, :n_shared])
     for V, atoms, output in zip(groups, match.assignments, outputs, strict=True):
-        excess = (output * factor[atoms] - 1) * sigma**-2.0
-        linear[atoms, :n_shared] += excess[:, None] * V[:, :n_shared]
-    return replace(match, atoms=replace(match.atoms, linear=linear))
+        excess_precision = (output * factor[atoms] - 1) * sigma**-2.0
+        excess[atoms] += excess_precision[:, None] * V[:, :n_shared]
+    return replace(match, excess=excess)
 
 
 def _summed_biases(networks: Sequence[Layers], class_share: np.ndarray) -> np.ndarray:
@@ -546,13 +580,17 @@ def _spread(
 
 
 def merged_layers(match: NetworkMatch) -> Layers:
-    """Mode of the posterior (PFNM 2018, Eq. 5), each layer rescaled for the prior."""
+    """Return the mode of the posterior (PFNM 2018, Eq. 5) as a network.
+
+    But for the paper's model, incoming weights of a first match are weighted means,
+    and each layer is rescaled for the prior.
+    """
     # Weights between two hidden layers are of the one that was matched last.
     coefs: list[np.ndarray | None] = [None] * (len(match.layers) + 1)
     intercepts = []
     for i, layer in enumerate(match.layers):
         n_shared = layer.atoms.n_shared
-        mean = layer.atoms.mean
+        mean = layer.merged_atoms.mean
         incoming_factor, outgoing_factors = scale_factors(match, i)
         incoming = mean[:, :n_shared] * incoming_factor
         outgoing = mean[:, n_shared:] * outgoing_factors
@@ -570,8 +608,11 @@ def scale_factors(match: NetworkMatch, layer: int) -> tuple[float, np.ndarray]:
     """Return factors on incoming (one) and outgoing weights that undo the prior's pull.
 
     Of n units the mean is drawn to zero by the factor ``n / sigma^2`` over
-    ``n / sigma^2 + 1 / sigma0^2``, whose inverse is ``1 + sigma^2 / sigma0^2 / n``.
+    ``n / sigma^2 + 1 / sigma0^2``, whose inverse is ``1 + sigma^2 / sigma0^2 / n``. The
+    paper leaves the pull.
     """
+    if match.model == "paper":
+        return 1.0, np.ones(len(match.shares[layer]))
     ratio = (match.sigma[layer] / match.sigma0[layer]) ** 2
     shares = _where_positive(match.shares[layer], otherwise=np.inf)
     return 1 + ratio / max(match.n_networks, 1), 1 + ratio / shares
@@ -662,7 +703,7 @@ def _prior_at_merged(merged: NetworkMatch) -> NetworkMatch:
             precision=np.full_like(atoms.precision, prior_precision),
             n_shared=atoms.n_shared,
         )
-        layers.append(replace(layer, atoms=atoms))
+        layers.append(replace(layer, atoms=atoms, excess=None))
     return replace(
         merged,
         layers=layers,

@@ -26,7 +26,6 @@ from ._agreement import (
 from ._checks import (
     Sentences,
     asks,
-    check_fields_of_user,
     check_names,
     check_reply,
     check_request,
@@ -99,12 +98,20 @@ from ._summaries import (
     disclosures_in,
     is_summary,
     joins_in,
-    least_rows_of,
     models_in,
     pairs_in,
     requests_in,
 )
-from ._tasks import ACCEPTED_BY, COMMON, TASKS, Task, register, task_named
+from ._tasks import (
+    ACCEPTED_BY,
+    COMMON,
+    TASKS,
+    Task,
+    register,
+    reply_in,
+    request_in,
+    task_named,
+)
 from ._terms import TERMS, Terms
 from ._told_numbers import ToldNumbers, told_in_words, told_numbers
 from ._words import (

@@ -38,7 +38,7 @@ from ._summaries import (
     models_in,
     requests_in,
 )
-from ._tasks import TASKS
+from ._tasks import TASKS, request_in
 from ._terms import TERMS, Terms
 from ._words import listed
 
@@ -631,7 +631,7 @@ def tells_radii(request: Message) -> bool:
     if requests_within:
         return any(map(tells_radii, requests_within))
     task = TASKS[request.task]
-    return task.tells_radii is not None and task.tells_radii(request.content)
+    return task.tells_radii is not None and task.tells_radii(request_in(request))
 
 
 def sealed(message: Message, agreement: Agreement, private_key=None) -> Message:

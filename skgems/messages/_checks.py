@@ -7,9 +7,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..moments import LARGEST, LARGEST_FLOAT32
-from ._fields import ABSENT, REQUIRED, Field, Place, Table, check_fields
+from ._fields import ABSENT, REQUIRED, Field, Place, Table
 from ._message import Message
-from ._tasks import task_named
+from ._questions import Reply
+from ._tasks import reply_in, task_named
 from ._words import counting
 
 # The places of requests that were checked, with what is asked and the lengths of the
@@ -57,18 +58,9 @@ def check_reply(
     task.check_reply(reply.content, place)
 
 
-def check_fields_of_user(request: Message, reply: Message) -> None:
-    """Check like `check_reply`, but only fields that a user's input can make wrong."""
-    task = task_named(request.task)
-    fields = {name: task.reply.fields[name] for name in task.of_user}
-    content = {name: part for name, part in reply.content.items() if name in fields}
-    asked = task.request.from_content(request.content)
-    check_fields(content, fields, Place(request.task, asked=asked))
-
-
-def has_usable_numbers(message: Message) -> bool:
+def has_usable_numbers(reply: Reply) -> bool:
     """Return whether all arrays have numbers that a field may contain, and no NaN."""
-    for array in message.arrays.values():
+    for array in reply.arrays():
         largest = LARGEST_FLOAT32 if array.itemsize == 4 else LARGEST
         # Of NaN this is false.
         if not np.abs(array).max(initial=0) <= largest:
@@ -123,7 +115,7 @@ def sentences_in(message: Message) -> Iterator[tuple[str, Sentences]]:
     """Yield the path of each field of a reply, and its sentences."""
     task = task_named(message.task)
     if task.sentences is not None:
-        yield from task.sentences(message.content)
+        yield from task.sentences(reply_in(message))
     else:
         yield from sentences_of_fields(
             task.reply.fields, message.content, path=task.name

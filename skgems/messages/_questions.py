@@ -10,12 +10,15 @@ An attribute whose field has a default has this default, too. It is None where a
 may be missing, or is there for some requests only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Self, dataclass_transform, get_type_hints
 
+import numpy as np
+
 from ._fields import ABSENT, REQUIRED, Field, Place
+from ._message import Message
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)
@@ -43,6 +46,26 @@ class _Content:
         """Return the fields that are there, as a message has them."""
         values = {name: getattr(self, name) for name in self.fields}
         return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def n_bytes(self) -> int:
+        """Return how many bytes arrays and settings would be as a message."""
+        return Message.of(type(self).__name__, **self.as_content()).n_bytes
+
+    def arrays(self) -> Iterator[np.ndarray]:
+        """Yield all arrays, also those within tables and lists."""
+        for name in self.fields:
+            yield from _arrays_in(getattr(self, name))
+
+
+def _arrays_in(value: object) -> Iterator[np.ndarray]:
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _arrays_in(part)
+    elif isinstance(value, list | tuple):
+        yield from (part for part in value if isinstance(part, np.ndarray))
 
 
 def _annotated_fields(cls: type) -> dict[str, Field]:

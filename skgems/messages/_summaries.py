@@ -6,12 +6,12 @@ requests that need nothing of other nodes. Other messages may hold several of th
 
 from collections.abc import Iterator, Mapping
 
-from ..disclosure import Disclosure, min_rows_of
+from ..disclosure import Disclosure
 from ._checks import check_reply
 from ._disclosed import check_disclosed, disclosure_in
 from ._fields import Field, Json, Place, Text, check_fields
 from ._message import Message
-from ._tasks import TASKS
+from ._tasks import TASKS, request_in
 
 
 class _TaskOfSummary(Field):
@@ -107,7 +107,7 @@ def contents_of(request: Message) -> list[Mapping]:
 def models_in(request: Message) -> Mapping[str, Mapping]:
     """Return the contents of the models in a request, by number; in most are none."""
     task = TASKS[request.task]
-    return {} if task.models is None else task.models(request.content)
+    return {} if task.models is None else task.models(request_in(request))
 
 
 def disclosures_in(reply: Message) -> list[Disclosure | None]:
@@ -115,8 +115,3 @@ def disclosures_in(reply: Message) -> list[Disclosure | None]:
     # Without a copy of the reply's tables, in which there may be many arrays.
     contents = [*joins_in(reply), {**reply.settings, **reply.arrays}]
     return [disclosure_in(content) for content in contents if "min_rows" in content]
-
-
-def least_rows_of(reply: Message) -> int | None:
-    """Return the smallest bound ``min_rows`` in a reply, or None if it has none."""
-    return min(map(min_rows_of, disclosures_in(reply)), default=None)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ._disclosed import check_disclosed
 from ._fields import Field, Flag, FrontField, Place, check_fields
+from ._message import Message
 from ._questions import Reply, Request
 from ._row_counts import ExposedGroups
 
@@ -73,7 +74,7 @@ class Task:
         ``summaries(content)`` returns the contents of the summaries that a message
         holds, or of the requests for them.
     sentences : callable or None
-        ``sentences(content)`` yields paths and what a reply says there, as
+        ``sentences(reply)`` yields paths and what a reply says there, as
         `sentences_in` does, where its fields do not say it.
     """
 
@@ -89,31 +90,30 @@ class Task:
     cost: Callable | None = None
     reply_check: Callable | None = None
     summaries: Callable[[Mapping], list[Mapping]] | None = None
-    sentences: Callable[[Mapping], Iterable] | None = None
-    # ``told(content)`` yields the `ToldNumbers` of a reply. None: it tells no sums, or
+    sentences: Callable[[Any], Iterable] | None = None
+    # ``told(reply)`` yields the `ToldNumbers` of a reply. None: it tells no sums, or
     # what can be guessed from them is not known.
-    told: Callable[[Mapping], Iterable] | None = None
-    # ``n_columns(content)`` returns how many columns a reply says that the node has, or
-    # None if it does not say it.
-    n_columns: Callable[[Mapping], int | None] | None = None
-    # ``exposed(content)`` returns the `ExposedGroups` of a reply: whose covariances
+    told: Callable[[Any], Iterable] | None = None
+    # ``n_columns(reply)`` returns how many columns a reply says that the node has.
+    n_columns: Callable[[Any], int] | None = None
+    # ``exposed(reply)`` returns the `ExposedGroups` of a reply: whose covariances
     # show single rows. None: it has no covariances.
-    exposed: Callable[[Mapping], ExposedGroups] | None = None
-    # ``models(content)`` returns what a request has of each model, by number, if it is
+    exposed: Callable[[Any], ExposedGroups] | None = None
+    # ``models(request)`` returns what a request has of each model, by number, if it is
     # about several.
-    models: Callable[[Mapping], Mapping[str, Mapping]] | None = None
-    # ``early_cost(rows, content)`` raises a LimitError as ``cost`` does, but before the
+    models: Callable[[Any], Mapping[str, Mapping]] | None = None
+    # ``early_cost(rows, request)`` raises a LimitError as ``cost`` does, but before the
     # node makes the requests of every method itself, which takes time.
     early_cost: Callable | None = None
-    # ``tells_radii(content)`` reports whether the reply to a request has distances of
+    # ``tells_radii(request)`` reports whether the reply to a request has distances of
     # single rows. None: no reply has.
-    tells_radii: Callable[[Mapping], bool] | None = None
-    # ``kind_of_moments(content)`` returns which moments a request asks for, by the name
+    tells_radii: Callable[[Any], bool] | None = None
+    # ``kind_of_moments(request)`` returns which moments a request asks for, by the name
     # that `moments_kind` has for them. None: it asks for none.
-    kind_of_moments: Callable[[Mapping], str] | None = None
-    # ``is_of_judging(content)`` reports whether a request is about rows that judge
+    kind_of_moments: Callable[[Any], str] | None = None
+    # ``is_of_judging(request)`` reports whether a request is about rows that judge
     # alone. None: it is not.
-    is_of_judging: Callable[[Mapping], bool] | None = None
+    is_of_judging: Callable[[Any], bool] | None = None
     often: str = "once"  # in an exchange, in words
     # What can be worked out about rows from a reply, at worst: a sentence or two.
     reveals: str = ""
@@ -219,6 +219,14 @@ class Task:
             check_disclosed(content, place)
         self.reply.from_content(content).check(place.asked, place)
 
+    def check_fields_of_user(self, reply: Reply) -> None:
+        """Check like `check_reply`, but only fields that a user's input makes wrong."""
+        place = Place(self.name)
+        for name in self.of_user or ():
+            value = getattr(reply, name)
+            if value is not None:
+                self.reply.fields[name].check(value, place.at(name))
+
     def answered(self, member: Any, content: Mapping) -> dict:
         """Return the content of a node's reply to the content of a request."""
         return self.answer(member, self.request(**content)).as_content()
@@ -261,6 +269,16 @@ def register(task: Task) -> None:
     if TASKS.get(task.name, task) is not task:
         raise ValueError(f"There is already a task {task.name!r}.")
     TASKS[task.name] = task
+
+
+def request_in(message: Message) -> Request:
+    """Return the request that a message is, whose fields are right."""
+    return task_named(message.task).request.from_content(message.content)
+
+
+def reply_in(message: Message) -> Reply:
+    """Return the reply that a message is, whose fields are right."""
+    return task_named(message.task).reply.from_content(message.content)
 
 
 def task_named(name: str) -> Task:

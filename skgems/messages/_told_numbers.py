@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ..disclosure import guess_advantage, told_share
 from ._message import Message
-from ._tasks import task_named
+from ._tasks import reply_in, task_named
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,13 +92,13 @@ def told_numbers(message: Message) -> Iterator[ToldNumbers]:
     """Yield what the parts of a reply tell, of classes and halves of the rows."""
     told = task_named(message.task).told
     if told is not None:
-        yield from told(message.content)
+        yield from told(reply_in(message))
 
 
 def _n_columns_in(message: Message) -> int | None:
     """Return how many columns a message says that the node has; None: it does not."""
     n_columns = task_named(message.task).n_columns
-    return None if n_columns is None else n_columns(message.content)
+    return None if n_columns is None else n_columns(reply_in(message))
 
 
 def _best_guess(

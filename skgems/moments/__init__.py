@@ -29,7 +29,6 @@ from ._class_moments import (
 from ._class_sums import MOST_CATEGORIES, ClassSums
 from ._clusters import (
     CLUSTER_ROWS,
-    SAMPLE_ROWS,
     Centers,
     cluster_classes,
     inverse_deviations,
@@ -40,16 +39,25 @@ from ._descent import Descent
 from ._effective_rows import EffectiveRows
 from ._fewer import draw_rows, fewer_parts, k_means
 from ._gaussian import GaussianLoss
-from ._likelihood import LEAST_TOL, MOST_PARTS, Likelihood
+from ._liars import (
+    NodeClaim,
+    Trust,
+    check_most_liars,
+    claims_of_moments,
+    trusted_nodes,
+)
+from ._likelihood import MOST_PARTS, Likelihood
+from ._likelihood_search import REMEMBERED_STEPS
 from ._node_loss import NodeLoss, share_of_gradient
 from ._node_means import NodeMeans
-from ._part_sums import FEW_ROWS, ORIGIN_ROWS, median_of_rows, products
+from ._part_sums import median_of_rows, products
 from ._rows import (
     CACHE_BYTES,
     LARGEST,
     LARGEST_FLOAT32,
     MOST_BLOCK_BYTES,
     ROUNDING_OF_SUMS,
+    SAMPLE_ROWS,
     SMALLEST,
     SURE,
     ULPS,
@@ -59,7 +67,6 @@ from ._rows import (
     column_ends,
     directions,
     float_type,
-    indicator,
     log_losses,
     mean_log_loss,
     mean_squares,

@@ -22,10 +22,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ..disclosure import indicator
 from ._codes import code_units, with_noise
 from ._pairs import SHARED, Pairs
 from ._part_sums import median_of_rows, products, sum_parts
 from ._rows import (
+    CACHE_BYTES,
+    MOST_NUMBERS,
     ULPS,
     Moments,
     Rows,
@@ -33,7 +36,6 @@ from ._rows import (
     clear_constants,
     directions,
     float_type,
-    indicator,
     rounding,
     rounding_of_values,
 )
@@ -481,25 +483,19 @@ def _matrices_of_triangles(triangles: np.ndarray, *, n_features: int) -> np.ndar
     return matrices
 
 
-# kind="auto": different numbers that a node's scatter matrices may have, 64 MB.
-_MOST_NUMBERS = 8e6
-# With no more features than this, matrices are small and cheap however few the rows
-# are, so that "auto" takes them and not roots.
-_FEWEST_FEATURES = 200
-
-
 def moments_kind(
     kind: str, n_features: int, n_classes: int, n_rows: float = np.inf
 ) -> str:
     """Replace "auto" by the first kind of at most 8 million numbers in matrices."""
     if kind != "auto":
         return kind
-    has_fewer_rows = _FEWEST_FEATURES < n_features and n_rows < n_features
-    if has_fewer_rows and n_rows * n_features <= _MOST_NUMBERS:
+    # Matrices that stay in a cache are cheap however few the rows are.
+    is_cheap = 8 * n_features**2 <= CACHE_BYTES
+    if not is_cheap and n_rows < n_features and n_rows * n_features <= MOST_NUMBERS:
         return "roots"
-    if n_classes * n_features**2 / 2 <= _MOST_NUMBERS:
+    if n_classes * n_features**2 / 2 <= MOST_NUMBERS:
         return "class"
-    return "shared" if n_features**2 / 2 <= _MOST_NUMBERS else "diagonal"
+    return "shared" if n_features**2 / 2 <= MOST_NUMBERS else "diagonal"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -569,7 +565,7 @@ def class_moments(
         squares = indicator(class_of_part, len(classes)) @ sums.squares
     if told is None or sparse.issparse(X):  # that of sparse rows is 0
         large_rows = np.flatnonzero(is_large[codes])
-        origin = median_of_rows(X, large_rows, min_cluster_size > 1)
+        origin = median_of_rows(X, large_rows)
     else:
         origin = weighted_mean(sums.shifts + sums.means, sums.counts)
     moments = ClassMoments(

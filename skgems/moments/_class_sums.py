@@ -13,7 +13,8 @@ from scipy.sparse import csr_matrix, issparse
 from sklearn.preprocessing import binarize
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._rows import Rows, indicator
+from ..disclosure import indicator
+from ._rows import Rows
 
 # Categories of all features together, at most: 8 MB a class. A feature of large whole
 # numbers, which is no category, would otherwise take the memory of as many columns.

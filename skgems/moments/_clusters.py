@@ -17,13 +17,14 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
+from ..disclosure import indicator
 from ._class_moments import class_moments
 from ._fewer import DIGITS, k_means
 from ._rows import (
+    SAMPLE_ROWS,
     Rows,
     block_bytes,
     column_ends,
-    indicator,
     ratio,
     rounding,
     row_blocks,
@@ -32,9 +33,6 @@ from ._rows import (
 # Rows that a cluster is made of at least: the mean of one row is the row. As many as
 # what nodes send is made of unless they say otherwise.
 CLUSTER_ROWS = 10
-# Rows a cluster that centers are sought with: k-means takes time in proportion to them,
-# and the mean of so many is within a fifth (1 / sqrt(32)) of a deviation.
-SAMPLE_ROWS = 32
 
 
 def cluster_classes(

@@ -8,10 +8,7 @@ of -1, 0 or 1 times what one row more would add.
 import numpy as np
 from scipy import sparse
 
-from ._rows import Rows
-
-# Rows in which columns of many values have more than two.
-_FIRST_ROWS = 50
+from ._rows import SAMPLE_ROWS, Rows
 
 
 def code_units(X: Rows, rows: np.ndarray) -> np.ndarray:
@@ -22,7 +19,7 @@ def code_units(X: Rows, rows: np.ndarray) -> np.ndarray:
     if sparse.issparse(X):
         return _code_units_of_sparse(X[rows])
     # A few rows tell most columns of many values.
-    columns = np.flatnonzero(_are_ends(X[rows[:_FIRST_ROWS]]))
+    columns = np.flatnonzero(_are_ends(X[rows[:SAMPLE_ROWS]]))
     values = X[np.ix_(rows, columns)]
     is_code = _are_ends(values)
     units = np.zeros(X.shape[1])

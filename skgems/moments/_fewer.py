@@ -19,11 +19,10 @@ from scipy.sparse import sparray, spmatrix
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
+from ..disclosure import indicator
 from ._class_moments import SHARED, ClassMoments
-from ._rows import ULPS, Rows, indicator, ratio
+from ._rows import MOST_OF_SQUARE, ULPS, Rows, ratio
 
-# Rows whose products with each other are all held: 32 MB.
-_MOST_HELD = 2048
 # Digits of deviations, and of logarithms of variances, that k-means sees: where two
 # rows are one cluster both are as far from its center, and rounding, which units
 # change, would choose between them.
@@ -82,7 +81,7 @@ class _RowProducts:
         # Products of rows with each other are made faster than with sums of rows anew
         # at each step, unless there are many more rows than columns.
         self._gram: np.ndarray | None = None  # (n_rows, n_rows)
-        if n_rows <= min(2 * n_columns, _MOST_HELD):
+        if n_rows <= min(2 * n_columns, MOST_OF_SQUARE):
             self._gram = safe_sparse_dot(rows, rows.T, dense_output=True)
 
     def with_rows(self, shares: spmatrix | sparray) -> np.ndarray:

@@ -29,10 +29,11 @@ import numpy as np
 from scipy.linalg import helmert
 from scipy.stats import norm, qmc
 
+from ..disclosure import indicator
 from ._class_moments import SHARED, ClassMoments
 from ._fewer import DIGITS, k_means
 from ._part_sums import products
-from ._rows import CACHE_BYTES, TINY, indicator, ratio
+from ._rows import CACHE_BYTES, MOST_NUMBERS, TINY, ratio
 
 # Points that an expectation is taken over: as many as time allows for. Numbers of
 # points are powers of two, which are the balanced ones of Sobol's sequence.
@@ -40,15 +41,9 @@ _POINTS = 512
 # Least number of points where they are fewer: second derivatives take no more, as these
 # only have to be about right.
 _FEWEST_POINTS = 64
-# Logits of all parts and outputs at all points, above which there are fewer points:
-# time grows with them.
-_MOST_LOGITS = 2**24
 # Multiplications that an evaluation may take where classes have covariances of their
 # own: they grow with the third power of the number of classes, and then the fourth.
 _MOST_WORK = 2e9
-# Features from which on rows are multiplied by a matrix in float32, in units of
-# deviations: that takes half of the time, which such products are most of.
-_WIDE = 512
 # Added to the variance of all contrasts of logits: at 0 a root has no derivative.
 _LEAST_VARIANCE = 1e-4
 # Covariances of parts in all, which the classes share evenly; a class always has one.
@@ -90,7 +85,7 @@ class GaussianLoss:
     @cached_property
     def n_points(self) -> int:
         """Points of the expectation, a power of two."""
-        affordable = _MOST_LOGITS // max(len(self.moments.columns) * self.n_classes, 1)
+        affordable = MOST_NUMBERS // max(len(self.moments.columns) * self.n_classes, 1)
         # Fewer than two a dimension cannot have the covariance that they stand for.
         fewest = max(_FEWEST_POINTS, 2 ** int(np.ceil(np.log2(2 * self.n_classes))))
         # Where parts have variances of their own there are several covariances a class,
@@ -513,7 +508,8 @@ class _Matrix:
         scalings = scalings[:, None]
         if self.scatter.ndim == 1:
             return rows * (scalings**2 * (self.scatter / self.size))
-        if len(self.scatter) >= _WIDE:
+        # Such products are most of the time of a fit, of which float32 takes half.
+        if self.scatter.nbytes > CACHE_BYTES:
             return self._products_in_float32(rows, scalings)
         varying, scatter = self._varying
         scalings = scalings[..., varying]

@@ -38,12 +38,9 @@ from ._temperature import factor_by_steps
 # Parts that the loss is taken over, whose number its time grows with.
 MOST_PARTS = 512
 # The same where moments have variances alone. What lies between merged parts is a
-# covariance, which variances cannot show: there more are kept.
+# covariance, which variances cannot show: with 512, 1,600 parts of 20 nodes lose 0.1
+# points and 0.0015 nats.
 _MOST_DIAGONAL_PARTS = 4096
-# Gain of a step, in nats a row, below which rounding decides.
-LEAST_TOL = 1e-12
-# Least share of what is corrected of gradients that is tried before none is.
-_LEAST_CORRECTED = 0.125
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -356,7 +353,7 @@ class Likelihood:
         """The likeliest model on rows less the origin; 0 in constant features."""
         # A weaker penalty leaves the sum flatter, and so a step of the same gain ends
         # farther from the minimum.
-        tol = max(tol / max(self.C, 1.0), min(tol, LEAST_TOL))
+        tol = max(tol / max(self.C, 1.0), min(tol, np.finfo(float).eps))
 
         def loss_a_row(W: np.ndarray) -> tuple[float, np.ndarray]:
             value, gradient = self.value_and_gradient(W)
@@ -394,19 +391,15 @@ class Likelihood:
         return self.minimize(start, tol=tol, least=0.0)
 
     def bounded(self, *, tol: float = 1e-7) -> "tuple[Likelihood, np.ndarray]":
-        """Return the most corrected likelihood that a loss allows, and its minimum.
+        """Return the likelihood, corrected if a loss allows it, and its minimum.
 
         Many small nodes may all err alike, so that the linear term promises a log-loss
-        below 0. Then half of it is tried, and so on, and at last none.
+        below 0. Then nothing is corrected.
         """
-        likelihood = self
-        factor = 1.0
-        while factor > 0:
-            W = likelihood.descended(tol=tol)
-            if likelihood.value_and_gradient(W)[0] >= likelihood.penalty(W)[0]:
-                return likelihood, W
-            factor = 0.0 if factor <= _LEAST_CORRECTED else factor / 2
-            likelihood = replace(self, slope=factor * self.slope)
+        W = self.descended(tol=tol)
+        if self.value_and_gradient(W)[0] >= self.penalty(W)[0]:
+            return self, W
+        likelihood = replace(self, slope=np.zeros_like(self.slope))
         return likelihood, likelihood.minimize(tol=tol)
 
     def never_unseen(self, W: np.ndarray) -> np.ndarray:

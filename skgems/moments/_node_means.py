@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ._rows import SURE, indicator
+from ..disclosure import indicator
+from ._rows import SURE
 
 # Divisor of sums over no rows, which are 0.
 _TINY = np.finfo(np.float64).tiny
@@ -47,6 +48,8 @@ class NodeMeans:
     starts: np.ndarray  # (n_nodes + 1,), the first part of each node, and their number
     # Of rows about their means: (n_features, n_features), or variances (n_features,).
     covariance: np.ndarray
+    # (n_nodes, n_features), bool: the others say nothing of a node. None: all are told.
+    is_told: np.ndarray | None = None
 
     @property
     def n_nodes(self) -> int:
@@ -68,18 +71,41 @@ class NodeMeans:
             covariance = covariance[np.ix_(varying, varying)]
             covariance = covariance / np.outer(scales, scales)
         means = self.means[:, varying] / scales
-        return replace(self, means=means, covariance=covariance)
+        if self.is_told is None:
+            return replace(self, means=means, covariance=covariance)
+        standardized = replace(
+            self,
+            means=means,
+            covariance=covariance,
+            is_told=self.is_told[:, varying],
+        )
+        return standardized._with_means_of_others()
+
+    def _with_means_of_others(self) -> "NodeMeans":
+        """Return means in which medians of other nodes stand for what is not told."""
+        is_told = self.is_told[self._nodes]  # (n_parts, n_features)
+        told_means = np.where(is_told, self.means, np.nan)
+        means = self.means.copy()
+        for parts in self._parts_by_class():
+            of_class = told_means[parts]
+            is_known = ~np.isnan(of_class).all(axis=0)
+            medians = np.zeros(self.means.shape[1])
+            medians[is_known] = np.nanmedian(of_class[:, is_known], axis=0)
+            means[parts] = np.where(is_told[parts], means[parts], medians)
+        return replace(self, means=means)
 
     def with_spread_of_nodes(self) -> "NodeMeans":
         """Return means with variances as large as those that half of the nodes show.
 
         How far class means of a node are from those of all, in the variances that rows
-        are said to have, is 1 in the mean if they have these.
+        are said to have, is 1 in the mean if they have these. Those of all are medians,
+        which a few nodes that are far away cannot move.
         """
         nodes = self.standardized()
-        totals, sums = nodes._class_sums(nodes.counts)
-        class_means = sums / np.maximum(totals, _TINY)[:, None]
-        differences = nodes.means - class_means[nodes.columns]
+        differences = np.zeros_like(nodes.means)
+        for parts in nodes._parts_by_class():
+            medians = np.median(nodes.means[parts], axis=0)
+            differences[parts] = nodes.means[parts] - medians
         if differences.size:
             squares = nodes.counts * np.mean(differences**2, axis=1)
         else:  # no feature varies
@@ -125,6 +151,8 @@ class NodeMeans:
         # the products with r are the same, as these then sum to zero.
         centers = by_node @ means_of_others / np.maximum(sizes, _TINY)[:, None]
         means_of_others -= centers[nodes]
+        if self.is_told is not None:
+            means_of_others *= self.is_told[nodes]
         squares = by_node @ np.einsum("ij,ij->i", means_of_others, means_of_others)
         products = by_node @ np.einsum("ij,ij->i", means_of_others, means)
         variances = by_node @ self._variances_along(means_of_others)
@@ -194,8 +222,14 @@ class NodeMeans:
         shifts = indicator(nodes, self.n_nodes, counts) @ differences[compared]
         shifts /= np.maximum(n_rows, _TINY)[:, None]
         distances = np.full(self.n_nodes, np.nan)
-        if differences.shape[1]:
-            distances[n_rows > 0] = np.sqrt(np.mean(shifts[n_rows > 0] ** 2, axis=1))
+        if self.is_told is None:
+            n_told = np.full(self.n_nodes, differences.shape[1])
+        else:
+            shifts *= self.is_told
+            n_told = self.is_told.sum(axis=1)
+        is_known = (n_rows > 0) & (n_told > 0)
+        squares = np.sum(shifts[is_known] ** 2, axis=1)
+        distances[is_known] = np.sqrt(squares / n_told[is_known])
         return distances
 
 

@@ -18,12 +18,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._rows import Rows, block_bytes, float_type, indicator
+from ..disclosure import indicator
+from ._rows import SAMPLE_ROWS, Rows, block_bytes, float_type
 
-# Rows whose median is the origin: enough for one of them to be far off.
-ORIGIN_ROWS = 25
-# Up to this many rows, any one of them is taken instead of a median.
-FEW_ROWS = 8
 # Divisor of the sums of a part without weight, which are 0.
 _TINY = np.finfo(np.float64).tiny
 
@@ -111,18 +108,14 @@ def sum_parts(
     )
 
 
-def median_of_rows(X: Rows, rows: np.ndarray, whole: bool = False) -> np.ndarray:
+def median_of_rows(X: Rows, rows: np.ndarray) -> np.ndarray:
     """Median of some of `rows`, indices; a constant feature has exactly its value.
 
-    Up to a few rows are represented by the first of them, unless with ``whole`` no
-    single row may be told. It is zero for sparse rows, which stay sparse only if
-    nothing is subtracted.
+    It is zero for sparse rows, which stay sparse only if nothing is subtracted.
     """
     if sparse.issparse(X):
         return np.zeros(X.shape[1])
-    chosen = np.linspace(0, len(rows) - 1, min(ORIGIN_ROWS, len(rows)))
-    if len(rows) <= FEW_ROWS and not whole:
-        return X[rows[0]].astype(np.float64)
+    chosen = np.linspace(0, len(rows) - 1, min(SAMPLE_ROWS, len(rows)))
     # Rounded as the rows are, so that differences of theirs are exact.
     median = _median(X[rows[chosen.astype(np.intp)]])
     return median.astype(X.dtype).astype(np.float64)

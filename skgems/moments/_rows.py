@@ -20,6 +20,15 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 Rows = np.ndarray | sparse.csr_matrix  # (n_rows, n_features), of floats
 
+# Numbers that one array of a fit may have: 64 MB.
+MOST_NUMBERS = 2**23
+# Rows whose products with each other are one matrix, of 128 MB: the time that its
+# eigenvectors take is the limit.
+MOST_OF_SQUARE = 4000
+# Rows of a sample that stands for all: a mean of so many is within a fifth
+# (1 / sqrt(25)) of a deviation, and a median of them is that of most, though one may be
+# far off. Columns of many values have more than two in so many rows.
+SAMPLE_ROWS = 25
 # Bytes that are worked on at a time, and more than once, to stay in the cache of one
 # core: half of one of 1 MiB.
 CACHE_BYTES = 2**19
@@ -76,19 +85,6 @@ def square_blocks(X: Rows) -> Iterator[tuple[slice, Rows, Rows]]:
     for rows in blocks:
         block = X[rows]
         yield rows, block, np.multiply(block, block, out=buffer[: len(block)])
-
-
-def indicator(
-    labels: np.ndarray, n_labels: int, values: np.ndarray | None = None
-) -> sparse.csc_matrix:
-    """Sparse matrix (n_labels, n_rows) that sums rows, times values, by label."""
-    if values is None:
-        values = np.ones(len(labels))
-    # Columns of one number each: in this form nothing has to be put in order.
-    column_ends = np.arange(len(labels) + 1)
-    return sparse.csc_matrix(
-        (values, labels, column_ends), shape=(n_labels, len(labels))
-    )
 
 
 # What a weight, a feature or a distance may be: far beyond what anybody has, and so

@@ -15,11 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..disclosure import indicator
 from ._class_moments import ClassMoments, merge_moments
-from ._rows import directions, indicator, move_to_origin, ratio
-
-# Directions that the coordinates are of, at most: matrices of more take too long.
-MOST_DIRECTIONS = 4000
+from ._rows import MOST_OF_SQUARE, directions, move_to_origin, ratio
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -53,7 +51,7 @@ class Span:
             spanning_rows.append(zero_deviation[None])
             is_constant &= zero_deviation == 0
         rows = np.concatenate(spanning_rows)
-        if len(rows) >= min(rows.shape[1], MOST_DIRECTIONS):
+        if len(rows) >= min(rows.shape[1], MOST_OF_SQUARE):
             return None
         # Weights are penalized in this unit.
         unit = np.ones_like(variances)

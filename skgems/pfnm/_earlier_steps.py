@@ -80,8 +80,8 @@ class EarlierSteps:
         if len(classes) > len(self.description.classes):
             places = np.searchsorted(classes, self.description.classes)
             stream = stream.with_classes(places, len(classes))
-        was_alone = stream.match.n_nodes == 1
-        if was_alone and not np.isnan(stream.class_rows).any():
+        is_as_it_was = stream.match.n_nodes == 1 and stream.match.model == "weighted"
+        if is_as_it_was and not np.isnan(stream.class_rows).any():
             stream = stream.centered()
         has_units = not all(network.is_constant for network in networks)
         if stream.coordinates is not None and has_units:

@@ -55,7 +55,8 @@ class Matcher(NetworksMethod):
             depth=depth,
             start=None if start is None else merged_layers(start).last,
             # One network alone is to come back as it is.
-            center=len(networks) > 1 or stream.match is not None,
+            center=self.matching.model == "weighted"
+            and (len(networks) > 1 or stream.match is not None),
             dtype=self.matching.dtype,
         )
         batch = Batch(
@@ -101,6 +102,7 @@ class Matcher(NetworksMethod):
             max_iter=self.matching.max_iter,
             tol=self.matching.tol,
             new_atom_cost=self.matching.new_atom_cost,
+            model=self.matching.model,
             random_state=rng,
         )
 
@@ -121,6 +123,7 @@ class Matcher(NetworksMethod):
             max_iter=self.matching.max_iter,
             tol=self.matching.tol,
             new_atom_cost=self.matching.new_atom_cost,
+            model=self.matching.model,
             random_state=rng,
         )
 

@@ -48,7 +48,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         layer. "auto" is a tenth of the median norm of the units. Increase it to match
         more units.
     sigma0 : "auto", float or sequence of floats, default="auto"
-        Standard deviation of the weights of atoms about zero. "auto" is `sigma`.
+        Standard deviation of the weights of atoms about zero. "auto" is `sigma`, and
+        three times `sigma` if there are several hidden layers.
     gamma0 : "auto", float or sequence of floats, default="auto"
         Mass of the beta process. Increase it to open new atoms more readily. If it is
         too large for `sigma`, no units are matched, as ``n_units_`` shows. "auto"
@@ -115,9 +116,11 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         For each hidden layer, how often each node has used each unit: 0 or 1 time per
         step.
     posterior_ : list of Atoms
-        For each hidden layer, mean and precision of the numbers of the units: incoming
-        weights and bias, and in the last hidden layer outgoing weights too. In the
-        first layer these belong to features in ``input_coordinates_``.
+        For each hidden layer, mean and precision of the numbers of the units, by the
+        paper's Equation 5: incoming weights and bias, and in the last hidden layer
+        outgoing weights too. In the first layer these belong to features in
+        ``input_coordinates_``. The merged network takes other means of incoming weights
+        unless ``Matching(model="paper")`` is set.
     input_coordinates_ : Coordinates or None
         Center and scale of the features in which units of the first layer are compared.
         They are the mean center and the median scale of the affine steps in the

@@ -46,19 +46,14 @@ def with_own_units(
         n_shared = layer.atoms.n_shared
         prior_precision = match.sigma0[i] ** -2.0
         units = layer.assignments[node]
-        mean = layer.atoms.subtract_prior(prior_precision)[units]
+        mean = layer.merged_atoms.subtract_prior(prior_precision)[units]
         intercepts[i] = mean[:, n_shared - 1].copy()
         if i == 0:
             coefs[0] = np.ascontiguousarray(mean[:, : n_shared - 1].T)
         elif n_shared > 1:
             layer_below = match.layers[i - 1]
             units_below = layer_below.assignments[node]
-            # A mean is over all nodes that have a unit, also those without the one
-            # below, whose weights are 0. So it is divided by the share of nodes that
-            # have both.
-            uses = layer.uses[:, units].astype(float)
-            n_with_both = uses.T @ layer_below.uses[:, units_below]
-            factor = uses.sum(axis=0)[:, None] / n_with_both
+            factor = _undiluting(layer.uses[:, units], layer_below.uses[:, units_below])
             coefs[i] = (mean[:, units_below] * factor).T.copy()
         if n_shared == layer.atoms.linear.shape[1]:
             continue  # no outgoing weights were matched
@@ -66,8 +61,12 @@ def with_own_units(
             places_above = columns
             outputs_above = outputs
         else:
-            places_above = match.layers[i + 1].assignments[node]
+            layer_above = match.layers[i + 1]
+            places_above = layer_above.assignments[node]
             outputs_above = slice(None)
+            mean[:, n_shared + places_above] *= _undiluting(
+                layer.uses[:, units], layer_above.uses[:, places_above]
+            )
         # Precisions stand behind that of the shared numbers.
         precision = layer.atoms.precision[units][:, 1 + places_above]
         W = coefs[i + 1]
@@ -80,6 +79,17 @@ def with_own_units(
     is_known = match.class_share[columns] > 0
     intercepts[-1][outputs[is_known]] = bias[columns[is_known]]
     return replace(network, coefs=coefs, intercepts=intercepts)
+
+
+def _undiluting(uses: np.ndarray, uses_of_others: np.ndarray) -> np.ndarray:
+    """Return the factor on means of weights between units of a node, (n, n_others).
+
+    A mean is over all nodes that have a unit, also those without the one at the other
+    end, whose weights are 0. So it is divided by the share of nodes that have both.
+    ``uses`` say which nodes have which of the units, (n_nodes, n).
+    """
+    uses = uses.astype(float)
+    return uses.sum(axis=0)[:, None] / (uses.T @ uses_of_others)
 
 
 def _common_classes(
@@ -244,8 +254,8 @@ class MatchingRounds:
             for name, reply in replies:
                 start = starts[name]
                 layers = Layers(
-                    coefs=reply.content["coefs"],
-                    intercepts=reply.content["intercepts"],
+                    coefs=reply.coefs,
+                    intercepts=reply.intercepts,
                     activation=start.activation,
                 )
                 trained[name] = start.with_layers(layers)

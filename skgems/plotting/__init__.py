@@ -25,11 +25,13 @@ from ._curves import (
     SizeAccuracyDisplay,
 )
 from ._fits import NodeReportDisplay, SpacesDisplay
+from ._forest import ForestDisplay
 from ._matching import MatchingDisplay
 
 __all__ = [
     "EpsilonDisplay",
     "FineTuningDisplay",
+    "ForestDisplay",
     "GapDisplay",
     "MatchingDisplay",
     "NodeReportDisplay",

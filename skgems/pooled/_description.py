@@ -30,7 +30,7 @@ from ..federation import (
     warn_of_written_numbers,
 )
 from ..local import Member
-from ..messages import Agreement, Message, Terms, listed
+from ..messages import Agreement, Message, Terms, listed, reply_in
 from ..steps import (
     IDENTIFIERS,
     NUMBER_COLUMN,
@@ -40,6 +40,7 @@ from ..steps import (
     moments_told,
     quantiles,
 )
+from ..tasks import SurveyReply
 
 # The column of labels in tables of a description.
 CLASSES = "(classes)"
@@ -256,15 +257,15 @@ def _member(name: str, X: Any, y: ArrayLike | None, *, disclosure: object) -> Me
     return replace(member, y=y)
 
 
-def _survey_plan() -> Generator[Message, Any, dict[str, Mapping]]:
+def _survey_plan() -> Generator[Message, Any, dict[str, SurveyReply]]:
     """Plan whose result is what each node replied, by its name."""
     replies = yield Message.of("survey")
-    return {name: reply.content for name, reply in replies}
+    return dict(replies)
 
 
 def _replies_of_rows(
     X: Any, y: ArrayLike | None, nodes: ArrayLike | None, *, disclosure: object
-) -> dict[str, Mapping]:
+) -> dict[str, SurveyReply]:
     X = as_rows(X)
     warn_of_written_numbers(X)
     y = None if y is None else column_or_1d(y)
@@ -280,7 +281,7 @@ def _replies_of_rows(
     return Run(InProcess(members))(_survey_plan())
 
 
-def _replies_of_channel(channel: object) -> dict[str, Mapping]:
+def _replies_of_channel(channel: object) -> dict[str, SurveyReply]:
     channel = as_channel(channel)
     agreement = channel.agreement or Agreement.of_terms(
         DescriptionTerms(), disclosure=channel.disclosure
@@ -289,10 +290,10 @@ def _replies_of_channel(channel: object) -> dict[str, Mapping]:
     return Run(channel, context=context)(_survey_plan())
 
 
-def _replies_of_summaries(summaries: Iterable) -> dict[str, Mapping]:
+def _replies_of_summaries(summaries: Iterable) -> dict[str, SurveyReply]:
     """Read and check surveys in memory or files; return their replies by node."""
     request = Message.of("survey")
-    replies: dict[str, Mapping] = {}
+    replies: dict[str, SurveyReply] = {}
     for k, summary in enumerate(summaries):
         message = load_message(summary) if is_path(summary) else summary
         where = os.fspath(summary) if is_path(summary) else f"summaries[{k}]"
@@ -314,17 +315,17 @@ def _replies_of_summaries(summaries: Iterable) -> dict[str, Mapping]:
                 f"{where}, the survey of node {name!r}, is wrong: {error} Have the "
                 "node make it again."
             ) from None
-        replies[name] = message.content
+        replies[name] = reply_in(message)
     return replies
 
 
 # ---- tables --------------------------------------------------------------------------
 
 
-def _description(replies: Mapping[str, Mapping]) -> Description:
-    """The tables of replies of nodes, by name of the node."""
+def _description(replies: Mapping[str, SurveyReply]) -> Description:
+    """Return the tables of replies of nodes, by name of the node."""
     by_column = _told_by_column(replies)
-    n_rows = {node: content["n_rows"] for node, content in replies.items()}
+    n_rows = {node: reply.n_rows for node, reply in replies.items()}
     rows_by_node = []
     rows_of_total = []
     categories: list[tuple] = []
@@ -344,20 +345,22 @@ def _description(replies: Mapping[str, Mapping]) -> Description:
             name: [row[k] for row in categories] for k, name in enumerate(names)
         },
         notes=tuple(_notes(by_column, list(replies))),
-        min_rows={node: content["min_rows"] for node, content in replies.items()},
+        min_rows={node: reply.min_rows for node, reply in replies.items()},
     )
 
 
-def _told_by_column(replies: Mapping[str, Mapping]) -> dict[str, dict[str, Mapping]]:
+def _told_by_column(
+    replies: Mapping[str, SurveyReply],
+) -> dict[str, dict[str, Mapping]]:
     """Group the nodes' surveys by the name of the column, then of the node."""
     by_column: dict[str, dict[str, Mapping]] = {}
-    for node, content in replies.items():
-        told = content["columns"].values()
-        for column, told_of_column in zip(content["names"], told, strict=True):
+    for node, reply in replies.items():
+        told = reply.columns.values()
+        for column, told_of_column in zip(reply.names, told, strict=True):
             by_column.setdefault(column, {})[node] = told_of_column
-    for node, content in replies.items():
-        if "classes" in content:
-            by_column.setdefault(CLASSES, {})[node] = content["classes"]
+    for node, reply in replies.items():
+        if reply.classes is not None:
+            by_column.setdefault(CLASSES, {})[node] = reply.classes
     return by_column
 
 

@@ -6,7 +6,10 @@ import numpy as np
 
 from ..base import MOST_LISTED, warn_user
 from ..federation import NodesDisagreeWarning
-from ..moments import ClassMoments, ClassSums, NodeMeans
+from ..moments import ClassMoments, ClassSums, NodeClaim, NodeMeans
+
+# Divisor of sums over no rows, which are 0.
+_TINY = np.finfo(np.float64).tiny
 
 
 def means_of_moments(merged: ClassMoments, starts: np.ndarray) -> NodeMeans:
@@ -31,22 +34,50 @@ def means_of_sums(parts: Sequence[ClassSums], total: ClassSums) -> NodeMeans:
     """
     widened_sums = [total.widened(part) for part in parts]
     counts = np.concatenate([part.counts for part in parts])
-    # A class without rows has sums of 0, and so a mean of 0.
-    divisors = np.maximum(counts, np.finfo(float).tiny)[:, None]
+    divisors = np.maximum(counts, _TINY)[:, None]
     columns = np.concatenate(
         [np.searchsorted(total.labels, part.labels) for part in parts]
     )
     average = total.sums.sum(axis=0) / total.counts.sum()
-    are_shares = bool((average <= 1.0).all()) and total.sizes is not None
     nodes = NodeMeans(
         columns=columns,
         counts=counts,
         means=np.vstack(widened_sums) / divisors,
         starts=np.cumsum([0, *(len(part.counts) for part in parts)]),
-        # Variance of a share p: p (1 - p); of a count of events: its mean.
-        covariance=average * (1.0 - average) if are_shares else average,
+        covariance=_variances(average, are_categories=total.sizes is not None),
     )
     return nodes.with_spread_of_nodes()
+
+
+def claims_of_class_sums(
+    parts: Sequence[ClassSums], rows_by_class: Sequence[np.ndarray]
+) -> tuple[list[NodeClaim], np.ndarray]:
+    """Return what nodes claim in sums of values or categories, and their variances.
+
+    ``rows_by_class`` has the rows of each node by class, whatever these weigh,
+    (n_classes,) each. Variances are (n_features,), but for a factor. All nodes say as
+    much of them, however many rows they claim.
+    """
+    total = ClassSums.merged(parts)
+    claims = [
+        NodeClaim(
+            columns=np.searchsorted(total.labels, part.labels),
+            counts=part.counts,
+            # A class without rows has sums of 0, and so a mean of 0.
+            means=total.widened(part) / np.maximum(part.counts, _TINY)[:, None],
+        ).of_rows(n_rows)
+        for part, n_rows in zip(parts, rows_by_class, strict=True)
+    ]
+    averages = [claim.counts @ claim.means / claim.n_rows for claim in claims]
+    average = np.mean(averages, axis=0)
+    return claims, _variances(average, are_categories=total.sizes is not None)
+
+
+def _variances(average: np.ndarray, *, are_categories: bool) -> np.ndarray:
+    """Return variances of shares p, p (1 - p), or of counts of events: their means."""
+    if are_categories and (average <= 1.0).all():
+        return average * (1.0 - average)
+    return average
 
 
 def warn_of_disagreement(names: Sequence[str], nodes: NodeMeans) -> None:

@@ -7,7 +7,13 @@ from typing import ClassVar
 import numpy as np
 
 from ..base import BaseAggregator, Method, Takes
-from ..federation import Summary, read_federation, region_summary, run_of
+from ..federation import (
+    Summary,
+    check_merges_all,
+    read_federation,
+    region_summary,
+    run_of,
+)
 from ..networks import Network
 from ..steps import Front
 
@@ -27,6 +33,7 @@ class MethodOfSums(Method):
         self, aggregator: BaseAggregator, summaries: list, name: str
     ) -> Summary:
         """Return the summary of a region, which has the sums of its nodes."""
+        check_merges_all(aggregator.robust)
         region = copy(aggregator).set_params(estimators=summaries)
         federation = read_federation(region)
         plan = region._method().sums_plan(federation)

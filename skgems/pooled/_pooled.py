@@ -1,6 +1,7 @@
 """The classifier that scikit-learn would fit on all rows, from sums over them."""
 
 from copy import deepcopy
+from numbers import Integral
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -9,7 +10,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import Allows, BaseAggregator
-from ..compat import HasMethods, StrOptions
+from ..compat import HasMethods, Interval, StrOptions
 from ..federation import KeepRepliesMixin, ReportMixin, federated_fit, fit_method
 from ..steps import Columns, Front
 from ._decisions import PooledDecisionsMixin
@@ -74,6 +75,12 @@ class PooledAggregator(
         classifier that the nodes have, if theirs agree, and LinearDiscriminantAnalysis
         if the nodes have none. Set it if the classifiers of the nodes differ, or are
         not functions of sums.
+    robust : int, default=0
+        How many nodes may lie: at most so many are left out, those whose class sums
+        contradict the others' most, as for :class:`~skgems.GEMSLogisticAggregator`. It
+        needs more than twice as many nodes, and a classifier that is a function of
+        sums. Choose 1 or more if the nodes do not know each other. With 0 all nodes are
+        trusted.
     keep_replies : bool, default=False
         Whether to keep the replies of the nodes. Set it to True if nodes are to be
         added later by :meth:`update` or removed by :meth:`forget`. It cannot be True
@@ -115,6 +122,9 @@ class PooledAggregator(
     pooled_form_ : PooledForm
         What was made: its ``kind``, which is a name, its ``parameters``, and the
         ``reason`` if it is not exact.
+    trust_ : dict of lists or None
+        What was found of the nodes if `robust` is not 0, a table as in
+        :class:`GEMSLogisticAggregator`.
     history_ : list of dict
         One dict for each message to the nodes. It has the "task", the "bytes_sent" to
         all nodes, the "bytes_received" from them and the "seconds" that it took.
@@ -164,6 +174,7 @@ class PooledAggregator(
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "pooled": [HasMethods(["fit", "predict"]), StrOptions(set(NAMES)), None],
+        "robust": [Interval(Integral, 0, None, closed="left")],
     }
 
     def __init__(
@@ -171,6 +182,7 @@ class PooledAggregator(
         estimators=None,
         *,
         pooled=None,
+        robust=0,
         keep_replies=False,
         memory=None,
         disclosure="auto",
@@ -181,6 +193,7 @@ class PooledAggregator(
     ):
         self.estimators = estimators
         self.pooled = pooled
+        self.robust = robust
         self.keep_replies = keep_replies
         self.memory = memory
         self.disclosure = disclosure

@@ -1,7 +1,7 @@
 """The method of PooledAggregator: all of a fit but scikit-learn's protocol."""
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -14,21 +14,27 @@ from ..federation import (
     Federation,
     PublicRows,
     Run,
-    answer,
     members_here,
+    reason_of_trust,
+    reply_of,
+    trust_table,
     warn_of_columns_of_some,
     warn_of_many_rows,
+    warn_of_trust,
 )
 from ..local import Member, has_steps
+from ..messages import Reply
+from ..moments import Trust, check_most_liars
 from ..networks import final_step
 from ._classifiers import CLASSIFIERS, KINDS, check_scatters, fit_to_sums
 from ._disagreement import warn_of_disagreement
 from ._forms import PooledForm, common_form
 from ._method import MethodOfSums
-from ._sums import PooledSums
+from ._sums import PooledSums, sums_of_reply
 from ._terms import PooledTerms, as_list
 from ._trees_fit import TreesMethod
 from ._trees_terms import TREES
+from ._trusted import trust_of_sums
 
 # Name of the node that has the public rows: the server.
 _SERVER = "public"
@@ -65,6 +71,7 @@ class PooledMethod(MethodOfSums):
     takes_weights: ClassVar[bool] = True  # whether rows may have weights
 
     classifier: ClassifierMixin  # what is made of the sums, not fitted
+    robust: int = 0  # how many nodes may lie
 
     @classmethod
     def from_aggregator(cls, aggregator: BaseAggregator) -> "Self | TreesMethod":
@@ -79,9 +86,17 @@ class PooledMethod(MethodOfSums):
             classifier = _common_classifier(_classifiers_of_nodes(aggregator))
         else:
             classifier = _checked_classifier(aggregator.pooled, place="pooled")
+        robust = getattr(aggregator, "robust", 0)  # which earlier pickles lack
         if type(classifier) in TREES.values():
+            if robust:
+                raise ValueError(
+                    f"robust={robust} judges nodes by their class sums, "
+                    f"which {type(classifier).__name__} does not ask for. Set "
+                    "robust=0, or set pooled= to a classifier that is a function of "
+                    "sums."
+                )
             return TreesMethod.from_classifier(classifier, aggregator.random_state)
-        return cls(classifier=classifier)
+        return cls(classifier=classifier, robust=robust)
 
     @property
     def terms(self) -> PooledTerms:
@@ -91,31 +106,58 @@ class PooledMethod(MethodOfSums):
     def sums_plan(
         self,
         federation: Federation,
-        further_contents: Sequence[Mapping] = (),
+        further_replies: Sequence[Reply] = (),
         *,
         used: np.ndarray | None = None,
     ) -> Generator:
-        """Plan of the PooledSums; ``further_contents`` are replies that are here.
+        """Plan of the PooledSums; ``further_replies`` are here already.
 
         ``used`` are the features that are summed, (n_features,), bool; None: all.
         """
         request = self.terms.request(federation.classes)
         replies = yield request
-        return PooledSums.from_replies(
-            [*(reply.content for _, reply in replies), *further_contents],
-            task=request.task,
-            names=[*federation.names, _SERVER],
+        replies = [reply for _, reply in replies]
+        names = federation.names
+        factors = [1.0] * len(replies)
+        trust = None
+        if self.robust:
+            trust = self._trust(replies, federation, used=used)
+            kept = np.flatnonzero(trust.is_kept).tolist()
+            replies = [replies[k] for k in kept]
+            names = [names[k] for k in kept]
+            factors = trust.factors[kept].tolist()
+        pooled_sums = PooledSums.from_replies(
+            [*replies, *further_replies],
+            names=[*names, _SERVER],
             classes=federation.classes,
             used=used,
+            factors=[*factors, *[1.0] * len(further_replies)],
         )
+        return replace(pooled_sums, trust=trust)
+
+    def _trust(
+        self,
+        replies: Sequence[Reply],
+        federation: Federation,
+        *,
+        used: np.ndarray | None,
+    ) -> Trust:
+        """Judge the nodes by what they replied, as some may lie."""
+        sums_by_node = [
+            sums_of_reply(reply, federation.classes, used=used) for reply in replies
+        ]
+        return trust_of_sums(sums_by_node, federation, most_liars=self.robust)
 
     def attributes(self, federation: Federation, run: Run) -> dict[str, object]:
         """Ask for sums, make the classifier of them; return the attributes."""
+        check_most_liars(self.robust, len(federation.names))
         public = federation.public
-        public_contents = self._contents_of_public_rows(public, federation)
+        public_replies = self._replies_of_public_rows(public, federation)
         used = _features_of_all(federation)
-        pooled_sums = run(self.sums_plan(federation, public_contents, used=used))
-        if not federation.rows_are_shared:
+        pooled_sums = run(self.sums_plan(federation, public_replies, used=used))
+        trust = pooled_sums.trust
+        warn_of_trust(federation.names, trust, federation.classes)
+        if trust is None and not federation.rows_are_shared:
             node_means = pooled_sums.node_means
             # The server is the last node, where it has public rows.
             names = [*federation.names, _SERVER][: node_means.n_nodes]
@@ -135,23 +177,25 @@ class PooledMethod(MethodOfSums):
             )
         classes = federation.classes[columns]
         fitted, rounding_reason = fit_to_sums(self.classifier, sums, classes)
+        reason = reason_of_trust(federation.names, trust)
         form = PooledForm(
             kind=type(fitted).__name__,
             parameters=fitted.get_params(),
-            reason=pooled_sums.reason or rounding_reason,
+            reason=reason or pooled_sums.reason or rounding_reason,
         )
         attributes = {
             "classes_": classes,
             "exact_": form.is_exact,
             "pooled_form_": form,
+            "trust_": trust_table(federation.names, trust),
             "_fitted": fitted,
             "_used": used,
         }
         return attributes if used is None else {**attributes, "_columns_used": used}
 
-    def _contents_of_public_rows(
+    def _replies_of_public_rows(
         self, public: PublicRows, federation: Federation
-    ) -> list[Mapping]:
+    ) -> list[Reply]:
         """Return a node's reply for public rows, in a list; empty without rows."""
         if not len(public.y):
             return []
@@ -159,7 +203,7 @@ class PooledMethod(MethodOfSums):
         server = Member.from_estimator(
             _SERVER, None, public.X, public.y, weights=public.weights
         )
-        return [answer(request, server).content]
+        return [reply_of(request, server)]
 
 
 def _features_of_all(federation: Federation) -> np.ndarray | None:

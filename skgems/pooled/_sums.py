@@ -11,8 +11,10 @@ from typing import Self
 import numpy as np
 
 from ..local import WITHHELD, indices_of
-from ..moments import ClassMoments, ClassSums, NodeMeans, merge_moments
+from ..moments import ClassMoments, ClassSums, NodeMeans, Trust, merge_moments
+from ..tasks import ClassSumsReply, MomentsReply
 from ._disagreement import means_of_moments, means_of_sums
+from ._trusted import weighted_sums
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,47 +27,48 @@ class PooledSums:
     # By class, its place among the classes: nodes that tell a scatter of its rows
     # together with those of other classes alone.
     sharing_nodes: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    trust: Trust | None = None  # what was found of the nodes, if some may lie
 
     @classmethod
     def from_replies(
         cls,
-        contents: Sequence[Mapping],
+        replies: Sequence[MomentsReply | ClassSumsReply],
         *,
-        task: str,
         names: Sequence[str],
         classes: np.ndarray,
         used: np.ndarray | None = None,
+        factors: Sequence[float] | None = None,
     ) -> Self:
-        """Add up what the nodes of these names replied to the task.
+        """Add up what the nodes of these names replied.
 
         ``classes`` are those of all nodes, and ``used`` are the features that are
-        summed, (n_features,), bool; None: all. There may be more names than replies.
+        summed, (n_features,), bool; None: all. ``factors`` are the parts of their rows
+        that nodes count with; None: all. There may be more names than replies.
         """
         sums: ClassMoments | ClassSums
         sharing_nodes: dict[int, list[str]] = {}
-        if task == "class_sums":
-            parts = [
-                _select_features(_class_sums_of(content), used) for content in contents
-            ]
+        if factors is None:
+            factors = [1.0] * len(replies)
+        # One after the other: scatters of all nodes together may be large.
+        sums_by_node = (
+            weighted_sums(sums_of_reply(reply, classes, used=used), factor)
+            for reply, factor in zip(replies, factors, strict=True)
+        )
+        if isinstance(replies[0], ClassSumsReply):
+            parts = list(sums_by_node)
             sums = ClassSums.merged(parts)
             node_means = means_of_sums(parts, sums)
         else:
-            # One after the other: scatters of all nodes together may be large.
-            merged = merge_moments(
-                _select_features(_class_moments_of(content, classes), used)
-                for content in contents
-            )
-            n_parts = [
-                len(np.unique(content["moments"]["columns"])) for content in contents
-            ]
+            merged = merge_moments(sums_by_node)
+            n_parts = [len(np.unique(reply.moments["columns"])) for reply in replies]
             node_means = means_of_moments(merged, np.cumsum([0, *n_parts]))
             sums = merged.by_class()
-            for name, content in zip(names, contents, strict=False):
-                for c in _classes_that_share(content, classes).tolist():
+            for name, reply in zip(names, replies, strict=False):
+                for c in _classes_that_share(reply, classes).tolist():
                     sharing_nodes.setdefault(c, []).append(name)
         return cls(
             sums=sums,
-            reason=_reason_of_left_out(names, contents),
+            reason=_reason_of_left_out(names, replies),
             node_means=node_means,
             sharing_nodes=sharing_nodes,
         )
@@ -100,6 +103,18 @@ class PooledSums:
         }
 
 
+def sums_of_reply(
+    reply: MomentsReply | ClassSumsReply,
+    classes: np.ndarray,
+    *,
+    used: np.ndarray | None,
+) -> ClassMoments | ClassSums:
+    """Return the sums in a reply, of the features that are used."""
+    if isinstance(reply, ClassSumsReply):
+        return _select_features(_class_sums_of(reply), used)
+    return _select_features(_class_moments_of(reply, classes), used)
+
+
 def _select_features(
     sums: ClassMoments | ClassSums, used: np.ndarray | None
 ) -> ClassMoments | ClassSums:
@@ -107,49 +122,47 @@ def _select_features(
     return sums if used is None else sums.select_features(used)
 
 
-def _class_sums_of(content: Mapping) -> ClassSums:
+def _class_sums_of(reply: ClassSumsReply) -> ClassSums:
     return ClassSums(
-        labels=content["labels"],
-        counts=content["counts"],
-        sums=content["sums"],
-        sizes=content.get("sizes"),
+        labels=reply.labels, counts=reply.counts, sums=reply.sums, sizes=reply.sizes
     )
 
 
-def _class_moments_of(content: Mapping, classes: np.ndarray) -> ClassMoments:
+def _class_moments_of(reply: MomentsReply, classes: np.ndarray) -> ClassMoments:
     """Return moments with one part a class, whose columns are of all classes."""
-    moments = ClassMoments.from_arrays(content["moments"])
-    return moments.renamed(columns_of_labels(content["labels"], classes)).by_class()
+    moments = ClassMoments.from_arrays(reply.moments)
+    return moments.renamed(columns_of_labels(reply.labels, classes)).by_class()
 
 
-def _classes_that_share(content: Mapping, classes: np.ndarray) -> np.ndarray:
+def _classes_that_share(reply: MomentsReply, classes: np.ndarray) -> np.ndarray:
     """Return the classes of a reply without a scatter of their own."""
-    moments = content["moments"]
-    sharing = np.setdiff1d(moments["columns"], moments["groups"])
-    return columns_of_labels(content["labels"], classes)[sharing]
+    sharing = np.setdiff1d(reply.moments["columns"], reply.moments["groups"])
+    return columns_of_labels(reply.labels, classes)[sharing]
 
 
-def _reason_of_left_out(names: Sequence[str], contents: Sequence[Mapping]) -> str:
+def _reason_of_left_out(
+    names: Sequence[str], replies: Sequence[MomentsReply | ClassSumsReply]
+) -> str:
     """Say why sums are not of all rows, with the first such node; "" if they are."""
-    for name, content in zip(names, contents, strict=False):
-        if content.get("left_out"):
+    for name, reply in zip(names, replies, strict=False):
+        if isinstance(reply, ClassSumsReply):
+            is_withheld = reply.left_out
+        elif _leaves_classes_out(reply):
+            return (
+                f"classes with too few rows (min_rows) are left out at node {name!r}."
+            )
+        else:
+            is_withheld = WITHHELD in reply.form.get("reason", "")
+        if is_withheld:
             return f"{WITHHELD} at node {name!r}."
-        if "moments" in content:
-            if _leaves_classes_out(content):
-                return (
-                    "classes with too few rows (min_rows) are left out at node "
-                    f"{name!r}."
-                )
-            if WITHHELD in content["form"].get("reason", ""):
-                return f"{WITHHELD} at node {name!r}."
     return ""
 
 
-def _leaves_classes_out(content: Mapping) -> bool:
-    if len(content["labels"]) > len(np.unique(content["moments"]["columns"])):
+def _leaves_classes_out(reply: MomentsReply) -> bool:
+    if len(reply.labels) > len(np.unique(reply.moments["columns"])):
         return True
     # A region adds up what its nodes sent, and says so in its reason alone.
-    return "min_rows" in content["form"].get("reason", "")
+    return "min_rows" in reply.form.get("reason", "")
 
 
 def columns_of_labels(labels: Sequence, classes: np.ndarray) -> np.ndarray:

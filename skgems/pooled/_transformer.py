@@ -26,7 +26,7 @@ from ..federation import (
     ruled_column_member,
     warn_of_written_numbers,
 )
-from ..messages import Agreement, Message, write_bytes
+from ..messages import Agreement, Message, Reply, reply_in, write_bytes
 from ..progress import say, shown
 from ..steps import Advanced, Front, as_rows, check_takes_any_columns, check_tree
 from ._terms import FrontTerms
@@ -238,7 +238,7 @@ default=None
 
     def _fit_summaries(self, front: Front) -> Advanced:
         """The fitted front of files, which are replies to one message."""
-        replies = self._summary_by_node(front)
+        replies = self._reply_by_node(front)
         if not replies:
             raise ValueError(
                 "There are no rows and no summaries. Pass X to fit, or set summaries."
@@ -255,10 +255,10 @@ default=None
             "message. Use a channel, such as skgems.Exchange."
         )
 
-    def _summary_by_node(self, front: Front) -> dict[str, Message]:
-        """Read and check the summaries; return them by name of the node."""
+    def _reply_by_node(self, front: Front) -> dict[str, Reply]:
+        """Read and check the summaries; return the replies by name of the node."""
         request = Message.of("front", front=front.as_content())
-        summaries: dict[str, Message] = {}
+        replies: dict[str, Reply] = {}
         for k, summary in enumerate(self.summaries or ()):
             message = load_message(summary) if is_path(summary) else summary
             if not isinstance(message, Message) or message.task != "front":
@@ -268,7 +268,7 @@ default=None
                     "file."
                 )
             name = message.envelope.get("node", str(k))
-            if name in summaries:
+            if name in replies:
                 raise ValueError(
                     f"There are two summaries of node {name!r}. Give one for each node."
                 )
@@ -279,8 +279,8 @@ default=None
                     "node summarize again with this transformer."
                 )
             check_reply_of(name, request, message)
-            summaries[name] = message
-        return summaries
+            replies[name] = reply_in(message)
+        return replies
 
     def summarize(self, X, *, name, held_out=None, disclosure="auto") -> Message:
         """Make all that a node sends. It is called at the node.

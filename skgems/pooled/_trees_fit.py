@@ -1,6 +1,6 @@
 """Methods of PooledAggregator where the classifier is made of trees."""
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -12,12 +12,12 @@ from sklearn.preprocessing import PowerTransformer
 from sklearn.utils import check_random_state, compute_class_weight
 
 from ..base import Allows
-from ..federation import Federation, Run, answer, warn_of_many_rows
+from ..federation import Federation, Run, reply_of, warn_of_many_rows
 from ..local import Member, indices_of
-from ..messages import Message
+from ..messages import Message, Reply
 from ..networks import final_step
 from ..steps import DocumentFront, Front
-from ..tasks import unpacked_leaf_counts, unpacked_sums
+from ..tasks import BoostReply, GrowReply, unpacked_leaf_counts, unpacked_sums
 from ..trees import (
     N_BINS,
     TYPES_OF_COUNTS,
@@ -147,8 +147,8 @@ class TreesMethod(MethodOfSums):
         """Plan of the fitted classifier; ``public_rows`` are those at the server."""
         raise NotImplementedError
 
-    def added(self, content: Mapping, total: np.ndarray) -> np.ndarray:
-        """The total with the histograms that a reply holds; it may be changed."""
+    def added(self, reply: Reply, total: np.ndarray) -> np.ndarray:
+        """Return the total with the histograms of a reply; it may be changed."""
         raise NotImplementedError
 
     def _grown(
@@ -158,11 +158,11 @@ class TreesMethod(MethodOfSums):
         n_nodes_before = 0
         while growth.is_open:
             request = self.terms.request(growth, classes)
-            contents = yield from _contents(request, public_rows)
+            replies = yield from _replies(request, public_rows)
             histograms = HistogramSum(self, growth)
             n_nodes = 0
-            for content in contents:
-                histograms.add(content)
+            for reply in replies:
+                histograms.add(reply)
                 n_nodes += 1
             if n_nodes < n_nodes_before:  # nobody comes back who has left
                 growth.lose_nodes()
@@ -179,11 +179,11 @@ class HistogramSum:
         # Of the growth's `histogram_shape`.
         self.total = np.zeros(growth.histogram_shape, dtype=fit.type_of_zeros)
 
-    def add(self, content: Mapping) -> None:
-        """Add the histograms that a reply to "grow" or "boost" holds."""
-        self.total = self._fit.added(content, self.total)
+    def add(self, reply: GrowReply | BoostReply) -> None:
+        """Add the histograms that a reply holds."""
+        self.total = self._fit.added(reply, self.total)
         # Rounded counts and joined bins of siblings do not add up to their parent's.
-        self._growth.subtracts &= content["min_rows"] == 1
+        self._growth.subtracts &= reply.min_rows == 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -215,8 +215,8 @@ class ForestMethod(TreesMethod):
             random_state=rng.randint(2**31 - 1),
         )
 
-    def added(self, content: Mapping, total: np.ndarray) -> np.ndarray:
-        return unpacked_cells(content["counts"], total.size).added_to(total)
+    def added(self, reply: GrowReply, total: np.ndarray) -> np.ndarray:
+        return unpacked_cells(reply.counts, total.size).added_to(total)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -276,21 +276,21 @@ class RandomTreesMethod(TreesMethod):
         """Plan of the LeafSums of all nodes."""
         request = self.terms.request()
         asked = request.content
-        contents = yield from _contents(request, public_rows)
+        replies = yield from _replies(request, public_rows)
         shape = (asked["n_trees"], 2 ** asked["max_depth"], len(federation.classes))
         # Many counts, which take half the memory while there are not too many rows.
         total = np.zeros(shape, dtype=np.int32)
         n_rows = 0
         bounds = []
-        for content in contents:
-            columns = columns_of_labels(content["labels"], federation.classes)
-            counts = unpacked_leaf_counts(content, asked)
+        for reply in replies:
+            columns = columns_of_labels(reply.labels, federation.classes)
+            counts = unpacked_leaf_counts(vars(reply), asked)
             n_rows += int(counts[0].sum(dtype=np.int64))
             if n_rows > np.iinfo(total.dtype).max:
                 total = total.astype(np.int64)
             for place, column in enumerate(columns):  # which makes no large copy
                 total[:, :, column] += counts[:, :, place]
-            bounds.append(content["min_rows"])
+            bounds.append(reply.min_rows)
         return LeafSums(counts=total, bounds=tuple(bounds))
 
 
@@ -310,11 +310,11 @@ class BoostingMethod(TreesMethod):
                 f"All rows have the class {label!r}: there is nothing to boost. Give "
                 "rows of another class."
             )
-        contents = yield from _contents(Message.of("counts"), public_rows)
+        replies = yield from _replies(Message.of("counts"), public_rows)
         class_counts = np.zeros(len(federation.classes), dtype=np.int64)
-        for content in contents:
-            columns = indices_of(np.asarray(content["labels"]), federation.classes)
-            class_counts[columns] += content["counts"]
+        for reply in replies:
+            columns = indices_of(np.asarray(reply.labels), federation.classes)
+            class_counts[columns] += reply.counts
         growth = BoostedGrowth(
             boosting_rules(self.classifier),
             n_features=federation.features.n_features_in,
@@ -323,8 +323,8 @@ class BoostingMethod(TreesMethod):
         yield from self._grown(growth, federation.classes, public_rows)
         return fitted_boosting(self.classifier, growth, federation.classes)
 
-    def added(self, content: Mapping, total: np.ndarray) -> np.ndarray:
-        total += unpacked_sums(content, total.shape)
+    def added(self, reply: BoostReply, total: np.ndarray) -> np.ndarray:
+        total += unpacked_sums(vars(reply), total.shape)
         return total
 
 
@@ -338,24 +338,24 @@ def _class_weights(
     return compute_class_weight(weights, classes=classes, y=classes)
 
 
-def _contents(request: Message, public_rows: Member | None) -> Generator:
+def _replies(request: Message, public_rows: Member | None) -> Generator:
     """Plan of what all nodes reply to a request, and the server for its public rows.
 
-    It gives the contents one after the other: those of a forest may be large.
+    It gives the replies one after the other: those of a forest may be large.
     """
     replies = yield request
-    return _contents_of(replies, request, public_rows)
+    return _replies_with_public_rows(replies, request, public_rows)
 
 
-def _contents_of(
-    replies: Iterable[tuple[str, Message]],
+def _replies_with_public_rows(
+    replies: Iterable[tuple[str, Reply]],
     request: Message,
     public_rows: Member | None,
-) -> Iterator[Mapping]:
+) -> Iterator[Reply]:
     for _, reply in replies:
-        yield reply.content
+        yield reply
     if public_rows is not None:
-        yield answer(request, public_rows).content
+        yield reply_of(request, public_rows)
 
 
 def _ends_with_powers(transformer: object) -> bool:

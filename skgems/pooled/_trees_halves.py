@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 import numpy as np
 
 from ..messages import Message
-from ..tasks import HALF_NAMES
+from ..tasks import HALF_NAMES, GrowHalvesReply, GrowReply
 from ..trees import Growth
 from ._forests import shares_of_classes
 from ._pooled import PooledAggregator
@@ -50,7 +50,7 @@ def forests_of_halves(
 def _take(
     fit: ForestMethod,
     growths: Mapping[str, Growth],
-    replies: Iterable[tuple[str, Message]],
+    replies: Iterable[tuple[str, GrowHalvesReply]],
     *,
     names: Sequence[str],
 ) -> None:
@@ -60,9 +60,8 @@ def _take(
     for name, reply in replies:
         missing.discard(name)
         for half, histograms in sums.items():
-            histograms.add(
-                {"counts": reply.content[half], "min_rows": reply.content["min_rows"]}
-            )
+            counts = getattr(reply, half)
+            histograms.add(GrowReply(counts=counts, min_rows=reply.min_rows))
     if missing:
         raise ValueError(
             f"Nodes {sorted(missing)[:5]} sent no counts for this candidate, so its "

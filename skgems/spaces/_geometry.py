@@ -21,6 +21,7 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, clone
 
+from ..base import NamesOnceMixin
 from ..compat import Interval
 from ..moments import Moments, mean_squares
 from ..networks import linear_logits
@@ -37,7 +38,7 @@ from ._space import ball_metric, ellipsoid_metric, fisher_precision, ridged
 _ONE_CLASS_LEAD = 0.5
 
 
-class Geometry(Registered, BaseEstimator, ABC):
+class Geometry(NamesOnceMixin, Registered, BaseEstimator, ABC):
     """Base class of the shapes of good-enough spaces: `Gram`, `Ellipsoid` and `Ball`.
 
     Derive from it to define a shape of your own. A subclass lists its parameters in

@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from ..base import NamesOnceMixin
 from ..compat import Interval
 from ..moments import mean_log_loss
 from ._metric import Metric
@@ -141,7 +142,7 @@ class Registered:
 _MAX_RADIUS_CONSTRAINT = {"max_radius": [Interval(Real, 0, None, closed="neither")]}
 
 
-class Construction(Registered, BaseEstimator):
+class Construction(NamesOnceMixin, Registered, BaseEstimator):
     """Base class of the ways to find a space's radius: `Sampled` and `Certified`."""
 
     # Rays that a request asks for, which has a number also where none are followed.

@@ -14,36 +14,43 @@ task is one file and a line here.
 """
 
 from ..messages import register
-from ._boost import BOOST, unpacked_sums
-from ._class_sums import CLASS_SUMS
+from ._boost import BOOST, BoostReply, unpacked_sums
+from ._class_sums import CLASS_SUMS, ClassSumsReply
 from ._counts import COUNTS
 from ._describe import DESCRIBE
-from ._evaluate import EVALUATE
+from ._evaluate import EVALUATE, EvaluateReply, JudgedSums
 from ._front import FRONT
-from ._grow import GROW
-from ._grow_halves import GROW_HALVES, asked_halves
+from ._grow import GROW, GrowReply
+from ._grow_halves import GROW_HALVES, GrowHalvesReply, asked_halves
 from ._halves import (
     HALF_NAMES,
     HALVES,
 )
+from ._inference import INFERENCE, InferenceReply
 from ._join import JOIN
 from ._judge import (
     JUDGE,
+    JudgeReply,
     losses_of,
     losses_of_rows,
     most_judging,
     most_loss,
 )
-from ._leaf_counts import DEEPEST, LEAF_COUNTS, unpacked_leaf_counts
-from ._moments import MOMENTS
-from ._neurons import NEURONS
-from ._retrain import RETRAIN
-from ._score import SCORE
+from ._leaf_counts import (
+    DEEPEST,
+    LEAF_COUNTS,
+    LeafCountsReply,
+    unpacked_leaf_counts,
+)
+from ._moments import MOMENTS, MomentsReply
+from ._neurons import NEURONS, NeuronsReply
+from ._retrain import RETRAIN, RetrainReply
+from ._score import SCORE, ScoreReply
 from ._shared import DisclosedReply
 from ._size import SIZE
 from ._space import SPACE
-from ._survey import SURVEY
-from ._train import TRAIN
+from ._survey import SURVEY, SurveyReply
+from ._train import TRAIN, TrainReply
 
 # In the order of an exchange, which is that of an agreement.
 for _task in (
@@ -63,6 +70,7 @@ for _task in (
     NEURONS,
     EVALUATE,
     SCORE,
+    INFERENCE,
     TRAIN,
     RETRAIN,
     GROW,

@@ -199,6 +199,7 @@ CLASS_SUMS = Task(
     reads="rows",
     request=ClassSumsRequest,
     reply=ClassSumsReply,
+    of_user=("labels",),
     told=told_of_class_sums,
     answer=class_sums,
 )

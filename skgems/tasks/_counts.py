@@ -55,5 +55,6 @@ COUNTS = Task(
     takes_weights=True,
     request=Request,
     reply=CountsReply,
+    of_user=("labels",),
     answer=counts,
 )

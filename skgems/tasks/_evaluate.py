@@ -9,6 +9,7 @@ For models W_m and factors f on their logits z, over rows i with weights w_i,
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Annotated
 
 import numpy as np
@@ -138,6 +139,16 @@ class EvaluateRequest(Request):
         check_columns(self.columns, W.shape[-1], place)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JudgedSums:
+    """Sums over rows that judge models, as `EvaluateReply` has them."""
+
+    count: float
+    right: np.ndarray
+    losses: np.ndarray
+    squared_gains: np.ndarray | None = None
+
+
 class EvaluateReply(DisclosedReply):
     """Sums over the rows; of one model they have no axis of models."""
 
@@ -175,6 +186,16 @@ class EvaluateReply(DisclosedReply):
             detail=_held_out_in_words,
         ),
     ]
+
+    @property
+    def judged(self) -> JudgedSums:
+        """Return the sums over the rows that are held out, or over all if none is."""
+        sums = self.held_out
+        if sums is None:
+            sums = {f.name: getattr(self, f.name) for f in fields(JudgedSums)}
+        return JudgedSums(
+            **{f.name: sums[f.name] for f in fields(JudgedSums) if f.name in sums}
+        )
 
     def check(self, request: EvaluateRequest, place: Place) -> None:
         check_right(self.right, self.count, place)
@@ -285,7 +306,7 @@ EVALUATE = Task(
     discloses="sums",
     most=25,
     without="nothing",
-    is_of_judging=lambda request: request.get("of") != "learning",
+    is_of_judging=lambda request: request.of != "learning",
     accepted_by="ledger",
     asks="sums over the node's rows that say how good some models are",
     reveals="A gradient may be nearly a single row if the model is wrong about that "
@@ -294,6 +315,7 @@ EVALUATE = Task(
     takes_weights=True,
     request=EvaluateRequest,
     reply=EvaluateReply,
+    of_user=(),
     told=told_of_evaluate,
     cost=_cost,
     answer=evaluate,

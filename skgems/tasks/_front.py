@@ -205,14 +205,14 @@ def _check_products(member: Member, table: object) -> None:
         )
 
 
-def _columns_told(content: Mapping) -> int | None:
-    """Return how many columns the first reply to a front tells of."""
-    return len(content["columns"]["text"]) if "columns" in content else None
+def _columns_told(reply: FrontReply) -> int:
+    """Return how many columns the reply to a front tells of."""
+    return len(reply.columns["text"])
 
 
-def exposed_columns(content: Mapping) -> ExposedGroups:
+def exposed_columns(reply: FrontReply) -> ExposedGroups:
     """Return whether a step needs covariances of more columns than there are rows."""
-    for part in content["parts"].values():
+    for part in reply.parts.values():
         if "triangle" in part and part["n_rows"] <= len(part["mean"]):
             n_rows = {"all": int(part["n_rows"])}
             return ExposedGroups(n_columns=len(part["mean"]), n_rows=n_rows)

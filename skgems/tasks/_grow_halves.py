@@ -118,6 +118,7 @@ GROW_HALVES = Task(
     has_fronts_within=True,
     request=GrowHalvesRequest,
     reply=GrowHalvesReply,
+    of_user=(),
     cost=_cost,
     answer=grow_halves,
 )

@@ -42,14 +42,17 @@ from ..messages import (
     Sentences,
     Task,
     Text,
+    ToldNumbers,
     check_fields,
     check_summary_of_request,
+    request_in,
     requests_in,
     task_named,
 )
 from ..steps import ColumnsError
 from ._join import (
     JOIN,
+    JoinReply,
     JoinRequest,
     check_requests_within,
     columns_described,
@@ -57,7 +60,7 @@ from ._join import (
     sentences_of_summary,
 )
 from ._shared import DisclosedReply
-from ._told import told_of_halves
+from ._told import told_of_summary
 
 HALF_NAMES = ("first", "second")
 # Why there are no sums for a method, beside those for others.
@@ -90,16 +93,6 @@ def _summaries(content: Mapping) -> list[Mapping]:
     return list(content["asked"].values())
 
 
-def _sentences(content: Mapping) -> Iterator[tuple[str, Sentences]]:
-    for number, pair in content["joins"].items():
-        for half, summary in pair.items():
-            for path, sentences in sentences_of_summary(summary):
-                yield f"{number}.{half}.{path}", sentences
-    for number, reason in content["refused"].items():
-        refusal = f"No summaries are sent: {reason}."
-        yield f"{number}.refused", Sentences(meaning=refusal)
-
-
 class HalvesRequest(Request):
     """The first message of each method, by number, with its front."""
 
@@ -121,19 +114,41 @@ class HalvesReply(DisclosedReply):
     def check(self, request: HalvesRequest, place: Place) -> None:
         check_halves(self, request, place)
 
+    def summaries(self) -> Iterator[tuple[str, str, JoinReply]]:
+        """Yield the number of a method, the name of a half, and the summary of it."""
+        for number, pair in self.joins.items():
+            for half, content in pair.items():
+                yield number, half, JoinReply.from_content(content)
+
 
 def _cost(rows: NodeShape, request: HalvesRequest) -> None:
     for content in request.asked.values():
         check_cost_of_content(JOIN.name, content, rows)
 
 
-def _cost_of_methods(rows: NodeShape, content: Mapping) -> None:
-    rows.check("methods", len(content["asked"]), "the request 'halves'")
+def _cost_of_methods(rows: NodeShape, request: HalvesRequest) -> None:
+    rows.check("methods", len(request.asked), "the request 'halves'")
 
 
-def _fewest_columns(content: Mapping) -> int:
+def _fewest_columns(reply: HalvesReply) -> int:
     """Return how many columns the rows have behind the narrowest front."""
-    return min(map(columns_described, _summaries(content)))
+    return min(columns_described(summary) for _, _, summary in reply.summaries())
+
+
+def _told(reply: HalvesReply) -> Iterator[ToldNumbers]:
+    """Yield the numbers that the summaries of each half of the rows are."""
+    for _, half, summary in reply.summaries():
+        for numbers in told_of_summary(summary):
+            yield numbers.of_half(half)
+
+
+def _sentences(reply: HalvesReply) -> Iterator[tuple[str, Sentences]]:
+    for number, half, summary in reply.summaries():
+        for path, sentences in sentences_of_summary(summary):
+            yield f"{number}.{half}.{path}", sentences
+    for number, reason in reply.refused.items():
+        refusal = f"No summaries are sent: {reason}."
+        yield f"{number}.refused", Sentences(meaning=refusal)
 
 
 def half_of_rows(member: Member) -> np.ndarray:
@@ -278,7 +293,7 @@ def _kinds_asked(content: Mapping) -> set[str]:
     for request in requests_in(content):
         kind_of_moments = task_named(request.task).kind_of_moments
         if kind_of_moments is not None:
-            kinds.add(kind_of_moments(request.content))
+            kinds.add(kind_of_moments(request_in(request)))
     return kinds
 
 
@@ -311,7 +326,7 @@ HALVES = Task(
     reply=HalvesReply,
     summaries=_summaries,
     halves_rows=True,
-    told=told_of_halves,
+    told=_told,
     n_columns=_fewest_columns,
     early_cost=_cost_of_methods,
     sentences=_sentences,

@@ -53,12 +53,13 @@ def _check_joined(request: Message, reply: Message) -> None:
     check_summary_of_request(reply.content, request.content)
 
 
-def sentences_of_summary(content: Mapping) -> Iterator[tuple[str, Sentences]]:
+def sentences_of_summary(reply: "JoinReply") -> Iterator[tuple[str, Sentences]]:
     """Yield paths of the rule, the model, the counts and the numbered answers."""
-    rule = {name: JOIN.reply.fields[name] for name in ("min_rows", "rule")}
+    rule = {name: reply.fields[name] for name in ("min_rows", "rule")}
+    content = reply.as_content()
     yield from sentences_of_fields(rule, content, path="summary")
-    for k, (_, reply) in enumerate(pairs_in(content)):
-        for path, sentences in sentences_in(reply):
+    for k, (_, message) in enumerate(pairs_in(content)):
+        for path, sentences in sentences_in(message):
             # All of them have the rule in common.
             if path.endswith((".min_rows", ".rule")):
                 continue
@@ -68,9 +69,9 @@ def sentences_of_summary(content: Mapping) -> Iterator[tuple[str, Sentences]]:
             yield path, sentences
 
 
-def columns_described(content: Mapping) -> int:
+def columns_described(reply: "JoinReply") -> int:
     """Return how many columns the model and the rows of a summary have."""
-    return int(content["describe"]["network"]["n_features"])
+    return int(reply.describe["network"]["n_features"])
 
 
 class JoinRequest(Request):

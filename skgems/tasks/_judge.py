@@ -314,8 +314,9 @@ JUDGE = Task(
     "counts that are multiples of min_rows.",
     has_fronts_within=True,
     request=JudgeRequest,
-    models=lambda content: content["models"],
+    models=lambda request: request.models,
     reply=JudgeReply,
+    of_user=(),
     cost=_cost,
     answer=judge,
 )

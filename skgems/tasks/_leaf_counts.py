@@ -166,6 +166,7 @@ LEAF_COUNTS = Task(
     reads="rows",
     request=LeafCountsRequest,
     reply=LeafCountsReply,
+    of_user=("labels",),
     cost=_cost,
     answer=answer_leaf_counts,
 )

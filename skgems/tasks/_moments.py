@@ -37,7 +37,7 @@ from ..messages import (
 from ..moments import (
     CLUSTER_ROWS,
     LARGEST,
-    ORIGIN_ROWS,
+    SAMPLE_ROWS,
     SMALLEST,
     ClassMoments,
     moments_kind,
@@ -388,7 +388,7 @@ def _cost(rows: NodeShape, request: MomentsRequest) -> None:
     if request.model == "own":  # weights of combinations, for tails
         n_numbers += N_COMBINATIONS * behind.n_columns
     if not behind.is_sparse:
-        n_median_rows = min(rows.n_rows, ORIGIN_ROWS)
+        n_median_rows = min(rows.n_rows, SAMPLE_ROWS)
         n_numbers += _COPIES_OF_MEDIAN * n_median_rows * behind.n_columns
     rows.check("moment_numbers", n_numbers, words)
 
@@ -426,14 +426,14 @@ def _n_gradient_numbers(
     return n_gradients * rows.n_classes * (n_columns + 1)
 
 
-def _columns_summed(content: Mapping) -> int:
-    return len(content["moments"]["origin"])
+def _columns_summed(reply: MomentsReply) -> int:
+    return len(reply.moments["origin"])
 
 
-def exposed_groups(content: Mapping) -> ExposedGroups:
+def exposed_groups(reply: MomentsReply) -> ExposedGroups:
     """Return the classes whose covariances show single rows."""
     return ExposedGroups(
-        n_columns=_columns_summed(content), n_rows=exposed_classes(content)
+        n_columns=_columns_summed(reply), n_rows=exposed_classes(reply.as_content())
     )
 
 
@@ -474,7 +474,7 @@ MOMENTS = Task(
     reads="classifier",
     request=MomentsRequest,
     reply=MomentsReply,
-    kind_of_moments=lambda content: content["kind"],
+    kind_of_moments=lambda request: request.kind,
     told=told_of_moments,
     n_columns=_columns_summed,
     exposed=exposed_groups,

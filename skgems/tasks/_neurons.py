@@ -7,7 +7,9 @@ import numpy as np
 
 from ..local import Member, NodeShape
 from ..messages import (
+    ABSENT,
     MOST_COUNTED,
+    MOST_ROWS,
     Array,
     Named,
     Number,
@@ -25,6 +27,7 @@ from ._layers import HIDDEN, transform_by_layers
 from ._rows import layer_inputs
 from ._shared import SEED, DisclosedReply, sums, whole_number
 from ._space import WITHOUT_MATRIX
+from ._told import told_of_neurons
 
 
 def _units_in_words(content: Mapping, reply: Mapping) -> str:
@@ -83,6 +86,16 @@ class NeuronsReply(DisclosedReply):
         ),
     ]
 
+    n_rows: Annotated[
+        int | None,
+        whole_number(
+            high=MOST_ROWS,
+            default=ABSENT,
+            says="Number of rows, if the inputs are the features: the numbers above "
+            "then count among those that are told of these rows.",
+        ),
+    ]
+
     def check(self, request: NeuronsRequest, place: Place) -> None:
         check_precision(self.precision, place.at("precision"))
 
@@ -104,8 +117,9 @@ def _cost(rows: NodeShape, request: NeuronsRequest) -> None:
 def neurons(member: Member, request: NeuronsRequest) -> NeuronsReply:
     """Return how far each unit of a layer may change, see `build_neuron_spaces`."""
     _check_units_are_own(member, request.weights)
+    X = layer_inputs(member, "learning", request.hidden)
     neuron_spaces = build_neuron_spaces(
-        layer_inputs(member, "learning", request.hidden),
+        X,
         request.weights,
         geometry=Geometry.from_settings(request.geometry),
         activation=request.activation,
@@ -113,7 +127,9 @@ def neurons(member: Member, request: NeuronsRequest) -> NeuronsReply:
         n_directions=request.n_directions,
         random_state=request.random_state,
     )
-    return NeuronsReply(**vars(neuron_spaces))
+    # Those about further layers are counted by themselves.
+    n_rows = X.shape[0] if request.hidden is None else None
+    return NeuronsReply(**vars(neuron_spaces), n_rows=n_rows)
 
 
 def _check_units_are_own(member: Member, weights: np.ndarray) -> None:
@@ -149,6 +165,8 @@ NEURONS = Task(
     reads="rows",
     request=NeuronsRequest,
     reply=NeuronsReply,
+    told=told_of_neurons,
+    of_user=(),
     cost=_cost,
     answer=neurons,
 )

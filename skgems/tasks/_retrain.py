@@ -277,6 +277,7 @@ RETRAIN = Task(
     prefer="processes",
     request=RetrainRequest,
     reply=RetrainReply,
+    of_user=("loss",),
     cost=_cost,
     answer=retrain,
 )

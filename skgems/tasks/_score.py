@@ -20,7 +20,7 @@ from ..networks import LayersBelow, linear_logits
 from ..spaces import Criterion
 from ._layers import HIDDEN, HIDDEN_OF_OTHER_MODEL, check_classes, transform_by_layers
 from ._models import check_columns, columns_are_outputs
-from ._rows import rows_of_labels, rows_of_large_classes
+from ._rows import rows_of_large_classes
 from ._shared import (
     LABELS_AND_OUTPUTS,
     OUTPUTS,
@@ -103,8 +103,8 @@ def score(member: Member, request: ScoreRequest) -> ScoreReply:
     scorer = Criterion.from_settings(request.criterion)
     # Losses of a steep model would be those of single rows.
     hides_rows = member.disclosure is not None and not scorer.ignores_scale
-    chosen_rows = rows_of_large_classes if hides_rows else rows_of_labels
-    X, codes, rows = chosen_rows(member, "judging", request.labels)
+    # An accuracy on one row tells on which side of a model it is.
+    X, codes, rows = rows_of_large_classes(member, "judging", request.labels)
 
     def score_model(
         W: np.ndarray, columns: Sequence[int], hidden: Mapping | None
@@ -158,6 +158,7 @@ SCORE = Task(
     takes_weights=True,  # it counts rows, as an accuracy does
     request=ScoreRequest,
     reply=ScoreReply,
+    of_user=(),
     cost=_cost,
     answer=score,
 )

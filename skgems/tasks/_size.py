@@ -70,6 +70,7 @@ SIZE = Task(
     is_in_summaries=True,
     request=SizeRequest,
     reply=SizeReply,
+    of_user=("size",),
     cost=_cost,
     answer=size,
 )

@@ -332,9 +332,9 @@ def space(member: Member, request: SpaceRequest) -> SpaceReply:
     return SpaceReply(**profile.as_arrays())
 
 
-def _tells_radii(request: Mapping) -> bool:
+def _tells_radii(request: SpaceRequest) -> bool:
     """Report whether radii are asked for; a curve of mean losses tells of no row."""
-    return request.get("criterion", {}).get("name") != "log_loss"
+    return request.criterion.get("name") != "log_loss"
 
 
 SPACE = Task(

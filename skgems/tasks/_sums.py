@@ -20,7 +20,7 @@ from ..messages import (
     rows_in_words,
     rows_of_groups,
 )
-from ..moments import FEW_ROWS, LARGEST, SMALLEST
+from ..moments import LARGEST, SMALLEST
 from ._shared import (
     come_together,
     has_weights,
@@ -33,11 +33,7 @@ from ._shared import (
 
 
 def _origin_in_words(content: Mapping, reply: Mapping) -> str:
-    if not content["origin"].any():
-        return "Here all its numbers are 0."
-    if rows_of_groups({**reply, "moments": content}).sum() <= FEW_ROWS:
-        return f"With {FEW_ROWS} rows or fewer, it may be one of them."
-    return ""
+    return "" if content["origin"].any() else "Here all its numbers are 0."
 
 
 def _means_in_words(content: Mapping, reply: Mapping) -> str:

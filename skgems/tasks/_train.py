@@ -139,6 +139,7 @@ TRAIN = Task(
     limits_parameters=False,  # it has as many as the node's own model
     request=TrainRequest,
     reply=TrainReply,
+    of_user=("loss",),
     cost=_cost,
     answer=train,
 )

@@ -22,7 +22,7 @@ from sklearn.model_selection import (
 )
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ..moments import LEAST_TOL, directions, log_losses
+from ..moments import REMEMBERED_STEPS, directions, log_losses
 
 # Mean losses, in nats a row, no further apart are equal: where a penalty hardly lets
 # the model move, rounding would decide.
@@ -139,6 +139,6 @@ def fit_rows(
         (start / unit).ravel(),
         jac=True,
         method="L-BFGS-B",
-        options={"maxcor": 20, "ftol": LEAST_TOL, "gtol": 0.0},
+        options={"maxcor": REMEMBERED_STEPS, "ftol": np.finfo(float).eps, "gtol": 0.0},
     )
     return unit * solution.x.reshape(start.shape)

@@ -91,12 +91,12 @@ def test_a_step_is_taken_on_the_device_of_the_net_and_sent_from_the_processor(de
     Double.seen_devices.clear()
     reply = reply_of(member, start)
     assert Double.seen_devices == {device}
-    for array, parameter in zip(reply.content["parameters"], expected, strict=True):
+    for array, parameter in zip(reply.parameters, expected, strict=True):
         assert type(array) is np.ndarray and array.dtype == np.float64
         np.testing.assert_allclose(array, parameter, rtol=1e-5, atol=1e-8)
     # What left the node is the same in bytes.
-    again = Message.from_bytes(reply.to_bytes())
-    assert again.digest == reply.digest
+    sent = Message.of("train", **reply.as_content())
+    assert Message.from_bytes(sent.to_bytes()).digest == sent.digest
     # The node's own net stays where it is, and as it was.
     assert next(net.module_.parameters()).device.type == device
     for array, parameter in zip(start, net.module_.parameters(), strict=True):

@@ -16,6 +16,7 @@ from skgems import ModelAveragingAggregator
 from skgems.averaging import Downpour, Schedule
 from skgems.federation import Message, Nodes, answer, reply_to
 from skgems.local import Member
+from skgems.tasks import TrainReply
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
 
@@ -71,10 +72,7 @@ def drive(server, pushes, *, n_rounds, buffers=()):
     while True:
         requests_of_rounds.append(requests)
         replies = [
-            (
-                name,
-                Message.of("train", parameters=pushes[name](request), loss=1.0),
-            )
+            (name, TrainReply(parameters=pushes[name](request), loss=1.0))
             for name, request in requests.items()
         ]
         try:

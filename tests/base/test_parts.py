@@ -76,3 +76,16 @@ def test_a_pickle_of_a_version_with_other_parameters_says_so():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pickle.loads(pickle.dumps(Painter()))
+
+
+def test_only_parts_that_users_can_make_are_known_by_name(monkeypatch):
+    monkeypatch.setattr(Part, "kinds", dict(Part.kinds))
+
+    class _Tool(Part):
+        """What several parts have in common."""
+
+    class Comb(_Tool):
+        """A part of its own."""
+
+    assert Part.kinds["Comb"] is Comb
+    assert "_Tool" not in Part.kinds

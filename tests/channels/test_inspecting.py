@@ -186,7 +186,6 @@ def test_a_row_that_is_sent_as_it_is_is_named(path):
         in says["answers.0.means"]
     )
     assert "they reveal one or two rows exactly" in says["answers.0.triangles"]
-    assert "With 8 rows or fewer, it may be one of them." in says["answers.0.origin"]
     assert "'yes', with 1 row." in says["describe.rows.labels"]
 
 

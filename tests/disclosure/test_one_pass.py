@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from skgems.disclosure._leverages import Design, largest_in_columns, leverages
-from skgems.disclosure._one_pass import ClassPass, ClassRows
+from skgems.disclosure._one_pass import ClassPass, ClassRows, KeptPasses
 
 BOUND = 0.5
 
@@ -17,15 +17,17 @@ def class_of(X, *, parts=None, weights=None, known=None, indices=None) -> ClassP
     """Return the sums of some rows, whose residuals are zero."""
     n_rows = X.shape[0]
     known = np.zeros((n_rows, 0)) if known is None else known
-    rows = ClassRows.from_table(
-        X,
-        np.arange(n_rows) if indices is None else indices,
-        residuals=np.zeros_like(known),
-        known=known,
-        weights=np.ones(n_rows) if weights is None else weights,
-        parts=parts,
-    )
-    return ClassPass.from_rows(rows)
+    table = {
+        "X": X,
+        "indices": np.arange(n_rows) if indices is None else indices,
+        "residuals": np.zeros_like(known),
+        "known": known,
+        "weights": np.ones(n_rows) if weights is None else weights,
+    }
+    sums = ClassPass.from_rows(ClassRows.from_table(**table, parts=None))
+    if parts is None:
+        return sums
+    return sums.divided(ClassRows.from_table(**table, parts=parts))
 
 
 def table(n_rows: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -91,15 +93,43 @@ def test_a_value_of_one_row_of_a_part_fails_there_alone():
     sums = class_of(X, parts=parts)
     assert sums.fails_by_part(bound=BOUND)
     assert not sums.holds(None, bound=BOUND)
-    assert sums.merged().holds(None, bound=BOUND)
+    assert class_of(X).holds(None, bound=BOUND)
 
 
-def test_sums_of_parts_merge_to_those_of_the_class():
+def test_sums_about_means_of_parts_are_those_of_the_definition():
     X, parts, weights = table()
     indices = np.arange(50, 350)
-    merged = class_of(X, parts=parts, weights=weights, indices=indices).merged()
-    whole = class_of(X, weights=weights, indices=indices)
-    for name in ("totals", "least", "largest", "means", "low", "high", "scatter"):
-        np.testing.assert_allclose(
-            getattr(merged, name), getattr(whole, name), rtol=1e-9, atol=1e-9
+    sums = class_of(X, parts=parts, weights=weights, indices=indices)
+    scatter = np.zeros((6, 6))
+    for part in range(3):
+        of_part = indices[parts[indices] == part]
+        squares = weights[of_part] ** 2
+        deviations = X[of_part] - squares @ X[of_part] / squares.sum()
+        scatter += (squares[:, None] * deviations).T @ deviations
+        mean = squares @ X[of_part] / squares.sum()
+        np.testing.assert_allclose(sums.means[part], mean, rtol=1e-9)
+        np.testing.assert_allclose(sums.totals[part], squares.sum(), rtol=1e-9)
+    np.testing.assert_allclose(sums.scatter, scatter, rtol=1e-9, atol=1e-9)
+
+
+def test_sums_are_kept_until_rows_weights_or_residuals_change():
+    X, _, weights = table()
+    residuals = np.sin(X[:, :2])
+    passes = KeptPasses()
+
+    def sums_of(X, weights, residuals) -> ClassPass:
+        rows = ClassRows.from_table(
+            X,
+            np.arange(len(X)),
+            residuals=residuals,
+            known=residuals,
+            weights=weights,
+            parts=None,
         )
+        return passes.of_rows(0, rows)
+
+    first = sums_of(X, weights, residuals)
+    assert sums_of(X, weights.copy(), residuals.copy()) is first
+    assert sums_of(X, 0.9 * weights, residuals) is not first
+    second = sums_of(X, weights, 2.0 * residuals)
+    assert second is not sums_of(X.copy(), weights, 2.0 * residuals)

@@ -260,7 +260,7 @@ def test_a_node_with_a_state_answers_under_the_larger_bound():
 def test_every_reply_of_a_plan_has_its_bound():
     run = Run(channel_of({"lyon": 4, "paris": 7}))
     replies = dict(run.ask(Message.of("counts")))
-    bounds = {name: reply.content["min_rows"] for name, reply in replies.items()}
+    bounds = {name: reply.min_rows for name, reply in replies.items()}
     assert bounds == {"lyon": 4, "paris": 7} == run.history[0]["min_rows"]
 
 

@@ -33,7 +33,7 @@ from skgems.federation import (
 from skgems.federation import _channel as channel_module
 from skgems.gems import HiddenLayers, Rounds, Spaces
 from skgems.local import Member, clear_cache
-from skgems.messages import TASKS
+from skgems.messages import TASKS, reply_in
 from skgems.moments import fit_inverse_temperature
 from skgems.networks import linear_logits
 from skgems.spaces import Ellipsoid, Gram
@@ -186,15 +186,16 @@ def test_a_way_through_bytes_changes_no_bit(case, monkeypatch):
     X, _, _ = rows_of_case(case)
     direct = fitted(case)
     clear_cache()
-    answer = channel_module.answer
+    answer = channel_module.reply_of
     tasks = []
 
     def answer_through_bytes(request, member):
         tasks.append(request.task)
         request = Message.from_bytes(request.to_bytes())
-        return Message.from_bytes(answer(request, member).to_bytes())
+        reply = Message.of(request.task, **answer(request, member).as_content())
+        return reply_in(Message.from_bytes(reply.to_bytes()))
 
-    monkeypatch.setattr(channel_module, "answer", answer_through_bytes)
+    monkeypatch.setattr(channel_module, "reply_of", answer_through_bytes)
     through_bytes = fitted(case)
     assert len(tasks) == N_NODES * len(through_bytes.history_) > 0
     np.testing.assert_array_equal(
@@ -208,7 +209,7 @@ def test_a_way_through_bytes_changes_no_bit(case, monkeypatch):
 
 def fail_in_message(monkeypatch, *, name, index):
     """Let the node of this name fail in its message of this index, each time."""
-    answer = channel_module.answer
+    answer = channel_module.reply_of
     requests_of_node = []
 
     def answer_until_the_message(request, member):
@@ -219,7 +220,7 @@ def fail_in_message(monkeypatch, *, name, index):
                 raise OSError("gone")
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "answer", answer_until_the_message)
+    monkeypatch.setattr(channel_module, "reply_of", answer_until_the_message)
 
 
 def check_node_was_left_out(aggregate, *, name, index, X):
@@ -276,7 +277,7 @@ def error_where_a_node_fails(case, task, monkeypatch):
 
     The shapes are those of the request's numbered arrays, as the layers of a network.
     """
-    answer = channel_module.answer
+    answer = channel_module.reply_of
     shapes = []
 
     def answer_but_for_the_task(request, member):
@@ -285,7 +286,7 @@ def error_where_a_node_fails(case, task, monkeypatch):
             raise OSError("gone")
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "answer", answer_but_for_the_task)
+    monkeypatch.setattr(channel_module, "reply_of", answer_but_for_the_task)
     words = "Only 2 of 3.*'node 1': OSError"
     with pytest.raises(TooFewNodesError, match=words) as error:
         fitted(case)
@@ -340,7 +341,7 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
         )
         for k, name in enumerate("abc")
     ]
-    answer = channel_module.answer
+    answer = channel_module.reply_of
 
     def answer_unless_b(request, member):
         if member.name == "b":
@@ -366,7 +367,7 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
     factor_without_b = factor_of([members[0], members[2]])
     # No factor changes what says nothing.
     assert factor_of(members, request_without_logits) == 1.0
-    monkeypatch.setattr(channel_module, "answer", answer_unless_b)
+    monkeypatch.setattr(channel_module, "reply_of", answer_unless_b)
     channel_run = Run(InProcess(members))
     with pytest.warns(UserWarning, match="'b' failed twice"):
         factor = channel_run(ask_inverse_temperature(request))
@@ -379,7 +380,7 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
 
 
 def test_all_nodes_that_die_leave_the_shared_model(monkeypatch):
-    answer = channel_module.answer
+    answer = channel_module.reply_of
     requests = []
 
     def answer_in_first_round(request, member):
@@ -388,7 +389,7 @@ def test_all_nodes_that_die_leave_the_shared_model(monkeypatch):
             raise OSError("gone")
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "answer", answer_in_first_round)
+    monkeypatch.setattr(channel_module, "reply_of", answer_in_first_round)
     with pytest.raises(
         TooFewNodesError, match="Every node.*'node 0': OSError"
     ) as error:
@@ -464,7 +465,7 @@ def test_a_node_that_fails_once_is_asked_again(failures, left_out):
 @pytest.fixture
 def asked_tasks(monkeypatch):
     """The tasks asked about hidden layers so far, each with the name of its node."""
-    answer = channel_module.answer
+    answer = channel_module.reply_of
     asked_tasks = []
 
     def answer_and_count(request, member):
@@ -472,7 +473,7 @@ def asked_tasks(monkeypatch):
             asked_tasks.append((request.task, member.name))
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "answer", answer_and_count)
+    monkeypatch.setattr(channel_module, "reply_of", answer_and_count)
     return asked_tasks
 
 

@@ -36,7 +36,7 @@ class Counting(Method):
 
     def plan(self):
         replies = yield Message.of("counts")
-        return sum(int(np.sum(reply.content["counts"])) for _, reply in replies)
+        return sum(int(np.sum(reply.counts)) for _, reply in replies)
 
 
 class Counter(BaseAggregator):

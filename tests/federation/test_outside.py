@@ -489,14 +489,14 @@ def test_a_node_that_fails_to_score_is_left_out_of_the_scores_alone(failure):
 def test_a_fit_in_process_is_complete_though_no_node_can_score(monkeypatch):
     from skgems.federation import _channel
 
-    answer = _channel.answer
+    answer = _channel.reply_of
 
     def answer_all_but_scores(request, member):
         if request.task == "score":
             raise OSError("gone")
         return answer(request, member)
 
-    monkeypatch.setattr(_channel, "answer", answer_all_but_scores)
+    monkeypatch.setattr(_channel, "reply_of", answer_all_but_scores)
     X, y, nodes = rows_of_nodes()
     agg = GEMSLogisticAggregator(list(local_models("linear").items()), random_state=0)
     with pytest.warns(UserWarning, match="failed twice in message 2"):
@@ -649,7 +649,7 @@ def test_the_envelope_of_a_reply_names_its_node_and_request():
 def test_users_can_run_plans_of_their_own():
     def plan():
         replies = yield Message.of("counts")
-        return {name: int(reply.content["counts"].sum()) for name, reply in replies}
+        return {name: int(reply.counts.sum()) for name, reply in replies}
 
     _, _, nodes = rows_of_nodes()
     n_rows_of_nodes = run(plan(), nodes_behind(Wire()))

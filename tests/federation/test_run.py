@@ -292,7 +292,7 @@ def test_a_request_for_each_node_and_replies_in_the_order_of_nodes():
         replies = yield {
             name: request_to_train(start) for name, start in starts.items()
         }
-        return [(name, reply.content["parameters"][0][0]) for name, reply in replies]
+        return [(name, reply.parameters[0][0]) for name, reply in replies]
 
     assert run(plan(), channel) == [("c", 1.0), ("b", 3.0)]
     assert not members[1].calls
@@ -342,7 +342,7 @@ def test_requests_that_share_a_buffer_are_told_apart(monkeypatch):
     requests = {name: Message.of("echo", array=view) for name, view in views.items()}
     channel = InProcess([Alike(name, 0.0) for name in views], recalls=True)
     for name, reply in channel.ask(requests):
-        echoed = reply.content["array"]
+        echoed = reply.array
         np.testing.assert_array_equal(echoed, views[name])
         assert echoed.dtype == views[name].dtype
     assert names_asked == ["a", "b", "c", "d", "e"]  # the last is the first again

@@ -190,14 +190,14 @@ def test_an_exact_aggregate_stays_exact_when_a_node_is_forgotten(kind):
 def test_an_update_asks_only_the_new_node_and_forget_asks_none(monkeypatch):
     agg = fit(NAMES[:3])
     requests = []
-    answer = channel_module.answer
+    answer = channel_module.reply_of
     clear_cache()
 
     def answer_and_note_request(request, member):
         requests.append((member.name, request.task))
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "answer", answer_and_note_request)
+    monkeypatch.setattr(channel_module, "reply_of", answer_and_note_request)
     X, y, _ = rows_of(["graz"])
     agg.update(members(["graz"]), X, y)
     assert {name for name, _ in requests} == {"graz"}

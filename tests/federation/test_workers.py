@@ -19,6 +19,7 @@ from skgems import (
 )
 from skgems.federation import InProcess, Message
 from skgems.local import Member, clear_cache, digest
+from skgems.messages import Reply
 
 REQUEST = Message.of(
     "moments", kind="class", n_components=2, min_cluster_size=1, model="own"
@@ -85,7 +86,7 @@ def members(n_nodes):
 def gradients_of(channel):
     """The gradient in the reply of each node of a channel."""
     replies = dict(channel.ask(dict.fromkeys(channel.names, REQUEST)))
-    return {name: reply.content["gradient"] for name, reply in replies.items()}
+    return {name: reply.gradient for name, reply in replies.items()}
 
 
 @pytest.mark.parametrize("n_nodes", [3, 40])
@@ -95,7 +96,7 @@ def test_replies_of_other_processes_are_kept_in_this_one(n_nodes, monkeypatch):
     gradients = gradients_of(parallel)
     assert list(gradients) == parallel.names
     # From here on it would be an error to ask a node.
-    monkeypatch.setattr("skgems.federation._channel.answer", None)
+    monkeypatch.setattr("skgems.federation._channel.reply_of", None)
     for channel in (parallel, serial):
         kept_gradients = gradients_of(channel)
         for name, gradient in gradients.items():
@@ -137,7 +138,7 @@ def test_an_error_in_a_worker_is_the_reply_of_its_node_alone():
     for _ in range(2):  # errors are not kept, but raised again
         replies = dict(channel.ask(dict.fromkeys(channel.names, REQUEST)))
         assert isinstance(replies.pop("7"), ValueError)
-        assert all(isinstance(reply, Message) for reply in replies.values())
+        assert all(isinstance(reply, Reply) for reply in replies.values())
 
 
 @pytest.mark.parametrize(("backend", "n_nodes"), [("threading", 3), ("loky", 40)])

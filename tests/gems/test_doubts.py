@@ -243,7 +243,7 @@ def test_variances_in_place_of_matrices_are_said(monkeypatch):
     X, y, nodes = rows()
     X = 1.5 * X  # of which no replies are kept
     # As if there were thousands of features.
-    monkeypatch.setattr(moments_module, "_MOST_NUMBERS", 50)
+    monkeypatch.setattr(moments_module, "MOST_NUMBERS", 50)
     doubts = warnings_of(lambda: fit(LogisticRegression(), X, y, nodes))
     assert [kind for kind, _ in doubts] == [VariancesOnlyWarning]
     agg = GEMSLogisticAggregator(random_state=0)

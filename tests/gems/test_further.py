@@ -24,6 +24,7 @@ from skgems.federation import _channel as channel_module
 from skgems.gems import Rounds
 from skgems.local import clear_cache
 from skgems.spaces import EmptyIntersectionWarning
+from skgems.tasks import JudgedSums
 
 LOADERS = {"digits": load_digits, "wine": load_wine, "cancer": load_breast_cancer}
 
@@ -280,14 +281,14 @@ def rows_of_two_nodes(distance):
 def test_one_gradient_a_message_is_asked_for_under_a_rule(rule, n_models, monkeypatch):
     X, y, nodes = rows_of_two_nodes(1.0)
     asked = []
-    answer = channel_module.answer
+    answer = channel_module.reply_of
 
     def counting(request, node):
         if request.task == "evaluate" and node.name == "0":
             asked.append(len(request.content["W"]))
         return answer(request, node)
 
-    monkeypatch.setattr(channel_module, "answer", counting)
+    monkeypatch.setattr(channel_module, "reply_of", counting)
     clfs = [member(X[nodes == k], y[nodes == k]) for k in range(2)]
     rounds = Rounds(4, tol=0.0)
     agg = GEMSLogisticAggregator(clfs, n_rounds=rounds, disclosure=rule, random_state=0)
@@ -352,7 +353,7 @@ def test_further_messages_fit_the_last_layer_of_networks():
 
 def let_fail(monkeypatch, name, after):
     """Let a node answer so many requests to evaluate, and fail at all that follow."""
-    answer = channel_module.answer
+    answer = channel_module.reply_of
     requests_begun = set()
 
     def answer_or_fail(request, member):
@@ -362,7 +363,7 @@ def let_fail(monkeypatch, name, after):
                 raise OSError("gone")
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "answer", answer_or_fail)
+    monkeypatch.setattr(channel_module, "reply_of", answer_or_fail)
 
 
 @pytest.fixture(
@@ -536,11 +537,12 @@ def test_the_best_candidate_that_wins_by_two_standard_errors_is_chosen():
         )
         compared = Comparison(state=None, models=[], current=None)
         compared.judgments = [
-            {
-                "count": count,
-                "losses": count * np.array(losses)[:, None],
-                "squared_gains": squares,
-            }
+            JudgedSums(
+                count=count,
+                right=np.zeros(len(losses)),
+                losses=count * np.array(losses)[:, None],
+                squared_gains=squares,
+            )
         ]
         return compared.report(["likelihood", "a", "b"]).chosen
 

@@ -65,7 +65,7 @@ def loss_of(agg, X, y):
 
 def fit_and_note(agg, X, y, nodes):
     """Triples of a member, a request to it and its reply, of all trainings of a fit."""
-    answer = channel_module.answer
+    answer = channel_module.reply_of
     trainings = []
 
     def answer_and_note(request, member):
@@ -75,7 +75,7 @@ def fit_and_note(agg, X, y, nodes):
         return reply
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(channel_module, "answer", answer_and_note)
+        monkeypatch.setattr(channel_module, "reply_of", answer_and_note)
         agg.fit(X, y, nodes=nodes)
     return trainings
 
@@ -200,7 +200,7 @@ def test_requests_tell_a_node_its_own_labels_and_clusters_of_other_rows(
         assert others.n_rows == np.sum(~np.isin(y, labels))
         assert others.is_diagonal
         assert (others.counts >= 4).all()
-        assert reply.content["loss"] > 0
+        assert reply.loss > 0
 
 
 def test_both_nodes_train_the_same_network_of_all_classes(trainings_at_two_sites):
@@ -222,7 +222,7 @@ def test_the_next_network_is_the_mean_by_rows():
     assert counts[0] > 2 * counts[1]
     for name in ("coefs", "intercepts"):
         for layer in range(2):
-            trained = [reply.content[name][layer] for *_, reply in trainings[:2]]
+            trained = [getattr(reply, name)[layer] for *_, reply in trainings[:2]]
             np.testing.assert_allclose(
                 trainings[2][1].content[name][layer],
                 np.average(trained, axis=0, weights=counts),

@@ -171,14 +171,14 @@ def test_rows_of_no_class_of_the_node_judge_nothing():
 
 @pytest.fixture
 def requests(monkeypatch):
-    answer = channel_module.answer
+    answer = channel_module.reply_of
     exchanges = []
 
     def listening(request, member):
         exchanges.append((member, request))
         return answer(request, member)
 
-    monkeypatch.setattr(channel_module, "answer", listening)
+    monkeypatch.setattr(channel_module, "reply_of", listening)
     return exchanges
 
 

@@ -237,6 +237,6 @@ def test_without_a_rule_a_file_says_that_rows_can_be_recognized(tmp_path):
 def test_more_rows_than_can_be_sent_are_warned_of(monkeypatch):
     from skgems.moments import _class_moments
 
-    monkeypatch.setattr(_class_moments, "_MOST_NUMBERS", 1000)
+    monkeypatch.setattr(_class_moments, "MOST_NUMBERS", 1000)
     with pytest.warns(VariancesOnlyWarning):
         fit()

@@ -60,6 +60,14 @@ def fit_weighted(rows=OVERLAPPING, **parameters):
     return aggregate, rows.X_test
 
 
+def fit_beside_a_liar(rows=HOMOGENEOUS, **parameters):
+    """The last of three nodes has labels of the next class."""
+    aggregate = gems(linears(rows), intersection="likelihood", robust=1, **parameters)
+    labels = np.where(rows.nodes == 2, (rows.y + 1) % 4, rows.y)
+    aggregate.fit(rows.X, labels, nodes=rows.nodes)
+    return aggregate, rows.X_test
+
+
 def fit_sparse(rows=OVERLAPPING, **parameters):
     aggregate = gems(linears(rows), **parameters)
     aggregate.fit(csr_matrix(rows.X), rows.y, nodes=rows.nodes)
@@ -363,6 +371,7 @@ CASES = {
     ),
     "likelihood without nodes": lambda: fit_likeliest(nodes=False),
     "likelihood of weights": fit_weighted,
+    "likelihood beside a liar": fit_beside_a_liar,
     "likelihood float32 rows": lambda: fit_likeliest(FLOAT32),
     "likelihood sparse rows": lambda: fit_sparse(intersection="likelihood"),
     "likelihood kind skorch": lambda: fit_likeliest(members=linear_nets),

@@ -37,6 +37,7 @@ from skgems import PooledAggregator
 
 DISJOINT, OVERLAPPING = digits("disjoint"), digits("overlapping")
 BINARY, ONE_CLASS = digits("binary"), digits("one class")
+HOMOGENEOUS = digits("homogeneous")
 STRINGS, PUBLIC = digits("overlapping", strings=True), OVERLAPPING.with_public()
 IRIS = iris()
 
@@ -55,6 +56,15 @@ def fit(pooled, rows=OVERLAPPING, nodes=None, **parameters):
     aggregate = PooledAggregator(pooled=pooled, **parameters)
     aggregate.fit(rows.X, rows.y, nodes=rows.nodes if nodes is None else nodes)
     return exported(aggregate, rows.X_test)
+
+
+def fit_beside_a_liar(pooled, rows=HOMOGENEOUS):
+    """The last of three nodes has labels of the next class."""
+    aggregate = PooledAggregator(pooled=pooled, robust=1)
+    labels = np.where(rows.nodes == 2, (rows.y + 1) % 4, rows.y)
+    aggregate.fit(rows.X, labels, nodes=rows.nodes)
+    fitted, X_test, attributes = exported(aggregate, rows.X_test)
+    return fitted, X_test, {**attributes, "trust": aggregate.trust_}
 
 
 def fit_sparse(pooled, rows=OVERLAPPING):
@@ -220,6 +230,8 @@ CASES = {
     "lda string labels by name": lambda: fit(LDA(), STRINGS, STRINGS.named_nodes),
     "lda public rows": lambda: fit(LDA(), PUBLIC),
     "multinomial public rows": lambda: fit(MultinomialNB(), PUBLIC),
+    "lda beside a liar": lambda: fit_beside_a_liar(LDA()),
+    "multinomial beside a liar": lambda: fit_beside_a_liar(MultinomialNB()),
     "lda held out": lambda: fit_held_out(LDA()),
     "multinomial held out": lambda: fit_held_out(MultinomialNB()),
     "by name of the class": lambda: fit("GaussianNB"),

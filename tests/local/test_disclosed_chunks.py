@@ -9,7 +9,7 @@ import sklearn
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
-from skgems import GEMSLogisticAggregator
+from skgems import Disclosure, GEMSLogisticAggregator
 from skgems.gems import Moments
 from skgems.moments import ClassMoments
 
@@ -38,7 +38,16 @@ def rows(seed=0):
 
 
 def told_of_chunks(
-    X, y, *, model=None, memory=TOO_LITTLE, size=700, n_components=1, weights=None, **kw
+    X,
+    y,
+    *,
+    model=None,
+    memory=TOO_LITTLE,
+    size=700,
+    n_components=1,
+    weights=None,
+    disclosure="auto",
+    **kw,
 ):
     """The reply about moments, the rows that are described, and the passes it took."""
     n_passes = 0
@@ -51,23 +60,27 @@ def told_of_chunks(
             chunk = (X[part], y[part])
             yield chunk if weights is None else (*chunk, None, weights[part])
 
-    agg = aggregator(n_components)
+    agg = aggregator(n_components, disclosure)
     with sklearn.config_context(working_memory=memory):
         summary = agg.summarize(model, name="lyon", chunks=chunks, **kw)
     return (*parts_of(summary), n_passes)
 
 
-def told_of_rows(X, y, *, model=None, n_components=1, weights=None, **kw):
+def told_of_rows(
+    X, y, *, model=None, n_components=1, weights=None, disclosure="auto", **kw
+):
     """The same of rows that are all there at once."""
-    summary = aggregator(n_components).summarize(
+    summary = aggregator(n_components, disclosure).summarize(
         model, X, y, name="lyon", sample_weight=weights, **kw
     )
     return parts_of(summary)
 
 
-def aggregator(n_components):
+def aggregator(n_components, disclosure="auto"):
     return GEMSLogisticAggregator(
-        moments=Moments(n_components=n_components), random_state=0
+        moments=Moments(n_components=n_components),
+        disclosure=disclosure,
+        random_state=0,
     )
 
 
@@ -158,6 +171,29 @@ def test_clusters_of_chunks_are_told_beside_the_gradient():
     assert "gradient" in reply
     by_class = np.bincount(reply["columns"], reply["counts"])
     np.testing.assert_allclose(by_class, [2000.0, 2000.0, 2000.0])
+
+
+@pytest.mark.parametrize(
+    ("unknowns", "has_gradient", "has_clusters"),
+    [(0.003, False, False), (0.0045, True, False), (0.01, True, True)],
+)
+def test_numbers_of_clusters_and_gradients_count_in_passes_as_at_once(
+    unknowns, has_gradient, has_clusters
+):
+    """Products and means are 132 numbers, the gradient 18, and 3 clusters 40 a class.
+
+    Of a class of 2000 rows and 8 columns 16000 unknowns may be told.
+    """
+    X, y = rows()
+    X[:, 6] = np.random.default_rng(2).standard_normal(N_ROWS)
+    asked = {
+        "model": model_of(X, y),
+        "n_components": 3,
+        "disclosure": Disclosure(unknowns=unknowns),
+    }
+    for reply in (told_of_chunks(X, y, **asked)[0], told_of_rows(X, y, **asked)[0]):
+        assert ("gradient" in reply) == has_gradient
+        assert (len(reply["counts"]) > 3) == has_clusters
 
 
 # ---- cells --------------------------------------------------------------------------

@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 
-from skgems import GEMSMLPAggregator
+from skgems import Disclosure, GEMSMLPAggregator
 from skgems.federation import Agreement, Message, Nodes, reply_to
 from skgems.gems import GEMSLogisticAggregator
 from skgems.local import TooFewRowsError
-from skgems.messages import sealed, told_numbers
+from skgems.messages import TASKS, sealed, told_numbers
 
 pytestmark = [
     pytest.mark.usefixtures("accepting_nodes"),
@@ -52,6 +54,62 @@ def test_what_means_alone_exceed_is_refused_by_the_rule(node):
             state={},
             agreement=agreement,
         )
+
+
+def request_about_first_layer(network: MLPClassifier) -> Message:
+    return Message.of(
+        "neurons",
+        weights=np.vstack([network.coefs_[0], network.intercepts_[0]]),
+        activation="relu",
+        epsilon=0.1,
+        geometry={"name": "gram"},
+        n_directions=1,
+    )
+
+
+@pytest.mark.parametrize("rule", [None, Disclosure()], ids=["no rule", "rule"])
+def test_what_a_reply_tells_is_counted_once(node, rule, monkeypatch):
+    n_counts = 0
+    tell = TASKS["neurons"].told
+
+    def counted(content):
+        nonlocal n_counts
+        n_counts += 1
+        return tell(content)
+
+    monkeypatch.setitem(TASKS, "neurons", replace(TASKS["neurons"], told=counted))
+    agreement = Agreement.of(GEMSMLPAggregator(), disclosure=rule)
+    reply_to(
+        sealed(request_about_first_layer(node[0]), agreement),
+        *node,
+        name="lyon",
+        state={},
+        disclosure=rule,
+        agreement=agreement,
+    )
+    assert n_counts == 1
+
+
+def test_numbers_about_units_of_the_first_layer_count_among_those_told(node):
+    """A matrix of 31 inputs has 496 numbers, and two more are of each of 8 units."""
+    state = {}
+    means, agreement = request_about(1245, n_rounds=4)
+    units = request_about_first_layer(node[0])
+    reply = reply_to(
+        sealed(units, agreement), *node, name="lyon", state=state, agreement=agreement
+    )
+    assert [told.n_numbers for told in told_numbers(reply)] == [512]
+    with pytest.raises(TooFewRowsError, match="512 of these were told before"):
+        reply_to(
+            sealed(means, agreement),
+            *node,
+            name="lyon",
+            state=state,
+            agreement=agreement,
+        )
+    reply_to(
+        sealed(means, agreement), *node, name="lyon", state={}, agreement=agreement
+    )
 
 
 def test_means_of_further_layers_are_refused_beside_what_was_told(node):

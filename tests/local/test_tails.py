@@ -91,6 +91,16 @@ def test_tails_are_said_with_rows_alone_and_with_one_class_a_node(
         assert heavy == NAMES
 
 
+def test_a_node_with_a_model_of_its_own_tells_of_heavy_tails_alone():
+    X, y = with_outliers(n_outliers=0)
+    model = LogisticRegression().fit(X, y)
+    assert kurtosis_in(AGGREGATOR.summarize(model, X, y, name="a")) is None
+    X, y = with_outliers()
+    with pytest.warns(HeavyTailsWarning, match="'a'"):
+        summary = AGGREGATOR.summarize(model, X, y, name="a")
+    assert kurtosis_in(summary) >= 64
+
+
 @pytest.mark.parametrize("partition", ["one class each", "alike"])
 def test_usual_rows_say_nothing(partition):
     X, y = load_digits(n_class=3, return_X_y=True)

@@ -10,6 +10,8 @@ import pytest
 
 from skgems.matching import match_layer
 from skgems.matching._layer import (
+    DEEP_EXPLAINED,
+    DEEP_PRICES,
     EXPLAINED,
     EXPLAINED_OUTGOING,
     PRICES,
@@ -103,6 +105,35 @@ def test_the_mass_grows_until_the_atoms_explain_the_neurons():
     capped, match = matched(groups, max_units=10)
     assert capped == masses()[0]
     assert len(match.atoms) == 10
+
+
+def test_in_deep_networks_atoms_explain_more_and_may_cost_more():
+    def match_deep(groups):
+        sigma = auto_sigma(groups)
+        return match_at_auto_gamma0(
+            partial(
+                match_layer,
+                groups,
+                [np.array([sigma**-2.0])] * len(groups),
+                n_shared=groups[0].shape[1],
+                # It draws next to nothing to zero.
+                prior_precision=(10 * sigma) ** -2.0,
+                random_state=0,
+            ),
+            groups,
+            sigma=sigma,
+            n_sharing=len(groups),
+            is_deep=True,
+        )
+
+    gamma0, match = match_deep(neurons(noise=0.05))
+    assert gamma0 == pytest.approx(np.exp(-50 * DEEP_PRICES[0]))
+    assert len(match.atoms) == 10
+    groups = neurons(noise=1.0)
+    gamma0, match = match_deep(groups)
+    assert np.exp(-50 * DEEP_PRICES[0]) < gamma0 < np.exp(-50 * DEEP_PRICES[-1])
+    least = 1 / 8 + 7 / 8 * DEEP_EXPLAINED
+    assert explained_share(groups, match.assignments) >= least
 
 
 def test_a_search_that_explains_too_little_ends_after_the_first_sweep():

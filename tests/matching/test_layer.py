@@ -244,7 +244,7 @@ def multiset(match):
     return mean[np.lexsort(np.round(mean, 6).T)]
 
 
-@pytest.mark.parametrize("new_atom_cost", ["exchangeable", "paper"])
+@pytest.mark.parametrize("new_atom_cost", ["exchangeable", "ordered", "paper"])
 def test_order_of_units_and_groups_does_not_matter(new_atom_cost):
     rng = np.random.RandomState(0)
     groups, precisions = problem(5, n_groups=6, n_neurons=6, noise=0.5)
@@ -283,6 +283,65 @@ def test_the_papers_cost_opens_fewer_atoms():
     assert sizes["paper"] < sizes["exchangeable"]
 
 
+def worth_by_equation_9(groups, assignments, group, *, s, s0, gamma0, odds_factor):
+    """Costs of one group's units at the atoms of the others and at new ones."""
+    others = [j for j in range(len(groups)) if j != group]
+    used = np.unique(np.concatenate([assignments[j] for j in others]))
+    V = groups[group]
+    columns = []
+    for atom in used:
+        units = [groups[j][assignments[j] == atom] for j in others]
+        m = sum(map(len, units))
+        a = s * np.vstack(units).sum(axis=0)
+        q = s0 + s * m
+        fit = np.sum((a + s * V) ** 2, axis=1) / (q + s) - a @ a / q
+        columns.append(fit + odds_factor * np.log(m / (len(groups) - m)))
+    for i in range(1, len(V) + 1):
+        fit = np.sum((s * V) ** 2, axis=1) / (s0 + s)
+        columns.append(fit - 2 * np.log(i) + 2 * np.log(gamma0 / len(groups)))
+    return np.transpose(columns), used
+
+
+@pytest.mark.parametrize(
+    ("new_atom_cost", "odds_factor"), [("paper", 1), ("ordered", 2)]
+)
+def test_units_are_where_the_costs_of_equation_9_are_best(new_atom_cost, odds_factor):
+    rng = np.random.RandomState(0)
+    atoms = rng.standard_normal((10, 6))
+    groups = [atoms + 1.4 * rng.standard_normal(atoms.shape) for _ in range(7)]
+    s, s0, gamma0 = 2.0, 0.5, 1.0
+    match = match_layer(
+        groups,
+        [np.array([s])] * 7,
+        n_shared=6,
+        prior_precision=s0,
+        gamma0=gamma0,
+        new_atom_cost=new_atom_cost,
+        random_state=0,
+    )
+    # The last state is the best that was visited.
+    assert match.converged and match.objective[-1] == match.objective.max()
+    losses = {1: 0.0, 2: 0.0}  # by factors on the log odds, over all groups
+    for group, atoms_of_group in enumerate(match.assignments):
+        for factor in losses:
+            table, used = worth_by_equation_9(
+                groups,
+                match.assignments,
+                group,
+                s=s,
+                s0=s0,
+                gamma0=gamma0,
+                odds_factor=factor,
+            )
+            is_new = ~np.isin(atoms_of_group, used)
+            columns = np.searchsorted(used, atoms_of_group)
+            columns[is_new] = len(used) + np.arange(is_new.sum())
+            rows, best = linear_sum_assignment(table, maximize=True)
+            losses[factor] += table[rows, best].sum() - table[rows, columns].sum()
+    assert losses[odds_factor] == pytest.approx(0, abs=1e-6)
+    assert losses[3 - odds_factor] > 0.1
+
+
 @pytest.mark.parametrize("typical_gain", [-8.0, -3.0, 0.0, 3.0])
 def test_a_smaller_table_has_an_assignment_worth_as_much(typical_gain):
     rng = np.random.RandomState(0)
@@ -301,7 +360,7 @@ def test_a_smaller_table_has_an_assignment_worth_as_much(typical_gain):
     assert worth(columns) == pytest.approx(worth(best))
 
 
-@pytest.mark.parametrize("new_atom_cost", ["exchangeable", "paper"])
+@pytest.mark.parametrize("new_atom_cost", ["exchangeable", "ordered", "paper"])
 def test_units_that_match_nothing_stay_out_of_the_assignment(
     new_atom_cost, monkeypatch
 ):
@@ -359,21 +418,21 @@ def test_the_search_goes_on_from_the_better_start(noise, share):
     assert match.converged
     assert match.objective[-1] > alone.objective[-1] + 5
     assert len(match.atoms) < len(alone.atoms)
-    # Where the paper's order would lead to worse, it is not taken.
+    # Where the ordered cost would lead to worse, it is not taken.
     groups, precisions, settings = alike(1.8, 0.2)
-    paper = match_layer(
-        groups, precisions, new_atom_cost="paper", random_state=0, **settings
+    ordered = match_layer(
+        groups, precisions, new_atom_cost="ordered", random_state=0, **settings
     )
     match = match_layer(groups, precisions, random_state=0, **settings)
-    assert match.objective[-1] > paper.objective.max() + 5
+    assert match.objective[-1] > ordered.objective.max() + 5
 
 
 def test_the_best_state_visited_is_returned():
     groups, precisions, settings = alike(1.8, 0.2)
     match = match_layer(
-        groups, precisions, new_atom_cost="paper", random_state=0, **settings
+        groups, precisions, new_atom_cost="ordered", random_state=0, **settings
     )
-    # The paper's cost goes on until nothing changes, here to a worse state.
+    # The ordered cost goes on until nothing changes, here to a worse state.
     assert match.converged and match.objective[-1] < match.objective.max() - 1e-3
     value = log_posterior(
         groups,

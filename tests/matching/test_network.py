@@ -152,3 +152,127 @@ def test_how_many_nodes_share_a_class():
     assert nodes_per_class(share) == pytest.approx((2 + 1) / 2)
     assert nodes_per_class(10 * share) == pytest.approx((2 + 1) / 2)
     assert nodes_per_class(np.zeros((3, 2))) == 1
+
+
+# ---- the paper's own model ------------------------------------------------------
+
+
+def random_layers(sizes, n_nodes=4, noise=0.4):
+    """Networks whose units are noisy copies of each other, in any order."""
+    rng = np.random.default_rng(1)
+    pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+    common = [rng.standard_normal((n_in + 1, n_out)) for n_in, n_out in pairs]
+    return [
+        Layers.from_weights(
+            [W + noise * rng.standard_normal(W.shape) for W in common],
+            activation=("relu",) * (len(pairs) - 1),
+        )
+        for _ in range(n_nodes)
+    ]
+
+
+def equation_5(groups, precisions, assignments, *, sigma, sigma0):
+    """Return the means of atoms, by the paper's Equation 5 and by nothing else."""
+    n_atoms = 1 + max(atoms.max() for atoms in assignments)
+    total = np.zeros((n_atoms, groups[0].shape[1]))
+    precision = np.full(total.shape, 1 / sigma0**2)
+    for V, p, atoms in zip(groups, precisions, assignments, strict=True):
+        for v, atom in zip(V, atoms, strict=True):
+            total[atom] += p * v / sigma**2
+            precision[atom] += p / sigma**2
+    return total / precision
+
+
+@pytest.mark.parametrize("model", ["weighted", "paper"])
+def test_beliefs_are_the_posterior_whatever_the_merged_network_takes(model):
+    layers = random_layers((5, 6, N_CLASSES))
+    share = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]] * 2) / 0.5 / 2
+    match = match_networks(
+        layers, share, sigma=[0.5], sigma0=[2.0], gamma0=[1.0], max_units=[None],
+        model=model, random_state=0,
+    )  # fmt: skip
+    (layer,) = match.layers
+    assert 0 < np.sum(layer.popularity > 1) < np.sum(layer.popularity)
+    groups = [
+        np.hstack([W.coefs[0].T, W.intercepts[0][:, None], W.coefs[1]]) for W in layers
+    ]
+    shares = share if model == "weighted" else np.ones_like(share)
+    precisions = [np.concatenate([np.ones(6), of_node]) for of_node in shares]
+    means = equation_5(groups, precisions, layer.assignments, sigma=0.5, sigma0=2.0)
+    np.testing.assert_allclose(layer.atoms.mean, means, rtol=1e-9)
+    merged = merged_layers(match)
+    if model == "paper":
+        np.testing.assert_allclose(merged.coefs[0], means[:, :5].T)
+        np.testing.assert_allclose(merged.intercepts[0], means[:, 5])
+        np.testing.assert_allclose(merged.coefs[1], means[:, 6:])
+        # Each node counts once for the biases of classes, whatever its rows.
+        biases = np.mean([W.intercepts[1] for W in layers], axis=0)
+        np.testing.assert_allclose(merged.intercepts[1], biases)
+    else:
+        factor = 1 + 0.5**2 / 2.0**2 / 4
+        assert np.abs(merged.coefs[0] - factor * means[:, :5].T).max() > 1e-2
+
+
+def test_deep_layers_of_the_paper_have_zeros_that_count():
+    layers = random_layers((5, 6, 5, N_CLASSES), noise=0.8)
+    match = match_networks(
+        layers, np.full((4, N_CLASSES), 0.25), sigma=[0.5] * 2, sigma0=[2.0] * 2,
+        gamma0=[1.0] * 2, max_units=[None] * 2, layer_order="top_down", model="paper",
+        random_state=0,
+    )  # fmt: skip
+    below, above = match.layers
+    assert len(above.atoms) > 5  # some nodes lack an atom
+    groups = [np.hstack([W.intercepts[1][:, None], W.coefs[2]]) for W in layers]
+    ones = [np.ones(1 + N_CLASSES)] * 4
+    of_above = equation_5(groups, ones, above.assignments, sigma=0.5, sigma0=2.0)
+    groups = []
+    for W, atoms in zip(layers, above.assignments, strict=True):
+        outgoing = np.zeros((6, len(above.atoms)))
+        outgoing[:, atoms] = W.coefs[1]
+        groups.append(np.hstack([W.coefs[0].T, W.intercepts[0][:, None], outgoing]))
+    ones = [np.ones(groups[0].shape[1])] * 4
+    of_below = equation_5(groups, ones, below.assignments, sigma=0.5, sigma0=2.0)
+    merged = merged_layers(match)
+    np.testing.assert_allclose(merged.coefs[0], of_below[:, :5].T)
+    np.testing.assert_allclose(merged.coefs[1], of_below[:, 6:])
+    np.testing.assert_allclose(merged.coefs[2], of_above[:, 1:])
+
+
+def test_a_class_that_a_node_lacks_has_no_say_in_the_paper_either():
+    match = match_networks(
+        [one_unit([1.0, 0.0], [2.0, 0.0]), one_unit([1.0, 0.0], [2.0, 4.0])],
+        np.array([[0.9, 0.0], [0.1, 1.0]]),
+        sigma=[0.5], sigma0=[2.0], gamma0=[1e-9], max_units=[None],
+        model="paper", random_state=0,
+    )  # fmt: skip
+    two = 2 / 0.5**2 / (2 / 0.5**2 + 1 / 2.0**2)
+    one = 1 / 0.5**2 / (1 / 0.5**2 + 1 / 2.0**2)
+    merged = merged_layers(match)
+    np.testing.assert_allclose(merged.coefs[1], [[2 * two, 4 * one]])
+
+
+@pytest.mark.parametrize("model", ["weighted", "paper"])
+def test_a_stream_goes_on_from_the_posterior(model):
+    layers = random_layers((5, 6, N_CLASSES), n_nodes=3)
+    settings = {
+        "sigma": [0.5],
+        "sigma0": [2.0],
+        "gamma0": [1e-9],  # all units match
+        "max_units": [None],
+        "model": model,
+        "random_state": 0,
+    }
+    match = match_networks(layers[:2], np.full((2, N_CLASSES), 0.5), **settings)
+    counts = [np.zeros((1, len(match.layers[0].atoms)), dtype=int)]
+    match = match_networks(
+        layers[2:], np.ones((1, N_CLASSES)), previous=match, counts=counts, n_steps=1,
+        **settings,
+    )  # fmt: skip
+    groups = [np.hstack([W.coefs[0].T, W.intercepts[0][:, None]]) for W in layers]
+    (layer,) = match.layers
+    # The units of a node are copies of each other in the order of the common ones.
+    own_order = [np.arange(6)] * 3
+    means = equation_5(groups, np.ones((3, 6)), own_order, sigma=0.5, sigma0=2.0)
+    np.testing.assert_allclose(
+        layer.atoms.mean[layer.assignments[0], :6], means, rtol=1e-9
+    )

@@ -13,10 +13,10 @@ from helpers.broken import LEAVES, broken_contents, messages_with_field
 from skgems.messages import (
     TASKS,
     Message,
-    check_fields_of_user,
     check_reply,
     check_request,
     has_usable_numbers,
+    reply_in,
 )
 from skgems.moments import LARGEST, LARGEST_FLOAT32
 
@@ -86,16 +86,17 @@ def test_a_broken_field_is_refused_under_its_name(pairs, leaf):
 
 def test_fields_of_the_user_are_checked_alone(pairs):
     pair = next(pair for pair in pairs if pair.request.task == "moments")
-    check_fields_of_user(pair.request, pair.reply)
+    task = TASKS["moments"]
+    task.check_fields_of_user(reply_in(pair.reply))
     content = pair.reply.content
-    for name in TASKS["moments"].of_user:
+    for name in task.of_user:
         if name not in content:
             continue
         wrong = Message.of("moments", **{**content, name: "odd"})
         with pytest.raises(ValueError, match=rf"^moments\.{name} "):
-            check_fields_of_user(pair.request, wrong)
+            task.check_fields_of_user(reply_in(wrong))
     without_rule = Message.of("moments", **{**content, "scaled": "odd"})
-    check_fields_of_user(pair.request, without_rule)
+    task.check_fields_of_user(reply_in(without_rule))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -109,5 +110,6 @@ def test_numbers_that_are_too_large_or_none_are_not_usable(dtype):
         (np.nan, False),
     ]:
         array = np.array([0.0, value], dtype=dtype)
-        message = Message.of("score", W=array, whole=np.arange(3), none=np.empty(0))
-        assert has_usable_numbers(message) is is_usable
+        table = {"whole": np.arange(3), "none": np.empty(0), "W": [array]}
+        reply = TASKS["survey"].reply(n_rows=2, names=["a"], columns={"0": table})
+        assert has_usable_numbers(reply) is is_usable

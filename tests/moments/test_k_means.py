@@ -77,7 +77,7 @@ def test_clusters_do_not_depend_on_whether_products_are_held_or_rows_are_sparse(
     np.testing.assert_array_equal(
         k_means(sparse.csr_matrix(rows), 7, random_state=0), labels
     )
-    monkeypatch.setattr(skgems.moments._fewer, "_MOST_HELD", 0)
+    monkeypatch.setattr(skgems.moments._fewer, "MOST_OF_SQUARE", 0)
     np.testing.assert_array_equal(k_means(rows, 7, random_state=0), labels)
     np.testing.assert_array_equal(
         k_means(sparse.csr_matrix(rows), 7, random_state=0), labels

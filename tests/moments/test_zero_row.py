@@ -200,3 +200,13 @@ def test_in_the_span_of_few_rows_the_minimum_is_that_in_all_features(
     for model in (W_of_span, W):
         logits = known_zero @ model[:-1] + model[-1]
         np.testing.assert_allclose(logits, 0.0, atol=1e-8)
+
+
+def test_a_constant_feature_in_place_of_an_intercept_is_penalized_as_it_is():
+    X, y = labelled_rows()
+    X[:, -1] = 2.0  # a transformer that scales leaves it as it is
+    penalties = [
+        likelihood_of(X, y, kind="class", zero_row=np.zeros(4), scaled=scaled).penalties
+        for scaled in (True, False)
+    ]
+    assert penalties[0][-1] == penalties[1][-1] > 0

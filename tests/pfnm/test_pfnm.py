@@ -51,6 +51,25 @@ def test_without_rows(local_networks):
     assert np.all(np.diff(aggregate.objective_[0]) >= -1e-9)
 
 
+def test_deep_networks_keep_what_one_node_alone_has(local_networks, deep):
+    """The prior halves such a unit of one layer, and of several it would of each."""
+    flat = PFNMAggregator(deep, random_state=0).fit()
+    np.testing.assert_allclose(flat.sigma0_, 3 * np.array(flat.sigma_))
+    shallow = PFNMAggregator(local_networks, random_state=0).fit()
+    np.testing.assert_allclose(shallow.sigma0_, shallow.sigma_)
+    for aggregate, networks, kept in (
+        (flat, deep, 0.9),
+        (shallow, local_networks, 0.5),
+    ):
+        n_alone = 0
+        for network, atoms in zip(networks, aggregate.assignments_[0], strict=True):
+            is_alone = aggregate.popularity_[0].sum(axis=0)[atoms] == 1
+            n_alone += is_alone.sum()
+            own = aggregate.posterior_[0].mean[atoms][is_alone, :64]
+            np.testing.assert_allclose(own, kept * network.coefs_[0].T[is_alone])
+        assert n_alone > 0
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_networks_of_usual_starts_on_standardised_rows_are_matched():
     rows = StandardScaler().fit(X[TRAIN]).transform(X)

@@ -200,7 +200,7 @@ def test_a_node_starts_where_the_aggregate_is_on_features_as_they_are(nodes):
 
 def fail_in_first_round(monkeypatch, name):
     """Let a node fail; returns name, request and reply of each that replies."""
-    answer = channel_module.answer
+    answer = channel_module.reply_of
     replies = []
     requests_of_node = []
 
@@ -216,7 +216,7 @@ def fail_in_first_round(monkeypatch, name):
         replies.append((member.name, request, reply))
         return reply
 
-    monkeypatch.setattr(channel_module, "answer", answer_or_fail)
+    monkeypatch.setattr(channel_module, "reply_of", answer_or_fail)
     return replies
 
 
@@ -237,7 +237,7 @@ def test_a_node_that_is_left_out_of_a_round_is_not_in_its_mean(monkeypatch):
     # Where all that came have changed alike, the mean has changed as they have.
     _, request, reply = replies[0]
     assert len(replies) == 2
-    trained = reply.content["coefs"][0]
+    trained = reply.coefs[0]
     assert abs(trained - request.content["coefs"][0]).max() > 0.005
     np.testing.assert_allclose(aggregate.coefs_[0], trained, atol=1e-9)
     n_units = aggregate.n_units_[0]

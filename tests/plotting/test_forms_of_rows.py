@@ -176,9 +176,21 @@ def spaces_display(rows: Rows):
     return SpacesDisplay.from_estimator(rows.spaces, rows.X, rows.y, rows.nodes)
 
 
+def forest_display(rows):
+    # Species are separable by the measurements, so that their odds ratios run away.
+    y = np.arange(len(Y)) % 2
+    agg = GEMSLogisticAggregator([(name, None) for name in NAMES], C=np.inf)
+    display = plotting.ForestDisplay.from_estimator(
+        agg.fit(rows.X, y, nodes=rows.nodes), rows.X, y, rows.nodes, column=0
+    )
+    display.title = ""  # which has the name of the column, if there is one
+    return display
+
+
 DISPLAYS = {
     "EpsilonDisplay": epsilon_display,
     "FineTuningDisplay": fine_tuning_display,
+    "ForestDisplay": forest_display,
     "GapDisplay": gap_display,
     "MatchingDisplay": matching_display,
     "NodeReportDisplay": node_report_display,

@@ -10,6 +10,7 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.naive_bayes import BernoulliNB, GaussianNB
 
 from skgems import PooledAggregator
+from skgems.base import MOST_LISTED
 from skgems.datasets import partition_by_label, partition_dirichlet
 from skgems.federation import NodesDisagreeWarning
 from skgems.pooled import CLASSIFIERS
@@ -115,3 +116,12 @@ def test_who_is_forgotten_is_no_longer_named():
     with warnings.catch_warnings():
         warnings.simplefilter("error", NodesDisagreeWarning)
         agg.forget("nice")
+
+
+def test_all_nodes_that_a_sentence_lists_are_named_and_none_is_counted_beside_them():
+    nodes = np.arange(len(Y)) % 30
+    far_away = np.where((nodes < MOST_LISTED)[:, None], X + 50.0, X)
+    with pytest.warns(NodesDisagreeWarning) as caught:
+        PooledAggregator(pooled=GaussianNB()).fit(far_away, Y, nodes=nodes.astype(str))
+    assert names_in(caught) == list(map(str, range(MOST_LISTED)))
+    assert " more" not in str(caught[0].message)

@@ -19,6 +19,7 @@ from skgems.messages import sealed
 from skgems.pooled._terms import PooledTerms
 from skgems.pooled._trees_fit import TreesMethod
 from skgems.pooled._trees_terms import ForestTerms, RandomTreesTerms
+from skgems.tasks import LeafCountsReply
 from skgems.trees import packed_counts
 
 pytestmark = pytest.mark.usefixtures("accepting_nodes")
@@ -131,8 +132,7 @@ def test_more_rows_are_added_up_than_four_bytes_hold():
     """Two nodes that say so; their counts are of the last leaf of the only tree."""
     fit = TreesMethod.from_classifier(drawn(n_estimators=1, max_depth=1), None)
     n_rows = 2**32 - 1
-    reply = Message.of(
-        "leaf_counts",
+    reply = LeafCountsReply(
         labels=["mild"],
         counts=packed_counts(np.array([[[0], [n_rows]]])),
         min_rows=1,

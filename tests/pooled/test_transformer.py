@@ -185,6 +185,13 @@ def test_medians_of_missing_numbers_are_as_near_as_is_said():
     assert list(pooled.errors_.values()) == [12.0]
 
 
+def test_a_column_whose_largest_values_are_the_bound_is_not_said_to_have_gaps():
+    X = np.tile([[0.0, 1.0], [4.0, 2.0], [4.0, np.nan]], (20, 1))
+    imputer = SimpleImputer(strategy="median", add_indicator=True)
+    pooled = PooledTransformer(imputer, bounds=(0.0, 4.0)).fit(X)
+    assert pooled.transformer_.indicator_.features_.tolist() == [1]
+
+
 def bins_of_quantiles():
     if "quantile_method" in KBinsDiscretizer().get_params():
         return KBinsDiscretizer(4, strategy="quantile", quantile_method="linear")

@@ -51,6 +51,15 @@ RULES = {
     "grow": {"counts": "consent"},
     "grow_halves": {"first": "consent", "second": "consent"},
     "halves": {"joins": "within", "refused": "nothing"},
+    "inference": {
+        "count": "counts",
+        "n_rows": "counts",
+        "is_weighted": "nothing",
+        "has_groups": "nothing",
+        "gradient": "sums",
+        "information": "sums",
+        "middle": "sums",
+    },
     "join": {
         "name": "nothing",
         "method": "nothing",
@@ -82,6 +91,7 @@ RULES = {
         "precision": "consent",
         "radii": "consent",
         "sizes": "consent",
+        "n_rows": "counts",
     },
     "retrain": {"coefs": "consent", "intercepts": "consent", "loss": "consent"},
     "score": {"score": "score", "n_rows": "counts", "beside": "score"},

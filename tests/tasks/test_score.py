@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers.rules import assert_refused, assert_taken
@@ -81,3 +83,21 @@ def test_losses_that_score_models_do_not_tell_a_row():
 
     np.testing.assert_allclose(claim(None), X[0], atol=1e-3)
     assert not np.abs(claim(Disclosure()) - X[0]).max() < 0.1
+
+
+@pytest.mark.parametrize("criterion", [Accuracy(), LogLoss()])
+@pytest.mark.parametrize(("n_rows", "n_told"), [(1, 0), (2, 0), (3, 3)])
+def test_a_score_is_of_no_class_of_one_or_two_rows(criterion, n_rows, n_told):
+    node = make_member(judging=np.arange(30))
+    node = replace(
+        node,
+        y=np.where(np.arange(len(node.y)) < n_rows, "a", "b"),
+        disclosure=Disclosure(),
+    )
+    request = {"W": make_model(), "criterion": criterion.as_settings()}
+    alone = ask("score", node, labels=["a"], columns=np.array([0]), **request)
+    assert alone["n_rows"] == n_told
+    assert np.isnan(float(alone["score"])) == (n_told == 0)
+    labels = {"labels": ["a", "b"], "columns": np.array([0, 1])}
+    together = ask("score", node, **labels, **request)
+    assert together["n_rows"] == 30 - n_rows + n_told

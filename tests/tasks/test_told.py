@@ -39,7 +39,8 @@ def told(content, task="moments"):
     """Numbers told by the labels of their rows, and those of a row of each class."""
     n_numbers: dict[tuple, float] = {}
     of_a_row = dict.fromkeys(LABELS, 0.0)
-    for numbers in TASKS[task].told(content):
+    reply = TASKS[task].reply(**{**dict.fromkeys(TASKS[task].reply.fields), **content})
+    for numbers in TASKS[task].told(reply):
         labels = tuple(label for label, _ in numbers.rows)
         n_numbers[labels] = n_numbers.get(labels, 0) + numbers.n_numbers
         for label in labels:
@@ -167,3 +168,17 @@ def test_histograms_tell_where_they_step():
     histogram = {"n_rows": 30.0, "cumulative": cumulative}
     n_numbers, _ = told({"parts": {"0": histogram}}, "front")
     assert n_numbers == {(None,): 3 + 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "n_told"),
+    [
+        ({"precision": np.eye(4), "n_rows": 50}, [10 + 4]),
+        ({"precision": np.ones(4), "n_rows": 50}, [4 + 4]),
+        ({"precision": np.eye(4)}, []),  # of a further layer
+    ],
+)
+def test_shapes_and_radii_of_spaces_of_units(fields, n_told):
+    content = {"centers": np.ones((4, 2)), "radii": np.ones(2), "sizes": np.ones(2)}
+    n_numbers, _ = told(content | fields, task="neurons")
+    assert list(n_numbers.values()) == n_told
