@@ -19,6 +19,7 @@ from ..federation import (
     Summary,
     check_merges_all,
     trust_table,
+    warn_of_contradictions,
     warn_of_many_rows,
     warn_of_neglected_columns,
     warn_of_shared_matrices,
@@ -114,7 +115,8 @@ class LinearMethod(LinearParameters):
         losses = None
         if merge.likelihood is not None:
             judged_W = merge.W_of_one_message if fine_tuning is None else factor * W
-            losses = node_losses(merge, judged_W, problem=stage)
+            losses = node_losses(merge, judged_W, names=stage.names)
+        warn_of_contradictions(stage.names, merge.contradictions)
         form = merge.form_of_kept_nodes(stage.names)
         refinement = merge.refinement
         attributes = {

@@ -79,7 +79,6 @@ class LinearParameters(Method):
                 self.needs_spaces or "consensus" in self.n_rounds.candidates
             ),
             tries_factors=self.intersection != "likelihood",
-            asks_for_inference=not isinstance(self.C, str) and np.isinf(self.C),
         )
 
     def with_seed(self, seed: int | None) -> Self:

@@ -14,6 +14,7 @@ from typing import Self
 
 import numpy as np
 
+from ..base import warn_user
 from ..federation import (
     Federation,
     ask_inverse_temperature,
@@ -21,11 +22,12 @@ from ..federation import (
     reason_of_trust,
 )
 from ..messages import Message
-from ..moments import ROUNDING_OF_SUMS, Likelihood, Trust
+from ..moments import ROUNDING_OF_SUMS, Contradictions, Likelihood, Trust
 from ..networks import LayersBelow, as_two_logits
 from ..pooled import PooledForm
 from ..progress import say
 from ..spaces import (
+    EmptyIntersectionWarning,
     GoodEnoughSpace,
     Intersection,
     NoSpaceError,
@@ -76,6 +78,8 @@ class LinearMerge:
     # What was found of the nodes, if some may lie; what the likelihood is of is then
     # the kept nodes. None: all are trusted.
     trust: Trust | None = None
+    # Of nodes that are all trusted, whose class means contradict those of the others.
+    contradictions: Contradictions | None = None
 
     def names_among(self, names: Sequence[str]) -> Sequence[str]:
         """Return the names of nodes that the likelihood is of."""
@@ -217,10 +221,29 @@ class LinearStage(LinearModels):
             try:
                 spaces.append(profile.space(epsilon, max_radius))
             except NoSpaceError as error:
-                raise NoSpaceError(f"node {name!r}: {error}") from None
+                spaces.append(self._nearest_space(profile, name=name, error=error))
             except ValueError as error:
                 raise ValueError(f"node {name!r}: {error}") from None
         return spaces
+
+    def _nearest_space(
+        self, profile: SpaceProfile, *, name: str, error: NoSpaceError
+    ) -> GoodEnoughSpace:
+        """Return the space of the epsilon that a node's models can reach, and warn.
+
+        NoSpaceError where they reach none, or where a model that misses is of no use.
+        """
+        spaces = self.method.spaces
+        epsilon = profile.radii.best_epsilon()
+        if epsilon is None or spaces.on_empty == "raise":
+            raise NoSpaceError(f"node {name!r}: {error}") from None
+        if spaces.on_empty == "warn":
+            warn_user(
+                f"node {name!r}: {error} Its space here is that of epsilon="
+                f"{epsilon:.4g}, so the aggregate can miss epsilon at this node.",
+                EmptyIntersectionWarning,
+            )
+        return profile.space(epsilon, spaces.construction.max_radius)
 
     def spaces_around_plan(self, W: np.ndarray) -> Generator:
         """Plan of the spaces of all nodes on the scale of a fitted aggregate W."""

@@ -40,10 +40,12 @@ from ._effective_rows import EffectiveRows
 from ._fewer import draw_rows, fewer_parts, k_means
 from ._gaussian import GaussianLoss
 from ._liars import (
+    Contradictions,
     NodeClaim,
     Trust,
     check_most_liars,
     claims_of_moments,
+    contradicting_nodes,
     trusted_nodes,
 )
 from ._likelihood import MOST_PARTS, Likelihood
