@@ -65,6 +65,26 @@ FURTHER_TEXTS = {
         "accurate than votes of many networks, and than larger networks."
     ),
 }
+# What is other in tables that were made before a method was changed.
+_OLDER_PFNM = (
+    'The row "PFNM as in the paper" is older than that: its sigma is 1, and its model '
+    "is the package's own, with the paper's costs and order of layers. There is no row "
+    "of Adam at the server."
+)
+OLDER_METHODS = {
+    "gems2019_table6_cifar10": (
+        'The rows "GEMS as in the paper" are older than the factor of 3: the paper\'s '
+        "deviations were taken as relative ones, and merged nothing."
+    ),
+    "gems2019_table9": (
+        "The rows of clusters are older than balls and units by Equation 3: their "
+        'spaces have the geometry "gram".'
+    ),
+    "pfnm_nodes": _OLDER_PFNM,
+    "pfnm_nodes_cifar10": _OLDER_PFNM,
+    "pfnm_depth_cifar10": _OLDER_PFNM
+    + ' The row "PFNM" is older than the wider prior of deep networks.',
+}
 # As many columns fit on the page. More are thinned out; the CSV has all.
 MOST_COLUMNS = 8
 
@@ -217,6 +237,8 @@ def section(program: Program, lines: list[Line]) -> str:
     parts = [program.title, "-" * len(program.title), "", text_of(program), ""]
     if program.note:
         parts += [program.note, ""]
+    if program.name in OLDER_METHODS:
+        parts += [f"**{OLDER_METHODS[program.name]}**", ""]
     parts += ["::", "", f"    {command_of(program, lines)}", ""]
     parts += [f"{sentence_on_trials(lines)} {sentence_on_origin(program)}", ""]
     if not is_mixed(lines):  # the sentence says it of all lines: no stars

@@ -59,10 +59,6 @@ TESTED_ELSEWHERE = {
         "federation/test_update_forget.py",
         "nodes whose replies were kept",
     ),
-    "federation/_checked_here.py": (
-        "federation/test_run.py",
-        "what a user of one process can get wrong, and nothing else, is checked",
-    ),
     "federation/_decisions.py": (
         "ensembles/test_kept_thresholds.py",
         "beside the thresholds that are kept",

@@ -129,6 +129,14 @@ def test_every_table_says_what_made_it(common):
         assert f"--trials {n_trials}" in origin.settings, path.name
 
 
+def test_what_is_said_of_older_tables_is_of_older_tables(common):
+    """A table that is made anew loses its sentence."""
+    results = loaded(ROOT / "docs" / "results.py")
+    for name in results.OLDER_METHODS:
+        commit = common.read_origin(common.RESULTS / f"{name}.csv").commit
+        assert commit.endswith("which brought the table"), name
+
+
 # Settings of a table that are settings of another one: there a method has one figure.
 SAME_SETTINGS = [
     (("gems2019_figures3_4", kind, 1000.0), (table, "K=5", None))

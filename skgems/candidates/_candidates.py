@@ -364,7 +364,7 @@ def candidates_of_rows(
         return _under_rule(before, linear, n_rows, budget=budget)
     tried = []
     if unscaled is not None:
-        tried.append(Candidate("linear, unscaled", linear, unscaled))
+        tried.append(_unscaled(linear, unscaled))
     if scaled is None:
         return tried
     tried.append(Candidate("linear", linear, (scaled,)))
@@ -428,8 +428,16 @@ def _under_rule(
         name = f"LDA, {n_features} random features, power transform"
         steps = (*power_transformed, _first_features(n_features))
         tried.append(Candidate(name, lda, steps))
-    tried.append(Candidate("linear", linear, (before.scaled,)))
+    if before.unscaled is not None:
+        tried.append(_unscaled(linear, before.unscaled))
+    else:
+        tried.append(Candidate("linear", linear, (before.scaled,)))
     return tried
+
+
+def _unscaled(linear: GEMSLogisticAggregator, steps: tuple) -> Candidate:
+    """Return the linear model of columns that are not centered."""
+    return Candidate("linear, unscaled", linear, steps, takes_sparse_rows=True)
 
 
 def _first_features(n_features: int) -> FeatureUnion:
