@@ -24,6 +24,7 @@ from helpers.choices import choice_pairs
 from helpers.disclosures import pairs_under_a_rule, rule_of
 from helpers.forests import DRAWN, TREES, reply_behind_front, trees_behind_powers
 from helpers.mutations import mutate_at_random
+from helpers.odds import pair_of_inference
 from helpers.outcomes import check_refusal, limit_time, outcome_of
 from helpers.parts import in_parts
 from helpers.surveys import pairs_of_surveys
@@ -45,8 +46,8 @@ from skgems.federation import (
     member_of,
 )
 from skgems.gems import Rounds, Spaces
-from skgems.local import Member, clear_cache
-from skgems.messages import TASKS, pairs_in
+from skgems.local import clear_cache
+from skgems.messages import pairs_in
 from skgems.pfnm import Matching
 from skgems.spaces import Sampled
 from skgems.steps import ColumnsError
@@ -554,25 +555,8 @@ def honest_pairs() -> list[Pair]:
     of_moments = next(pair for pair in pairs if pair.request.task == "moments")
     with_tails = Message.of("moments", **of_moments.reply.content, kurtosis=16)
     pairs.append(Pair(request=of_moments.request, reply=with_tails))
-    pairs.append(_pair_of_inference())
+    pairs.append(pair_of_inference())
     return pairs + pairs_under_a_rule(pairs)
-
-
-def _pair_of_inference() -> Pair:
-    """A request for sums of standard errors, with weights of classes, and its reply."""
-    X, y = data()
-    node = Member.from_estimator("lyon", DummyClassifier().fit(X, y), X, y)
-    content = {
-        "W": np.full((6, 4), 0.1) * np.arange(4),
-        "labels": list(range(4)),
-        "columns": np.arange(4),
-        "class_weights": np.ones(4),
-    }
-    reply = TASKS["inference"].answered(node, content)
-    return Pair(
-        request=Message.of("inference", **content),
-        reply=Message.of("inference", **reply, min_rows=1),
-    )
 
 
 def _pairs_of_summaries() -> list[Pair]:
