@@ -64,10 +64,6 @@ TESTED_ELSEWHERE = {
         "beside the thresholds that are kept",
     ),
     "gems/_trusted.py": ("federation/test_trust.py", "both methods judge nodes alike"),
-    "pooled/_trusted.py": (
-        "federation/test_trust.py",
-        "both methods judge nodes alike",
-    ),
     "ensembles/_distillation_fit.py": (
         "ensembles/test_distillation.py",
         "through the aggregator",
@@ -131,7 +127,9 @@ TESTED_ELSEWHERE = {
         "gems/test_logistic.py",
         "fit simulates nodes",
     ),
+    "gems/_contributions.py": ("gems/test_inference.py", "models without a node"),
     "gems/_inference_fit.py": ("gems/test_inference.py", "through the aggregator"),
+    "gems/_inference_notes.py": ("gems/test_inference.py", "notes of the table"),
     "gems/_moment_sums.py": ("gems/test_inference.py", "moments in place of nodes"),
     "gems/_layers_fit.py": ("gems/test_mlp.py", "through the aggregator"),
     "gems/_linear_fit.py": ("gems/test_logistic.py", "through the aggregator"),

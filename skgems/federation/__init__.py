@@ -101,6 +101,7 @@ from ._trust import (
     kept_names,
     reason_of_trust,
     trust_table,
+    warn_of_contradictions,
     warn_of_trust,
 )
 from ._update_forget import KeptReplies, UpdateForgetMixin, records_of

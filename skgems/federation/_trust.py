@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..base import MOST_LISTED, warn_user
-from ..moments import Trust
+from ..moments import Contradictions, Trust
 from ._labels import shown_labels
 from ._warnings import ManyRowsWarning, NodesDisagreeWarning
 
@@ -110,6 +110,50 @@ def _warn_of_capped_nodes(names: Sequence[str], trust: Trust) -> None:
             "These nodes claim far more rows than others, and only a part of the rows "
             f"counts: {_first(capped)}. Set robust=0 if the numbers are right.",
             ManyRowsWarning,
+        )
+
+
+def warn_of_contradictions(
+    names: Sequence[str], contradictions: Contradictions | None
+) -> None:
+    """Warn of nodes whose classes differ in other directions, or that lie far away.
+
+    None: nobody was compared.
+    """
+    if contradictions is None:
+        return
+    reasons = contradictions.reasons
+    shown = contradictions.shown
+    of_another_rule = [
+        f"{names[k]!r} ({shown[k]:.2f})"
+        for k in sorted(reasons)
+        if reasons[k] == "shown"
+    ]
+    if of_another_rule:
+        warn_user(
+            "At these nodes the classes differ in other directions than at the other "
+            f"nodes: {_first(of_another_rule)}. The number says how far their "
+            "differences between class means agree with those of the other nodes: 1 "
+            "means that they agree, 0 is expected for random labels, and -1 for "
+            "features with the opposite sign. Its median over nodes is "
+            f"{np.nanmedian(shown):.2f}. Check that labels have the same codes there "
+            "as elsewhere, and that features have the same order and sign; or leave "
+            "these nodes out.",
+            NodesDisagreeWarning,
+        )
+    far = contradictions.far
+    far_away = [
+        f"{names[k]!r} ({far[k]:.0f} standard deviations)"
+        for k in sorted(reasons)
+        if reasons[k] == "far"
+    ]
+    if far_away:
+        warn_user(
+            "The rows of these nodes are far from those of the same classes at the "
+            f"other nodes: {_first(far_away)} on average over the features. The median "
+            f"over nodes is {np.nanmedian(far):.2g}. Check that features have the same "
+            "units and the same zero there; or leave these nodes out.",
+            NodesDisagreeWarning,
         )
 
 

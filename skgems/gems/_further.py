@@ -465,7 +465,7 @@ class SumOfLosses:
     def _correction(self, k: int) -> _Correction:
         """Return what a node's moments miss of its last reply, or of its own model."""
         if k not in self.last_replies:
-            slope, _ = self.likelihood.terms_of_own_model(k, self.node_losses[k])
+            slope = self.likelihood.slope_of_own_model(k, self.node_losses[k])
             return _Correction(constant=0.0, slope=slope)
         reply = self.last_replies[k]
         expected, expected_gradient = self.likelihood.expected(reply.W, [k])

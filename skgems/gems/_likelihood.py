@@ -21,7 +21,6 @@ import numpy as np
 
 from ..base import warn_user
 from ..federation import (
-    NodesDisagreeWarning,
     SameRowsWarning,
     warn_of_many_classes,
     warn_of_other_shares,
@@ -32,9 +31,12 @@ from ..local import cached_call
 from ..messages import Message
 from ..moments import (
     ClassMoments,
+    Contradictions,
     Likelihood,
     NodeLoss,
     Span,
+    claims_of_moments,
+    contradicting_nodes,
     cross_validated_C,
     moments_kind,
 )
@@ -165,7 +167,25 @@ class LikelihoodStage(LinearStage):
             constants=sums.constants,
             neglected=sums.neglected,
             kurtosis_of_nodes=sums.kurtosis_of_nodes,
+            contradictions=self._contradictions(problem, sums),
         )
+
+    def _contradictions(
+        self, problem: LinearProblem, sums: Sums
+    ) -> Contradictions | None:
+        """Compare the class means of nodes, unless those that may lie are left out."""
+        if not self.corrects:
+            return None
+        claims = claims_of_moments(
+            sums.moments_of_nodes,
+            [node.rows_by_class for node in problem.nodes],
+            lacking=[problem.lacking(node) for node in problem.nodes],
+        )
+        # In coordinates of a span it is of others than features.
+        covariance = None
+        if sums.span is None:
+            covariance = sums.merged.covariance_within_parts()
+        return contradicting_nodes(claims, covariance=covariance)
 
     def _weighted(self, problem: LinearProblem, sums: Sums) -> _WeightedSums:
         losses = sums.class_weighted_losses()
@@ -359,7 +379,7 @@ class LikelihoodStage(LinearStage):
         )
         losses = _with_rows_of_equal_models(node_sums)
         if not self.corrects:
-            losses = _without_gradients(losses)
+            losses = _drop_gradients(losses)
         scaled = has_layers or any(node.scaled for node in node_sums)
         span = None
         if spans:
@@ -395,6 +415,7 @@ class LikelihoodStage(LinearStage):
             constants=_by_name(node_sums, "constants"),
             neglected=_by_name(node_sums, "neglected"),
             kurtosis_of_nodes=heavy_nodes(node_sums),
+            moments_of_nodes=[node.moments for node in node_sums],
         )
 
     def _chooses_C(self, merged: ClassMoments, *, has_layers: bool) -> bool:
@@ -627,7 +648,7 @@ def _with_rows_of_equal_models(node_sums: Sequence[NodeSums]) -> list[NodeLoss]:
     return [replace(node.loss, n_alike=n_rows[node.model_digest]) for node in node_sums]
 
 
-def _without_gradients(losses: Sequence[NodeLoss]) -> list[NodeLoss]:
+def _drop_gradients(losses: Sequence[NodeLoss]) -> list[NodeLoss]:
     """Return losses of moments alone."""
     return [replace(loss, gradient=None, slope=None) for loss in losses]
 
@@ -655,61 +676,16 @@ def _scaled_spaces(
 
 
 def node_losses(
-    merge: LinearMerge, W: np.ndarray, *, problem: LinearProblem
+    merge: LinearMerge, W: np.ndarray, *, names: Sequence[str]
 ) -> list[float]:
-    """Losses of a model on each node's moments, in nats a row; NaN where left out.
-
-    It warns of nodes whose moments show another rule, unless nodes were judged before.
-    """
+    """Losses of a model on each node's moments, in nats a row; NaN where left out."""
     likelihood = merge.likelihood
-    n_rows = np.array([node.n_rows for node in problem.nodes])
-    centered = likelihood.from_rows(W)
-    if merge.trust is not None:
-        losses = np.full(len(n_rows), np.nan)
-        is_kept = merge.trust.is_kept
-        fits = likelihood.node_fits(centered, n_rows[is_kept])
-        losses[is_kept] = fits.losses
-        return losses.tolist()
-    fits = likelihood.node_fits(centered, n_rows)
-    losses = fits.losses.tolist()
-    if fits.disagrees.any():
-        # A strong penalty leaves logits small at all nodes, which is no other rule; the
-        # nodes' own models, beside which it is judged, have such a factor too.
-        factor = max(1.0, likelihood.inverse_temperature(centered))
-        fits = likelihood.node_fits(factor * centered, n_rows)
-    shares = likelihood.shares_of_nodes
-    largest = int(np.argmax(shares))
-    # A node of more rows than all others decides what the aggregate is, so that nodes
-    # which it fits badly are no odd ones: of ten nodes one with labels moved by one and
-    # a hundredfold rows had five honest ones named, and never itself.
-    if fits.disagrees.any() and shares[largest] > 1.0 - shares[largest]:
-        warn_user(
-            "The aggregate fits the rows of some nodes badly: "
-            f"{fits.disagrees.sum()} of {len(shares)}. Node "
-            f"{problem.names[largest]!r} has {100 * shares[largest]:.0f} % of all "
-            "rows, so the aggregate follows this node, and nothing shows whether it or "
-            "the other nodes are wrong. Check at all nodes that labels have the same "
-            "codes, that features have the same order and units, and that the numbers "
-            "of rows are right.",
-            NodesDisagreeWarning,
-        )
-    elif fits.disagrees.any():
-        best_losses = np.fmin(likelihood.own_losses, fits.without)
-        losses_of_nodes = [
-            f"{problem.names[k]!r} ({fits.among_own[k]:.2f}, {best_losses[k]:.2f}, "
-            f"{fits.without[k]:.2f})"
-            for k in np.flatnonzero(fits.disagrees)
-        ]
-        warn_user(
-            "The aggregate fits the rows of some nodes badly. The log-losses in nats "
-            "per row, of the aggregate, of the node's local model, and of a constant "
-            f"prediction of its class shares, are {first_of(losses_of_nodes)}. Check "
-            "that labels have the same codes there as elsewhere, and that features "
-            "have the same order and units; or leave these nodes out. If classes are "
-            "far from linear, this can also happen to nodes whose rows lie elsewhere.",
-            NodesDisagreeWarning,
-        )
-    return losses
+    losses_of_kept = likelihood.node_losses(likelihood.from_rows(W))
+    if merge.trust is None:
+        return losses_of_kept.tolist()
+    losses = np.full(len(names), np.nan)
+    losses[merge.trust.is_kept] = losses_of_kept
+    return losses.tolist()
 
 
 def warn_of_same_rows(likelihood: Likelihood, names: Sequence[str]) -> None:

@@ -24,6 +24,7 @@ from ..federation import (
     Summary,
     raise_without_classifier,
     trust_table,
+    warn_of_contradictions,
     warn_of_many_rows,
     warn_of_neglected_columns,
     warn_of_tails,
@@ -111,7 +112,6 @@ class LinearFit:
                 self.needs_spaces or "consensus" in self.rounds.candidates
             ),
             tries_factors=self.intersection != "likelihood",
-            asks_for_inference=not isinstance(self.C, str) and np.isinf(self.C),
         )
 
     def check_takes_weights(self) -> None:
@@ -277,7 +277,8 @@ class LinearFit:
         losses = None
         if merge.likelihood is not None:
             judged_W = merge.W_of_one_message if fine_tuning is None else factor * W
-            losses = node_losses(merge, judged_W, problem=problem)
+            losses = node_losses(merge, judged_W, names=problem.names)
+        warn_of_contradictions(problem.names, merge.contradictions)
         form = merge.form_of_kept_nodes(problem.names)
         refinement = merge.refinement
         attributes = {

@@ -84,6 +84,15 @@ class LinearProblem:
             return None
         return np.where(self.unused, 0.0, np.nan)
 
+    def lacking(self, node: LinearNode) -> np.ndarray | None:
+        """Return which features a node's sums say nothing of; None: they say all.
+
+        Over hidden layers features are units, which all nodes have.
+        """
+        if self.hidden.weights or node.dropped is None:
+            return None if self.hidden.weights else self.unused
+        return node.dropped if self.unused is None else node.dropped | self.unused
+
     @property
     def names(self) -> list[str]:
         return [node.name for node in self.nodes]

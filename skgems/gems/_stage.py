@@ -17,7 +17,7 @@ import numpy as np
 from ..base import warn_user
 from ..federation import ask_inverse_temperature, kept_names, reason_of_trust
 from ..messages import Message
-from ..moments import ROUNDING_OF_SUMS, Likelihood, Trust
+from ..moments import ROUNDING_OF_SUMS, Contradictions, Likelihood, Trust
 from ..networks import LayersBelow, as_two_logits
 from ..pooled import PooledForm
 from ..progress import say
@@ -75,6 +75,8 @@ class LinearMerge:
     # What was found of the nodes, if some may lie; what the likelihood is of is then
     # the kept nodes. None: all are trusted.
     trust: Trust | None = None
+    # Of nodes that are all trusted, whose class means contradict those of the others.
+    contradictions: Contradictions | None = None
 
     def names_among(self, names: Sequence[str]) -> Sequence[str]:
         """Return the names of nodes that the likelihood is of."""

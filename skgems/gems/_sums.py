@@ -65,6 +65,7 @@ class NodeSums:
     neglected: np.ndarray | None = None
     # A class of which its model expects more rows; None: none, or it does not say.
     other_share: OtherShare | None = None
+    moments: ClassMoments | None = None  # of its rows, without products
 
 
 class RepliesReader:
@@ -155,6 +156,7 @@ class RepliesReader:
             if zeros_or_constants is not None:
                 reply, moments = _with_constants(reply, moments, zeros_or_constants)
         other_share = _other_share(node, reply, moments=moments, classes=self._classes)
+        moments_of_rows = moments.drop_products()
         if self._row_factors is not None and self._row_factors[k] < 1.0:
             moments = moments.weighted(self._row_factors[k])
         node_sums = _read_node_sums(
@@ -170,6 +172,7 @@ class RepliesReader:
                 constants=constants,
                 neglected=self._neglected(node, moments),
                 other_share=other_share,
+                moments=moments_of_rows,
             )
         )
         if self._problem.hidden.weights and self._sums_matrices(moments.n_features):
@@ -412,6 +415,7 @@ class Sums:
     constants: Mapping[str, np.ndarray]
     # By name of the node, see NodeSums.neglected; other nodes are not in it.
     neglected: Mapping[str, np.ndarray]
+    moments_of_nodes: list[ClassMoments]  # of features as they are, without products
 
     @cached_property
     def class_weight(self) -> np.ndarray | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..moments import Trust, claims_of_moments, trusted_nodes
 from ..tasks import MomentsReply
-from ._problem import LinearNode, LinearProblem
+from ._problem import LinearProblem
 from ._sums import read_moments
 
 
@@ -37,7 +37,7 @@ class TrustedReplies:
         claims = claims_of_moments(
             moments,
             [node.rows_by_class for node in problem.nodes],
-            lacking=[_lacking(node, problem) for node in problem.nodes],
+            lacking=[problem.lacking(node) for node in problem.nodes],
         )
         trust = trusted_nodes(claims, most_liars)
         kept = np.flatnonzero(trust.is_kept).tolist()
@@ -51,10 +51,3 @@ class TrustedReplies:
     def row_factors(self) -> np.ndarray:
         """The part of its rows that each kept node counts with, (n_kept,)."""
         return self.trust.factors[self.trust.is_kept]
-
-
-def _lacking(node: LinearNode, problem: LinearProblem) -> np.ndarray | None:
-    """Return the features that a node's sums tell nothing of; None: they tell all."""
-    if node.dropped is None or problem.unused is None:
-        return node.dropped if problem.unused is None else problem.unused
-    return node.dropped | problem.unused

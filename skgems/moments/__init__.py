@@ -40,10 +40,12 @@ from ._effective_rows import EffectiveRows
 from ._fewer import draw_rows, fewer_parts, k_means
 from ._gaussian import GaussianLoss
 from ._liars import (
+    Contradictions,
     NodeClaim,
     Trust,
     check_most_liars,
     claims_of_moments,
+    contradicting_nodes,
     trusted_nodes,
 )
 from ._likelihood import MOST_PARTS, Likelihood
@@ -56,6 +58,7 @@ from ._rows import (
     LARGEST,
     LARGEST_FLOAT32,
     MOST_BLOCK_BYTES,
+    MOST_NUMBERS,
     ROUNDING_OF_SUMS,
     SAMPLE_ROWS,
     SMALLEST,
@@ -63,6 +66,7 @@ from ._rows import (
     ULPS,
     Moments,
     block_bytes,
+    bytes_of_copies,
     check_rows,
     column_ends,
     directions,

@@ -270,6 +270,11 @@ class ClassMoments:
             block=None,
         )
 
+    def drop_products(self) -> "ClassMoments":
+        """Return moments with squares alone, held of each node; roots stay."""
+        # A copy, since what it is a view of would stay in memory.
+        return replace(self, scatter=self.diagonals().copy(), block=None)
+
     def mean(self) -> np.ndarray:
         """Mean of all rows less the origin, (n_features,)."""
         return weighted_mean(self.means, self.counts)

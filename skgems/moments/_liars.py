@@ -7,8 +7,8 @@ classes. Four things are asked of these sums, and of no model or gradient:
   none counts more than twice the (f+1)-th largest number, which an honest node has.
 - spread: with v_j the variance of feature j within classes at the node, u_j the median
   of these over nodes, and e_j a tenth of the median total variance, the 90 % quantile
-  over features of log((v_j + e_j) / (u_j + e_j)) is at most log 10; and so is, without
-  e_j, the size of the median over features.
+  over features of log((v_j + e_j) / (u_j + e_j)) is at most max(log 10, 3 medians over
+  nodes); and so is, without e_j, the size of the median over features.
 - far: rows are at most max(3, 5 medians over nodes) deviations away from the classes'
   medians.
 - shown: the slope of class means on those of the other nodes, plus one standard error,
@@ -20,19 +20,23 @@ none is beyond any, or f nodes are gone. Spread is judged first, as the others a
 measured in deviations.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
-from ._class_moments import ClassMoments, moments_kind
+from ._class_moments import ClassMoments
 from ._node_means import NodeMeans
 from ._part_sums import products
+from ._rows import ratio
 
-# Bound of spread, a log ratio of variances. Honest nodes of other instruments differ by
-# a factor of four (gains of exp(0.3 z) over ten nodes).
+# Bound of spread, a log ratio of variances, and a factor on the median over nodes.
+# Honest nodes of other instruments differ by a factor of four (gains of exp(0.3 z) over
+# ten nodes). Where features have heavy tails, as counts of words, all nodes differ by
+# factors of three and some by more than ten.
 _MOST_SPREAD = np.log(10.0)
+_TIMES_MEDIAN_SPREAD = 3.0
 # Share of features that may be beyond it, and share of a feature's total variance that
 # is added to variances within classes. A class that a feature nearly determines has
 # next to none within, of which a hundredfold is nothing either.
@@ -60,7 +64,7 @@ class NodeClaim:
     # About the means, of all classes together, (n_features, n_features), or squares
     # (n_features,). None: it sends only counts and means.
     scatter: np.ndarray | None = None
-    # (n_roots, n_features), rows whose products sum to a matrix of which `scatter` has
+    # (n_roots, n_features), rows whose products sum to a matrix, of which `scatter` has
     # the diagonal.
     roots: np.ndarray | None = None
     n_in_scatter: float = 0.0  # rows, or their weight
@@ -85,15 +89,12 @@ class NodeClaim:
         between = products(
             deviations, moments.counts * shares, is_diagonal=moments.is_diagonal
         )
-        roots = moments.roots
-        if moments_kind("auto", moments.n_features, n_classes=1) == "diagonal":
-            roots = None  # their products would take too much memory
         return cls(
             columns=columns[first],
             counts=counts,
             means=means + (moments.origin - origin),
             scatter=moments.scatter.sum(axis=0) + between,
-            roots=roots,
+            roots=moments.roots,
             n_in_scatter=float(moments.group_counts.sum()),
             n_classes_in_scatter=len(np.unique(columns[shares > 0])),
             lacking=lacking,
@@ -124,15 +125,6 @@ class NodeClaim:
     def squares(self) -> np.ndarray:
         """Squared deviations within classes, (n_features,)."""
         return self.scatter if self.scatter.ndim == 1 else self.scatter.diagonal()
-
-    @property
-    def has_matrix(self) -> bool:
-        """Report whether it tells products of different features."""
-        return self.roots is not None or self.scatter.ndim == 2
-
-    def matrix(self) -> np.ndarray:
-        """Return products of deviations within classes, (n_features, n_features)."""
-        return self.scatter if self.roots is None else self.roots.T @ self.roots
 
     def variances(self) -> np.ndarray:
         """Return unbiased variances within classes, (n_features,); NaN: not told."""
@@ -265,6 +257,44 @@ def _classes_of_few(claims: Sequence[NodeClaim], *, n_nodes: int) -> np.ndarray:
     return told_columns[n_telling <= n_nodes]
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Contradictions:
+    """Which nodes contradict the others so clearly that somebody has to look."""
+
+    shown: np.ndarray  # (n_nodes,), see Trust
+    far: np.ndarray  # (n_nodes,)
+    # By index of the node, "shown" or "far"; the worst first.
+    reasons: Mapping[int, str] = field(default_factory=dict)
+
+
+def contradicting_nodes(
+    claims: Sequence[NodeClaim], *, covariance: np.ndarray | None = None
+) -> Contradictions:
+    """Find nodes whose class means contradict those of the others.
+
+    The bounds are such that no honest node is beyond (see `Agreement`): a warning that
+    names one is not read again. The worst node is found first, and all others are
+    judged anew without it. ``covariance`` is as for `trusted_nodes`, and where nodes
+    tell squares alone also says how features vary together.
+    """
+    n_nodes = len(claims)
+    numbers = {name: np.full(n_nodes, np.nan) for name in ("shown", "far")}
+    reasons: dict[int, str] = {}
+    while 2 * len(reasons) < n_nodes:
+        kept = [k for k in range(n_nodes) if k not in reasons]
+        nodes = _node_means([claims[k] for k in kept], covariance)
+        if nodes is None:
+            break
+        agreement = nodes.judged()
+        numbers["shown"][kept] = agreement.shown
+        numbers["far"][kept] = agreement.distances
+        worst, reason = agreement.worst()
+        if not reason:
+            break
+        reasons[kept[worst]] = reason
+    return Contradictions(**numbers, reasons=reasons)
+
+
 def check_most_liars(most_liars: int, n_nodes: int) -> None:
     """Raise ValueError unless honest nodes are the majority."""
     if n_nodes <= 2 * most_liars:
@@ -287,9 +317,13 @@ class _Verdict:
 def _judged(claims: Sequence[NodeClaim], covariance: np.ndarray | None) -> _Verdict:
     """Judge nodes beside each other: spread first, then far and shown."""
     log_ratios = _log_ratios_of_spread(claims)
+    most_spread = _MOST_SPREAD
+    if not np.isnan(log_ratios).all():
+        usual = np.nanmedian(log_ratios)
+        most_spread = max(_MOST_SPREAD, _TIMES_MEDIAN_SPREAD * usual)
     numbers = {"spread": np.exp(log_ratios)}
-    excess = {"spread": log_ratios / _MOST_SPREAD}
-    if not (log_ratios > _MOST_SPREAD).any():
+    excess = {"spread": log_ratios / most_spread}
+    if not (excess["spread"] > 1.0).any():
         compared = _compared_means(claims, covariance)
         numbers |= compared.numbers
         excess |= compared.excess
@@ -374,8 +408,8 @@ def _node_means(
     """Return the class means of nodes in deviations; None where these are not known."""
     n_rows = np.array([claim.n_rows * claim.rows_by_weight for claim in claims])
     caps = np.minimum(1.0, np.median(n_rows) / n_rows)
-    of_rows = _capped_covariance(claims, caps)
-    if of_rows is None and covariance is None:
+    spread = _CappedSpread.from_claims(claims, caps, covariance=covariance)
+    if spread is None and covariance is None:
         return None
     counts = [
         cap * claim.rows_by_weight * claim.counts
@@ -386,10 +420,11 @@ def _node_means(
         counts=np.concatenate(counts),
         means=np.vstack([claim.means for claim in claims]),
         starts=np.cumsum([0, *(len(claim.columns) for claim in claims)]),
-        covariance=covariance if of_rows is None else of_rows,
+        covariance=covariance if spread is None else spread.covariance,
+        roots=None if spread is None else spread.roots,
         is_told=_told_features(claims),
     )
-    if of_rows is None:
+    if spread is None:
         nodes = nodes.with_spread_of_nodes()
     return nodes.standardized()
 
@@ -408,27 +443,49 @@ def _told_features(claims: Sequence[NodeClaim]) -> np.ndarray | None:
     )
 
 
-def _capped_covariance(
-    claims: Sequence[NodeClaim], caps: np.ndarray
-) -> np.ndarray | None:
-    """Return the covariance within classes of rows that count by caps; None: unknown.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _CappedSpread:
+    """How far rows are from the means of their classes, if nodes count by caps."""
 
-    It has variances alone where some node tells no more.
-    """
-    telling = np.flatnonzero([claim.has_variances for claim in claims])
-    if not len(telling):
-        return None
-    weights = [caps[k] * claims[k].rows_by_weight for k in telling]
-    has_matrices = all(claims[k].has_matrix for k in telling)
-    total = sum(
-        weight * (claims[k].matrix() if has_matrices else claims[k].squares)
-        for weight, k in zip(weights, telling, strict=True)
-    )
-    n_rows = sum(
-        weight * claims[k].n_in_scatter
-        for weight, k in zip(weights, telling, strict=True)
-    )
-    return total / n_rows
+    # (n_features, n_features), or variances (n_features,).
+    covariance: np.ndarray
+    roots: np.ndarray | None = None  # (n_roots, n_features), see NodeMeans
+
+    @classmethod
+    def from_claims(
+        cls,
+        claims: Sequence[NodeClaim],
+        caps: np.ndarray,  # (n_nodes,), parts of their rows
+        *,
+        covariance: np.ndarray | None,  # of all rows, if it is known
+    ) -> "_CappedSpread | None":
+        """Return what the nodes that tell it tell together; None: none does."""
+        telling = [k for k, claim in enumerate(claims) if claim.has_variances]
+        if not telling:
+            return None
+        weights = [caps[k] * claims[k].rows_by_weight for k in telling]
+        n_rows = sum(
+            weight * claims[k].n_in_scatter
+            for weight, k in zip(weights, telling, strict=True)
+        )
+        has_matrices = all(claims[k].scatter.ndim == 2 for k in telling)
+        total = sum(
+            weight * (claims[k].scatter if has_matrices else claims[k].squares)
+            for weight, k in zip(weights, telling, strict=True)
+        )
+        if has_matrices:
+            return cls(covariance=total / n_rows)
+        if all(claims[k].roots is not None for k in telling):
+            roots = [
+                np.sqrt(weight / n_rows) * claims[k].roots
+                for weight, k in zip(weights, telling, strict=True)
+            ]
+            return cls(covariance=total / n_rows, roots=np.vstack(roots))
+        if covariance is None or covariance.ndim == 1:
+            return cls(covariance=total / n_rows)
+        # The correlations of all rows, as those of single nodes are not known.
+        factors = np.sqrt(ratio(total / n_rows, covariance.diagonal()))
+        return cls(covariance=covariance * np.outer(factors, factors))
 
 
 def _slope_from_grand_mean(nodes: NodeMeans, k: int) -> tuple[float, float]:
@@ -458,11 +515,7 @@ def _slope_from_grand_mean(nodes: NodeMeans, k: int) -> tuple[float, float]:
     squares = np.vdot(expected, expected)
     if not squares > 0:
         return np.nan, np.nan
-    if nodes.covariance.ndim == 1:
-        covariances = expected * nodes.covariance
-    else:
-        covariances = expected @ nodes.covariance
-    variances = np.einsum("ij,ij->i", covariances, expected)
+    variances = nodes.variances_along(expected)
     error = np.sqrt(np.sum(variances / nodes.counts[own_parts])) / squares
     return float(np.vdot(expected, differences) / squares), float(error)
 

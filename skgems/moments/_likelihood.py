@@ -25,7 +25,7 @@ import numpy as np
 from scipy import linalg
 
 from ._class_moments import ClassMoments, merge_moments
-from ._disagreement import NodeFits, equal_nodes, node_fits
+from ._disagreement import equal_nodes, node_losses
 from ._fewer import fewer_parts
 from ._gaussian import GaussianLoss
 from ._likelihood_search import RIDGE, Loss, as_sure_as_likely, lowest, point_at
@@ -55,8 +55,6 @@ class Likelihood:
     apart: GaussianLoss | None = None
     # (n_nodes + 1,), the first part of each node there, and the number of parts.
     starts: np.ndarray | None = None
-    # (n_nodes,), of each node's moments at its own model, nats a row; nan without one.
-    own_losses: np.ndarray | None = None
     span: Span | None = None  # whose coordinates features are in
     # (n_features,), the row at which all logits are 0, where intercepts are not fitted:
     # zero with `fit_intercept=False`; where it is NaN, the mean. None: they are fitted.
@@ -127,17 +125,15 @@ class Likelihood:
     def with_share(
         self, nodes: Sequence[NodeLoss], share: float | None
     ) -> "Likelihood":
-        """Return a likelihood with nodes' slopes, and the losses of their models.
+        """Return a likelihood with the slopes of nodes' gradients.
 
         ``share`` is the part of each difference that is corrected; None: by the number
         of rows, see `share_of_gradient`.
         """
         total_slope = np.zeros_like(self.slope)
-        own_losses = np.empty(len(nodes))
         for k, node in enumerate(nodes):
-            slope, own_losses[k] = self.terms_of_own_model(k, node, share)
-            total_slope += slope
-        return replace(self, slope=total_slope, own_losses=own_losses)
+            total_slope += self.slope_of_own_model(k, node, share)
+        return replace(self, slope=total_slope)
 
     def expected(
         self, W: np.ndarray, nodes: Sequence[int], outputs: np.ndarray | None = None
@@ -151,16 +147,9 @@ class Likelihood:
         parts = parts[outputs[self.apart.moments.columns[parts]]]
         return self.apart.value_and_gradient(W, parts=parts, outputs=outputs)
 
-    def node_fits(self, W: np.ndarray, n_rows: np.ndarray) -> NodeFits:
-        """Compare a model on rows less the origin with nodes' own, by ``n_rows``."""
-        return node_fits(
-            self.apart,
-            starts=self.starts,
-            W=W,
-            seen=self.seen,
-            own_losses=self.own_losses,
-            n_rows=n_rows,
-        )
+    def node_losses(self, W: np.ndarray) -> np.ndarray:
+        """Return losses of a model on rows less the origin, (n_nodes,), nats a row."""
+        return node_losses(self.apart, starts=self.starts, W=W, seen=self.seen)
 
     def equal_nodes(self) -> list[tuple[int, int]]:
         """Pairs of nodes that seem to have the same rows."""
@@ -182,16 +171,16 @@ class Likelihood:
             slopes.append(of_class.with_share(class_losses, None).slope)
         return np.stack(slopes)
 
-    def terms_of_own_model(
+    def slope_of_own_model(
         self, k: int, node: NodeLoss, share: float | None = None
-    ) -> tuple[np.ndarray, float]:
-        """Return a node's linear term, and the loss of its own model; else NaN."""
+    ) -> np.ndarray:
+        """Return a node's linear term; 0 without a gradient."""
         if node.slope is not None:
-            return self._slope_about_origin(node), np.nan
+            return self._slope_about_origin(node)
         if share is None:
             share = self._share_of_gradient(node)
         if node.W is None or node.gradient is None or share == 0:
-            return np.zeros_like(self.slope), np.nan
+            return np.zeros_like(self.slope)
         # From the node's origin to that of all.
         shift = self.loss.moments.origin - node.moments.origin
         W = np.zeros_like(self.slope)
@@ -199,7 +188,7 @@ class Likelihood:
         W[-1] += shift @ W[:-1]
         own_outputs = np.zeros(self.loss.n_classes, dtype=bool)
         own_outputs[node.columns] = True
-        value, expected_gradient = self.expected(W, [k], own_outputs)
+        _, expected_gradient = self.expected(W, [k], own_outputs)
         true_gradient = np.zeros_like(self.slope)
         true_gradient[:, node.columns] = node.gradient
         true_gradient[:-1] -= np.outer(shift, true_gradient[-1])
@@ -210,12 +199,7 @@ class Likelihood:
             # without them would drive what all outputs have in common.
             slope[:, ~seen] = 0.0
             slope[:, seen] -= slope[:, seen].mean(axis=1, keepdims=True)
-        # Rows of classes that its model does not know say nothing of it.
-        is_known = own_outputs[node.moments.columns]
-        weights = self.apart.weights[self.starts[k] : self.starts[k + 1]]
-        n_known = weights[is_known].sum()
-        loss = value / n_known if n_known > 0 else np.nan
-        return self._zero_constants(slope), loss
+        return self._zero_constants(slope)
 
     def _slope_about_origin(self, node: NodeLoss) -> np.ndarray:
         """The slope that comes with a node instead of a gradient, about our origin."""

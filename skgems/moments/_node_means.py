@@ -48,6 +48,9 @@ class NodeMeans:
     starts: np.ndarray  # (n_nodes + 1,), the first part of each node, and their number
     # Of rows about their means: (n_features, n_features), or variances (n_features,).
     covariance: np.ndarray
+    # (n_roots, n_features), whose products are the covariance; `covariance` has its
+    # diagonal. None: there are none.
+    roots: np.ndarray | None = None
     # (n_nodes, n_features), bool: the others say nothing of a node. None: all are told.
     is_told: np.ndarray | None = None
 
@@ -70,16 +73,17 @@ class NodeMeans:
         else:
             covariance = covariance[np.ix_(varying, varying)]
             covariance = covariance / np.outer(scales, scales)
-        means = self.means[:, varying] / scales
-        if self.is_told is None:
-            return replace(self, means=means, covariance=covariance)
+        roots = self.roots
         standardized = replace(
             self,
-            means=means,
+            means=self.means[:, varying] / scales,
             covariance=covariance,
-            is_told=self.is_told[:, varying],
+            roots=None if roots is None else roots[:, varying] / scales,
         )
-        return standardized._with_means_of_others()
+        if self.is_told is None:
+            return standardized
+        told = replace(standardized, is_told=self.is_told[:, varying])
+        return told._with_means_of_others()
 
     def _with_means_of_others(self) -> "NodeMeans":
         """Return means in which medians of other nodes stand for what is not told."""
@@ -155,7 +159,7 @@ class NodeMeans:
             means_of_others *= self.is_told[nodes]
         squares = by_node @ np.einsum("ij,ij->i", means_of_others, means_of_others)
         products = by_node @ np.einsum("ij,ij->i", means_of_others, means)
-        variances = by_node @ self._variances_along(means_of_others)
+        variances = by_node @ self.variances_along(means_of_others)
         slopes = np.full(self.n_nodes, np.nan)
         errors = np.full(self.n_nodes, np.nan)
         n_shared_classes = np.bincount(nodes, minlength=self.n_nodes)
@@ -195,8 +199,10 @@ class NodeMeans:
         ends = np.flatnonzero(np.diff(self.columns[order])) + 1
         return np.split(order, ends)
 
-    def _variances_along(self, directions: np.ndarray) -> np.ndarray:
-        """Variances of rows along directions, (n_directions, n_features)."""
+    def variances_along(self, directions: np.ndarray) -> np.ndarray:
+        """Return variances of rows along directions, (n_directions, n_features)."""
+        if self.roots is not None:
+            return np.sum((directions @ self.roots.T) ** 2, axis=1)
         if self.covariance.ndim == 1:
             covariances = directions * self.covariance
         else:
@@ -240,6 +246,20 @@ class Agreement:
     shown: np.ndarray  # (n_nodes,), part of the others' differences between classes
     errors: np.ndarray  # (n_nodes,), standard errors of these
     distances: np.ndarray  # (n_nodes,), from the others, in deviations of features
+
+    def worst(self) -> tuple[int, str]:
+        """Return the node that contradicts the others most, and how; "" if none does.
+
+        Differences in other directions, "shown", come before rows elsewhere, "far".
+        """
+        of_another_rule = self.nodes_of_another_rule()
+        if len(of_another_rule):
+            least = self.shown + SURE * self.errors
+            return int(min(of_another_rule, key=lambda k: least[k])), "shown"
+        far_away = self.far_away()
+        if len(far_away):
+            return int(max(far_away, key=lambda k: self.distances[k])), "far"
+        return -1, ""
 
     def nodes_of_another_rule(self) -> np.ndarray:
         """Return indices of nodes whose classes differ in other directions."""

@@ -19,22 +19,27 @@ from ..federation import (
     reply_of,
     trust_table,
     warn_of_columns_of_some,
+    warn_of_contradictions,
     warn_of_many_rows,
     warn_of_trust,
 )
 from ..local import Member, has_steps
 from ..messages import Reply
-from ..moments import Trust, check_most_liars
+from ..moments import (
+    Trust,
+    check_most_liars,
+    contradicting_nodes,
+    trusted_nodes,
+)
 from ..networks import final_step
 from ..steps import Front
 from ._classifiers import CLASSIFIERS, KINDS, check_scatters, fit_to_sums
-from ._disagreement import warn_of_disagreement
+from ._disagreement import claims_of_sums
 from ._forms import PooledForm, common_form
 from ._sums import PooledSums, sums_of_reply
 from ._terms import PooledTerms, as_list
 from ._trees_fit import TreesFit
 from ._trees_terms import TREES
-from ._trusted import trust_of_sums
 
 # Name of the node that has the public rows: the server.
 _SERVER = "public"
@@ -151,10 +156,12 @@ class PooledFit:
         used: np.ndarray | None,
     ) -> Trust:
         """Judge the nodes by what they replied, as some may lie."""
-        sums_by_node = [
-            sums_of_reply(reply, federation.classes, used=used) for reply in replies
-        ]
-        return trust_of_sums(sums_by_node, federation, most_liars=self.robust)
+        claims, variances = claims_of_sums(
+            [sums_of_reply(reply, federation.classes, used=used) for reply in replies],
+            [node.rows_by_class(federation.classes) for node in federation.nodes],
+            federation.classes,
+        )
+        return trusted_nodes(claims, self.robust, covariance=variances)
 
     def attributes(
         self, federation: Federation, run: Run, *, public: PublicRows
@@ -170,13 +177,7 @@ class PooledFit:
         trust = pooled_sums.trust
         warn_of_trust(federation.names, trust, federation.classes)
         if trust is None and not federation.rows_are_shared:
-            node_means = pooled_sums.node_means
-            # The server is the last node, where it has public rows.
-            names = [*federation.names, _SERVER][: node_means.n_nodes]
-            # How sure means are depends on the rows, whatever these weigh.
-            rows_by_weight = [*federation.rows_by_weight, public.rows_by_weight]
-            factors = np.array(rows_by_weight[: node_means.n_nodes])
-            warn_of_disagreement(names, node_means.with_counts_times(factors))
+            _warn_of_contradicting_nodes(pooled_sums, federation, public)
             warn_of_many_rows(federation.names, federation.rows_in_moments)
         check_scatters(self.classifier, federation.classes, pooled_sums.sharing_nodes)
         sums, columns = pooled_sums.drop_empty_classes(federation.classes)
@@ -217,6 +218,22 @@ class PooledFit:
             _SERVER, None, public.X, public.y, weights=public.weights
         )
         return [reply_of(request, server)]
+
+
+def _warn_of_contradicting_nodes(
+    pooled_sums: PooledSums, federation: Federation, public: PublicRows
+) -> None:
+    """Warn of nodes whose class means contradict those of the others."""
+    classes = federation.classes
+    rows_by_class = [node.rows_by_class(classes) for node in federation.nodes]
+    names = federation.names
+    if len(public.y):  # the server is one more node
+        codes = np.searchsorted(classes, public.y)
+        rows_by_class.append(np.bincount(codes, minlength=len(classes)))
+        names = [*names, _SERVER]
+    claims, variances = claims_of_sums(pooled_sums.sums_by_node, rows_by_class, classes)
+    covariance = pooled_sums.covariance if variances is None else variances
+    warn_of_contradictions(names, contradicting_nodes(claims, covariance=covariance))
 
 
 def _features_of_all(federation: Federation) -> np.ndarray | None:

@@ -4,17 +4,15 @@ A node replies with sums by class: moments, or sums of values or categories. The
 added up, and one summary may hold them for several nodes, as that of a region does.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
 from ..local import WITHHELD, indices_of
-from ..moments import ClassMoments, ClassSums, NodeMeans, Trust, merge_moments
+from ..moments import ClassMoments, ClassSums, Trust, merge_moments
 from ..tasks import ClassSumsReply, MomentsReply
-from ._disagreement import means_of_moments, means_of_sums
-from ._trusted import weighted_sums
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -23,7 +21,10 @@ class PooledSums:
 
     sums: ClassMoments | ClassSums
     reason: str  # why they are not of all rows, or ""
-    node_means: NodeMeans  # class means of each node, which are compared
+    # Those of each node, without products, and the covariance of all rows within
+    # classes, if it is known: by these nodes are compared.
+    sums_by_node: Sequence[ClassMoments] | Sequence[ClassSums]
+    covariance: np.ndarray | None = None
     # By class, its place among the classes: nodes that tell a scatter of its rows
     # together with those of other classes alone.
     sharing_nodes: Mapping[int, Sequence[str]] = field(default_factory=dict)
@@ -49,19 +50,21 @@ class PooledSums:
         sharing_nodes: dict[int, list[str]] = {}
         if factors is None:
             factors = [1.0] * len(replies)
-        # One after the other: scatters of all nodes together may be large.
-        sums_by_node = (
-            weighted_sums(sums_of_reply(reply, classes, used=used), factor)
-            for reply, factor in zip(replies, factors, strict=True)
-        )
+        sums_by_node = []
+        covariance = None
+
+        def read_one_by_one() -> Iterator[ClassMoments | ClassSums]:
+            # Scatters of all nodes together may be large.
+            for reply, factor in zip(replies, factors, strict=True):
+                of_node = sums_of_reply(reply, classes, used=used)
+                sums_by_node.append(_drop_products(of_node))
+                yield _weighted_sums(of_node, factor)
+
         if isinstance(replies[0], ClassSumsReply):
-            parts = list(sums_by_node)
-            sums = ClassSums.merged(parts)
-            node_means = means_of_sums(parts, sums)
+            sums = ClassSums.merged(read_one_by_one())
         else:
-            merged = merge_moments(sums_by_node)
-            n_parts = [len(np.unique(reply.moments["columns"])) for reply in replies]
-            node_means = means_of_moments(merged, np.cumsum([0, *n_parts]))
+            merged = merge_moments(read_one_by_one())
+            covariance = merged.covariance_within_parts()
             sums = merged.by_class()
             for name, reply in zip(names, replies, strict=False):
                 for c in _classes_that_share(reply, classes).tolist():
@@ -69,7 +72,8 @@ class PooledSums:
         return cls(
             sums=sums,
             reason=_reason_of_left_out(names, replies),
-            node_means=node_means,
+            sums_by_node=sums_by_node,
+            covariance=covariance,
             sharing_nodes=sharing_nodes,
         )
 
@@ -113,6 +117,22 @@ def sums_of_reply(
     if isinstance(reply, ClassSumsReply):
         return _select_features(_class_sums_of(reply), used)
     return _select_features(_class_moments_of(reply, classes), used)
+
+
+def _drop_products(sums: ClassMoments | ClassSums) -> ClassMoments | ClassSums:
+    """Return the sums that are held of each node, which are small."""
+    return sums if isinstance(sums, ClassSums) else sums.drop_products()
+
+
+def _weighted_sums(
+    sums: ClassMoments | ClassSums, factor: float
+) -> ClassMoments | ClassSums:
+    """Return the sums of ``factor`` times the rows; the same sums if it is 1."""
+    if factor == 1.0:
+        return sums
+    if isinstance(sums, ClassMoments):
+        return sums.weighted(factor)
+    return replace(sums, counts=factor * sums.counts, sums=factor * sums.sums)
 
 
 def _select_features(

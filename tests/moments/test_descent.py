@@ -166,7 +166,7 @@ def two_node_losses():
 def test_slopes_of_nodes_add_up():
     nodes = two_node_losses()
     likelihood = Likelihood.from_nodes(nodes, 3)
-    slopes = [likelihood.terms_of_own_model(k, node)[0] for k, node in enumerate(nodes)]
+    slopes = [likelihood.slope_of_own_model(k, node) for k, node in enumerate(nodes)]
     np.testing.assert_allclose(likelihood.slope, sum(slopes), atol=1e-12)
     assert all(np.abs(slope).max() > 0.1 for slope in slopes)
 

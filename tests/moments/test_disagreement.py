@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -18,7 +17,6 @@ from sklearn.svm import LinearSVC
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.federation import NodesDisagreeWarning, SameRowsWarning
 from skgems.gems import Moments
-from skgems.moments._disagreement import node_fits
 
 NAMES = ["lyon", "paris", "nice", "brest"]
 
@@ -141,8 +139,8 @@ def test_a_node_of_another_rule_is_named_and_has_a_large_loss():
     np.testing.assert_allclose(losses, losses_of_rows, rtol=0.25)
 
 
-def test_nodes_are_judged_together_as_each_is_alone():
-    """Also where they have other classes, and need another number of steps."""
+def test_losses_of_nodes_are_those_of_each_alone():
+    """Also where they have other classes and several clusters."""
     X, y = labelled_rows(600)
     nodes = np.arange(len(y)) // 3 % 4
     has_two_classes = (nodes == 2) & (y == 0)
@@ -150,21 +148,8 @@ def test_nodes_are_judged_together_as_each_is_alone():
     agg, _ = fit_with_warnings(X, y, nodes, moments=Moments(n_components=3))
     likelihood = agg.likelihood_
     W = -2.0 * likelihood.from_rows(np.vstack([agg.coef_.T, agg.intercept_]))
-    together = likelihood.node_fits(W, np.bincount(nodes))
-    assert together.disagrees.any()
-    for k in range(4):
-        starts = likelihood.starts[k : k + 2]
-        alone = node_fits(
-            likelihood.apart,
-            starts=starts,
-            W=W,
-            seen=likelihood.seen,
-            own_losses=likelihood.own_losses[[k]],
-            n_rows=np.array([np.sum(nodes == k)]),
-        )
-        assert alone.losses[0] == together.losses[k]
-        assert alone.disagrees[0] == together.disagrees[k]
-        np.testing.assert_allclose(alone.among_own[0], together.among_own[k], 1e-12)
+    alone = [likelihood.expected(W, [k])[0] / (nodes == k).sum() for k in range(4)]
+    np.testing.assert_allclose(likelihood.node_losses(W), alone, rtol=1e-9)
 
 
 def test_summaries_give_the_same_losses_and_warning():
@@ -248,21 +233,6 @@ def test_the_loss_of_nodes_is_nan_where_no_moments_are_sent():
     nodes = np.arange(len(y)) // 3 % 4
     agg, _ = fit_with_warnings(X, y, nodes, intersection="consensus")
     assert np.isnan(agg.node_scores_["loss"]).all()
-
-
-def test_a_node_disagrees_whose_own_model_explains_much_more_than_the_aggregate():
-    """Here the aggregate has weights of 0, and explains nothing."""
-    agg, _ = fit_of_honest_nodes()
-    likelihood = agg.likelihood_
-    no_model = np.zeros_like(likelihood.slope)
-    n_rows = np.full(4, 100)
-    fits = likelihood.node_fits(no_model, n_rows)
-    np.testing.assert_allclose(fits.losses, fits.without, rtol=1e-3)
-    assert fits.disagrees.all() and (likelihood.own_losses < fits.without / 2).all()
-    # Nor where the losses of nodes' own models are unknown, or rows are few.
-    unknown = replace(likelihood, own_losses=np.full(4, np.nan))
-    assert not unknown.node_fits(no_model, n_rows).disagrees.any()
-    assert not likelihood.node_fits(no_model, np.full(4, 10)).disagrees.any()
 
 
 def test_a_network_of_another_rule_is_named_by_its_last_layer():
@@ -373,7 +343,8 @@ def test_the_aggregate_of_ridge_classifiers_does_not_depend_on_the_number_of_nod
 
 
 @pytest.mark.parametrize("times", [1, 100])
-def test_no_node_is_named_where_one_has_more_than_half_of_the_rows(times):
+def test_a_liar_is_named_alone_however_many_rows_it_has(times):
+    """The aggregate is then what the liar makes it, but class means of others stay."""
     X, y = labelled_rows()
     nodes = np.arange(len(y)) % 4
     is_liar = nodes == 2
@@ -383,8 +354,30 @@ def test_no_node_is_named_where_one_has_more_than_half_of_the_rows(times):
     nodes = np.concatenate([nodes, np.full(len(y) - len(nodes), 2)])
     _, caught = fit_with_warnings(X, y, nodes)
     (message,) = messages_of(caught, NodesDisagreeWarning)
-    named = [name for name in NAMES if repr(name) in message]
-    assert named == ["nice"]  # the one that lies, or that has most rows
-    assert ("nothing shows whether it or the other nodes are wrong" in message) == (
-        times > 1
+    assert [name for name in NAMES if repr(name) in message] == ["nice"]
+
+
+def test_a_node_of_other_units_is_named_by_how_far_its_rows_are():
+    X, y = labelled_rows()
+    nodes = np.arange(len(y)) // 3 % 4
+    clfs = [(name, None) for name in NAMES]
+    _, caught = fit_with_warnings(X + 30.0 * (nodes == 3)[:, None], y, nodes, clfs)
+    (message,) = messages_of(caught, NodesDisagreeWarning)
+    assert "'brest' (" in message and "standard deviations" in message
+
+
+def test_wide_rows_of_one_rule_are_not_named():
+    """Nodes with fewer rows than features, which all have much in common."""
+    rng = np.random.default_rng(0)
+    y = np.arange(240) % 3
+    factors = rng.normal(size=(240, 5)) + 2.0 * np.eye(5)[y]
+    X = factors @ rng.normal(size=(5, 400)) + 0.1 * rng.normal(size=(240, 400))
+    nodes = np.arange(240) // 3 % 4
+    clfs = [(name, None) for name in NAMES]
+    assert not messages_of(
+        fit_with_warnings(X, y, nodes, clfs)[1], NodesDisagreeWarning
     )
+    wrong = np.where(nodes == 1, (y + 1) % 3, y)
+    _, caught = fit_with_warnings(X, wrong, nodes, clfs)
+    (message,) = messages_of(caught, NodesDisagreeWarning)
+    assert [name for name in NAMES if repr(name) in message] == ["paris"]
