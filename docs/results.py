@@ -85,8 +85,8 @@ OLDER_METHODS = {
         'spaces have the geometry "gram".'
     ),
     "gems2019_table9_cifar10": (
-        "The rows of clusters are older than balls, the factor of 3 and units by Equation "
-        "3: the paper's deviations were taken as relative ones."
+        "The rows of clusters are older than balls, the factor of 3 and units by "
+        "Equation 3: the paper's deviations were taken as relative ones."
     ),
     "pfnm_nodes": _OLDER_PFNM,
     "pfnm_nodes_cifar10": _OLDER_PFNM,
