@@ -262,7 +262,7 @@ class ClassPass:
 
     @cached_property
     def _leverages(self) -> np.ndarray:
-        """What no leverage of a row exceeds, in the order of parts, (n_rows,).
+        """Bounds on the leverages of rows, in the order of parts, (n_rows,).
 
         They are the leverages where no column is nearly a combination of others.
         """
