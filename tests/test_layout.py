@@ -132,11 +132,14 @@ TESTED_ELSEWHERE = {
     "gems/_inference_notes.py": ("gems/test_inference.py", "notes of the table"),
     "gems/_moment_sums.py": ("gems/test_inference.py", "moments in place of nodes"),
     "gems/_layers_fit.py": ("gems/test_mlp.py", "through the aggregator"),
-    "gems/_linear_fit.py": ("gems/test_logistic.py", "through the aggregator"),
+    "gems/_linear_method.py": ("gems/test_logistic.py", "through the aggregator"),
+    "gems/_linear_parameters.py": (
+        "gems/test_logistic.py",
+        "parameters of the aggregator",
+    ),
     "gems/_node_scores.py": ("gems/test_logistic_spaces.py", "scores of nodes"),
     "gems/_problem.py": ("gems/test_stage.py", "what a stage asks is made of it"),
     "gems/_public_rows.py": ("gems/test_logistic_public_rows.py", "rows tune"),
-    "gems/_summarizing.py": ("federation/test_summarizing.py", "through summarize"),
     "gems/_sums.py": ("gems/test_regions.py", "a region is a sum of nodes"),
     "disclosure/_sums.py": (
         "local/test_disclosed_chunks.py",
@@ -205,6 +208,10 @@ TESTED_ELSEWHERE = {
     "pooled/_decisions.py": ("choice/test_judging.py", "decisions are tempered"),
     "pooled/_equations.py": ("pooled/test_forms.py", "through the linear classifiers"),
     "pooled/_linear.py": ("pooled/test_forms.py", "each form is solved"),
+    "pooled/_method.py": (
+        "pooled/test_random_trees.py",
+        "a region counts as its nodes",
+    ),
     "pooled/_pooled_fit.py": ("pooled/test_pooled.py", "through the aggregator"),
     "pooled/_summarizing.py": ("pooled/test_pooled.py", "regions merge summaries"),
     "pooled/_terms.py": ("federation/test_derived.py", "a node makes its requests"),

@@ -20,8 +20,8 @@ from ._further import Candidates, Rounds
 from ._layers import (
     LastLayer,
     MergedLast,
+    NetworksMethod,
     activation_of,
-    settled_last_layer,
 )
 from ._layers_fit import long_last_layer, tuned_network
 from ._logistic import GEMSLogisticAggregator

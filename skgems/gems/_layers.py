@@ -2,11 +2,13 @@
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from ..base import BaseAggregator, Features
+from ..base import Features, Method
 from ..federation import Federation, Node, Run, request_to_retrain
 from ..local import indices_of
 from ..messages import Message
@@ -30,10 +32,10 @@ from ..tuning import mean_parameters
 from ._calibrated import calibrated_plan
 from ._further import with_objectives
 from ._likelihood import warn_of_same_rows
-from ._linear_fit import LinearFit
+from ._linear_method import LinearMethod
 from ._logistic import GEMSLogisticAggregator
 from ._parameters import HiddenLayers, Spaces
-from ._problem import LinearProblem
+from ._problem import LinearModels
 from ._stage import LinearMerge, LinearStage
 from ._terms import clusters_request
 
@@ -361,39 +363,70 @@ class MergedLast:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class NetworksMethod(Method):
+    """A method for networks whose last layer is made as one of linear models."""
+
+    aggregator: ClassVar[str] = ""  # the name that errors have for its aggregator
+
+    last_layer: GEMSLogisticAggregator | str | None  # a word: "auto"
+    n_jobs: int | None
+    verbose: int
+    random_state: object
+    # Not every method has these.
+    epsilon: ArrayLike | None = None  # it wins over that of the last layer
+    memory: object = None
+
+    def settled_last_layer(self) -> GEMSLogisticAggregator:
+        """Return a clone of the last layer with what is decided here for it."""
+        template = None if self.last_layer == "auto" else self.last_layer
+        aggregator = clone(template or GEMSLogisticAggregator())
+        aggregator._validate_params()
+        if aggregator.estimators is not None:
+            raise ValueError(
+                "last_layer has estimators of its own: give the networks to "
+                f"{self.aggregator} alone."
+            )
+        if aggregator.robust:
+            raise ValueError(
+                f"last_layer has robust={aggregator.robust}, but its class sums are of "
+                "hidden layers that the nodes themselves have made, and nobody can "
+                "check these. Leave last_layer__robust at 0."
+            )
+        if self.epsilon is not None:
+            aggregator.epsilon = self.epsilon
+        aggregator.spaces = last_spaces(aggregator.spaces)
+        return aggregator
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LastLayer:
     """The aggregator of linear models at work on the last layer of a network."""
 
     aggregator: GEMSLogisticAggregator  # a clone, not fitted until `publish`
+    method: LinearMethod
     stage: LinearStage  # what it is on arrays
-    problem: LinearProblem
     federation: Federation
     run: Run
 
     @classmethod
-    def from_template(
-        cls,
-        last_layer: GEMSLogisticAggregator | None,
-        outer: BaseAggregator,
-        federation: Federation,
-        run: Run | None = None,
-        *,
-        seed: int,
+    def from_method(
+        cls, outer: NetworksMethod, federation: Federation, run: Run, *, seed: int
     ) -> "LastLayer":
         """Make a last layer of a clone, with ``outer``'s parameters where not set."""
-        aggregator = settled_last_layer(last_layer, outer)
-        for name in ("n_jobs", "memory"):
-            if getattr(aggregator, name) is None:
-                setattr(aggregator, name, getattr(outer, name, None))
+        aggregator = outer.settled_last_layer()
+        if aggregator.n_jobs is None:
+            aggregator.n_jobs = outer.n_jobs
+        if aggregator.memory is None:
+            aggregator.memory = outer.memory
         aggregator.verbose = aggregator.verbose or outer.verbose
         if aggregator.random_state is None:
             aggregator.random_state = seed
-        run = aggregator._run(federation) if run is None else run
-        problem = LinearProblem.from_federation(federation, federation.classes)
+        method = aggregator._method()
+        method = method.with_seed(method.terms.seed())
         return cls(
             aggregator=aggregator,
-            stage=LinearFit.from_aggregator(aggregator).stage(problem),
-            problem=problem,
+            method=method,
+            stage=method.stage(federation, federation.classes),
             federation=federation,
             run=run,
         )
@@ -402,37 +435,30 @@ class LastLayer:
         """Return the last layer of these models of nodes, over common hidden layers."""
         nodes = [
             replace(node, W=weights[node.name], hidden=None)
-            for node in self.problem.nodes
+            for node in self.stage.nodes
         ]
-        return replace(self, problem=replace(self.problem, nodes=nodes))
+        return replace(self, stage=replace(self.stage, nodes=nodes))
 
     def fit_over(self, hidden: LayersBelow) -> MergedLast:
         """Fit the last layer over merged layers."""
         n_messages_before = len(self.run.history)
-        problem = replace(self.problem, hidden=hidden)
-        merge = self.run(self.stage.plan(problem))
+        merge = self.run(replace(self.stage, hidden=hidden).plan())
         messages = slice(n_messages_before, len(self.run.history))
         return MergedLast(merge=merge, hidden=hidden, messages=messages)
 
     def publish(self, merged: MergedLast) -> np.ndarray:
         """Fit the aggregator and have it scored; returns its last layer, calibrated."""
-        linear_fit = LinearFit.from_aggregator(self.aggregator)
         merge = merged.merge
-        if merged.hidden.weights and linear_fit.chooses_C_of_units:
-            problem = replace(self.problem, hidden=merged.hidden)
+        stage = replace(self.stage, hidden=merged.hidden)
+        if merged.hidden.weights and self.method.chooses_C_of_units:
             merge = self.run(
-                calibrated_plan(merge, problem, reached=self.run.nodes.reached)
+                calibrated_plan(merge, stage, reached=self.run.nodes.reached)
             )
         # Without public rows, which tune a whole network.
-        W, attributes = linear_fit.outcome(
-            stage=self.stage,
-            merge=merge,
-            problem=replace(self.problem, hidden=merged.hidden),
-            run=self.run,
-        )
+        W, attributes = self.method.outcome(merge, stage=stage, run=self.run)
         if merge.likelihood is not None and not self.federation.rows_are_shared:
             warn_of_same_rows(merge.likelihood, self.federation.names)
-        linear_fit.warn_of_many_rows(self.federation)
+        self.method.warn_of_many_rows(self.federation)
         # Its features are the units of the last hidden layer.
         units = Features(n_features_in=len(W) - 1)
         self.aggregator._publish(
@@ -445,35 +471,6 @@ class LastLayer:
         return W
 
 
-def settled_last_layer(
-    last_layer: BaseAggregator | None, outer: BaseAggregator
-) -> GEMSLogisticAggregator:
-    """Return a clone of the last layer with what ``outer`` decides for it.
-
-    Parameters
-    ----------
-    outer : BaseAggregator
-        Of networks; its `epsilon` wins where it has one.
-    """
-    aggregator = clone(last_layer or GEMSLogisticAggregator())
-    aggregator._validate_params()
-    if aggregator.estimators is not None:
-        raise ValueError(
-            "last_layer has estimators of its own: give the networks to "
-            f"{type(outer).__name__} alone."
-        )
-    if aggregator.robust:
-        raise ValueError(
-            f"last_layer has robust={aggregator.robust}, but its class sums are of "
-            "hidden layers that the nodes themselves have made, and nobody can check "
-            "these. Leave last_layer__robust at 0."
-        )
-    if getattr(outer, "epsilon", None) is not None:
-        aggregator.epsilon = outer.epsilon
-    aggregator.spaces = last_spaces(aggregator.spaces)
-    return aggregator
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainingRounds:
     """Rounds in which all nodes train a network, and the mean of theirs is the next.
@@ -482,7 +479,7 @@ class TrainingRounds:
     sent, so that it does not forget their classes.
     """
 
-    problem: LinearProblem
+    problem: LinearModels
     n_rounds: int  # the first of them is the one in which layers were merged
     epochs: int
     coordinates: Coordinates | None  # of the features, in which networks are trained
@@ -570,7 +567,7 @@ def train_rounds(
     The network stays what it was unless the nodes' loss becomes lower.
     """
     rounds = TrainingRounds(
-        problem=last.problem,
+        problem=last.stage,
         n_rounds=n_rounds,
         epochs=epochs,
         coordinates=coordinates,
