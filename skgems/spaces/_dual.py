@@ -30,7 +30,6 @@ import numpy as np
 from scipy import linalg
 
 from ._metric import (
-    NEGLIGIBLE,
     ROUNDING,
     Metric,
     check_family,
@@ -46,6 +45,9 @@ _TO_BOUNDARY = 0.99
 # on the boundary the method would not move, and from farther inside it ends elsewhere
 # where spaces have no common point.
 _FIRST_SLACK = 0.1
+# Smallest mu, as a part of what the tolerance allows for all weights together: the
+# barrier itself must not keep the bounds apart.
+_LEAST_BARRIER = 0.01
 
 
 @dataclass(kw_only=True)
@@ -237,8 +239,7 @@ def interior_point(
         )
         mu = max(
             _barrier_ahead(newton, point.distances),
-            # The barrier itself must not keep the bounds apart.
-            NEGLIGIBLE * tol * abs(point.value) / len(free),
+            _LEAST_BARRIER * tol * abs(point.value) / len(free),
         )
         change, slack_change = newton.step(point.distances, mu)
         ascent = _line_search(
