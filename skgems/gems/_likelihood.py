@@ -364,7 +364,7 @@ class LikelihoodStage(LinearStage):
         penalty = self._penalty(node_sums, warns=form.kind is None)
         losses = _with_rows_of_equal_models(node_sums)
         if not self.corrects:
-            losses = _without_gradients(losses)
+            losses = _drop_gradients(losses)
         scaled = has_layers or any(node.scaled for node in node_sums)
         span = None
         if spans:
@@ -601,7 +601,7 @@ def _with_rows_of_equal_models(node_sums: Sequence[NodeSums]) -> list[NodeLoss]:
     return [replace(node.loss, n_alike=n_rows[node.model_digest]) for node in node_sums]
 
 
-def _without_gradients(losses: Sequence[NodeLoss]) -> list[NodeLoss]:
+def _drop_gradients(losses: Sequence[NodeLoss]) -> list[NodeLoss]:
     """Return losses of moments alone."""
     return [replace(loss, gradient=None, slope=None) for loss in losses]
 
