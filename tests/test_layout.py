@@ -131,6 +131,8 @@ TESTED_ELSEWHERE = {
     "gems/_inference_fit.py": ("gems/test_inference.py", "through the aggregator"),
     "gems/_inference_notes.py": ("gems/test_inference.py", "notes of the table"),
     "gems/_moment_sums.py": ("gems/test_inference.py", "moments in place of nodes"),
+    "gems/_last_layer.py": ("gems/test_mlp.py", "through the aggregator"),
+    "gems/_training_rounds.py": ("gems/test_mlp_rounds.py", "through the aggregator"),
     "gems/_layers_fit.py": ("gems/test_mlp.py", "through the aggregator"),
     "gems/_linear_method.py": ("gems/test_logistic.py", "through the aggregator"),
     "gems/_linear_parameters.py": (

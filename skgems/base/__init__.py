@@ -63,4 +63,4 @@ from ._warnings import (
     warn_user,
 )
 
-__all__ = ["BaseAggregator", "MemberParametersMixin", "NetworkExportMixin"]
+__all__ = ["BaseAggregator", "MemberParametersMixin", "Method", "NetworkExportMixin"]

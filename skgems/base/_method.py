@@ -36,6 +36,17 @@ class Method:
     recalls : bool
         Whether a search asks nodes for the same again, so that replies are kept in the
         cache of results.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from skgems import GEMSLogisticAggregator
+    >>> from skgems.base import Method
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Penalized(Method):
+    ...     C: float
+    >>> Penalized.from_aggregator(GEMSLogisticAggregator(C=0.5))
+    Penalized(C=0.5)
     """
 
     takes: ClassVar[Takes] = Takes()

@@ -176,6 +176,7 @@ __all__ = [
     "TooFewNodesError",
     "UnseenClassesWarning",
     "VariancesOnlyWarning",
+    "fit_method",
     "read_federation",
     "reply_to",
     "run",

@@ -51,9 +51,9 @@ def fit_method(
     >>> from sklearn.linear_model import LogisticRegression
     >>> from skgems import GEMSLogisticAggregator
     >>> from skgems.federation import fit_method
-    >>> X, y = [[0.0], [1.0], [2.0]], ["a", "b", "c"]
-    >>> members = [LogisticRegression().fit(X[k:k + 2], y[k:k + 2]) for k in range(2)]
-    >>> fit_method(GEMSLogisticAggregator(members), X, y).classes_.tolist()
+    >>> X, y, nodes = [[0.0], [1.0], [1.0], [2.0]], ["a", "b", "b", "c"], [0, 0, 1, 1]
+    >>> members = [LogisticRegression().fit(X[k:k + 2], y[k:k + 2]) for k in (0, 2)]
+    >>> fit_method(GEMSLogisticAggregator(members), X, y, nodes).classes_.tolist()
     ['a', 'b', 'c']
     """
     if method is None:

@@ -65,11 +65,7 @@ def read_models(
         for name, classifier in zip(members.names, members.classifiers, strict=True)
     ]
     takes = aggregator._method().takes
-    networks = [
-        # Classes are all that any classifier has.
-        model.network if takes.networks else model.description
-        for model in local_models
-    ]
+    networks = [_read(model, as_network=takes.networks) for model in local_models]
     _warn_of_lost_settings(local_models, voting=getattr(aggregator, "voting", None))
     for name, network in zip(members.names, networks, strict=True):
         if _is_of_rows_alone(network) and not takes.rows_alone:
@@ -106,6 +102,11 @@ def _warn_of_lost_settings(models: list[LocalModel], *, voting: str | None) -> N
         lost = model.lost_setting(merged=voting is None)
         if lost is not None:
             warn_user(f"Node {model.name!r}: {lost}")
+
+
+def _read(model: LocalModel, *, as_network: bool) -> Network | Description:
+    """A classifier as plain arrays, or only its classes, which any classifier has."""
+    return model.network if as_network else model.description
 
 
 def _has_seen(network: Network | Description, classes: np.ndarray) -> np.ndarray:

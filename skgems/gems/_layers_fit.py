@@ -15,19 +15,12 @@ from ..local import other_share
 from ..networks import Coordinates, Layers, LayersBelow, zero_dropped
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._common_units import number_of_common_units
-from ._layers import (
-    HiddenStage,
-    LastLayer,
-    MergedHidden,
-    MergedLast,
-    NetworksMethod,
-    activation_of,
-    last_spaces,
-    train_rounds,
-)
+from ._last_layer import LastLayer, MergedLast, NetworksMethod, last_spaces
+from ._layers import HiddenStage, MergedHidden, activation_of
 from ._logistic import GEMSLogisticAggregator
 from ._parameters import HiddenLayers
 from ._terms import MergedLayersTerms
+from ._training_rounds import train_rounds
 
 Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 

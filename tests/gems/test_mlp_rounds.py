@@ -19,7 +19,7 @@ from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.datasets import partition_by_label
 from skgems.federation import _channel as channel_module
 from skgems.gems import HiddenLayers, Moments
-from skgems.gems._layers import _ClustersOfNodes, _is_lower
+from skgems.gems._training_rounds import _ClustersOfNodes, _is_lower
 from skgems.local import Member
 from skgems.moments import ClassMoments, class_moments
 from skgems.networks import Layers
