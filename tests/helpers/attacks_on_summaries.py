@@ -179,7 +179,7 @@ def map_of_front(front: dict) -> FeatureMap | None:
 
 
 def scaled_rows(told: list[Told], X: np.ndarray) -> np.ndarray:
-    """Return rows as they enter random features: scaled, or behind a power transform."""
+    """Return rows as they enter random features: scaled, or behind powers."""
     (halves,) = [pair for pair in told if pair.request.task == "halves"]
     fronts = [asked["front"] for asked in halves.request.content["asked"].values()]
     maps = [map_of_front(front) for front in fronts]
