@@ -367,7 +367,7 @@ def candidates_of_rows(
     scaled = before.scaled
     power_transformed = before.power_transformed
     if has_rule and scaled is not None:
-        return _under_rule(before, linear, budget=budget)
+        return _candidates_under_rule(before, linear, budget=budget)
     tried = []
     if unscaled is not None:
         tried.append(_unscaled(linear, unscaled))
@@ -410,7 +410,7 @@ def candidates_of_rows(
     return tried
 
 
-def _under_rule(
+def _candidates_under_rule(
     before: Preparations, linear: GEMSLogisticAggregator, *, budget: str
 ) -> list[Candidate]:
     """Return candidates whose sums nodes may tell beside each other under a rule.

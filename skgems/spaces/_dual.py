@@ -29,14 +29,21 @@ from typing import ClassVar
 import numpy as np
 from scipy import linalg
 
-from ._metric import ROUNDING, Metric, check_family, combine_metrics, with_free
+from ._metric import (
+    ROUNDING,
+    Metric,
+    check_family,
+    combine_metrics,
+    with_free,
+)
 from ._space import GoodEnoughSpace
 
 # Part of the way to the boundary, where a weight or a slack is 0, that a step goes:
 # near enough for fast convergence, and no logarithm of 0.
 _TO_BOUNDARY = 0.99
 # Slacks at the start, relative to the largest distance, where the gradient gives less:
-# on the boundary the method would not move.
+# on the boundary the method would not move, and from farther inside it ends elsewhere
+# where spaces have no common point.
 _FIRST_SLACK = 0.1
 # Smallest mu, as a part of what the tolerance allows for all weights together: the
 # barrier itself must not keep the bounds apart.

@@ -24,6 +24,7 @@ from helpers.choices import choice_pairs
 from helpers.disclosures import pairs_under_a_rule, rule_of
 from helpers.forests import DRAWN, TREES, reply_behind_front, trees_behind_powers
 from helpers.mutations import mutate_at_random
+from helpers.odds import pair_of_inference
 from helpers.outcomes import check_refusal, limit_time, outcome_of
 from helpers.parts import in_parts
 from helpers.surveys import pairs_of_surveys
@@ -297,7 +298,7 @@ def _rows_of_kind(name: str, X: np.ndarray) -> np.ndarray:
     """The rows with further columns, or as counts, where a kind needs such."""
     if name == "wide":
         # With over 200 columns, and fewer rows, nodes send roots of their moments.
-        further_columns = np.random.default_rng(1).standard_normal((len(X), 205))
+        further_columns = np.random.default_rng(1).standard_normal((len(X), 260))
         return np.hstack([X, further_columns])
     if name == "block":
         # Under a rule, too few rows to tell products of all columns.
@@ -554,6 +555,7 @@ def honest_pairs() -> list[Pair]:
     of_moments = next(pair for pair in pairs if pair.request.task == "moments")
     with_tails = Message.of("moments", **of_moments.reply.content, kurtosis=16)
     pairs.append(Pair(request=of_moments.request, reply=with_tails))
+    pairs.append(pair_of_inference())
     return pairs + pairs_under_a_rule(pairs)
 
 
