@@ -6,6 +6,7 @@ message about sums and the one that judges, for both halves at once.
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from uuid import uuid4
 
 import numpy as np
@@ -75,16 +76,12 @@ def choose_over(
     if channel.agreement is None:
         channel.agreement = _agreement(
             tried,
-            [fronts, fronts_of_sparse],
+            [some for some in (fronts, fronts_of_sparse) if some.steps],
             disclosure=disclosure_of_both(disclosure, channel.disclosure),
         )
     run = Run(channel)
     with noted_warnings() as warning_texts:
-        try:
-            run(fronts.plan())
-        except ValueError as error:
-            if TAKES_DENSE_ROWS not in str(error) or not of_sparse_rows:
-                raise
+        if not _can_fit(fronts, run=run, may_be_sparse=len(of_sparse_rows) > 0):
             tried = of_sparse_rows
             fronts = fronts_of_sparse
             run(fronts.plan())
@@ -126,6 +123,17 @@ def choose_over(
         ]
         aggregator.set_params(estimators=summaries)
     return aggregator, choice, run.history
+
+
+def _can_fit(fronts: "_Fronts", *, run: Run, may_be_sparse: bool) -> bool:
+    """Fit fronts; return False where nodes have sparse rows, which these center."""
+    try:
+        run(fronts.plan())
+    except ValueError as error:
+        if not may_be_sparse or TAKES_DENSE_ROWS not in str(error):
+            raise
+        return False
+    return True
 
 
 def _doubts_about_lacking(halves: "_SumsOfHalves", k: int) -> list[str]:
@@ -210,9 +218,8 @@ def _agreement(
     tasks = {"halves": 1, "judge": 1, "join": 1, "score": 1}
     if disclosure is not None:  # the model taken is made of the halves
         tasks = {"halves": 1, "judge": 1}
-    with_steps = [of_some for of_some in fronts if of_some.steps]
-    if with_steps:
-        tasks["front"] = sum(of_some.whole.most_messages for of_some in with_steps)
+    if fronts:
+        tasks["front"] = sum(some.whole.most_messages for some in fronts)
     n_levels = [
         _terms_of(candidate).most_requests(0)["grow"]
         for candidate in tried
@@ -225,7 +232,7 @@ def _agreement(
         method="combine",
         settings={
             "methods": methods,
-            "fronts": [front for of_some in with_steps for front in of_some.agreed],
+            "fronts": list(chain.from_iterable(some.agreed for some in fronts)),
         },
         tasks=tasks,
         disclosure=disclosure,

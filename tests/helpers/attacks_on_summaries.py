@@ -179,10 +179,12 @@ def map_of_front(front: dict) -> FeatureMap | None:
 
 
 def scaled_rows(told: list[Told], X: np.ndarray) -> np.ndarray:
-    """Return rows behind the front that only scales them."""
+    """Return rows as they enter random features: scaled, or behind powers."""
     (halves,) = [pair for pair in told if pair.request.task == "halves"]
     fronts = [asked["front"] for asked in halves.request.content["asked"].values()]
-    front = next(f for f in fronts if isinstance(map_of_front(f), IdentityMap))
+    maps = [map_of_front(front) for front in fronts]
+    kind = IdentityMap if any(isinstance(m, IdentityMap) for m in maps) else PowerMap
+    front = fronts[[isinstance(m, kind) for m in maps].index(True)]
     return opened_front(front).transform(X)
 
 
