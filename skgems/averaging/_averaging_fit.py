@@ -24,8 +24,10 @@ from ..federation import (
     read_members,
 )
 from ..local import LocalModel, fit_local, local_model
+from ..tuning import mean_parameters, median_parameters
 from ._averaged_model import AveragedModel, as_classifier
 from ._averages import (
+    Combine,
     average,
     average_nets,
     average_networks,
@@ -54,7 +56,7 @@ class AveragingFit:
     local_epochs: int
     learning_rate: float | None
     schedule: Schedule
-    server: Downpour | None
+    server: Downpour | str | None
     common_init: bool
     n_jobs: int | None
     rng: np.random.RandomState  # which both draw from
@@ -115,6 +117,7 @@ class AveragingFit:
                 classes=classes,
                 shares=shares,
                 sizes=sizes,
+                combine=self._combine,
                 align=bool(self.align),
                 X=federation.X,
             )
@@ -124,6 +127,11 @@ class AveragingFit:
             **AveragedModel.from_average(model, classes).attributes(),
             "history_": history,
         }
+
+    @property
+    def _combine(self) -> Combine:
+        """Return what makes one model of those of the nodes."""
+        return median_parameters if self.server == "median" else mean_parameters
 
     def _co_learn(
         self, federation: Federation, shares: Shares, *, run: Run, sizes: ModelSizes
@@ -184,11 +192,22 @@ class AveragingFit:
                 )
             if problem := why_not_alike(nodes, X):
                 raise problem
-            template = average_nets(nodes, classes=classes, shares=shares, sizes=sizes)
+            template = average_nets(
+                nodes,
+                classes=classes,
+                shares=shares,
+                sizes=sizes,
+                combine=self._combine,
+            )
             return template, template.parameters()
         template = nodes[0].model.widened(classes)
         network = average_networks(
-            nodes, classes=classes, shares=shares, sizes=sizes, align=self.align
+            nodes,
+            classes=classes,
+            shares=shares,
+            sizes=sizes,
+            align=self.align,
+            combine=self._combine,
         )
         return template, template.parameters_of(network)
 
@@ -201,7 +220,7 @@ class AveragingFit:
         buffers: Collection[int],
     ) -> Generator:
         """Plan of the last shared model, and of a dict for each round."""
-        if self.server is not None:
+        if isinstance(self.server, Downpour):
             self.server._validate_params()
             return self.server.plan(
                 start,
@@ -217,6 +236,7 @@ class AveragingFit:
             local_epochs=self.local_epochs,
             learning_rate=self.learning_rate,
             schedule=self.schedule,
+            combine=self._combine,
         )
         return rounds.plan(start, weights, classes, self.rng)
 
