@@ -278,7 +278,8 @@ def contradicting_nodes(
     tell squares alone also says how features vary together.
     """
     n_nodes = len(claims)
-    numbers = {name: np.full(n_nodes, np.nan) for name in ("shown", "far")}
+    shown = np.full(n_nodes, np.nan)
+    far = np.full(n_nodes, np.nan)
     reasons: dict[int, str] = {}
     while 2 * len(reasons) < n_nodes:
         kept = [k for k in range(n_nodes) if k not in reasons]
@@ -286,13 +287,15 @@ def contradicting_nodes(
         if nodes is None:
             break
         agreement = nodes.judged()
-        numbers["shown"][kept] = agreement.shown
-        numbers["far"][kept] = agreement.distances
+        # Beside fewer nodes some can no longer be compared.
+        shown[kept] = np.where(np.isnan(agreement.shown), shown[kept], agreement.shown)
+        is_known = ~np.isnan(agreement.distances)
+        far[kept] = np.where(is_known, agreement.distances, far[kept])
         worst, reason = agreement.worst()
         if not reason:
             break
         reasons[kept[worst]] = reason
-    return Contradictions(**numbers, reasons=reasons)
+    return Contradictions(shown=shown, far=far, reasons=reasons)
 
 
 def check_most_liars(most_liars: int, n_nodes: int) -> None:
