@@ -35,7 +35,8 @@ from skgems import (
     combine,
 )
 from skgems.federation import Nodes, reply_to
-from skgems.spaces import NoSpaceError
+from skgems.gems import Spaces
+from skgems.spaces import EmptyIntersectionWarning, NoSpaceError
 
 X, CODES = load_wine(return_X_y=True)
 X = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -329,10 +330,15 @@ def test_the_error_about_labels_coded_at_nodes_or_at_the_server_says_so():
 NARROW = X[:, [2, 7]]
 
 
+STRICT = Spaces(on_empty="raise")
+
+
 def test_a_search_over_epsilon_prints_one_short_traceback_a_fit():
     members = fitted(LogisticRegression(), NARROW)
     search = GridSearchCV(
-        GEMSLogisticAggregator(members, random_state=0), {"epsilon": [0.2, 1.0]}, cv=3
+        GEMSLogisticAggregator(members, spaces=STRICT, random_state=0),
+        {"epsilon": [0.2, 1.0]},
+        cv=3,
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -356,12 +362,36 @@ def test_a_search_over_epsilon_prints_one_short_traceback_a_fit():
 
 def test_a_level_that_is_too_high_names_node_and_level_in_one_line():
     members = fitted(LogisticRegression(), NARROW)
-    aggregate = GEMSLogisticAggregator(members, epsilon=1.0, random_state=0)
+    aggregate = GEMSLogisticAggregator(
+        members, epsilon=1.0, spaces=STRICT, random_state=0
+    )
     message = "node 'lyon'.*epsilon is 1.*Choose"
     with pytest.raises(NoSpaceError, match=message) as raised:
         aggregate.fit(NARROW, Y, nodes=NODES)
     assert "\n" not in str(raised.value)
     assert raised.value.__cause__ is None and raised.value.__suppress_context__
+
+
+def test_a_node_below_epsilon_leaves_a_candidate_of_a_search_its_score():
+    members = fitted(LogisticRegression(), NARROW)
+    aggregate = GEMSLogisticAggregator(members, random_state=0)
+    search = GridSearchCV(aggregate, {"epsilon": [0.2, 1.0]}, cv=3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search.fit(NARROW, Y, nodes=NODES)
+        best = aggregate.set_params(epsilon=1.0).fit(NARROW, Y, nodes=NODES)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    texts = [
+        str(warning.message)
+        for warning in caught
+        if warning.category is EmptyIntersectionWarning
+    ]
+    pattern = "node 'lyon'.*epsilon is 1[.].*can miss epsilon at this node"
+    assert any(re.match(pattern, text) for text in texts)
+    # Each node has the space of the highest accuracy that models around its own reach.
+    for space in best.spaces_:
+        assert 0.5 < space.epsilon <= space.score < 1.0
+        assert space.radius > 0
 
 
 class Broken(LogisticRegression):

@@ -189,8 +189,8 @@ def test_rooms_know_few_others():
     # Two lead to the room `inference`: nodes make sums for standard errors, and the
     # server makes these of them. One is of `gems` to `steps`: coefficients are in units
     # of the columns before a front.
-    # One is of `gems` to `tasks`: plans read replies, which are classes there. One is of
-    # `spaces` to `base`: names of parameters are read once a class.
+    # One is of `gems` to `tasks`: plans read replies, which are classes there. One is
+    # of `spaces` to `base`: names of parameters are read once a class.
     assert len(arrows) <= 157
 
 

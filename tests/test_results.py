@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -71,6 +72,29 @@ def test_the_page_is_what_the_tables_say():
     assert results.PAGE.read_text(encoding="utf-8") == results.page()
 
 
+def test_claims_of_the_papers_have_a_verdict_from_figures():
+    results = loaded(ROOT / "docs" / "results.py")
+    claims = results.paper_claims
+    rows = claims.rows()
+    assert len(rows) >= 10
+    assert not [row for row in rows if row[2] == "not measured"]
+    figure = claims.Figure
+    table = "gems2019_table6"
+    tuned = figure(table, "K=5", "GEMS as in the paper, tuned")
+    averaged = figure(table, "K=5", "averaged")
+    better = claims.Comparison(tuned, averaged)
+    assert claims.holds(better) is True
+    assert claims.holds(claims.Comparison(averaged, tuned)) is False
+    assert claims.holds(better._replace(are_comparable=True)) is False
+    assert claims.holds(claims.Comparison(tuned, figure(table, "K=9", "none"))) is None
+    claim = claims.Claim(
+        source="",
+        text="",
+        comparisons=lambda: iter([better, better, claims.Comparison(averaged, tuned)]),
+    )
+    assert claims.verdict(claim) == "holds mostly: 2 of 3"
+
+
 def test_all_programs_are_run_by_the_one_command():
     assert sorted(loaded(PAPERS / "run.py").NAMES) == NAMES
 
@@ -88,6 +112,105 @@ def test_every_program_parses_its_arguments(name, capsys):
     with pytest.raises(SystemExit):
         program.parse(["--help"])
     assert program.title in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.fixture(scope="module")
+def common():
+    """The module that all programs share."""
+    return loaded(PAPERS / "_common.py")
+
+
+def test_every_table_says_what_made_it(common):
+    for path in sorted(common.RESULTS.glob("*.csv")):
+        origin = common.read_origin(path)
+        assert re.match("[0-9a-f]{8}", origin.commit), path.name
+        assert "with changes" not in origin.commit, path.name
+        n_trials = max(line.trials for line in common.read(path))
+        assert f"--trials {n_trials}" in origin.settings, path.name
+
+
+def test_what_is_said_of_older_tables_is_of_older_tables(common):
+    """A table that is made anew loses its sentence."""
+    results = loaded(ROOT / "docs" / "results.py")
+    for name in results.OLDER_METHODS:
+        commit = common.read_origin(common.RESULTS / f"{name}.csv").commit
+        assert commit.endswith("which brought the table"), name
+
+
+# Settings of a table that are settings of another one: there a method has one figure.
+SAME_SETTINGS = [
+    (("gems2019_figures3_4", kind, 1000.0), (table, "K=5", None))
+    for kind, table in {
+        "softmax regressions": "gems2019_table5",
+        "networks": "gems2019_table6",
+    }.items()
+]
+SAME_SETTINGS += [
+    (("gems2019_table9", "all nodes", None), ("gems2019_table6", "K=5", None)),
+    (
+        ("gems2019_table9_cifar10", "all nodes", None),
+        ("gems2019_table6_cifar10", "K=5", None),
+    ),
+]
+SAME_SETTINGS += [
+    ((f"pfnm_depth{data}", split, 1.0), (f"pfnm_nodes{data}", split, 10.0))
+    for data in ("", "_cifar10")
+    for split in ("homogeneous", "heterogeneous")
+]
+# Names of methods in the first table that the second has under another name.
+OTHER_NAMES = {"averaged, untuned": "averaged"}
+
+
+def figures_of(common, setting):
+    """Lines by method and measure of one setting of a table."""
+    name, title, x = setting
+    lines = common.read(common.RESULTS / f"{name}.csv")
+    return {
+        (OTHER_NAMES.get(line.method, line.method), line.measure): line
+        for line in lines
+        if (line.setting, line.x) == (title, x)
+    }
+
+
+@pytest.mark.parametrize(("one", "other"), SAME_SETTINGS)
+def test_a_method_has_one_figure_for_a_setting(one, other, common):
+    figures = figures_of(common, one)
+    other_figures = figures_of(common, other)
+    shared = figures.keys() & other_figures.keys()
+    assert len(shared) >= 3
+    for key in shared:
+        line = figures[key]
+        other_line = other_figures[key]
+        # A distilled network's size is chosen by the table.
+        if line.trials == other_line.trials and line.method != "distilled":
+            assert line.mean == pytest.approx(other_line.mean, abs=6e-4), (one, key)
+        else:
+            # Means of other trials: by what trials differ, and no more.
+            spread = max(line.spread, other_line.spread, 0.01)
+            assert abs(line.mean - other_line.mean) <= 4 * spread, (one, key)
+
+
+def test_no_table_has_a_figure_twice(common):
+    for path in sorted(common.RESULTS.glob("*.csv")):
+        keys = [line[:3] + line[4:5] for line in common.read(path)]
+        assert len(set(keys)) == len(keys), path.name
+
+
+def test_lines_that_are_not_measured_anew_are_kept(common, tmp_path):
+    def line(method, mean):
+        return common.Line(
+            "K=5", None, method, False, "accuracy", mean, 0, 3, None, False
+        )
+
+    path = tmp_path / "table.csv"
+    old = [line("local", 0.5), line("vote", 0.6)]
+    common.write(old, path, common.Origin("12345678", "--trials 3"))
+    assert common.read_origin(path) == ("12345678", "--trials 3", "nothing")
+    merged, kept = common.with_earlier(
+        [line("vote", 0.7), line("ours", 0.8)], common.read(path)
+    )
+    assert [one.mean for one in merged] == [0.5, 0.7, 0.8]
+    assert kept == ["local"]
 
 
 @pytest.fixture(scope="module")
@@ -142,12 +265,17 @@ def test_tables_of_features_have_the_papers_figures_where_there_are_such(
 
 
 @pytest.mark.parametrize("name", EVERY_PROGRAM)
-def test_every_program_writes_a_table_and_a_picture(name, images, tmp_path):
+def test_every_program_writes_and_prints_a_table(name, images, tmp_path, capsys):
     for package in ("torch", "skorch", "matplotlib"):
         pytest.importorskip(package)
     module = loaded(PAPERS / f"{name}.py")
     argv = ["--quick", "--data", str(images), "--out", str(tmp_path), "--epochs", "1"]
     lines = module.PROGRAM.main([*argv, *SMALLEST.get(name, [])])
+    printed = capsys.readouterr().out
+    assert f"Written to {tmp_path / name}.csv" in printed
+    assert all(line.method in printed for line in lines)
+    origin = sys.modules["_common"].read_origin(tmp_path / f"{name}.csv")
+    assert origin.settings.startswith("--quick")
     table = sys.modules["_common"].read(tmp_path / f"{name}.csv")
     assert [line[:5] for line in table] == [line[:5] for line in lines]
     assert all(line.quick for line in table)

@@ -10,6 +10,7 @@ from ._describe import describe_command, survey_command
 from ._dialects import DIALECT_KEYS
 from ._disclosure import disclosure_of_text
 from ._files import composed
+from ._inference import inference_command
 from ._node import answer_command
 from ._others import inspect_command, keys_command
 from ._server import METHOD_WORDS, combine_command, parameter, start_command
@@ -19,7 +20,7 @@ exit codes:
   0  done
   1  something is wrong with the input; one line on the standard error says what
   2  the command was not typed as --help says
-  3  combine: replies are missing, or new requests were written; it prints for whom
+  3  combine, inference: replies are missing, or requests were written; it prints whose
 """
 _STORY = """\
 Combine classifiers of several sites into one, by files that they send each other.
@@ -29,6 +30,8 @@ the server:
       makes FOLDER, with a request for each node in FOLDER/requests
   skgems combine FOLDER --out model.skops
       makes the model once all replies are in FOLDER/replies
+  skgems inference FOLDER
+      prints odds ratios with standard errors, after --set C=Infinity at the start
   skgems describe FILE FILE
       says what the columns of all nodes hold, before any model
 each node:
@@ -78,6 +81,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_inspect(commands)
     _add_start(commands)
     _add_combine(commands)
+    _add_inference(commands)
     _add_survey(commands)
     _add_describe(commands)
     _add_keys(commands)
@@ -393,6 +397,48 @@ def _add_combine(commands) -> None:
             "for tables: as for skgems start; for summaries: the front.safetensors "
             "that the nodes used"
         ),
+    )
+    add(
+        "--public-keys",
+        metavar="FOLDER",
+        help="folder with a file NODE.pub for each node; replies must then be signed",
+    )
+    add(
+        "--key",
+        metavar="FILE",
+        help="private key that was given to skgems start, which signs the requests",
+    )
+
+
+def _add_inference(commands) -> None:
+    parser = _command_parser(
+        commands,
+        "inference",
+        inference_command,
+        summary="at the server: print odds ratios with standard errors",
+        details="If the nodes\n"
+        "must be asked, it writes the requests and ends with code 3.",
+    )
+    # Of skgems combine, which reads the same folders.
+    parser.set_defaults(
+        method=None, parameters=[], front=None, leave_out=[], report=None
+    )
+    add = parser.add_argument
+    add(
+        "folder",
+        metavar="FOLDER",
+        help=(
+            "the folder of skgems start --method linear --set C=Infinity, or one with "
+            "summaries (*.safetensors), of which the table is approximate"
+        ),
+    )
+    add("--out", metavar="FILE", help="file for the table, .csv")
+    add("--reference", metavar="CLASS", help="class that others are compared with")
+    add("--level", type=float, default=0.95, help="of the intervals (default: 0.95)")
+    add(
+        "--site-intercepts",
+        action="store_true",
+        help="give each node an intercept of its own",
     )
     add(
         "--public-keys",

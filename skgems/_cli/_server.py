@@ -20,7 +20,7 @@ from ..messages import check_signed, is_summary, naming, write_bytes
 from ._files import writer_of
 from ._front import read_front
 
-_WAITING = 3  # the exit code where replies are missing
+WAITING = 3  # the exit code where replies are missing
 # How the page of a report begins.
 _HEAD = """<!doctype html><meta charset="utf-8"><title>Report</title><style>
 body {font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em}
@@ -54,7 +54,7 @@ def start_command(args: argparse.Namespace) -> int:
         f"The agreement, which every node has to accept: {exchange.folder / AGREEMENT}"
     )
     if exchange.step() is None:
-        _print_waiting(exchange)
+        print_waiting(exchange.folder, exchange.waiting_for)
     else:
         print("All replies are there. Make the model with skgems combine.")
     return 0
@@ -68,25 +68,25 @@ def combine_command(args: argparse.Namespace) -> int:
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: there is no such folder.")
     if (folder / "exchange.json").exists():
-        exchange = _exchange_in(folder, args)
+        exchange = exchange_in(folder, args)
         fitted = exchange.step(leave_out=args.leave_out)
         for note in exchange.notes:
             print(f"skgems: warning: {note}", file=sys.stderr)
         if fitted is None:
-            _print_waiting(exchange)
-            return _WAITING
+            print_waiting(exchange.folder, exchange.waiting_for)
+            return WAITING
         expected = exchange.nodes
     else:
         summaries = summaries_of(folder, args)
         expected = [summary.name for summary in summaries]
-        fitted = _of_summaries(summaries, args)
+        fitted = of_summaries(summaries, args)
     written = write(fitted.to_estimator())
     print_report(fitted, args, expected)
     print(written)
     return 0
 
 
-def _exchange_in(folder: Path, args: argparse.Namespace) -> Exchange:
+def exchange_in(folder: Path, args: argparse.Namespace) -> Exchange:
     """The exchange that was begun in a folder; ValueError for other parameters."""
     if args.method or args.parameters or args.front:
         raise ValueError(
@@ -102,11 +102,12 @@ def _exchange_in(folder: Path, args: argparse.Namespace) -> Exchange:
     )
 
 
-def _print_waiting(exchange: Exchange) -> None:
+def print_waiting(folder: Path, waiting_for: Mapping[str, Path]) -> None:
+    """Say which requests of an exchange are to be sent to which nodes."""
     print("Waiting for replies. Send each node its request, and put the reply into the")
-    print(f"folder {exchange.folder / 'replies'}:")
-    width = max(map(len, exchange.waiting_for), default=0)
-    for name, path in exchange.waiting_for.items():
+    print(f"folder {folder / 'replies'}:")
+    width = max(map(len, waiting_for), default=0)
+    for name, path in waiting_for.items():
         print(printable(f"  {name:{width}}  {path} (task {inspect(path).task!r})"))
 
 
@@ -163,7 +164,7 @@ def _agreement_of(folder: Path) -> Agreement | None:
     return None
 
 
-def _of_summaries(summaries: list[Summary], args: argparse.Namespace) -> BaseAggregator:
+def of_summaries(summaries: list[Summary], args: argparse.Namespace) -> BaseAggregator:
     first = summaries[0]
     method = METHOD_WORDS[args.method] if args.method else first.method
     if method not in METHOD_WORDS.values():

@@ -360,14 +360,14 @@ def candidates_of_rows(
     unscaled = before.unscaled
     scaled = before.scaled
     power_transformed = before.power_transformed
+    if has_rule and scaled is not None:
+        return _under_rule(before, linear, n_rows, budget=budget)
     tried = []
     if unscaled is not None:
-        tried.append(Candidate("linear, unscaled", linear, unscaled))
+        tried.append(_unscaled(linear, unscaled))
     if scaled is None:
         return tried
     tried.append(Candidate("linear", linear, (scaled,)))
-    if has_rule:
-        return tried + _under_rule(before, n_rows, budget=budget)
     tried.append(Candidate("linear, power transform", linear, power_transformed))
     tried += _quadratic_candidates(before)
     if budget == SMALL:
@@ -404,22 +404,40 @@ def candidates_of_rows(
     return tried
 
 
-def _under_rule(before: Preparations, n_rows: int, *, budget: str) -> list[Candidate]:
-    """Return candidates that nodes may sum beside a linear one under a rule.
+def _under_rule(
+    before: Preparations,
+    linear: GEMSLogisticAggregator,
+    n_rows: int,
+    *,
+    budget: str,
+) -> list[Candidate]:
+    """Return candidates whose sums nodes may tell beside each other under a rule.
 
-    Columns behind another front are told in addition, so that there is one more, of
-    random features. Each candidate has the features of those before it and more, so
-    that a node tells them once, as many as its rows allow.
+    Each has the columns of those before it and more, so that a node tells them once, as
+    many as its rows allow: behind a power transform, which no data set of
+    `bench_combine_rule.py` is worse with. Columns without it are told in addition, if
+    there is room for them in the end; they are the only ones of rows that are sparse.
     """
-    tried = _quadratic_candidates(before)[:-1]
-    if budget == SMALL:
-        return tried
+    power_transformed = before.power_transformed
+    tried = [
+        Candidate("linear, power transform", linear, power_transformed),
+        _quadratic_candidates(before)[-1],
+    ]
     lda = PooledAggregator(pooled=shrunk_lda(n_rows))
-    for n_features in _FEATURES_UNDER_RULE:
-        name = f"LDA, {n_features} random features"
-        steps = (before.scaled, _first_features(n_features))
+    for n_features in _FEATURES_UNDER_RULE if budget != SMALL else ():
+        name = f"LDA, {n_features} random features, power transform"
+        steps = (*power_transformed, _first_features(n_features))
         tried.append(Candidate(name, lda, steps))
+    if before.unscaled is not None:
+        tried.append(_unscaled(linear, before.unscaled))
+    else:
+        tried.append(Candidate("linear", linear, (before.scaled,)))
     return tried
+
+
+def _unscaled(linear: GEMSLogisticAggregator, steps: tuple) -> Candidate:
+    """Return the linear model of columns that are not centered."""
+    return Candidate("linear, unscaled", linear, steps, takes_sparse_rows=True)
 
 
 def _first_features(n_features: int) -> FeatureUnion:

@@ -27,7 +27,7 @@ from ..federation import (
 )
 from ..networks import final_step
 from ..pooled import PooledTransformer, forests_of_halves
-from ..steps import Front
+from ..steps import TAKES_DENSE_ROWS, Front
 from ..tasks import HALF_NAMES, JudgeReply, most_judging, most_loss
 from ._choice import CLASS_SHARES, Candidate, Choice, Trials
 from ._scoring import (
@@ -69,20 +69,29 @@ def choose_over(
     # sums tell; names and transformers do not.
     tried = candidates(0)
     fronts = _Fronts(tried, drop_identifiers=drop_identifiers)
+    of_sparse_rows = [candidate for candidate in tried if candidate.takes_sparse_rows]
+    fronts_of_sparse = _Fronts(of_sparse_rows, drop_identifiers=drop_identifiers)
     channel = as_channel(channel)
     if channel.agreement is None:
         channel.agreement = _agreement(
-            tried, fronts, disclosure=disclosure_of_both(disclosure, channel.disclosure)
+            tried,
+            [fronts, fronts_of_sparse],
+            disclosure=disclosure_of_both(disclosure, channel.disclosure),
         )
     run = Run(channel)
     with noted_warnings() as warning_texts:
-        run(fronts.plan())
+        try:
+            run(fronts.plan())
+        except ValueError as error:
+            if TAKES_DENSE_ROWS not in str(error) or not of_sparse_rows:
+                raise
+            tried = of_sparse_rows
+            fronts = fronts_of_sparse
+            run(fronts.plan())
     halves = run(_halves_plan(tried, fronts))
+    by_name = {candidate.name: candidate for candidate in candidates(halves.n_rows)}
     trials = Trials(
-        [
-            replace(candidate, steps=before.steps)
-            for before, candidate in zip(tried, candidates(halves.n_rows), strict=True)
-        ]
+        [replace(by_name[before.name], steps=before.steps) for before in tried]
     )
     models = _models_of_halves(trials, halves, fronts, run=run)
     judgments = run(_judging_plan(list(models.values()), halves))
@@ -186,7 +195,7 @@ def _grows_trees(candidate: Candidate) -> bool:
 
 
 def _agreement(
-    tried: list[Candidate], fronts: _Fronts, *, disclosure: object
+    tried: list[Candidate], fronts: list[_Fronts], *, disclosure: object
 ) -> Agreement:
     """Make the agreement for the time that a candidate is chosen and fitted."""
     methods = [
@@ -201,8 +210,9 @@ def _agreement(
     tasks = {"halves": 1, "judge": 1, "join": 1, "score": 1}
     if disclosure is not None:  # the model taken is made of the halves
         tasks = {"halves": 1, "judge": 1}
-    if fronts.steps:
-        tasks["front"] = fronts.whole.most_messages
+    with_steps = [of_some for of_some in fronts if of_some.steps]
+    if with_steps:
+        tasks["front"] = sum(of_some.whole.most_messages for of_some in with_steps)
     n_levels = [
         _terms_of(candidate).most_requests(0)["grow"]
         for candidate in tried
@@ -213,7 +223,10 @@ def _agreement(
     return Agreement(
         exchange=uuid4().hex,
         method="combine",
-        settings={"methods": methods, "fronts": fronts.agreed},
+        settings={
+            "methods": methods,
+            "fronts": [front for of_some in with_steps for front in of_some.agreed],
+        },
         tasks=tasks,
         disclosure=disclosure,
     )

@@ -74,6 +74,8 @@ class Candidate:
     of_members: bool = False  # whether it needs the fitted estimators
     # How many rows there have to be for each column; with fewer it is not fitted.
     rows_per_column: float = 0.0
+    # Whether no step centers columns, which would make sparse rows dense.
+    takes_sparse_rows: bool = False
 
     def check_has_rows(self, *, n_rows: int, n_columns: int) -> None:
         """Raise ValueError for more columns than so many rows allow."""

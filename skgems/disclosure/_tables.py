@@ -70,6 +70,7 @@ def weights_of_tables(
     n_own: int,
     n_unknowns: int,
     seed: Callable[[], int],
+    n_told_before: float = 0.0,
 ) -> np.ndarray | None:
     """Return weights with which all columns are told over all classes, or None.
 
@@ -85,6 +86,8 @@ def weights_of_tables(
         How many numbers a row is, before any front.
     seed : callable
         Returns what the weights are drawn by if some are lowered.
+    n_told_before : float
+        How many numbers earlier messages have told of the rows.
 
     Returns
     -------
@@ -93,7 +96,10 @@ def weights_of_tables(
         are, unevenly: no sum without these weights differs from one with them by a few
         rows.
     """
-    if not _are_few_numbers(rows, rule, n_own=n_own, n_unknowns=n_unknowns):
+    n_numbers_left = rule.unknowns * len(rows.codes) * n_unknowns - n_told_before
+    if _n_numbers(rows, n_own) > n_numbers_left:
+        return None
+    if n_own and not _are_few_by_class(rows, rule, n_own=n_own, n_unknowns=n_unknowns):
         return None
     n_units = len(np.unique(rows.units))
     n_classes = len(np.unique(rows.codes))
@@ -117,20 +123,21 @@ def weights_of_tables(
     return _lowered_beside(design, weights, before=rows.weights, rule=rule)
 
 
-def _are_few_numbers(
+def _are_few_by_class(
     rows: Rows, rule: Disclosure, *, n_own: int, n_unknowns: int
 ) -> bool:
-    """Report whether few enough numbers are told of each class, and of all rows."""
+    """Report whether each class tells few enough numbers of its own columns."""
     sizes = np.unique(rows.codes, return_counts=True)[1]
+    return n_own * (n_own + 3) / 2 <= rule.unknowns * sizes.min() * n_unknowns
+
+
+def _n_numbers(rows: Rows, n_own: int) -> float:
+    """Return how many numbers are told of all classes together."""
+    n_classes = len(np.unique(rows.codes))
     n_columns = rows.X.shape[1]
-    of_class = n_own * (n_own + 1) / 2 + n_own
-    if n_own and of_class > rule.unknowns * sizes.min() * n_unknowns:
-        return False
     # Of the columns that each class tells, the sum over the classes follows.
-    n_more_by_class = (len(sizes) - 1) * n_own * (n_own + 1) / 2 if n_own else 0
-    n_products = n_columns * (n_columns + 1) / 2
-    n_numbers = n_products + n_more_by_class + len(sizes) * n_columns
-    return n_numbers <= rule.unknowns * len(rows.codes) * n_unknowns
+    n_more_by_class = (n_classes - 1) * n_own * (n_own + 1) / 2
+    return n_columns * (n_columns + 1) / 2 + n_more_by_class + n_classes * n_columns
 
 
 def _design(rows: Rows, n_own: int) -> Design:

@@ -18,7 +18,7 @@ class RowsAskedAgainError(NotAgreedError):
     """An earlier exchange has already asked about the same rows, or nearly the same.
 
     The terms are other ones, or the rows differ in fewer than ``min_rows`` rows of a
-    class.
+    class, or sums of several exchanges can be subtracted to one of fewer rows.
 
     The owner of the node may accept this with ``again=True``; see :func:`reply_to`.
     """
@@ -67,6 +67,8 @@ class EarlierExchange:
     answered: Counter  # how often each task was answered
     rows: RowComparison  # of the rows of the two
     min_rows: int
+    # Whether sums of several such exchanges and the new one tell of too few rows.
+    is_combined: bool = False
 
     @property
     def is_about_rows(self) -> bool:
@@ -114,6 +116,12 @@ def what_is_added(new: OpenedExchange, earlier: list[EarlierExchange]) -> str:
             f"({times}): those of all rows or of one class differ in "
             f"{nearest.rows.n_rows_apart}, which is fewer than "
             f"min_rows={nearest.min_rows}."
+        )
+    elif nearest.is_combined:
+        begin = (
+            f"Other rows of node {new.node!r} have been asked about before ({times}). "
+            "Sums of these and of the rows here can be added and subtracted to sums "
+            f"of fewer rows than min_rows={nearest.min_rows}."
         )
     return (
         f"{begin} The exchange {nearest.opened.exchange} was answered "

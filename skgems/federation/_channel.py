@@ -22,6 +22,7 @@ from ..messages import (
     as_agreement,
 )
 from ..spaces import Registered
+from ._checked_here import check_here
 from ._pickling import told_if_not_pickled
 from ._replying import reply_of
 
@@ -399,12 +400,11 @@ class InProcess(Channel):
             yield from self._ask_workers(list(jobs), prefer=task.prefer)
 
     def _jobs(self, requests: Mapping[str, Message]) -> Iterator["_Job"]:
-        """Yield the job of each member that is asked, in the order of members."""
+        """Yield the job of each member that is asked, in the order of the requests."""
         digests_of_arrays: dict[tuple, str] = {}  # of arrays that requests share
-        for member in self.members:
-            if member.name not in requests:
-                continue
-            request = requests[member.name]
+        members = {member.name: member for member in self.members}
+        for name, request in requests.items():
+            member = members[name]
             digest_of_reply = self._digest_of_reply(
                 request, member=member, digests_of_arrays=digests_of_arrays
             )
@@ -418,7 +418,7 @@ class InProcess(Channel):
     def _ask_workers(
         self, jobs: list["_Job"], *, prefer: str
     ) -> Iterator[tuple[str, Reply | Exception]]:
-        """Yield replies of threads or processes, in the order of the members.
+        """Yield replies of threads or processes, in the order of the jobs.
 
         A cache in another process is gone with it. So replies of workers are kept in
         the cache of this one, where the next fit finds them.
@@ -517,7 +517,9 @@ class _Job:
         return self.memory is None and self.digest_of_reply is not None
 
     def answer(self) -> Reply:
-        return reply_of(self.request, self.member)
+        reply = reply_of(self.request, self.member)
+        check_here(self.request, reply)
+        return reply
 
     def recalled_reply(self) -> Reply | None:
         """Return the reply that is in the cache of this process, if there is one."""

@@ -66,7 +66,7 @@ from ._ledger_store import (
     name_of_residuals,
     open_store,
 )
-from ._row_digests import RowComparison, RowDigests
+from ._row_digests import RowComparison, RowDigests, tells_fewer_rows
 from ._warnings import RowsAskedAgainWarning
 
 
@@ -426,14 +426,17 @@ class Ledger:
     ) -> list[EarlierExchange]:
         """Return other exchanges about the same rows, or nearly the same."""
         exchanges = []
+        others = []
         comparisons: dict[str, RowComparison] = {}  # of tables, by their digests
+        kept: dict[str, RowDigests] = {}
         for opened in self._opened.values():
             counted = self._counted(opened.account, "ended", "failed")
             if opened.exchange == new.exchange or not counted:
                 continue
             if opened.row_digests not in comparisons:
-                comparison = digests.compared_with(self._kept_digests(opened))
-                comparisons[opened.row_digests] = comparison
+                table = self._kept_digests(opened)
+                comparisons[opened.row_digests] = digests.compared_with(table)
+                kept[opened.row_digests] = replace(table, values=None)
             answered = {entry["key"]: entry["task"] for entry in counted}
             exchange = EarlierExchange(
                 opened=opened,
@@ -441,8 +444,11 @@ class Ledger:
                 rows=comparisons[opened.row_digests],
                 min_rows=min_rows,
             )
-            if exchange.is_about_rows:
-                exchanges.append(exchange)
+            (exchanges if exchange.is_about_rows else others).append(exchange)
+        if len(kept) > 1 and tells_fewer_rows(
+            digests, list(kept.values()), min_rows=min_rows
+        ):
+            exchanges += [replace(other, is_combined=True) for other in others]
         return exchanges
 
     @cached_property

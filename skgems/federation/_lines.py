@@ -1,10 +1,9 @@
 """Lines to nodes: a channel, and around it what strangers make necessary.
 
 A line takes requests and gives, in their order, the name of each node with its reply,
-or what went wrong. In one process replies are objects that have their shapes and keep
-their rules by construction, so that only what a user gave is checked. From elsewhere
-come messages, in which a stranger may send anything: requests are sealed, every reply
-is checked, and then opened.
+or what went wrong. A channel within this process is such a line. From elsewhere come
+messages, in which a stranger may send anything: requests are sealed, every reply is
+checked, and then opened.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +16,6 @@ from ..messages import (
     Reply,
     check_reply,
     check_signed,
-    has_usable_numbers,
     joins_in,
     reply_in,
     sealed,
@@ -47,11 +45,9 @@ def line_to(channel: Channel, context: Context, nodes: AskedNodes) -> Line:
     nodes : AskedNodes
         What is known of the nodes that are asked, and where replies are kept.
     """
-    line: Line = _InOrder(channel)
-    if channel.is_in_process:
-        line = _CheckedHere(line)
-    else:
-        line = _CheckedElsewhere(line, channel, context, nodes)
+    line: Line = channel
+    if not channel.is_in_process:
+        line = _CheckedElsewhere(_InOrder(channel), channel, context, nodes)
     if context.fields or context.agreement is not None:
         line = _Sealed(line, context, channel.private_key)
     if nodes.keeps:
@@ -94,26 +90,6 @@ class _Changed:
     def taken(self, name: str, request: Message, reply: Reply | Message) -> object:
         """Return the reply as it goes on; raise ValueError or TypeError if wrong."""
         raise NotImplementedError
-
-
-@dataclass(frozen=True, eq=False)
-class _CheckedHere(_Changed):
-    """A line within this process, where no stranger can send anything.
-
-    The library computes no sums that no rows have, of rows that were validated in this
-    process. But for what a user gave (`Task.of_user`), all that can be wrong is that
-    numbers are too large, or none. All fields are checked of such a reply, since some
-    may have them, and an error names the field.
-    """
-
-    def taken(self, name: str, request: Message, reply: Reply) -> Reply:
-        """Return a reply, unless labels or parameters of a user make it wrong."""
-        task = TASKS[request.task]
-        if task.of_user is not None and has_usable_numbers(reply):
-            task.check_fields_of_user(reply)
-        else:
-            check_reply(request, Message.of(task.name, **reply.as_content()))
-        return reply
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,6 +44,7 @@ from ..messages import (
     NotAgreedError,
     Reply,
     as_agreement,
+    asked_in,
     check_request,
     check_version,
     fields_of_disclosure,
@@ -114,8 +115,7 @@ def reply_of(request: Message, member: Member) -> Reply:
             f"{sorted(TASKS)}."
         )
     task = TASKS[request.task]
-    # A field that the task does not know is an error here: nobody would heed it.
-    reply = task.answer(member, task.request(**request.content))
+    reply = task.answer(member, asked_in(request))
     fields = fields_of_disclosure(member.disclosure)
     rule = {name: fields[name] for name in fields if name in reply.fields}
     if rule:

@@ -11,22 +11,39 @@ precision has the same digests. Values that are no numbers count by their texts.
 
 Where rows have groups, such as patients, a difference is of so many groups: one patient
 with many rows is not hidden among them.
+
+A table may have come by a column, or have one in other units: no row has the digest it
+had then. So a few columns that tell rows apart are compared value by value, too.
+
+Of more than two tables sums are added and subtracted: those of all rows, less those of
+two parts of them, have the row that is in neither part. With a column of 0 and 1 for
+each table, that says which rows are in it, no number that follows depends on fewer than
+1 / h rows, where h is the largest leverage of a row in these columns.
 """
 
 import hashlib
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import combinations
 from typing import Self
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 # Rows that are made codes, or float64, and hashed at a time, so that no large table is
 # copied whole.
 ROWS_AT_ONCE = 2**14
 # Bytes of a digest: among a million rows the chance that two agree is 3e-8.
 _SIZE = 8
+# Columns of which the digests of all values are kept. Of two tables that have most rows
+# and columns in common they are nearly always some of the same.
+_MOST_COLUMNS = 6
+# Columns of fewer values of which pairs are looked at: 28 pairs.
+_MOST_COARSE = 8
+# Leverages of rows in columns of 0 and 1 are exact up to this.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +62,8 @@ class RowDigests:
     # (n_rows,), of the weight of each row and of the rows of its group; None where
     # there are neither weights nor groups.
     marks: np.ndarray | None = None
+    # (n_kept_columns, n_rows), of the values in some of these columns, by row.
+    values: np.ndarray | None = None
 
     @classmethod
     def from_rows(
@@ -61,7 +80,7 @@ class RowDigests:
 
         ``groups`` are numbers of groups from 0 on, (n_rows,), as are ``weights``.
         """
-        rows, columns = _digests_of_values(X, key)
+        rows, columns, values = _digests_of_values(X, key)
         labels = None
         if y is not None:
             codes = _codes(np.asarray(y), key)
@@ -74,7 +93,12 @@ class RowDigests:
         if groups is not None:
             marks = marks + _sums_of_groups(rows, groups)
         return cls(
-            rows=rows, labels=labels, columns=columns, groups=groups, marks=marks
+            rows=rows,
+            labels=labels,
+            columns=columns,
+            groups=groups,
+            marks=marks,
+            values=values,
         )
 
     def to_bytes(self) -> bytes:
@@ -113,35 +137,68 @@ class RowDigests:
 
         Labels count only if both tables have some.
         """
-        rows = np.concatenate([self.rows, other.rows])
-        labels = np.zeros_like(rows)
-        if self.labels is not None and other.labels is not None:
-            labels = np.concatenate([self.labels, other.labels])
-        units = np.concatenate([self.units, len(rows) + other.units])
-        order = np.lexsort((labels, rows))
-        labels = labels[order]
-        units = units[order]
-        is_own = order < len(self.rows)
-        is_other_row = _is_new(rows[order])
-        has_other_values = _has_no_partner(is_other_row, is_own)
-        is_alone = _has_no_partner(is_other_row | _is_new(labels), is_own)
-        classes = labels & ~np.uint64(1)  # rows of a class, held out or not
-        all_rows = np.zeros_like(classes)
-        numbers = [
-            *_numbers_apart(all_rows, units, has_other_values),
-            *_numbers_apart(all_rows, units, is_alone),
-            *_numbers_apart(classes, units, is_alone),
-        ]
+        partners = _Partners.of_digests(self, other, self.rows, other.rows)
+        numbers = partners.numbers_apart
+        for values in () if self.values is None else self.values:
+            for other_values in () if other.values is None else other.values:
+                of_column = _Partners.of_digests(self, other, values, other_values)
+                if 2 * of_column.is_alone.sum() < len(of_column.is_alone):
+                    numbers += of_column.numbers_apart
         return RowComparison(
-            is_equal=not is_alone.any(),
+            is_equal=not partners.is_alone.any(),
             has_equal_marks=np.array_equal(self._sorted_marks(), other._sorted_marks()),
             is_of_same_rows=len(self.rows) == len(other.rows)
             and (
-                not has_other_values.any()
+                not partners.has_other_values.any()
                 or bool(np.isin(self.columns, other.columns).any())
             ),
             n_rows_apart=min(numbers, default=None),
         )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Partners:
+    """Which rows of two tables have an equal one in the other, in a common order."""
+
+    has_other_values: np.ndarray  # (n_rows,), whatever their labels
+    is_alone: np.ndarray  # (n_rows,), with their labels
+    classes: np.ndarray  # (n_rows,)
+    units: np.ndarray  # (n_rows,)
+
+    @classmethod
+    def of_digests(
+        cls,
+        first: RowDigests,
+        second: RowDigests,
+        digests: np.ndarray,
+        others: np.ndarray,
+    ) -> "_Partners":
+        """Return the partners of rows by some digests of these, (n_rows,) of each."""
+        rows = np.concatenate([digests, others])
+        labels = np.zeros_like(rows)
+        if first.labels is not None and second.labels is not None:
+            labels = np.concatenate([first.labels, second.labels])
+        units = np.concatenate([first.units, len(rows) + second.units])
+        order = np.lexsort((labels, rows))
+        labels = labels[order]
+        is_own = order < len(digests)
+        is_other_row = _is_new(rows[order])
+        return cls(
+            has_other_values=_has_no_partner(is_other_row, is_own),
+            is_alone=_has_no_partner(is_other_row | _is_new(labels), is_own),
+            classes=labels & ~np.uint64(1),  # rows of a class, held out or not
+            units=units[order],
+        )
+
+    @property
+    def numbers_apart(self) -> list[int]:
+        """Return in how many units the tables differ, in all rows and by class."""
+        all_rows = np.zeros_like(self.classes)
+        return [
+            *_numbers_apart(all_rows, self.units, self.has_other_values),
+            *_numbers_apart(all_rows, self.units, self.is_alone),
+            *_numbers_apart(self.classes, self.units, self.is_alone),
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +215,98 @@ class RowComparison:
     # of which both have rows in common. None if they differ in no rows, or have none in
     # common. Groups count as one row each.
     n_rows_apart: int | None
+
+
+def tells_fewer_rows(
+    new: RowDigests, earlier: Sequence[RowDigests], *, min_rows: int
+) -> bool:
+    """Report whether sums of a table and of earlier ones have a sum of too few rows.
+
+    Not if sums of the earlier ones have it by themselves.
+    """
+    tables = [*earlier, new]
+    classes, rows, units = _classes_rows_and_units(tables)
+    for numbers in (rows, units):
+        members = _members_by_class(tables, classes, numbers, min_rows=min_rows)
+        for is_in in members:
+            if _largest_leverage(is_in) * min_rows <= 1.0 + _ROUNDING:
+                continue
+            if _largest_leverage(is_in[:, :-1]) * min_rows <= 1.0 + _ROUNDING:
+                return True
+    return False
+
+
+def _classes_rows_and_units(
+    tables: Sequence[RowDigests],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return classes of all rows of tables, and numbers of rows and units, (n_all,).
+
+    Equal rows of a table are different ones: the first of them is the first one of
+    another table. Units that have a row in common are one.
+    """
+    digests = np.concatenate([table.rows for table in tables])
+    labels = np.concatenate(
+        [
+            np.zeros_like(table.rows) if table.labels is None else table.labels
+            for table in tables
+        ]
+    )
+    of_table = np.repeat(np.arange(len(tables)), [len(table.rows) for table in tables])
+    order = np.lexsort((of_table, labels, digests))
+    is_other = _is_new(digests[order]) | _is_new(labels[order])
+    starts = np.flatnonzero(is_other | _is_new(of_table[order]))
+    ranks = np.empty(len(order), dtype=np.uint64)
+    ranks[order] = np.arange(len(order)) - np.repeat(
+        starts, np.diff(starts, append=len(order))
+    )
+    numbers = np.empty(len(order), dtype=np.uint64)
+    numbers[order] = np.cumsum(is_other)
+    rows = np.unique(numbers * np.uint64(len(order) + 1) + ranks, return_inverse=True)[
+        1
+    ]
+    ends = np.cumsum([table.units.max(initial=-1) + 1 for table in tables])
+    units = (
+        np.concatenate([table.units for table in tables])
+        + (np.append(0, ends[:-1])[of_table])
+    )
+    graph = sparse.coo_array(
+        (np.ones(len(rows)), (rows, rows.max(initial=-1) + 1 + units))
+    )
+    size = max(graph.shape)
+    graph.resize((size, size))
+    return labels, rows, connected_components(graph, directed=False)[1][rows]
+
+
+def _members_by_class(
+    tables: Sequence[RowDigests],
+    labels: np.ndarray,
+    numbers: np.ndarray,
+    *,
+    min_rows: int,
+) -> Iterator[np.ndarray]:
+    """Yield which rows or units are summed in which table, (n_numbers, n_tables), bool.
+
+    First those of each class with ``min_rows`` of them, and then of all classes.
+    """
+    of_table = np.repeat(np.arange(len(tables)), [len(table.rows) for table in tables])
+    learns = (labels & np.uint64(1)) == 0
+    is_in_any = np.zeros((numbers.max(initial=-1) + 1, len(tables)), dtype=bool)
+    for label in np.unique(labels[learns]):
+        of_class = learns & (labels == label)
+        is_in = np.zeros_like(is_in_any)
+        is_in[numbers[of_class], of_table[of_class]] = True
+        is_in[:, is_in.sum(axis=0) < min_rows] = False
+        is_in_any |= is_in
+        yield is_in[is_in.any(axis=1)]
+    yield is_in_any
+
+
+def _largest_leverage(is_in: np.ndarray) -> float:
+    """Return the largest leverage of a row in columns of 0 and 1, one a table."""
+    patterns, counts = np.unique(is_in, axis=0, return_counts=True)
+    lines = np.sqrt(counts)[:, None] * patterns
+    shares = np.einsum("ij,ji->i", lines, np.linalg.pinv(lines))
+    return float((shares / counts).max(initial=0.0))
 
 
 def _sums_of_groups(digests: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -206,8 +355,13 @@ def _is_new(ordered: np.ndarray) -> np.ndarray:
     return is_new
 
 
-def _digests_of_values(X: object, key: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Return digests of rows, (n_rows,), and of columns that tell rows apart."""
+def _digests_of_values(
+    X: object, key: bytes
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return digests of rows, (n_rows,), of columns that tell rows apart, and values.
+
+    Values are those of a few of these columns, (n_kept_columns, n_rows).
+    """
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()
     if sparse.issparse(X):
@@ -224,7 +378,8 @@ def _digests_of_values(X: object, key: bytes) -> tuple[np.ndarray, np.ndarray]:
         _digests_of_rows(codes[start : start + ROWS_AT_ONCE], key)
         for start in range(0, len(codes), ROWS_AT_ONCE)
     ]
-    return np.concatenate(rows), _digests_of_columns(codes.T, key)
+    columns, values = _digests_of_columns(codes.T, key)
+    return np.concatenate(rows), columns, values
 
 
 def _digests_of_sparse(X: sparse.csr_array, key: bytes) -> tuple:
@@ -237,15 +392,19 @@ def _digests_of_sparse(X: sparse.csr_array, key: bytes) -> tuple:
     ]
     by_column = codes.tocsc()
     columns = (
-        _with_zeros(by_column.data[start:stop], X.shape[0])
+        _with_zeros(
+            by_column.data[start:stop], by_column.indices[start:stop], X.shape[0]
+        )
         for start, stop in zip(by_column.indptr, by_column.indptr[1:], strict=False)
     )
-    return np.concatenate(rows), _digests_of_columns(columns, key)
+    return np.concatenate(rows), *_digests_of_columns(columns, key)
 
 
-def _with_zeros(values: np.ndarray, n_rows: int) -> np.ndarray:
-    """Return all values of a column of which some are stored, in any order."""
-    return np.concatenate([values, np.zeros(n_rows - len(values), values.dtype)])
+def _with_zeros(values: np.ndarray, rows: np.ndarray, n_rows: int) -> np.ndarray:
+    """Return all values of a column of which some are stored, (n_rows,)."""
+    column = np.zeros(n_rows, values.dtype)
+    column[rows] = values
+    return column
 
 
 def _digests_of_rows(codes: np.ndarray, key: bytes) -> np.ndarray:
@@ -260,15 +419,53 @@ def _digests_of_rows(codes: np.ndarray, key: bytes) -> np.ndarray:
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
 
 
-def _digests_of_columns(columns: Iterable[np.ndarray], key: bytes) -> np.ndarray:
-    """Return the digests of columns whose values tell most rows apart, sorted."""
+def _digests_of_columns(
+    columns: Iterable[np.ndarray], key: bytes
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return digests of columns whose values tell most rows apart, sorted, and values.
+
+    Values, (n_kept_columns, n_rows), are those of the columns with the smallest ones,
+    which are the same columns where some rows are gone, or where others have come.
+    Where there are too few such columns, sums of two others stand for both.
+    """
     digests = []
+    kept: list[np.ndarray] = []
+    coarse: list[tuple[int, np.ndarray]] = []
     for column in columns:
-        ordered = np.sort(column)
-        n_values = 1 + np.count_nonzero(np.diff(ordered))
-        if 2 * n_values > len(ordered):
-            digests.append(_digest(ordered.tobytes(), key))
-    return np.sort(np.frombuffer(b"".join(digests), dtype=np.uint64))
+        if not len(column):
+            continue
+        n_values = len(np.unique(column))
+        mixed = _mixed(column, key)
+        if 2 * n_values > len(column):
+            digests.append(_digest(np.sort(column).tobytes(), key))
+            kept = sorted([*kept, mixed], key=np.min)[:_MOST_COLUMNS]
+        else:
+            coarse.append((n_values, mixed))
+            coarse = sorted(coarse, key=_by_values)[-_MOST_COARSE:]
+    if len(kept) < _MOST_COLUMNS:
+        pairs = [a + b for (_, a), (_, b) in combinations(coarse, 2)]
+        pairs = [pair for pair in pairs if 2 * len(np.unique(pair)) > len(pair)]
+        kept = sorted([*kept, *pairs], key=np.min)[:_MOST_COLUMNS]
+    values = np.array(kept, dtype=np.uint64)
+    return np.sort(np.frombuffer(b"".join(digests), dtype=np.uint64)), values
+
+
+def _by_values(column: tuple[int, np.ndarray]) -> tuple[int, int]:
+    """Return how many values a column has, and the smallest digest of one."""
+    n_values, mixed = column
+    return n_values, int(mixed.min())
+
+
+def _mixed(codes: np.ndarray, key: bytes) -> np.ndarray:
+    """Return keyed digests of numbers of values, (n_rows,) uint64.
+
+    They are those of SplitMix64, which are different for different numbers.
+    """
+    start = np.frombuffer(_digest(b"values", key), dtype=np.uint64)
+    mixed = codes + start
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return mixed ^ (mixed >> np.uint64(31))
 
 
 def _digest(content: bytes, key: bytes) -> bytes:

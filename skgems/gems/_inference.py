@@ -15,14 +15,26 @@ from ..inference import Inference
 from ..messages import Message, listed
 from ..steps import raw_columns
 from ..tasks import InferenceReply
+from ._contributions import contributions_of_nodes
 from ._further import with_objectives
 from ._inference_fit import LEAST_SITES, AskedNode, InferenceFit, KeptSums
+from ._inference_notes import choose_errors, notes_on_replies
 from ._linear_fit import LinearFit
 from ._moment_sums import MomentSums
+from ._terms import LinearTerms
 
 
 class InferenceMixin:
     """Mixin of a linear aggregate whose coefficients have standard errors."""
+
+    @property
+    def _agreed_terms(self) -> LinearTerms:
+        """Return the terms, which allow the message where there is no penalty.
+
+        They are not those of a last layer, of which nobody asks for standard errors.
+        """
+        has_penalty = isinstance(self.C, str) or np.isfinite(self.C)
+        return replace(super()._agreed_terms, asks_for_inference=not has_penalty)
 
     @validate_params(
         {
@@ -146,6 +158,49 @@ class InferenceMixin:
             cov_type=cov_type,
         )
 
+    def leave_one_node_out(self, X, y) -> dict:
+        """Say by how much the model would be worse on some rows without each node.
+
+        Models without a node are those of :meth:`forget`, so that no node is asked.
+        The aggregate itself is not changed.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows that judge the models, best such that no node has used.
+        y : array-like of shape (n_samples,)
+            Their labels.
+
+        Returns
+        -------
+        contributions : dict of lists
+            For each "node", by how much the "log_loss" rises without it, and by how
+            much the area under the ROC curve, "auc", falls. Both are below 0 if the
+            model is better without the node, and NaN if a class is lost with it.
+
+        Raises
+        ------
+        ValueError
+            If no replies were kept (see `keep_replies`), or there is only one node.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skgems import GEMSLogisticAggregator
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(600, 2))
+        >>> y = np.where(X[:, 0] + rng.logistic(size=600) > 0, "ill", "well")
+        >>> sites = np.array(["lyon", "nice"])[np.arange(600) % 2]
+        >>> agg = GEMSLogisticAggregator(
+        ...     [("lyon", None), ("nice", None)], keep_replies=True, random_state=0
+        ... )
+        >>> contributions = agg.fit(X, y, sites).leave_one_node_out(X, y)
+        >>> contributions["node"]
+        ['lyon', 'nice']
+        """
+        check_is_fitted(self)
+        return contributions_of_nodes(self, X, y)
+
 
 def kept_for_inference(state: Mapping, W: np.ndarray) -> KeptSums | None:
     """Return what a pickle of a fitted aggregate keeps; None if it has no errors.
@@ -159,7 +214,7 @@ def kept_for_inference(state: Mapping, W: np.ndarray) -> KeptSums | None:
     is_wide = likelihood.span is not None or likelihood.loss.moments.is_diagonal
     if is_wide or likelihood.zero_row is not None or not likelihood.seen.all():
         return None
-    return KeptSums.of_moments(MomentSums(likelihood=likelihood), W)
+    return KeptSums.from_moments(MomentSums(likelihood=likelihood), W)
 
 
 def _check_can_infer(aggregator: InferenceMixin) -> None:
@@ -387,9 +442,8 @@ def _table(
     cov_type: str,
 ) -> Inference:
     """Return the table, with a note on each thing that it rests on."""
-    notes = [*notes, *_notes_on_replies(fit)]
-    cov_type, of_errors = _errors_of(fit, cov_type)
-    notes += of_errors
+    errors = choose_errors(fit, cov_type)
+    notes = [*notes, *notes_on_replies(fit), *errors.notes]
     if fit.has_penalty:
         notes.append(
             f"The penalty of C={fit.moments.likelihood.C:g} draws coefficients towards "
@@ -404,92 +458,13 @@ def _table(
                 "miss a part of them, so that their coefficients may be off by a part "
                 "of a standard error."
             )
-    table = fit.table(level=level, reference=reference, cov_type=cov_type, notes=notes)
-    if cov_type == "nonrobust" and fit.has_weighted_rows:
+    table = fit.table(
+        level=level, reference=reference, cov_type=errors.cov_type, notes=notes
+    )
+    if errors.cov_type == "nonrobust" and fit.has_weighted_rows:
         return replace(
             table,
             covariance=np.full_like(table.covariance, np.nan),
             has_tests=False,
         )
     return table
-
-
-def _errors_of(fit: InferenceFit, cov_type: str) -> tuple[str, list[str]]:
-    """Return which errors the table has, and sentences on why."""
-    notes = []
-    has_groups = any(node.has_groups for node in fit.nodes)
-    wants_robust = cov_type == "robust" or (
-        cov_type == "auto" and (fit.has_weighted_rows or has_groups)
-    )
-    if cov_type == "site":
-        if not fit.has_all_information:
-            raise ValueError(
-                "cov_type='site' needs the gradient and information of all nodes, and "
-                f"nodes {listed(map(repr, fit.names_without_information))} did not "
-                "tell them. Use cov_type='auto'."
-            )
-        return "site", [f"Errors are by site: {len(fit.nodes)} nodes are the units."]
-    if fit.rows_are_shared:
-        notes.append(
-            "Nodes share rows, and each counts once in all: errors are those of the "
-            "model. Give the node of each row for others."
-        )
-    elif wants_robust and fit.has_all_middles:
-        units = "groups, such as patients" if has_groups else "rows"
-        return "robust", [f"Errors are robust: {units} are the units."]
-    elif wants_robust:
-        notes.append(
-            "There are no robust errors: nodes did not tell products of their scores, "
-            "under the rule of disclosure or because they were not asked."
-        )
-        if fit.has_weighted_rows:
-            notes.append(
-                "Rows have weights, of which the model's errors say nothing, so that "
-                "the table has none."
-            )
-        elif has_groups:
-            notes.append("Errors take the rows of a group for independent.")
-    if len(fit.names) > 1 and not fit.site_intercepts:
-        few = f", which errors by site would need {LEAST_SITES} nodes for"
-        notes.append(
-            "Errors take the rows of a node for independent"
-            f"{few if len(fit.names) < LEAST_SITES else ''}. site_intercepts=True "
-            "takes out the levels of nodes."
-        )
-    return "nonrobust", notes
-
-
-def _notes_on_replies(fit: InferenceFit) -> list[str]:
-    """Say what nodes did not tell, and what stands in for it."""
-    if not fit.nodes:
-        return []
-    notes = []
-    silent = [node.name for node in fit.nodes if node.gradient is None]
-    if silent:
-        part = "their part is" if fit.uses_gradients else "all is"
-        notes.append(
-            f"Approximate: nodes {listed(map(repr, silent))} told no gradient, so that "
-            f"{part} expected from the sums of the fit, and there are no p values."
-        )
-    partly = [name for name in fit.names_without_information if name not in silent]
-    if partly and fit.uses_gradients:
-        part = "their part of the errors is" if fit.uses_information else "errors are"
-        notes.append(
-            f"Nodes {listed(map(repr, partly))} told a gradient, but no information "
-            f"under the rule of disclosure: {part} expected from the sums of the fit."
-        )
-    fewer = [node.name for node in fit.nodes if node.has_rule and node.lacks_classes]
-    if fewer:
-        notes.append(
-            f"Nodes {listed(map(repr, fewer))} told of no rows of some classes. If the "
-            "rule of disclosure left these out, since they are few, coefficients are "
-            "those of the other rows, and levels of such nodes are biased."
-        )
-    n_rows = sum(node.n_rows for node in fit.nodes)
-    count = sum(node.count for node in fit.nodes)
-    if not fit.has_weighted_rows and not fit.rows_are_shared and count < n_rows:
-        notes.append(
-            f"Rows of large leverage count for less under the rule of disclosure: "
-            f"{n_rows} rows count as {count:.4g}."
-        )
-    return notes

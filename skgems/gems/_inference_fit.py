@@ -102,10 +102,10 @@ class KeptSums:
     n_rows: float
 
     @classmethod
-    def of_moments(cls, moments: MomentSums, W: np.ndarray) -> "KeptSums":
+    def from_moments(cls, moments: MomentSums, W: np.ndarray) -> "KeptSums":
         """Return the expected sums at a model, and what is said about columns."""
         return cls(
-            sums=moments.of_all(W),
+            sums=moments.sums_of_all(W),
             dependence=dependence_of(moments.products(), moments.n_columns),
             skewed_columns=moments.skewed_columns(),
             n_rows=moments.likelihood.n_rows,
@@ -186,13 +186,13 @@ class InferenceFit:
         """Return what is expected of all rows together, without asking a node."""
         if self.moments is None:
             return self.kept_sums
-        return KeptSums.of_moments(self.moments, self.models[0])
+        return KeptSums.from_moments(self.moments, self.models[0])
 
     def _sums_of_node(self, k: int) -> NodeSums:
         node = self.nodes[k]
         if node.information is not None:
             return node.sums
-        of_moments = self.moments.of_node(self.models[k], k)
+        of_moments = self.moments.sums_of_node(self.models[k], k)
         if node.gradient is None:
             return of_moments
         return replace(of_moments, gradient=node.gradient)
@@ -208,6 +208,11 @@ class InferenceFit:
         if self.rows_are_shared:  # these have the weights of their nodes
             return self.has_class_weights
         return self.has_class_weights or any(node.is_weighted for node in self.nodes)
+
+    @property
+    def has_groups(self) -> bool:
+        """Report whether some rows belong to one group, such as a patient."""
+        return any(node.has_groups for node in self.nodes)
 
     @property
     def names_without_information(self) -> list[str]:
@@ -249,18 +254,19 @@ class InferenceFit:
                     of_k = slice(k * n_of_node, (k + 1) * n_of_node)
                     products[np.ix_(where, where)] += node.information[of_k, of_k]
             return dependence_of(products, self.n_columns)
-        found = self.expected.dependence
+        expected = self.expected.dependence
         if not self.site_intercepts:
-            return found
-        own = np.repeat(found.vectors[:, [-1]], self.n_intercepts, axis=1)
-        return replace(found, vectors=np.hstack([found.vectors[:, :-1], own]))
+            return expected
+        of_sites = np.repeat(expected.vectors[:, [-1]], self.n_intercepts, axis=1)
+        vectors = np.hstack([expected.vectors[:, :-1], of_sites])
+        return replace(expected, vectors=vectors)
 
     @cached_property
-    def kept(self) -> np.ndarray:
+    def estimated(self) -> np.ndarray:
         """Return the parameters that are estimated, among all."""
-        is_kept = np.ones((self.n_contrasts, self.n_of_class), dtype=bool)
-        is_kept[:, self.dependence.left_out] = False
-        return np.flatnonzero(is_kept.ravel())
+        is_estimated = np.ones((self.n_contrasts, self.n_of_class), dtype=bool)
+        is_estimated[:, self.dependence.left_out] = False
+        return np.flatnonzero(is_estimated.ravel())
 
     @property
     def places(self) -> list[np.ndarray]:
@@ -270,7 +276,7 @@ class InferenceFit:
     def _places_of(self, n_sums: int) -> list[np.ndarray]:
         """Return the same of each node, or of the first, which has those of all."""
         new = np.full(self.n_contrasts * self.n_of_class, -1)
-        new[self.kept] = np.arange(len(self.kept))
+        new[self.estimated] = np.arange(len(self.estimated))
         return [new[of_node] for of_node in self._all_places[:n_sums]]
 
     @cached_property
@@ -281,7 +287,7 @@ class InferenceFit:
             of_node = contrasts_of(self.models[k]).reshape(self.n_contrasts, -1)
             by_class[:, : self.n_columns] = of_node[:, :-1]
             by_class[:, self.n_columns + k] = of_node[:, -1]
-        return self.dependence.without(by_class).ravel()[self.kept]
+        return self.dependence.drop_left_out(by_class).ravel()[self.estimated]
 
     @cached_property
     def step(self) -> NewtonStep:
@@ -297,12 +303,17 @@ class InferenceFit:
             )
             return self._with_information_after(step, penalty)
         except SingularError as error:
-            names = [self.names_of_params[i] for i in error.params]
+            names = dict.fromkeys(self.names_of_params[i] for i in error.params)
+            n_of_class = len(self.estimated) // self.n_contrasts
+            labels = dict.fromkeys(
+                self.classes.tolist()[i // n_of_class + 1] for i in error.params
+            )
             raise ValueError(
-                f"The rows do not decide the coefficients of {listed(names)}: some "
-                "class has no rows, or columns determine the class. Leave these "
-                "columns or this class out, or set C to a number, so that a penalty "
-                "decides them."
+                f"The rows do not decide the coefficients of {listed(names)} for the "
+                f"classes {listed(map(repr, labels))}. Columns separate these from "
+                f"{self.classes.tolist()[0]!r} at all nodes, so that coefficients run "
+                "away, or a class has no rows. Leave columns out, or set C to a "
+                "number, so that a penalty decides them."
             ) from None
 
     def _with_information_after(
@@ -315,7 +326,7 @@ class InferenceFit:
         if self.moments is None or not self.uses_gradients:
             return step
         by_class = np.zeros(self.n_contrasts * self.n_of_class)
-        by_class[self.kept] = step.change
+        by_class[self.estimated] = step.change
         change = by_class.reshape(self.n_contrasts, -1)
         moved = self.models.copy()
         for k in range(len(moved)):
@@ -340,8 +351,8 @@ class InferenceFit:
     def _expected_at(self, models: np.ndarray) -> list[NodeSums]:
         """Return what moments expect at models: of all rows, or of each node's."""
         if not self.site_intercepts:
-            return [self.moments.of_all(models[0])]
-        return [self.moments.of_node(W, k) for k, W in enumerate(models)]
+            return [self.moments.sums_of_all(models[0])]
+        return [self.moments.sums_of_node(W, k) for k, W in enumerate(models)]
 
     # ---- the table -----------------------------------------------------------------
 
@@ -352,7 +363,7 @@ class InferenceFit:
         if self.site_intercepts:
             intercepts = [f"intercept of {name}" for name in self.names]
         of_class = [*(column.name for column in self.columns), *intercepts]
-        return [(of_class * self.n_contrasts)[i] for i in self.kept.tolist()]
+        return [(of_class * self.n_contrasts)[i] for i in self.estimated.tolist()]
 
     @cached_property
     def _to_units(self) -> np.ndarray:
@@ -362,15 +373,15 @@ class InferenceFit:
             of_class[j, j] = 1.0 / column.scale
             of_class[self.n_columns :, j] = -column.offset / column.scale
         whole = np.kron(np.eye(self.n_contrasts), of_class)
-        return whole[np.ix_(self.kept, self.kept)]
+        return whole[np.ix_(self.estimated, self.estimated)]
 
     def _to_reference(self, reference: int) -> np.ndarray:
         """Return the matrix of contrasts against a class, by the order of others."""
         outputs = np.vstack([np.zeros(self.n_contrasts), np.eye(self.n_contrasts)])
         others = [k for k in range(len(self.classes)) if k != reference]
         between = outputs[others] - outputs[reference]
-        n_kept = len(self.kept) // self.n_contrasts
-        return np.kron(between, np.eye(n_kept))
+        n_estimated = len(self.estimated) // self.n_contrasts
+        return np.kron(between, np.eye(n_estimated))
 
     def covariance_of(self, cov_type: str) -> np.ndarray:
         """Return the covariance of the parameters after the step."""
@@ -387,11 +398,11 @@ class InferenceFit:
         to_table = self._to_reference(reference) @ self._to_units
         covariance = to_table @ self.covariance_of(cov_type) @ to_table.T
         labels = self.classes.tolist()
-        n_kept = len(self.kept) // self.n_contrasts
+        n_estimated = len(self.estimated) // self.n_contrasts
         others = [label for k, label in enumerate(labels) if k != reference]
         table = Inference(
             names=self.names_of_params,
-            classes=[label for label in others for _ in range(n_kept)],
+            classes=[label for label in others for _ in range(n_estimated)],
             reference=labels[reference],
             params=to_table @ self.step.params,
             covariance=covariance,
@@ -433,7 +444,7 @@ class InferenceFit:
     @property
     def _is_of_column(self) -> np.ndarray:
         """Report of each parameter whether it is that of a column, (n_params,)."""
-        return self.kept % self.n_of_class < self.n_columns
+        return self.estimated % self.n_of_class < self.n_columns
 
     # ---- notes ---------------------------------------------------------------------
 
@@ -477,21 +488,22 @@ class InferenceFit:
         separated = set(self.moments.separated_columns())
         errors = np.sqrt(np.diag(self.step.model_covariance))
         scales = self.moments.likelihood.scales
-        for i, param in enumerate(self.kept.tolist()):
+        for i, param in enumerate(self.estimated.tolist()):
             j = param % self.n_of_class
             if j < self.n_columns and errors[i] * scales[j] > _RUNAWAY:
                 separated.add(j)
-        notes = []
+        columns_of_nodes: dict[tuple[int, ...], list[str]] = {}
         for j in sorted(separated - set(self.dependence.left_out)):
-            nodes = [self.names[k] for k in self.moments.nodes_of_column(j)]
-            notes.append(
-                f"Column {self.columns[j].name!r} separates classes: it is the same in "
-                "all rows of some class, or nearly no row is undecided about it (nodes "
-                f"{listed(map(repr, nodes))}). Its coefficient runs away, and its "
-                "error means little. Firth's penalty needs leverages of rows, which "
-                "are no sums; set C to a number for a finite coefficient."
-            )
-        return notes
+            nodes = tuple(self.moments.nodes_of_column(j))
+            columns_of_nodes.setdefault(nodes, []).append(self.columns[j].name)
+        return [
+            f"Columns {listed(map(repr, names))} separate classes: they are the same "
+            "in all rows of some class, or nearly no row is undecided about them "
+            f"(nodes {listed(repr(self.names[k]) for k in nodes)}). Their coefficients "
+            "run away, and errors mean little. Firth's penalty needs leverages of "
+            "rows, which are no sums; set C to a number for finite coefficients."
+            for nodes, names in columns_of_nodes.items()
+        ]
 
 
 def _note_on_step(table: Inference, are_asked: bool) -> list[str]:

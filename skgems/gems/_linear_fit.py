@@ -112,7 +112,6 @@ class LinearFit:
                 self.needs_spaces or "consensus" in self.rounds.candidates
             ),
             tries_factors=self.intersection != "likelihood",
-            asks_for_inference=not isinstance(self.C, str) and np.isinf(self.C),
         )
 
     def check_takes_weights(self) -> None:

@@ -423,11 +423,11 @@ default="auto"
         Raises
         ------
         ValueError
-            If a local model does not reach its epsilon, a node has no rows, no node
-            knows a label, or the input cannot be used. The message names the node.
-        EmptyIntersectionError
-            A ValueError, if the spaces have no common point and `spaces` have
-            ``on_empty="raise"``.
+            If a node has no rows, no node knows a label, or the input cannot be used.
+            The message names the node.
+        EmptyIntersectionError, NoSpaceError
+            ValueErrors, if the spaces have no common point, or a local model does not
+            reach its epsilon, and `spaces` have ``on_empty="raise"``.
         TypeError
             If a node's classifier is a network with hidden layers.
 
@@ -452,7 +452,7 @@ default="auto"
             If two nodes sent equal moments.
         EmptyIntersectionWarning
             If `epsilon` is given and no model was found that is good enough for all
-            nodes.
+            nodes, or a local model does not reach its epsilon.
         """
         linear_fit = LinearFit.from_aggregator(self)
         if sample_weight is not None:

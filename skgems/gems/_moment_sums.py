@@ -37,7 +37,7 @@ class MomentSums:
     def n_classes(self) -> int:
         return self.likelihood.loss.n_classes
 
-    def of_all(self, W: np.ndarray) -> NodeSums:
+    def sums_of_all(self, W: np.ndarray) -> NodeSums:
         """Return the sums of all rows at a model, with what gradients corrected."""
 
         def loss_gradient(at_origin: np.ndarray) -> np.ndarray:
@@ -46,7 +46,7 @@ class MomentSums:
 
         return self._sums(W, loss_gradient)
 
-    def of_node(self, W: np.ndarray, node: int) -> NodeSums:
+    def sums_of_node(self, W: np.ndarray, node: int) -> NodeSums:
         """Return the sums of a node's rows, with its share of all corrections."""
         slope = self.likelihood.slope * self.likelihood.shares_of_nodes[node]
 
@@ -189,8 +189,9 @@ class MomentSums:
                 np.tile(start[-1, 1:], n_nodes),
             ]
         )
-        found = minimize(loss, z, jac=True, method="L-BFGS-B").x
-        return np.stack([likelihood.to_rows(model) for model in models_of(found)])
+        minimum = minimize(loss, z, jac=True, method="L-BFGS-B").x
+        models = models_of(minimum)
+        return np.stack([likelihood.to_rows(model) for model in models])
 
 
 def contrasts_of(W: np.ndarray) -> np.ndarray:

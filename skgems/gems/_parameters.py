@@ -93,8 +93,9 @@ class Spaces(_PartWithGeometry):
         with ``geometry="gram"`` and with ``intersection="likelihood"``, and otherwise
         if the sizes of the nodes' logits differ by more than a factor of three.
     on_empty : {"warn", "raise", "ignore"}, default="warn"
-        What to do if the spaces do not intersect. Choose "raise" if the model that
-        misses them least is of no use.
+        What to do if the spaces do not intersect, or if a node's own model does not
+        reach epsilon. Such a node then has the space of the best epsilon that it can
+        reach. Choose "raise" if the model that misses them least is of no use.
 
     Examples
     --------

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..base import warn_user
 from ..federation import ask_inverse_temperature, kept_names, reason_of_trust
 from ..messages import Message
 from ..moments import ROUNDING_OF_SUMS, Contradictions, Likelihood, Trust
@@ -23,6 +24,7 @@ from ..progress import say
 from ..spaces import (
     Construction,
     Criterion,
+    EmptyIntersectionWarning,
     GoodEnoughSpace,
     Intersection,
     NoSpaceError,
@@ -199,10 +201,29 @@ class LinearStage:
             try:
                 spaces.append(profile.space(epsilon, self.construction.max_radius))
             except NoSpaceError as error:
-                raise NoSpaceError(f"node {name!r}: {error}") from None
+                spaces.append(self._nearest_space(profile, name=name, error=error))
             except ValueError as error:
                 raise ValueError(f"node {name!r}: {error}") from None
         return spaces
+
+    def _nearest_space(
+        self, profile: SpaceProfile, *, name: str, error: NoSpaceError
+    ) -> GoodEnoughSpace:
+        """Return the space of the epsilon that a node's models can reach, and warn.
+
+        NoSpaceError where they reach none, or where a model that misses is of no use.
+        """
+        on_empty = self.space_parameters.on_empty
+        epsilon = profile.radii.best_epsilon()
+        if epsilon is None or on_empty == "raise":
+            raise NoSpaceError(f"node {name!r}: {error}") from None
+        if on_empty == "warn":
+            warn_user(
+                f"node {name!r}: {error} Its space here is that of epsilon="
+                f"{epsilon:.4g}, so the aggregate can miss epsilon at this node.",
+                EmptyIntersectionWarning,
+            )
+        return profile.space(epsilon, self.construction.max_radius)
 
     def spaces_around_plan(self, W: np.ndarray, problem: LinearProblem) -> Generator:
         """Plan of the spaces of all nodes on the scale of a fitted aggregate W."""

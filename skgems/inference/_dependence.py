@@ -38,7 +38,7 @@ class Dependence:
     combined_with: list[list[int]]
     vectors: np.ndarray
 
-    def without(self, params: np.ndarray) -> np.ndarray:
+    def drop_left_out(self, params: np.ndarray) -> np.ndarray:
         """Return the same model without weights on columns that are left out."""
         moved = params.copy()
         for column, vector in zip(self.left_out, self.vectors, strict=True):

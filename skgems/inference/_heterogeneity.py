@@ -61,13 +61,14 @@ def heterogeneity_of(
     for i, (node, of_node) in enumerate(zip(nodes, places, strict=True)):
         if node is None:
             continue
-        kept = np.flatnonzero(of_node >= 0)
-        where = of_node[kept]
-        own = _OwnStep.of_sums(
-            node.gradient[kept], node.information[np.ix_(kept, kept)]
+        estimated = np.flatnonzero(of_node >= 0)
+        where = of_node[estimated]
+        own_step = _OwnStep.from_sums(
+            node.gradient[estimated],
+            node.information[np.ix_(estimated, estimated)],
         )
-        estimates[i] = to_table @ start + to_table[:, where] @ own.change
-        errors[i] = own.errors(to_table[:, where])
+        estimates[i] = to_table @ start + to_table[:, where] @ own_step.change
+        errors[i] = own_step.errors(to_table[:, where])
     errors[:, ~is_common] = np.nan
     estimates[np.isnan(errors)] = np.nan
     weights = np.nan_to_num(errors**-2.0)
@@ -99,7 +100,7 @@ class _OwnStep:
     scale: np.ndarray  # (m,), of parameters
 
     @classmethod
-    def of_sums(cls, gradient: np.ndarray, information: np.ndarray) -> "_OwnStep":
+    def from_sums(cls, gradient: np.ndarray, information: np.ndarray) -> "_OwnStep":
         diagonal = np.diag(information)
         scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
         values, vectors = np.linalg.eigh(information / np.outer(scale, scale))

@@ -138,6 +138,8 @@ def as_it_was_fitted(estimator: object, X: Rows) -> Iterator:
 def indices_of(labels: ArrayLike, classes: ArrayLike) -> np.ndarray:
     """Index of each label among the classes, -1 where it is none of them."""
     index_of_class = {c: k for k, c in enumerate(as_labels(classes).tolist())}
+    if isinstance(labels, list) and set(map(type, labels)) <= {str, int}:
+        return np.array([index_of_class.get(label, -1) for label in labels], dtype=int)
     distinct, codes = np.unique(as_labels(labels), return_inverse=True)
     # Looked up once for each label that occurs, not for each row.
     indices = [index_of_class.get(label, -1) for label in distinct.tolist()]

@@ -361,7 +361,11 @@ class HeldTables:
 
 
 def tables_that_hold(
-    member: Member, tables: Mapping[str, Rows], *, by_class: Collection[str]
+    member: Member,
+    tables: Mapping[str, Rows],
+    *,
+    by_class: Collection[str],
+    n_told_before: float,
 ) -> HeldTables:
     """Return which tables of the same rows may be summed, and with which weights.
 
@@ -376,6 +380,8 @@ def tables_that_hold(
     by_class : collection of str
         Names of tables of which products are asked by class. Columns of the first table
         are told by class if at least half as many others hold beside them.
+    n_told_before : float
+        How many numbers earlier messages have told of the rows.
     """
     if member.disclosure is None:
         return HeldTables(
@@ -383,10 +389,14 @@ def tables_that_hold(
         )
     asks_by_class = next(iter(tables)) in by_class
     if asks_by_class:
-        own = _held_in_order(member, tables, is_first_own=True)
+        own = _held_in_order(
+            member, tables, is_first_own=True, n_told_before=n_told_before
+        )
         if len(own.names) == len(tables):
             return own
-    shared = _held_in_order(member, tables, is_first_own=False)
+    shared = _held_in_order(
+        member, tables, is_first_own=False, n_told_before=n_told_before
+    )
     if not asks_by_class or shared.weights is None:
         return shared
     n_of_first = _n_different(next(iter(tables.values())))
@@ -402,10 +412,16 @@ def _n_different(X: Rows) -> int:
 
 
 def _held_in_order(
-    member: Member, tables: Mapping[str, Rows], *, is_first_own: bool
+    member: Member,
+    tables: Mapping[str, Rows],
+    *,
+    is_first_own: bool,
+    n_told_before: float,
 ) -> HeldTables:
     """Return the tables that hold: all, or each beside those before it that do."""
-    nothing = _Gathered.of_nothing(member, is_first_own=is_first_own)
+    nothing = _Gathered.of_nothing(
+        member, is_first_own=is_first_own, n_told_before=n_told_before
+    )
     of_all = nothing
     for name, X in tables.items():
         of_all = of_all.with_table(name, X)
@@ -425,6 +441,7 @@ class _Gathered:
     member: Member
     codes: np.ndarray  # (n_rows,), the class of each row
     is_first_own: bool  # whether each class tells columns of the first by itself
+    n_told_before: float
     span: Span
     columns: np.ndarray  # (n_rows, n_columns)
     names: tuple[str, ...] = ()
@@ -434,13 +451,16 @@ class _Gathered:
     is_weighted: bool = True  # whether the weights are those of all columns
 
     @classmethod
-    def of_nothing(cls, member: Member, *, is_first_own: bool) -> "_Gathered":
+    def of_nothing(
+        cls, member: Member, *, is_first_own: bool, n_told_before: float
+    ) -> "_Gathered":
         """Return the columns of no table."""
         n_rows = len(member.y)
         return cls(
             member=member,
             codes=np.unique(member.y, return_inverse=True)[1],
             is_first_own=is_first_own,
+            n_told_before=n_told_before,
             span=Span.of_constants(n_rows),
             columns=np.zeros((n_rows, 0)),
         )
@@ -475,6 +495,7 @@ class _Gathered:
             self.member.disclosure,
             n_own=self.n_of_first if self.is_first_own else 0,
             n_unknowns=self.member.n_raw_columns or self.n_of_first,
+            n_told_before=self.n_told_before,
             seed=partial(seed_of, self.columns, self.codes),
         )
         if weights is None:

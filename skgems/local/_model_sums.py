@@ -17,6 +17,10 @@ above that of the third row, or so many as the rule says, become equal to it. Wh
 left is rounded, so that the difference of two nearby models is no gradient. Losses of
 steep models are those of few rows, and many factors undo the rounding. So constants of
 logits are off by a little that nobody else knows, another for each model.
+
+Numbers of rows that are right are rounded up or down by chance. Rounded to the nearest
+step they would say, to any precision, where the row lies at which a step is reached,
+and models that are turned a little would say that of all of its columns.
 """
 
 from collections.abc import Iterator
@@ -114,14 +118,14 @@ def sum_over_rows(
         n_alike=1 if rule is None else rule.rows,
     )
     if rule is not None:
-        sums.draw_constants(rows)
+        sums.draw(rows)
     sums.add_in_blocks(rows)
     count = float(rows.weights.sum())
     if protects_rows:
         # The difference of two models would say whether a single row is right.
         # Weights would as well, so that steps are of so many of the heaviest rows.
         step = member.min_rows * rows.weights.max(initial=0.0) or 1.0
-        right = np.round(sums.right / step) * step
+        right = np.floor(sums.right / step + sums.thresholds) * step
         sums.right = np.minimum(right, count)
     _make_steep_models_nan(sums, member, X=rows.X, count=count)
     if rule is not None:
@@ -206,8 +210,10 @@ class _ModelSums:
         self.effective_rows = None
         if with_effective_rows:
             self.effective_rows = EffectiveRows(self.n_models)
-        # Added to logits under a rule, but for gradients and labels.
+        # Added to logits under a rule, but for gradients.
         self.constants = np.zeros((self.n_models, 1, self.n_classes))
+        # Shares of a step, from which on numbers of rows are rounded up.
+        self.thresholds = np.full(self.n_models, 0.5)
         # By the name of the sum, or the number of a factor. None: no rule holds.
         self.largest: dict[str | int, _LargestTerms] | None = None
         self.units = units
@@ -235,8 +241,8 @@ class _ModelSums:
             limit=block_bytes(),
         )
 
-    def draw_constants(self, rows: JudgingRows) -> None:
-        """Draw what is added to logits, by digits of the rows and of each model."""
+    def draw(self, rows: JudgingRows) -> None:
+        """Draw what hides single rows, by digits of the rows, and by each model."""
         squares = np.zeros(self.n_models)
         for block in self._blocks(rows):
             logits = self._centred_logits(rows.Z[block])
@@ -245,9 +251,12 @@ class _ModelSums:
         of_rows = seed_of(rows.Z, rows.columns)
         for k, size in enumerate(sizes):
             of_model = self.side_by_side[:, k * self.n_classes :][:, : self.n_classes]
-            seed = seed_from_digest(of_rows, seed_of(of_model, self.factors[:0]))
-            drawn = np.random.default_rng(seed).uniform(-1.0, 1.0, self.n_classes)
+            # By all digits: where columns are far from 0 the last ones say much.
+            of_model = np.ascontiguousarray(of_model)
+            rng = np.random.default_rng(seed_from_digest(of_rows, of_model))
+            drawn = rng.uniform(-1.0, 1.0, self.n_classes)
             self.constants[k] = _OFF * size * (drawn - drawn.mean())
+            self.thresholds[k] = rng.random()
 
     def add_in_blocks(self, rows: JudgingRows) -> None:
         for block in self._blocks(rows):
@@ -290,7 +299,8 @@ class _ModelSums:
         units: np.ndarray | None,
     ) -> None:
         logits = self._centred_logits(Z)
-        self.right += (np.argmax(logits, axis=2) == columns) @ weights
+        winners = np.argmax(logits + self.constants, axis=2)
+        self.right += (winners == columns) @ weights
         # Losses and residuals of each model at the factor 1; None: not computed.
         unscaled = None
         if self.gradient is not None:

@@ -109,6 +109,13 @@ class _LayerSettings:
     model: str
     is_deep: bool  # whether there are several hidden layers
 
+    def deviations(self, groups: Sequence[np.ndarray]) -> tuple[float, float]:
+        """Return sigma and sigma0 of a layer with such units."""
+        sigma = auto_sigma(groups) if self.sigma == "auto" else self.sigma
+        if self.sigma0 != "auto":
+            return sigma, self.sigma0
+        return sigma, DEEP_SIGMA0 * sigma if self.is_deep else sigma
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Earlier:
@@ -353,10 +360,7 @@ def _match_linked(
         links.rows(network, layer=layer, node=node)
         for node, network in enumerate(networks)
     ]
-    sigma = auto_sigma(groups) if settings.sigma == "auto" else settings.sigma
-    sigma0 = settings.sigma0
-    if sigma0 == "auto":
-        sigma0 = DEEP_SIGMA0 * sigma if settings.is_deep else sigma
+    sigma, sigma0 = settings.deviations(groups)
     share = links.share.sum(axis=0)
     history = None
     if earlier is not None:

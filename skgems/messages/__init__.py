@@ -107,6 +107,7 @@ from ._tasks import (
     COMMON,
     TASKS,
     Task,
+    asked_in,
     register,
     reply_in,
     request_in,

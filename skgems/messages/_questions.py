@@ -12,6 +12,7 @@ may be missing, or is there for some requests only.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import ClassVar, Self, dataclass_transform, get_type_hints
 
@@ -47,7 +48,7 @@ class _Content:
         values = {name: getattr(self, name) for name in self.fields}
         return {name: value for name, value in values.items() if value is not None}
 
-    @property
+    @cached_property
     def n_bytes(self) -> int:
         """Return how many bytes arrays and settings would be as a message."""
         return Message.of(type(self).__name__, **self.as_content()).n_bytes

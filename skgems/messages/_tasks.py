@@ -7,6 +7,7 @@ them up here by their names.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ._disclosed import check_disclosed
 from ._fields import Field, Flag, FrontField, Place, check_fields
@@ -269,6 +270,17 @@ def register(task: Task) -> None:
     if TASKS.get(task.name, task) is not task:
         raise ValueError(f"There is already a task {task.name!r}.")
     TASKS[task.name] = task
+
+
+# One object for all nodes in a process that get the same message.
+_REQUESTS: WeakKeyDictionary[Message, Request] = WeakKeyDictionary()
+
+
+def asked_in(message: Message) -> Request:
+    """Return the request that a message is; TypeError for fields that none heeds."""
+    if message not in _REQUESTS:
+        _REQUESTS[message] = task_named(message.task).request(**message.content)
+    return _REQUESTS[message]
 
 
 def request_in(message: Message) -> Request:

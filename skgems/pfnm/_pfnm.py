@@ -116,8 +116,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         step.
     posterior_ : list of Atoms
         For each hidden layer, mean and precision of the numbers of the units, by the
-        paper's Equation 5: incoming weights and bias, and in the last hidden layer
-        outgoing weights too. In the first layer these belong to features in
+        paper's Equation 5. These are incoming weights and bias, and in the last hidden
+        layer outgoing weights too. In the first layer they belong to features in
         ``input_coordinates_``. The merged network takes other means of incoming weights
         unless ``Matching(model="paper")`` is set.
     input_coordinates_ : Coordinates or None

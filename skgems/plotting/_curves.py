@@ -137,6 +137,8 @@ class EpsilonDisplay(Display):
                     aggregate.fit(X, y, nodes=nodes)
             except NoSpaceError:
                 continue
+            if _misses_level(aggregate, level):
+                continue
             names = aggregate.node_names_
             outcomes[place] = _outcome(aggregate.intersection_)
             scores[place] = aggregate.score(*(test or (X, y)))
@@ -217,6 +219,12 @@ def _ignoring_empty(aggregator: BaseEstimator) -> BaseEstimator:
     if "last_layer" in ignoring.get_params(deep=False):  # of networks
         return ignoring.set_params(last_layer__spaces__on_empty="ignore")
     return ignoring.set_params(spaces__on_empty="ignore")
+
+
+def _misses_level(aggregate: BaseEstimator, level: float | np.ndarray) -> bool:
+    """Report whether a node's space is of another epsilon than was asked for."""
+    reached = [space.epsilon for space in aggregate.spaces_]
+    return not np.array_equal(reached, np.broadcast_to(level, len(reached)))
 
 
 def _outcome(intersection: Intersection) -> str:

@@ -17,7 +17,7 @@ from ..local import Member, indices_of
 from ..messages import Message, Reply
 from ..networks import final_step
 from ..steps import DocumentFront, Front
-from ..tasks import BoostReply, GrowReply, unpacked_leaf_counts, unpacked_sums
+from ..tasks import BoostReply, GrowReply, unpacked_leaf_counts
 from ..trees import (
     N_BINS,
     TYPES_OF_COUNTS,
@@ -326,7 +326,7 @@ class BoostingFit(TreesFit):
         return fitted_boosting(self.classifier, growth, federation.classes)
 
     def added(self, reply: BoostReply, total: np.ndarray) -> np.ndarray:
-        total += unpacked_sums(vars(reply), total.shape)
+        total += reply.sums(total.shape)
         return total
 
 

@@ -40,12 +40,6 @@ from ._outputs import Rows, dense_rows, logits_on_rows, output_columns
 # By how much a row may differ from the mean of a feature that does not vary, relative
 # to that mean: what rounding of the row and of the mean leaves in its type.
 _ROUNDING_OF_CONSTANTS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
-# Means of two nodes that differ by less, relative to their common mean, are equal but
-# for rounding.
-_ROUNDING_OF_MEANS = 1e-12
-# Decimals to which the relative weights of metrics are compared, output by output:
-# rounding errors must not split outputs that are weighed alike.
-_DECIMALS_OF_SHARES = 12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -489,8 +483,9 @@ def _gram_weighted_sum(
     contributions = output_weights * weights[:, None]  # (n_metrics, n_outputs)
     sizes = contributions.sum(axis=0)
     shares = contributions / sizes
+    # Rounding errors must not split outputs that are weighed alike.
     _, first_outputs, groups = np.unique(
-        shares.round(_DECIMALS_OF_SHARES),
+        shares.astype(np.float32),
         axis=1,
         return_index=True,
         return_inverse=True,
@@ -519,7 +514,7 @@ def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMet
     for metric, weight in zip(metrics, weights, strict=True):
         scatter_weights[id(metric.scatter)] += float(weight)
     deviations = means - mean
-    deviations[np.abs(deviations) <= _ROUNDING_OF_MEANS * np.abs(mean)] = 0.0
+    deviations[np.abs(deviations) <= ROUNDING_OF_SUMS * np.abs(mean)] = 0.0
     deviations *= np.sqrt(sizes)[:, None]
     scatter = deviations.T @ deviations
     varies_within = np.any([G.diagonal() > 0 for G in scatters.values()], axis=0)

@@ -30,33 +30,23 @@ from ._dual import (
     interior_point,
     normalized_distances,
 )
+from ._metric import MOST_STEPS, TOLERANCE
 from ._space import GoodEnoughSpace
 
 # Value and gradient of what is added to a loss.
 Penalty = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 _METHODS = ("consensus", "deepest", "hinge")
-# Newton steps at which a search ends, unless others are given. Some ten are usual, so
-# that one which takes more is held up by rounding.
-_MAX_ITER = 200
 # A point that is so far inside proves an intersection, and is deep enough for a model
 # just outside to be moved towards it. Towards one on the boundary, likeliest models
 # moved by 5e-4 of their size.
 _WELL_INSIDE = 0.9
-# Pairs that are tried: their number grows with the square of that of the spaces.
-_MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
 _SMOOTHING = np.logspace(-1, -6, 6)
 # Parts of the way that are added until rounding leaves a point in all spaces.
 _EXTRA_PARTS = (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-6, 1e-3)
 # Multipliers are settled where no space is missed by more, in squared radii.
 _SETTLED = 1e-6
-# Where no space is missed by more, an update that brings little is the last: what is
-# still missed is what minimizations leave, which end a little before their minima.
-_NEARLY_SETTLED = 1e-4
-# Most updates of the multipliers: some seven are usual. What is still missed after the
-# last one is repaired.
-_MAX_UPDATES = 40
 # First strength of the penalty, in the loss of one row: a far stronger one makes the
 # minimization ill conditioned, a far weaker one takes more updates.
 _FIRST_STRENGTH = 0.3
@@ -71,7 +61,8 @@ class EmptyIntersectionWarning(UserWarning):
     """No model is good enough for all nodes; the one that misses least is used.
 
     The message says how far the spaces are from a common point, which nodes conflict
-    most, and which epsilon would do for all nodes, if any.
+    most, and which epsilon would do for all nodes, if any. It also comes where a node's
+    own model does not reach its epsilon, and says which one the node can reach.
     """
 
 
@@ -194,13 +185,13 @@ class Intersection:
     def all_pairs_are_tried(self) -> bool:
         """Report whether `conflicts` is about all pairs of spaces."""
         n_spaces = len(self.weights)
-        return n_spaces * (n_spaces - 1) // 2 <= _MOST_PAIRS
+        return n_spaces * (n_spaces - 1) // 2 <= MOST_STEPS
 
     def _proved_conflicts(self) -> Iterator[tuple[int, int]]:
         if not self.empty:
             return iter(())
         return likely_conflicts(
-            self.spaces, self.point, self.weights, n_pairs=_MOST_PAIRS
+            self.spaces, self.point, self.weights, n_pairs=MOST_STEPS
         )
 
 
@@ -210,7 +201,7 @@ def intersect(
     method: str = "consensus",
     node_weight: ArrayLike | None = None,
     tol: float = ROUNDING_OF_SUMS,
-    max_iter: int = _MAX_ITER,
+    max_iter: int = MOST_STEPS,
 ) -> Intersection:
     r"""Find one model in all spaces, or prove that there is none.
 
@@ -541,7 +532,7 @@ def likeliest(
         return _intersection(spaces, method="likelihood", point=start, proof=proof)
     problem = DualProblem(spaces)
     bounds = find_deepest(
-        problem, tol=ROUNDING_OF_SUMS, max_iter=_MAX_ITER, inside=_WELL_INSIDE
+        problem, tol=ROUNDING_OF_SUMS, max_iter=MOST_STEPS, inside=_WELL_INSIDE
     )
     deepest = _intersection(
         spaces, method="likelihood", point=problem.model(bounds.step), proof=bounds
@@ -554,7 +545,7 @@ def likeliest(
     excess = normalized_distances(spaces, point) - 1.0
     strength = _FIRST_STRENGTH * n_rows
     last_violation = np.inf
-    for _ in range(_MAX_UPDATES):
+    for _ in range(MOST_STEPS):
         penalty = partial(
             _penalty, spaces=spaces, multipliers=multipliers, strength=strength
         )
@@ -567,7 +558,9 @@ def likeliest(
         violation = np.abs(np.maximum(excess, -multipliers / strength)).max()
         multipliers = np.maximum(0.0, multipliers + strength * excess)
         is_slow = violation > _SLOW_PROGRESS * last_violation
-        if violation < _SETTLED or (is_slow and violation < _NEARLY_SETTLED):
+        # An update that brings little is the last: what is still missed is what
+        # minimizations leave, which end a little before their minima. It is repaired.
+        if violation < _SETTLED or (is_slow and violation < TOLERANCE):
             break
         if is_slow:
             strength *= _STRENGTHENING
@@ -640,7 +633,7 @@ def disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
     bounds = find_deepest(
         DualProblem([one, other]),
         tol=ROUNDING_OF_SUMS,
-        max_iter=_MAX_ITER,
+        max_iter=MOST_STEPS,
         inside=1.0,
         outside=1.0 + ROUNDING_OF_SUMS,
     )

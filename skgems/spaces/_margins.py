@@ -18,13 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state, gen_batches
 
-from ..moments import float_type, ratio, row_blocks, working_bytes
+from ..moments import MOST_BLOCK_BYTES, float_type, ratio, row_blocks, working_bytes
 from ._metric import Metric, n_constrained, ray_map, row_norms
 from ._outputs import Rows, output_columns
 from ._space import RandomSource
 
-# A chunk no larger than this stays near the processor, whatever memory is granted.
-_CHUNK_BYTES = 2**24
 # Nodes of one seed see the same numbers: up to so many bytes they are drawn once.
 _SHARED_BYTES = 2**25
 # Rows that rays are followed on, and that a number about a node's model is computed of,
@@ -97,7 +95,9 @@ class Rays:
         """
         chunk_bytes = self._direction_bytes + self.X.shape[0] * self._row_bytes
         limit = working_bytes()
-        size = max(1, min(min(limit, _CHUNK_BYTES) // chunk_bytes, self.n_directions))
+        size = max(
+            1, min(min(limit, MOST_BLOCK_BYTES) // chunk_bytes, self.n_directions)
+        )
         row_slices = row_blocks(
             self.X,
             bytes_per_row=self._row_bytes,

@@ -30,12 +30,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..moments import float_type, row_blocks, working_bytes
+from ..moments import ULPS, float_type, row_blocks, working_bytes
 from ._outputs import Rows, dense_rows, logits_on_rows, output_columns
 
 # What rounding leaves of sums of some products, relative to these: of a variance beside
 # its mean square, of Newton equations and of the barrier function beside their terms.
-ROUNDING = 1e-14
+ROUNDING = ULPS * np.finfo(np.float64).eps
+# Relative accuracy of a radius, on the safe side, and of constraints that are settled.
+TOLERANCE = 1e-4
+# Change of a logit, or of a loss or a mass relative to others, that is none.
+NEGLIGIBLE = 1e-3
+# Rays that are followed first: they choose the range in which all are followed, and the
+# others only have to beat them. With two, radii are up to a tenth smaller.
+N_PILOTS = 16
+# Steps of a search, and pairs of spaces, that are tried at most: some ten are usual, so
+# that a search which takes more is held up by rounding. What it leaves open ends safe.
+MOST_STEPS = 100
 
 
 class Metric(ABC):

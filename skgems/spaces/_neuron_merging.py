@@ -18,8 +18,9 @@ import numpy as np
 
 from ..progress import tracked
 from ._intersection import intersect
+from ._metric import TOLERANCE
 from ._neuron_pool import NeuronPool
-from ._neuron_spaces import TOLERANCE, NeuronSpaces
+from ._neuron_spaces import NeuronSpaces
 from ._space import RandomSource
 
 # Larger groups are merged at the point that moves them least, or not at all: the search
@@ -28,7 +29,6 @@ _LARGEST_EXACT_GROUP = 8
 # What neurons whose spaces meet cost to merge, at most, as estimated: the estimate of a
 # pair's cost is twice too high at most for its masses, and some for its metrics.
 _SLACK = 8.0
-
 
 # ---- the order of merges -------------------------------------------------------------
 

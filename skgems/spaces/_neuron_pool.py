@@ -25,7 +25,7 @@ from scipy import linalg
 from sklearn.cluster import KMeans
 
 from ..moments import ROUNDING_OF_SUMS, ratio
-from ._metric import Metric, combine_metrics
+from ._metric import MOST_STEPS, NEGLIGIBLE, TOLERANCE, Metric, combine_metrics
 from ._neuron_metrics import (
     RIDGE,
     constant_inputs,
@@ -34,12 +34,8 @@ from ._neuron_metrics import (
     scatter_diagonal,
     with_costs_of_constant_inputs,
 )
-from ._neuron_spaces import MOST_STEPS, TOLERANCE, NeuronSpaces
+from ._neuron_spaces import NeuronSpaces
 from ._space import GoodEnoughSpace, RandomSource
-
-# Mass of neurons without any importance, relative to the mean of their node: without a
-# mass they would have no place of their own, and nothing would say which to merge.
-_LEAST_MASS = 1e-3
 
 
 class NeuronPool:
@@ -312,7 +308,9 @@ def _masses(importances: np.ndarray, node: np.ndarray) -> np.ndarray:
     """Return importances relative to the mean of a neuron's node, but not too small."""
     n_neurons = np.maximum(np.bincount(node), 1)
     means = (np.bincount(node, importances) / n_neurons)[node]
-    return np.maximum(ratio(importances, means, otherwise=1.0), _LEAST_MASS)
+    # Without a mass they would have no place of their own, and nothing would say which
+    # to merge.
+    return np.maximum(ratio(importances, means, otherwise=1.0), NEGLIGIBLE)
 
 
 def _by_diagonals(

@@ -24,7 +24,7 @@ from sklearn.utils import check_random_state, gen_batches
 from ..moments import CACHE_BYTES, row_moments, working_bytes
 from ..networks import activate, linear_logits, squared_slopes
 from ._geometry import Ball, Ellipsoid, Geometry, Gram, as_geometry
-from ._metric import Metric
+from ._metric import MOST_STEPS, N_PILOTS, TOLERANCE, Metric
 from ._neuron_metrics import (
     as_precision,
     constant_inputs,
@@ -36,14 +36,6 @@ from ._space import RandomSource
 
 # What the words for a geometry stand for in hidden layers.
 HIDDEN_GEOMETRIES = {"gram": Gram(ridge=0.3), "ellipsoid": Ellipsoid(), "ball": Ball()}
-
-# Rays that are followed to their end first; the others only have to beat them.
-_N_PILOTS = 2
-# Relative accuracy of a radius, on the safe side.
-TOLERANCE = 1e-4
-# Most steps along a ray. Interpolation takes a few; what is then still open ends at the
-# lower end of its interval, which is safe.
-MOST_STEPS = 100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -318,7 +310,7 @@ class _CurvedLayer(_Layer):
             safe_radii = np.minimum(self.bounds / lengths.max(), self.radii)
         # At a small radius the steepest rays are those that leave first, about.
         steepness = self._steepness(safe_radii, rises, falls)
-        n_pilots = min(_N_PILOTS, len(changes))
+        n_pilots = min(N_PILOTS, len(changes))
         pilots = np.argpartition(-steepness, n_pilots - 1, axis=1)[:, :n_pilots]
         neurons = np.repeat(np.arange(len(pilots)), n_pilots)
         rays = pilots.ravel()

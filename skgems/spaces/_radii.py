@@ -30,10 +30,16 @@ from scipy import linalg, special
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import row_norms
 
-from ..moments import CACHE_BYTES, ROUNDING_OF_SUMS, float_type, working_bytes
+from ..moments import (
+    CACHE_BYTES,
+    ROUNDING_OF_SUMS,
+    SMALLEST,
+    float_type,
+    working_bytes,
+)
 from ._gram import GramMetric, white_rows
 from ._margins import MOST_ROWS, Margins, Rays
-from ._metric import Metric, n_constrained
+from ._metric import N_PILOTS, NEGLIGIBLE, Metric, n_constrained
 from ._outputs import Rows
 from ._space import RandomSource
 
@@ -41,6 +47,9 @@ _EPS = np.finfo(np.float64).eps
 # Levels that a profile is thinned to: a thousandth of the rows is no loss, and what a
 # node sends no longer grows with its rows.
 _MOST_LEVELS = 1001
+# A log-loss whose space is not empty, as a multiple of that of the center. At exactly
+# that of the center nothing may move.
+_NEAR_SCORE = 1.05
 
 
 def rows_needed(epsilon: float, n_rows: int) -> int:
@@ -84,6 +93,13 @@ class AccuracyProfile:
             return float(max_radius)
         last = np.searchsorted(self.may_lose, may_lose, side="right") - 1
         return float(min(self.radii[last], max_radius))
+
+    def best_epsilon(self) -> float | None:
+        """Return the highest accuracy that some models around the center reach."""
+        n_losing = np.count_nonzero(self.radii <= SMALLEST)
+        if n_losing == len(self.radii):
+            return None
+        return float((self.may_lose[-1] - self.may_lose[n_losing]) / self.n_rows)
 
     def level(self, distance: float) -> float:
         """Return the accuracy that models at most so far away have at least."""
@@ -179,20 +195,11 @@ def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
 # begin to lose to where they lose linearly. The ratio is so small that chords overshoot
 # a parabola by 1 % of its height at most.
 _KNOT_RATIO = 1.2
-# Change of a logit, or of a loss relative to itself, that is none. The first knot is at
-# the earliest where a step changes a logit by it, and the last one, after which losses
-# are linear, at the latest at its inverse times the size of the logits. A loss begins
-# to rise where it is more than this part above that of the center, and is linear where
-# a chord has less than this part to the final slope.
-_NEGLIGIBLE = 1e-3
-# Rays that choose the range of the knots, before all rays are followed there: with two,
-# radii are up to a tenth smaller.
-_N_PILOTS = 16
 # Knots that are added at either end, as other rays than the pilots may be steeper: with
 # one, radii for a loss 1 % above the center's are up to a half smaller.
 _MARGIN = 3
-# float32 exponentials overflow above 88.
-_LARGEST_EXPONENT = 80.0
+# Exponentials of float32 up to this do not overflow, nor do sums and products of two.
+_LARGEST_EXPONENT = np.log(np.sqrt(np.finfo(np.float32).max))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -231,6 +238,11 @@ class LossProfile:
         spare = epsilon - self.score
         root = np.sqrt(self.gradient**2 + 2.0 * self.curvature * spare)
         return 2.0 * spare / (self.gradient + root) if root > 0 else np.inf
+
+    def best_epsilon(self) -> float | None:
+        """Return a log-loss that models not too near the center reach."""
+        epsilon = _NEAR_SCORE * self.score
+        return epsilon if self.radius(epsilon) > SMALLEST else None
 
     def level(self, distance: float) -> float:
         """Return the mean log-loss that models at most so far away do not exceed."""
@@ -355,11 +367,16 @@ def _sampled_loss(
             slope=0.0,
         )
     logit_size = max(1.0, scale * np.sqrt(np.mean(node.margins**2)))
-    grid = _geometric_grid(_NEGLIGIBLE / step, logit_size / (_NEGLIGIBLE * step))
-    pilot_rays = node.rays(_N_PILOTS, rng)
+    # The first knot is at the earliest where a step changes a logit by NEGLIGIBLE, and
+    # the last one, after which losses are linear, at the latest at its inverse times
+    # the size of the logits. A loss begins to rise where it is more than this part
+    # above that of the center, and is linear where a chord has less than this part to
+    # the final slope.
+    grid = _geometric_grid(NEGLIGIBLE / step, logit_size / (NEGLIGIBLE * step))
+    pilot_rays = node.rays(N_PILOTS, rng)
     pilot_losses, slope = _losses_on_rays(node, scale, rays=pilot_rays, knots=grid)
-    is_rising = pilot_losses + offset > (1.0 + _NEGLIGIBLE) * loss
-    is_linear = np.diff(pilot_losses) >= (1.0 - _NEGLIGIBLE) * slope * np.diff(grid)
+    is_rising = pilot_losses + offset > (1.0 + NEGLIGIBLE) * loss
+    is_linear = np.diff(pilot_losses) >= (1.0 - NEGLIGIBLE) * slope * np.diff(grid)
     start = int(is_rising.argmax()) if is_rising.any() else 0
     stop = int(is_linear.argmax()) if is_linear.any() else len(grid)
     # The largest loss is convex in the distance, so chords between knots lie above it.

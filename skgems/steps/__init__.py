@@ -20,6 +20,7 @@ hold, before anything is fitted.
 array([3.])
 """
 
+from ._at_nodes import TAKES_DENSE_ROWS
 from ._auto import auto_front, encoded_texts, scaled_numbers
 from ._backbone import Backbone, holding
 from ._bins import Cells, JoinedBins

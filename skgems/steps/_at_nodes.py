@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -34,8 +35,11 @@ from ._columns import (
 from ._contradictions import NodeRows
 from ._fitting import Pending
 from ._kinds import KINDS
-from ._statistics import STATISTICS
+from ._statistics import STATISTICS, TOLD_UNDER_RULE
 from ._trees import Step, is_passthrough
+
+# Words by which a server knows why a node with sparse rows refuses a step.
+TAKES_DENSE_ROWS = "takes dense rows only"
 
 
 class RowsVisitor:
@@ -159,6 +163,8 @@ class TellingVisitor(RowsVisitor):
             self.is_refused = True
             self.check_products(table)
             self.is_refused = False
+        if self.min_rows > 1:  # there is a rule
+            name = TOLD_UNDER_RULE.get(name, name)
         tell = STATISTICS[name].tell
         with no_values_in_errors(step, table):
             if name == "histogram":
@@ -315,10 +321,13 @@ def no_values_in_errors(step: Step, table: Table | None = None) -> Iterator[None
         # What encoders say of unknown categories has nothing to do with numbers.
         if table is not None and not hasattr(step, "handle_unknown"):
             check_numbers(step, table, cause=error)
-        if isinstance(error, TypeError) and ".toarray()" in str(error):
+        # A scaler that centers raises ValueError for sparse rows.
+        is_refused = isinstance(error, TypeError) and ".toarray()" in str(error)
+        if is_refused or sparse.issparse(table):
             raise ColumnsError(
-                f"{type(step).__name__} takes dense rows only, and these are sparse. "
-                "Give X.toarray()."
+                f"{type(step).__name__} {TAKES_DENSE_ROWS}, and these are sparse. "
+                "Give X.toarray(), or a front that does not center columns, such as "
+                "StandardScaler(with_mean=False)."
             ) from error
         raise ColumnsError(
             f"{type(step).__name__} cannot transform the values of some rows "

@@ -144,9 +144,14 @@ def assembled_columns(
         return step if is_fixed else _Stand(rows_out[name])
 
     params = transformer.get_params(deep=False)
-    params["transformers"] = [
-        (name, stand_for(name, step), columns)
+    # Branches that are dropped for want of columns had their places until now.
+    branches = [
+        (name, step, columns)
         for name, step, columns in transformer.transformers
+        if not (is_dropped(step) and isinstance(columns, list) and not columns)
+    ]
+    params["transformers"] = [
+        (name, stand_for(name, step), columns) for name, step, columns in branches
     ]
     if "remainder" in fitted:
         params["remainder"] = stand_for("remainder", transformer.remainder)
@@ -155,6 +160,4 @@ def assembled_columns(
         (name, fitted[name] if isinstance(step, _Stand) else step, columns)
         for name, step, columns in assembled.transformers_
     ]
-    return assembled.set_params(
-        remainder=transformer.remainder, transformers=transformer.transformers
-    )
+    return assembled.set_params(remainder=transformer.remainder, transformers=branches)

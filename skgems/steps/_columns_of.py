@@ -113,7 +113,7 @@ def with_columns_listed(
 ) -> BaseEstimator | str | None:
     """The transformer with lists of columns in place of each `ColumnsOf`.
 
-    A branch that gets no column is left out. Only what sees the columns of the rows
+    A branch that gets no column is dropped. Only what sees the columns of the rows
     can have a `ColumnsOf`, which `check_tree` makes sure of.
     """
     if not has_columns_of(transformer):
@@ -132,7 +132,8 @@ def with_columns_listed(
         ]
     else:
         listed.transformers = list(_listed_branches(transformer, columns))
-        if not listed.transformers and transformer.remainder == "drop":
+        is_empty = all(step == "drop" for _, step, _ in listed.transformers)
+        if is_empty and transformer.remainder == "drop":
             raise ColumnsError("no column is left for the transformers of the front.")
     return listed
 
@@ -140,13 +141,16 @@ def with_columns_listed(
 def _listed_branches(
     transformer: ColumnTransformer, columns: Columns
 ) -> Iterator[tuple]:
-    """Name, step and list of columns of each branch that gets a column."""
+    """Name, step and list of columns of each branch; without columns it is dropped.
+
+    Branches keep their places, by which nodes and server find the steps within them.
+    """
     for name, step, chosen in transformer.transformers:
         listed = chosen
         if isinstance(chosen, ColumnsOf):
             listed = chosen._chosen(columns)
             if not listed:
-                continue
+                step = "drop"
         if has_columns_of(step):
             places = get_column_indices(columns.example(), listed)
             step = with_columns_listed(step, columns.part(places))

@@ -26,7 +26,7 @@ from sklearn.preprocessing import PowerTransformer
 from ..networks import TOLERANCE
 from ._columns import Table, is_gap, numbers, polars_to_pandas
 from ._powers import POWERS
-from ._statistics import N_BINS, STATISTICS, categories_told
+from ._statistics import N_BINS, STATISTICS, categories_told, moments_of_parts
 
 # The same of squares after a power, which are interpolated between those that nodes
 # told at neighboring powers.
@@ -75,6 +75,9 @@ def powers_differ(fitted: PowerTransformer, state: Mapping, rows: NodeRows) -> s
     powers = np.asarray(state["powers"])
     if powers.min() < POWERS[0] or powers.max() > POWERS[-1]:
         return f"a power is not between {POWERS[0]:g} and {POWERS[-1]:g}"
+    if rows.min_rows > 1:
+        node_sums = _sums_of_parts(rows, powers, box=fitted.method == "box-cox")
+        return _too_small_sums(state, node_sums, slack=_BETWEEN_POWERS)
     plain = PowerTransformer(method=fitted.method, standardize=False)
     for name, value in vars(fitted).items():
         if name.endswith("_"):
@@ -85,6 +88,14 @@ def powers_differ(fitted: PowerTransformer, state: Mapping, rows: NodeRows) -> s
         transformed, rows.min_rows, weights=rows.weights
     )
     return _too_small_sums(state, node_sums, slack=_BETWEEN_POWERS)
+
+
+def _sums_of_parts(rows: NodeRows, powers: np.ndarray, *, box: bool) -> dict:
+    """Return counts, means and squares after powers of what a node told of parts."""
+    told = rows.tell("box_parts" if box else "parts")
+    means, variances = moments_of_parts(told["logarithms"], powers, box=box)
+    counts = told["counts"]
+    return {"counts": counts, "means": means, "squares": counts * variances}
 
 
 def _too_small_sums(state: Mapping, node_sums: Mapping, *, slack: float) -> str:

@@ -18,7 +18,12 @@ from ._branches import assembled_columns, assembled_union, branches_of, side_by_
 from ._columns import Table, labels_of, polars_to_pandas
 from ._kind import EXTREMES, Kind
 from ._kinds import KINDS
-from ._statistics import STATISTICS, categories_told, check_kinds_of_categories
+from ._statistics import (
+    STATISTICS,
+    TOLD_UNDER_RULE,
+    categories_told,
+    check_kinds_of_categories,
+)
 from ._trees import Step, is_passthrough
 
 
@@ -246,7 +251,7 @@ def _pooled_statistic(
 ) -> dict:
     """A statistic of the rows of all nodes, of columns with these labels."""
     for node, reply in told_by_node.items():
-        if reply["statistic"] != statistic:
+        if reply["statistic"] not in (statistic, TOLD_UNDER_RULE.get(statistic)):
             raise ValueError(
                 f"Node {node!r} told {reply['statistic']!r}, not {statistic!r}."
             )

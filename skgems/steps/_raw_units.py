@@ -6,6 +6,7 @@ scale: that of one unit of x.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import singledispatch
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -59,66 +60,41 @@ def raw_columns(
     return behind
 
 
+@singledispatch
 def _behind(
-    step: BaseEstimator | str, columns: list[RawColumn]
+    step: BaseEstimator | str | None, columns: list[RawColumn]
 ) -> list[RawColumn] | None:
     """Return the columns behind a step; None where their number is not known here."""
-    if step == "passthrough" or step is None:
-        return columns
-    if isinstance(step, FunctionTransformer) and step.func is None:
-        return columns  # what a ColumnTransformer makes of "passthrough"
-    if isinstance(step, Pipeline):
-        behind: list[RawColumn] | None = columns
-        for _, inner in step.steps:
-            behind = None if behind is None else _behind(inner, behind)
-        return behind
-    if isinstance(step, ColumnTransformer):
-        return _behind_branches(step, columns)
-    if isinstance(step, OneHotEncoder):
-        return _categories(step, columns)
-    if isinstance(step, SimpleImputer):
-        return columns if step.indicator_ is None else _named(step, columns)
-    scaling = _scaling_of(step, len(columns))
-    if scaling is None:
-        return _named(step, columns)
-    return [
-        column.scaled(offset=float(offset), scale=float(scale))
-        for column, offset, scale in zip(columns, *scaling, strict=True)
-    ]
+    return _named(step, columns)
 
 
-def _scaling_of(
-    step: BaseEstimator, n_columns: int
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return what a scaler takes away and divides by; None if it is no scaler."""
-    ones = np.ones(n_columns)
-    if isinstance(step, StandardScaler):
-        center = step.mean_ if step.with_mean else None
-        scale = step.scale_
-    elif isinstance(step, RobustScaler):
-        center, scale = step.center_, step.scale_
-    elif isinstance(step, MaxAbsScaler):
-        center, scale = None, step.scale_
-    elif isinstance(step, MinMaxScaler):  # x * scale_ + min_
-        return -step.min_ / step.scale_, 1.0 / step.scale_
-    else:
-        return None
-    return (
-        0.0 * ones if center is None else np.asarray(center),
-        ones if scale is None else np.asarray(scale),
-    )
+@_behind.register(str)
+@_behind.register(type(None))
+def _(step: str | None, columns: list[RawColumn]) -> list[RawColumn]:
+    return columns  # "passthrough"
 
 
-def _behind_branches(
-    step: ColumnTransformer, columns: list[RawColumn]
-) -> list[RawColumn] | None:
-    """Return the columns of all branches, in their order."""
-    of_name = {column.name: column for column in columns}
+@_behind.register
+def _(step: FunctionTransformer, columns: list[RawColumn]) -> list[RawColumn] | None:
+    # A ColumnTransformer makes one without a function of "passthrough".
+    return columns if step.func is None else _named(step, columns)
+
+
+@_behind.register
+def _(step: Pipeline, columns: list[RawColumn]) -> list[RawColumn] | None:
+    behind: list[RawColumn] | None = columns
+    for _, inner in step.steps:
+        behind = None if behind is None else _behind(inner, behind)
+    return behind
+
+
+@_behind.register
+def _(step: ColumnTransformer, columns: list[RawColumn]) -> list[RawColumn] | None:
     behind: list[RawColumn] = []
     for _, branch, chosen in step.transformers_:
         if isinstance(branch, str) and branch == "drop":
             continue
-        some = _chosen(columns, of_name, chosen)
+        some = _chosen(columns, chosen)
         of_branch = None if some is None else _behind(branch, some)
         if of_branch is None:
             return None
@@ -126,28 +102,61 @@ def _behind_branches(
     return behind
 
 
-def _chosen(
-    columns: list[RawColumn], of_name: dict[str, RawColumn], chosen: object
-) -> list[RawColumn] | None:
+@_behind.register
+def _(step: OneHotEncoder, columns: list[RawColumn]) -> list[RawColumn]:
+    names = step.get_feature_names_out([column.name for column in columns])
+    return [RawColumn(name=name) for name in names]
+
+
+@_behind.register
+def _(step: SimpleImputer, columns: list[RawColumn]) -> list[RawColumn] | None:
+    return columns if step.indicator_ is None else _named(step, columns)
+
+
+@_behind.register
+def _(step: StandardScaler, columns: list[RawColumn]) -> list[RawColumn]:
+    return _scaled(columns, step.mean_ if step.with_mean else None, step.scale_)
+
+
+@_behind.register
+def _(step: RobustScaler, columns: list[RawColumn]) -> list[RawColumn]:
+    return _scaled(columns, step.center_, step.scale_)
+
+
+@_behind.register
+def _(step: MaxAbsScaler, columns: list[RawColumn]) -> list[RawColumn]:
+    return _scaled(columns, None, step.scale_)
+
+
+@_behind.register
+def _(step: MinMaxScaler, columns: list[RawColumn]) -> list[RawColumn]:
+    # It computes x * scale_ + min_.
+    return _scaled(columns, -step.min_ / step.scale_, 1.0 / step.scale_)
+
+
+def _scaled(
+    columns: list[RawColumn], center: np.ndarray | None, scale: np.ndarray | None
+) -> list[RawColumn]:
+    """Return columns less a center, over a scale; None: nothing, and 1."""
+    center = np.zeros(len(columns)) if center is None else center
+    scale = np.ones(len(columns)) if scale is None else scale
+    return [
+        column.scaled(offset=float(offset), scale=float(of_column))
+        for column, offset, of_column in zip(columns, center, scale, strict=True)
+    ]
+
+
+def _chosen(columns: list[RawColumn], chosen: object) -> list[RawColumn] | None:
     """Return the columns of a branch, by names, places, a mask or a slice."""
     if isinstance(chosen, slice):
         return columns[chosen]
     chosen = [chosen] if isinstance(chosen, str | int) else list(chosen)
-    if chosen and isinstance(chosen[0], bool | np.bool_):
-        return [column for column, is_in in zip(columns, chosen, strict=True) if is_in]
     if all(isinstance(name, str) for name in chosen):
-        return (
-            [of_name[name] for name in chosen]
-            if of_name.keys() >= set(chosen)
-            else None
-        )
-    return [columns[place] for place in chosen]
-
-
-def _categories(step: OneHotEncoder, columns: list[RawColumn]) -> list[RawColumn]:
-    """Return the columns of categories, named as scikit-learn names them."""
-    names = step.get_feature_names_out([column.name for column in columns])
-    return [RawColumn(name=name) for name in names]
+        by_name = {column.name: column for column in columns}
+        are_known = by_name.keys() >= set(chosen)
+        return [by_name[name] for name in chosen] if are_known else None
+    places = np.arange(len(columns))[np.asarray(chosen)]  # of numbers, or of a mask
+    return [columns[place] for place in places]
 
 
 def _named(step: BaseEstimator, columns: list[RawColumn]) -> list[RawColumn] | None:

@@ -57,7 +57,7 @@ def check_iteration(request: "BoostRequest", place: Place) -> None:
     place.deny(len(request.baseline) != outputs, "baseline", f"is not {outputs}")
     is_beyond = request.feature >= request.n_features
     place.deny(is_beyond.any(), "feature", "are not below n_features")
-    trees = request.forest.trees()[request.leaves]
+    trees = request.forest.trees[request.leaves]
     in_iteration = (trees >= n_finished) & (trees < n_finished + outputs)
     place.deny(not in_iteration.all(), "leaves", "are of other iterations")
 
@@ -138,6 +138,16 @@ class BoostRequest(GrowthRequest):
     values: Annotated[np.ndarray, Array("v", high=_LARGEST_VALUE)]
     baseline: Annotated[np.ndarray, Array("o", high=_LARGEST_VALUE)]
 
+    @cached_property
+    def trees(self) -> "_Trees":
+        """Return the trees so far, and how far they are boosted."""
+        return _Trees(
+            forest=self.forest,
+            values=self.values,
+            baseline=self.baseline,
+            n_finished=self.n_finished,
+        )
+
     def check(self, place: Place) -> None:
         check_iteration(self, place)
 
@@ -148,9 +158,17 @@ class BoostReply(DisclosedReply):
     gradients: Annotated[np.ndarray, _PACKED]
     hessians: Annotated[np.ndarray, _PACKED]
     n_rows: Annotated[np.ndarray, _PACKED]
+    # Unpacked, where the reply was made in this process; no message has it.
+    histograms: np.ndarray | None = None
 
     def check(self, request: BoostRequest, place: Place) -> None:
         check_sums(self, request, place)
+
+    def sums(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Return the histograms, of this shape; ValueError if they are others."""
+        if self.histograms is None:
+            return unpacked_sums(vars(self), shape)
+        return self.histograms
 
 
 # ---- cost and answer ---------------------------------------------------------------
@@ -168,12 +186,7 @@ def _cost(rows: NodeShape, request: BoostRequest) -> None:
 
 def boost(member: Member, request: BoostRequest) -> BoostReply:
     """Sum gradients, hessians and rows of the node at the leaves, by bin."""
-    trees = _Trees(
-        forest=request.forest,
-        values=request.values,
-        baseline=request.baseline,
-        n_finished=request.n_finished,
-    )
+    trees = request.trees
     rows = _remembered_rows(member, request.classes, request.n_features, trees)
     if rows is None:
         rows = _read_rows(member, request.classes, request.n_features)
@@ -193,7 +206,7 @@ def boost(member: Member, request: BoostRequest) -> BoostReply:
     )
     if member.min_rows > 1:
         histograms = joined_histograms(histograms, member.min_rows)
-    return BoostReply(**packed_sums(histograms))
+    return BoostReply(**packed_sums(histograms), histograms=histograms)
 
 
 def _read_rows(member: Member, classes: Sequence, n_features: int) -> BoostedRows:
@@ -218,24 +231,26 @@ class _Trees:
     n_finished: int
 
     @cached_property
-    def _is_finished(self) -> np.ndarray:
+    def is_finished(self) -> np.ndarray:
         """Report which vertices are of trees that grow no more: (n_vertices,)."""
-        return self.forest.trees() < self.n_finished
+        return self.forest.trees < self.n_finished
 
-    def have_grown_from(self, before: "_Trees") -> bool:
-        """Report whether these trees are ``before`` after more growth."""
-        if self.n_finished < before.n_finished:
-            return False
-        if not has_grown_from(self.forest, before.forest):
-            return False
-        finished = np.flatnonzero(before._is_finished)
-        return (
-            np.array_equal(self.baseline, before.baseline)
-            and np.array_equal(self.values[finished], before.values[finished])
-            and np.array_equal(
-                self.forest.feature[finished], before.forest.feature[finished]
-            )
+
+@lru_cache(maxsize=1)  # nodes in one process are asked about the same trees, in turn
+def _have_grown_from(trees: _Trees, before: _Trees) -> bool:
+    """Report whether trees are those ``before`` after more growth."""
+    if trees.n_finished < before.n_finished:
+        return False
+    if not has_grown_from(trees.forest, before.forest):
+        return False
+    finished = np.flatnonzero(before.is_finished)
+    return (
+        np.array_equal(trees.baseline, before.baseline)
+        and np.array_equal(trees.values[finished], before.values[finished])
+        and np.array_equal(
+            trees.forest.feature[finished], before.forest.feature[finished]
         )
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -255,7 +270,7 @@ def _remembered_rows(
     last = member.memo.get("boost")
     if last is None or last.classes != list(classes) or last.n_features != n_features:
         return None
-    return last.rows if trees.have_grown_from(last.trees) else None
+    return last.rows if _have_grown_from(trees, last.trees) else None
 
 
 BOOST = Task(

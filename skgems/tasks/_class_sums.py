@@ -1,6 +1,6 @@
 """The task "class_sums": sums of features by class, or rows with each category."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated
 
 import numpy as np
@@ -17,6 +17,7 @@ from ..messages import (
     Request,
     Task,
     Text,
+    ToldNumbers,
     labels_and_counts,
 )
 from ..moments import LARGEST, MOST_CATEGORIES, ClassSums
@@ -30,7 +31,7 @@ from ._shared import (
     sums_are_of_enough_rows,
     whole_numbers,
 )
-from ._told import told_of_class_sums
+from ._told import summed
 
 
 def _rows_in_words(content: Mapping, reply: Mapping) -> str:
@@ -182,6 +183,19 @@ def _learning_chunks(
     return [(*member.rows("learning"), member.row_weights("learning"))]
 
 
+def _told(reply: ClassSumsReply) -> Iterator[ToldNumbers]:
+    """Yield the numbers that sums of features by class are."""
+    n_rows = reply.counts
+    if reply.n_rows is not None:
+        n_rows = np.minimum(n_rows, reply.n_rows)
+    n_numbers = reply.sums.shape[1]
+    if reply.sizes is not None:  # each row has one category of a feature
+        n_numbers -= int((reply.sizes > 0).sum())
+    for label, size in zip(reply.labels, n_rows.tolist(), strict=True):
+        if size > 0:
+            yield summed({label: size}, n_numbers)
+
+
 CLASS_SUMS = Task(
     name="class_sums",
     bound="derived",
@@ -200,6 +214,6 @@ CLASS_SUMS = Task(
     request=ClassSumsRequest,
     reply=ClassSumsReply,
     of_user=("labels",),
-    told=told_of_class_sums,
+    told=_told,
     answer=class_sums,
 )

@@ -8,7 +8,7 @@ For models W_m and factors f on their logits z, over rows i with weights w_i,
     gradient[m]  = sum_i w_i outer([x_i, 1], softmax(z_mi) - onehot(y_i)).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated
 
@@ -35,6 +35,7 @@ from ..messages import (
     Table,
     Task,
     Text,
+    ToldNumbers,
     counting,
     rows_in_words,
 )
@@ -51,7 +52,7 @@ from ._shared import (
     optional_array,
     sums,
 )
-from ._told import told_of_evaluate
+from ._told import n_in_gradient, summed
 
 # ---- what fields say in figures ----------------------------------------------------
 
@@ -300,6 +301,16 @@ def _of_first_model(content: Mapping) -> dict:
     return of_first
 
 
+def _told(reply: EvaluateReply) -> Iterator[ToldNumbers]:
+    """Yield the numbers that gradients are, of those models that have one."""
+    gradients = reply.gradient
+    if gradients is None or not reply.count:
+        return
+    for gradient in np.reshape(gradients, (-1, *np.shape(gradients)[-2:])):
+        if not np.isnan(gradient).any():
+            yield summed({None: float(reply.count)}, n_in_gradient(gradient))
+
+
 EVALUATE = Task(
     name="evaluate",
     bound="fields",
@@ -316,7 +327,7 @@ EVALUATE = Task(
     request=EvaluateRequest,
     reply=EvaluateReply,
     of_user=(),
-    told=told_of_evaluate,
+    told=_told,
     cost=_cost,
     answer=evaluate,
 )

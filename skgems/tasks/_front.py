@@ -1,6 +1,6 @@
 """The task "front": what a step of transformers, on which all agree, is fitted to."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Annotated
 
@@ -26,12 +26,13 @@ from ..messages import (
     Task,
     Text,
     Told,
+    ToldNumbers,
     listed,
 )
 from ..moments import LARGEST
 from ..steps import IDENTIFIES, NOT_USED, ROLES, numbers
 from ._shared import N_ROWS, DisclosedReply, bound_on_rows, sums
-from ._told import told_of_front
+from ._told import summed
 
 # ---- what fields say in figures ----------------------------------------------------
 
@@ -109,6 +110,7 @@ _POWERS = {
     "squares": Array("p d", low=0.0, high=LARGEST**8),
     "slopes": _MEANS,
 }
+_PARTS = {"counts": _COUNTS, "logarithms": Array("p d")}
 _CATEGORIES = {
     "labels": Labels("l"),
     "counts": Array("l", low=0.0),
@@ -127,6 +129,8 @@ STATISTICS = {
     "histogram": {"n_rows": N_ROWS, "cumulative": Array("d *", low=0.0)},
     "powers": _POWERS,
     "box_powers": _POWERS,
+    "parts": _PARTS,
+    "box_parts": _PARTS,
 }
 
 
@@ -154,9 +158,10 @@ class FrontReply(DisclosedReply):
             STATISTICS,
             says="Statistics of the columns that enter each step, over all rows "
             "together: means and squares about them, products for PCA, or sums after "
-            "power transforms. Categories that at least min_rows rows have, and the "
-            "number of rows that have others. Counts on a grid, in multiples of "
-            "min_rows.",
+            "power transforms (under a rule of disclosure means of logarithms over "
+            "parts of a tenth of the sorted values). Categories that at least min_rows "
+            "rows have, and the number of rows that have others. Counts on a grid, in "
+            "multiples of min_rows.",
             detail=_parts_in_words,
         ),
     ]
@@ -219,6 +224,27 @@ def exposed_columns(reply: FrontReply) -> ExposedGroups:
     return ExposedGroups()
 
 
+def _told(reply: FrontReply) -> Iterator[ToldNumbers]:
+    """Yield the numbers that statistics of columns over all rows are.
+
+    How many rows have a value is not counted: it is about gaps, not about values.
+    """
+    for told in reply.parts.values():
+        not_numbers = ("counts", "cumulative")
+        arrays = [np.asarray(told[name]) for name in told if name not in not_numbers]
+        n_numbers = sum(array.size for array in arrays if array.dtype.kind == "f")
+        # Histograms count in steps of several rows, and tell where each step is.
+        for cumulative in told.get("cumulative", ()):
+            n_numbers += len(np.unique(cumulative[cumulative > 0]))
+        if "n_rows" in told:
+            n_rows = float(told["n_rows"])
+            n_numbers -= 1  # n_rows is one of them
+        else:  # power transforms count the rows of each column
+            n_rows = float(np.max(told.get("counts", 0.0), initial=0.0))
+        if n_rows > 0:
+            yield summed({None: n_rows}, n_numbers)
+
+
 FRONT = Task(
     name="front",
     bound="fields",
@@ -233,7 +259,7 @@ FRONT = Task(
     "the largest value of a column are values of single rows and are not sent.",
     begins_exchange=True,
     fits_front=True,
-    told=told_of_front,
+    told=_told,
     n_columns=_columns_told,
     exposed=exposed_columns,
     often="once for each step that needs rows",

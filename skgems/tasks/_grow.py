@@ -8,6 +8,7 @@ small leaves speak of few rows: a node with ``min_rows`` above 1 rounds counts t
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import Annotated
 
@@ -84,7 +85,7 @@ def check_leaves(request: "GrowthRequest", place: Place) -> None:
     leaves = request.leaves
     are_leaves = (leaves < len(feature)).all() and (feature[leaves] < 0).all()
     place.deny(not are_leaves, "leaves", "are not all leaves")
-    by_tree = np.diff(request.forest.trees()[leaves])
+    by_tree = np.diff(request.forest.trees[leaves])
     in_order = (by_tree >= 0).all() and len(np.unique(leaves)) == len(leaves)
     place.deny(not in_order, "leaves", "are not in the order of trees")
 
@@ -112,9 +113,9 @@ class GrowthRequest(Request):
     left: Annotated[np.ndarray, FOREST_FIELDS["left"]]
     leaves: Annotated[np.ndarray, Array("a", kinds="i", low=0)]
 
-    @property
+    @cached_property
     def forest(self) -> Forest:
-        """The trees that the request brings."""
+        """Return the trees that the request brings."""
         return Forest.from_content(vars(self))
 
 

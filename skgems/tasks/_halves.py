@@ -27,6 +27,7 @@ from ..local import (
     NodeShape,
     TooFewRowsError,
     check_cost_of_content,
+    n_told_before,
     opened_front,
     ruled,
     tables_that_hold,
@@ -58,9 +59,9 @@ from ._join import (
     columns_described,
     join,
     sentences_of_summary,
+    told_of_summary,
 )
 from ._shared import DisclosedReply
-from ._told import told_of_summary
 
 HALF_NAMES = ("first", "second")
 # Why there are no sums for a method, beside those for others.
@@ -186,7 +187,10 @@ def halves(member: Member, request: HalvesRequest) -> HalvesReply:
         # An error of one method, of whatever type, costs the others nothing.
         except Exception as error:
             refused[number] = _reason_for_refusal(error, min_rows=member.min_rows)
-    for number, reason in _told_beside_others(members, asked=asked).items():
+    # Numbers about all rows are told of both halves.
+    n_before = n_told_before(member) / len(HALF_NAMES)
+    reasons = _told_beside_others(members, asked=asked, n_before=n_before)
+    for number, reason in reasons.items():
         del members[number]
         refused[number] = reason
     for number, members_of_method in members.items():
@@ -242,7 +246,10 @@ def _members_of_halves(member: Member, content: Mapping) -> dict[str, Member]:
 
 
 def _told_beside_others(
-    members: dict[str, dict[str, Member]], *, asked: Mapping[str, Mapping]
+    members: dict[str, dict[str, Member]],
+    *,
+    asked: Mapping[str, Mapping],
+    n_before: float,
 ) -> dict[str, str]:
     """Return why sums of some methods may not be told of both halves, by number.
 
@@ -260,6 +267,7 @@ def _told_beside_others(
             members[numbers[0]][name],
             {number: members[number][name].X for number in numbers},
             by_class=by_class,
+            n_told_before=n_before,
         )
         reasons |= dict.fromkeys(set(numbers) - set(held[name].names), _TOO_MUCH)
     own = set.intersection(*(half.by_class for half in held.values()))

@@ -6,7 +6,7 @@ rule of disclosure their columns r, v z and r^2 z have to pass beside those that
 told anyway: else only the first ones are told.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import numpy as np
@@ -28,6 +28,7 @@ from ..messages import (
     Place,
     Request,
     Task,
+    ToldNumbers,
     rows_in_words,
 )
 from ._layers import check_classes
@@ -41,7 +42,7 @@ from ._shared import (
     sums,
     whole_number,
 )
-from ._told import told_of_inference
+from ._told import n_in_gradient, summed
 
 
 def _count_in_words(content: Mapping, reply: Mapping) -> str:
@@ -216,6 +217,16 @@ def _has_own_weights(member: Member) -> bool:
     return member.weights is not None
 
 
+def _told(reply: InferenceReply) -> Iterator[ToldNumbers]:
+    """Yield the numbers that gradient, information and products of scores are."""
+    size = float(reply.n_rows)
+    if reply.gradient is not None:
+        yield summed({None: size}, n_in_gradient(reply.gradient))
+    for triangle in (reply.information, reply.middle):
+        if triangle is not None:
+            yield summed({None: size}, len(triangle))
+
+
 INFERENCE = Task(
     name="inference",
     bound="fields",
@@ -231,7 +242,7 @@ INFERENCE = Task(
     request=InferenceRequest,
     reply=InferenceReply,
     of_user=(),
-    told=told_of_inference,
+    told=_told,
     cost=_cost,
     answer=inference,
 )

@@ -20,6 +20,7 @@ from ..messages import (
     Sentences,
     Task,
     Text,
+    ToldNumbers,
     check_request,
     check_summary_of_request,
     fields_of_disclosure,
@@ -27,12 +28,12 @@ from ..messages import (
     requests_in,
     sentences_in,
     sentences_of_fields,
+    told_numbers,
 )
 from ..progress import tracked
 from ._counts import counts
 from ._describe import describe
 from ._shared import MODEL_REVEALS, DisclosedReply
-from ._told import told_of_summary
 
 
 def check_requests_within(content: Mapping, place: Place | None = None) -> None:
@@ -117,6 +118,16 @@ def join(member: Member, request: JoinRequest) -> JoinReply:
         counts=counts(member, Request()).as_content(),
         answers=answers,
     )
+
+
+def told_of_summary(reply: JoinReply) -> Iterator[ToldNumbers]:
+    """Yield the numbers that the replies in a summary are, by class."""
+    counted = reply.describe["rows"]
+    labels = list(counted["labels"])
+    sizes = dict(zip(labels, map(float, counted["moments"]), strict=True))
+    for _, message in pairs_in(reply.as_content()):
+        for numbers in told_numbers(message):
+            yield numbers.of_classes(sizes)
 
 
 JOIN = Task(

@@ -4,7 +4,7 @@ Beside counts, means and products of features there are the gradient of the loss
 node's own model, and the kind, penalty and class weights that it was fitted with.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import numpy as np
@@ -30,6 +30,7 @@ from ..messages import (
     Table,
     Task,
     Text,
+    ToldNumbers,
     Weights,
     check_definite,
     exposed_classes,
@@ -56,7 +57,7 @@ from ._shared import (
     whole_number,
 )
 from ._sums import FIELDS_OF_SUMS, sums_fit
-from ._told import told_of_moments
+from ._told import n_in_gradient, n_products, summed, told_of_means
 
 # What nodes tell of their models' gradients: one of these, if any.
 _CORRECTIONS = ("gradient", "gradients", "slope", "slopes")
@@ -454,6 +455,41 @@ def moments_of_member(member: Member, request: MomentsRequest) -> MomentsReply:
     return MomentsReply(**content)
 
 
+def _told(reply: MomentsReply) -> Iterator[ToldNumbers]:
+    """Yield the numbers that means, products and gradients of classes are."""
+    moments = ClassMoments.from_arrays(reply.moments)
+    labels = list(reply.labels)
+    weights = moments.class_counts(len(labels))
+    # Weights of a user may be of any size.
+    n_rows = weights if reply.n_rows is None else np.minimum(weights, reply.n_rows)
+    sizes = {c: float(n_rows[c]) for c in np.flatnonzero(n_rows > 0).tolist()}
+    for c, size in sizes.items():
+        yield told_of_means(moments, c, label=labels[c], n_rows=size)
+    own = set(moments.groups.tolist())
+    for g, group in enumerate(moments.groups.tolist()):
+        of_group = [c for c in sizes if c == group or (group < 0 and c not in own)]
+        if of_group:
+            yield summed(
+                {labels[c]: sizes[c] for c in of_group}, n_products(moments, g)
+            )
+    yield from _told_of_gradients(reply, sizes)
+
+
+def _told_of_gradients(
+    reply: MomentsReply, sizes: Mapping[int, float]
+) -> Iterator[ToldNumbers]:
+    """Yield the numbers of gradients over all classes, or of one for each class."""
+    labels = reply.labels
+    for of_all in (reply.gradient, reply.slope):
+        if of_all is not None:
+            by_label = {labels[c]: size for c, size in sizes.items()}
+            yield summed(by_label, n_in_gradient(of_all))
+    for by_class in (reply.gradients, reply.slopes):
+        for c, gradient in enumerate(() if by_class is None else by_class):
+            if c in sizes:
+                yield summed({labels[c]: sizes[c]}, n_in_gradient(gradient))
+
+
 MOMENTS = Task(
     name="moments",
     bound="derived",
@@ -475,7 +511,7 @@ MOMENTS = Task(
     request=MomentsRequest,
     reply=MomentsReply,
     kind_of_moments=lambda request: request.kind,
-    told=told_of_moments,
+    told=_told,
     n_columns=_columns_summed,
     exposed=exposed_groups,
     cost=_cost,

@@ -1,6 +1,6 @@
 """The task "neurons": how far each unit of a layer may change on a node's rows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import numpy as np
@@ -17,6 +17,7 @@ from ..messages import (
     Request,
     Task,
     Text,
+    ToldNumbers,
     check_definite,
     counting,
 )
@@ -27,7 +28,7 @@ from ._layers import HIDDEN, transform_by_layers
 from ._rows import layer_inputs
 from ._shared import SEED, DisclosedReply, sums, whole_number
 from ._space import WITHOUT_MATRIX
-from ._told import told_of_neurons
+from ._told import summed
 
 
 def _units_in_words(content: Mapping, reply: Mapping) -> str:
@@ -149,6 +150,20 @@ def _check_units_are_own(member: Member, weights: np.ndarray) -> None:
         )
 
 
+def _told(reply: NeuronsReply) -> Iterator[ToldNumbers]:
+    """Yield the numbers that the shape of spaces of a first layer and their radii are.
+
+    Weights of units are no sums of rows. Numbers about further layers do not count.
+    """
+    if reply.n_rows:
+        precision = reply.precision
+        n_numbers = len(reply.radii) + len(reply.sizes)
+        n_numbers += precision.size
+        if precision.ndim == 2:  # it is symmetric
+            n_numbers -= precision.size - len(precision) * (len(precision) + 1) // 2
+        yield summed({None: float(reply.n_rows)}, n_numbers)
+
+
 NEURONS = Task(
     name="neurons",
     bound="fields",
@@ -165,7 +180,7 @@ NEURONS = Task(
     reads="rows",
     request=NeuronsRequest,
     reply=NeuronsReply,
-    told=told_of_neurons,
+    told=_told,
     of_user=(),
     cost=_cost,
     answer=neurons,

@@ -1,6 +1,6 @@
 """The task "space": how far a linear model may change before it is worse."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated
 
@@ -20,6 +20,7 @@ from ..messages import (
     Request,
     Task,
     Text,
+    ToldNumbers,
     check_definite,
     counting,
     rows_in_words,
@@ -39,7 +40,7 @@ from ._shared import (
     whole_number,
     whole_numbers,
 )
-from ._told import told_of_space
+from ._told import summed
 
 # Matrices of the size of the model that are in memory where a space is built: the
 # model, its copy on one scale, and what a diagonal metric has for each weight.
@@ -337,6 +338,23 @@ def _tells_radii(request: SpaceRequest) -> bool:
     return request.criterion.get("name") != "log_loss"
 
 
+def _told(reply: SpaceReply) -> Iterator[ToldNumbers]:
+    """Yield the numbers that the shape of a space and its radii are."""
+    n_rows = float(reply.radii_n_rows)
+    if reply.metric_scatter is not None:
+        n_features = len(reply.metric_scatter)
+        yield summed({None: n_rows}, n_features * (n_features + 3) / 2)
+    elif reply.metric_precision is not None:
+        yield summed({None: n_rows}, reply.metric_precision.size)
+    if reply.radii_radii is not None:  # each is a distance of one row
+        n_radii = len(reply.radii_radii)
+        yield ToldNumbers(
+            rows={(None, None): n_rows}, n_numbers=n_radii, of_a_row=np.inf
+        )
+    else:
+        yield summed({None: n_rows}, len(reply.radii_losses))
+
+
 SPACE = Task(
     name="space",
     bound="derived",
@@ -356,7 +374,7 @@ SPACE = Task(
     reads="classifier",
     request=SpaceRequest,
     reply=SpaceReply,
-    told=told_of_space,
+    told=_told,
     cost=_cost,
     answer=space,
 )

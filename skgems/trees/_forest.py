@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
@@ -54,8 +55,9 @@ class Forest:
             parents = vertices[self.feature[vertices] >= 0]
             vertices = np.concatenate([self.left[parents], self.left[parents] + 1])
 
+    @cached_property
     def trees(self) -> np.ndarray:
-        """The tree of each vertex: (n_vertices,)."""
+        """Return the tree of each vertex: (n_vertices,)."""
         trees = np.arange(self.n_vertices, dtype=np.int32)
         for vertices in self.levels():
             parents = vertices[self.feature[vertices] >= 0]

@@ -21,7 +21,7 @@ from skgems.federation import (
     Summary,
     reply_to,
 )
-from skgems.federation._row_digests import RowDigests
+from skgems.federation._row_digests import RowDigests, tells_fewer_rows
 from skgems.gems import Moments
 
 pytestmark = pytest.mark.usefixtures("without_waiting_for_the_disk")
@@ -295,6 +295,55 @@ def test_other_names_of_groups_are_the_same_groups():
 def test_tables_that_differ_in_enough_groups_are_answered():
     is_left = np.isin(np.arange(len(PATIENT)), [WELL[:ENOUGH], ILL[:ENOUGH]])
     assert ask_about_visits(~is_left).task == "join"
+
+
+# ---- several tables ----------------------------------------------------------------
+
+
+def digests_of(rows, groups=None) -> RowDigests:
+    """Digests of rows of one class, by their numbers."""
+    groups = None if groups is None else np.unique(groups, return_inverse=True)[1]
+    values = 1.0 + np.asarray(rows)[:, None]
+    return RowDigests.from_rows(values, None, None, key=b"key", groups=groups)
+
+
+@pytest.mark.parametrize("n_more", [0, 1, ENOUGH - 1, ENOUGH])
+def test_sums_of_two_parts_are_less_than_those_of_all_rows_by_some(n_more):
+    first, second = np.arange(30), np.arange(30, 60)
+    whole = np.arange(60 + n_more)
+    tables = [digests_of(rows) for rows in (first, second, whole)]
+    tells_fewer = tells_fewer_rows(tables[2], tables[:2], min_rows=ENOUGH)
+    assert tells_fewer == (0 < n_more < ENOUGH)
+    # Once they are told nothing is added.
+    assert not tells_fewer_rows(tables[2], tables, min_rows=ENOUGH)
+
+
+def test_sums_of_parts_that_overlap_are_subtracted_as_well():
+    a, b, c = np.split(np.arange(90), 3)
+    tables = [
+        digests_of(np.concatenate(parts)) for parts in ((a, b), (b, c), (a, c), (a,))
+    ]
+    assert not tells_fewer_rows(tables[-1], tables[:-1], min_rows=ENOUGH)
+    # a + c and one more, less b + c, and b: all of a but for that row.
+    tables[2] = digests_of(np.concatenate([a, c, [99]]))
+    assert tells_fewer_rows(tables[-1], tables[:-1], min_rows=ENOUGH)
+
+
+def test_many_rows_of_one_group_are_one_of_several_tables():
+    whole = np.arange(60 + ENOUGH)
+    patients = np.minimum(whole, 60)
+    parts = (whole[:30], whole[30:60], whole)
+    alone = [digests_of(rows) for rows in parts]
+    assert not tells_fewer_rows(alone[2], alone[:2], min_rows=ENOUGH)
+    grouped = [digests_of(rows, patients[rows]) for rows in parts]
+    assert tells_fewer_rows(grouped[2], grouped[:2], min_rows=ENOUGH)
+
+
+def test_equal_rows_of_a_table_are_different_ones():
+    equal = np.zeros(30, dtype=int)
+    tables = [digests_of(equal[:n]) for n in (30, 20)]
+    assert not tells_fewer_rows(tables[0], tables[1:], min_rows=ENOUGH)
+    assert tells_fewer_rows(digests_of(equal[:21]), tables, min_rows=ENOUGH)
 
 
 # ---- weights and groups ------------------------------------------------------------

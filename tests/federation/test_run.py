@@ -14,6 +14,7 @@ from skgems.federation import (
     Message,
     Run,
     TooFewNodesError,
+    _checked_here,
     _lines,
     answer,
     run,
@@ -80,7 +81,8 @@ def answered_by(monkeypatch, **tasks):
         )
         monkeypatch.setitem(TASKS, name, task)
     # Its fields are not said in the table.
-    monkeypatch.setattr(_lines, "check_reply", lambda *args, **keywords: None)
+    for module in (_lines, _checked_here):
+        monkeypatch.setattr(module, "check_reply", lambda *args, **keywords: None)
 
 
 @pytest.fixture(autouse=True)

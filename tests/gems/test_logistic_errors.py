@@ -115,7 +115,7 @@ def test_node_that_does_not_reach_epsilon(geometry, construction):
     assert score < 0.7
     aggregate = aggregate_of(
         named, epsilon=0.7, geometry=geometry, construction=construction
-    )
+    ).set_params(spaces__on_empty="raise")
     with pytest.raises(
         ValueError, match="node 'east': there is no good-enough"
     ) as error:

@@ -68,6 +68,26 @@ def fit_beside_a_liar(rows=HOMOGENEOUS, **parameters):
     return aggregate, rows.X_test
 
 
+def odds_ratios(rule=None, **options):
+    """The table of odds ratios of three classes, whose labels are drawn by chance."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(360, 2))
+    y = np.argmax(rng.gumbel(size=(360, 3)) + X @ rng.normal(size=(2, 3)), axis=1)
+    nodes = np.array(NAMES)[np.arange(360) % len(NAMES)]
+    agg = gems(
+        [(name, None) for name in NAMES],
+        C=np.inf,
+        disclosure=rule,
+        intersection="likelihood",
+    ).fit(X, y, nodes=nodes)
+    table = agg.inference(X, y, nodes, **options)
+    return {
+        "params": table.params,
+        "covariance": table.covariance,
+        "approximate": agg.inference().covariance,
+    }
+
+
 def fit_sparse(rows=OVERLAPPING, **parameters):
     aggregate = gems(linears(rows), **parameters)
     aggregate.fit(csr_matrix(rows.X), rows.y, nodes=rows.nodes)
@@ -373,6 +393,10 @@ CASES = {
     "likelihood of weights": fit_weighted,
     "likelihood beside a liar": fit_beside_a_liar,
     "likelihood float32 rows": lambda: fit_likeliest(FLOAT32),
+    "odds ratios": odds_ratios,
+    "odds ratios robust": lambda: odds_ratios(cov_type="robust"),
+    "odds ratios by site": lambda: odds_ratios(site_intercepts=True),
+    "odds ratios under a rule": lambda: odds_ratios(Disclosure()),
     "likelihood sparse rows": lambda: fit_sparse(intersection="likelihood"),
     "likelihood kind skorch": lambda: fit_likeliest(members=linear_nets),
     "likelihood C": lambda: fit_likeliest(C=0.01),

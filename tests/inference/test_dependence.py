@@ -23,11 +23,11 @@ def test_the_first_category_is_the_reference():
     assert found.left_out == [1, 4]
     assert found.combined_with == [[2, 3], [5]]
     theta = rng.normal(size=7)
-    moved = found.without(theta)
+    moved = found.drop_left_out(theta)
     assert (moved[[1, 4]] == 0).all()
     np.testing.assert_allclose(A @ moved, A @ theta)
     # So it is of the parameters of several classes at once.
-    both = found.without(np.stack([theta, 2 * theta]))
+    both = found.drop_left_out(np.stack([theta, 2 * theta]))
     np.testing.assert_allclose(both[1], 2 * moved)
 
 
@@ -42,7 +42,7 @@ def test_constants_and_copies_are_left_out_in_any_unit():
     assert found.left_out == [0, 1]
     assert found.combined_with == [[], [2]]
     theta = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
-    np.testing.assert_allclose(A @ found.without(theta), A @ theta)
+    np.testing.assert_allclose(A @ found.drop_left_out(theta), A @ theta)
 
 
 def test_columns_that_differ_a_little_stay():

@@ -308,7 +308,7 @@ def test_functions_of_sums_stay_exact(clf):
 
 def test_fewer_rows_than_features_send_roots():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(150, 220))
+    X = rng.normal(size=(150, 270))
     y = np.repeat([0, 1], 75)
     clf = LogisticRegression().fit(X, y)
     of_chunks, of_rows = summaries(X, y, clf=clf, size=40, disclosure=None)

@@ -239,7 +239,7 @@ def test_kinds():
     assert moments_kind("auto", 2000, 5) == "shared"
     assert moments_kind("auto", 4000, 1) == "class"
     assert moments_kind("auto", 4000, 9) == "shared"
-    assert moments_kind("auto", 4001, 1) == "diagonal"
+    assert moments_kind("auto", 4097, 1) == "diagonal"
     assert moments_kind("diagonal", 2, 2) == "diagonal"
 
 

@@ -185,6 +185,29 @@ def test_a_unit_is_as_sure_as_its_prior_and_those_who_have_it():
     np.testing.assert_allclose(atoms.precision[:, 1:], 1 / 2.0**2 + 1 / 0.5**2)
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_in_the_paper_numbers_count_alike_as_they_are(is_stream):
+    """Whatever rows a node has of a class, and what its classes have in common."""
+    outgoing = np.array([[5.0, 1.0, 0.0]]), np.array([[7.0, 3.0, 1.0]])
+    named = [
+        (str(k), network([[[3.0]], last], [[0.0], [0.0, 0.0, 3.0 * k]]))
+        for k, last in enumerate(outgoing)
+    ]
+    counts = [[1000, 1, 1], [1, 1, 1000]]
+    aggregate = PFNMAggregator(
+        named, sigma=0.5, sigma0=2.0, gamma0=1e-9, matching=Matching(model="paper")
+    )
+    if is_stream:
+        aggregate.set_params(estimators=named[:1]).fit(n_class_samples=counts[:1])
+        aggregate.update(named[1:], n_class_samples=counts[1:])
+    else:
+        aggregate.fit(n_class_samples=counts)
+    two = 2 / 0.5**2 / (2 / 0.5**2 + 1 / 2.0**2)
+    np.testing.assert_allclose(aggregate.coefs_[0], [[3.0 * two]])
+    np.testing.assert_allclose(aggregate.coefs_[1], np.mean(outgoing, axis=0) * two)
+    np.testing.assert_allclose(aggregate.intercepts_[1], [0.0, 0.0, 1.5])
+
+
 def far_from_settled(**parameters):
     models = [random_network(seed, width=12) for seed in range(6)]
     return PFNMAggregator(models, sigma=1.0, random_state=0, **parameters).fit()
@@ -354,6 +377,25 @@ def test_own_units_that_learn_nothing_are_merged_as_before(order):
     if order == "bottom_up":
         # In each layer one unit is of both nodes; the lower ones go into it.
         assert once.n_units_ == (3, 3)
+
+
+def test_own_units_of_nodes_that_lack_a_unit_above_are_merged_as_before():
+    """From the top, weights to a unit that a node lacks are zeros in the mean."""
+    apart = [[3.0, 0.0, 0.0], [0.0, 3.0, 0.0]], [[3.2, 0.0, 0.0], [0.0, 0.0, 3.0]]
+    models = [
+        network([*coefs[:2], last], [np.zeros(2), np.zeros(2), np.zeros(3)], **STILL)
+        for coefs, last in zip((DEEP_A, DEEP_B), apart, strict=True)
+    ]
+    X, y = rows()
+    once = same_after_rounds(
+        models,
+        X,
+        y,
+        np.arange(24) // 12,
+        round_units="own",
+        matching=Matching(layer_order="top_down"),
+    )
+    assert once.n_units_ == (3, 3)
 
 
 def test_nodes_that_lack_classes_and_learn_nothing_are_merged_as_before():

@@ -383,6 +383,80 @@ def test_two_exchanges_without_a_common_ledger_have_the_row_between_them(change)
     assert judge_claims(all_rows, claims).n_false == 0
 
 
+def normal_table() -> Table:
+    """400 rows of two classes, of which the rule changes no sum."""
+    X = np.random.default_rng(0).standard_normal((400, 4))
+    return Table(name="normal", X=X, y=np.array(["c0", "c1"])[np.arange(400) % 2])
+
+
+def coarse_table() -> Table:
+    """Rows of iris, whose columns have few values, in any order."""
+    table = attacked_table("iris").some_rows(slice(0, 100))
+    order = np.random.default_rng(0).permutation(100)
+    return Table(name="iris", X=table.X[order], y=table.y[order])
+
+
+def summed_tables(table: Table, name: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Tables of which sums can be subtracted to the last row of a table."""
+    X, y = table.X, table.y
+    if name == "two parts without the row":
+        n = len(y)
+        parts = [slice(0, n), slice(0, n // 2), slice(n // 2, n - 1)]
+        return [(X[part], y[part]) for part in parts]
+    later = X[:-1]
+    if name == "a column more":
+        later = np.column_stack([later, np.arange(len(later))])
+    elif name == "a column less":
+        later = later[:, :3]
+    elif name == "a column in other units":
+        later = later * [1.0, 1.0, 1.0, 10.0]
+    return [(X, y), (later, y[:-1])]
+
+
+SUMMED = [
+    "two parts without the row",
+    "a column more",
+    "a column less",
+    "a column in other units",
+]
+
+
+@pytest.mark.parametrize(
+    "table", [normal_table(), coarse_table()], ids=lambda table: table.name
+)
+@pytest.mark.parametrize("name", SUMMED)
+def test_sums_of_several_tables_that_have_a_row_are_refused(table, name):
+    state: dict = {}
+    aggregator = GEMSLogisticAggregator(random_state=0)
+    *first, (last_X, last_y) = summed_tables(table, name)
+    for X, y in first:
+        answered(table, aggregator, state, rule=DEFAULT_RULE, X=X, y=y)
+    with pytest.raises(RowsAskedAgainError):
+        answered(table, aggregator, state, rule=DEFAULT_RULE, X=last_X, y=last_y)
+
+
+@pytest.mark.parametrize("name", SUMMED)
+def test_sums_of_several_tables_without_a_common_ledger_have_the_row(name):
+    table = normal_table()
+    aggregator = GEMSLogisticAggregator(random_state=0)
+    sums = []
+    for X, y in summed_tables(table, name):
+        content = answered(table, aggregator, {}, rule=DEFAULT_RULE, X=X, y=y)
+        groups = [g for g in sums_in_message(content) if g.label == table.y[-1]]
+        sums.append(sum(group.sums[:3] for group in groups))
+    claim = sums[0] - sum(sums[1:])
+    np.testing.assert_allclose(claim, table.X[-1, :3], atol=1e-6)
+
+
+def test_tables_of_other_rows_are_answered():
+    table = normal_table()
+    state: dict = {}
+    aggregator = GEMSLogisticAggregator(random_state=0)
+    for part in (slice(0, 200), slice(100, 300), slice(200, 400), slice(0, 400)):
+        X, y = table.X[part], table.y[part]
+        answered(table, aggregator, state, rule=DEFAULT_RULE, X=X, y=y)
+
+
 # Clusters -----------------------------------------------------------------------------
 
 

@@ -44,7 +44,7 @@ def test_parameters_of_outputs_not_compared_count_in_the_length(n_compared):
 def test_rays_of_one_seed_are_drawn_once_for_all_nodes(monkeypatch, memory):
     # More outputs than are compared, a constant feature, and chunks of a few rays.
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(margins_module, "_CHUNK_BYTES", 2**14)
+    monkeypatch.setattr(margins_module, "MOST_BLOCK_BYTES", 2**14)
     draws = []
     draw = margins_module._normals
 

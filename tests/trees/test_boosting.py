@@ -206,7 +206,7 @@ def test_values_are_of_leaves_of_finished_trees_only():
     rows = BoostedRows(codes, labels, n_classes=2)
     while growth.is_open:
         growth.take(answer_of(rows, growth))
-        trees = growth.forest.trees()
+        trees = growth.forest.trees
         is_leaf = growth.forest.feature < 0
         is_finished = trees < growth.n_finished
         assert len(growth.values) == growth.forest.n_vertices

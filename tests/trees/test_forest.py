@@ -68,7 +68,7 @@ def test_rows_reach_the_leaves_that_they_reach_by_hand(seed, monkeypatch):
     for row, tree in np.ndindex(leaves.shape):
         leaf = leaf_by_hand(codes[row], forest, tree)
         assert leaves[row, tree] == leaf
-        assert forest.trees()[leaf] == tree
+        assert forest.trees[leaf] == tree
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -106,7 +106,7 @@ def test_a_split_leaves_the_forest_as_it_was():
     assert after.left.tolist() == [-1, 2, -1, -1]
     assert after.bin[1] == 5
     assert after.missing_left.tolist() == [False, True, False, False]
-    assert after.trees().tolist() == [0, 1, 1, 1]
+    assert after.trees.tolist() == [0, 1, 1, 1]
     assert (before.depth(), after.depth()) == (0, 1)
 
 

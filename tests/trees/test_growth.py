@@ -248,7 +248,7 @@ def test_features_that_are_constant_in_a_leaf_are_not_drawn_for_its_children():
     rules = TreeRules(max_depth=2, max_features=2)
     growth = grown(codes, labels, rules, n_trees=40, seen=seen)
     drawn_for_roots = seen[0][1].features
-    tree_of_vertex = growth.forest.trees()
+    tree_of_vertex = growth.forest.trees
     asked = seen[1][1]
     assert len(asked.leaves) > 40
     for leaf, features in zip(asked.leaves, asked.features, strict=True):

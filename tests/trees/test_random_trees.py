@@ -64,7 +64,7 @@ def test_all_levels_are_there_and_children_stand_side_by_side():
         np.testing.assert_array_equal(vertices, start + np.arange(len(vertices)))
         start += len(vertices)
     leaves = np.arange(forest.n_vertices - 4 * 2**5, forest.n_vertices)
-    np.testing.assert_array_equal(forest.trees()[leaves], np.repeat(np.arange(4), 32))
+    np.testing.assert_array_equal(forest.trees[leaves], np.repeat(np.arange(4), 32))
 
 
 def test_trees_follow_from_the_seed_and_the_first_ones_are_those_of_more_trees():
@@ -215,7 +215,7 @@ def test_vertices_have_the_rows_that_reach_them(parameters, missing):
     is_split = trees.forest.feature >= 0
     assert n_rows[is_split].min() >= parameters.get("min_samples_split", 2)
     assert (np.count_nonzero(trees.counts[is_split], axis=1) > 1).all()
-    np.testing.assert_array_equal(trees._trees, trees.forest.trees())
+    np.testing.assert_array_equal(trees._trees, trees.forest.trees)
     for depth, vertices in enumerate(trees.forest.levels()):
         assert (trees.depths_of(vertices) == depth).all()
     for tree in range(4):
