@@ -377,9 +377,7 @@ class LikelihoodStage(LinearStage):
         penalty = self._penalty(
             node_sums, has_layers=has_layers, warns=form.kind is None
         )
-        losses = _with_rows_of_equal_models(node_sums)
-        if not self.corrects:
-            losses = _without_gradients(losses)
+        losses = self._losses_of(node_sums)
         scaled = has_layers or any(node.scaled for node in node_sums)
         span = None
         if spans:
@@ -417,6 +415,11 @@ class LikelihoodStage(LinearStage):
             kurtosis_of_nodes=heavy_nodes(node_sums),
             moments_of_nodes=[node.moments for node in node_sums],
         )
+
+    def _losses_of(self, node_sums: Sequence[NodeSums]) -> list[NodeLoss]:
+        """Return the losses of nodes, without gradients if these are not trusted."""
+        losses = _with_rows_of_equal_models(node_sums)
+        return losses if self.corrects else _without_gradients(losses)
 
     def _chooses_C(self, merged: ClassMoments, *, has_layers: bool) -> bool:
         """Report whether sums, and not nodes, choose the strength of the penalty."""

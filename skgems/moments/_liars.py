@@ -418,18 +418,19 @@ def _node_means(
         cap * claim.rows_by_weight * claim.counts
         for cap, claim in zip(caps, claims, strict=True)
     ]
+    has_spread = spread is not None
+    if spread is None:
+        spread = _CappedSpread(covariance=covariance)
     nodes = NodeMeans(
         columns=np.concatenate([claim.columns for claim in claims]),
         counts=np.concatenate(counts),
         means=np.vstack([claim.means for claim in claims]),
         starts=np.cumsum([0, *(len(claim.columns) for claim in claims)]),
-        covariance=covariance if spread is None else spread.covariance,
-        roots=None if spread is None else spread.roots,
+        covariance=spread.covariance,
+        roots=spread.roots,
         is_told=_told_features(claims),
     )
-    if spread is None:
-        nodes = nodes.with_spread_of_nodes()
-    return nodes.standardized()
+    return nodes.standardized() if has_spread else nodes.in_spread_of_nodes()
 
 
 def _told_features(claims: Sequence[NodeClaim]) -> np.ndarray | None:
@@ -466,29 +467,35 @@ class _CappedSpread:
         telling = [k for k, claim in enumerate(claims) if claim.has_variances]
         if not telling:
             return None
+        told = [claims[k] for k in telling]
         weights = [caps[k] * claims[k].rows_by_weight for k in telling]
-        n_rows = sum(
-            weight * claims[k].n_in_scatter
-            for weight, k in zip(weights, telling, strict=True)
-        )
-        has_matrices = all(claims[k].scatter.ndim == 2 for k in telling)
-        total = sum(
-            weight * (claims[k].scatter if has_matrices else claims[k].squares)
-            for weight, k in zip(weights, telling, strict=True)
-        )
-        if has_matrices:
-            return cls(covariance=total / n_rows)
-        if all(claims[k].roots is not None for k in telling):
-            roots = [
-                np.sqrt(weight / n_rows) * claims[k].roots
-                for weight, k in zip(weights, telling, strict=True)
-            ]
-            return cls(covariance=total / n_rows, roots=np.vstack(roots))
+        n_in_scatter = [claim.n_in_scatter for claim in told]
+        shares = np.array(weights) / np.dot(weights, n_in_scatter)
+        if all(claim.scatter.ndim == 2 for claim in told):
+            return cls(covariance=_weighted_sum(shares, [c.scatter for c in told]))
+        variances = _weighted_sum(shares, [claim.squares for claim in told])
+        if all(claim.roots is not None for claim in told):
+            return cls(covariance=variances, roots=_stacked_roots(shares, told))
         if covariance is None or covariance.ndim == 1:
-            return cls(covariance=total / n_rows)
+            return cls(covariance=variances)
         # The correlations of all rows, as those of single nodes are not known.
-        factors = np.sqrt(ratio(total / n_rows, covariance.diagonal()))
+        factors = np.sqrt(ratio(variances, covariance.diagonal()))
         return cls(covariance=covariance * np.outer(factors, factors))
+
+
+def _weighted_sum(weights: np.ndarray, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the sum of arrays, each times its weight, without a copy of all."""
+    return sum(weight * array for weight, array in zip(weights, arrays, strict=True))
+
+
+def _stacked_roots(shares: np.ndarray, claims: Sequence[NodeClaim]) -> np.ndarray:
+    """Return rows whose products are the covariance, (n_roots, n_features)."""
+    return np.vstack(
+        [
+            np.sqrt(share) * claim.roots
+            for share, claim in zip(shares, claims, strict=True)
+        ]
+    )
 
 
 def _slope_from_grand_mean(nodes: NodeMeans, k: int) -> tuple[float, float]:
