@@ -42,7 +42,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import FeatureUnion
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils import all_estimators
 from sklearn.utils._param_validation import validate_parameter_constraints
@@ -311,6 +311,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "random_state": (RBFSampler,),
         "strategy": (SimpleImputer,),
         "svd_solver": (PCA,),
+        "with_mean": (StandardScaler,),
         "without": (ColumnsOf,),
     },
     "tasks": {

@@ -48,7 +48,7 @@ def read_front(typed: str) -> TransformerMixin:
         return auto_front()
     kind = Path(typed).suffix.lower()
     if kind not in _FILES:
-        return _of_steps(typed)
+        return _typed_front(typed)
     if not Path(typed).is_file():
         raise FileNotFoundError(f"--front {typed}: there is no such file.")
     if kind == ".safetensors":
@@ -63,7 +63,7 @@ def read_front(typed: str) -> TransformerMixin:
         return front
 
 
-def _of_steps(typed: str) -> TransformerMixin:
+def _typed_front(typed: str) -> TransformerMixin:
     try:
         return front_of_text(typed)
     except ValueError as exc:

@@ -7,7 +7,10 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
-from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.discriminant_analysis import (
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
@@ -48,6 +51,9 @@ _MOST_TREES = RandomForestClassifier().n_estimators
 # with two or three other candidates as many as nodes let be judged (`MOST_JUDGED`).
 # Five nodes of 1,120 rows of penbased tell some 60 of them, two of 2,800 some 120.
 _FEATURES_UNDER_RULE = (10, 20, 30, 40, 50, 60, 80, 100, 120, 150, 200, 280, 400)
+# Rows are more than twice as many as columns under a rule, so that their covariances
+# need little shrinkage: 1e-3 costs banana two points, and phoneme one.
+_SHRINKAGE_UNDER_RULE = 1e-5
 # So many are drawn by one seed, whatever comes after them.
 _FEATURES_OF_A_SEED = 10
 # Over a channel the trees of both halves are in one message, and how many there are is
@@ -361,7 +367,7 @@ def candidates_of_rows(
     scaled = before.scaled
     power_transformed = before.power_transformed
     if has_rule and scaled is not None:
-        return _under_rule(before, linear, n_rows, budget=budget)
+        return _candidates_under_rule(before, linear, budget=budget)
     tried = []
     if unscaled is not None:
         tried.append(_unscaled(linear, unscaled))
@@ -404,12 +410,8 @@ def candidates_of_rows(
     return tried
 
 
-def _under_rule(
-    before: Preparations,
-    linear: GEMSLogisticAggregator,
-    n_rows: int,
-    *,
-    budget: str,
+def _candidates_under_rule(
+    before: Preparations, linear: GEMSLogisticAggregator, *, budget: str
 ) -> list[Candidate]:
     """Return candidates whose sums nodes may tell beside each other under a rule.
 
@@ -423,7 +425,11 @@ def _under_rule(
         Candidate("linear, power transform", linear, power_transformed),
         _quadratic_candidates(before)[-1],
     ]
-    lda = PooledAggregator(pooled=shrunk_lda(n_rows))
+    lda = PooledAggregator(
+        pooled=LinearDiscriminantAnalysis(
+            solver="lsqr", shrinkage=_SHRINKAGE_UNDER_RULE
+        )
+    )
     for n_features in _FEATURES_UNDER_RULE if budget != SMALL else ():
         name = f"LDA, {n_features} random features, power transform"
         steps = (*power_transformed, _first_features(n_features))

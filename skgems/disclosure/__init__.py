@@ -18,7 +18,7 @@ products of four columns of 50 rows:
 from ._cells import clamped
 from ._group_sums import indicator
 from ._guess import guess_advantage, told_share
-from ._leverages import ALONE, CONCERNED, numbered
+from ._leverages import ALONE, BELOW, CONCERNED, numbered
 from ._one_pass import KeptPasses
 from ._rule import (
     Disclosure,

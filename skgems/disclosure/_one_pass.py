@@ -57,8 +57,8 @@ class ClassRows:
             indices = indices[np.argsort(numbers, kind="stable")]
             ends = np.cumsum(np.bincount(numbers))
         weights = weights[indices]
-        residuals = _without_last(residuals[indices])
-        known = _without_last(known[indices] / weights[:, None])
+        residuals = _drop_last(residuals[indices])
+        known = _drop_last(known[indices] / weights[:, None])
         if known.shape == residuals.shape:
             # They are nearly equal: together they span what the difference spans, which
             # has digits of its own.
@@ -262,7 +262,7 @@ class ClassPass:
 
     @cached_property
     def _leverages(self) -> np.ndarray:
-        """What no leverage of a row exceeds, in the order of parts, (n_rows,).
+        """Bounds on the leverages of rows, in the order of parts, (n_rows,).
 
         They are the leverages where no column is nearly a combination of others.
         """
@@ -298,7 +298,7 @@ class KeptPasses:
         return kept
 
 
-def _without_last(residuals: np.ndarray) -> np.ndarray:
+def _drop_last(residuals: np.ndarray) -> np.ndarray:
     """Return columns without the last one, if they sum to 0, as those of a model do."""
     rounding = CONSTANT * np.abs(residuals).max(initial=0.0)
     if residuals.size and (np.abs(residuals.sum(axis=1)) <= rounding).all():

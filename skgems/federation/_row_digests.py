@@ -25,7 +25,7 @@ import hashlib
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from itertools import combinations
+from itertools import combinations, product
 from typing import Self
 
 import numpy as np
@@ -40,6 +40,8 @@ _SIZE = 8
 # Columns of which the digests of all values are kept. Of two tables that have most rows
 # and columns in common they are nearly always some of the same.
 _MOST_COLUMNS = 6
+# Digests by which columns may be alike: that all these rows are gone is most unlikely.
+_LEAST_DIGESTS = 20
 # Columns of fewer values of which pairs are looked at: 28 pairs.
 _MOST_COARSE = 8
 # Leverages of rows in columns of 0 and 1 are exact up to this.
@@ -132,18 +134,34 @@ class RowDigests:
             keys.insert(1, self.labels)
         return self.marks[np.lexsort(keys)]
 
+    def _columns_alike(
+        self, other: "RowDigests"
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield values of columns of both tables that may have most of them in common.
+
+        They have one of their least digests in common.
+        """
+        if self.values is None or other.values is None:
+            return
+        least, least_of_other = (
+            [np.sort(column)[:_LEAST_DIGESTS] for column in table.values]
+            for table in (self, other)
+        )
+        for j, k in product(range(len(least)), range(len(least_of_other))):
+            if np.isin(least[j], least_of_other[k]).any():
+                yield self.values[j], other.values[k]
+
     def compared_with(self, other: "RowDigests") -> "RowComparison":
         """Return what the rows have in common with those of another table.
 
         Labels count only if both tables have some.
         """
-        partners = _Partners.of_digests(self, other, self.rows, other.rows)
+        partners = _Partners.from_digests(self, other, self.rows, other.rows)
         numbers = partners.numbers_apart
-        for values in () if self.values is None else self.values:
-            for other_values in () if other.values is None else other.values:
-                of_column = _Partners.of_digests(self, other, values, other_values)
-                if 2 * of_column.is_alone.sum() < len(of_column.is_alone):
-                    numbers += of_column.numbers_apart
+        for values, other_values in self._columns_alike(other):
+            of_column = _Partners.from_digests(self, other, values, other_values)
+            if 2 * of_column.is_alone.sum() < len(of_column.is_alone):
+                numbers += of_column.numbers_apart
         return RowComparison(
             is_equal=not partners.is_alone.any(),
             has_equal_marks=np.array_equal(self._sorted_marks(), other._sorted_marks()),
@@ -166,7 +184,7 @@ class _Partners:
     units: np.ndarray  # (n_rows,)
 
     @classmethod
-    def of_digests(
+    def from_digests(
         cls,
         first: RowDigests,
         second: RowDigests,
@@ -429,31 +447,50 @@ def _digests_of_columns(
     Where there are too few such columns, sums of two others stand for both.
     """
     digests = []
-    kept: list[np.ndarray] = []
-    coarse: list[tuple[int, np.ndarray]] = []
+    fine: list[_KeptColumn] = []
+    coarse: list[_KeptColumn] = []
     for column in columns:
         if not len(column):
             continue
-        n_values = len(np.unique(column))
-        mixed = _mixed(column, key)
+        ordered = np.sort(column)
+        n_values = 1 + np.count_nonzero(np.diff(ordered))
+        mixed = _KeptColumn.from_digests(_mixed(column, key), n_values=n_values)
         if 2 * n_values > len(column):
-            digests.append(_digest(np.sort(column).tobytes(), key))
-            kept = sorted([*kept, mixed], key=np.min)[:_MOST_COLUMNS]
+            digests.append(_digest(ordered.tobytes(), key))
+            fine = sorted([*fine, mixed], key=_KeptColumn.smallest)[:_MOST_COLUMNS]
         else:
-            coarse.append((n_values, mixed))
-            coarse = sorted(coarse, key=_by_values)[-_MOST_COARSE:]
-    if len(kept) < _MOST_COLUMNS:
-        pairs = [a + b for (_, a), (_, b) in combinations(coarse, 2)]
-        pairs = [pair for pair in pairs if 2 * len(np.unique(pair)) > len(pair)]
-        kept = sorted([*kept, *pairs], key=np.min)[:_MOST_COLUMNS]
-    values = np.array(kept, dtype=np.uint64)
+            coarse = sorted([*coarse, mixed], key=_KeptColumn.size)[-_MOST_COARSE:]
+    if len(fine) < _MOST_COLUMNS:
+        for first, second in combinations(coarse, 2):
+            pair = first.digests + second.digests
+            n_values = len(np.unique(pair))
+            if 2 * n_values > len(pair):
+                fine.append(_KeptColumn.from_digests(pair, n_values=n_values))
+        fine = sorted(fine, key=_KeptColumn.smallest)[:_MOST_COLUMNS]
+    values = np.array([column.digests for column in fine], dtype=np.uint64)
     return np.sort(np.frombuffer(b"".join(digests), dtype=np.uint64)), values
 
 
-def _by_values(column: tuple[int, np.ndarray]) -> tuple[int, int]:
-    """Return how many values a column has, and the smallest digest of one."""
-    n_values, mixed = column
-    return n_values, int(mixed.min())
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _KeptColumn:
+    """Digests of the values of a column, or of two together."""
+
+    digests: np.ndarray  # (n_rows,)
+    least: int  # of these
+    n_values: int  # different ones
+
+    @classmethod
+    def from_digests(cls, digests: np.ndarray, *, n_values: int) -> "_KeptColumn":
+        """Return a column with the least of its digests."""
+        return cls(digests=digests, least=int(digests.min()), n_values=n_values)
+
+    def smallest(self) -> int:
+        """Return what columns are sorted by that tell rows apart."""
+        return self.least
+
+    def size(self) -> tuple[int, int]:
+        """Return what columns of few values are sorted by."""
+        return self.n_values, self.least
 
 
 def _mixed(codes: np.ndarray, key: bytes) -> np.ndarray:

@@ -419,7 +419,7 @@ class LikelihoodStage(LinearStage):
     def _losses_of(self, node_sums: Sequence[NodeSums]) -> list[NodeLoss]:
         """Return the losses of nodes, without gradients if these are not trusted."""
         losses = _with_rows_of_equal_models(node_sums)
-        return losses if self.corrects else _without_gradients(losses)
+        return losses if self.corrects else _drop_gradients(losses)
 
     def _chooses_C(self, merged: ClassMoments, *, has_layers: bool) -> bool:
         """Report whether sums, and not nodes, choose the strength of the penalty."""
@@ -651,7 +651,7 @@ def _with_rows_of_equal_models(node_sums: Sequence[NodeSums]) -> list[NodeLoss]:
     return [replace(node.loss, n_alike=n_rows[node.model_digest]) for node in node_sums]
 
 
-def _without_gradients(losses: Sequence[NodeLoss]) -> list[NodeLoss]:
+def _drop_gradients(losses: Sequence[NodeLoss]) -> list[NodeLoss]:
     """Return losses of moments alone."""
     return [replace(loss, gradient=None, slope=None) for loss in losses]
 

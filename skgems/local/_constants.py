@@ -10,10 +10,8 @@ from scipy import sparse
 
 from ..base import MOST_LISTED, warn_user
 from ..moments import ULPS, ClassMoments
+from ..spaces import MOST_ROWS
 from ._member import Member
-
-# Rows whose values are compared, so that this takes a moment however many there are.
-_MOST_ROWS = 200
 
 
 def warn_of_lost_features(member: Member, sums: ClassMoments) -> None:
@@ -22,7 +20,7 @@ def warn_of_lost_features(member: Member, sums: ClassMoments) -> None:
     if not len(constant):
         return
     X, _ = member.sampled_rows(of_model=False)
-    X = X[:_MOST_ROWS]
+    X = X[:MOST_ROWS]
     if sparse.issparse(X):  # other columns have no value but 0
         constant = np.intersect1d(constant, X.indices)
     columns = X[:, constant]

@@ -17,6 +17,7 @@ from scipy import sparse
 
 from ..disclosure import (
     ALONE,
+    BELOW,
     CONCERNED,
     LEAST_FACTOR,
     Disclosure,
@@ -30,6 +31,7 @@ from ..moments import (
     SHARED,
     ClassMoments,
     block_bytes,
+    bytes_of_copies,
     class_moments,
     inverse_deviations,
     merge_moments,
@@ -37,7 +39,6 @@ from ..moments import (
     ratio,
     row_blocks,
     weighted_mean,
-    working_bytes,
 )
 from ._cache import seed_from_digest
 from ._chunk_rule import ChunkRule
@@ -48,14 +49,6 @@ from ._member import Member
 from ._own_residuals import Residuals, has_linear_model
 from ._room_for_means import check_room_for_means, has_room_for_squares
 
-# Part of scikit-learn's ``working_memory``, 1 GiB as a rule, that all rows of a node
-# may take: the rule needs a few copies of rows, and chunks are there to save memory.
-_PART_OF_MEMORY = 16
-# Squared weights that are drawn may be so much lower in all other rows.
-_LEAST_SQUARE = LEAST_FACTOR**2
-# Leverages are below the bound by more than rounding.
-_BELOW = 1.0 - 1e-3
-
 
 def ruled_chunks(member: ChunkedMember) -> Member:
     """Return a member whose rows pass the rule, in memory if they are few."""
@@ -63,7 +56,8 @@ def ruled_chunks(member: ChunkedMember) -> Member:
     if rule is None or member.is_ruled:
         return member
     n_rows = sum(sum(counts) for counts in member.tally.values())
-    if 8 * n_rows * member.n_features <= working_bytes() // _PART_OF_MEMORY:
+    # The rule needs a few copies of rows, and chunks are there to save memory.
+    if 8 * n_rows * member.n_features <= bytes_of_copies():
         return ruled(member.with_all_rows())
     if not member.drawn:  # nothing is summed
         return member
@@ -259,7 +253,7 @@ class _Ruler:
         failed: list[_Group] = []
         if examined or (self.residuals is not None and not has_gradient):
             leverages = self._examine(groups, examined)
-            if leverages.largest >= _BELOW * bound:
+            if leverages.largest >= BELOW * bound:
                 told, failed = self._lowered(told, examined, leverages)
                 has_gradient = False
             else:
@@ -279,7 +273,8 @@ class _Ruler:
 
     def _undecided(self, groups: list["_Group"], first: _FirstSums) -> list["_Group"]:
         """Return groups of which sums do not show that leverages are small."""
-        bound = _LEAST_SQUARE * self.rule.leverage
+        # Squared weights that are drawn may be so much lower in all other rows.
+        bound = LEAST_FACTOR**2 * self.rule.leverage
         return [
             group
             for group in groups
@@ -406,7 +401,7 @@ class _Ruler:
         leverages = _Leverages(
             joint_groups=groups if self.residuals is not None else [],
             groups=[replace(group, sums=group.column_sums) for group in examined],
-            least=CONCERNED * _LEAST_SQUARE * self.rule.leverage,
+            least=CONCERNED * LEAST_FACTOR**2 * self.rule.leverage,
         )
         rng = np.random.default_rng(self._seed())
         for X, y, weights in self.member.learning_rows():
@@ -452,7 +447,7 @@ class _Ruler:
             Z = self._with_residuals(X, y, weights)
             checked.add(X, Z, self._codes(y), squares, squares)
             del X, y, weights, Z  # before the next chunk is in memory
-        is_high = checked.largest_by_group >= _BELOW * self.rule.leverage
+        is_high = checked.largest_by_group >= BELOW * self.rule.leverage
         failing = [examined[k] for k in np.flatnonzero(is_high).tolist()]
         return failing, checked.largest_joint
 
@@ -551,7 +546,7 @@ class _Ruler:
         by_columns = first.column_leverages(first.squares)
         limit = self.rule.leverage
         if told.seed is not None:
-            limit *= _LEAST_SQUARE
+            limit *= LEAST_FACTOR**2
         of_classes = by_columns.max(axis=1) < limit
         of_classes &= [self._may_tell_squares(n, n_classes=1) for n in self.sizes]
         has_own_variances = has_own | of_classes

@@ -63,9 +63,9 @@ EXPLAINED_OUTGOING = 0.7
 # How much more atoms may explain after further sweeps than after the first. Networks of
 # MNIST came to 0.03 more where atoms explained half, and small ones of digits to 0.1.
 _MOST_GROWTH = 0.15
-# Exponentials of more, or of less than minus this, are near the largest and smallest
-# numbers, and a mass of 0 has no logarithm.
-_MOST_LOG_MASS = 500.0
+# Products of two exponentials of as much do not overflow, and none of minus this is a
+# mass of 0, which has no logarithm.
+_MOST_LOG_MASS = np.log(np.sqrt(np.finfo(np.float64).max))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -41,9 +41,14 @@ def working_bytes() -> int:
     return int(get_config()["working_memory"] * 2**20)
 
 
+def bytes_of_copies() -> int:
+    """Return the part of ``working_memory`` for rows of which there are some copies."""
+    return working_bytes() // 16
+
+
 def block_bytes() -> int:
     """Bytes of rows to copy at a time: what a cache and ``working_memory`` hold."""
-    return min(max(working_bytes() // 16, 2**20), MOST_BLOCK_BYTES)
+    return min(max(bytes_of_copies(), 2**20), MOST_BLOCK_BYTES)
 
 
 def float_type(X: Rows) -> np.dtype:

@@ -12,9 +12,6 @@ from ._network import FOLD_TOLERANCE, N_ROWS
 from ._runs import made_up_rows, run
 from ._trace import first_output, trace
 
-# How far sums of probabilities may be from 1 in half precision, by rounding.
-_ATOL_OF_HALF = 2e-2
-
 
 def sets_probabilities(net: object) -> bool:
     """Report whether the user says what makes probabilities of a net's outputs."""
@@ -47,8 +44,10 @@ def as_probabilities(net: object, outputs: np.ndarray, *, name: str) -> np.ndarr
     ValueError
         If it cannot be told what the outputs are.
     """
-    atol = _ATOL_OF_HALF if outputs.dtype.itemsize < 4 else FOLD_TOLERANCE
     columns = outputs.astype(np.float64).reshape(len(outputs), -1)
+    atol = FOLD_TOLERANCE
+    if outputs.dtype.itemsize < 4:  # half precision rounds each probability
+        atol += columns.shape[1] * np.finfo(np.float16).eps
     if not np.isfinite(columns).all():
         return columns  # which is an error of its own
     if columns.shape[1] == 1:

@@ -42,8 +42,6 @@ from ._rounding import (
 _EPS = np.finfo(np.float64).eps
 # Before scikit-learn 1.9 its solver "svd" divides by the rows less the classes.
 _SVD_IS_UNBIASED = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)
-# Distance of the sum of priors from 1 up to which scikit-learn leaves them as they are.
-_PRIORS_SUM_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -484,7 +482,8 @@ def _checked_priors(priors: np.ndarray, n_classes: int) -> np.ndarray:
         raise ValueError(
             f"priors must be {n_classes} numbers of at least 0, one for each class."
         )
-    if abs(priors.sum() - 1.0) <= _PRIORS_SUM_TOLERANCE:
+    # scikit-learn leaves them as they are at the same distance, which is NumPy's.
+    if np.isclose(priors.sum(), 1.0, atol=0.0):
         return priors
     return priors / priors.sum()
 

@@ -57,7 +57,7 @@ class PooledSums:
             # Scatters of all nodes together may be large.
             for reply, factor in zip(replies, factors, strict=True):
                 of_node = sums_of_reply(reply, classes, used=used)
-                sums_by_node.append(_without_products(of_node))
+                sums_by_node.append(_drop_products(of_node))
                 yield _weighted_sums(of_node, factor)
 
         if isinstance(replies[0], ClassSumsReply):
@@ -119,7 +119,7 @@ def sums_of_reply(
     return _select_features(_class_moments_of(reply, classes), used)
 
 
-def _without_products(sums: ClassMoments | ClassSums) -> ClassMoments | ClassSums:
+def _drop_products(sums: ClassMoments | ClassSums) -> ClassMoments | ClassSums:
     """Return the sums that are held of each node, which are small."""
     return sums if isinstance(sums, ClassSums) else sums.drop_products()
 

@@ -48,7 +48,7 @@ _EXTRA_PARTS = (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-6, 1e-3)
 # Multipliers are settled where no space is missed by more, in squared radii.
 _SETTLED = 1e-6
 # First strength of the penalty, in the loss of one row: a far stronger one makes the
-# minimization ill conditioned, a far weaker one takes more updates.
+# minimization ill conditioned, and takes more updates, as a far weaker one does.
 _FIRST_STRENGTH = 0.3
 # Factor on the strength after an update that brought little.
 _STRENGTHENING = 10.0

@@ -18,13 +18,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state, gen_batches
 
-from ..moments import MOST_BLOCK_BYTES, float_type, ratio, row_blocks, working_bytes
+from ..moments import (
+    MOST_BLOCK_BYTES,
+    MOST_NUMBERS,
+    float_type,
+    ratio,
+    row_blocks,
+    working_bytes,
+)
 from ._metric import Metric, n_constrained, ray_map, row_norms
 from ._outputs import Rows, output_columns
 from ._space import RandomSource
 
-# Nodes of one seed see the same numbers: up to so many bytes they are drawn once.
-_SHARED_BYTES = 2**25
 # Rows that rays are followed on, and that a number about a node's model is computed of,
 # such as a mean of its probabilities or the factor on its logits: a share of so many is
 # known to about 1 %.
@@ -72,8 +77,9 @@ class Rays:
             self._generator, n_params=n_other_params, n_directions=n_directions
         )
         self._shared = None
-        shared_bytes = 4 * n_directions * n_params * n_columns  # in float32
-        if shared_bytes <= min(_SHARED_BYTES, working_bytes() // 4):
+        # Nodes of one seed see the same numbers, of float32: a few are drawn once.
+        n_numbers = n_directions * n_params * n_columns
+        if n_numbers <= MOST_NUMBERS and 4 * n_numbers <= working_bytes() // 4:
             self._shared = _shared(
                 seed,
                 n_other_params=n_other_params,

@@ -46,10 +46,12 @@ _SHARE_OF_SINGLE_TEXTS = 0.8
 # n rows have n possible numbers, and exp(-(n - 1) / 2) is small enough. And values of a
 # column that says which rows belong together: with fewer it is rather a category.
 _FEWEST = 20
-# Chance that no two of some random whole numbers are equal, at which they identify rows
-# in whatever order they stand; and where they rise, or fall, from each row to the next,
-# as they do if a table was sorted by them.
-_CHANCE_OF_NO_TIES = 1e-4
+# Chance at which something of a column is no chance: that no two of some random whole
+# numbers are equal, whose order may be any, so that they identify rows; and that rows
+# with the same value agree in another column, as patients in their sex.
+_CHANCE = 1e-6
+# The first where numbers rise, or fall, from each row to the next, as they do if a
+# table was sorted by them.
 _CHANCE_IN_ORDER = 0.05  # a weaker proof will do, since the order is another
 # On average a value of such a column has between so many rows.
 _ROWS_OF_REPEATED = (1.2, 50.0)
@@ -58,9 +60,6 @@ _ROWS_OF_REPEATED = (1.2, 50.0)
 # average, it is 0.6, and more of others. Values that mostly occur once are as even.
 _EVEN = 0.1
 _ROWS_OF_EVEN = 2.0  # on average, at least
-# Chance that rows with the same value agree in another column, as patients in their
-# sex, though these have nothing to do with each other.
-_CHANCE_OF_AGREEMENT = 1e-6
 # Columns that are compared with all others: a table has few of identifiers, but an
 # image has hundreds of whole numbers with as many values.
 _MOST_COMPARED = 10
@@ -148,7 +147,7 @@ def _role_of_numbers(column: np.ndarray) -> str:
     rising = np.sort(column)
     n_possible = float(rising[-1]) - float(rising[0]) + 1.0
     chance_of_no_ties = np.exp(-n * (n - 1) / (2.0 * n_possible))
-    if chance_of_no_ties < _CHANCE_OF_NO_TIES:
+    if chance_of_no_ties < _CHANCE:
         return IDENTIFIES
     if np.array_equal(column, rising) or np.array_equal(column[::-1], rising):
         has_equal_steps = len(np.unique(np.diff(rising))) == 1
@@ -266,6 +265,6 @@ def _agrees_with_another(
             continue
         shares = np.bincount(values) / len(values)
         chance = np.sum(shares**2) ** np.count_nonzero(is_same_group)
-        if chance < _CHANCE_OF_AGREEMENT:
+        if chance < _CHANCE:
             return True
     return False

@@ -48,9 +48,6 @@ if TYPE_CHECKING:  # pandas is an extra
     import pandas
 
 _EPS = np.finfo(np.float64).eps
-# A gap between two variances, relative to the largest one, below which the axes of both
-# are rounding's choice: the worst error of sums over some four million rows.
-_SMALLEST_GAP = 1e-9
 
 # Fields of states that several kinds have. What nodes tell of columns, as it is summed:
 _SUMS_OF_COLUMNS = {
@@ -511,7 +508,8 @@ class _PCA(Kind):
         # If the last axis that is kept and the first that is not have equal variances,
         # any direction between the two could be kept.
         gap = variances[n_axes - 1] - variances[n_axes]
-        return np.inf if gap <= _SMALLEST_GAP * variances[0] else 0.0
+        # Half of all digits are enough for errors of sums.
+        return np.inf if gap <= np.sqrt(_EPS) * variances[0] else 0.0
 
     def doubt(self, step: BaseEstimator, state: Mapping, labels: list) -> str:
         if self.error(step, state) < np.inf:

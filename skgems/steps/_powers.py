@@ -24,8 +24,7 @@ from typing import Self
 import numpy as np
 
 # Powers at which nodes tell sums. Those of real columns lie between these ends.
-POWERS = np.linspace(-2.0, 4.0, 25)
-STEP = POWERS[1] - POWERS[0]  # a quarter
+POWERS, STEP = np.linspace(-2.0, 4.0, 25, retstep=True)
 # Neighboring powers that a polynomial goes through, of degree 4; and fewer of them, of
 # degree 2: how far the two polynomials are apart shows how exact they are.
 _N_NEIGHBOURS = 5

@@ -54,81 +54,81 @@ def raw_columns(
     columns = [RawColumn(name=name) for name in names_in]
     if front is None:
         return columns
-    behind = _behind(front, columns)
+    behind = _columns_behind(front, columns)
     if behind is None or len(behind) != len(names_out):
         return [RawColumn(name=name, is_raw=False) for name in names_out]
     return behind
 
 
 @singledispatch
-def _behind(
+def _columns_behind(
     step: BaseEstimator | str | None, columns: list[RawColumn]
 ) -> list[RawColumn] | None:
     """Return the columns behind a step; None where their number is not known here."""
     return _named(step, columns)
 
 
-@_behind.register(str)
-@_behind.register(type(None))
+@_columns_behind.register(str)
+@_columns_behind.register(type(None))
 def _(step: str | None, columns: list[RawColumn]) -> list[RawColumn]:
     return columns  # "passthrough"
 
 
-@_behind.register
+@_columns_behind.register
 def _(step: FunctionTransformer, columns: list[RawColumn]) -> list[RawColumn] | None:
     # A ColumnTransformer makes one without a function of "passthrough".
     return columns if step.func is None else _named(step, columns)
 
 
-@_behind.register
+@_columns_behind.register
 def _(step: Pipeline, columns: list[RawColumn]) -> list[RawColumn] | None:
     behind: list[RawColumn] | None = columns
     for _, inner in step.steps:
-        behind = None if behind is None else _behind(inner, behind)
+        behind = None if behind is None else _columns_behind(inner, behind)
     return behind
 
 
-@_behind.register
+@_columns_behind.register
 def _(step: ColumnTransformer, columns: list[RawColumn]) -> list[RawColumn] | None:
     behind: list[RawColumn] = []
     for _, branch, chosen in step.transformers_:
         if isinstance(branch, str) and branch == "drop":
             continue
         some = _chosen(columns, chosen)
-        of_branch = None if some is None else _behind(branch, some)
+        of_branch = None if some is None else _columns_behind(branch, some)
         if of_branch is None:
             return None
         behind += of_branch
     return behind
 
 
-@_behind.register
+@_columns_behind.register
 def _(step: OneHotEncoder, columns: list[RawColumn]) -> list[RawColumn]:
     names = step.get_feature_names_out([column.name for column in columns])
     return [RawColumn(name=name) for name in names]
 
 
-@_behind.register
+@_columns_behind.register
 def _(step: SimpleImputer, columns: list[RawColumn]) -> list[RawColumn] | None:
     return columns if step.indicator_ is None else _named(step, columns)
 
 
-@_behind.register
+@_columns_behind.register
 def _(step: StandardScaler, columns: list[RawColumn]) -> list[RawColumn]:
     return _scaled(columns, step.mean_ if step.with_mean else None, step.scale_)
 
 
-@_behind.register
+@_columns_behind.register
 def _(step: RobustScaler, columns: list[RawColumn]) -> list[RawColumn]:
     return _scaled(columns, step.center_, step.scale_)
 
 
-@_behind.register
+@_columns_behind.register
 def _(step: MaxAbsScaler, columns: list[RawColumn]) -> list[RawColumn]:
     return _scaled(columns, None, step.scale_)
 
 
-@_behind.register
+@_columns_behind.register
 def _(step: MinMaxScaler, columns: list[RawColumn]) -> list[RawColumn]:
     # It computes x * scale_ + min_.
     return _scaled(columns, -step.min_ / step.scale_, 1.0 / step.scale_)

@@ -33,6 +33,7 @@ from ._columns import (
     is_gap,
 )
 from ._identifiers import IDENTIFIES, column_roles
+from ._statistics import N_BINS
 
 # What a column holds, in the words of a description.
 IDENTIFIERS = "identifiers"
@@ -49,9 +50,6 @@ MOST_CATEGORIES = 100
 MOST_CHARACTERS_OF_CATEGORY = 200
 # Means of groups of a column. Quartiles lie between the fifth and the sixth group.
 MOST_GROUPS = 20
-# Values by which a node's numbers are represented among those of all nodes. No quarter
-# of this number is whole, so that rounding does not decide which value a quartile is.
-_N_POINTS = 501
 # Weights of rows in means of groups are drawn between this and 1 under a rule, as those
 # of all rows are where some are lowered.
 _LEAST_WEIGHT = 0.7
@@ -313,9 +311,11 @@ def distribution_told(told: Mapping) -> tuple[np.ndarray, np.ndarray]:
     sizes = sizes_of_groups(told["known"], len(means))
     # Half of a group's rows are below its mean, about.
     ranks = np.cumsum(sizes) - sizes / 2
-    shares = (np.arange(_N_POINTS) + 0.5) / _N_POINTS
+    # No quarter of this number is whole: rounding does not decide what a quartile is.
+    n_points = N_BINS + 1
+    shares = (np.arange(n_points) + 0.5) / n_points
     points = np.interp(shares * told["known"], ranks, means)
-    return points, np.full(_N_POINTS, told["known"] / _N_POINTS)
+    return points, np.full(n_points, told["known"] / n_points)
 
 
 def moments_told(told: Mapping) -> tuple[float, float, float]:

@@ -266,7 +266,7 @@ def evaluate(member: Member, request: EvaluateRequest) -> EvaluateReply:
             with_gains=True,
         )
     if W.ndim == 2:
-        content = _of_first_model(content)
+        content = _sums_of_first_model(content)
     return EvaluateReply(**content)
 
 
@@ -288,12 +288,12 @@ def _sendable(value: np.ndarray | np.float64) -> np.ndarray | np.float64:
     return value if np.ndim(value) or np.isfinite(value) else np.asarray(value)
 
 
-def _of_first_model(content: Mapping) -> dict:
+def _sums_of_first_model(content: Mapping) -> dict:
     """Sums without the axis of models."""
     of_first = {}
     for name, sums_of_models in content.items():
         if isinstance(sums_of_models, dict):
-            of_first[name] = _of_first_model(sums_of_models)
+            of_first[name] = _sums_of_first_model(sums_of_models)
         elif isinstance(sums_of_models, float):  # the count, which is of rows
             of_first[name] = sums_of_models
         else:

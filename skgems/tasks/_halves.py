@@ -276,13 +276,13 @@ def _told_beside_others(
             reasons[number] = _NOT_BY_CLASS
             continue
         members[number] = {
-            name: _beside_others(of_half, held[name], is_own=number in own)
+            name: _member_beside_others(of_half, held[name], is_own=number in own)
             for name, of_half in members[number].items()
         }
     return reasons
 
 
-def _beside_others(member: Member, held: HeldTables, *, is_own: bool) -> Member:
+def _member_beside_others(member: Member, held: HeldTables, *, is_own: bool) -> Member:
     """Return the member of a half with the weights of all that is told of it."""
     if held.weights is None:
         return member

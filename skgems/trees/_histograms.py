@@ -10,8 +10,8 @@ import numpy as np
 
 from ._bins import N_BINS, NUMBERS_AT_ONCE
 
-# The largest weight of a row in a bootstrap sample: of 1e9 rows one has more.
-_MOST_WEIGHT = 12
+# The largest weight of a row in a bootstrap sample, of the type of weights.
+_MOST_WEIGHT = np.iinfo(np.uint8).max
 # Types of histograms that are summed over nodes. Most counts are small, and the largest
 # histograms are as fast as memory is.
 TYPES_OF_COUNTS = (np.int16, np.int32, np.int64)

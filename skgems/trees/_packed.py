@@ -17,7 +17,7 @@ _DTYPES = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4")}
 # less, at twenty times the time.
 _LEVEL = zlib.Z_BEST_SPEED
 # Bytes of the number of all cells, with those that are zero.
-_N_BYTES_OF_SIZE = 8
+_N_BYTES_OF_SIZE = np.dtype(np.uint64).itemsize
 
 
 def packed_cells(cells: Cells, n_cells: int) -> np.ndarray:

@@ -297,7 +297,7 @@ def _rows_of_kind(name: str, X: np.ndarray) -> np.ndarray:
     """The rows with further columns, or as counts, where a kind needs such."""
     if name == "wide":
         # With over 200 columns, and fewer rows, nodes send roots of their moments.
-        further_columns = np.random.default_rng(1).standard_normal((len(X), 205))
+        further_columns = np.random.default_rng(1).standard_normal((len(X), 260))
         return np.hstack([X, further_columns])
     if name == "block":
         # Under a rule, too few rows to tell products of all columns.

@@ -55,8 +55,8 @@ def test_rays_of_one_seed_are_drawn_once_for_all_nodes(monkeypatch, memory):
     monkeypatch.setattr(margins_module, "_normals", counted_draw)
     rows_of_nodes = rng.standard_normal((3, 20, 4))
 
-    def changes_and_number_of_draws(shared_bytes):
-        monkeypatch.setattr(margins_module, "_SHARED_BYTES", shared_bytes)
+    def changes_and_number_of_draws(n_shared):
+        monkeypatch.setattr(margins_module, "MOST_NUMBERS", n_shared)
         margins_module._shared.cache_clear()
         draws.clear()
         changes = []
@@ -77,7 +77,7 @@ def test_rays_of_one_seed_are_drawn_once_for_all_nodes(monkeypatch, memory):
                     changes.append(unscaled * scale[:, None, None])
         return np.concatenate(changes), len(draws)
 
-    changes_of_shared, n_draws_of_shared = changes_and_number_of_draws(2**25)
+    changes_of_shared, n_draws_of_shared = changes_and_number_of_draws(2**23)
     changes_of_chunks, n_draws_of_chunks = changes_and_number_of_draws(0)
     np.testing.assert_array_equal(changes_of_shared, changes_of_chunks)
     assert n_draws_of_shared == 1 < 3 < n_draws_of_chunks
