@@ -468,19 +468,27 @@ class _CappedSpread:
         if not telling:
             return None
         told = [claims[k] for k in telling]
-        weights = [caps[k] * claims[k].rows_by_weight for k in telling]
-        n_in_scatter = [claim.n_in_scatter for claim in told]
-        shares = np.array(weights) / np.dot(weights, n_in_scatter)
+        weights = caps[telling] * [claim.rows_by_weight for claim in told]
+        shares = weights / (weights @ [claim.n_in_scatter for claim in told])
         if all(claim.scatter.ndim == 2 for claim in told):
             return cls(covariance=_weighted_sum(shares, [c.scatter for c in told]))
         variances = _weighted_sum(shares, [claim.squares for claim in told])
         if all(claim.roots is not None for claim in told):
             return cls(covariance=variances, roots=_stacked_roots(shares, told))
-        if covariance is None or covariance.ndim == 1:
-            return cls(covariance=variances)
-        # The correlations of all rows, as those of single nodes are not known.
-        factors = np.sqrt(ratio(variances, covariance.diagonal()))
-        return cls(covariance=covariance * np.outer(factors, factors))
+        return cls(covariance=_with_correlations(variances, covariance))
+
+
+def _with_correlations(
+    variances: np.ndarray, covariance: np.ndarray | None
+) -> np.ndarray:
+    """Return a covariance with these variances and the correlations of all rows.
+
+    Variances alone where no products are known.
+    """
+    if covariance is None or covariance.ndim == 1:
+        return variances
+    factors = np.sqrt(ratio(variances, covariance.diagonal()))
+    return covariance * np.outer(factors, factors)
 
 
 def _weighted_sum(weights: np.ndarray, arrays: Sequence[np.ndarray]) -> np.ndarray:
