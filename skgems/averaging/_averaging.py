@@ -7,14 +7,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import Allows, BaseAggregator, Takes
+from ..base import Allows, BaseAggregator
 from ..compat import Interval, StrOptions
-from ..federation import ReportMixin, SummarizingMixin, federated_fit, read_federation
+from ..federation import ReportMixin, SummarizingMixin, federated_fit, fit_method
 from ._averaged_model import AveragedModel
-from ._averaging_fit import AveragingFit
+from ._averaging_fit import AveragingMethod
 from ._downpour import Downpour
 from ._schedule import Schedule
-from ._terms import AveragingTerms
 
 if TYPE_CHECKING:
     import torch
@@ -162,7 +161,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     True
     """
 
-    _takes = Takes(networks=False)
+    _method_class = AveragingMethod
     # Images for convolutions, and dicts of inputs for modules that have several.
     _allows = Allows(more_dimensions=True, named_inputs=True)
     _parts = {"schedule": Schedule}
@@ -271,30 +270,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         ManyRowsWarning
             If the weights count rows and one node has nearly all of them.
         """
-        averaging_fit = AveragingFit.from_aggregator(self)
-        simulation = averaging_fit.simulation(self)
-        federation = read_federation(
-            self,
-            X,
-            y,
-            nodes,
-            held_out,
-            groups=groups,
-            simulation=simulation,
-        )
-        self._publish(**averaging_fit.attributes(federation))
-        return self
-
-    def _terms(self) -> AveragingTerms:
-        return AveragingTerms(n_rounds=self.n_rounds)
-
-    def _check_one_message(self) -> None:
-        if self.n_rounds:
-            raise ValueError(
-                f"n_rounds={self.n_rounds} asks nodes more than once, but a summary "
-                "holds the reply to a single message. Set n_rounds=0, or use "
-                "skgems.Exchange."
-            )
+        return fit_method(self, X, y, nodes, held_out, groups=groups)
 
     def _logits(self, X: np.ndarray) -> np.ndarray:
         return AveragedModel.from_aggregator(self).logits(X)

@@ -1,4 +1,4 @@
-"""A fit of ModelAveragingAggregator: all of it but scikit-learn's protocol.
+"""The method of ModelAveragingAggregator: all of a fit but scikit-learn's protocol.
 
 Nodes are asked how much they weigh. Then their models are averaged as they are; or the
 average is where rounds of training start, and the shared model is where they end.
@@ -6,14 +6,22 @@ average is where rounds of training start, and the shared model is where they en
 
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from ..base import BaseAggregator, is_channel, split_by_state, warn_user
+from ..base import (
+    BaseAggregator,
+    Method,
+    Takes,
+    is_channel,
+    split_by_state,
+    warn_user,
+)
 from ..federation import (
     Federation,
     Node,
@@ -40,15 +48,18 @@ from ._co_learning import CoLearning, Parameters, Weights
 from ._downpour import Downpour
 from ._large_models import ModelSizes
 from ._schedule import Schedule
+from ._terms import AveragingTerms
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AveragingFit:
+class AveragingMethod(Method):
     """The parameters of a ModelAveragingAggregator, checked, and what they decide.
 
     See ModelAveragingAggregator for what each parameter means. A fit asks for the
     `simulation` of nodes first, and for its `attributes` when they are read.
     """
+
+    takes: ClassVar[Takes] = Takes(networks=False)
 
     node_weight: ArrayLike  # a word, or (n_nodes,)
     align: str | None
@@ -58,24 +69,25 @@ class AveragingFit:
     schedule: Schedule
     server: Downpour | str | None
     common_init: bool
-    n_jobs: int | None
-    rng: np.random.RandomState  # which both draw from
+    random_state: object
 
-    @classmethod
-    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
-        """Read the parameters of a ModelAveragingAggregator."""
-        return cls(
-            node_weight=aggregator.node_weight,
-            align=aggregator.align,
-            n_rounds=aggregator.n_rounds,
-            local_epochs=aggregator.local_epochs,
-            learning_rate=aggregator.learning_rate,
-            schedule=Schedule.from_value(aggregator.schedule),
-            server=aggregator.server,
-            common_init=aggregator.common_init,
-            n_jobs=aggregator.n_jobs,
-            rng=check_random_state(aggregator.random_state),
-        )
+    @property
+    def terms(self) -> AveragingTerms:
+        """Return what nodes and server agree on, without a front."""
+        return AveragingTerms(n_rounds=self.n_rounds)
+
+    @cached_property
+    def rng(self) -> np.random.RandomState:
+        """Return the source of both, the simulation and the rounds."""
+        return check_random_state(self.random_state)
+
+    def check_one_message(self) -> None:
+        if self.n_rounds:
+            raise ValueError(
+                f"n_rounds={self.n_rounds} asks nodes more than once, but a summary "
+                "holds the reply to a single message. Set n_rounds=0, or use "
+                "skgems.Exchange."
+            )
 
     def simulation(self, aggregator: BaseAggregator) -> Simulation:
         """Return how clones are trained where estimators are not fitted.
@@ -91,7 +103,7 @@ class AveragingFit:
             fit=start_local if self.n_rounds else fit_local,
         )
 
-    def attributes(self, federation: Federation) -> dict[str, object]:
+    def attributes(self, federation: Federation, run: Run) -> dict[str, object]:
         """Ask for weights, average and train; return the attributes.
 
         Nodes whose models are far larger than those of the others are warned of.
@@ -102,7 +114,6 @@ class AveragingFit:
                 "pooled rows. Give fit the node of each row, fit(X, y, nodes=nodes)."
             )
         sized = has_counters(federation.nodes)
-        run = federation.run(n_jobs=self.n_jobs)
         shares = run(ask_shares(federation, self.node_weight, sized=sized))
         history = run.history
         classes = federation.classes
@@ -123,7 +134,6 @@ class AveragingFit:
             )
         sizes.warn()
         return {
-            **federation.attributes(),
             **AveragedModel.from_average(model, classes).attributes(),
             "history_": history,
         }

@@ -20,7 +20,7 @@ parameters of named estimators settable. No rows are read here but to validate t
 array([[0.5, 0.5]])
 """
 
-from ._aggregator import Allows, BaseAggregator, Takes
+from ._aggregator import Allows, BaseAggregator
 from ._export import (
     LinearExportMixin,
     NetworkExportMixin,
@@ -43,6 +43,7 @@ from ._members import (
     seeded_clone,
     split_by_state,
 )
+from ._method import Method, Takes
 from ._parts import Part
 from ._short_forms import NamesOnceMixin
 from ._validation import (
@@ -62,4 +63,4 @@ from ._warnings import (
     warn_user,
 )
 
-__all__ = ["BaseAggregator", "MemberParametersMixin", "NetworkExportMixin"]
+__all__ = ["BaseAggregator", "MemberParametersMixin", "Method", "NetworkExportMixin"]

@@ -27,18 +27,10 @@ from ..steps import (
 )
 from ._labels import check_no_label_missing
 from ._members import MemberParametersMixin, NodePairs, is_channel, named_members
+from ._method import Method
 from ._parts import Part
 from ._validation import Rows, as_numbers
 from ._warnings import MOST_LISTED, warn_user
-
-
-@dataclass(frozen=True, kw_only=True)
-class Takes:
-    """What a fit takes from nodes; the defaults are those of a merger of weights."""
-
-    networks: bool = True  # classifiers as plain arrays, not only their classes
-    learnt: bool = True  # what classifiers have learnt, beside their classes
-    rows_alone: bool = False  # nodes that have rows and no classifier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +48,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     A subclass names its parameters in ``__init__`` and implements ``fit``, which ends
     with :meth:`_publish`. The hooks, most of which have a default, are ``_logits``,
-    ``_terms``, ``_takes``, ``_allows``, ``_parts`` and ``_default_estimator``.
+    ``_method_class``, ``_allows``, ``_parts`` and ``_default_estimator``.
     """
 
     _parameter_constraints: dict = {
@@ -76,8 +68,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     disclosure = "auto"  # the rule for what nodes tell of rows; a parameter of most
     _factor = 1.0  # on decision values, which makes them logits
     _has_sums = True  # whether what nodes sent is here, which a pickle leaves out
-    _takes: Takes = Takes()  # what a fit takes from nodes; may be a property
     _allows: Allows = Allows()  # what rows may be like; may be a property
+    # What it does with its nodes. Its fields are parameters of the aggregator.
+    _method_class: ClassVar[type[Method]] = Method
     # Aggregators that have terms, by name: those whose `estimators` may be a channel.
     methods: "ClassVar[dict[str, type[BaseAggregator]]]" = {}
     # Parameters that are objects, by name: the class of each.
@@ -95,7 +88,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             for name in constraints
             if name in cls._get_param_names()
         }
-        if cls._terms is not BaseAggregator._terms:
+        if cls._method_class.terms is not None:
             BaseAggregator.methods[cls.__name__] = cls
 
     def __getstate__(self) -> dict:
@@ -149,11 +142,13 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             part.check_is_no_part_of_it(getattr(self, name), parameter=name)
         super()._validate_params()
         for name in self._parts:
-            self._part(name)
+            self._parameter(name)
 
-    def _part(self, name: str) -> Any:
-        """The object that a parameter stands for, checked, with objects within it."""
-        return self._parts[name].from_value(getattr(self, name))
+    def _parameter(self, name: str) -> Any:
+        """Return a parameter, with a checked object where it is short for one."""
+        value = getattr(self, name)
+        part = self._parts.get(name)
+        return value if part is None else part.from_value(value)
 
     def _long_form(self, name: str, value: object) -> object | None:
         """The object that a parameter's word stands for; None: it is no such word."""
@@ -170,12 +165,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def _logits(self, X) -> np.ndarray:
         """Logits of validated rows, one column per class."""
 
-    def _terms(self) -> object | None:
-        """Return what nodes and server agree on, a `Terms` of `skgems.messages`.
-
-        None: the method asks nodes nothing by messages, as it needs the classifiers.
-        """
-        return None
+    def _method(self) -> Method:
+        """Return what the aggregator does with its nodes, by its parameters."""
+        return self._method_class.from_aggregator(self)
 
     @property
     def _agreed_front(self) -> Front | None:
@@ -199,7 +191,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     @property
     def _agreed_terms(self) -> Any:
         """The terms with the front, as messages and agreements have them; or None."""
-        terms = self._terms()
+        terms = self._method().terms
         return None if terms is None else replace(terms, front=self._agreed_front)
 
     def _with_members(self, members: Iterable[tuple]) -> "BaseAggregator":

@@ -502,11 +502,14 @@ class _Teller:
     def _lowered_by_column(self, rows: Rows) -> np.ndarray:
         """Return weights with which no row is most of a column's squares.
 
-        They are those that the rows have if these would weigh too little together.
+        They are those that the rows have if these would weigh too little together, or
+        in a class.
         """
         design = rows.design(rows.codes, np.arange(rows.X.shape[1]))
         lowered = columns_lowered(design, rows.weights, bound=self.bound)
         is_enough = lowered.sum() >= LEAST_SHARE * rows.weights.sum()
+        # Without some of its rows one row may be too much of the mean of a class.
+        is_enough &= largest_of_means(design, lowered) < self.rule.leverage
         return lowered if is_enough else rows.weights
 
     def _holds_by_part(self, rows: Rows, weights: np.ndarray) -> bool:

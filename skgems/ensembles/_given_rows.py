@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import validate_data
 
-from ..base import Allows, Takes, is_channel, named_members
+from ..base import Allows, Method, Takes, is_channel, named_members
 from ..compat import num_samples
 from ..networks import is_constant, takes_missing_values
 from ..steps import NUMBERS, Columns, are_documents, as_documents, as_rows
@@ -17,13 +17,19 @@ from ..steps import NUMBERS, Columns, are_documents, as_documents, as_rows
 Rows = Any
 
 
+class GivenRowsMethod(Method):
+    """A method that asks members to predict, and does not read their weights."""
+
+    takes = Takes(networks=False)
+
+
 class GivenRowsMixin:
     """Mixin of aggregators whose members get documents and tables as they are given.
 
     All else is validated, as the rows of other aggregators are.
     """
 
-    _takes = Takes(networks=False)
+    _method_class = GivenRowsMethod
 
     @property
     def _allows(self) -> Allows:

@@ -39,6 +39,7 @@ from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
 from ._decisions import warn_of_lost_decisions
 from ._derived import allows_missing
 from ._federation import Federation, Node, PublicRows
+from ._fitting import fit_method, run_of
 from ._fronts import fit_front, front_plan, owners_of
 from ._given_rows import as_groups
 from ._joining import federated_fit
@@ -175,6 +176,7 @@ __all__ = [
     "TooFewNodesError",
     "UnseenClassesWarning",
     "VariancesOnlyWarning",
+    "fit_method",
     "read_federation",
     "reply_to",
     "run",

@@ -162,6 +162,8 @@ class Federation:
         The messages that fitted the front, one dict for each, as in ``Run.history``.
     disclosure : Disclosure or None
         The rule that nodes of this process answer under. None: anything may be told.
+    kept_public : PublicRows or None
+        The public rows of an earlier fit, with which this one is made. None: its own.
     """
 
     nodes: list[Node] = field(repr=False)
@@ -178,6 +180,7 @@ class Federation:
     front: Front | None = field(default=None, repr=False)
     front_history: list[dict] = field(default_factory=list, repr=False)
     disclosure: Disclosure | None = None
+    kept_public: PublicRows | None = field(default=None, repr=False)
 
     @property
     def can_reply(self) -> bool:
@@ -316,6 +319,8 @@ class Federation:
     @property
     def public(self) -> PublicRows:
         """The rows that belong to no node, with their labels."""
+        if self.kept_public is not None:
+            return self.kept_public
         X, y = self.labeled(self.public_rows)
         return PublicRows(X=X, y=y, weights=self.weights_of(self.public_rows))
 

@@ -30,7 +30,7 @@ def join_channel(
     Where a fit begins again the run is the same, over the nodes that are left.
     """
     aggregator._validate_params()
-    if aggregator._terms() is None:
+    if aggregator._method().terms is None:
         raise TypeError(
             f"{type(aggregator).__name__} needs the classifiers themselves, not a "
             "channel to them: give it the fitted estimators."
@@ -56,10 +56,11 @@ def _new_run(aggregator: BaseAggregator, channel: Channel) -> Run:
     channel = as_channel(channel)
     if channel.agreement is None:  # later fits are of the same exchange
         channel.agreement = Agreement.of(aggregator, disclosure=channel.disclosure)
+    takes = aggregator._method().takes
     return Run(
         channel,
         AskedNodes.from_channel(channel, keeps=True),
-        context=Context.from_channel(channel, rows_alone=not aggregator._takes.learnt),
+        context=Context.from_channel(channel, rows_alone=not takes.learnt),
         may_lose=True,
     )
 

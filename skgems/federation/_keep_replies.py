@@ -1,11 +1,11 @@
 """Aggregators of sums, whose nodes' replies are kept and merged."""
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Self
+from collections.abc import Sequence
 
-from ._federation import Federation, PublicRows
-from ._run import Run
+from ..base import Method
+from ._federation import Federation
+from ._fitting import run_of, set_attributes
 from ._summary import Summary
 from ._update_forget import KeptReplies, UpdateForgetMixin, records_of
 from ._withheld import row_numbers
@@ -47,64 +47,22 @@ class KeepRepliesMixin(UpdateForgetMixin):
         used with `epsilon`.
         """
         self._validate_params()
-        return self._merged(list(summaries), name)
+        return self._method().merged_summary(self, list(summaries), name)
 
-    def _attributes(
-        self,
-        federation: Federation,
-        run: Run,
-        *,
-        public: PublicRows,
-        kept: KeptReplies | None,
-    ) -> dict[str, object]:
-        """Fit, and return the attributes beside those of the federation.
-
-        ``public`` are public rows; ``kept`` has what nodes replied before, and the seed
-        of the requests then.
-        """
-        raise NotImplementedError
-
-    def _fit_federation(
-        self,
-        federation: Federation,
-        *,
-        run: Run,
-        public: PublicRows,
-        kept: KeptReplies | None,
-        features: Mapping | None = None,
-    ) -> None:
-        """Fit, and publish; ``features`` replace what the federation says of these."""
-        attributes = self._attributes(federation, run, public=public, kept=kept)
-        of_federation = {
-            **federation.attributes(),
-            "_row_numbers": row_numbers(federation),
-            **(features or {}),
-        }
-        self._publish(**{**of_federation, **attributes}, _kept=kept)
-
-    def _run(self, federation: Federation, records: Mapping | None = None) -> Run:
-        """Return the run that asks the nodes; a search asks for the same again."""
-        return federation.run(
-            recalls=True, records=records, n_jobs=self.n_jobs, memory=self.memory
-        )
-
-    def _fit_read(self, federation: Federation) -> Self:
+    def _fit_and_keep(self, method: Method, federation: Federation) -> None:
         """Fit to the nodes that were read, and keep their replies if that is asked."""
-        public_rows = federation.public
-        kept_replies = None
-        records = None
+        kept = None
+        seed = method.terms.seed()
         if self.keep_replies:
-            self._check_can_keep(federation)
-            kept_replies = KeptReplies(
-                seed=self._terms().seed(),
-                records=records_of(federation),
-                public=public_rows,
+            self._check_can_keep(method, federation)
+            kept = KeptReplies(
+                seed=seed, records=records_of(federation), public=federation.public
             )
-            records = kept_replies.records
-        self._fit_federation(
+        set_attributes(
+            self,
+            method.with_seed(seed),
             federation,
-            run=self._run(federation, records),
-            public=public_rows,
-            kept=kept_replies,
+            run_of(self, federation, None if kept is None else kept.records),
+            _row_numbers=row_numbers(federation),
+            _kept=kept,
         )
-        return self

@@ -64,11 +64,12 @@ def read_models(
         local_model(classifier, name=name)
         for name, classifier in zip(members.names, members.classifiers, strict=True)
     ]
-    takes = aggregator._takes
+    takes = aggregator._method().takes
     networks = [_read(model, as_network=takes.networks) for model in local_models]
     _warn_of_lost_settings(local_models, voting=getattr(aggregator, "voting", None))
     for name, network in zip(members.names, networks, strict=True):
-        _check_has_classifier(aggregator, network, name=name)
+        if _is_of_rows_alone(network) and not takes.rows_alone:
+            raise_without_classifier(type(aggregator).__name__, name)
         if rows is not None:
             _check_takes_documents(network, rows.features, name=name)
     networks = _with_numbers_of_features(networks)
@@ -128,13 +129,8 @@ def _as_wide_as(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return classes
 
 
-def _check_has_classifier(
-    aggregator: BaseAggregator, network: Network | Description, *, name: str
-) -> None:
-    """Raise TypeError for a node of rows alone where a classifier is needed."""
-    is_of_rows_alone = isinstance(network, Network) and not network.has_classifier
-    if is_of_rows_alone and not aggregator._takes.rows_alone:
-        raise_without_classifier(type(aggregator).__name__, name)
+def _is_of_rows_alone(network: Network | Description) -> bool:
+    return isinstance(network, Network) and not network.has_classifier
 
 
 def _check_takes_documents(

@@ -144,7 +144,7 @@ def read_federation(
         )
     elif nodes is not None:
         rows = with_owners(rows, nodes, names=members.names, joined=joined)
-    is_front_of_members = front is not None and aggregator._takes.learnt
+    is_front_of_members = front is not None and aggregator._method().takes.learnt
     if is_front_of_members:
         members = _drop_front(members, front, rows)
     members = _with_networks_of_rows_alone(members, rows)

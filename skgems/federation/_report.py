@@ -520,7 +520,7 @@ def _measured_columns(aggregator: BaseEstimator) -> dict[str, list]:
     ]
     last_layer = getattr(aggregator, "last_layer_", aggregator)
     # Other criteria score nodes by their losses, which are no accuracies.
-    if last_layer._terms().spaces.criterion.name == "accuracy":
+    if last_layer._method().spaces.criterion.name == "accuracy":
         columns["local_accuracy"] = scores["local"]
         columns["aggregate_accuracy"] = scores["aggregate"]
         columns["largest_class"] = _shares_beside(

@@ -20,6 +20,7 @@ from ..base import (
     Allows,
     BaseAggregator,
     Features,
+    Method,
     Takes,
     split_by_state,
     validated_for_fit,
@@ -51,10 +52,16 @@ from ._weights import WeightedRows, weighted_rows
 _LABEL_TYPES = frozenset({str, int, float, bool})
 
 
+class _RowsOfOne(Method):
+    """What is read of a node by itself: rows, and a classifier if it has one."""
+
+    takes = Takes(rows_alone=True)
+
+
 class AnyRows(BaseAggregator):
     """Rows of whatever dimensions a node's classifier takes."""
 
-    _takes = Takes(rows_alone=True)
+    _method_class = _RowsOfOne
     _allows = Allows(more_dimensions=True)
 
     def __init__(self, estimators=None):
@@ -353,7 +360,7 @@ def check_node(aggregator: BaseAggregator, estimator: object, name: str) -> None
         raise ValueError(f"name must be a text that names the node, got {name!r}.")
     if not split_by_state([name], [estimator]):
         raise ValueError(f"Node {name!r}: the classifier is not fitted; fit it first.")
-    if estimator is None and not aggregator._takes.rows_alone:
+    if estimator is None and not aggregator._method().takes.rows_alone:
         _nodes.raise_without_classifier(type(aggregator).__name__, name)
 
 
@@ -459,7 +466,7 @@ def _check_has_features(
     TypeError where the aggregator needs the weights of layers, and it has none.
     """
     model = local_model(estimator, name=name)
-    network = model.network if aggregator._takes.networks else model.described
+    network = model.network if aggregator._method().takes.networks else model.described
     if network.n_features_in not in (None, features.n_features_in):
         raise ValueError(
             f"X has {features.n_features_in} features, but the classifier of node "

@@ -47,7 +47,7 @@ class Simulation:
             random_state=parameters.get("random_state"),
             validation_fraction=parameters.get("validation_fraction", 0.0),
             memory=parameters.get("memory"),
-            trains=aggregator._takes.learnt,
+            trains=aggregator._method().takes.learnt,
             n_jobs=parameters.get("n_jobs"),
         )
 

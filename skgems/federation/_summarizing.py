@@ -27,15 +27,6 @@ from ._weights import check_takes_weights
 class SummarizingMixin:
     """Mixin of aggregators that need only one message, or one file, from each node."""
 
-    def _warn_of(self, member: Member, reply: Message) -> None:
-        """Warn where sums leave out what a model of the node's rows depends on.
-
-        ``reply`` is the summary that is sent.
-        """
-
-    def _check_one_message(self) -> None:
-        """Raise ValueError if the method asks nodes more than once."""
-
     @shown
     def summarize(
         self,
@@ -126,7 +117,8 @@ class SummarizingMixin:
             What the first requests depend on, beside the aggregator and the node.
         """
         self._validate_params()
-        self._check_one_message()
+        method = self._method()
+        method.check_one_message()
         rule = disclosure_of_both(self.disclosure, disclosure)
         aggregator = self._with_fitted_backbones(rows["X"], name=name)
         if rows["chunks"] is None:
@@ -155,7 +147,7 @@ class SummarizingMixin:
         warn_of_unseen_classes(member)
         content = TASKS[request.task].answered(member, request.content)
         reply = Message.of(request.task, **content)
-        aggregator._warn_of(member, reply)
+        method.warn_of_summary(member, reply)
         return Summary(reply)
 
     def _with_fitted_backbones(self, X: RowsLike, *, name: str) -> Self:

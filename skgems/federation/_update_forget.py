@@ -2,23 +2,32 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import NodePairs, is_channel, is_named, keeps_warnings, split_by_state
+from ..base import (
+    Method,
+    NodePairs,
+    is_channel,
+    is_named,
+    keeps_warnings,
+    split_by_state,
+)
 from ..compat import fit_context
 from ..local import Description
 from ..messages import Message
 from ..networks import Network
 from ..progress import shown
 from ._federation import Federation, PublicRows
+from ._fitting import run_of, set_attributes
 from ._members import read_members
 from ._nodes import check_feature_names
 from ._reading import read_federation
 from ._record import Record
 from ._summary import Summary
+from ._withheld import row_numbers
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -89,12 +98,6 @@ class UpdateForgetMixin:
     Both use the replies that the fit kept, so the other nodes are not asked again.
     """
 
-    _of_nodes: ClassVar[tuple] = ()  # parameters that may have a value for each node
-
-    def _asks_again(self, federation: Federation) -> str:
-        """Say what asks nodes for more than can be kept; "" if nothing does."""
-        return ""
-
     @fit_context(prefer_skip_nested_validation=False)
     @keeps_warnings
     @shown
@@ -153,7 +156,7 @@ class UpdateForgetMixin:
             held_out,
             sample_weight=sample_weight,
         )
-        self._check_can_keep(federation)
+        self._check_can_keep(self._method(), federation)
         if federation.has_public_rows:
             raise ValueError(
                 "update takes rows of the new nodes only; public rows are those of "
@@ -267,9 +270,9 @@ class UpdateForgetMixin:
             if summary is not None and agreement is not None:
                 agreement.check_bound(summary.message, summary.name)
 
-    def _check_can_keep(self, federation: Federation) -> None:
+    def _check_can_keep(self, method: Method, federation: Federation) -> None:
         """Raise ValueError where nodes would have to be asked again in a later fit."""
-        asks_again = self._asks_again(federation)
+        asks_again = method.asks_again(federation)
         if asks_again:
             raise ValueError(
                 "keep_replies=True keeps what each node says about itself alone, but "
@@ -287,7 +290,7 @@ class UpdateForgetMixin:
         check_is_fitted(self)
         if self._kept is None:
             raise ValueError("No replies were kept. Set keep_replies=True before fit.")
-        for parameter in self._of_nodes:
+        for parameter in self._method_class.parameters_of_nodes:
             value = getattr(self, parameter)
             if not isinstance(value, str) and np.ndim(value):
                 raise ValueError(
@@ -318,16 +321,19 @@ class UpdateForgetMixin:
             ],
             None,
         )
-        run = self._run(federation, kept.records)
+        run = run_of(self, federation, kept.records)
         if coming is not None:
-            run = run.with_nodes_of(self._run(coming))
-        self._fit_federation(
-            federation,
-            run=run,
-            # Other rows may be of classes of a forgotten node.
-            public=kept.public.select_labels(federation.classes),
-            kept=kept,
-            features=self._features_of_fit(),
+            run = run.with_nodes_of(run_of(self, coming))
+        # Other rows may be of classes of a forgotten node.
+        public = kept.public.select_labels(federation.classes)
+        set_attributes(
+            self,
+            self._method().with_seed(kept.seed),
+            replace(federation, kept_public=public),
+            run,
+            **self._features_of_fit(),
+            _row_numbers=row_numbers(federation),
+            _kept=kept,
         )
 
     def _features_of_fit(self) -> dict[str, object]:

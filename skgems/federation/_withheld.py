@@ -131,7 +131,7 @@ def _has_room(
 
 def _kind_of_products(aggregator: BaseAggregator, numbers: Mapping) -> str:
     """Return which products nodes are asked for; "" if they are asked for none."""
-    for request in aggregator._terms().first_requests():
+    for request in aggregator._method().terms.first_requests():
         kind_of_moments = task_named(request.task).kind_of_moments
         if kind_of_moments is not None:
             return moments_kind(

@@ -17,12 +17,8 @@ array(['ill', 'well'], dtype='<U4')
 """
 
 from ._further import Candidates, Rounds
-from ._layers import (
-    LastLayer,
-    MergedLast,
-    activation_of,
-    settled_last_layer,
-)
+from ._last_layer import LastLayer, MergedLast, NetworksMethod
+from ._layers import activation_of
 from ._layers_fit import long_last_layer, tuned_network
 from ._logistic import GEMSLogisticAggregator
 from ._mlp import GEMSMLPAggregator

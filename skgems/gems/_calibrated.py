@@ -24,7 +24,7 @@ import numpy as np
 from ..moments import Likelihood, TemperatureSearch
 from ..progress import say
 from ..tasks import EvaluateReply
-from ._problem import LinearNode, LinearProblem
+from ._problem import LinearModels, LinearNode
 from ._stage import LinearMerge
 
 # The smallest share of the best factor for the rows that made a layer. The best share
@@ -43,7 +43,7 @@ _LARGEST_TRIED = 2.0
 
 
 def calibrated_plan(
-    merge: LinearMerge, problem: LinearProblem, *, reached: Set[str] | Sequence[str]
+    merge: LinearMerge, problem: LinearModels, *, reached: Set[str] | Sequence[str]
 ) -> Generator:
     """Plan whose result is the merge with a factor on its weights.
 
@@ -107,7 +107,7 @@ def _best_factor(
 
 
 def _rows_content(
-    node: LinearNode, merge: LinearMerge, problem: LinearProblem
+    node: LinearNode, merge: LinearMerge, problem: LinearModels
 ) -> Mapping:
     """A node's part of the request: its classes that are in the sums, and weights."""
     likelihood = merge.likelihood

@@ -29,8 +29,8 @@ from ..progress import say
 from ..tasks import EvaluateReply, JudgedSums
 from ..tuning import TOL
 from ._problem import (
+    LinearModels,
     LinearNode,
-    LinearProblem,
     absorb_constants,
     gradient_at_constants,
 )
@@ -351,7 +351,7 @@ class SumOfLosses:
     likelihood: Likelihood
     node_losses: Sequence[NodeLoss]
     weights: np.ndarray  # (n_nodes,), how often the rows of each count
-    problem: LinearProblem
+    problem: LinearModels
     # By name of the node: what stands for features that it alone drops by name.
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     # The next three by index of the node.

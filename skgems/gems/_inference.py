@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import is_channel
 from ..compat import Interval, StrOptions, validate_params
 from ..disclosure import Disclosure
-from ..federation import Context, Federation, Run, read_federation
+from ..federation import Context, Federation, Run, read_federation, run_of
 from ..inference import Inference
 from ..messages import Message, listed
 from ..steps import raw_columns
@@ -19,8 +19,8 @@ from ._contributions import contributions_of_nodes
 from ._further import with_objectives
 from ._inference_fit import LEAST_SITES, AskedNode, InferenceFit, KeptSums
 from ._inference_notes import choose_errors, notes_on_replies
-from ._linear_fit import LinearFit
 from ._moment_sums import MomentSums
+from ._problem import check_are_linear, linear_nodes
 from ._terms import LinearTerms
 
 
@@ -392,17 +392,18 @@ def _asked(
     fit: InferenceFit, aggregator: InferenceMixin, federation: Federation
 ) -> InferenceFit:
     """Ask the nodes in this process for sums of their rows."""
-    problem = LinearFit.from_aggregator(aggregator).problem(
-        federation, aggregator.classes_
-    )
+    check_are_linear(federation)
     dropping = list(federation.dropped_by_node)
     if dropping:
         raise ValueError(
             f"The classifiers of nodes {dropping} drop columns by name. Leave these "
             "columns out of the rows of all nodes, and fit again."
         )
-    columns = {node.name: np.unique(node.row_columns) for node in problem.nodes}
-    replies = aggregator._run(federation).ask(_requests(fit, columns))
+    columns = {
+        node.name: np.unique(node.row_columns)
+        for node in linear_nodes(federation, aggregator.classes_)
+    }
+    replies = run_of(aggregator, federation).ask(_requests(fit, columns))
     fit = _with_replies(fit, replies, columns)
     # Rules in this process are simulated, of which replies do not tell.
     has_rule = isinstance(aggregator.disclosure, Disclosure)

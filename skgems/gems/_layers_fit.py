@@ -1,61 +1,57 @@
-"""A fit of GEMSMLPAggregator: all of it but scikit-learn's protocol."""
+"""The method of GEMSMLPAggregator: all of a fit but scikit-learn's protocol."""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import sparray, spmatrix
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from ..base import BaseAggregator, tuned_attributes, warn_user
-from ..federation import Federation, warn_of_other_shares
+from ..base import tuned_attributes, warn_user
+from ..federation import Federation, Run, warn_of_other_shares
 from ..local import other_share
 from ..networks import Coordinates, Layers, LayersBelow, zero_dropped
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._common_units import number_of_common_units
-from ._layers import (
-    HiddenStage,
-    LastLayer,
-    MergedHidden,
-    MergedLast,
-    activation_of,
-    last_spaces,
-    settled_last_layer,
-    train_rounds,
-)
+from ._last_layer import LastLayer, MergedLast, NetworksMethod, last_spaces
+from ._layers import HiddenStage, MergedHidden, activation_of
 from ._logistic import GEMSLogisticAggregator
 from ._parameters import HiddenLayers
 from ._terms import MergedLayersTerms
+from ._training_rounds import train_rounds
 
 Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LayersFit:
+class LayersMethod(NetworksMethod):
     """The parameters of a fit of networks, checked; see GEMSMLPAggregator for each."""
 
+    recalls: ClassVar[bool] = True
+    aggregator: ClassVar[str] = "GEMSMLPAggregator"
+
     hidden_layers: HiddenLayers  # whose parts are objects
-    last_layer: GEMSLogisticAggregator | None
     n_rounds: int
     local_epochs: int
     n_common_units: int | str
-    seed: int
 
-    @classmethod
-    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
-        """Read the parameters of an aggregator of networks."""
-        rng = check_random_state(aggregator.random_state)
-        return cls(
-            hidden_layers=HiddenLayers.from_value(aggregator.hidden_layers),
-            last_layer=aggregator.last_layer,
-            n_rounds=aggregator.n_rounds,
-            local_epochs=aggregator.local_epochs,
-            n_common_units=aggregator.n_common_units,
-            seed=int(rng.randint(2**31 - 1)),
+    @property
+    def terms(self) -> MergedLayersTerms:
+        """Return what nodes and server agree on, without a front."""
+        return MergedLayersTerms(
+            last_layer=self.settled_last_layer()._method().terms,
+            n_rounds=self.n_rounds,
+            n_common_units=self.n_common_units,
         )
 
-    def attributes(self, aggregator: BaseAggregator, federation: Federation) -> dict:
+    @cached_property
+    def seed(self) -> int:
+        """Return the seed of all that is drawn, which is the same at all nodes."""
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def attributes(self, federation: Federation, run: Run) -> dict[str, object]:
         """Merge hidden layers and the last, tune them; return the attributes."""
         if federation.rows_are_shared:
             warn_user(
@@ -65,9 +61,7 @@ class LayersFit:
                 "y, nodes=nodes)."
             )
         federation.warn_of_lacking_features()
-        last = LastLayer.from_template(
-            self.last_layer, aggregator, federation, seed=self.seed
-        )
+        last = LastLayer.from_method(self, federation, run, seed=self.seed)
         activation = activation_of(federation.nodes)
         coordinates = Coordinates.common(
             [node.network.coordinates for node in federation.nodes]
@@ -88,10 +82,9 @@ class LayersFit:
                 last_layer=last_layer,
                 coordinates=coordinates,
                 hidden=last_layer.fine_tuning != "plain",  # as in the papers
-                random_state=aggregator.random_state,
+                random_state=self.random_state,
             )
         return {
-            **federation.attributes(),
             **tuned_attributes(layers, last_layer=last_layer, tuned=fine_tuned),
             "spaces_": last_layer.spaces_,
             "intersection_": last_layer.intersection_,
@@ -118,13 +111,13 @@ class LayersFit:
                 self.n_common_units,
                 hidden_layers=self.hidden_layers,
                 activation=activation,
-                retrains_last=last.stage.merges_models,
+                retrains_last=last.method.needs_models,
                 federation=federation,
             ),
             activation=activation,
             n_rows={node.name: node.n_in_moments for node in federation.nodes},
             coordinates=coordinates,
-            retrain_last=last.stage.merges_models,
+            retrain_last=last.method.needs_models,
             seed=self.seed,
         )
         networks = {
@@ -252,13 +245,3 @@ def long_last_layer(
     """A copy, whose word for a geometry means what it means in this place."""
     last_layer = clone(last_layer or GEMSLogisticAggregator())
     return last_layer.set_params(spaces=last_spaces(last_layer.spaces))
-
-
-def terms_of_layers(aggregator: BaseAggregator) -> MergedLayersTerms:
-    """Return what nodes and server agree on for an aggregator of networks."""
-    last_layer = settled_last_layer(aggregator.last_layer, aggregator)
-    return MergedLayersTerms(
-        last_layer=last_layer._terms(),
-        n_rounds=aggregator.n_rounds,
-        n_common_units=aggregator.n_common_units,
-    )

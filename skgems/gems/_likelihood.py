@@ -13,7 +13,7 @@ W has to lie in all spaces, too.
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from ..federation import (
     warn_of_shared_matrices,
     warn_of_variances,
 )
-from ..local import cached_call
+from ..local import as_class_weight, cached_call
 from ..messages import Message
 from ..moments import (
     ClassMoments,
@@ -45,9 +45,8 @@ from ..progress import say
 from ..spaces import GoodEnoughSpace, intersect, likeliest
 from ..tuning import ROUGH_TOL, TOL
 from ._bounded_search import BoundedSearch
-from ._further import OF_MODELS, SHARES, Rounds, SumOfLosses, refinement_plan
+from ._further import SHARES, SumOfLosses, refinement_plan
 from ._penalties import Penalty, agreed_penalty
-from ._problem import LinearProblem
 from ._stage import LinearMerge, LinearStage, NodeSpaces, remove_common_logit
 from ._sums import (
     Hashed,
@@ -71,7 +70,6 @@ _MANY_CLASSES = 32
 class _WeightedSums:
     """Sums of all nodes in which the rows of each count by the node's weight."""
 
-    problem: LinearProblem
     sums: Sums
     losses: list[NodeLoss]  # with weights of classes and of nodes
     weights: np.ndarray  # (n_nodes,), how often the rows of each node count
@@ -83,82 +81,64 @@ class _WeightedSums:
 class LikelihoodStage(LinearStage):
     """How linear models are merged by likelihood; see GEMSLogisticAggregator."""
 
-    moments_settings: Mapping  # what nodes are asked of their rows
-    C: float | str  # "members": that of the nodes' classifiers; "auto": of the sums
-    fit_intercept: bool | str  # "members": that of the nodes' classifiers
-    rounds: Rounds
-    seed: int | None
-    most_liars: int = 0  # nodes that may lie, and are left out
     # (n_nodes,), the part of its rows that each counts with; None: all of them.
     row_factors: np.ndarray | None = None
     # Whether nodes' gradients correct what moments miss, which nobody can check.
     corrects: bool = True
 
-    @property
-    def merges_models(self) -> bool:
-        return self.is_bounded or bool(OF_MODELS & {*self.rounds.candidates})
-
-    @property
-    def is_bounded(self) -> bool:
-        """Report whether the model has to lie in the nodes' good-enough spaces."""
-        return any(epsilon != "auto" for epsilon in self.epsilons)
-
-    def plan(self, problem: LinearProblem) -> Generator:
+    def plan(self) -> Generator:
         """Plan whose result is a LinearMerge."""
-        if self.most_liars:
-            return (yield from self._trusted_plan(problem))
-        sums = yield from self._sums_plan(problem, keeps_scatter=self.is_bounded)
-        return (yield from self._merge_plan(problem, sums))
+        if self.method.robust:
+            return (yield from self._trusted_plan())
+        sums = yield from self._sums_plan(keeps_scatter=self.method.has_epsilon)
+        return (yield from self._merge_plan(sums))
 
-    def _trusted_plan(self, problem: LinearProblem) -> Generator:
+    def _trusted_plan(self) -> Generator:
         """Plan of the LinearMerge of the nodes that do not seem to lie."""
-        replies = yield self._moments_requests(problem)
+        replies = yield self._moments_requests()
         trusted = TrustedReplies.from_replies(
-            replies, problem, most_liars=self.most_liars
+            replies, self, most_liars=self.method.robust
         )
         is_kept = trusted.trust.is_kept
         stage = replace(
-            self,
-            most_liars=0,
+            trusted.problem,
             row_factors=trusted.row_factors,
             corrects=False,
             epsilons=np.array(self.epsilons, dtype=object)[is_kept].tolist(),
             node_weight=None if self.node_weight is None else self.node_weight[is_kept],
         )
-        sums = stage._read_sums(
-            trusted.problem, trusted.replies, keeps_scatter=False, spans=True
-        )
-        merge = yield from stage._merge_plan(trusted.problem, sums)
+        sums = stage._read_sums(trusted.replies, keeps_scatter=False, spans=True)
+        merge = yield from stage._merge_plan(sums)
         return replace(merge, trust=trusted.trust)
 
-    def _merge_plan(self, problem: LinearProblem, sums: Sums) -> Generator:
-        """Plan whose result is the LinearMerge of sums of the nodes of a problem."""
-        weighted = self._weighted(problem, sums)
+    def _merge_plan(self, sums: Sums) -> Generator:
+        """Plan whose result is the LinearMerge of sums of these nodes."""
+        weighted = self._weighted(sums)
         likelihood = weighted.likelihood
-        is_average = self._averages_models(problem, likelihood.seen)
-        self._warn_of_classes(problem.classes, likelihood.seen, is_average=is_average)
+        is_average = self._averages_models(likelihood.seen)
+        self._warn_of_classes(likelihood.seen, is_average=is_average)
         form = self._form_unless_bounded(sums.form, likelihood)
-        W = np.zeros((sums.n_features + 1, len(problem.classes)))
-        has_classes = len(problem.classes) > 1
+        W = np.zeros((sums.n_features + 1, len(self.classes)))
+        has_classes = len(self.classes) > 1
         if has_classes and form.kind is not None:
             try:
-                W, form = form.fit(likelihood.loss.moments.by_class(), problem.classes)
+                W, form = form.fit(likelihood.loss.moments.by_class(), self.classes)
             except ValueError as error:  # the pooled model cannot be made of these sums
                 form = replace(form, kind=None, reason=str(error))
             if form.kind is not None and sums.span is not None:
                 W = sums.span.to_rows(W)
         node_spaces: NodeSpaces | None = None
         if is_average:
-            W = _average_model(problem)
+            W = self._average_model()
             merge = LinearMerge(W=W, likelihood=likelihood, W_of_one_message=W)
         elif has_classes and form.kind is None:
             merge, node_spaces = yield from self._search_plan(weighted)
         else:
             merge = _merge_of_sums(W, form=form, likelihood=likelihood)
         say(f"likelihood of {merge.likelihood.n_rows:g} rows")
-        if self.is_bounded:
+        if self.method.has_epsilon:
             if node_spaces is None:
-                node_spaces = yield from self._scaled_spaces_plan(problem)
+                node_spaces = yield from self._scaled_spaces_plan()
             merge = self._bounded(merge, losses=weighted.losses, of_nodes=node_spaces)
         return replace(
             merge,
@@ -167,19 +147,17 @@ class LikelihoodStage(LinearStage):
             constants=sums.constants,
             neglected=sums.neglected,
             kurtosis_of_nodes=sums.kurtosis_of_nodes,
-            contradictions=self._contradictions(problem, sums),
+            contradictions=self._contradictions(sums),
         )
 
-    def _contradictions(
-        self, problem: LinearProblem, sums: Sums
-    ) -> Contradictions | None:
+    def _contradictions(self, sums: Sums) -> Contradictions | None:
         """Compare the class means of nodes, unless those that may lie are left out."""
         if not self.corrects:
             return None
         claims = claims_of_moments(
             sums.moments_of_nodes,
-            [node.rows_by_class for node in problem.nodes],
-            lacking=[problem.lacking(node) for node in problem.nodes],
+            [node.rows_by_class for node in self.nodes],
+            lacking=[self.lacking(node) for node in self.nodes],
         )
         # In coordinates of a span it is of others than features.
         covariance = None
@@ -187,7 +165,7 @@ class LikelihoodStage(LinearStage):
             covariance = sums.merged.covariance_within_parts()
         return contradicting_nodes(claims, covariance=covariance)
 
-    def _weighted(self, problem: LinearProblem, sums: Sums) -> _WeightedSums:
+    def _weighted(self, sums: Sums) -> _WeightedSums:
         losses = sums.class_weighted_losses()
         weights = np.ones(len(losses))
         if self.node_weight is not None:
@@ -200,7 +178,6 @@ class LikelihoodStage(LinearStage):
             ]
         digest = sums.digest(losses)
         return _WeightedSums(
-            problem=problem,
             sums=sums,
             losses=losses,
             weights=weights,
@@ -212,7 +189,7 @@ class LikelihoodStage(LinearStage):
         self, form: PooledForm, likelihood: Likelihood
     ) -> PooledForm:
         """The function of sums that the aggregate may be, or the reason why none."""
-        if self.is_bounded:
+        if self.method.has_epsilon:
             reason = form.reason or "epsilon bounds the model."
             return replace(form, kind=None, reason=reason)
         if form.kind is not None and not likelihood.seen.all():
@@ -225,28 +202,28 @@ class LikelihoodStage(LinearStage):
         The result is (LinearMerge, NodeSpaces or None).
         """
         sums = weighted.sums
-        problem = weighted.problem
-        if self.moments_settings["kind"] == "auto" and sums.merged.is_diagonal:
+        rounds = self.method.n_rounds
+        if self.method.moments.kind == "auto" and sums.merged.is_diagonal:
             warn_of_variances(sums.merged.n_features)
-        elif self.moments_settings["kind"] == "auto":
+        elif self.method.moments.kind == "auto":
             _warn_of_shared_matrices(sums)
         if weighted.likelihood.loss.shares_one_covariance:
-            warn_of_many_classes(len(problem.classes), n_messages=self.rounds.n)
-        likelihood, W = _searched(weighted)
+            warn_of_many_classes(len(self.classes), n_messages=rounds.n)
+        likelihood, W = self._searched(weighted)
         # What further messages find is far from Gaussian where rows are few, so nodes
         # of another rule are found by the model of one message.
         W_of_one_message = likelihood.to_rows(W)
         node_spaces = None
         refinement = None
-        if self.rounds.n > 1:
-            if "consensus" in self.rounds.candidates:
-                node_spaces = yield from self._scaled_spaces_plan(problem)
+        if rounds.n > 1:
+            if "consensus" in rounds.candidates:
+                node_spaces = yield from self._scaled_spaces_plan()
             refinement = yield from refinement_plan(
                 SumOfLosses(
                     likelihood=likelihood,
                     node_losses=weighted.losses,
                     weights=weighted.weights,
-                    problem=problem,
+                    problem=self,
                     constants=sums.constants,
                 ),
                 candidates=self._candidates(
@@ -255,8 +232,8 @@ class LikelihoodStage(LinearStage):
                     weighted=weighted,
                     spaces=None if node_spaces is None else node_spaces.spaces,
                 ),
-                rounds=self.rounds,
-                seed=self.seed,
+                rounds=rounds,
+                seed=self.method.seed,
             )
             W = refinement.W
             likelihood = refinement.likelihood
@@ -271,9 +248,20 @@ class LikelihoodStage(LinearStage):
         )
         return merge, node_spaces
 
-    def likelihood_plan(self, problem: LinearProblem) -> Generator:
+    def _searched(self, weighted: _WeightedSums) -> tuple[Likelihood, np.ndarray]:
+        """The likelihood as far as it is corrected, and its minimum, which is cached.
+
+        Fits that differ in epsilon alone, as in a grid search, have the same.
+        """
+        hashed = Hashed(content=weighted.likelihood, digest=weighted.digest)
+        # The gain of the last step towards the likeliest model, in nats a row.
+        tol = ROUGH_TOL if len(self.classes) > _MANY_CLASSES else TOL
+        slope, W = cached_call(_search, likelihood=hashed, tol=tol)
+        return replace(weighted.likelihood, slope=slope), W
+
+    def likelihood_plan(self) -> Generator:
         """Plan whose result is (Likelihood, Sums), of features as they are."""
-        sums = yield from self._sums_plan(problem, keeps_scatter=False, spans=False)
+        sums = yield from self._sums_plan(keeps_scatter=False, spans=False)
         losses = sums.class_weighted_losses()
         return sums.likelihood(losses, sums.digest(losses)), sums
 
@@ -290,7 +278,7 @@ class LikelihoodStage(LinearStage):
         ``spaces`` are needed for "consensus" alone.
         """
         candidates = {"likelihood": likeliest_W}
-        for name in self.rounds.candidates:
+        for name in self.method.n_rounds.candidates:
             if name in SHARES:
                 with_share = likelihood.with_share(weighted.losses, SHARES[name])
                 candidates[name] = with_share.descended(likeliest_W)
@@ -300,7 +288,7 @@ class LikelihoodStage(LinearStage):
             elif name == "consensus":
                 W = likelihood.from_rows(intersect(spaces, method="consensus").point)
             else:
-                W = likelihood.from_rows(_average_model(weighted.problem))
+                W = likelihood.from_rows(self._average_model())
             W = likelihood.with_zero_row(W)
             # They are as sure as their own method makes them: as sure as is likeliest.
             candidates[name] = likelihood.inverse_temperature(W) * W
@@ -311,48 +299,50 @@ class LikelihoodStage(LinearStage):
             for name, W in candidates.items()
         }
 
-    def _sums_plan(
-        self, problem: LinearProblem, *, keeps_scatter: bool, spans: bool = True
-    ) -> Generator:
+    def _average_model(self) -> np.ndarray:
+        """Return the nodes' mean model, each class over the nodes that know it."""
+        n_knowing = np.sum([node.known_classes for node in self.nodes], axis=0)
+        total = sum(node.W * node.known_classes for node in self.nodes)
+        return total / np.maximum(n_knowing, 1)
+
+    def _sums_plan(self, *, keeps_scatter: bool, spans: bool = True) -> Generator:
         """Plan whose result is Sums: what nodes replied to "moments", summed.
 
         With ``spans`` they are in fewer coordinates, where all nodes have fewer rows
         than features; with ``keeps_scatter`` losses keep second moments of each node.
         """
-        replies = yield self._moments_requests(problem)
-        return self._read_sums(
-            problem, replies, keeps_scatter=keeps_scatter, spans=spans
-        )
+        replies = yield self._moments_requests()
+        return self._read_sums(replies, keeps_scatter=keeps_scatter, spans=spans)
 
-    def _moments_requests(self, problem: LinearProblem) -> dict[str, Message]:
+    def _moments_requests(self) -> dict[str, Message]:
         """Return the requests for moments, by the name of the node."""
         # What is left of a network over merged layers is nobody's own model.
-        model = None if problem.hidden.weights else "own"
-        return problem.requests(
-            "moments", [{"model": model}] * len(problem.nodes), **self.moments_settings
+        model = None if self.hidden.weights else "own"
+        return self.requests(
+            "moments",
+            [{"model": model}] * len(self.nodes),
+            **self.method.terms.moments_settings(),
         )
 
     def _read_sums(
         self,
-        problem: LinearProblem,
         replies: Iterable[tuple[str, Message]],
         *,
         keeps_scatter: bool,
         spans: bool,
     ) -> Sums:
-        """Sum what the nodes of a problem replied to "moments"."""
+        """Sum what the nodes replied to "moments"."""
         reader = RepliesReader(
-            problem,
-            kind=self.moments_settings["kind"],
+            self,
+            kind=self.method.moments.kind,
             keeps_scatter=keeps_scatter,
             node_weight=self.node_weight,
             row_factors=self.row_factors,
         )
         merged, with_roots = merge_unless_all_have_roots(
-            reader.read_all(replies), len(problem.classes)
+            reader.read_all(replies), len(self.classes)
         )
         return self._sums(
-            problem,
             node_sums=reader.node_sums,
             merged=merged,
             with_roots=with_roots,
@@ -361,7 +351,6 @@ class LikelihoodStage(LinearStage):
 
     def _sums(
         self,
-        problem: LinearProblem,
         *,
         node_sums: Sequence[NodeSums],
         merged: ClassMoments | None,
@@ -369,15 +358,13 @@ class LikelihoodStage(LinearStage):
         spans: bool,
     ) -> Sums:
         """Sums of what was read; ``merged`` is None if all are ``with_roots``."""
-        classes = problem.classes
-        has_layers = len(problem.hidden.weights) > 0
-        form, class_weight = self._form(
-            node_sums, classes=classes, has_layers=has_layers
-        )
-        penalty = self._penalty(
-            node_sums, has_layers=has_layers, warns=form.kind is None
-        )
-        losses = self._losses_of(node_sums)
+        classes = self.classes
+        has_layers = bool(self.hidden.weights)
+        form, class_weight = self._form(node_sums)
+        penalty = self._penalty(node_sums, warns=form.kind is None)
+        losses = _with_rows_of_equal_models(node_sums)
+        if not self.corrects:
+            losses = _drop_gradients(losses)
         scaled = has_layers or any(node.scaled for node in node_sums)
         span = None
         if spans:
@@ -398,7 +385,8 @@ class LikelihoodStage(LinearStage):
             # Moments of node k were divided by its rows and multiplied by its weight.
             n_rows = sum(loss.moments.n_rows for loss in losses)
             merged = merged.weighted(n_rows / self.node_weight.sum())
-        if self._chooses_C(merged, has_layers=has_layers):
+        # Variances alone say too little.
+        if penalty.is_chosen_by_sums and not merged.is_diagonal:
             chosen_C = cross_validated_C(merged, len(classes), scaled=scaled)
             penalty = replace(penalty, C=chosen_C)
         return Sums(
@@ -416,44 +404,34 @@ class LikelihoodStage(LinearStage):
             moments_of_nodes=[node.moments for node in node_sums],
         )
 
-    def _losses_of(self, node_sums: Sequence[NodeSums]) -> list[NodeLoss]:
-        """Return the losses of nodes, without gradients if these are not trusted."""
-        losses = _with_rows_of_equal_models(node_sums)
-        return losses if self.corrects else _drop_gradients(losses)
-
-    def _chooses_C(self, merged: ClassMoments, *, has_layers: bool) -> bool:
-        """Report whether sums, and not nodes, choose the strength of the penalty."""
-        if merged.is_diagonal:  # variances alone say too little
-            return False
-        # A network's penalty is of all its layers, no guide to that of the last.
-        return self.C == "auto" or (self.C == "members" and has_layers)
-
-    def _penalty(
-        self, node_sums: Sequence[NodeSums], *, has_layers: bool, warns: bool
-    ) -> Penalty:
+    def _penalty(self, node_sums: Sequence[NodeSums], *, warns: bool) -> Penalty:
         moments = [node.loss.moments for node in node_sums]
-        if has_layers:
+        C = self.method.C
+        penalties = [node.penalty for node in node_sums if node.penalty is not None]
+        if self.hidden.weights:
+            # A network's penalty is of all its layers, no guide to that of the last.
+            C = "auto" if C == "members" else C
             penalties = []
-        else:
-            penalties = [node.penalty for node in node_sums if node.penalty is not None]
         return agreed_penalty(
             penalties,
-            C=self.C,
-            fit_intercept=self.fit_intercept,
+            C=C,
+            fit_intercept=self.method.fit_intercept,
             n_rows=sum(of_node.n_rows for of_node in moments),
             n_features=moments[0].n_features,
             # Others than the likeliest model have no penalty.
-            warns=warns and self.intersection == "likelihood",
+            warns=warns and self.method.intersection == "likelihood",
         )
 
     def _form(
-        self, node_sums: Sequence[NodeSums], *, classes: np.ndarray, has_layers: bool
+        self, node_sums: Sequence[NodeSums]
     ) -> tuple[PooledForm, str | list | None]:
         """Return the function of sums that the aggregate is, and weights of classes."""
-        form = _form_of_classifiers(node_sums, has_layers=has_layers)
-        class_weight = self.moments_settings["class_weight"]
+        form = _form_of_classifiers(node_sums, has_layers=bool(self.hidden.weights))
+        class_weight = as_class_weight(self.method.class_weight)
         if class_weight == "members":
-            agreed = agree_on_class_weight(node_sums, classes, warns=form.kind is None)
+            agreed = agree_on_class_weight(
+                node_sums, self.classes, warns=form.kind is None
+            )
             if form.kind is None and agreed is None:
                 warn_of_other_shares(
                     _by_name(node_sums, "other_share"),
@@ -471,24 +449,23 @@ class LikelihoodStage(LinearStage):
             return PooledForm(kind=None, reason=reason), class_weight
         return form, None
 
-    def _averages_models(self, problem: LinearProblem, seen: np.ndarray) -> bool:
+    def _averages_models(self, seen: np.ndarray) -> bool:
         """Report whether the nodes' models know classes, and sums are of one alone.
 
         ``seen`` says of each class whether the sums have rows of it, (n_classes,).
         """
-        if seen.sum() > 1 or self.is_bounded or not self.corrects:
+        if seen.sum() > 1 or self.method.has_epsilon or not self.corrects:
             return False
-        are_known = np.sum([node.known_classes for node in problem.nodes], axis=0)
+        are_known = np.sum([node.known_classes for node in self.nodes], axis=0)
         return bool((are_known > 0).all()) and len(seen) > 1
 
-    def _warn_of_classes(
-        self, classes: np.ndarray, seen: np.ndarray, *, is_average: bool
-    ) -> None:
+    def _warn_of_classes(self, seen: np.ndarray, *, is_average: bool) -> None:
         """Warn of weights of unknown classes, and of known ones without any rows.
 
         ``seen`` says of each class whether the sums have rows of it, (n_classes,).
         """
-        class_weight = self.moments_settings["class_weight"]
+        class_weight = as_class_weight(self.method.class_weight)
+        classes = self.classes
         labels = classes.tolist()
         weighted = class_weight if isinstance(class_weight, list) else []
         unknown = [label for label, _ in weighted if label not in labels]
@@ -513,17 +490,15 @@ class LikelihoodStage(LinearStage):
                 "fit, or a Disclosure with a smaller min_rows."
             )
 
-    def spaces_around_plan(self, W: np.ndarray, problem: LinearProblem) -> Generator:
+    def spaces_around_plan(self, W: np.ndarray) -> Generator:
         """Plan of the spaces of all nodes on the scale of a fitted aggregate W."""
-        sums = yield from self._sums_plan(problem, keeps_scatter=True)
-        node_spaces = yield from self._scaled_spaces_plan(problem)
+        sums = yield from self._sums_plan(keeps_scatter=True)
+        node_spaces = yield from self._scaled_spaces_plan()
         scales = self._scales_of(W, sums.losses)
         return _scaled_spaces(node_spaces.spaces, scales)
 
-    def _scaled_spaces_plan(self, problem: LinearProblem) -> Generator:
-        return self.spaces_plan(
-            problem, self.space_parameters.scale_logits is not False
-        )
+    def _scaled_spaces_plan(self) -> Generator:
+        return self.spaces_plan(self.method.spaces.scale_logits is not False)
 
     def _bounded(
         self, merge: LinearMerge, *, losses: Sequence[NodeLoss], of_nodes: NodeSpaces
@@ -551,7 +526,7 @@ class LikelihoodStage(LinearStage):
 
         Nodes send spaces of logits of unit size.
         """
-        if self.space_parameters.scale_logits is False:
+        if self.method.spaces.scale_logits is False:
             return np.ones(len(losses))
         sizes = [loss.moments.logit_size(W) for loss in losses]
         # A constant model has no size.
@@ -584,35 +559,10 @@ def _merge_of_sums(
     )
 
 
-def _searched(weighted: _WeightedSums) -> tuple[Likelihood, np.ndarray]:
-    """The likelihood as far as it is corrected, and its minimum, which is cached.
-
-    Fits that differ in epsilon alone, as in a grid search, have the same.
-    """
-    hashed = Hashed(content=weighted.likelihood, digest=weighted.digest)
-    slope, W = cached_call(
-        _search, likelihood=hashed, tol=_tol_of_search(weighted.problem)
-    )
-    return replace(weighted.likelihood, slope=slope), W
-
-
 def _search(likelihood: Hashed, tol: float) -> tuple[np.ndarray, np.ndarray]:
     """The slope of corrections and the minimum, see `Likelihood.bounded`."""
     bounded, W = likelihood.content.bounded(tol=tol)
     return bounded.slope, W
-
-
-def _tol_of_search(problem: LinearProblem) -> float:
-    """Gain of the last step towards the likeliest model, in nats a row."""
-    has_many_classes = len(problem.classes) > _MANY_CLASSES
-    return ROUGH_TOL if has_many_classes else TOL
-
-
-def _average_model(problem: LinearProblem) -> np.ndarray:
-    """The mean of the nodes' models, each class over the nodes that have seen it."""
-    n_knowing = np.sum([node.known_classes for node in problem.nodes], axis=0)
-    total = sum(node.W * node.known_classes for node in problem.nodes)
-    return total / np.maximum(n_knowing, 1)
 
 
 def _span_of(

@@ -12,21 +12,27 @@ from ..base import (
     tuning_step,
 )
 from ..compat import Interval, StrOptions
+from ..disclosure import disclosure_of
 from ..federation import (
     KeepRepliesMixin,
     ReportMixin,
+    SummarizingMixin,
+    Summary,
     federated_fit,
+    fit_method,
     read_federation,
+    run_of,
 )
+from ..progress import shown
 from ._further import Rounds
 from ._inference import InferenceMixin, kept_for_inference
-from ._linear_fit import LinearFit
+from ._linear_method import LinearMethod
 from ._node_scores import ask_scores
 from ._parameters import (
     Moments,
     Spaces,
 )
-from ._summarizing import LinearMethodMixin
+from ._problem import check_are_linear
 
 _FROM_0 = Interval(Real, 0, None, closed="left")
 _FROM_0_WHOLE = Interval(Integral, 0, None, closed="left")
@@ -35,7 +41,7 @@ Rows = np.ndarray | sparray | spmatrix  # (n_rows, n_features)
 
 
 class GEMSLogisticAggregator(
-    LinearMethodMixin,
+    SummarizingMixin,
     InferenceMixin,
     KeepRepliesMixin,
     ReportMixin,
@@ -311,7 +317,7 @@ default="auto"
     True
     """
 
-    _of_nodes = ("epsilon", "node_weight")
+    _method_class = LinearMethod
     _parts = {"n_rounds": Rounds, "spaces": Spaces, "moments": Moments}
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
@@ -454,10 +460,7 @@ default="auto"
             If `epsilon` is given and no model was found that is good enough for all
             nodes, or a local model does not reach its epsilon.
         """
-        linear_fit = LinearFit.from_aggregator(self)
-        if sample_weight is not None:
-            linear_fit.check_takes_weights()
-        federation = read_federation(
+        return fit_method(
             self,
             X,
             y,
@@ -466,8 +469,110 @@ default="auto"
             groups=groups,
             sample_weight=sample_weight,
         )
-        linear_fit.check(federation)
-        return self._fit_read(federation)
+
+    @shown
+    def summarize(
+        self,
+        estimator,
+        X=None,
+        y=None,
+        *,
+        name,
+        chunks=None,
+        held_out=None,
+        groups=None,
+        sample_weight=None,
+        disclosure="auto",
+        classes=None,
+        space="auto",
+    ) -> Summary:
+        """Make the summary that a node sends.
+
+        This runs at the node, with an aggregator that has the agreed parameters. It
+        needs no ``estimators`` and is not changed. A fit on summaries gives the same
+        aggregate, to the bit, as ``fit(X, y, nodes)`` with the rows of all nodes. Nodes
+        and server must agree on `moments`, `class_weight`, `random_state` and `spaces`,
+        except for ``on_empty``.
+
+        Parameters
+        ----------
+        estimator, X, y, name, held_out, groups, sample_weight, disclosure
+            The node's classifier, its rows and labels, its name, which rows only score,
+            and how much each row counts in sums. `disclosure` is the rule for what the
+            summary tells of the rows. All are as for
+            :func:`~skgems.federation.reply_to`.
+        chunks : callable, default=None
+            Gives the rows in parts, in place of X, y, ``held_out`` and
+            ``sample_weight``. Use it if the rows do not fit into memory
+            (:ref:`many_rows`). It is called twice, and returns an iterator over the
+            same ``(X, y)``, ``(X, y, held_out)`` or ``(X, y, held_out, sample_weight)``
+            each time.
+        classes : array-like, default=None
+            The classes of all nodes. Give them if they are known, since less is sent
+            then. They are needed for ``spaces=Spaces(criterion="log_loss")``, which
+            counts classes.
+        space : "auto" or bool, default="auto"
+            Whether to send the good-enough space, which takes n_features^2 numbers with
+            ``spaces="gram"`` and tells how far single rows are. With "auto" it is sent
+            if `epsilon` or `intersection` need it and ``disclosure`` is None. Set it to
+            True to send it under a rule as well, or if the server may need it later.
+
+        Returns
+        -------
+        summary : Summary
+            The summary, which the node saves and sends.
+
+        Raises
+        ------
+        TooFewRowsError
+            A ValueError, if there are too few rows of every class.
+        ValueError
+            If the classifier is not fitted, rows are not as it knows them, the method
+            asks more than one message, or the chunks differ the second time. It is also
+            raised if a space is asked for with chunks. The message gives the number of
+            a chunk, counted from 0.
+
+        Warns
+        -----
+        ClassesLeftOutWarning
+            If classes are left out since they have few rows. The message names them.
+        HeavyTailsWarning
+            If rows lie so far out that moments do not describe them.
+        VariancesOnlyWarning
+            If matrices would be too large and only variances are sent.
+        SharedCovarianceWarning
+            If the classes of the node share one covariance for the same reason.
+
+        Examples
+        --------
+        Two hospitals send summaries, and the server fits the aggregate to them:
+
+        >>> from sklearn.datasets import load_iris
+        >>> from skgems import GEMSLogisticAggregator
+        >>> X, y = load_iris(return_X_y=True)
+        >>> agg = GEMSLogisticAggregator(random_state=0)
+        >>> rows = {"lyon": y < 2, "paris": y > 0}
+        >>> sent = [agg.summarize(None, X[o], y[o], name=k) for k, o in rows.items()]
+        >>> agg.set_params(estimators=sent).fit().score(X, y) > 0.9
+        True
+        """
+        if space == "auto" and disclosure_of(disclosure) is not None:
+            space = False
+        return self._summarize(
+            estimator,
+            rows={
+                "X": X,
+                "y": y,
+                "chunks": chunks,
+                "held_out": held_out,
+                "groups": groups,
+                "sample_weight": sample_weight,
+            },
+            name=name,
+            disclosure=disclosure,
+            classes=classes,
+            space=space,
+        )
 
     def good_enough_spaces(self, X=None, y=None, nodes=None, held_out=None) -> list:
         """Build the nodes' spaces, also if they do not bound the aggregate.
@@ -498,12 +603,13 @@ default="auto"
         check_is_fitted(self)
         members = zip(self.node_names_, self.estimators_, strict=True)
         federation = read_federation(self._with_members(members), X, y, nodes, held_out)
-        linear_fit = LinearFit.from_aggregator(self)
-        linear_fit.check_has_spaces(federation)
-        problem = linear_fit.problem(federation, self.classes_)
-        stage = linear_fit.stage(problem, federation=federation)
-        plan = stage.spaces_around_plan(self._factor * self._weights(), problem)
-        return self._run(federation)(plan)
+        method = self._method()
+        method = method.with_seed(method.terms.seed())
+        method.check_has_spaces(federation)
+        check_are_linear(federation)
+        stage = method.stage(federation, self.classes_)
+        plan = stage.spaces_around_plan(self._factor * self._weights())
+        return run_of(self, federation)(plan)
 
     def ask_scores(self) -> "GEMSLogisticAggregator":
         """Ask the nodes behind a channel how good the aggregate is for them.
@@ -566,7 +672,5 @@ default="auto"
             With new ``coef_`` and ``intercept_``. Its ``node_scores_`` are still those
             of `fit`.
         """
-        vars(self).update(
-            LinearFit.from_aggregator(self).tuned_attributes(self, X, y, groups=groups)
-        )
+        vars(self).update(self._method().tuned_attributes(self, X, y, groups=groups))
         return self

@@ -9,14 +9,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, TunedNetworkMixin
 from ..compat import Interval, StrOptions
-from ..federation import ReportMixin, federated_fit, read_federation
-from ._layers_fit import LayersFit, long_last_layer, terms_of_layers, tuned_network
+from ..federation import ReportMixin, federated_fit, fit_method
+from ._layers_fit import LayersMethod, long_last_layer, tuned_network
 from ._logistic import GEMSLogisticAggregator
 from ._node_scores import ask_scores
 from ._parameters import (
     HiddenLayers,
 )
-from ._terms import MergedLayersTerms
 
 _POSITIVE = Interval(Integral, 1, None, closed="left")
 _FROM_0 = Interval(Integral, 0, None, closed="left")
@@ -201,6 +200,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     True
     """
 
+    _method_class = LayersMethod
     _parts = {"hidden_layers": HiddenLayers}
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
@@ -247,9 +247,6 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     def _default_estimator(self) -> MLPClassifier:
         return MLPClassifier(20, solver="lbfgs", alpha=0.1, max_iter=2000)
 
-    def _terms(self) -> MergedLayersTerms:
-        return terms_of_layers(self)
-
     @federated_fit
     def fit(
         self,
@@ -279,17 +276,7 @@ class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
             If networks differ in depth or activations, a node has no rows, no node
             knows a label, or the input cannot be used. The message names the node.
         """
-        layers_fit = LayersFit.from_aggregator(self)
-        federation = read_federation(
-            self,
-            X,
-            y,
-            nodes,
-            held_out,
-            groups=groups,
-        )
-        self._publish(**layers_fit.attributes(self, federation))
-        return self
+        return fit_method(self, X, y, nodes, held_out, groups=groups)
 
     def ask_scores(self) -> "GEMSMLPAggregator":
         """Ask the nodes behind a channel how good the aggregate is for them.

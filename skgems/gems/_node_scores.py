@@ -9,7 +9,7 @@ from ..base import BaseAggregator, is_channel
 from ..federation import Context, Run, Summary
 from ..tasks import ScoreReply
 from ._further import with_objectives
-from ._problem import LinearProblem
+from ._problem import LinearModels
 from ._stage import LinearMerge
 
 
@@ -17,7 +17,7 @@ def node_scores(
     reports: Sequence[ScoreReply],
     merge: LinearMerge,
     *,
-    problem: LinearProblem,
+    problem: LinearModels,
     losses: list[float] | None,
 ) -> dict[str, list]:
     """The columns of the table ``node_scores_``; NaN where nothing is known."""

@@ -100,6 +100,7 @@ class Penalty:
     zero_row: np.ndarray | None = None
     # What a region of these nodes says in its turn; None where no node says anything.
     content: Mapping | None = None
+    is_chosen_by_sums: bool = False  # C stands until all sums are known
 
     def in_span(self, span: Span) -> "Penalty":
         """Return this penalty for rows in the coordinates of a span."""
@@ -118,7 +119,6 @@ def agreed_penalty(
     warns: bool,
 ) -> Penalty:
     """The penalty that is given, or that of nodes which say one, on rows of all."""
-    takes_C = isinstance(C, str)  # "auto" is chosen when the sums are known
     takes_intercept = fit_intercept == "members"
     agreed_C, content = _agreed_strength(nodes, n_rows, warns=warns and C == "members")
     agreed_intercept = _agreed_intercept(nodes, warns=warns and takes_intercept)
@@ -129,9 +129,10 @@ def agreed_penalty(
     else:
         has_intercept = bool(fit_intercept)
     return Penalty(
-        C=agreed_C if takes_C else float(C),
+        C=agreed_C if isinstance(C, str) else float(C),
         zero_row=None if has_intercept else _zero_row(nodes, n_features),
         content=content if nodes else None,
+        is_chosen_by_sums=C == "auto",
     )
 
 

@@ -53,7 +53,7 @@ class LinearNode:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LinearProblem:
+class LinearModels:
     """Linear models of all nodes that are to be merged, and the layers below them."""
 
     nodes: list[LinearNode]
@@ -61,18 +61,6 @@ class LinearProblem:
     hidden: LayersBelow = field(default_factory=LayersBelow)
     # (n_features,), bool: features that all models drop by name; None: none.
     unused: np.ndarray | None = None
-
-    @classmethod
-    def from_federation(
-        cls, federation: Federation, classes: np.ndarray
-    ) -> "LinearProblem":
-        # Nodes of one class may have models without any layers.
-        depth = max(node.network.n_hidden_layers for node in federation.nodes)
-        nodes = [
-            _linear_node(node, classes=classes, depth=depth)
-            for node in federation.nodes
-        ]
-        return cls(nodes=nodes, classes=classes, unused=federation.unused)
 
     @property
     def zeros(self) -> np.ndarray | None:
@@ -125,6 +113,27 @@ class LinearProblem:
         Over merged layers it is sent along; else the node takes the one it has.
         """
         return {"W": node.known_W} if self.hidden.weights else {"model": "own"}
+
+
+def check_are_linear(federation: Federation) -> None:
+    """Raise TypeError for networks with hidden layers."""
+    for node in federation.nodes:
+        if not node.network.is_linear:
+            raise TypeError(
+                f"node {node.name!r} is a network with "
+                f"{node.network.n_hidden_layers} hidden layers; "
+                "GEMSLogisticAggregator merges linear models only. Use "
+                "GEMSMLPAggregator for networks."
+            )
+
+
+def linear_nodes(federation: Federation, classes: np.ndarray) -> list[LinearNode]:
+    """Return the last layers of all nodes' networks, over the layers below them."""
+    # Nodes of one class may have models without any layers.
+    depth = max(node.network.n_hidden_layers for node in federation.nodes)
+    return [
+        _linear_node(node, classes=classes, depth=depth) for node in federation.nodes
+    ]
 
 
 def _linear_node(node: Node, *, classes: np.ndarray, depth: int) -> LinearNode:

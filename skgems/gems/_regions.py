@@ -16,12 +16,12 @@ from ..federation import (
     Summary,
     read_federation,
     region_summary,
+    run_of,
 )
 from ..moments import MOST_PARTS, Likelihood, fewer_parts
 from ..networks import Coordinates, Network
 from ..pooled import PooledForm
 from ._likelihood import warn_of_same_rows
-from ._linear_fit import LinearFit
 from ._sums import Sums
 
 
@@ -33,10 +33,9 @@ def merged_summary(
         estimators=list(summaries), epsilon="auto", n_rounds=1
     )
     federation = read_federation(region)
-    linear_fit = LinearFit.from_aggregator(region)
-    problem = linear_fit.problem(federation, federation.classes)
-    stage = linear_fit.stage(problem)
-    likelihood, sums = region._run(federation)(stage.likelihood_plan(problem))
+    method = region._method()
+    stage = method.stage(federation, federation.classes)
+    likelihood, sums = run_of(region, federation)(stage.likelihood_plan())
     warn_of_same_rows(likelihood, federation.names)
     return region_summary(
         aggregator,
@@ -44,7 +43,7 @@ def merged_summary(
         network=_region_network(
             likelihood, federation=federation, zero_row=sums.penalty.zero_row
         ),
-        request=linear_fit.terms.moments_request(),
+        request=method.terms.moments_request(),
         reply=_region_reply(
             likelihood,
             sums=sums,

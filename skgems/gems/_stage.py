@@ -8,22 +8,25 @@ all of them, and asks for the factor f > 0 under which the labels of all rows ar
 likeliest by the logits ``f * (x @ W[:-1] + W[-1])``.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Self
 
 import numpy as np
 
 from ..base import warn_user
-from ..federation import ask_inverse_temperature, kept_names, reason_of_trust
+from ..federation import (
+    Federation,
+    ask_inverse_temperature,
+    kept_names,
+    reason_of_trust,
+)
 from ..messages import Message
 from ..moments import ROUNDING_OF_SUMS, Contradictions, Likelihood, Trust
 from ..networks import LayersBelow, as_two_logits
 from ..pooled import PooledForm
 from ..progress import say
 from ..spaces import (
-    Construction,
-    Criterion,
     EmptyIntersectionWarning,
     GoodEnoughSpace,
     Intersection,
@@ -33,8 +36,8 @@ from ..spaces import (
     intersect,
 )
 from ._further import Refinement
-from ._parameters import Spaces
-from ._problem import LinearNode, LinearProblem, absorb_constants
+from ._linear_parameters import LinearParameters
+from ._problem import LinearModels, LinearNode, absorb_constants, linear_nodes
 
 # With scale_logits="auto": ratio of the sizes of two nodes' logits (root mean squares)
 # above which it is their trainers that differ, as one penalizes less, and not the rows.
@@ -90,6 +93,11 @@ class LinearMerge:
         return replace(self.form, reason=reason)
 
     @property
+    def is_exact(self) -> bool:
+        """Report whether the point is the pooled model itself, a function of sums."""
+        return self.form is not None and self.form.is_exact
+
+    @property
     def C(self) -> float | None:
         """Inverse strength of the penalty on the point; None where it has none."""
         is_of_sums = self.form is not None and self.form.kind is not None
@@ -99,52 +107,53 @@ class LinearMerge:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LinearStage:
-    """How linear models are merged; see GEMSLogisticAggregator for what is not here."""
+class LinearStage(LinearModels):
+    """Linear models of all nodes, and how a method merges them, by their spaces."""
 
-    space_parameters: Spaces  # as `Spaces.from_value` makes them: its parts are objects
-    space_settings: Mapping  # the part of requests for spaces that is the same for all
+    method: LinearParameters
     epsilons: list  # one per node, or "auto"
-    intersection: str
-    node_weight: np.ndarray | None  # (n_nodes,)
-    # Plan calibrate(W, problem) of the factor on logits where no node has rows.
-    calibrate: Callable[..., Generator] | None = None
-    # Whether the only node is a summary; then its space is brought to one scale.
-    is_one_summary: bool = False
+    node_weight: np.ndarray | None  # (n_nodes,); None: as the method weighs nodes
+    federation: Federation
 
-    # Whether the nodes' own models are needed, over the layers below.
-    merges_models: ClassVar[bool] = True
+    @classmethod
+    def from_federation(
+        cls, method: LinearParameters, federation: Federation, classes: np.ndarray
+    ) -> Self:
+        """Return the models of nodes, with columns for ``classes``."""
+        nodes = linear_nodes(federation, classes)
+        return cls(
+            method=method,
+            nodes=nodes,
+            classes=classes,
+            unused=federation.unused,
+            epsilons=method.epsilons(len(nodes)),
+            node_weight=method.weights(nodes),
+            federation=federation,
+        )
 
-    @property
-    def criterion(self) -> Criterion:
-        return self.space_parameters.criterion
-
-    @property
-    def construction(self) -> Construction:
-        return self.space_parameters.construction
-
-    def plan(self, problem: LinearProblem) -> Generator:
+    def plan(self) -> Generator:
         """Plan whose result is a LinearMerge."""
-        scale_logits = yield from self._decide_scaling(problem)
-        node_spaces = yield from self.spaces_plan(problem, scale_logits)
+        scale_logits = yield from self._decide_scaling()
+        node_spaces = yield from self.spaces_plan(scale_logits)
         spaces = node_spaces.spaces
         intersection = intersect(
-            spaces, method=self.intersection, node_weight=self.node_weight
+            spaces, method=self.method.intersection, node_weight=self.node_weight
         )
         W = intersection.point
-        if self.is_one_summary:
+        if self._is_one_summary:
             # The space is one of logits of unit size: back to those of the node.
             W = node_spaces.profiles[0].scale * W
-        if len(problem.nodes) > 1:
+        if len(self.nodes) > 1:
             factor = yield from calibration_plan(
                 W,
-                at={node.name: node.row_columns for node in problem.nodes},
-                classes=problem.classes,
-                hidden=problem.hidden,
+                at={node.name: node.row_columns for node in self.nodes},
+                classes=self.classes,
+                hidden=self.hidden,
             )
             if factor is None:
-                factor = yield from self.calibrate(W, problem)
-            promises_losses = not self.criterion.ignores_scale and not scale_logits
+                factor = yield from self.factor_without_rows_plan(W)
+            ignores_scale = self.method.spaces.criterion.ignores_scale
+            promises_losses = not ignores_scale and not scale_logits
             if intersection.found and promises_losses:
                 # The spaces promise a loss of these very logits.
                 factor = factor_kept_inside(spaces, W=W, factor=factor)
@@ -155,51 +164,62 @@ class LinearStage:
             spaces=spaces,
             intersection=intersection,
             scales=np.ones(len(spaces)),
-            is_consensus=self.intersection == "consensus",
+            is_consensus=self.method.intersection == "consensus",
         )
 
-    def spaces_plan(self, problem: LinearProblem, scale_logits: bool) -> Generator:
+    @property
+    def _is_one_summary(self) -> bool:
+        """Report whether the only node is a summary, whose space has one scale."""
+        is_over_layers = bool(self.hidden.weights)
+        is_summary = self.federation.nodes[0].record is not None
+        return len(self.nodes) == 1 and is_summary and not is_over_layers
+
+    def factor_without_rows_plan(self, W: np.ndarray) -> Generator:
+        """Plan of the factor on logits where no node has rows to judge them by."""
+        raise NotImplementedError
+
+    def spaces_plan(self, scale_logits: bool) -> Generator:
         """Plan whose result is NodeSpaces, of logits of unit size if these are scaled.
 
         A node is told how many classes it has not seen, and not which. Where the
         criterion does not count classes it is told whether there are any.
         """
-        replies = yield problem.requests(
+        criterion = self.method.spaces.criterion
+        replies = yield self.requests(
             "space",
-            [self._space_content(node, problem) for node in problem.nodes],
-            **self.space_settings,
+            [self._space_content(node) for node in self.nodes],
+            **self.method.terms.space_settings(self.method.seed),
             scale_logits=scale_logits,
         )
         profiles: list[SpaceProfile] = []
-        for node, (_, reply) in zip(problem.nodes, replies, strict=True):
+        for node, (_, reply) in zip(self.nodes, replies, strict=True):
             profile = SpaceProfile.from_arrays(
                 reply.as_content(),
-                criterion=self.criterion,
-                construction=self.construction.wire_name,
+                criterion=criterion,
+                construction=self.method.spaces.construction.wire_name,
             )
             profiles.append(with_all_classes(profile, node.known_classes))
             say(
-                f"node {len(profiles)} of {len(problem.nodes)} ({node.name}): "
-                f"{node.n_rows} rows, {self.criterion.name} {profiles[-1].score:.3f}"
+                f"node {len(profiles)} of {len(self.nodes)} ({node.name}): "
+                f"{node.n_rows} rows, {criterion.name} {profiles[-1].score:.3f}"
             )
-        return NodeSpaces(
-            profiles=profiles, spaces=self._spaces_of(profiles, problem.names)
-        )
+        return NodeSpaces(profiles=profiles, spaces=self._spaces_of(profiles))
 
-    def _space_content(self, node: LinearNode, problem: LinearProblem) -> dict:
+    def _space_content(self, node: LinearNode) -> dict:
         n_others = int((~node.known_classes).sum())
-        if not self.criterion.counts_classes:
+        if not self.method.spaces.criterion.counts_classes:
             n_others = min(n_others, 1)
-        return {**problem.model_content(node), "n_others": n_others}
+        return {**self.model_content(node), "n_others": n_others}
 
-    def _spaces_of(
-        self, profiles: Sequence[SpaceProfile], names: Sequence[str]
-    ) -> list[GoodEnoughSpace]:
+    def _spaces_of(self, profiles: Sequence[SpaceProfile]) -> list[GoodEnoughSpace]:
         """The spaces of the nodes' epsilons; errors name the node."""
+        max_radius = self.method.spaces.construction.max_radius
         spaces = []
-        for name, profile, epsilon in zip(names, profiles, self.epsilons, strict=True):
+        for name, profile, epsilon in zip(
+            self.names, profiles, self.epsilons, strict=True
+        ):
             try:
-                spaces.append(profile.space(epsilon, self.construction.max_radius))
+                spaces.append(profile.space(epsilon, max_radius))
             except NoSpaceError as error:
                 spaces.append(self._nearest_space(profile, name=name, error=error))
             except ValueError as error:
@@ -213,30 +233,30 @@ class LinearStage:
 
         NoSpaceError where they reach none, or where a model that misses is of no use.
         """
-        on_empty = self.space_parameters.on_empty
+        spaces = self.method.spaces
         epsilon = profile.radii.best_epsilon()
-        if epsilon is None or on_empty == "raise":
+        if epsilon is None or spaces.on_empty == "raise":
             raise NoSpaceError(f"node {name!r}: {error}") from None
-        if on_empty == "warn":
+        if spaces.on_empty == "warn":
             warn_user(
                 f"node {name!r}: {error} Its space here is that of epsilon="
                 f"{epsilon:.4g}, so the aggregate can miss epsilon at this node.",
                 EmptyIntersectionWarning,
             )
-        return profile.space(epsilon, self.construction.max_radius)
+        return profile.space(epsilon, spaces.construction.max_radius)
 
-    def spaces_around_plan(self, W: np.ndarray, problem: LinearProblem) -> Generator:
+    def spaces_around_plan(self, W: np.ndarray) -> Generator:
         """Plan of the spaces of all nodes on the scale of a fitted aggregate W."""
-        scale_logits = yield from self._decide_scaling(problem)
-        node_spaces = yield from self.spaces_plan(problem, scale_logits)
+        scale_logits = yield from self._decide_scaling()
+        node_spaces = yield from self.spaces_plan(scale_logits)
         return node_spaces.spaces
 
-    def explain_empty(self, merge: LinearMerge, names: Sequence[str]) -> str:
+    def explain_empty(self, merge: LinearMerge) -> str:
         """Explain an empty intersection in three lines: how far, who, a remedy."""
         return "\n".join(
             (
                 _distance_line(merge.intersection),
-                _conflict_line(merge.intersection, names),
+                _conflict_line(merge.intersection, self.names),
                 self._advice_line(merge),
             )
         )
@@ -259,23 +279,21 @@ class LinearStage:
             )
         ]
         # Four digits, rounded to the side on which all nodes still reach the level.
-        if self.criterion.greater_is_better:
+        if self.method.spaces.criterion.greater_is_better:
             epsilon = np.floor(min(levels) * 1e4 * (1 + ROUNDING_OF_SUMS)) / 1e4
         else:
             unit = 10.0 ** (3 - np.floor(np.log10(max(levels))))
             epsilon = np.ceil(max(levels) * unit * (1 - ROUNDING_OF_SUMS)) / unit
         return float(epsilon) if epsilon > 0 and np.isfinite(epsilon) else None
 
-    def score_requests(
-        self, W: np.ndarray, merge: LinearMerge, problem: LinearProblem
-    ) -> dict[str, Message]:
+    def score_requests(self, W: np.ndarray, merge: LinearMerge) -> dict[str, Message]:
         """Make requests for the report: how good W is, and a model beside it.
 
         Where spaces were built that is the point of the intersection on the node's own
         scale, which epsilon bounds; else it is the node's own model.
         """
         by_node = []
-        for k, node in enumerate(problem.nodes):
+        for k, node in enumerate(self.nodes):
             if merge.profiles:
                 model_content = _point_content(merge, k, node=node)
             else:
@@ -283,27 +301,28 @@ class LinearStage:
                     "W": node.known_W,
                     "columns": np.arange(node.known_classes.sum()),
                 }
-            hidden = (node.hidden or problem.hidden).as_content()
+            hidden = (node.hidden or self.hidden).as_content()
             # On rows of classes that the node knows.
-            content = problem.labels_content(node.known_columns)
+            content = self.labels_content(node.known_columns)
             content["beside"] = {**model_content, "hidden": hidden}
             content["W"] = absorb_constants(W, merge.constants.get(node.name))
             by_node.append(content)
-        criterion = self.criterion.as_settings()
-        return problem.requests("score", by_node, criterion=criterion)
+        criterion = self.method.spaces.criterion.as_settings()
+        return self.requests("score", by_node, criterion=criterion)
 
-    def _decide_scaling(self, problem: LinearProblem) -> Generator:
+    def _decide_scaling(self) -> Generator:
         """Plan whose result is whether logits of all nodes are brought to unit size."""
-        if len(problem.nodes) == 1:
-            return self.is_one_summary and self.space_parameters.geometry.in_logits
-        if self.space_parameters.scale_logits != "auto":
-            return self.space_parameters.scale_logits
-        if self.space_parameters.geometry.in_logits:
+        spaces = self.method.spaces
+        if len(self.nodes) == 1:
+            return self._is_one_summary and spaces.geometry.in_logits
+        if spaces.scale_logits != "auto":
+            return spaces.scale_logits
+        if spaces.geometry.in_logits:
             return True
         # A constant model has no scale to compare.
-        nodes = [node for node in problem.nodes if np.ptp(node.known_W, axis=1).any()]
-        replies = yield replace(problem, nodes=nodes).requests(
-            "size", [problem.model_content(node) for node in nodes]
+        nodes = [node for node in self.nodes if np.ptp(node.known_W, axis=1).any()]
+        replies = yield replace(self, nodes=nodes).requests(
+            "size", [self.model_content(node) for node in nodes]
         )
         sizes = [reply.size for _, reply in replies]
         return bool(sizes) and max(sizes) > AUTO_SCALE_RATIO * min(sizes)

@@ -35,7 +35,7 @@ from ..pooled import PooledForm
 from ..progress import say
 from ..tasks import MomentsReply
 from ._penalties import NodePenalty, Penalty
-from ._problem import LinearNode, LinearProblem
+from ._problem import LinearModels, LinearNode
 
 # Ratio of the largest to the smallest class from which on weights of classes matter: on
 # eight sets the recall of the smallest class without them is lower by up to 0.35 at a
@@ -77,7 +77,7 @@ class RepliesReader:
 
     def __init__(
         self,
-        problem: LinearProblem,
+        problem: LinearModels,
         *,
         kind: str,
         keeps_scatter: bool,

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..moments import Trust, claims_of_moments, trusted_nodes
 from ..tasks import MomentsReply
-from ._problem import LinearProblem
+from ._problem import LinearModels
 from ._sums import read_moments
 
 
@@ -17,14 +17,14 @@ class TrustedReplies:
     """What the kept nodes replied to "moments", and what was found of all nodes."""
 
     trust: Trust
-    problem: LinearProblem  # of the kept nodes
+    problem: LinearModels  # of the kept nodes
     replies: list[tuple[str, MomentsReply]]  # of the kept nodes
 
     @classmethod
     def from_replies(
         cls,
         replies: Iterable[tuple[str, MomentsReply]],
-        problem: LinearProblem,
+        problem: LinearModels,
         *,
         most_liars: int,
     ) -> Self:

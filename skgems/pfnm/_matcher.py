@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..base import BaseAggregator
+from ..gems import NetworksMethod
 from ..matching import NetworkMatch, match_again, match_networks, merged_layers
 from ..networks import Network, one_per_layer
 from ._parameters import Matching
@@ -27,7 +26,7 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Matcher:
+class Matcher(NetworksMethod):
     """How a PFNMAggregator matches networks, by its parameters."""
 
     sigma: ArrayLike  # "auto", a number, or one of these for each hidden layer
@@ -35,17 +34,6 @@ class Matcher:
     gamma0: ArrayLike
     max_units: ArrayLike | None  # where there are several, each may be None
     matching: Matching
-
-    @classmethod
-    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
-        """Return the matcher that the parameters of a PFNMAggregator stand for."""
-        return cls(
-            sigma=aggregator.sigma,
-            sigma0=aggregator.sigma0,
-            gamma0=aggregator.gamma0,
-            max_units=aggregator.max_units,
-            matching=Matching.from_value(aggregator.matching),
-        )
 
     def batch(
         self,

@@ -1,4 +1,4 @@
-"""A fit of PFNMAggregator: all of it but scikit-learn's protocol.
+"""The method of PFNMAggregator: all of a fit but scikit-learn's protocol.
 
 Networks are matched, at once or in rounds; then the last layer is made anew or its
 logits are calibrated, and public rows tune the whole.
@@ -6,13 +6,13 @@ logits are calibrated, and public rows tune the whole.
 
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from ..base import SEEDS_BELOW, BaseAggregator, layer_attributes, warn_user
+from ..base import SEEDS_BELOW, layer_attributes, warn_user
 from ..federation import Federation, Run, ask_counts, warn_of_many_rows
 from ..gems import (
     GEMSLogisticAggregator,
@@ -29,6 +29,7 @@ from ._earlier_steps import EarlierSteps
 from ._matcher import Matcher
 from ._rounds import MatchingRounds, check_rounds
 from ._stream import Stream, activations_of, common_coordinates
+from ._terms import MatchingTerms
 
 # Share that atoms explain, at least, of the nodes' units beyond chance. The automatic
 # mass keeps 5/8. Networks of 50 and 100 units at ten nodes of MNIST, of which less was
@@ -54,50 +55,53 @@ class PoorMatchWarning(UserWarning):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MatchingFit:
+class MatchingMethod(Matcher):
     """The parameters of a PFNMAggregator, checked, and what they decide.
 
     See PFNMAggregator for what each parameter means.
     """
 
-    matcher: Matcher
+    aggregator: ClassVar[str] = "PFNMAggregator"
+
     n_rounds: int
     local_epochs: int
     round_units: str
-    last_layer: GEMSLogisticAggregator | str | None  # a word: "auto"
-    random_state: object
-    # What it says of workers and of progress holds for the last layer, too.
-    aggregator: BaseAggregator
+    # Rows of each class at each node, (n_nodes, n_classes), as they are given to fit
+    # and update. None: a fit asks the nodes, if they have rows.
+    n_class_samples: ArrayLike | None = None
 
-    @classmethod
-    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
-        """Return the fit that the parameters of a PFNMAggregator stand for."""
-        return cls(
-            matcher=Matcher.from_aggregator(aggregator),
-            n_rounds=aggregator.n_rounds,
-            local_epochs=aggregator.local_epochs,
-            round_units=aggregator.round_units,
-            last_layer=aggregator.last_layer,
-            random_state=aggregator.random_state,
-            aggregator=aggregator,
-        )
+    @property
+    def terms(self) -> MatchingTerms:
+        """Return what nodes and server agree on, without a front."""
+        last_layer = None
+        if self.last_layer is not None:
+            last_layer = self.settled_last_layer()._method().terms
+        return MatchingTerms(last_layer=last_layer, n_rounds=self.n_rounds)
+
+    def check_one_message(self) -> None:
+        if self.n_rounds > 1:
+            raise ValueError(
+                f"n_rounds={self.n_rounds} asks nodes more than once, but a summary "
+                "holds the reply to a single message. Set n_rounds=1, or use "
+                "skgems.Exchange."
+            )
+        # With "auto" the matched weights are kept where nodes are summaries.
+        if isinstance(self.last_layer, GEMSLogisticAggregator):
+            raise ValueError(
+                "last_layer asks nodes once more after units are matched, but a "
+                "summary holds the reply to a single message. Set last_layer=None, or "
+                "use skgems.Exchange."
+            )
 
     # ---- a first fit -----------------------------------------------------------------
 
-    def attributes(
-        self, federation: Federation, *, n_class_samples: ArrayLike | None
-    ) -> dict[str, object]:
-        """Return the attributes of a fit, as the server sees it: match, ask, tune.
-
-        ``n_class_samples`` are rows of classes at nodes, (n_nodes, n_classes); None:
-        the nodes are asked, if they have rows.
-        """
+    def attributes(self, federation: Federation, run: Run) -> dict[str, object]:
+        """Return the attributes of a fit, as the server sees it: match, ask, tune."""
         depth = len(activations_of(federation.nodes))
-        counts = _given_counts(n_class_samples, seen=federation.seen)
+        counts = _given_counts(self.n_class_samples, seen=federation.seen)
         if self.n_rounds > 1:
             check_rounds(federation)
-        run = federation.run(n_jobs=self.aggregator.n_jobs)
-        if n_class_samples is None and federation.can_reply:
+        if self.n_class_samples is None and federation.can_reply:
             counts = run(ask_counts(federation.classes)) * federation.seen
         rng = check_random_state(self.random_state)
         stream = self._first_step(
@@ -114,7 +118,7 @@ class MatchingFit:
             history = last_layer.history_
         else:
             # A last layer made of moments warns by itself.
-            if counts is not None and n_class_samples is None:
+            if counts is not None and self.n_class_samples is None:
                 _warn_of_many_rows(federation, counts)
             _warn_of_poor_match(stream.match)
             if federation.can_reply:
@@ -128,14 +132,13 @@ class MatchingFit:
         if fine_tuning is not None:
             layers = fine_tuning.layers
         attributes = {
-            **federation.attributes(),
             **_attributes_of(stream, layers=layers),
             "fine_tuning_": fine_tuning,
             "last_layer_": last_layer,
             "history_": history,
         }
-        if self.matcher.matching.dtype is not None:
-            attributes["_dtype"] = np.dtype(self.matcher.matching.dtype)
+        if self.matching.dtype is not None:
+            attributes["_dtype"] = np.dtype(self.matching.dtype)
         return attributes
 
     def _makes_last_layer(self, federation: Federation, match: NetworkMatch) -> bool:
@@ -169,10 +172,8 @@ class MatchingFit:
             coordinates=common_coordinates(networks, are_trained=self.n_rounds > 1),
         )
         networks = stream.in_coordinates(networks)
-        batch = self.matcher.batch(
-            networks, federation.classes, counts=counts, stream=stream
-        )
-        match = self.matcher.match(batch, stream=stream, names=(), rng=rng)
+        batch = self.batch(networks, federation.classes, counts=counts, stream=stream)
+        match = self.match(batch, stream=stream, names=(), rng=rng)
         if self.n_rounds > 1 and depth:
             rounds = self._rounds(
                 federation.classes, counts=counts, stream=stream, rng=rng
@@ -194,7 +195,7 @@ class MatchingFit:
         def rematch(
             networks: list[Network], nodes: list[int], start: NetworkMatch | None
         ) -> NetworkMatch:
-            batch = self.matcher.batch(
+            batch = self.batch(
                 networks,
                 classes,
                 counts=None if counts is None else counts[nodes],
@@ -202,8 +203,8 @@ class MatchingFit:
                 start=start,
             )
             if start is None:
-                return self.matcher.match(batch, stream=stream, names=(), rng=rng)
-            return self.matcher.match_trained(batch, start=start, rng=rng)
+                return self.match(batch, stream=stream, names=(), rng=rng)
+            return self.match_trained(batch, start=start, rng=rng)
 
         return MatchingRounds(
             n_rounds=self.n_rounds,
@@ -224,14 +225,10 @@ class MatchingFit:
         rng: np.random.RandomState,
     ) -> tuple[Layers, GEMSLogisticAggregator]:
         """Return layers with a last one that is merged over the matched units."""
-        last_layer = LastLayer.from_template(
-            None if self.last_layer == "auto" else self.last_layer,
-            outer=self.aggregator,
-            federation=federation,
-            run=run,
-            seed=rng.randint(SEEDS_BELOW),
+        last_layer = LastLayer.from_method(
+            self, federation, run, seed=rng.randint(SEEDS_BELOW)
         )
-        if last_layer.stage.merges_models:
+        if last_layer.method.needs_models:
             # All nodes have the same units now, and the same model over them.
             weights = dict.fromkeys(federation.names, layers.last)
             last_layer = last_layer.with_models(weights)
@@ -267,24 +264,20 @@ class MatchingFit:
     # ---- a further step of the stream ------------------------------------------------
 
     def attributes_after(
-        self,
-        earlier_steps: EarlierSteps,
-        federation: Federation,
-        *,
-        n_class_samples: ArrayLike | None,
+        self, earlier_steps: EarlierSteps, federation: Federation
     ) -> dict[str, object]:
         """Return the attributes after a batch is matched to earlier networks."""
         networks = [node.network for node in federation.nodes]
         classes = union_of_classes([earlier_steps.description, *networks])
         stream = earlier_steps.stream_for(networks, classes)
         seen = np.stack([network.aligned(classes).seen for network in networks])
-        batch = self.matcher.batch(
+        batch = self.batch(
             stream.in_coordinates(networks),
             classes,
-            counts=_given_counts(n_class_samples, seen=seen),
+            counts=_given_counts(self.n_class_samples, seen=seen),
             stream=stream,
         )
-        match = self.matcher.match(
+        match = self.match(
             batch,
             stream=stream,
             names=federation.names,
@@ -304,7 +297,7 @@ class MatchingFit:
             "estimators_": federation.estimators,
             **earlier_steps.feature_attributes(),
         }
-        if self.matcher.matching.dtype is None:
+        if self.matching.dtype is None:
             attributes["_dtype"] = earlier_steps.dtype_with(networks)
         return attributes
 

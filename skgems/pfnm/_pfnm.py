@@ -1,5 +1,6 @@
 """Probabilistic federated neural matching: one network of matched hidden units."""
 
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -12,13 +13,13 @@ from ..federation import (
     ReportMixin,
     SummarizingMixin,
     federated_fit,
+    fit_method,
     read_federation,
 )
 from ..gems import GEMSLogisticAggregator, long_last_layer, tuned_network
 from ._earlier_steps import EarlierSteps
-from ._matching_fit import MatchingFit
+from ._matching_fit import MatchingMethod
 from ._parameters import Matching
-from ._terms import MatchingTerms
 
 _AUTO = StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")
 
@@ -192,6 +193,7 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
     (True, True)
     """
 
+    _method_class = MatchingMethod
     _parts = {"matching": Matching}
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
@@ -302,19 +304,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
             If the matched weights are kept, and the matched units have little in common
             with the units of the nodes.
         """
-        federation = read_federation(
-            self,
-            X,
-            y,
-            nodes,
-            held_out,
-            groups=groups,
-        )
-        matching_fit = MatchingFit.from_aggregator(self)
-        self._publish(
-            **matching_fit.attributes(federation, n_class_samples=n_class_samples)
-        )
-        return self
+        method = replace(self._method(), n_class_samples=n_class_samples)
+        return fit_method(self, X, y, nodes, held_out, groups=groups, method=method)
 
     @federated_fit
     def update(self, estimators, *, n_class_samples=None) -> "PFNMAggregator":
@@ -352,12 +343,8 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         earlier_steps.check_names(estimators)
         federation = read_federation(PFNMAggregator(estimators))
         earlier_steps.check(federation)
-        matching_fit = MatchingFit.from_aggregator(self)
-        self._publish(
-            **matching_fit.attributes_after(
-                earlier_steps, federation, n_class_samples=n_class_samples
-            )
-        )
+        method = replace(self._method(), n_class_samples=n_class_samples)
+        self._publish(**method.attributes_after(earlier_steps, federation))
         return self
 
     def node_init(self, node, n_units=None, *, n_fresh=None) -> MLPClassifier:
@@ -389,24 +376,6 @@ class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggre
         return EarlierSteps.from_aggregator(self).node_init(
             node, n_units=n_units, n_fresh=n_fresh, random_state=self.random_state
         )
-
-    def _terms(self) -> MatchingTerms:
-        return MatchingTerms.from_aggregator(self)
-
-    def _check_one_message(self) -> None:
-        if self.n_rounds > 1:
-            raise ValueError(
-                f"n_rounds={self.n_rounds} asks nodes more than once, but a summary "
-                "holds the reply to a single message. Set n_rounds=1, or use "
-                "skgems.Exchange."
-            )
-        # With "auto" the matched weights are kept where nodes are summaries.
-        if isinstance(self.last_layer, GEMSLogisticAggregator):
-            raise ValueError(
-                "last_layer asks nodes once more after units are matched, but a "
-                "summary holds the reply to a single message. Set last_layer=None, or "
-                "use skgems.Exchange."
-            )
 
     def _long_form(self, name: str, value: object) -> object:
         if name == "last_layer" and value == "auto":

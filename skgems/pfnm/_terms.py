@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from ..base import BaseAggregator
 from ..federation import MOST_GRIDS
-from ..gems import LinearTerms, settled_last_layer
+from ..gems import LinearTerms
 from ..messages import Message, Terms
 
 
@@ -18,17 +17,6 @@ class MatchingTerms(Terms, method="PFNMAggregator"):
 
     last_layer: LinearTerms | None = None
     n_rounds: int = 1
-
-    @classmethod
-    def from_aggregator(cls, aggregator: BaseAggregator) -> Self:
-        """Return the terms, without a front, of the parameters of a PFNMAggregator."""
-        last_layer = None
-        if aggregator.last_layer is not None:
-            template = aggregator.last_layer
-            last_layer = settled_last_layer(
-                None if template == "auto" else template, aggregator
-            )._terms()
-        return cls(last_layer=last_layer, n_rounds=aggregator.n_rounds)
 
     @property
     def further_settings(self) -> dict:

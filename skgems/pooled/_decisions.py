@@ -15,7 +15,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, warn_user
-from ._pooled_fit import PooledFit
 
 
 def _delegated(name: str) -> Callable | property:
@@ -24,7 +23,7 @@ def _delegated(name: str) -> Callable | property:
     def classifier_has_it(aggregator: BaseAggregator) -> bool:
         # Before fit the classifier that is to be made says what there will be.
         fitted = getattr(aggregator, "_fitted", None)
-        classifier = fitted or PooledFit.from_aggregator(aggregator).classifier
+        classifier = fitted or aggregator._method().classifier
         return hasattr(classifier, name)
 
     @wraps(getattr(BaseAggregator, name))
@@ -63,7 +62,7 @@ class PooledDecisionsMixin:
     @property
     def _can_temper(self) -> bool:
         return isinstance(
-            PooledFit.from_aggregator(self).classifier,
+            self._method().classifier,
             LinearDiscriminantAnalysis | QuadraticDiscriminantAnalysis,
         )
 

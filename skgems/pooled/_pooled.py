@@ -11,21 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import Allows, BaseAggregator
 from ..compat import HasMethods, Interval, StrOptions
-from ..federation import (
-    Federation,
-    KeepRepliesMixin,
-    KeptReplies,
-    PublicRows,
-    ReportMixin,
-    Run,
-    federated_fit,
-    read_federation,
-)
+from ..federation import KeepRepliesMixin, ReportMixin, federated_fit, fit_method
 from ..steps import Columns, Front
 from ._decisions import PooledDecisionsMixin
-from ._pooled_fit import NAMES, PooledFit, classifier_named
+from ._pooled_fit import NAMES, PooledMethod, classifier_named
 from ._summarizing import PooledSummariesMixin
-from ._terms import PooledTerms
 from ._weights import weights_if
 
 
@@ -180,7 +170,7 @@ class PooledAggregator(
     (True, False)
     """
 
-    _takes = PooledFit.takes
+    _method_class = PooledMethod
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "pooled": [HasMethods(["fit", "predict"]), StrOptions(set(NAMES)), None],
@@ -263,13 +253,7 @@ class PooledAggregator(
             If one node has nearly all rows.
         """
         # What cannot be made is an error before anything is done.
-        pooled_fit = PooledFit.from_aggregator(self)
-        if sample_weight is not None:
-            pooled_fit.check_takes_weights()
-        federation = read_federation(
-            self, X, y, nodes, held_out, sample_weight=sample_weight
-        )
-        return self._fit_read(federation)
+        return fit_method(self, X, y, nodes, held_out, sample_weight=sample_weight)
 
     def to_estimator(self) -> ClassifierMixin:
         """Return the classifier itself, which needs only scikit-learn.
@@ -300,36 +284,18 @@ class PooledAggregator(
 
     @property
     def _agreed_front(self) -> Front | None:
-        return PooledFit.from_aggregator(self).front_with_bins(super()._agreed_front)
+        return self._method().front_with_bins(super()._agreed_front)
 
     @property
     def _takes_weights(self) -> bool:
         try:
-            return PooledFit.from_aggregator(self).takes_weights
+            return self._method().takes_weights
         except ValueError:  # asked for before fit says what is wrong
-            return PooledFit.takes_weights
+            return PooledMethod.takes_weights
 
     @property
     def _allows(self) -> Allows:
         try:
-            return PooledFit.from_aggregator(self).allows
+            return self._method().allows
         except ValueError:  # tags are asked for before fit says what is wrong
-            return PooledFit.allows
-
-    def _asks_again(self, federation: Federation) -> str:
-        return PooledFit.from_aggregator(self).asks_again
-
-    def _terms(self) -> PooledTerms:
-        return PooledFit.from_aggregator(self).terms
-
-    def _attributes(
-        self,
-        federation: Federation,
-        run: Run,
-        *,
-        public: PublicRows,
-        kept: KeptReplies | None,
-    ) -> dict[str, object]:
-        return PooledFit.from_aggregator(self).attributes(
-            federation, run, public=public
-        )
+            return PooledMethod.allows

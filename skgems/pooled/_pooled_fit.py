@@ -1,4 +1,4 @@
-"""A fit of PooledAggregator: all of it but scikit-learn's protocol."""
+"""The method of PooledAggregator: all of a fit but scikit-learn's protocol."""
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin, clone, is_classifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from ..base import Allows, BaseAggregator, Takes, warn_user
+from ..base import Allows, BaseAggregator, warn_user
 from ..federation import (
     Federation,
     PublicRows,
@@ -32,13 +32,13 @@ from ..moments import (
     trusted_nodes,
 )
 from ..networks import final_step
-from ..steps import Front
 from ._classifiers import CLASSIFIERS, KINDS, check_scatters, fit_to_sums
 from ._disagreement import claims_of_sums
 from ._forms import PooledForm, common_form
+from ._method import MethodOfSums
 from ._sums import PooledSums, sums_of_reply
 from ._terms import PooledTerms, as_list
-from ._trees_fit import TreesFit
+from ._trees_fit import TreesMethod
 from ._trees_terms import TREES
 
 # Name of the node that has the public rows: the server.
@@ -66,22 +66,20 @@ def classifier_named(name: str) -> ClassifierMixin:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PooledFit:
+class PooledMethod(MethodOfSums):
     """The classifier that the parameters of a PooledAggregator stand for, and its fit.
 
     See PooledAggregator for what each parameter means.
     """
 
-    takes: ClassVar[Takes] = Takes(networks=False, learnt=False, rows_alone=True)
     allows: ClassVar[Allows] = Allows()
-    asks_again: ClassVar[str] = ""  # why nodes are asked more than once, if so
     takes_weights: ClassVar[bool] = True  # whether rows may have weights
 
     classifier: ClassifierMixin  # what is made of the sums, not fitted
     robust: int = 0  # how many nodes may lie
 
     @classmethod
-    def from_aggregator(cls, aggregator: BaseAggregator) -> "Self | TreesFit":
+    def from_aggregator(cls, aggregator: BaseAggregator) -> "Self | TreesMethod":
         """Read `pooled`, or the nodes' classifiers where it is None.
 
         Raises ValueError if nodes do not agree, or the classifier cannot be made of
@@ -93,23 +91,17 @@ class PooledFit:
             classifier = _common_classifier(_classifiers_of_nodes(aggregator))
         else:
             classifier = _checked_classifier(aggregator.pooled, place="pooled")
+        robust = getattr(aggregator, "robust", 0)  # which earlier pickles lack
         if type(classifier) in TREES.values():
-            if aggregator.robust:
+            if robust:
                 raise ValueError(
-                    f"robust={aggregator.robust} judges nodes by their class sums, "
+                    f"robust={robust} judges nodes by their class sums, "
                     f"which {type(classifier).__name__} does not ask for. Set "
                     "robust=0, or set pooled= to a classifier that is a function of "
                     "sums."
                 )
-            return TreesFit.from_classifier(classifier, aggregator.random_state)
-        return cls(classifier=classifier, robust=aggregator.robust)
-
-    def check_takes_weights(self) -> None:
-        """Raise ValueError if rows cannot have weights; here all sums have them."""
-
-    def front_with_bins(self, front: Front | None) -> Front | None:
-        """The front as it is: sums need no bins."""
-        return front
+            return TreesMethod.from_classifier(classifier, aggregator.random_state)
+        return cls(classifier=classifier, robust=robust)
 
     @property
     def terms(self) -> PooledTerms:
@@ -163,14 +155,10 @@ class PooledFit:
         )
         return trusted_nodes(claims, self.robust, covariance=variances)
 
-    def attributes(
-        self, federation: Federation, run: Run, *, public: PublicRows
-    ) -> dict[str, object]:
-        """Ask for sums, make the classifier of them; return the attributes.
-
-        ``public`` are public rows.
-        """
+    def attributes(self, federation: Federation, run: Run) -> dict[str, object]:
+        """Ask for sums, make the classifier of them; return the attributes."""
         check_most_liars(self.robust, len(federation.names))
+        public = federation.public
         public_replies = self._replies_of_public_rows(public, federation)
         used = _features_of_all(federation)
         pooled_sums = run(self.sums_plan(federation, public_replies, used=used))
@@ -200,7 +188,6 @@ class PooledFit:
             "classes_": classes,
             "exact_": form.is_exact,
             "pooled_form_": form,
-            "history_": run.history,
             "trust_": trust_table(federation.names, trust),
             "_fitted": fitted,
             "_used": used,

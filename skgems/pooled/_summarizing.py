@@ -1,7 +1,6 @@
 """What a node sends for a pooled classifier, and a region on behalf of its nodes."""
 
 from collections.abc import Mapping
-from copy import copy
 
 import numpy as np
 
@@ -9,13 +8,9 @@ from ..federation import (
     SummarizingMixin,
     Summary,
     check_labels,
-    check_merges_all,
-    read_federation,
-    region_summary,
     seen_classes_of,
 )
-from ..networks import Network, dropped_columns
-from ._pooled_fit import PooledFit
+from ..networks import dropped_columns
 
 
 class PooledSummariesMixin(SummarizingMixin):
@@ -35,7 +30,7 @@ class PooledSummariesMixin(SummarizingMixin):
                 "which nodes elsewhere do not know. Name the classifier that is to be "
                 "made, such as pooled=GaussianNB()."
             )
-        if not PooledFit.from_aggregator(self).terms.takes_files:
+        if not self._method().terms.takes_files:
             raise TypeError(
                 f"{type(self.pooled).__name__} is grown level by level, and the nodes "
                 "are asked once for each level, so that no file can hold all that a "
@@ -61,22 +56,3 @@ class PooledSummariesMixin(SummarizingMixin):
         if estimator is None or self.front is not None:
             return None
         return dropped_columns(estimator)
-
-    def _merged(self, summaries: list, name: str) -> Summary:
-        check_merges_all(self.robust)
-        region = copy(self).set_params(estimators=summaries)
-        federation = read_federation(region)
-        plan = PooledFit.from_aggregator(region).sums_plan(federation)
-        pooled_sums = region._run(federation)(plan)
-        features = federation.features
-        no_rows = np.zeros((0, features.n_features_in))
-        return region_summary(
-            self,
-            federation,
-            network=Network.from_rows(
-                federation.classes, no_rows, features.feature_names_in
-            ),
-            request=PooledFit.from_aggregator(self).terms.request(),
-            reply=pooled_sums.as_content(federation.classes),
-            name=name,
-        )

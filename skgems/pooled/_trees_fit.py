@@ -1,4 +1,4 @@
-"""Fits of PooledAggregator where the classifier is made of trees."""
+"""Methods of PooledAggregator where the classifier is made of trees."""
 
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -11,8 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer
 from sklearn.utils import check_random_state, compute_class_weight
 
-from ..base import Allows, Takes
-from ..federation import Federation, PublicRows, Run, reply_of, warn_of_many_rows
+from ..base import Allows
+from ..federation import Federation, Run, reply_of, warn_of_many_rows
 from ..local import Member, indices_of
 from ..messages import Message, Reply
 from ..networks import final_step
@@ -40,6 +40,7 @@ from ._forests import (
     rules_of,
 )
 from ._forms import PooledForm
+from ._method import MethodOfSums
 from ._sums import columns_of_labels
 from ._trees_terms import BoostingTerms, ForestTerms, RandomTreesTerms
 
@@ -48,17 +49,15 @@ _SERVER = "public"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TreesFit:
+class TreesMethod(MethodOfSums):
     """The trees that the parameters of a PooledAggregator stand for, and their fit.
 
     A subclass has the terms, the plan, and what is made of the trees that have grown.
     """
 
-    takes: ClassVar[Takes] = Takes(networks=False, learnt=False, rows_alone=True)
     # The PowerTransformer takes no sparse rows.
     allows: ClassVar[Allows] = Allows(missing_values=True, sparse=False)
     takes_weights: ClassVar[bool] = False  # histograms count rows
-    asks_again: ClassVar[str] = "trees ask all nodes again for each of their levels"
     # Of a total of histograms to which nothing was added.
     type_of_zeros: ClassVar[type] = np.int64
 
@@ -68,16 +67,16 @@ class TreesFit:
     @classmethod
     def from_classifier(
         cls, classifier: ClassifierMixin, random_state: object
-    ) -> "TreesFit":
+    ) -> "TreesMethod":
         """Make the fit of a classifier; ValueError for meaningless parameters."""
         if isinstance(classifier, HistGradientBoostingClassifier):
             check_can_boost(classifier)
-            return BoostingFit(classifier=classifier, random_state=random_state)
+            return BoostingMethod(classifier=classifier, random_state=random_state)
         check_can_grow(classifier)
         if is_totally_random(classifier):
             agreed_seed(classifier, random_state)  # which raises for a generator
-            return RandomTreesFit(classifier=classifier, random_state=random_state)
-        return ForestFit(classifier=classifier, random_state=random_state)
+            return RandomTreesMethod(classifier=classifier, random_state=random_state)
+        return ForestMethod(classifier=classifier, random_state=random_state)
 
     def check_takes_weights(self) -> None:
         """Raise ValueError: histograms count rows."""
@@ -86,6 +85,9 @@ class TreesFit:
             "rows and cannot take sample_weight into account. Leave sample_weight out, "
             "or set pooled= to a classifier that is a function of sums."
         )
+
+    def asks_again(self, federation: Federation) -> str:
+        return "trees ask all nodes again for each of their levels"
 
     def front_with_bins(self, front: "Front | DocumentFront | None") -> Front:
         """The front, with a PowerTransformer at its end, for which the bins are made.
@@ -114,19 +116,15 @@ class TreesFit:
             front, transformer=make_pipeline(front.transformer, PowerTransformer())
         )
 
-    def attributes(
-        self, federation: Federation, run: Run, *, public: PublicRows
-    ) -> dict[str, object]:
-        """Ask for histograms level by level, make trees; return the attributes.
-
-        ``public`` are public rows.
-        """
+    def attributes(self, federation: Federation, run: Run) -> dict[str, object]:
+        """Ask for histograms level by level, make trees; return the attributes."""
         if federation.rows_are_shared:
             raise ValueError(
                 "Several nodes use the same rows, and trees would count each of them "
                 "several times. Set nodes= to the owner of each row."
             )
         public_rows = None
+        public = federation.public
         if len(public.y):
             public_rows = Member.from_estimator(_SERVER, None, public.X, public.y)
         fitted = run(self.plan(federation, public_rows))
@@ -139,7 +137,6 @@ class TreesFit:
         return {
             "exact_": False,
             "pooled_form_": form,
-            "history_": run.history,
             "_fitted": fitted,
             "_bytes_of_bins": bytes_of_bins(
                 int(federation.rows_in_moments.sum()), fitted.n_features_in_
@@ -176,7 +173,7 @@ class TreesFit:
 class HistogramSum:
     """The histograms that trees ask for, added up over nodes as their replies come."""
 
-    def __init__(self, fit: TreesFit, growth: LevelGrowth) -> None:
+    def __init__(self, fit: TreesMethod, growth: LevelGrowth) -> None:
         self._fit = fit
         self._growth = growth
         # Of the growth's `histogram_shape`.
@@ -190,7 +187,7 @@ class HistogramSum:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ForestFit(TreesFit):
+class ForestMethod(TreesMethod):
     """Trees that are grown side by side, from counts of rows by class."""
 
     type_of_zeros: ClassVar[type] = TYPES_OF_COUNTS[0]
@@ -246,10 +243,11 @@ class LeafSums:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RandomTreesFit(TreesFit):
+class RandomTreesMethod(TreesMethod):
     """Trees that a seed draws, whose leaves are counted in one message."""
 
-    asks_again: ClassVar[str] = ""
+    def asks_again(self, federation: Federation) -> str:
+        return ""
 
     @property
     def terms(self) -> RandomTreesTerms:
@@ -297,7 +295,7 @@ class RandomTreesFit(TreesFit):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class BoostingFit(TreesFit):
+class BoostingMethod(TreesMethod):
     """Trees that are grown one after the other, from sums of gradients."""
 
     @property

@@ -12,8 +12,7 @@ from ..tasks import HALF_NAMES, GrowHalvesReply, GrowReply
 from ..trees import Growth
 from ._forests import shares_of_classes
 from ._pooled import PooledAggregator
-from ._pooled_fit import PooledFit
-from ._trees_fit import ForestFit, HistogramSum
+from ._trees_fit import ForestMethod, HistogramSum
 
 
 def forests_of_halves(
@@ -39,7 +38,7 @@ def forests_of_halves(
     front : mapping
         The fitted front, as a message has it.
     """
-    fit = PooledFit.from_aggregator(aggregator)
+    fit = aggregator._method()
     growths = {half: fit.growth(n_features, classes) for half in HALF_NAMES}
     while open_growths := {h: g for h, g in growths.items() if g.is_open}:
         request = _request(fit, open_growths, classes=classes, front=front)
@@ -49,7 +48,7 @@ def forests_of_halves(
 
 
 def _take(
-    fit: ForestFit,
+    fit: ForestMethod,
     growths: Mapping[str, Growth],
     replies: Iterable[tuple[str, GrowHalvesReply]],
     *,
@@ -73,7 +72,7 @@ def _take(
 
 
 def _request(
-    fit: ForestFit,
+    fit: ForestMethod,
     growths: Mapping[str, Growth],
     *,
     classes: np.ndarray,

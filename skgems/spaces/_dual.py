@@ -30,7 +30,6 @@ import numpy as np
 from scipy import linalg
 
 from ._metric import (
-    NEGLIGIBLE,
     ROUNDING,
     Metric,
     check_family,
@@ -42,6 +41,13 @@ from ._space import GoodEnoughSpace
 # Part of the way to the boundary, where a weight or a slack is 0, that a step goes:
 # near enough for fast convergence, and no logarithm of 0.
 _TO_BOUNDARY = 0.99
+# Slacks at the start, relative to the largest distance, where the gradient gives less:
+# on the boundary the method would not move, and from farther inside it ends elsewhere
+# where spaces have no common point.
+_FIRST_SLACK = 0.1
+# Smallest mu, as a part of what the tolerance allows for all weights together: the
+# barrier itself must not keep the bounds apart.
+_LEAST_BARRIER = 0.01
 
 
 @dataclass(kw_only=True)
@@ -222,8 +228,9 @@ def interior_point(
     point = problem.evaluate(weights)
     free = weights - domain.lower
     largest = domain.largest_distance(point)
-    # On the boundary, where a slack is 0, the method would not move.
-    slack = np.full(len(free), max(largest, point.distances.max()))
+    slack = np.maximum(
+        largest - point.distances, _FIRST_SLACK * max(largest, point.distances.max())
+    )
     for n_iter in count():
         if is_done(point) or n_iter == max_iter:
             return point, n_iter
@@ -232,8 +239,7 @@ def interior_point(
         )
         mu = max(
             _barrier_ahead(newton, point.distances),
-            # The barrier itself must not keep the bounds apart.
-            NEGLIGIBLE * tol * abs(point.value) / len(free),
+            _LEAST_BARRIER * tol * abs(point.value) / len(free),
         )
         change, slack_change = newton.step(point.distances, mu)
         ascent = _line_search(

@@ -40,6 +40,9 @@ from ._outputs import Rows, dense_rows, logits_on_rows, output_columns
 # By how much a row may differ from the mean of a feature that does not vary, relative
 # to that mean: what rounding of the row and of the mean leaves in its type.
 _ROUNDING_OF_CONSTANTS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
+# Means of two nodes, relative to their common mean, and relative weights of metrics,
+# output by output, that differ by less are the same but for rounding.
+_SAME = 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -485,7 +488,7 @@ def _gram_weighted_sum(
     shares = contributions / sizes
     # Rounding errors must not split outputs that are weighed alike.
     _, first_outputs, groups = np.unique(
-        shares.astype(np.float32),
+        np.round(shares / _SAME),
         axis=1,
         return_index=True,
         return_inverse=True,
@@ -514,7 +517,7 @@ def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMet
     for metric, weight in zip(metrics, weights, strict=True):
         scatter_weights[id(metric.scatter)] += float(weight)
     deviations = means - mean
-    deviations[np.abs(deviations) <= ROUNDING_OF_SUMS * np.abs(mean)] = 0.0
+    deviations[np.abs(deviations) <= _SAME * np.abs(mean)] = 0.0
     deviations *= np.sqrt(sizes)[:, None]
     scatter = deviations.T @ deviations
     varies_within = np.any([G.diagonal() > 0 for G in scatters.values()], axis=0)

@@ -45,7 +45,7 @@ NEGLIGIBLE = 1e-3
 N_PILOTS = 16
 # Steps of a search, and pairs of spaces, that are tried at most: some ten are usual, so
 # that a search which takes more is held up by rounding. What it leaves open ends safe.
-MOST_STEPS = 100
+MOST_STEPS = 200
 
 
 class Metric(ABC):

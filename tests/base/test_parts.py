@@ -44,7 +44,7 @@ def test_a_word_and_the_object_give_equal_parts():
 
 def test_the_object_of_a_user_is_not_changed():
     brush = Brush(hairs=5)
-    assert Painter(brush=brush)._part("brush").hairs == 6
+    assert Painter(brush=brush)._parameter("brush").hairs == 6
     assert brush.hairs == 5
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.tables_to_tell import KINDS, leverages_by_definition, table_of
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -111,6 +111,11 @@ def column_leverages(rows: Rows, weights: np.ndarray) -> np.ndarray:
     case=any_rows,
     kind=st.sampled_from(["class", "shared"]),
     rule=st.sampled_from([Disclosure(), Disclosure(rows=4, unknowns=0.3)]),
+)
+@example(  # of a class of four rows one has a column alone
+    case=(1, "codes", 12, 3, 3, False, False),
+    kind="class",
+    rule=Disclosure(rows=4, unknowns=0.3),
 )
 def test_no_row_is_most_of_a_sum_that_is_told(case, kind, rule):
     rows = rows_of(case)

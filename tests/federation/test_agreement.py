@@ -118,7 +118,7 @@ def test_what_is_not_agreed_is_refused_before_rows_are_looked_at(node, monkeypat
         words = f"its settings have {name}={value}, but {name}="
         cases.append((sealed(request, server), words))
     of_other_method = sealed(
-        ModelAveragingAggregator()._terms().first_message(), server
+        ModelAveragingAggregator()._method().terms.first_message(), server
     )
     cases.append(
         (of_other_method, "its method is 'ModelAveragingAggre.*, but the agreed")

@@ -139,7 +139,7 @@ def halves_agreed_on():
     method = {
         "method": content["method"],
         "settings": content["settings"],
-        "further_settings": aggregator._terms().further_settings,
+        "further_settings": aggregator._method().terms.further_settings,
     }
     agreement = Agreement(
         exchange="a" * 32,
@@ -232,7 +232,7 @@ def keys_of(requests):
 def test_a_later_request_of_the_method_may_be_about_any_layers():
     aggregator = GEMSMLPAggregator(n_rounds=2, random_state=0)
     agreement = Agreement.of(aggregator)
-    of_last, clusters = aggregator._terms().later_requests()
+    of_last, clusters = aggregator._method().terms.later_requests()
     check_is_derived(clusters, agreement)
     check_is_derived(
         Message.of("moments", **of_last.content, hidden=HIDDEN_LAYER), agreement
@@ -243,7 +243,7 @@ def test_a_later_request_of_the_method_may_be_about_any_layers():
 def test_a_later_request_with_other_fields_is_refused(field, value):
     aggregator = GEMSMLPAggregator(n_rounds=2, random_state=0)
     agreement = Agreement.of(aggregator)
-    of_last, _ = aggregator._terms().later_requests()
+    of_last, _ = aggregator._method().terms.later_requests()
     fields = of_last.content | {field: value, "hidden": HIDDEN_LAYER}
     with pytest.raises(NotAgreedError, match=f"now {field}={value!r}"):
         check_is_derived(Message.of("moments", **fields), agreement)

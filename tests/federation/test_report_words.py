@@ -213,7 +213,7 @@ def measured_columns(**scores) -> dict:
         SimpleNamespace(
             node_scores_=default_scores | scores,
             _largest_shares=[0.5, 0.25],
-            _terms=lambda: SimpleNamespace(spaces=Spaces.from_value("gram")),
+            _method=lambda: SimpleNamespace(spaces=Spaces.from_value("gram")),
         )
     )
 

@@ -134,5 +134,5 @@ def test_it_takes_one_message(networks):
     agg = fit(networks)
     tasks = [entry["task"] for entry in agg.history_]
     assert tasks == ["neurons", "moments", "evaluate", "score"]
-    assert agg._terms().most_requests(1)["evaluate"] == 1
+    assert agg._method().terms.most_requests(1)["evaluate"] == 1
     np.testing.assert_array_equal(agg.coefs_[-1].T, agg.last_layer_.coef_)

@@ -20,7 +20,6 @@ from skgems.datasets import partition_by_label
 from skgems.federation import Agreement, Nodes, reply_to
 from skgems.gems import HiddenLayers, Moments
 from skgems.gems._common_units import number_of_common_units
-from skgems.gems._layers_fit import LayersFit
 from skgems.gems._terms import MergedLayersTerms
 from skgems.plotting import MatchingDisplay
 from skgems.spaces import draw_common_units
@@ -84,7 +83,7 @@ def test_common_units_are_drawn_by_the_moments_of_all_rows():
         rows.mean(axis=0),
         np.cov(rows.T, bias=True),
         20,
-        random_state=LayersFit.from_aggregator(agg).seed,
+        random_state=agg._method().seed,
     )
     np.testing.assert_allclose(agg.coefs_[0][:, 12:], W[:-1], atol=1e-6)
     np.testing.assert_allclose(agg.intercepts_[0][12:], W[-1], atol=1e-6)

@@ -19,10 +19,11 @@ from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.datasets import partition_by_label
 from skgems.federation import _channel as channel_module
 from skgems.gems import HiddenLayers, Moments
-from skgems.gems._layers import _ClustersOfNodes, _is_lower
+from skgems.gems._training_rounds import _ClustersOfNodes, _is_lower
 from skgems.local import Member
 from skgems.moments import ClassMoments, class_moments
 from skgems.networks import Layers
+from skgems.tasks import MomentsReply
 
 # A last layer of few clusters, which is quick.
 QUICK = GEMSLogisticAggregator(moments=Moments(n_components=4))
@@ -283,15 +284,12 @@ def test_linear_models_have_nothing_to_train():
 # ---- the parts -------------------------------------------------------------------
 
 
-class _Reply:
-    def __init__(self, **content):
-        self.content = content
-
-
 def reply_with_clusters(X, y):
     labels, codes = np.unique(y, return_inverse=True)
     moments = class_moments(X, codes, kind="diagonal", parts=np.arange(len(y)) // 2)
-    return _Reply(labels=labels.tolist(), moments=moments.as_arrays())
+    return MomentsReply(
+        labels=labels.tolist(), moments=moments.as_arrays(), form={}, scaled=False
+    )
 
 
 def test_clusters_of_others_are_those_of_all_nodes_but_one():

@@ -252,11 +252,11 @@ def test_flat_settings_become_objects():
         moments=Moments("shared", n_components=2),
         class_weight={0: 2.0, 1: 1.0},
     )
-    settings = json.loads(json.dumps(agg._terms().settings))
+    settings = json.loads(json.dumps(agg._method().terms.settings))
     parameters = with_objects_of_settings(settings)
     assert parameters.keys() == {"spaces", "moments", "class_weight", "random_state"}
     again = GEMSLogisticAggregator(**parameters)
-    assert again._terms().settings == agg._terms().settings
+    assert again._method().terms.settings == agg._method().terms.settings
     # A method whose settings are others gets no objects.
     assert with_objects_of_settings({"front": None}) == {"front": None}
 

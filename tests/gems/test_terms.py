@@ -34,7 +34,7 @@ def sent_and_read(terms):
 
 
 def linear_terms(**parameters):
-    return GEMSLogisticAggregator(random_state=3, **parameters)._terms()
+    return GEMSLogisticAggregator(random_state=3, **parameters)._method().terms
 
 
 def test_settings_travel_by_flat_names():
@@ -107,7 +107,7 @@ def test_settings_that_lack_a_name_are_refused(name):
 @pytest.mark.parametrize("n_rounds", [1, 3])
 def test_terms_of_networks_hold_those_of_the_last_layer(n_rounds):
     last_layer = GEMSLogisticAggregator(epsilon=0.8, random_state=0)
-    terms = GEMSMLPAggregator(last_layer=last_layer, n_rounds=n_rounds)._terms()
+    terms = GEMSMLPAggregator(last_layer=last_layer, n_rounds=n_rounds)._method().terms
     later = [key_of(request) for request in sent_and_read(terms).later_requests()]
     assert later == [key_of(request) for request in terms.later_requests()]
     assert len(later) == (4 if n_rounds > 1 else 3)  # with clusters to train on

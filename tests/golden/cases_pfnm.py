@@ -164,7 +164,7 @@ BRIEF = MLPClassifier((10,), batch_size=16, learning_rate_init=0.02, max_iter=5)
 # ---- the table ----------------------------------------------------------------
 
 ORDERS = ["bottom_up", "top_down"]
-COSTS = ["exchangeable", "paper"]
+COSTS = ["exchangeable", "ordered", "paper"]
 
 CASES = {
     # Without rows.
@@ -179,6 +179,14 @@ CASES = {
     "counts": lambda: match(counts=COUNTS),
     "counts deep top_down": lambda: match(
         members=DEEP, counts=COUNTS, matching=Matching(layer_order="top_down")
+    ),
+    "as in the paper": lambda: match(
+        members=DEEP,
+        counts=COUNTS,
+        sigma=0.3,
+        sigma0=10**0.5,
+        gamma0=1.0,
+        matching=Matching(model="paper", new_atom_cost="paper", layer_order="top_down"),
     ),
     "tanh": lambda: match(members=partial(PLAIN, activation="tanh")),
     "string labels": lambda: match(STRINGS, named),

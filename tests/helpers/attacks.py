@@ -135,7 +135,7 @@ def _agreement_of_choice(min_rows: int) -> Agreement:
         {
             "method": type(aggregator).__name__,
             "settings": aggregator._agreed_terms.settings_at_nodes,
-            "further_settings": aggregator._terms().further_settings,
+            "further_settings": aggregator._method().terms.further_settings,
         }
         for aggregator in aggregators
     ]

@@ -137,7 +137,7 @@ def layers_in_moments(ask: Ask, summary: HonestSummary) -> np.ndarray:
 
 def network_moments_content() -> dict:
     """What a network method asks about its last layer, of no model."""
-    (request, *_) = GEMSMLPAggregator(random_state=0)._terms().later_requests()
+    (request, *_) = GEMSMLPAggregator(random_state=0)._method().terms.later_requests()
     return dict(request.content) | {"model": None}
 
 

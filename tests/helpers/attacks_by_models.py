@@ -184,7 +184,7 @@ def radii_of_turned_models(ask: Ask, summary: HonestSummary) -> np.ndarray:
     """
     d = summary.n_features
     guesses = [no_guesses(summary)]
-    honest_request = aggregator_of_spaces()._terms().later_requests()[-1]
+    honest_request = aggregator_of_spaces()._method().terms.later_requests()[-1]
     bias = 1.0
     turn = 1e-7
     for column in range(len(LABELS)):

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The pooled logistic regression, by Newton's method on all rows at one place."""
+"""The pooled logistic regression by Newton's method, and a message about one."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.special import softmax
+from sklearn.dummy import DummyClassifier
+
+from helpers.broken import Pair
+from skgems.federation import Message
+from skgems.local import Member
+from skgems.messages import TASKS
 
 
 def pooled_regression(A, codes, *, weights=None, units=None, n_steps=40):
@@ -38,3 +44,21 @@ def pooled_regression(A, codes, *, weights=None, units=None, n_steps=40):
 def with_intercept(X):
     """The columns of rows, and a column of ones."""
     return np.column_stack([X, np.ones(len(X))])
+
+
+def pair_of_inference() -> Pair:
+    """A request for sums of standard errors, with weights of classes, and its reply."""
+    X = np.random.default_rng(0).normal(size=(60, 5))
+    y = np.arange(60) % 4
+    node = Member.from_estimator("lyon", DummyClassifier().fit(X, y), X, y)
+    content = {
+        "W": np.full((6, 4), 0.1) * np.arange(4),
+        "labels": list(range(4)),
+        "columns": np.arange(4),
+        "class_weights": np.ones(4),
+    }
+    reply = TASKS["inference"].answered(node, content)
+    return Pair(
+        request=Message.of("inference", **content),
+        reply=Message.of("inference", **reply, min_rows=1),
+    )

@@ -301,8 +301,8 @@ BOMBS = {
     "a summary of many clusters": GEMSLogisticAggregator(
         moments=Moments(n_components=10**6), random_state=0
     )
-    ._terms()
-    .first_message(),
+    ._method()
+    .terms.first_message(),
 }
 
 

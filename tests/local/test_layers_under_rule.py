@@ -36,7 +36,7 @@ def request_about(n_units, n_rounds=1, moments="auto", seed=0):
     """Moments of a made-up layer, under an agreement on networks."""
     last_layer = GEMSLogisticAggregator(moments=moments)
     aggregator = GEMSMLPAggregator(last_layer=last_layer, n_rounds=n_rounds)
-    content = dict(aggregator._terms().later_requests()[0].content)
+    content = dict(aggregator._method().terms.later_requests()[0].content)
     W = np.random.default_rng(seed).standard_normal((D + 1, n_units))
     hidden = {"weights": [W], "activation": ["relu"]}
     message = Message.of("moments", **content | {"hidden": hidden, "model": None})

@@ -34,6 +34,7 @@ WHOLE_NUMBERS = {
     "survey reply classes.known": (0, ROWS),
     "survey reply classes.n_values": (0, ROWS),
     "judge reply n_rows": (0, ROWS),
+    "inference reply n_rows": (0, ROWS),
     "moments request n_components": (1, COUNTED),
     "moments request min_cluster_size": (0, ROWS),
     "moments reply kurtosis": (1, ROWS),

@@ -84,6 +84,25 @@ def test_evaluate_sums_over_the_rows_that_judge(hidden):
         assert loss == pytest.approx(20 * log_loss(node.y[5:25], proba, labels=LABELS))
 
 
+def test_numbers_of_right_rows_are_rounded_up_and_down_under_a_rule():
+    node = make_member()
+    under_rule = replace(node, disclosure=Disclosure(min_rows=10))
+    rounded_by = []
+    for seed in range(8):
+        W = np.random.default_rng(seed).standard_normal((5, *make_model().shape))
+        request = {"W": W, **ALL_CLASSES, "factors": np.ones(0)}
+        exact = ask("evaluate", node, **request)["right"]
+        told = ask("evaluate", under_rule, **request)["right"]
+        np.testing.assert_array_equal(told % 10, 0)
+        # The same model is told the same in any company.
+        alone = ask("evaluate", under_rule, **{**request, "W": W[3]})
+        assert float(alone["right"]) == told[3]
+        rounded_by.extend(told - exact)
+    # Constants of the models are off by a little, so that a row or two are others.
+    assert np.abs(rounded_by).max() < 12
+    assert min(rounded_by) < -5 and max(rounded_by) > 5
+
+
 def test_evaluate_counts_rows_by_their_weights():
     weights = np.linspace(0.1, 1.0, 40)
     judging = np.arange(10)
