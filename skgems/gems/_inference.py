@@ -10,14 +10,29 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import is_channel
 from ..compat import Interval, StrOptions, validate_params
 from ..disclosure import Disclosure
-from ..federation import Context, Federation, Run, read_federation, run_of
+from ..federation import (
+    Context,
+    Federation,
+    Record,
+    Run,
+    Summary,
+    read_federation,
+    run_of,
+)
 from ..inference import Inference
 from ..messages import Message, listed
 from ..steps import raw_columns
 from ..tasks import InferenceReply
 from ._contributions import contributions_of_nodes
 from ._further import with_objectives
-from ._inference_fit import LEAST_SITES, AskedNode, InferenceFit, KeptSums
+from ._inference_fit import (
+    LEAST_SITES,
+    AskedNode,
+    CountsOfFit,
+    InferenceFit,
+    KeptSums,
+    TrustOfFit,
+)
 from ._inference_notes import choose_errors, notes_on_replies
 from ._moment_sums import MomentSums
 from ._problem import check_are_linear, linear_nodes
@@ -129,6 +144,7 @@ class InferenceMixin:
             )
         federation = None
         if X is not None:
+            _check_has_rows(self)
             federation = read_federation(
                 self._with_members(
                     zip(self.node_names_, self.estimators_, strict=True)
@@ -138,6 +154,19 @@ class InferenceMixin:
                 nodes,
                 groups=groups,
                 sample_weight=sample_weight,
+            )
+            _check_rows_are_those_of_fit(
+                self, federation, has_groups=groups is not None
+            )
+        elif not (y is None and nodes is None and groups is None):
+            raise ValueError(
+                "y, nodes and groups are those of rows X, which are not given. Pass X "
+                "too; over a channel the nodes give their groups themselves."
+            )
+        elif sample_weight is not None:
+            raise ValueError(
+                "sample_weight is that of rows X, which are not given. Pass X too; over "
+                "a channel the nodes give their weights themselves."
             )
         fit = _fit_of(self, site_intercepts=site_intercepts)
         notes = []
@@ -252,12 +281,55 @@ def _check_can_infer(aggregator: InferenceMixin) -> None:
         )
 
 
+def _check_has_rows(aggregator: InferenceMixin) -> None:
+    """Raise ValueError where the fit was to what nodes sent, and not to rows here."""
+    apart = [
+        name
+        for name, member in zip(
+            aggregator.node_names_, aggregator.estimators_, strict=True
+        )
+        if isinstance(member, Summary | Record)
+    ]
+    if apart:
+        raise ValueError(
+            f"Nodes {listed(map(repr, apart))} were fitted from what they sent, so "
+            "inference takes no rows of them. Call inference() without rows, which "
+            "asks the nodes over a channel, or fit to rows."
+        )
+
+
+def _check_rows_are_those_of_fit(
+    aggregator: InferenceMixin, federation: Federation, *, has_groups: bool
+) -> None:
+    """Raise ValueError where rows are not as many as in the fit, or weigh otherwise."""
+    # Groups change weights under a rule, and may not have been given to fit.
+    compares_weights = not (
+        has_groups and isinstance(aggregator.disclosure, Disclosure)
+    )
+    for node in federation.nodes:
+        of_fit = aggregator._counts_of_fit.get(node.name)
+        if of_fit is None:
+            continue
+        counts = CountsOfFit.from_node(node)
+        if counts.n_rows != of_fit.n_rows:
+            raise ValueError(
+                f"Node {node.name!r} was fitted to {of_fit.n_rows} rows, but inference "
+                f"was given {counts.n_rows}. Give the rows of fit, or fit again."
+            )
+        if compares_weights and not np.isclose(counts.weight, of_fit.weight):
+            raise ValueError(
+                f"The rows of node {node.name!r} weighed {of_fit.weight:.6g} in fit, and "
+                f"{counts.weight:.6g} in inference. Give the sample_weight of fit to "
+                "inference too, or fit again."
+            )
+
+
 def _index_of_class(aggregator: InferenceMixin, reference: object) -> int:
     """Return the index of a class; ValueError where there is none of this label."""
     labels = aggregator.classes_.tolist()
     if reference is None:
         return 0
-    if reference not in labels:
+    if np.ndim(reference) or reference not in labels:
         raise ValueError(f"reference={reference!r} is no class; these are {labels}.")
     return labels.index(reference)
 
@@ -277,14 +349,15 @@ def _fit_of(aggregator: InferenceMixin, *, site_intercepts: bool) -> InferenceFi
         )
     if likelihood is not None:
         _check_likelihood(aggregator, moments)
-    models = np.repeat(W[None], len(aggregator.node_names_), axis=0)
+    trust = TrustOfFit.from_table(aggregator.trust_, aggregator.node_names_)
+    models = np.repeat(W[None], len(trust.names), axis=0)
     if site_intercepts:
         models = moments.with_site_intercepts(W)
     front = getattr(aggregator, "front_", None)
     names_out = [f"x{j}" for j in range(len(W) - 1)]
     return InferenceFit(
         models=models,
-        names=list(aggregator.node_names_),
+        names=trust.names,
         classes=aggregator.classes_,
         columns=raw_columns(
             front,
@@ -298,6 +371,10 @@ def _fit_of(aggregator: InferenceMixin, *, site_intercepts: bool) -> InferenceFi
         site_intercepts=site_intercepts,
         moments=moments,
         kept_sums=kept_sums,
+        trust=trust,
+        rows_of_fit_have_weights=any(
+            counts.has_weights for counts in aggregator._counts_of_fit.values()
+        ),
     )
 
 
@@ -373,7 +450,7 @@ def _with_replies(
             reply,
             n_classes=len(columns_of_nodes[name]),
             n_of_all=len(fit.classes),
-        )
+        ).counting(fit.trust.factors.get(name, 1.0))
         for name, reply in replies
     }
     nodes = [asked.get(name, AskedNode(name=name)) for name in fit.names]

@@ -1,11 +1,12 @@
 """Standard errors of an aggregate: what nodes told, or moments in their place."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
+from ..federation import Node
 from ..inference import (
     Dependence,
     Heterogeneity,
@@ -42,6 +43,59 @@ _LONG_STEP = 1.0
 _RUNAWAY = 1.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class CountsOfFit:
+    """How many rows of a node a fit was to."""
+
+    n_rows: int
+    weight: float  # the sum of their weights; the number of rows if they have none
+    has_weights: bool  # whether the node's owner gave weights
+
+    @classmethod
+    def from_node(cls, node: Node) -> "CountsOfFit":
+        """Return what the description of a node's rows says."""
+        n_rows = node.n_in_moments
+        weight = float(np.sum(node.row_counts.get("weights", n_rows)))
+        return cls(
+            n_rows=n_rows, weight=weight, has_weights="weights" in node.row_counts
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrustOfFit:
+    """Which nodes a fit kept, if some may lie, and how many of their rows count."""
+
+    names: list[str]  # of the nodes that are kept
+    left_out: list[str] = field(default_factory=list)
+    # By the name of a node, the part of its rows that counts, where this is below 1.
+    factors: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def from_table(
+        cls, trust: Mapping[str, list] | None, names: Sequence[str]
+    ) -> "TrustOfFit":
+        """Read the table ``trust_``; None: all nodes are trusted."""
+        if trust is None:
+            return cls(names=list(names))
+        kept = []
+        left_out = []
+        factors = {}
+        for name, n_rows, n_counted, reason in zip(
+            trust["node"],
+            trust["rows"],
+            trust["counted"],
+            trust["left_out_by"],
+            strict=True,
+        ):
+            if reason:
+                left_out.append(name)
+                continue
+            kept.append(name)
+            if n_counted < n_rows:
+                factors[name] = n_counted / n_rows
+        return cls(names=kept, left_out=left_out, factors=factors)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AskedNode:
     """What a node told, as far as it did."""
@@ -53,7 +107,7 @@ class AskedNode:
     information: np.ndarray | None = None  # (m, m)
     middle: np.ndarray | None = None  # (m, m)
     count: float = 0.0
-    n_rows: int = 0
+    n_rows: float = 0.0
     is_weighted: bool = False
     has_groups: bool = False
     has_rule: bool = False  # whether small classes may have been left out
@@ -63,6 +117,23 @@ class AskedNode:
         """Return the sums of a node that told its information."""
         return NodeSums(
             gradient=self.gradient, information=self.information, middle=self.middle
+        )
+
+    def counting(self, factor: float) -> "AskedNode":
+        """Return a node of which only a part of the rows counts."""
+        if factor == 1.0:
+            return self
+
+        def part_of(sums: np.ndarray | None) -> np.ndarray | None:
+            return None if sums is None else factor * sums
+
+        return replace(
+            self,
+            gradient=part_of(self.gradient),
+            information=part_of(self.information),
+            middle=part_of(self.middle),
+            count=factor * self.count,
+            n_rows=factor * self.n_rows,
         )
 
     @classmethod
@@ -127,6 +198,9 @@ class InferenceFit:
     kept_sums: KeptSums | None = None  # what it has in their place
     nodes: list[AskedNode] = field(default_factory=list)  # empty: nobody was asked
     rows_are_shared: bool = False
+    # Whether rows had weights in the fit, of which nobody is asked again.
+    rows_of_fit_have_weights: bool = False
+    trust: TrustOfFit | None = None
 
     @property
     def n_columns(self) -> int:
@@ -207,6 +281,8 @@ class InferenceFit:
         """Report whether rows have sampling weights, or weights by class."""
         if self.rows_are_shared:  # these have the weights of their nodes
             return self.has_class_weights
+        if not self.nodes:
+            return self.has_class_weights or self.rows_of_fit_have_weights
         return self.has_class_weights or any(node.is_weighted for node in self.nodes)
 
     @property

@@ -83,14 +83,33 @@ def _errors_of_model(fit: InferenceFit, notes: list[str]) -> ChosenErrors:
 
 def notes_on_replies(fit: InferenceFit) -> list[str]:
     """Say what nodes did not tell, and what stands in for it."""
+    notes = _notes_on_trust(fit)
     if not fit.nodes:
-        return []
+        return notes
     return [
+        *notes,
         *_notes_on_gradients(fit),
         *_notes_on_information(fit),
         *_notes_on_classes(fit),
         *_notes_on_lowered_weights(fit),
     ]
+
+
+def _notes_on_trust(fit: InferenceFit) -> list[str]:
+    """Name nodes that the fit left out, or of which it counts a part of the rows."""
+    notes = []
+    if fit.trust.left_out:
+        notes.append(
+            f"Nodes {listed(map(repr, fit.trust.left_out))} are left out, as in the "
+            "fit (robust): the table is that of the other nodes, and its errors do not "
+            "know of this choice."
+        )
+    if fit.trust.factors:
+        notes.append(
+            f"Nodes {listed(map(repr, fit.trust.factors))} count with a part of their "
+            "rows, as in the fit (robust)."
+        )
+    return notes
 
 
 def _notes_on_gradients(fit: InferenceFit) -> list[str]:
@@ -131,7 +150,7 @@ def _notes_on_classes(fit: InferenceFit) -> list[str]:
 
 
 def _notes_on_lowered_weights(fit: InferenceFit) -> list[str]:
-    n_rows = sum(node.n_rows for node in fit.nodes)
+    n_rows = round(sum(node.n_rows for node in fit.nodes))
     count = sum(node.count for node in fit.nodes)
     if fit.has_weighted_rows or fit.rows_are_shared or count >= n_rows:
         return []

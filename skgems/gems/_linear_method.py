@@ -37,6 +37,7 @@ from ..tuning import FineTuned
 from ._further import with_objectives
 from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
 from ._linear_parameters import LinearParameters
+from ._inference_fit import CountsOfFit
 from ._node_scores import node_scores
 from ._problem import check_are_linear
 from ._public_rows import Rows, tuned_by_public_rows
@@ -134,6 +135,11 @@ class LinearMethod(LinearParameters):
             "fine_tuning_": fine_tuning,
             "node_scores_": node_scores(reports, merge, problem=stage, losses=losses),
             "trust_": trust_table(stage.names, merge.trust),
+            # For inference, which has to be given the same rows.
+            "_counts_of_fit": {
+                node.name: CountsOfFit.from_node(node)
+                for node in stage.federation.nodes
+            },
             "_largest_shares": [node.largest_share for node in stage.nodes],
             # Which classes rows have at each node, for a later request.
             "_row_columns": {

@@ -462,3 +462,91 @@ def test_a_class_that_is_lost_with_a_node_has_no_contribution():
     agg.fit(X[:, :2], codes, nodes=sites)
     table = agg.leave_one_node_out(X[:, :2], codes)
     assert np.isnan(table["auc"]).tolist() == [False, False, True, False]
+
+
+# ---- which rows, and which nodes -----------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::skgems.federation.NodesDisagreeWarning")
+@pytest.mark.parametrize("site_intercepts", [False, True])
+def test_a_node_that_the_fit_left_out_has_no_part_in_the_table(site_intercepts):
+    X, codes, sites = four_sites()
+    X, is_kept = X[:, :2], sites != "lyon"
+    told = np.where(is_kept[:, None], X, -5.0 * X)
+    agg = fitted(told, codes, sites, robust=1)
+    assert agg.trust_["node"][agg.trust_["counted"].index(0.0)] == "lyon"
+    table = agg.inference(told, codes, sites, site_intercepts=site_intercepts)
+    A = with_intercept(X[is_kept])
+    if site_intercepts:
+        levels = sites[is_kept, None] == np.array(["bonn", "nice", "oslo"])
+        A = np.column_stack([X[is_kept], levels.astype(float)])
+    theta, covariance, _ = pooled_regression(A, codes[is_kept])
+    assert_near(table, theta, covariance)
+    assert table.nodes == ["bonn", "nice", "oslo"]
+    assert table.notes[0].startswith("Nodes 'lyon' are left out, as in the fit")
+    assert agg.inference().n_rows == is_kept.sum()
+
+
+@pytest.mark.filterwarnings("ignore::skgems.federation.ManyRowsWarning")
+def test_a_node_with_far_more_rows_than_others_has_a_part_of_them_in_the_table():
+    X, codes, sites = four_sites(4000)
+    X = X[:, :2]
+    is_used = (sites == "oslo") | (np.arange(4000) % 10 == 0)
+    X, codes, sites = X[is_used], codes[is_used], sites[is_used]
+    agg = fitted(X, codes, sites, robust=1)
+    ((n_rows, n_counted),) = {
+        rows
+        for rows in zip(agg.trust_["rows"], agg.trust_["counted"], strict=True)
+        if rows[0] != rows[1]
+    }
+    table = agg.inference(X, codes, sites)
+    weights = np.where(sites == "oslo", n_counted / n_rows, 1.0)
+    theta, covariance, _ = pooled_regression(with_intercept(X), codes, weights=weights)
+    assert_near(table, theta, covariance)
+    assert table.n_rows == pytest.approx(weights.sum())
+    assert table.notes[0].startswith("Nodes 'oslo' count with a part of their rows")
+
+
+def test_rows_are_those_of_the_fit():
+    X, codes, sites = four_sites()
+    X, weights = X[:, :2], np.linspace(0.5, 2.0, len(X))
+    agg = fitted(X, codes, sites)
+    with pytest.raises(ValueError, match="'bonn' was fitted to 200 rows, but .* 100"):
+        agg.inference(X[:400], codes[:400], sites[:400])
+    with pytest.raises(ValueError, match=r"node 'bonn' weighed 200 in fit, and 249\.4"):
+        agg.inference(X, codes, sites, sample_weight=weights)
+    with pytest.raises(ValueError, match="groups are those of rows X, which are not"):
+        agg.inference(groups=np.arange(len(X)))
+    with pytest.raises(ValueError, match="sample_weight is that of rows X, which are"):
+        agg.inference(sample_weight=weights)
+    members = [(str(name), None) for name in SITES]
+    weighted = GEMSLogisticAggregator(members, C=np.inf, random_state=0)
+    weighted.fit(X, codes, nodes=sites, sample_weight=weights)
+    with pytest.raises(ValueError, match="Give the sample_weight of fit to inference"):
+        weighted.inference(X, codes, sites)
+
+
+def test_rows_of_nodes_that_sent_files_are_refused(tmp_path):
+    X, codes, sites = four_sites()
+    channel = channel_to(X[:, :2], codes, sites, tmp_path, disclosure=None)
+    agg = GEMSLogisticAggregator(channel, C=np.inf, random_state=0).fit()
+    with pytest.raises(ValueError, match="inference takes no rows of them"):
+        agg.inference(X[:, :2], codes, sites)
+
+
+def test_weights_of_the_fit_leave_no_errors_where_nobody_is_asked():
+    X, codes, sites = four_sites()
+    members = [(str(name), None) for name in SITES]
+    agg = GEMSLogisticAggregator(members, C=np.inf, random_state=0)
+    agg.fit(X[:, :2], codes, nodes=sites, sample_weight=np.full(len(X), 100.0))
+    for fit in (agg, pickle.loads(pickle.dumps(agg))):
+        table = fit.inference()
+        assert np.isnan(table.bse).all()
+        assert any(note.startswith("Rows have weights") for note in table.notes)
+
+
+def test_a_class_to_compare_with_is_one_label():
+    X, codes, sites = four_sites()
+    agg = fitted(X[:, :2], codes, sites)
+    with pytest.raises(ValueError, match="is no class; these are"):
+        agg.inference(reference=np.array([0, 1]))
