@@ -165,8 +165,8 @@ class InferenceMixin:
             )
         elif sample_weight is not None:
             raise ValueError(
-                "sample_weight is that of rows X, which are not given. Pass X too; over "
-                "a channel the nodes give their weights themselves."
+                "sample_weight is that of rows X, which are not given. Pass X too; "
+                "over a channel the nodes give their weights themselves."
             )
         fit = _fit_of(self, site_intercepts=site_intercepts)
         notes = []
@@ -318,9 +318,9 @@ def _check_rows_are_those_of_fit(
             )
         if compares_weights and not np.isclose(counts.weight, of_fit.weight):
             raise ValueError(
-                f"The rows of node {node.name!r} weighed {of_fit.weight:.6g} in fit, and "
-                f"{counts.weight:.6g} in inference. Give the sample_weight of fit to "
-                "inference too, or fit again."
+                f"The rows of node {node.name!r} weighed {of_fit.weight:.6g} in fit, "
+                f"and {counts.weight:.6g} in inference. Give the sample_weight of fit "
+                "to inference too, or fit again."
             )
 
 

@@ -39,6 +39,8 @@ _DOUBTFUL_I2 = 0.75
 # Standard errors by which a step may move a coefficient: what is left of the distance
 # to the pooled coefficient is about the square of it times a tenth.
 _LONG_STEP = 1.0
+# Part by which weights of the columns of a category may differ by rounding.
+_IN_RATIO = 1e-3
 # Standard error of a column of unit deviation, from which nearly no row tells of it.
 _RUNAWAY = 1.0
 
@@ -529,6 +531,7 @@ class InferenceFit:
         return [
             *self._notes_on_columns(),
             *self._notes_on_separation(),
+            *self._notes_on_levels(),
             *_note_on_step(table, self.uses_gradients),
             *_note_on_sites(table, self._is_of_column),
         ]
@@ -539,11 +542,17 @@ class InferenceFit:
         for column, others in zip(
             self.dependence.left_out, self.dependence.combined_with, strict=True
         ):
-            if others:
+            if self._is_of_category(column, others):
                 notes.append(
                     f"Column {names[column]!r} follows from "
                     f"{listed(repr(names[j]) for j in others)}, so that it is the "
                     "reference: coefficients of these are differences from it."
+                )
+            elif others:
+                notes.append(
+                    f"Column {names[column]!r} follows from "
+                    f"{listed(repr(names[j]) for j in others)}, and has no "
+                    "coefficient: those of the others are as if it were not there."
                 )
             else:
                 notes.append(
@@ -556,6 +565,24 @@ class InferenceFit:
                 "makes more of a raw column than a change of its scale."
             )
         return notes
+
+    def _is_of_category(self, column: int, others: list[int]) -> bool:
+        """Report whether a column and others, in raw units, sum to a constant."""
+        vector = self.dependence.vectors[self.dependence.left_out.index(column)]
+        scales = np.array([self.columns[j].scale for j in [column, *others]])
+        weights = vector[[column, *others]] / scales
+        return len(others) > 0 and np.allclose(weights, weights[0], rtol=_IN_RATIO)
+
+    def _notes_on_levels(self) -> list[str]:
+        """Name nodes whose own intercepts no rows decide."""
+        lacking = [node.name for node in self.nodes if node.lacks_classes]
+        if not self.site_intercepts or self.has_penalty or not lacking:
+            return []
+        return [
+            f"Nodes {listed(map(repr, lacking))} have no rows of some class, so that "
+            "their intercepts run away: these mean nothing. Other coefficients do not "
+            "use rows of a node with a single class."
+        ]
 
     def _notes_on_separation(self) -> list[str]:
         """Name columns whose coefficients run away, and nodes where these vary."""

@@ -47,6 +47,11 @@ def _robust_errors(fit: InferenceFit) -> ChosenErrors:
 
 def _errors_by_site(fit: InferenceFit) -> ChosenErrors:
     """Return errors whose units are nodes; ValueError where some told too little."""
+    if not fit.nodes:
+        raise ValueError(
+            "cov_type='site' needs the gradient and information of all nodes, and none "
+            "was asked. Call inference(X, y, nodes), or fit over a channel."
+        )
     if not fit.has_all_information:
         raise ValueError(
             "cov_type='site' needs the gradient and information of all nodes, and "

@@ -35,9 +35,9 @@ from ..progress import say
 from ..spaces import EmptyIntersectionError, EmptyIntersectionWarning
 from ..tuning import FineTuned
 from ._further import with_objectives
+from ._inference_fit import CountsOfFit
 from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
 from ._linear_parameters import LinearParameters
-from ._inference_fit import CountsOfFit
 from ._node_scores import node_scores
 from ._problem import check_are_linear
 from ._public_rows import Rows, tuned_by_public_rows

@@ -65,9 +65,14 @@ def dependence_of(products: np.ndarray, n_columns: int) -> Dependence:
     """
     columns = slice(0, n_columns)
     intercepts = slice(n_columns, len(products))
-    slopes = np.linalg.solve(
-        products[intercepts, intercepts], products[intercepts, columns]
-    )
+    # Each row has one of the intercepts, so that their products are diagonal. They are
+    # zero where no row is undecided: nothing can be said of columns then.
+    weights = np.diag(products)[intercepts]
+    if not weights.any():
+        return Dependence(
+            left_out=[], combined_with=[], vectors=np.zeros((0, len(products)))
+        )
+    slopes = (products[intercepts, columns].T / np.where(weights > 0, weights, 1.0)).T
     within = products[columns, columns] - products[columns, intercepts] @ slopes
     squares = np.diag(products)[:n_columns]
     variances = np.diag(within)

@@ -134,14 +134,25 @@ class Inference:
         Parameters
         ----------
         level : float, default=None
-            Their level of confidence. If None, it is that of the table.
+            Their level of confidence, such as 0.95: that of statsmodels is one minus
+            this. If None, it is that of the table.
 
         Returns
         -------
         intervals : ndarray of shape (n_params, 2)
             Lower and upper ends.
+
+        Raises
+        ------
+        ValueError
+            If the level is not between 0 and 1.
         """
         level = self.level if level is None else level
+        if not 0.0 < level < 1.0:
+            raise ValueError(
+                f"level={level!r} is no level of confidence. Give a number between 0 "
+                "and 1, such as 0.95."
+            )
         half = norm.ppf(0.5 + level / 2.0) * self.bse
         return np.column_stack([self.params - half, self.params + half])
 
@@ -186,9 +197,16 @@ class Inference:
         titles = []
         for label in dict.fromkeys(self.classes):
             indices = [i for i, other in enumerate(self.classes) if other == label]
-            title = f"{label} against {self.reference}, {self.n_rows:g} rows"
+            title = f"{label} against {self.reference}, {self._n_rows_in_words} rows"
             titles.append((title, np.array(indices)))
         return titles
+
+    @property
+    def _n_rows_in_words(self) -> str:
+        """Return the number of rows with all its digits, or a sum of weights."""
+        if float(self.n_rows).is_integer():
+            return f"{self.n_rows:.0f}"
+        return f"{self.n_rows:.1f}"
 
     def _cells(self, name: str) -> list[str]:
         """Return the numbers of a column as texts."""

@@ -94,6 +94,12 @@ class ForestDisplay(Display):
                 f"{label!r}. Columns are {sorted(set(inference.names))}."
             )
         place = coefficients.index((label, column))
+        if np.isnan(by_node.errors[:, place]).all():
+            raise ValueError(
+                f"No node has an estimate of {column!r}: intercepts differ between "
+                "nodes anyway, and rows of a single node may not decide a coefficient. "
+                "Draw another column."
+            )
         return cls(
             list(inference.nodes),
             by_node.estimates[:, place],

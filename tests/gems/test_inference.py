@@ -178,6 +178,8 @@ def test_errors_by_site_need_forty_nodes():
     table = fitted(X, codes, sites).inference(X, codes, sites, cov_type="site")
     theta, _, by_site = pooled_regression(with_intercept(X), codes, units=sites)
     assert_near(table, theta, by_site * n_sites / (n_sites - 1), near_errors=0.05)
+    with pytest.raises(ValueError, match="of all nodes, and none was asked"):
+        fitted(X, codes, sites).inference(cov_type="site")
     few = fitted(X[:120], codes[:120], sites[:120])
     with pytest.raises(ValueError, match="needs 40 nodes, but there are 4"):
         few.inference(X[:120], codes[:120], sites[:120], cov_type="site")
@@ -205,6 +207,7 @@ def test_columns_are_in_units_of_rows_before_the_front():
         [frame["age"], frame["ward"] == "b", frame["ward"] == "c", np.ones(n_rows)]
     ).astype(float)
     theta, covariance, _ = pooled_regression(A, (y == "ill").astype(int))
+    assert any("'ward_c', so that it is the reference" in n for n in table.notes)
     assert table.names == ["age", "ward_b", "ward_c", "intercept"]
     assert_near(table, theta, covariance)
     assert any("'ward_a' follows from 'ward_b', 'ward_c'" in n for n in table.notes)
@@ -249,6 +252,41 @@ def test_separation_is_named_with_column_and_node():
     (note,) = [note for note in table.notes if "separate classes" in note]
     assert "'x1'" in note
     assert "'bonn'" in note
+
+
+def test_separation_by_a_column_of_all_rows_is_an_error():
+    X, codes, sites = four_sites()
+    X[:, 1] = 40.0 * codes
+    agg = fitted(X[:, :2], codes, sites)
+    for rows in ((), (X[:, :2], codes, sites)):
+        with pytest.raises(ValueError, match="set C to a number, so that a penalty"):
+            agg.inference(*rows)
+
+
+@pytest.mark.filterwarnings("ignore::skgems.federation.HeavyTailsWarning")
+def test_of_equal_columns_one_is_left_out_and_no_reference():
+    X, codes, sites = four_sites()
+    X = np.column_stack([X[:, :2], 2.0 * X[:, 0]])
+    table = fitted(X, codes, sites).inference(X, codes, sites)
+    theta, covariance, _ = pooled_regression(with_intercept(X[:, 1:]), codes)
+    assert_near(table, theta, covariance)
+    (note,) = [note for note in table.notes if "follows from" in note]
+    assert note.startswith("Column 'x0' follows from 'x2', and has no coefficient")
+
+
+def test_levels_of_sites_with_one_class_are_said_to_mean_nothing():
+    X, codes, sites = four_sites()
+    X, is_left = X[:, :2], sites != "bonn"
+    codes = np.where(is_left, codes, 1)
+    agg = fitted(X, codes, sites)
+    table = agg.inference(X, codes, sites, site_intercepts=True)
+    levels = (sites[is_left, None] == SITES[1:]).astype(float)
+    theta, covariance, _ = pooled_regression(
+        np.column_stack([X[is_left], levels]), codes[is_left]
+    )
+    errors = np.sqrt(np.diag(covariance))
+    assert (np.abs(table.params[:2] - theta[:2]) < 0.05 * errors[:2]).all()
+    assert any("'bonn' have no rows of some class" in note for note in table.notes)
 
 
 def test_a_site_of_one_class_takes_part():

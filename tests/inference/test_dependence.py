@@ -50,3 +50,9 @@ def test_columns_that_differ_a_little_stay():
     x = rng.normal(size=(200, 1))
     X = np.column_stack([x, x + 1e-3 * rng.normal(size=(200, 1)), 1e5 + x**2])
     assert dependence_of(products(X)[0], 3).left_out == []
+
+
+def test_where_no_row_is_undecided_nothing_is_said_of_columns():
+    found = dependence_of(np.zeros((3, 3)), 2)
+    assert found.left_out == []
+    assert found.vectors.shape == (0, 3)

@@ -51,6 +51,17 @@ def test_names_cannot_steer_a_page_or_a_terminal():
     assert "\x1b" not in page + str(table)
 
 
+def test_a_level_is_between_0_and_1():
+    for level in (95, 0.0, 1.0, -0.5):
+        with pytest.raises(ValueError, match="is no level of confidence"):
+            TABLE.conf_int(level)
+
+
+def test_many_rows_have_all_their_digits():
+    assert "1234567 rows" in str(replace(TABLE, n_rows=1_234_567.0))
+    assert "1234567.2 rows" in replace(TABLE, n_rows=1_234_567.25)._repr_html_()
+
+
 def test_odds_ratios_of_any_size():
     table = replace(TABLE, params=np.array([1e3, -1e3, 0.0, 0.0]))
     assert table.odds_ratios[0] == np.inf

@@ -45,3 +45,5 @@ def test_what_cannot_be_drawn(case):
         ForestDisplay.from_inference(agg.inference(), "x0")
     with pytest.raises(ValueError, match="no coefficient of the column 'age'"):
         ForestDisplay.from_estimator(agg, *rows, column="age")
+    with pytest.raises(ValueError, match="No node has an estimate of 'intercept'"):
+        ForestDisplay.from_inference(agg.inference(*rows), "intercept")
