@@ -6,6 +6,7 @@ import numpy as np
 
 from ..base import MOST_LISTED, warn_user
 from ..moments import Contradictions, Trust
+from ._federation import Federation
 from ._labels import shown_labels
 from ._warnings import ManyRowsWarning, NodesDisagreeWarning
 
@@ -57,16 +58,18 @@ def reason_of_trust(names: Sequence[str], trust: Trust | None) -> str:
     return ""
 
 
-def warn_of_trust(
-    names: Sequence[str], trust: Trust | None, classes: np.ndarray
-) -> None:
+def warn_of_trust(federation: Federation, trust: Trust | None) -> None:
     """Warn of nodes that were left out or count less, and of classes left unchecked.
 
     None: all nodes are trusted.
     """
     if trust is None:
         return
+    names = federation.names
+    classes = federation.classes
     _warn_of_nodes_left_out(names, trust)
+    if not trust.is_kept.all() and federation.front_history:
+        _warn_of_front(names, trust)
     _warn_of_capped_nodes(names, trust)
     if len(trust.unchecked_classes):
         labels = classes[trust.unchecked_classes].tolist()
@@ -95,6 +98,21 @@ def _warn_of_nodes_left_out(names: Sequence[str], trust: Trust) -> None:
             "table trust_ has these numbers of all nodes.",
             NodesDisagreeWarning,
         )
+
+
+def _warn_of_front(names: Sequence[str], trust: Trust) -> None:
+    """Warn that a front was fitted before nodes were judged."""
+    left_out = [
+        repr(name)
+        for name, is_kept in zip(names, trust.is_kept, strict=True)
+        if not is_kept
+    ]
+    warn_user(
+        "The front was fitted before nodes were judged, so that sums of the nodes "
+        f"{_first(left_out)} are in it: features may have wrong units or directions, "
+        "and the aggregate may be poor. Fit again without these nodes.",
+        NodesDisagreeWarning,
+    )
 
 
 def _warn_of_capped_nodes(names: Sequence[str], trust: Trust) -> None:

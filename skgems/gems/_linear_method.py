@@ -65,7 +65,7 @@ class LinearMethod(LinearParameters):
             warn_of_neglected_columns(merge.neglected, federation.labels_of_features)
         if merge.likelihood is not None and not federation.rows_are_shared:
             warn_of_same_rows(merge.likelihood, merge.names_among(federation.names))
-        warn_of_trust(federation.names, merge.trust, federation.classes)
+        warn_of_trust(federation, merge.trust)
         self.warn_of_many_rows(federation)
         return {
             **attributes,

@@ -163,7 +163,7 @@ class PooledMethod(MethodOfSums):
         used = _features_of_all(federation)
         pooled_sums = run(self.sums_plan(federation, public_replies, used=used))
         trust = pooled_sums.trust
-        warn_of_trust(federation.names, trust, federation.classes)
+        warn_of_trust(federation, trust)
         if trust is None and not federation.rows_are_shared:
             _warn_of_contradicting_nodes(pooled_sums, federation, public)
             warn_of_many_rows(federation.names, federation.rows_in_moments)

@@ -14,12 +14,14 @@ from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import StandardScaler
 
 from skgems import (
     Disclosure,
     GEMSLogisticAggregator,
     GEMSMLPAggregator,
     PooledAggregator,
+    PooledTransformer,
 )
 from skgems.federation import (
     ManyRowsWarning,
@@ -193,6 +195,23 @@ def test_public_rows_are_the_servers_and_are_kept():
     )
 
 
+@pytest.mark.parametrize("method", ["linear", "LDA"])
+def test_a_front_that_liars_had_a_part_in_is_named(method):
+    X, y, nodes, _ = digit_rows()
+    told = np.where(nodes[:, None] == LIAR, 1e4 * X, X)
+    fit = METHODS[method](front=StandardScaler())
+    aggregator, caught = fit_with_warnings(fit, told, y, nodes=nodes)
+    assert aggregator.trust_["left_out_by"][4] == "spread"
+    (text,) = [
+        str(w.message) for w in caught if "The front was fitted" in str(w.message)
+    ]
+    assert f"sums of the nodes '{LIAR}' are in it" in text
+    # Not where the front was fitted elsewhere.
+    front = PooledTransformer(StandardScaler()).fit(X, nodes=nodes)
+    _, caught = fit_with_warnings(METHODS[method](front=front), told, y, nodes=nodes)
+    assert not any("The front was" in str(w.message) for w in caught)
+
+
 def test_the_report_has_the_table():
     X, _, nodes, told = digit_rows()
     aggregator = fitted_quietly(linear(), X, told, nodes=nodes)
@@ -324,7 +343,7 @@ def test_liars_may_not_be_the_majority(method):
     ):
         METHODS[method](robust=3).fit(X, y, nodes=nodes)
     two = np.isin(nodes, NAMES[:2])
-    with pytest.raises(ValueError, match="there are 2. Add nodes, or set robust to 0"):
+    with pytest.raises(ValueError, match="there are 2. Add nodes, .* to at most 0"):
         METHODS[method]().fit(X[two], y[two], nodes=nodes[two])
 
 
