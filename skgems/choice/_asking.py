@@ -109,8 +109,21 @@ def choose_over(
         choice,
         doubts=(*choice.doubts, *_doubts_about_lacking(halves, k), *warning_texts),
     )
-    # Nodes that missed the front cannot check it, and would refuse.
     rows_alone = RowsAlone(channel, names=run.nodes.names)
+    aggregator = _unfitted(best, k, halves=halves, fronts=fronts, rows_alone=rows_alone)
+    return aggregator, choice, run.history
+
+
+def _unfitted(
+    best: Candidate,
+    k: int,
+    *,
+    halves: "_SumsOfHalves",
+    fronts: "_Fronts",
+    rows_alone: RowsAlone,
+) -> BaseAggregator:
+    """Return the aggregator of a candidate, whose sums are those of number k."""
+    # Nodes that missed the front cannot check it, and would refuse.
     aggregator = clone(best.aggregator).set_params(estimators=rows_alone)
     if best.steps:
         aggregator.set_params(front=PooledTransformer.from_front(fronts.of(best.steps)))
@@ -122,7 +135,7 @@ def choose_over(
             for summary in halves.merged(k, best.aggregator)
         ]
         aggregator.set_params(estimators=summaries)
-    return aggregator, choice, run.history
+    return aggregator
 
 
 def _can_fit(fronts: "_Fronts", *, run: Run, may_be_sparse: bool) -> bool:
