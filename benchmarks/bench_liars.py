@@ -4,7 +4,7 @@
 Data sets are dealt over ten nodes by Dirichlet(0.5) over classes, and alike. The liars
 are nodes of middle size. For each lie there are the points of accuracy that are lost,
 their mean and their largest over sets, partitions and seeds, with ``robust=0`` and
-``robust=f`` (averages: ``server="mean"`` and "median"); how many liars and how many
+``robust=f`` (averages: with ``server=None`` and "median"); how many liars and how many
 honest nodes are left out, or named by the warnings with ``robust=0``. Liars that know
 the rule come by ``--lies adaptive``, federations without liars by ``--honest``. The
 guide's page on liars tells what it prints.
@@ -260,7 +260,7 @@ def aggregator_of(method: str, most_liars: int):
     if method == "LDA":
         return PooledAggregator(pooled="LinearDiscriminantAnalysis", robust=most_liars)
     return ModelAveragingAggregator(
-        node_weight="n_samples", server="median" if most_liars else "mean"
+        node_weight="n_samples", server="median" if most_liars else None
     )
 
 

@@ -8,7 +8,7 @@ where w_k(c) = 0 at nodes that do not know c. Parameters that belong to no class
 one weight a node.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +21,9 @@ from ..networks import N_ROWS, Coordinates, Network, read_network
 from ..tuning import Weight, align_hidden_units, mean_parameters, started_apart
 from ._large_models import ModelSizes
 
+# Makes one model of several with their weights, `mean_parameters` or another.
+Combine = Callable[[Iterable[tuple[Sequence[np.ndarray], Weight]]], list[np.ndarray]]
+
 
 class StartedApartWarning(UserWarning):
     """The networks that are averaged have unrelated hidden units."""
@@ -32,10 +35,13 @@ def average(
     classes: np.ndarray,
     shares: Shares,
     sizes: ModelSizes,
+    combine: Combine = mean_parameters,
     align: bool = False,
     X: np.ndarray | None = None,
 ) -> LocalModel | Network:
     """The average by class over the nodes that know it; ``sizes`` notes the models.
+
+    ``combine`` makes one model of several.
 
     ``align``: whether hidden units are brought into one order before. ``X``: rows of
     some nodes, if there are any, to compare modules on that no made-up rows fit.
@@ -43,7 +49,9 @@ def average(
     nodes, shares = not_constant(nodes, shares)
     problem = why_not_alike(nodes, X)
     if problem is None and not align:
-        mean = average_nets(nodes, classes=classes, shares=shares, sizes=sizes)
+        mean = average_nets(
+            nodes, classes=classes, shares=shares, sizes=sizes, combine=combine
+        )
         warn_of_apart(nodes, classes)
         return mean
     for node in nodes:
@@ -53,7 +61,12 @@ def average(
                 f"module of node {node.name!r} is not such a chain. Set align=None."
             )
     mean = average_networks(
-        nodes, classes=classes, shares=shares, sizes=sizes, align=align
+        nodes,
+        classes=classes,
+        shares=shares,
+        sizes=sizes,
+        align=align,
+        combine=combine,
     )
     if not align:
         warn_of_apart(nodes, classes)
@@ -130,6 +143,7 @@ def average_networks(
     shares: Shares,
     sizes: ModelSizes,
     align: bool,
+    combine: Combine = mean_parameters,
 ) -> Network:
     """Return the average of chains of dense layers, which may be of different kinds."""
     first = with_outputs(nodes[0].model.borrow_network(), classes)
@@ -157,7 +171,7 @@ def average_networks(
             yield arrays, weight
             del arrays  # before the next one comes
 
-    mean = mean_parameters(weighted_arrays())
+    mean = combine(weighted_arrays())
     if not all(np.isfinite(array).all() for array in mean):
         for node in nodes:  # raises an error that names the node
             read_network(node.model.estimator, name=node.name)
@@ -215,7 +229,12 @@ def _check_alike(
 
 
 def average_nets(
-    nodes: list[Node], *, classes: np.ndarray, shares: Shares, sizes: ModelSizes
+    nodes: list[Node],
+    *,
+    classes: np.ndarray,
+    shares: Shares,
+    sizes: ModelSizes,
+    combine: Combine = mean_parameters,
 ) -> LocalModel:
     """Average of alike nets, buffers included: a copy of the first of largest dtype."""
     template = max(
@@ -237,7 +256,7 @@ def average_nets(
             yield parameters, weight
             del parameters  # before the next one comes
 
-    mean = mean_parameters(weighted_parameters())
+    mean = combine(weighted_parameters())
     if not all(np.isfinite(array).all() for array in mean):
         for node in nodes:  # raises an error that names the node
             node.model.check_finite()

@@ -63,8 +63,10 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         at all. Give a :class:`~skgems.averaging.Schedule` to choose also how far it
         decays and when epochs are doubled. A search can vary its parameters, for
         example ``schedule__decay``.
-    server : Downpour or None, default=None
-        How the server makes the next shared model. None takes the average. With a
+    server : Downpour, "median" or None, default=None
+        How the server makes one model of those of the nodes. None takes the average.
+        "median" takes the median of each parameter over the nodes that `node_weight`
+        does not leave out; choose it if a few nodes may lie (:ref:`liars`). With a
         :class:`~skgems.averaging.Downpour` the nodes train for one epoch, or on fewer
         rows, in each round, and the server takes a step; `schedule` and `local_epochs`
         are then not used.
@@ -173,7 +175,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         "n_rounds": [Interval(Integral, 0, None, closed="left")],
         "local_epochs": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
-        "server": [Downpour, None],
+        "server": [Downpour, StrOptions({"median"}), None],
         "common_init": ["boolean"],
     }
 
@@ -263,8 +265,8 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
             the same weights, or were trained until nothing is left of a common start.
             Networks with fewer than about ten hidden units do not always show this.
         NodesDisagreeWarning
-            If the parameters of some nodes are far larger than those of all other
-            nodes, in any round. This needs at least three nodes.
+            If the parameters of some nodes are far larger than those of the median
+            node, in any round. This needs at least three nodes.
         ManyRowsWarning
             If the weights count rows and one node has nearly all of them.
         """

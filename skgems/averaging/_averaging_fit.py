@@ -32,8 +32,10 @@ from ..federation import (
     read_members,
 )
 from ..local import LocalModel, fit_local, local_model
+from ..tuning import mean_parameters, median_parameters
 from ._averaged_model import AveragedModel, as_classifier
 from ._averages import (
+    Combine,
     average,
     average_nets,
     average_networks,
@@ -65,7 +67,7 @@ class AveragingMethod(Method):
     local_epochs: int
     learning_rate: float | None
     schedule: Schedule
-    server: Downpour | None
+    server: Downpour | str | None
     common_init: bool
     random_state: object
 
@@ -126,6 +128,7 @@ class AveragingMethod(Method):
                 classes=classes,
                 shares=shares,
                 sizes=sizes,
+                combine=self._combine,
                 align=bool(self.align),
                 X=federation.X,
             )
@@ -134,6 +137,11 @@ class AveragingMethod(Method):
             **AveragedModel.from_average(model, classes).attributes(),
             "history_": history,
         }
+
+    @property
+    def _combine(self) -> Combine:
+        """Return what makes one model of those of the nodes."""
+        return median_parameters if self.server == "median" else mean_parameters
 
     def _co_learn(
         self, federation: Federation, shares: Shares, *, run: Run, sizes: ModelSizes
@@ -194,11 +202,22 @@ class AveragingMethod(Method):
                 )
             if problem := why_not_alike(nodes, X):
                 raise problem
-            template = average_nets(nodes, classes=classes, shares=shares, sizes=sizes)
+            template = average_nets(
+                nodes,
+                classes=classes,
+                shares=shares,
+                sizes=sizes,
+                combine=self._combine,
+            )
             return template, template.parameters()
         template = nodes[0].model.widened(classes)
         network = average_networks(
-            nodes, classes=classes, shares=shares, sizes=sizes, align=self.align
+            nodes,
+            classes=classes,
+            shares=shares,
+            sizes=sizes,
+            align=self.align,
+            combine=self._combine,
         )
         return template, template.parameters_of(network)
 
@@ -211,7 +230,7 @@ class AveragingMethod(Method):
         buffers: Collection[int],
     ) -> Generator:
         """Plan of the last shared model, and of a dict for each round."""
-        if self.server is not None:
+        if isinstance(self.server, Downpour):
             self.server._validate_params()
             return self.server.plan(
                 start,
@@ -227,6 +246,7 @@ class AveragingMethod(Method):
             local_epochs=self.local_epochs,
             learning_rate=self.learning_rate,
             schedule=self.schedule,
+            combine=self._combine,
         )
         return rounds.plan(start, weights, classes, self.rng)
 

@@ -19,6 +19,7 @@ from ..federation import Message, TooFewNodesError
 from ..messages import Reply
 from ..progress import say
 from ..tuning import Weight, learning_rates, mean_parameters, relative_change
+from ._averages import Combine
 from ._schedule import Schedule
 
 # A model as it is sent to the nodes, and the weights of nodes' models by their names.
@@ -34,6 +35,7 @@ class CoLearning:
     local_epochs: int = 5  # of the first round
     learning_rate: float | None = 0.01  # None: nodes choose their own
     schedule: Schedule = field(default_factory=Schedule)
+    combine: Combine = mean_parameters  # makes one model of those of the nodes
 
     def plan(
         self,
@@ -66,7 +68,7 @@ class CoLearning:
                 rates=rates,
                 seed=rng.randint(2**31 - 1),
             )
-            mean, losses = mean_of(replies, weights, shared)
+            mean, losses = mean_of(replies, weights, shared, self.combine)
             change = relative_change(mean, shared)
             rounds.append(
                 {
@@ -87,7 +89,10 @@ class CoLearning:
 
 
 def mean_of(
-    replies: Iterable[tuple[str, Reply]], weights: Weights, before: Parameters
+    replies: Iterable[tuple[str, Reply]],
+    weights: Weights,
+    before: Parameters,
+    combine: Combine = mean_parameters,
 ) -> tuple[Parameters, list[float]]:
     """Mean of the models that nodes trained, and their losses.
 
@@ -97,7 +102,7 @@ def mean_of(
     def model_of(_: str, reply: Reply) -> Parameters:
         return reply.parameters
 
-    return _mean_and_losses(replies, weights, before, model_of)
+    return _mean_and_losses(replies, weights, before, model_of, combine)
 
 
 def mean_of_pushed(
@@ -123,7 +128,13 @@ def mean_of_pushed(
     return _mean_and_losses(replies, weights, before, model_of)
 
 
-def _mean_and_losses(replies, weights: Weights, before: Parameters, model_of) -> tuple:
+def _mean_and_losses(
+    replies,
+    weights: Weights,
+    before: Parameters,
+    model_of,
+    combine: Combine = mean_parameters,
+) -> tuple:
     losses: list[float] = []
     weights_that_came: list[Weight] = []
 
@@ -137,7 +148,7 @@ def _mean_and_losses(replies, weights: Weights, before: Parameters, model_of) ->
             del model  # before the next one comes
 
     try:
-        mean = mean_parameters(weighted_models())
+        mean = combine(weighted_models())
     except TooFewNodesError as error:
         error.parameters = before
         raise

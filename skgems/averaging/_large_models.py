@@ -62,8 +62,8 @@ class ModelSizes:
         largest = sorted(self._times, key=lambda name: (-self._times[name], name))
         names = [f"{name!r} ({self._times[name]:.3g} times)" for name in largest]
         warn_user(
-            "The models of these nodes have parameters far larger than those of all "
-            f"other nodes: {listed(names)}. The average is nearly theirs alone. Check "
+            "The models of these nodes have parameters far larger than those of the "
+            f"median node: {listed(names)}. The average is nearly theirs alone. Check "
             "that these nodes use the same units of features, the same kind of model "
             "and the same training (penalty, learning rate, number of steps) as the "
             "others. If nothing explains the difference, leave the nodes out.",

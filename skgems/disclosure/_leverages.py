@@ -217,19 +217,13 @@ def lowered_weights(
     squares = start**2  # those with which products of rows are summed
     least = least_share * start.sum()
     while True:
-        rows = np.flatnonzero(squares)
-        if start[rows].sum() < least:
+        kept = _rows_not_alone(
+            design, start, squares, bound=bound, least=least, bases=bases
+        )
+        if kept is None:
             return None
-        some = design if len(rows) == len(start) else design.of_rows(rows)
-        Q = bases.of_design(some, start[rows])
-        if Q.shape[1] > bound * (some.units.max() + 1):
-            return None  # the leverages sum to the rank
-        h = np.einsum("ij,ij->i", Q, Q)
-        is_alone = h > ALONE
-        if is_alone.any():
-            squares[rows[is_alone]] = 0.0
-            continue
-        factors = lowered_of_basis(Q, some.units, bound=bound)
+        rows, units, Q = kept
+        factors = lowered_of_basis(Q, units, bound=bound)
         if factors is None:
             return None
         if (factors == 1.0).all() and len(rows) == len(start):
@@ -241,6 +235,35 @@ def lowered_weights(
             return np.sqrt(squares)
         # Rows that are gone had directions that the others may not have.
         squares[rows] = np.where(factors > 0, start[rows] ** 2, 0.0)
+
+
+def _rows_not_alone(
+    design: Design,
+    start: np.ndarray,
+    squares: np.ndarray,
+    *,
+    bound: float,
+    least: float,
+    bases: KeptBases,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Return indices of rows of which none has a direction alone, units, and a basis.
+
+    They are among those of squared weights above 0, and the ``squares`` of all others
+    become 0. None where they weigh less than ``least``, or are too few for so many
+    directions.
+    """
+    while True:
+        rows = np.flatnonzero(squares)
+        if start[rows].sum() < least:
+            return None
+        some = design if len(rows) == len(start) else design.of_rows(rows)
+        Q = bases.of_design(some, start[rows])
+        if Q.shape[1] > bound * (some.units.max() + 1):
+            return None  # the leverages sum to the rank
+        is_alone = np.einsum("ij,ij->i", Q, Q) > ALONE
+        if not is_alone.any():
+            return rows, some.units, Q
+        squares[rows[is_alone]] = 0.0
 
 
 def lowered_of_basis(

@@ -33,14 +33,13 @@ _MOST_TIMES_MEDIAN = 1000
 
 
 class NodesDisagreeWarning(UserWarning):
-    """Some nodes contradict the others in their rows, sums or parameters.
+    """Some nodes contradict the others in their sums or parameters.
 
     The cause may be labels with another coding, or features in another order, with
-    another sign or in other units. Aggregators of likelihood compare the loss of each
-    node, which is in ``node_scores_``. They name no node where another one has more
-    than half of all rows, since the aggregate is what that one makes it. Pooled
-    classifiers compare class means. Averages name nodes whose parameters are far larger
-    than those of all others. See :ref:`poisoning`.
+    another sign or in other units. Aggregators that sum rows compare the class means of
+    nodes. Averages name nodes whose parameters are far larger than those of the median
+    node. With ``robust`` the nodes are left out. See :ref:`disagreeing_nodes` and
+    :ref:`liars`.
     """
 
 

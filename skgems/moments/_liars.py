@@ -278,7 +278,8 @@ def contradicting_nodes(
     tell squares alone also says how features vary together.
     """
     n_nodes = len(claims)
-    numbers = {name: np.full(n_nodes, np.nan) for name in ("shown", "far")}
+    shown = np.full(n_nodes, np.nan)
+    far = np.full(n_nodes, np.nan)
     reasons: dict[int, str] = {}
     while 2 * len(reasons) < n_nodes:
         kept = [k for k in range(n_nodes) if k not in reasons]
@@ -286,13 +287,15 @@ def contradicting_nodes(
         if nodes is None:
             break
         agreement = nodes.judged()
-        numbers["shown"][kept] = agreement.shown
-        numbers["far"][kept] = agreement.distances
+        # Beside fewer nodes some can no longer be compared.
+        shown[kept] = np.where(np.isnan(agreement.shown), shown[kept], agreement.shown)
+        is_known = ~np.isnan(agreement.distances)
+        far[kept] = np.where(is_known, agreement.distances, far[kept])
         worst, reason = agreement.worst()
         if not reason:
             break
         reasons[kept[worst]] = reason
-    return Contradictions(**numbers, reasons=reasons)
+    return Contradictions(shown=shown, far=far, reasons=reasons)
 
 
 def check_most_liars(most_liars: int, n_nodes: int) -> None:
@@ -415,18 +418,19 @@ def _node_means(
         cap * claim.rows_by_weight * claim.counts
         for cap, claim in zip(caps, claims, strict=True)
     ]
+    has_spread = spread is not None
+    if spread is None:
+        spread = _CappedSpread(covariance=covariance)
     nodes = NodeMeans(
         columns=np.concatenate([claim.columns for claim in claims]),
         counts=np.concatenate(counts),
         means=np.vstack([claim.means for claim in claims]),
         starts=np.cumsum([0, *(len(claim.columns) for claim in claims)]),
-        covariance=covariance if spread is None else spread.covariance,
-        roots=None if spread is None else spread.roots,
+        covariance=spread.covariance,
+        roots=spread.roots,
         is_told=_told_features(claims),
     )
-    if spread is None:
-        nodes = nodes.with_spread_of_nodes()
-    return nodes.standardized()
+    return nodes.standardized() if has_spread else nodes.in_spread_of_nodes()
 
 
 def _told_features(claims: Sequence[NodeClaim]) -> np.ndarray | None:
@@ -463,29 +467,43 @@ class _CappedSpread:
         telling = [k for k, claim in enumerate(claims) if claim.has_variances]
         if not telling:
             return None
-        weights = [caps[k] * claims[k].rows_by_weight for k in telling]
-        n_rows = sum(
-            weight * claims[k].n_in_scatter
-            for weight, k in zip(weights, telling, strict=True)
-        )
-        has_matrices = all(claims[k].scatter.ndim == 2 for k in telling)
-        total = sum(
-            weight * (claims[k].scatter if has_matrices else claims[k].squares)
-            for weight, k in zip(weights, telling, strict=True)
-        )
-        if has_matrices:
-            return cls(covariance=total / n_rows)
-        if all(claims[k].roots is not None for k in telling):
-            roots = [
-                np.sqrt(weight / n_rows) * claims[k].roots
-                for weight, k in zip(weights, telling, strict=True)
-            ]
-            return cls(covariance=total / n_rows, roots=np.vstack(roots))
-        if covariance is None or covariance.ndim == 1:
-            return cls(covariance=total / n_rows)
-        # The correlations of all rows, as those of single nodes are not known.
-        factors = np.sqrt(ratio(total / n_rows, covariance.diagonal()))
-        return cls(covariance=covariance * np.outer(factors, factors))
+        told = [claims[k] for k in telling]
+        weights = caps[telling] * [claim.rows_by_weight for claim in told]
+        shares = weights / (weights @ [claim.n_in_scatter for claim in told])
+        if all(claim.scatter.ndim == 2 for claim in told):
+            return cls(covariance=_weighted_sum(shares, [c.scatter for c in told]))
+        variances = _weighted_sum(shares, [claim.squares for claim in told])
+        if all(claim.roots is not None for claim in told):
+            return cls(covariance=variances, roots=_stacked_roots(shares, told))
+        return cls(covariance=_with_correlations(variances, covariance))
+
+
+def _with_correlations(
+    variances: np.ndarray, covariance: np.ndarray | None
+) -> np.ndarray:
+    """Return a covariance with these variances and the correlations of all rows.
+
+    Variances alone where no products are known.
+    """
+    if covariance is None or covariance.ndim == 1:
+        return variances
+    factors = np.sqrt(ratio(variances, covariance.diagonal()))
+    return covariance * np.outer(factors, factors)
+
+
+def _weighted_sum(weights: np.ndarray, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the sum of arrays, each times its weight, without a copy of all."""
+    return sum(weight * array for weight, array in zip(weights, arrays, strict=True))
+
+
+def _stacked_roots(shares: np.ndarray, claims: Sequence[NodeClaim]) -> np.ndarray:
+    """Return rows whose products are the covariance, (n_roots, n_features)."""
+    return np.vstack(
+        [
+            np.sqrt(share) * claim.roots
+            for share, claim in zip(shares, claims, strict=True)
+        ]
+    )
 
 
 def _slope_from_grand_mean(nodes: NodeMeans, k: int) -> tuple[float, float]:

@@ -120,6 +120,10 @@ class NodeMeans:
         factor = float(np.median(by_node)) if len(by_node) else 1.0
         return replace(self, covariance=factor * self.covariance)
 
+    def in_spread_of_nodes(self) -> "NodeMeans":
+        """Return the means in units of the deviations that half of the nodes show."""
+        return self.with_spread_of_nodes().standardized()
+
     def judged(self) -> "Agreement":
         """Compare the means of each node with those of the others."""
         nodes = self.standardized()

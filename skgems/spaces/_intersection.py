@@ -156,8 +156,8 @@ class Intersection:
         """Pairs of spaces that are proved not to intersect, in order.
 
         They are searched for when this is first used, and only if the intersection is
-        proved `empty`. The 64 pairs whose `weights` have the largest products are
-        tried. These are all pairs of up to 11 spaces. The
+        proved `empty`. The 200 pairs whose `weights` have the largest products are
+        tried. These are all pairs of up to 20 spaces. The
         list may be empty: spaces can intersect two by two and not all together.
         """
         return sorted(self._proved_conflicts())

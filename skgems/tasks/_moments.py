@@ -4,7 +4,7 @@ Beside counts, means and products of features there are the gradient of the loss
 node's own model, and the kind, penalty and class weights that it was fitted with.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated
 
 import numpy as np
@@ -465,14 +465,23 @@ def _told(reply: MomentsReply) -> Iterator[ToldNumbers]:
     sizes = {c: float(n_rows[c]) for c in np.flatnonzero(n_rows > 0).tolist()}
     for c, size in sizes.items():
         yield told_of_means(moments, c, label=labels[c], n_rows=size)
+    for g, of_group in _classes_of_scatters(moments, sizes):
+        yield summed({labels[c]: sizes[c] for c in of_group}, n_products(moments, g))
+    yield from _told_of_gradients(reply, sizes)
+
+
+def _classes_of_scatters(
+    moments: ClassMoments, classes: Iterable[int]
+) -> Iterator[tuple[int, list[int]]]:
+    """Yield the number of each scatter, and those of some classes that it is about."""
     own = set(moments.groups.tolist())
     for g, group in enumerate(moments.groups.tolist()):
-        of_group = [c for c in sizes if c == group or (group < 0 and c not in own)]
+        if group < 0:  # what classes without a scatter of their own share
+            of_group = [c for c in classes if c not in own]
+        else:
+            of_group = [c for c in classes if c == group]
         if of_group:
-            yield summed(
-                {labels[c]: sizes[c] for c in of_group}, n_products(moments, g)
-            )
-    yield from _told_of_gradients(reply, sizes)
+            yield g, of_group
 
 
 def _told_of_gradients(

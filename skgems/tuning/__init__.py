@@ -11,7 +11,7 @@
 from ._alignment import align_hidden_units, started_apart
 from ._likelihood import ROUGH_TOL, TOL, tune_likelihood
 from ._linear import FineTuned, fine_tune_linear
-from ._mean import Weight, mean_parameters
+from ._mean import Weight, mean_parameters, median_parameters
 from ._network import FineTunedNetwork, fine_tune_network, train_plainly
 from ._rounds import learning_rates, relative_change
 from ._sizes import array_sizes, times_larger

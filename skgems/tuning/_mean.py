@@ -1,4 +1,4 @@
-"""The weighted mean of models, sum_k w_k P_k / sum_k w_k, one model at a time."""
+"""Models made one: the weighted mean, sum_k w_k P_k / sum_k w_k, or the median."""
 
 from collections.abc import Iterable, Sequence
 from numbers import Real
@@ -45,6 +45,49 @@ def mean_parameters(models: Iterable[Weighted]) -> list[np.ndarray]:
         if _is_float(array):
             array /= np.where(np.asarray(total) > 0, total, 1.0).astype(array.dtype)
     return sums
+
+
+def median_parameters(models: Iterable[Weighted]) -> list[np.ndarray]:
+    """Return the median of models, coordinate by coordinate, over those with a weight.
+
+    It takes the memory of all models. A coordinate without any weight is 0. Arrays that
+    are not of floats are taken from the model with the largest weight.
+    """
+    arrays_of_models: list[list[np.ndarray]] = []
+    weights_of_models: list[list[float | np.ndarray]] = []
+    for parameters, weight in models:
+        arrays = [np.array(array) for array in parameters]
+        weights = _weights_of_arrays(weight, len(arrays))
+        first = arrays_of_models[0] if arrays_of_models else arrays
+        _check(arrays, weights, first, index=len(arrays_of_models))
+        arrays_of_models.append(arrays)
+        weights_of_models.append(weights)
+    if not arrays_of_models:
+        raise ValueError("There is no model to take a median of.")
+    medians = []
+    for arrays, weights in zip(
+        zip(*arrays_of_models, strict=True),
+        zip(*weights_of_models, strict=True),
+        strict=True,
+    ):
+        if not _is_float(arrays[0]):
+            largest = int(np.argmax([np.max(weight) for weight in weights]))
+            medians.append(arrays[largest])
+            continue
+        counted = [
+            np.where(np.broadcast_to(weight, array.shape) > 0, array, np.nan)
+            for array, weight in zip(arrays, weights, strict=True)
+        ]
+        medians.append(_median_of_told(np.stack(counted)).astype(arrays[0].dtype))
+    return medians
+
+
+def _median_of_told(values: np.ndarray) -> np.ndarray:
+    """Return medians over the first axis without NaN; 0 where all are NaN."""
+    is_told = ~np.isnan(values).all(axis=0)
+    medians = np.zeros(values.shape[1:], dtype=values.dtype)
+    medians[is_told] = np.nanmedian(values[:, is_told], axis=0)
+    return medians
 
 
 def _weights_of_arrays(weight: Weight, n_arrays: int) -> list[float | np.ndarray]:

@@ -166,3 +166,40 @@ def test_rounds_are_watched_over_a_channel(server, lie, expected):
     assert named(said(agg.fit)) == expected
     doubts = " ".join(agg.report().doubts)
     assert ("far larger" in doubts) == bool(expected)
+
+
+# ---- the median in place of the average ---------------------------------------------
+
+
+def member_of_ten(k: int) -> LogisticRegression:
+    """A classifier of every tenth row."""
+    return LogisticRegression(max_iter=50).fit(X[k::10], Y[k::10])
+
+
+def test_one_of_ten_with_the_opposite_of_ten_times_its_model_is_named():
+    """It decides the average, and is less than 7.5 times as large as the largest."""
+    members = [(f"n{k}", member_of_ten(k)) for k in range(10)]
+    times(members[4][1], -10.0)
+    assert average(members) == ["n4"]
+
+
+def test_the_median_is_about_as_good_as_the_average_without_the_liar():
+    members = [(f"n{k}", member_of_ten(k)) for k in range(10)]
+    honest = ModelAveragingAggregator(members).fit().score(X, Y)
+    times(members[4][1], -10.0)
+    with pytest.warns(NodesDisagreeWarning, match="'n4'"):
+        mean = ModelAveragingAggregator(members).fit()
+    with pytest.warns(NodesDisagreeWarning, match="'n4'"):
+        median = ModelAveragingAggregator(members, server="median").fit()
+    assert mean.score(X, Y) < 0.3
+    assert median.score(X, Y) > honest - 0.05
+
+
+def test_rounds_take_medians_too():
+    lie = larger("train", "parameters")
+    common = {"n_rounds": 3, "local_epochs": 2}
+    with pytest.warns(NodesDisagreeWarning, match="'nice'"):
+        mean = ModelAveragingAggregator(channel(lie), **common).fit()
+    with pytest.warns(NodesDisagreeWarning, match="'nice'"):
+        median = ModelAveragingAggregator(channel(lie), server="median", **common).fit()
+    assert np.abs(median.coef_).max() < np.abs(mean.coef_).max() / 5

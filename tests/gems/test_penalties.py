@@ -612,7 +612,6 @@ def reply_with_penalty(**changes):
     return request, reply, content["describe"]
 
 
-@pytest.mark.filterwarnings("ignore:The aggregate fits the rows of some nodes badly")
 @pytest.mark.parametrize("C", [1e-25, 1e25])
 def test_extreme_strengths_are_taken(C):
     check_reply(*reply_with_penalty(C=C))

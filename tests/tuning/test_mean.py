@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from skgems.tuning import mean_parameters
+from skgems.tuning import mean_parameters, median_parameters
 
 
 def random_models(n_models=5, dtype=np.float64):
@@ -107,3 +107,42 @@ def test_errors_name_the_model_by_its_place():
         mean_parameters([(good, 1.0), (good, -1.0)])
     with pytest.raises(ValueError, match="Model 0 has 2 arrays and 1 weights"):
         mean_parameters([(good, [1.0])])
+
+
+# ---- medians -----------------------------------------------------------------------
+
+
+def test_the_median_is_of_each_coordinate_over_models_with_a_weight():
+    models = [
+        ([np.array([1.0, 5.0]), np.array([[2.0]])], 1.0),
+        ([np.array([2.0, 4.0]), np.array([[9.0]])], 3.0),
+        ([np.array([9.0, -1.0]), np.array([[1.0]])], 1.0),
+        ([np.array([7.0, 7.0]), np.array([[7.0]])], 0.0),  # counts as absent
+    ]
+    medians = median_parameters(models)
+    np.testing.assert_array_equal(medians[0], [2.0, 4.0])
+    np.testing.assert_array_equal(medians[1], [[2.0]])
+
+
+def test_weights_of_coordinates_leave_out_those_that_know_nothing():
+    """Of two outputs the second is known to one model, and the third to none."""
+    weights = [[np.array([1.0, 1.0, 0.0])], [np.array([1.0, 0.0, 0.0])]]
+    arrays = [np.array([[1.0, 4.0, 5.0]]), np.array([[3.0, 0.0, 6.0]])]
+    models = [([array], weight) for array, weight in zip(arrays, weights, strict=True)]
+    np.testing.assert_array_equal(median_parameters(models)[0], [[2.0, 4.0, 0.0]])
+
+
+def test_medians_keep_dtypes_and_take_counters_of_the_largest_weight():
+    models = [
+        ([np.array([k], dtype=np.float32), np.array(k)], weight)
+        for k, weight in ((1, 1.0), (2, 5.0), (30, 2.0))
+    ]
+    values, counter = median_parameters(models)
+    assert values.dtype == np.float32 and values[0] == 2.0 and counter == 2
+
+
+def test_a_median_of_no_model_or_of_other_shapes_is_an_error():
+    with pytest.raises(ValueError, match="no model"):
+        median_parameters([])
+    with pytest.raises(ValueError, match="Model 1 has arrays of shapes"):
+        median_parameters([([np.ones(2)], 1.0), ([np.ones(3)], 1.0)])

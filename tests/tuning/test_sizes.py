@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sizes of parameters, and whose are far larger than those of all others."""
+"""Sizes of parameters, and whose are far larger than those of the median node."""
 
 import numpy as np
 import pytest
@@ -23,16 +23,24 @@ def test_zero_columns_of_classes_that_a_node_does_not_know_do_not_matter():
     assert array_sizes([np.hstack([W, 0 * W])])[0] == pytest.approx(array_sizes([W])[0])
 
 
-def test_those_far_larger_than_all_others_are_found():
+def test_those_far_larger_than_the_median_node_are_found():
     sizes = np.ones((5, 2))
     sizes[3, 1] = 20.0
     np.testing.assert_allclose(times_larger(sizes), [0, 0, 0, 20, 0])
-    sizes[1, 0] = 7.0  # as honest ones may be
+    sizes[1, 0] = 5.0  # as honest ones may be
     np.testing.assert_allclose(times_larger(sizes), [0, 0, 0, 20, 0])
     sizes[1, 1] = 1000.0  # does not hide the other
     np.testing.assert_allclose(times_larger(sizes), [0, 1000, 0, 20, 0])
     sizes[4, 1] = 1000.0  # three of five are no longer odd, two still are
     np.testing.assert_allclose(times_larger(sizes), [0, 50, 0, 0, 50])
+
+
+def test_a_large_honest_node_hides_no_larger_one():
+    """Of ten nodes one has twice the usual size, and one ten times."""
+    sizes = np.ones((10, 1))
+    sizes[0] = 2.0
+    sizes[1] = 10.0
+    np.testing.assert_allclose(times_larger(sizes)[:2], [0, 10])
 
 
 def test_arrays_that_are_small_everywhere_are_no_measure():
