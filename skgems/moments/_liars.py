@@ -293,7 +293,10 @@ def contradicting_nodes(
         far[kept] = np.where(is_known, agreement.distances, far[kept])
         worst, reason = agreement.worst()
         if not reason:
-            break
+            odd = agreement.surest_of_another_rule()
+            if odd is None or not nodes.without_node(odd).judged().have_one_rule():
+                break
+            worst, reason = odd, "shown"
         reasons[kept[worst]] = reason
     return Contradictions(shown=shown, far=far, reasons=reasons)
 

@@ -130,6 +130,19 @@ class NodeMeans:
         slopes, errors = nodes._slopes()
         return Agreement(shown=slopes, errors=errors, distances=nodes._distances())
 
+    def without_node(self, node: int) -> "NodeMeans":
+        """Return the means of all nodes but one, by its index."""
+        is_kept = self._nodes != node
+        n_parts = np.delete(np.diff(self.starts), node)
+        return replace(
+            self,
+            columns=self.columns[is_kept],
+            counts=self.counts[is_kept],
+            means=self.means[is_kept],
+            starts=np.concatenate([[0], np.cumsum(n_parts)]),
+            is_told=None if self.is_told is None else np.delete(self.is_told, node, 0),
+        )
+
     def _slopes(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the part of the others' differences of classes that each node shows.
 
@@ -277,6 +290,26 @@ class Agreement:
             if of_others > _SHOWN_BY_OTHERS:
                 contradicting.append(k)
         return np.array(contradicting, dtype=np.intp)
+
+    def surest_of_another_rule(self) -> int | None:
+        """Return the node that surely shows less than it should; None: none does.
+
+        Of several it is the one of the least standard error. Where nodes are few each
+        is much of what another is compared with: an odd one makes what the others see
+        small, and their slopes of any sign, while the others together show it a rule.
+        """
+        surely_less = np.flatnonzero(self.shown < _LEAST_SHOWN - SURE * self.errors)
+        if not len(surely_less):
+            return None
+        return int(surely_less[np.argmin(self.errors[surely_less])])
+
+    def have_one_rule(self) -> bool:
+        """Report whether nearly all nodes, two at least, show that of the others."""
+        compared = self.shown[self.errors <= _SHOWN_BY_OTHERS]
+        if len(compared) < 2:
+            return False
+        least = np.quantile(compared, _MAY_DIFFER, method="lower")
+        return bool(least > _SHOWN_BY_OTHERS)
 
     def far_away(self) -> np.ndarray:
         """Indices of the nodes whose rows are elsewhere than those of the others."""
