@@ -100,11 +100,7 @@ def choose_over(
         shares=ClassShares.from_counts(halves.class_sizes()),
         can_take_shares=shares is not None,
     )
-    best = shares
-    k = 0  # whose sums the shares are made of
-    if choice.name != CLASS_SHARES:
-        k = next(k for k, c in enumerate(trials.candidates) if c.name == choice.name)
-        best = trials.candidates[k]
+    best, k = _chosen(choice, trials, shares=shares)
     choice = replace(
         choice,
         doubts=(*choice.doubts, *_doubts_about_lacking(halves, k), *warning_texts),
@@ -112,6 +108,16 @@ def choose_over(
     rows_alone = RowsAlone(channel, names=run.nodes.names)
     aggregator = _unfitted(best, k, halves=halves, fronts=fronts, rows_alone=rows_alone)
     return aggregator, choice, run.history
+
+
+def _chosen(
+    choice: Choice, trials: Trials, *, shares: Candidate | None
+) -> tuple[Candidate | None, int]:
+    """Return the candidate that was chosen, and the number of that with its sums."""
+    if choice.name == CLASS_SHARES:
+        return shares, 0
+    k = next(k for k, c in enumerate(trials.candidates) if c.name == choice.name)
+    return trials.candidates[k], k
 
 
 def _unfitted(

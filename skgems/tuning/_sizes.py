@@ -12,8 +12,8 @@ import numpy as np
 from ..moments import CACHE_BYTES, ratio
 
 # How many times as large as at the median node an array must be. Of 1,079 honest nodes
-# with logistic regressions on nine data sets none has 6 times as much, nor of 285 with C
-# drawn between 0.1 and 10, and as many between 0.01 and 100; one of three networks of
+# with logistic regressions on nine data sets none has 6 times as much, nor of 285 with
+# C drawn between 0.1 and 10, and as many between 0.01 and 100; one of three networks of
 # other numbers of rows has 6.04. A typical node's parameters times -10 are found.
 TIMES_LARGER = 7.5
 
