@@ -293,7 +293,7 @@ def contradicting_nodes(
         far[kept] = np.where(is_known, agreement.distances, far[kept])
         worst, reason = agreement.worst()
         if not reason:
-            odd = agreement.surest_of_another_rule()
+            odd = agreement.odd_one_of_three()
             if odd is None or not nodes.without_node(odd).judged().have_one_rule():
                 break
             worst, reason = odd, "shown"

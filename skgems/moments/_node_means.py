@@ -291,25 +291,24 @@ class Agreement:
                 contradicting.append(k)
         return np.array(contradicting, dtype=np.intp)
 
-    def surest_of_another_rule(self) -> int | None:
-        """Return the node that surely shows less than it should; None: none does.
+    def odd_one_of_three(self) -> int | None:
+        """Return the one of three nodes that surely shows less than it should, or None.
 
-        Of several it is the one of the least standard error. Where nodes are few each
-        is much of what another is compared with: an odd one makes what the others see
-        small, and their slopes of any sign, while the others together show it a rule.
+        Each of the two others is compared with the mean of this and one other, which is
+        small where these cancel out: their slopes say nothing, and may be of any sign.
+        The odd one has the least standard error, as it is compared with two that agree.
         """
-        surely_less = np.flatnonzero(self.shown < _LEAST_SHOWN - SURE * self.errors)
-        if not len(surely_less):
+        if np.sum(~np.isnan(self.shown)) != 3:
             return None
-        return int(surely_less[np.argmin(self.errors[surely_less])])
+        odd = int(np.nanargmin(self.errors))
+        if self.shown[odd] < _LEAST_SHOWN - SURE * self.errors[odd]:
+            return odd
+        return None
 
     def have_one_rule(self) -> bool:
-        """Report whether nearly all nodes, two at least, show that of the others."""
+        """Report whether all nodes that can be compared, two at least, show one rule."""
         compared = self.shown[self.errors <= _SHOWN_BY_OTHERS]
-        if len(compared) < 2:
-            return False
-        least = np.quantile(compared, _MAY_DIFFER, method="lower")
-        return bool(least > _SHOWN_BY_OTHERS)
+        return len(compared) >= 2 and bool((compared > _SHOWN_BY_OTHERS).all())
 
     def far_away(self) -> np.ndarray:
         """Indices of the nodes whose rows are elsewhere than those of the others."""
