@@ -306,7 +306,7 @@ class Agreement:
         return None
 
     def have_one_rule(self) -> bool:
-        """Report whether all nodes that can be compared, two at least, show one rule."""
+        """Report whether all that can be compared, two nodes at least, show one rule."""
         compared = self.shown[self.errors <= _SHOWN_BY_OTHERS]
         return len(compared) >= 2 and bool((compared > _SHOWN_BY_OTHERS).all())
 
