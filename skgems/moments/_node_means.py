@@ -294,8 +294,8 @@ class Agreement:
     def odd_one_of_three(self) -> int | None:
         """Return the one of three nodes that surely shows less than it should, or None.
 
-        Each of the two others is compared with the mean of this and one other, which is
-        small where these cancel out: their slopes say nothing, and may be of any sign.
+        Each of the two others is compared with the mean of this and one other. Where
+        these cancel out that is small: slopes say nothing, and may be of any sign.
         The odd one has the least standard error, as it is compared with two that agree.
         """
         if np.sum(~np.isnan(self.shown)) != 3:
@@ -306,7 +306,7 @@ class Agreement:
         return None
 
     def have_one_rule(self) -> bool:
-        """Report whether all that can be compared, two nodes at least, show one rule."""
+        """Report whether all that are compared, two nodes at least, show one rule."""
         compared = self.shown[self.errors <= _SHOWN_BY_OTHERS]
         return len(compared) >= 2 and bool((compared > _SHOWN_BY_OTHERS).all())
 
