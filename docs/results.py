@@ -144,7 +144,7 @@ These baselines differ from the paper's by more than 0.1:
 {unlike}
 
 - *CIFAR-10.* The features are those of a better network than the paper's, and are
-  standardised. Models of such features are more accurate, and their averages far more.
+  standardized. Models of such features are more accurate, and their averages far more.
 - *GEMS 2018, averaged.* The nodes here train until their accuracy converges. The
   paper's networks have less than half their log-losses on rows of the other node, so
   they were trained less. Weights that moved further have worse averages.
