@@ -6,8 +6,9 @@ are nodes of middle size. For each lie there are the points of accuracy that are
 their mean and their largest over sets, partitions and seeds, with ``robust=0`` and
 ``robust=f`` (averages: with ``server=None`` and "median"); how many liars and how many
 honest nodes are left out, or named by the warnings with ``robust=0``. Liars that know
-the rule come by ``--lies adaptive``, federations without liars by ``--honest``. The
-guide's page on liars tells what it prints.
+the rule come by ``--lies adaptive``, federations without liars by ``--honest``, also
+where classes hardly differ by ``--weak``. The guide's page on liars tells what it
+prints.
 """
 
 from __future__ import annotations
@@ -499,6 +500,29 @@ def print_honest(options: Namespace) -> None:
         note_figure(f"{method}, honest nodes left out", n_out)
 
 
+def print_weak() -> None:
+    """Print how many of 40 honest federations lose a node where classes hardly differ.
+
+    Ten nodes have 100 rows of six normal columns each, three of which have an effect.
+    """
+    for log_odds in (0.1, 0.2, 0.4):
+        n_losing = 0
+        for seed in range(40):
+            rng = np.random.default_rng(seed)
+            X = rng.normal(size=(100 * N_NODES, 6))
+            logits = X[:, :3] @ np.array([log_odds, -log_odds, log_odds])
+            y = (logits + rng.logistic(size=len(X)) > 0).astype(int)
+            nodes = np.repeat([f"n{k}" for k in range(N_NODES)], 100)
+            members = [(f"n{k}", None) for k in range(N_NODES)]
+            robust = PooledAggregator(members, robust=1)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                robust.fit(X, y, nodes=nodes)
+            n_losing += any(robust.trust_["left_out_by"])
+        print(f"log odds of {log_odds}: {n_losing} of 40 federations lose a node")
+        note_figure(f"log odds of {log_odds}, honest federations that lose", n_losing)
+
+
 def main() -> None:
     """Print what lies cost, and who is found, by method, lie and number of liars."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -510,6 +534,7 @@ def main() -> None:
     parser.add_argument("--liars", nargs="+", type=int, choices=(1, 3), default=[1, 3])
     parser.add_argument("--lies", choices=("all", "adaptive"), default="all")
     parser.add_argument("--honest", action="store_true", help="nobody lies")
+    parser.add_argument("--weak", action="store_true", help="classes hardly differ")
     parser.add_argument("--verbose", action="store_true", help="a line a fit")
     options = parse_with_quick(
         parser,
@@ -520,6 +545,9 @@ def main() -> None:
             "liars": [1],
         },
     )
+    if options.weak:
+        print_weak()
+        return
     if options.honest:
         print_honest(options)
         return

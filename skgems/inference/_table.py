@@ -150,8 +150,8 @@ class Inference:
         level = self.level if level is None else level
         if not 0.0 < level < 1.0:
             raise ValueError(
-                f"level={level!r} is no level of confidence. Give a number between 0 "
-                "and 1, such as 0.95."
+                "The level of confidence is between 0 and 1, such as 0.95, but "
+                f"{level!r} was given."
             )
         half = norm.ppf(0.5 + level / 2.0) * self.bse
         return np.column_stack([self.params - half, self.params + half])

@@ -49,7 +49,8 @@ _TIMES_MEDIAN = 5.0
 # Bound of shown, a slope: 1 is the others' rule, and 0 that of random labels.
 _LEAST_SHOWN = 0.5
 # Standard errors that it is below 1, too. Where classes hardly differ, as by log odds
-# of 0.2 a deviation, 18 of 40 federations of ten honest nodes lose one with 2, 1 with 3.
+# of 0.2 a deviation, 18 of 40 federations of ten honest nodes lose one with 2, and 1
+# with 3.
 _ERRORS_BELOW_ALL = 3.0
 # How often the (f+1)-th largest number of rows a node may count.
 _TIMES_LARGEST = 2.0

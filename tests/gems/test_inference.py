@@ -469,6 +469,7 @@ def test_agreements_name_it_where_there_is_no_penalty():
     assert "inference" not in Agreement.of(of_layers).tasks
 
 
+@pytest.mark.filterwarnings("ignore::skgems.federation.NodesDisagreeWarning")
 def test_what_each_node_adds_is_told_by_models_without_it():
     X, codes, sites = four_sites(2000)
     X, test = X[:, :2], np.arange(2000) >= 1200

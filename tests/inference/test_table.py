@@ -53,7 +53,9 @@ def test_names_cannot_steer_a_page_or_a_terminal():
 
 def test_a_level_is_between_0_and_1():
     for level in (95, 0.0, 1.0, -0.5):
-        with pytest.raises(ValueError, match="is no level of confidence"):
+        with pytest.raises(
+            ValueError, match="The level of confidence is between 0 and 1"
+        ):
             TABLE.conf_int(level)
 
 
