@@ -41,6 +41,9 @@ _DOUBTFUL_I2 = 0.75
 _LONG_STEP = 1.0
 # Part by which weights of the columns of a category may differ by rounding.
 _IN_RATIO = 1e-3
+# Sum of p (1 - p) over all rows, below which these decide nothing: one row of which a
+# model is 99 % sure. Coefficients of as many rows as columns need more than this.
+_LEAST_UNDECIDED = 0.01
 # Standard error of a column of unit deviation, from which nearly no row tells of it.
 _RUNAWAY = 1.0
 
@@ -317,9 +320,18 @@ class InferenceFit:
         )
 
     @cached_property
+    def _separates_all(self) -> bool:
+        """Report whether the model is sure of the class of nearly every row."""
+        n_undecided = 0.0
+        for sums in self.sums:
+            variances = np.diag(sums.information).reshape(self.n_contrasts, -1)
+            n_undecided += variances[:, -1].sum()
+        return not self.has_penalty and n_undecided < _LEAST_UNDECIDED
+
+    @cached_property
     def dependence(self) -> Dependence:
         """Return which columns are left out; none where a penalty decides them."""
-        if self.has_penalty:
+        if self.has_penalty or self._separates_all:
             return Dependence(
                 left_out=[], combined_with=[], vectors=np.zeros((0, self.n_of_class))
             )
@@ -376,6 +388,8 @@ class InferenceFit:
             where = self._all_places[0]
             penalty[np.ix_(where, where)] = self.moments.penalty()
         try:
+            if self._separates_all:
+                raise SingularError(list(range(len(self.estimated))))
             step = newton_step(
                 self.sums, self.places, start=self.start, penalty=penalty
             )
