@@ -96,7 +96,6 @@ def as_paper(K: int, data_set: str) -> dict:
     )
     hidden_layers = HiddenLayers(
         "ball",
-        construction="sampled",
         epsilon=epsilon,
         n_clusters=n_clusters,
         max_units=None,
