@@ -138,17 +138,12 @@ def test_what_is_said_of_older_tables_is_of_older_tables(common):
 
 
 # Settings of a table that are settings of another one: there a method has one figure.
-# Figures 3 and 4 are older than the rate of tuning, as the page says.
 SAME_SETTINGS = [
-    pytest.param(
-        ("gems2019_figures3_4", kind, 1000.0),
-        (table, "K=5", None),
-        marks=pytest.mark.xfail(strict=True, reason="to be measured anew"),
-    )
-    for kind, table in {
-        "softmax regressions": "gems2019_table5",
-        "networks": "gems2019_table6",
-    }.items()
+    (
+        ("gems2019_figures3_4", "softmax regressions", 1000.0),
+        ("gems2019_table5", "K=5", None),
+    ),
+    (("gems2019_figures3_4", "networks", 1000.0), ("gems2019_table6", "K=5", None)),
 ]
 SAME_SETTINGS += [
     (("gems2019_table9", "all nodes", None), ("gems2019_table6", "K=5", None)),
