@@ -140,7 +140,7 @@ These baselines differ from the paper's by more than 0.1:
 {unlike}
 
 - *CIFAR-10.* The features are those of a better network than the paper's, and are
-  standardised. Models of such features are more accurate, and their averages far more.
+  standardized. Models of such features are more accurate, and their averages far more.
 - *GEMS 2018, averaged.* The nodes here train until their accuracy converges. Weights
   that moved further have worse averages. In one trial of two epochs (options
   ``--trials 1 --epochs 2``) the nodes with one hidden layer had log-losses of 1.91 and

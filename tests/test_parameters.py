@@ -62,7 +62,7 @@ def merge(aggregator, member, tmp_path):
 
 
 def exchange(aggregator, member, tmp_path):
-    if aggregator._terms.__qualname__.startswith("BaseAggregator"):
+    if aggregator._method_class.terms is None:
         pytest.skip("It asks nothing by messages.")
     skgems.Exchange(tmp_path / "study", aggregator, nodes=["lyon", "paris"])
 

@@ -100,17 +100,36 @@ def choose_over(
         shares=ClassShares.from_counts(halves.class_sizes()),
         can_take_shares=shares is not None,
     )
-    best = shares
-    k = 0  # whose sums the shares are made of
-    if choice.name != CLASS_SHARES:
-        k = next(k for k, c in enumerate(trials.candidates) if c.name == choice.name)
-        best = trials.candidates[k]
+    best, k = _chosen(choice, trials, shares=shares)
     choice = replace(
         choice,
         doubts=(*choice.doubts, *_doubts_about_lacking(halves, k), *warning_texts),
     )
-    # Nodes that missed the front cannot check it, and would refuse.
     rows_alone = RowsAlone(channel, names=run.nodes.names)
+    aggregator = _unfitted(best, k, halves=halves, fronts=fronts, rows_alone=rows_alone)
+    return aggregator, choice, run.history
+
+
+def _chosen(
+    choice: Choice, trials: Trials, *, shares: Candidate | None
+) -> tuple[Candidate | None, int]:
+    """Return the candidate that was chosen, and the number of that with its sums."""
+    if choice.name == CLASS_SHARES:
+        return shares, 0
+    k = next(k for k, c in enumerate(trials.candidates) if c.name == choice.name)
+    return trials.candidates[k], k
+
+
+def _unfitted(
+    best: Candidate,
+    k: int,
+    *,
+    halves: "_SumsOfHalves",
+    fronts: "_Fronts",
+    rows_alone: RowsAlone,
+) -> BaseAggregator:
+    """Return the aggregator of a candidate, whose sums are those of number k."""
+    # Nodes that missed the front cannot check it, and would refuse.
     aggregator = clone(best.aggregator).set_params(estimators=rows_alone)
     if best.steps:
         aggregator.set_params(front=PooledTransformer.from_front(fronts.of(best.steps)))
@@ -122,7 +141,7 @@ def choose_over(
             for summary in halves.merged(k, best.aggregator)
         ]
         aggregator.set_params(estimators=summaries)
-    return aggregator, choice, run.history
+    return aggregator
 
 
 def _can_fit(fronts: "_Fronts", *, run: Run, may_be_sparse: bool) -> bool:

@@ -67,11 +67,8 @@ def read_models(
     takes = aggregator._method().takes
     networks = [_read(model, as_network=takes.networks) for model in local_models]
     _warn_of_lost_settings(local_models, voting=getattr(aggregator, "voting", None))
-    for name, network in zip(members.names, networks, strict=True):
-        if _is_of_rows_alone(network) and not takes.rows_alone:
-            raise_without_classifier(type(aggregator).__name__, name)
-        if rows is not None:
-            _check_takes_documents(network, rows.features, name=name)
+    needed_by = "" if takes.rows_alone else type(aggregator).__name__
+    _check_networks(networks, members.names, rows, needed_by=needed_by)
     networks = _with_numbers_of_features(networks)
     if has_front and not takes.learnt:
         networks = _with_features_of_rows(networks, rows)
@@ -89,6 +86,24 @@ def read_models(
         seen=np.stack(seen),
         features=features,
     )
+
+
+def _check_networks(
+    networks: list[Network | Description],
+    names: list[str],
+    rows: GivenRows | None,
+    *,
+    needed_by: str,
+) -> None:
+    """Raise where a node's classifier is needed and lacks, or takes no documents.
+
+    ``needed_by`` is the type of the aggregator; "" where rows alone will do.
+    """
+    for name, network in zip(names, networks, strict=True):
+        if needed_by and _is_of_rows_alone(network):
+            raise_without_classifier(needed_by, name)
+        if rows is not None:
+            _check_takes_documents(network, rows.features, name=name)
 
 
 def _warn_of_lost_settings(models: list[LocalModel], *, voting: str | None) -> None:

@@ -64,8 +64,8 @@ def has_usable_numbers(reply: Reply) -> bool:
         if array.dtype.kind != "f":  # no whole number is so large
             continue
         largest = LARGEST_FLOAT32 if array.itemsize == 4 else LARGEST
-        # Of NaN this is false.
-        if not np.abs(array).max(initial=0) <= largest:
+        # Of NaN this is false. The bound itself is too large for half precision.
+        if not float(np.abs(array).max(initial=0)) <= largest:
             return False
     return True
 

@@ -293,7 +293,10 @@ def contradicting_nodes(
         far[kept] = np.where(is_known, agreement.distances, far[kept])
         worst, reason = agreement.worst()
         if not reason:
-            break
+            odd = agreement.odd_one_of_three()
+            if odd is None or not nodes.without_node(odd).judged().have_one_rule():
+                break
+            worst, reason = odd, "shown"
         reasons[kept[worst]] = reason
     return Contradictions(shown=shown, far=far, reasons=reasons)
 
@@ -470,6 +473,17 @@ class _CappedSpread:
         told = [claims[k] for k in telling]
         weights = caps[telling] * [claim.rows_by_weight for claim in told]
         shares = weights / (weights @ [claim.n_in_scatter for claim in told])
+        return cls._of_shares(told, shares, covariance=covariance)
+
+    @classmethod
+    def _of_shares(
+        cls,
+        told: Sequence[NodeClaim],
+        shares: np.ndarray,  # (n_told,), of each in the mean
+        *,
+        covariance: np.ndarray | None,
+    ) -> "_CappedSpread":
+        """Return the mean of spreads: products where all tell them, else variances."""
         if all(claim.scatter.ndim == 2 for claim in told):
             return cls(covariance=_weighted_sum(shares, [c.scatter for c in told]))
         variances = _weighted_sum(shares, [claim.squares for claim in told])

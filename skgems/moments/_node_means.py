@@ -130,6 +130,19 @@ class NodeMeans:
         slopes, errors = nodes._slopes()
         return Agreement(shown=slopes, errors=errors, distances=nodes._distances())
 
+    def without_node(self, node: int) -> "NodeMeans":
+        """Return the means of all nodes but one, by its index."""
+        is_kept = self._nodes != node
+        n_parts = np.delete(np.diff(self.starts), node)
+        return replace(
+            self,
+            columns=self.columns[is_kept],
+            counts=self.counts[is_kept],
+            means=self.means[is_kept],
+            starts=np.concatenate([[0], np.cumsum(n_parts)]),
+            is_told=None if self.is_told is None else np.delete(self.is_told, node, 0),
+        )
+
     def _slopes(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the part of the others' differences of classes that each node shows.
 
@@ -277,6 +290,25 @@ class Agreement:
             if of_others > _SHOWN_BY_OTHERS:
                 contradicting.append(k)
         return np.array(contradicting, dtype=np.intp)
+
+    def odd_one_of_three(self) -> int | None:
+        """Return the one of three nodes that surely shows less than it should, or None.
+
+        Each of the two others is compared with the mean of this and one other. Where
+        these cancel out that is small: slopes say nothing, and may be of any sign.
+        The odd one has the least standard error, as it is compared with two that agree.
+        """
+        if np.sum(~np.isnan(self.shown)) != 3:
+            return None
+        odd = int(np.nanargmin(self.errors))
+        if self.shown[odd] < _LEAST_SHOWN - SURE * self.errors[odd]:
+            return odd
+        return None
+
+    def have_one_rule(self) -> bool:
+        """Report whether all that are compared, two nodes at least, show one rule."""
+        compared = self.shown[self.errors <= _SHOWN_BY_OTHERS]
+        return len(compared) >= 2 and bool((compared > _SHOWN_BY_OTHERS).all())
 
     def far_away(self) -> np.ndarray:
         """Indices of the nodes whose rows are elsewhere than those of the others."""

@@ -370,7 +370,7 @@ def test_trees_are_grown_by_commands(work, capsys, kind):
     assert model[-1].max_depth == 3
     X = pandas.concat(frames_of_nodes())[model[0].feature_names_in_]
     y = np.concatenate([rows_of(node)[1] for node in NODES])
-    assert (model.predict(X) == y).mean() > 0.7
+    assert (model.predict(X) == y).mean() > 0.6  # of three classes
 
 
 def test_trees_without_a_depth_are_refused_where_they_are_typed(work, capsys):

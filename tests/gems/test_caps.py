@@ -81,11 +81,11 @@ def test_clusters_lose_their_own_variances_one_class_at_a_time():
 
 def test_features_that_are_too_many_for_matrices_of_classes_are_said():
     rng = np.random.default_rng(0)
-    # 40 classes would have 8.2 million numbers.
-    X = rng.normal(size=(680, 640))
+    # 40 classes would have 8.5 million numbers.
+    X = rng.normal(size=(680, 650))
     y = np.arange(680) % 40
     agg = GEMSLogisticAggregator(moments=ONE_CLUSTER, random_state=0)
-    with pytest.warns(SharedCovarianceWarning, match="of 40 classes .* 640 features"):
+    with pytest.warns(SharedCovarianceWarning, match="of 40 classes .* 650 features"):
         summary = agg.summarize(None, X, y, name="lyon")
     (answer,) = summary.message.content["answers"].values()
     sums = ClassMoments.from_arrays(answer["reply"]["moments"])

@@ -157,12 +157,12 @@ def intervals(n_spaces, radius=0.4):
     ]
 
 
-def test_at_most_64_pairs_are_tried(tried_pairs):
+def test_at_most_200_pairs_are_tried(tried_pairs):
     intersection = intersect(intervals(60))
     assert intersection.empty and not intersection.all_pairs_are_tried
     assert intersection.worst_conflict == (0, 59) and len(tried_pairs) == 1
-    assert (0, 59) in intersection.conflicts and len(intersection.conflicts) <= 64
-    assert len(tried_pairs) <= 1 + 64
+    assert (0, 59) in intersection.conflicts and len(intersection.conflicts) <= 200
+    assert len(tried_pairs) <= 1 + 200
     assert intersect(intervals(11)).all_pairs_are_tried
     assert len(intersect(intervals(11)).conflicts) == 11 * 10 / 2
 

@@ -43,6 +43,7 @@ WHOLE_NUMBERS = {
     "space request seed": (0, SEEDS),
     "space request n_directions": (1, COUNTED),
     "space reply radii_n_rows": (1, ROWS),
+    "neurons reply n_rows": (0, ROWS),
     "neurons request random_state": (0, SEEDS),
     "neurons request n_directions": (1, COUNTED),
     "score reply n_rows": (0, ROWS),

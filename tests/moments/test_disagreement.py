@@ -8,13 +8,15 @@ from functools import cache
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
 
-from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, PooledAggregator
 from skgems.federation import NodesDisagreeWarning, SameRowsWarning
 from skgems.gems import Moments
 
@@ -381,3 +383,28 @@ def test_wide_rows_of_one_rule_are_not_named():
     _, caught = fit_with_warnings(X, wrong, nodes, clfs)
     (message,) = messages_of(caught, NodesDisagreeWarning)
     assert [name for name in NAMES if repr(name) in message] == ["paris"]
+
+
+@pytest.mark.parametrize(
+    "agg",
+    [
+        GEMSLogisticAggregator(random_state=0),
+        PooledAggregator(pooled=LinearDiscriminantAnalysis()),
+    ],
+    ids=["linear", "LDA"],
+)
+@pytest.mark.parametrize("n_nodes", [2, 3])
+def test_the_odd_one_of_three_nodes_is_named_and_of_two_nobody_knows(agg, n_nodes):
+    """The others are judged without it: with it, each sees two that cancel out."""
+    X = np.random.default_rng(0).normal(size=(600, 2))
+    nodes = np.arange(600) % n_nodes
+    y = (X[:, 0] > 0) ^ (nodes == n_nodes - 1)
+    names = np.array(NAMES[:n_nodes])
+    agg = clone(agg).set_params(estimators=[(name, None) for name in names])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        agg.fit(X, y, nodes=names[nodes])
+    named = messages_of(caught, NodesDisagreeWarning)
+    assert [f"{NAMES[2]!r} (-" in message for message in named] == [True] * (
+        n_nodes == 3
+    )
