@@ -137,6 +137,14 @@ def test_what_is_said_of_older_tables_is_of_older_tables(common):
         assert commit.endswith("which brought the table"), name
 
 
+@pytest.mark.parametrize("data_set", ["mnist", "cifar10"])
+def test_networks_of_the_paper_have_parameters_of_the_package(data_set, common):
+    table = loaded(PAPERS / "gems2019_table6.py")  # a run is slow, and so not in all
+    for K in (2, 3, 5):
+        hidden_layers = table.as_paper(K, data_set)["hidden_layers"]
+        assert hidden_layers.geometry == "ball"
+
+
 # Settings of a table that are settings of another one: there a method has one figure.
 SAME_SETTINGS = [
     (
