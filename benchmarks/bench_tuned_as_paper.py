@@ -194,7 +194,6 @@ def merge(
         last_layer=linear,
         hidden_layers=HiddenLayers(
             "ball",
-            construction="sampled",
             epsilon=hidden_epsilon,
             n_clusters=start.n_clusters or n_clusters,
             max_units=None,

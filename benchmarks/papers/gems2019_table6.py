@@ -22,8 +22,8 @@ nodes, unless all layers are tuned.
 ``--of cifar10`` uses features of CIFAR-10 (``--data features.npz``) and a hidden layer
 of 100 units, as in the paper's Table 7. Deviations of hidden neurons are relative to
 their size. For CIFAR-10 they are 3 times the paper's, which are in the unit of its
-activations, as the table of sizes explains. ``--of NAME`` uses features of any ten
-classes.
+activations. The factor was chosen by numbers of units, of five that were tried, as the
+table of sizes explains. ``--of NAME`` uses features of any ten classes.
 """
 
 from __future__ import annotations
@@ -96,7 +96,6 @@ def as_paper(K: int, data_set: str) -> dict:
     )
     hidden_layers = HiddenLayers(
         "ball",
-        construction="sampled",
         epsilon=epsilon,
         n_clusters=n_clusters,
         max_units=None,

@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.decomposition import PCA
@@ -27,6 +28,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
+from skgems import Disclosure
 from skgems.datasets import partition_by_label, partition_dirichlet
 from skgems.federation import fit_front
 from skgems.steps import Front
@@ -100,6 +102,34 @@ def test_nodes_that_took_part_see_no_contradiction(name):
         front = pooled_front(STEPS[name], X, nodes)
         for node in np.unique(nodes):
             assert front.contradiction(X[nodes == node], min_rows=1) == ""
+
+
+def wide_columns(method):
+    """Columns of large units with values on both sides of 0; of Box and Cox, of 1."""
+    z = norm.ppf((np.arange(60) + 0.5) / 60)
+    columns = [
+        unit * (mean + values)
+        for values in (z, np.sinh(1.5 * z))
+        for unit in (30.0, 1e3, 1e4)
+        for mean in (-0.5, 0.1, 3.0)
+    ]
+    X = np.column_stack(columns)
+    return X if method == "yeo-johnson" else np.exp(np.arcsinh(X) / 10)
+
+
+@pytest.mark.filterwarnings("ignore:PowerTransformer finds no likeliest power")
+@pytest.mark.parametrize("under_rule", [False, True])
+@pytest.mark.parametrize("method", ["yeo-johnson", "box-cox"])
+def test_a_node_of_all_rows_sees_no_contradiction_after_powers(method, under_rule):
+    X = wide_columns(method)
+    min_rows = 5 if under_rule else 1
+    disclosure = Disclosure(min_rows=min_rows) if under_rule else None
+    for column in X.T[:, :, None]:  # one alone: a front names its first alone
+        front = Front.from_transformer(PowerTransformer(method=method))
+        front = fit_front(front, column, disclosure=disclosure)[0].front
+        assert front.contradiction(column, min_rows=min_rows) == ""
+        lie = changed(front, squares=lambda squares: squares / 1.5)
+        assert "varies less" in lie.contradiction(column, min_rows=min_rows)
 
 
 def test_columns_of_a_table_may_have_names():

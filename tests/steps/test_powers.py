@@ -96,6 +96,20 @@ def test_without_standardizing_there_are_powers_alone(method):
     )
 
 
+@pytest.mark.parametrize("bend", [1.0, 1.5])  # normal, and with heavy tails
+def test_wide_columns_around_zero_are_scaled_by_their_deviations(bend):
+    # Means after neighboring powers are on either side of 0, and polynomials through
+    # more and through fewer of them agree on one that is far off.
+    z = norm.ppf((np.arange(40) + 0.5) / 40)
+    z = z if bend == 1.0 else np.sinh(bend * z)
+    X = np.column_stack(
+        [unit * (m + z) for unit in 10.0 ** np.arange(1, 7) for m in (-1, -0.5, 0.1, 2)]
+    )
+    Z = PooledTransformer(PowerTransformer()).fit(X, nodes=np.arange(40) % 3)
+    np.testing.assert_allclose(Z.transform(X).mean(axis=0), 0.0, atol=0.02)
+    np.testing.assert_allclose(Z.transform(X).std(axis=0), 1.0, atol=0.02)
+
+
 # Small numbers have no digits left once they are below 1 and their powers above it.
 @pytest.mark.parametrize("unit, n_columns", [(1e-20, 2), (1e-3, 6), (1e20, 6)])
 def test_units_do_not_change_powers_of_box_and_cox(unit, n_columns):
