@@ -420,9 +420,7 @@ def _add_inference(commands) -> None:
         "must be asked, it writes the requests and ends with code 3.",
     )
     # Of skgems combine, which reads the same folders.
-    parser.set_defaults(
-        method=None, parameters=[], front=None, leave_out=[], report=None
-    )
+    parser.set_defaults(method=None, front=None, leave_out=[], report=None)
     add = parser.add_argument
     add(
         "folder",
@@ -434,7 +432,17 @@ def _add_inference(commands) -> None:
     )
     add("--out", metavar="FILE", help="file for the table, .csv")
     add("--reference", metavar="CLASS", help="class that others are compared with")
-    add("--level", type=float, default=0.95, help="of the intervals (default: 0.95)")
+    _add_parameters(
+        parser,
+        help="for summaries: parameters of the server, C=Infinity most of all; values "
+        "are JSON",
+    )
+    add(
+        "--level",
+        type=_level_of_intervals,
+        default=0.95,
+        help="of the intervals (default: 0.95)",
+    )
     add(
         "--site-intercepts",
         action="store_true",
@@ -507,6 +515,19 @@ def _add_keys(commands) -> None:
         metavar="PATH",
         help="file for the private key; the public key gets the same name with .pub",
     )
+
+
+def _level_of_intervals(text: str) -> float:
+    """Return the level of intervals that was typed, before anybody is asked."""
+    try:
+        level = float(text)
+    except ValueError:
+        level = 0.0
+    if not 0.0 < level < 1.0:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number between 0 and 1, such as 0.95."
+        )
+    return level
 
 
 def _add_parameters(parser: argparse.ArgumentParser, *, help: str) -> None:

@@ -15,6 +15,7 @@ from helpers.command_line import (
     write_rows,
 )
 
+from skgems import GEMSLogisticAggregator
 from skgems._cli import main
 
 pandas = pytest.importorskip("pandas")
@@ -66,3 +67,25 @@ def test_a_method_without_standard_errors_is_refused(capsys):
     assert "has no standard errors" in capsys.readouterr().err
     assert main(["inference", "nowhere"]) == 1
     assert "there is no such folder" in capsys.readouterr().err
+
+
+def test_a_table_of_summaries_is_without_a_penalty_if_the_server_says_so(
+    study, tmp_path, capsys
+):
+    for node in NODES:
+        summary = GEMSLogisticAggregator(random_state=0).summarize(
+            None, *rows_of(node), name=node
+        )
+        summary.save(tmp_path / f"{node}.safetensors")
+    assert main(["inference", "."]) == 0
+    assert "penal" in capsys.readouterr().out
+    assert main(["inference", ".", "--set", "C=Infinity"]) == 0
+    printed = capsys.readouterr().out
+    assert "Approximate" in printed and "penal" not in printed
+
+
+@pytest.mark.parametrize("level", ["95", "0", "high"])
+def test_a_wrong_level_is_refused_where_it_is_typed(capsys, level):
+    with pytest.raises(SystemExit):
+        main(["inference", "nowhere", "--level", level])
+    assert "between 0 and 1, such as 0.95" in capsys.readouterr().err
