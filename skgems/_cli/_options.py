@@ -398,16 +398,7 @@ def _add_combine(commands) -> None:
             "that the nodes used"
         ),
     )
-    add(
-        "--public-keys",
-        metavar="FOLDER",
-        help="folder with a file NODE.pub for each node; replies must then be signed",
-    )
-    add(
-        "--key",
-        metavar="FILE",
-        help="private key that was given to skgems start, which signs the requests",
-    )
+    _add_signatures(parser)
 
 
 def _add_inference(commands) -> None:
@@ -448,16 +439,7 @@ def _add_inference(commands) -> None:
         action="store_true",
         help="give each node an intercept of its own",
     )
-    add(
-        "--public-keys",
-        metavar="FOLDER",
-        help="folder with a file NODE.pub for each node; replies must then be signed",
-    )
-    add(
-        "--key",
-        metavar="FILE",
-        help="private key that was given to skgems start, which signs the requests",
-    )
+    _add_signatures(parser)
 
 
 def _add_survey(commands) -> None:
@@ -514,6 +496,20 @@ def _add_keys(commands) -> None:
         "path",
         metavar="PATH",
         help="file for the private key; the public key gets the same name with .pub",
+    )
+
+
+def _add_signatures(parser: argparse.ArgumentParser) -> None:
+    """Add the options of an exchange whose messages are signed."""
+    parser.add_argument(
+        "--public-keys",
+        metavar="FOLDER",
+        help="folder with a file NODE.pub for each node; replies must then be signed",
+    )
+    parser.add_argument(
+        "--key",
+        metavar="FILE",
+        help="private key that was given to skgems start, which signs the requests",
     )
 
 

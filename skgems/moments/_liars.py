@@ -32,19 +32,21 @@ from ._node_means import NodeMeans
 from ._part_sums import products
 from ._rows import ratio
 
-# Bound of spread, a log ratio of variances, and a factor on the median over nodes.
-# Honest nodes of other instruments differ by a factor of four (gains of exp(0.3 z) over
-# ten nodes). Where features have heavy tails, as counts of words, all nodes differ by
-# factors of three and some by more than ten.
+# Bound of spread, a log ratio of variances. Honest nodes of other instruments differ by
+# a factor of four (gains of exp(0.3 z) over ten nodes).
 _MOST_SPREAD = np.log(10.0)
+# The same, as a factor on the median over nodes. Where features have heavy tails, as
+# counts of words, all nodes differ by factors of three and some by more than ten.
 _TIMES_MEDIAN_SPREAD = 3.0
-# Share of features that may be beyond it, and share of a feature's total variance that
-# is added to variances within classes. A class that a feature nearly determines has
-# next to none within, of which a hundredfold is nothing either.
+# Share of features that are within the bound of spread: a few may have other units.
 _SPREAD_QUANTILE = 0.9
+# Share of a feature's total variance that is added to variances within classes. A class
+# that a feature nearly determines has next to none within, of which a hundredfold is
+# nothing either.
 _FLOOR_OF_VARIANCE = 0.1
-# Bounds of far: deviations, and a factor on the median over nodes.
+# Bound of far, in deviations: honest sites lie less far apart.
 _FAR = 3.0
+# The same, as a factor on the median over nodes: where all are far apart, none is odd.
 _TIMES_MEDIAN = 5.0
 # Bound of shown, a slope: 1 is the others' rule, and 0 that of random labels.
 _LEAST_SHOWN = 0.5
