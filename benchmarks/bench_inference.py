@@ -14,6 +14,10 @@ default one.
 Federations are heart disease at four hospitals (six columns without gaps), progression
 of diabetes above the median (scikit-learn; four sites by age), and with ``--skin`` the
 metadata of HAM10000: melanoma against nevus at four collections, by age, sex and place.
+With ``--rdatasets`` there are three tables of the collection Rdatasets more:
+contraception in Bangladesh (six groups of districts), immunization in Guatemala (eight
+groups of communities), and a trial of a respiratory illness (two centers, four visits
+a patient, which count as rows here).
 
 ``--draws 1000`` counts how often intervals of 95 % contain the true coefficient, on
 draws of four unlike sites (normal, binary and log-normal columns, another share of ill
@@ -126,6 +130,46 @@ def skin(path: str) -> Sites:
         X,
         table["dx"] == "mel",
         table["dataset"].to_numpy(str),
+    )
+
+
+def contraception(folder: str) -> Sites:
+    table = pd.read_csv(f"{folder}/Contraception.csv")
+    columns = [table["age"], table["age"] ** 2, table["urban"] == "Y"]
+    columns += [table["livch"] == number for number in ("1", "2", "3+")]
+    return Sites.of_table(
+        "contraception, six regions",
+        np.column_stack(columns).astype(float),
+        table["use"] == "Y",
+        (table["district"].to_numpy() // 10.5).astype(int).astype(str),
+    )
+
+
+def immunization(folder: str) -> Sites:
+    table = pd.read_csv(f"{folder}/guImmun.csv")
+    columns = [table[name] == "Y" for name in ("kid2p", "mom25p", "rural")]
+    columns += [table["ethn"] == "L", table["momEd"] != "N", table["pcInd81"]]
+    communities = np.unique(table["comm"], return_inverse=True)[1]
+    eighths = communities * 8 // (communities.max() + 1)
+    return Sites.of_table(
+        "immunization, eight regions",
+        np.column_stack(columns).astype(float),
+        table["immun"] == "Y",
+        eighths.astype(str),
+    )
+
+
+def respiratory(folder: str) -> Sites:
+    visits = pd.read_csv(f"{folder}/respiratory.csv")
+    at_start = visits[visits["month"] == 0].set_index("subject")["status"]
+    visits = visits[visits["month"] > 0]
+    columns = [visits["treatment"] == "treatment", visits["sex"] == "male"]
+    columns += [visits["age"], at_start[visits["subject"]].to_numpy() == "good"]
+    return Sites.of_table(
+        "respiratory trial, two centers",
+        np.column_stack(columns).astype(float),
+        visits["status"] == "good",
+        visits["centre"].to_numpy(str),
     )
 
 
@@ -390,12 +434,20 @@ def main() -> None:
     parser.add_argument("--no-rule", action="store_true", help="draws without the rule")
     parser.add_argument("--told", action="store_true", help="what nodes tell by size")
     parser.add_argument("--skin", help="metadata of HAM10000, a csv")
+    parser.add_argument(
+        "--rdatasets",
+        metavar="FOLDER",
+        help="folder with Contraception.csv, guImmun.csv and respiratory.csv",
+    )
     options = parse_with_quick(parser, quick={"draws": 20, "no_rule": True})
     # What the fits warn of is in their tables, too: skewed columns, small nodes.
     warnings.simplefilter("ignore")
     federations = [heart(), diabetes()]
     if options.skin is not None:
         federations.append(skin(options.skin))
+    if options.rdatasets is not None:
+        for make in (contraception, immunization, respiratory):
+            federations.append(make(options.rdatasets))
     for federation in federations:
         compare(federation)
     if options.told:
