@@ -169,7 +169,7 @@ def respiratory(folder: str) -> Sites:
         "respiratory trial, two centers",
         np.column_stack(columns).astype(float),
         visits["status"] == "good",
-        visits["centre"].to_numpy(str),
+        visits["centre"].to_numpy(str),  # codespell:ignore
     )
 
 
