@@ -12,12 +12,12 @@ with the message that inference sends, without a rule of disclosure and under th
 default one.
 
 Federations are heart disease at four hospitals (six columns without gaps), progression
-of diabetes above the median (scikit-learn; four sites by age), and with ``--skin`` the
-metadata of HAM10000: melanoma against nevus at four collections, by age, sex and place.
-With ``--rdatasets`` there are three tables of the collection Rdatasets more:
-contraception in Bangladesh (six groups of districts), immunization in Guatemala (eight
-groups of communities), and a trial of a respiratory illness (two centers, four visits
-a patient, which count as rows here).
+of diabetes above the median (scikit-learn; four sites by age), the sex of penguins on
+three islands by their sizes, and with ``--skin`` the metadata of HAM10000: melanoma
+against nevus at four collections, by age, sex and place. With ``--rdatasets`` there are
+three tables of the collection Rdatasets more: contraception in Bangladesh (six groups
+of districts), immunization in Guatemala (eight groups of communities), and a trial of a
+respiratory illness (two centers, four visits a patient, which count as rows here).
 
 ``--draws 1000`` counts how often intervals of 95 % contain the true coefficient, on
 draws of four unlike sites (normal, binary and log-normal columns, another share of ill
@@ -46,6 +46,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.dummy import DummyClassifier
 
 from skgems import Disclosure, GEMSLogisticAggregator
+from skgems.datasets import load_penguins
 from skgems.inference import Inference
 from skgems.local import Member, ruled
 from skgems.messages import TASKS
@@ -114,6 +115,18 @@ def diabetes() -> Sites:
     # Six columns: those of blood lipids are combinations of each other but for noise.
     return Sites.of_table(
         "diabetes, four sites by age", X[:, [0, 1, 2, 3, 8, 9]], y > np.median(y), sites
+    )
+
+
+def penguins() -> Sites:
+    birds, _, islands = load_penguins(as_frame=True)
+    is_known = birds.notna().all(axis=1).to_numpy()
+    birds = birds[is_known]
+    return Sites.of_table(
+        "penguins by sex, three islands",
+        birds.select_dtypes("number").to_numpy(float),
+        birds["sex"] == "male",
+        islands[is_known],
     )
 
 
@@ -442,7 +455,7 @@ def main() -> None:
     options = parse_with_quick(parser, quick={"draws": 20, "no_rule": True})
     # What the fits warn of is in their tables, too: skewed columns, small nodes.
     warnings.simplefilter("ignore")
-    federations = [heart(), diabetes()]
+    federations = [heart(), diabetes(), penguins()]
     if options.skin is not None:
         federations.append(skin(options.skin))
     if options.rdatasets is not None:
