@@ -37,8 +37,8 @@ _MOST_SILENT = 0.1
 # coefficient is doubted: "considerable" in the handbook of Cochrane.
 _DOUBTFUL_I2 = 0.75
 # Standard errors by which a step may move a coefficient: what is left of the distance
-# to the pooled coefficient is about the square of it times a tenth.
-_LONG_STEP = 1.0
+# to the pooled coefficient is about the square of it times a tenth, 0.02 here.
+_LONG_STEP = 0.5
 # Part by which weights of the columns of a category may differ by rounding.
 _IN_RATIO = 1e-3
 # Sum of p (1 - p) over all rows, below which these decide nothing: one row of which a

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skgems import Disclosure, GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.datasets import load_penguins
 from skgems.federation import Agreement, Message, Nodes, reply_to
 
 SITES = np.array(["bonn", "lyon", "nice", "oslo"])
@@ -589,3 +591,24 @@ def test_a_class_to_compare_with_is_one_label():
     agg = fitted(X[:, :2], codes, sites)
     with pytest.raises(ValueError, match="is no class; these are"):
         agg.inference(reference=np.array([0, 1]))
+
+
+def test_a_long_step_is_noted_and_further_messages_before_it_make_it_short():
+    """Penguins by sex: their sizes nearly separate the classes."""
+    birds, _, islands = load_penguins(as_frame=True)
+    is_known = birds.notna().all(axis=1).to_numpy()
+    X = birds.loc[is_known].select_dtypes("number")
+    y, islands = birds.loc[is_known, "sex"], np.asarray(islands)[is_known]
+    agg = GEMSLogisticAggregator(
+        [(island, None) for island in np.unique(islands)], C=np.inf, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nodes with heavy tails
+        tables = [
+            agg.set_params(n_rounds=n_rounds)
+            .fit(X, y, nodes=islands)
+            .inference(X, y, islands)
+            for n_rounds in (1, 3)
+        ]
+    notes = ["moved the coefficient" in str(table) for table in tables]
+    assert notes == [True, False]
