@@ -119,3 +119,20 @@ def test_fewer_numbers_are_told_than_would_fix_the_rows(
         rows, RULE, n_own=n_own, n_unknowns=n_unknowns, seed=lambda: 1
     )
     assert (weights is not None) == holds
+
+
+@pytest.mark.parametrize("n_told_before, holds", [(62, True), (63, False)])
+def test_numbers_that_were_told_before_leave_fewer_for_tables(n_told_before, holds):
+    rows = rows_of(normal_rows(40, 4))
+    n_numbers = 4 * 5 / 2 + 2 * 4  # products, and a mean of each class
+    n_at_most = RULE.unknowns * 40 * 4
+    assert (n_numbers + n_told_before <= n_at_most) == holds
+    weights = weights_of_tables(
+        rows,
+        RULE,
+        n_own=0,
+        n_unknowns=4,
+        seed=lambda: 0,
+        n_told_before=n_told_before,
+    )
+    assert (weights is not None) == holds

@@ -11,7 +11,13 @@ from sklearn.linear_model import LogisticRegression
 
 from skgems import Disclosure
 from skgems.federation import Message, read_entries
-from skgems.local import Member, n_told_before, remember_told
+from skgems.local import (
+    Member,
+    n_told_before,
+    remember_told,
+    ruled,
+    tables_that_hold,
+)
 from skgems.messages import sealed, told_numbers
 
 # 400 rows of 3 columns are 1,200 numbers. The means and products of two classes are 18,
@@ -103,3 +109,18 @@ def test_a_ledger_counts_the_numbers_of_earlier_messages(n_numbers, n_gradients)
     assert sum(n for entry in ended for _, n, _ in entry["told"]) == 22 + 4 * sum(
         are_told
     )
+
+
+@pytest.mark.parametrize(
+    "n_before, names", [(0, ["narrow", "wide"]), (570, ["narrow"])]
+)
+def test_what_was_told_before_leaves_no_room_for_a_wider_table(n_before, names):
+    """Of these rows 600 numbers may be told, and six columns tell 33."""
+    member = Member.from_estimator("lyon", CLF, X, Y, disclosure=Disclosure())
+    held = tables_that_hold(
+        ruled(member),
+        {"narrow": X, "wide": np.hstack([X, X**2])},
+        by_class=[],
+        n_told_before=n_before,
+    )
+    assert held.names == names
