@@ -235,12 +235,10 @@ class InferenceFit:
         This cancels in the sum of all: with the sums of few nodes it would not.
         """
         if not self.uses_gradients:
-            if self.site_intercepts:
-                return self._expected_at(self.models)
-            return [self.expected.sums]
+            return self._expected_at_start
         if self.uses_information or self.site_intercepts:
             return [self._sums_of_node(k) for k in range(len(self.names))]
-        gradient = sum(self._sums_of_node(k).gradient for k in range(len(self.names)))
+        gradient = sum(self._gradient_of_node(k) for k in range(len(self.names)))
         return [replace(self.expected.sums, gradient=gradient)]
 
     def _share_without(self, part: str) -> float:
@@ -266,6 +264,19 @@ class InferenceFit:
         if self.moments is None:
             return self.kept_sums
         return KeptSums.from_moments(self.moments, self.models[0])
+
+    @cached_property
+    def _expected_at_start(self) -> list[NodeSums]:
+        """Return what moments expect where nodes are asked, as `_expected_at` does."""
+        if self.site_intercepts:
+            return self._expected_at(self.models)
+        return [self.expected.sums]
+
+    def _gradient_of_node(self, k: int) -> np.ndarray:
+        gradient = self.nodes[k].gradient
+        if gradient is not None:
+            return gradient
+        return self.moments.sums_of_node(self.models[k], k).gradient
 
     def _sums_of_node(self, k: int) -> NodeSums:
         node = self.nodes[k]
@@ -428,7 +439,7 @@ class InferenceFit:
         changes = [
             after.information - before.information
             for before, after in zip(
-                self._expected_at(self.models), self._expected_at(moved), strict=True
+                self._expected_at_start, self._expected_at(moved), strict=True
             )
         ]
         places = self.places[: len(changes)]
