@@ -449,7 +449,6 @@ def _counted_reply(
             told = list(told_numbers(reply))
         else:
             told = node.memo[TOLD][len(told_before) :]
-        if disclosure is not None:
             most_of_layers = disclosure.unknowns * node.n_values
             ledger.check_layer_numbers(request, reply, most=most_of_layers)
         check_reply_bytes(reply, node.shape, n_bytes_before=ledger.n_tree_bytes)
