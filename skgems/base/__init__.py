@@ -59,6 +59,7 @@ from ._warnings import (
     keep_warnings_out_of_report,
     keeps_warnings,
     noted_warnings,
+    shortened,
     silenced,
     warn_user,
 )

@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
@@ -16,6 +16,13 @@ MOST_LISTED = 5
 _TEXTS_OF_FIT: ContextVar[list[str] | None] = ContextVar(
     "skgems_texts_of_fit", default=None
 )
+
+
+def shortened(descriptions: Sequence[str]) -> str:
+    """Return the first of some descriptions, and how many others there are."""
+    n_others = len(descriptions) - MOST_LISTED
+    others = f" and {n_others} more" if n_others > 0 else ""
+    return f"{', '.join(descriptions[:MOST_LISTED])}{others}"
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import MOST_LISTED, check_no_label_missing, versions
+from ..base import MOST_LISTED, check_no_label_missing, shortened, versions
 from ..compat import safe_indexing
 from ..disclosure import min_rows_of
 from ..local import indices_of, local_model, net_of_state
@@ -673,8 +673,8 @@ def _doubts(
     if one_vs_rest:
         doubts.append(
             "The classifiers of these nodes are one-vs-rest: "
-            f"{_first(list(map(repr, one_vs_rest)))}. The aggregate is a softmax, so "
-            "its probabilities may differ from theirs by more than labels do."
+            f"{shortened(list(map(repr, one_vs_rest)))}. The aggregate is a softmax, "
+            "so its probabilities may differ from theirs by more than labels do."
         )
     left_out = {name for entry in aggregator.history_ for name in entry["left_out"]}
     if left_out:
@@ -721,23 +721,16 @@ def _doubts_about_accuracies(nodes: Mapping) -> list[str]:
     if no_better:
         doubts.append(
             "The aggregate is no more accurate than always predicting the largest "
-            f"class at these nodes: {_first(no_better)}. The numbers are its accuracy "
-            "and the share of this class."
+            f"class at these nodes: {shortened(no_better)}. The numbers are its "
+            "accuracy and the share of this class."
         )
     if of_one_class:
         doubts.append(
             "The rows that score have one class only at these nodes: "
-            f"{_first(of_one_class)}. The accuracies there do not say whether the "
+            f"{shortened(of_one_class)}. The accuracies there do not say whether the "
             "aggregate tells classes apart."
         )
     return doubts
-
-
-def _first(names: list[str]) -> str:
-    """The first names of a list, and how many others there are."""
-    n_others = len(names) - MOST_LISTED
-    others = f" and {n_others} more" if n_others > 0 else ""
-    return f"{', '.join(names[:MOST_LISTED])}{others}"
 
 
 def _doubts_about_gains(nodes: Mapping) -> list[str]:

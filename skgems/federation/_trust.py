@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..base import MOST_LISTED, warn_user
+from ..base import shortened, warn_user
 from ..moments import Contradictions, Trust
 from ._federation import Federation
 from ._labels import shown_labels
@@ -90,12 +90,12 @@ def _warn_of_nodes_left_out(names: Sequence[str], trust: Trust) -> None:
     if left_out:
         warn_user(
             "These nodes are left out, since their class sums contradict those of the "
-            f'others: {_first(left_out)}. "spread" is by which factor rows vary more '
-            'or less within classes than at the median node, "far" how many standard '
-            'deviations they lie away from those of the others, and "shown" which '
-            "part of the others' differences between classes the node shows. Check "
-            "that labels, features and units are the same there as elsewhere. The "
-            "table trust_ has these numbers of all nodes.",
+            f'others: {shortened(left_out)}. "spread" is by which factor rows vary '
+            'more or less within classes than at the median node, "far" how many '
+            'standard deviations they lie away from those of the others, and "shown" '
+            "which part of the others' differences between classes the node shows. "
+            "Check that labels, features and units are the same there as elsewhere. "
+            "The table trust_ has these numbers of all nodes.",
             NodesDisagreeWarning,
         )
 
@@ -109,8 +109,8 @@ def _warn_of_front(names: Sequence[str], trust: Trust) -> None:
     ]
     warn_user(
         "The front was fitted before nodes were judged, so that sums of the nodes "
-        f"{_first(left_out)} are in it: features may have wrong units or directions, "
-        "and the aggregate may be poor. Fit again without these nodes.",
+        f"{shortened(left_out)} are in it: features may have wrong units or "
+        "directions, and the aggregate may be poor. Fit again without these nodes.",
         NodesDisagreeWarning,
     )
 
@@ -126,7 +126,7 @@ def _warn_of_capped_nodes(names: Sequence[str], trust: Trust) -> None:
     if capped:
         warn_user(
             "These nodes claim far more rows than others, and only a part of the rows "
-            f"counts: {_first(capped)}. Set robust=0 if the numbers are right.",
+            f"counts: {shortened(capped)}. Set robust=0 if the numbers are right.",
             ManyRowsWarning,
         )
 
@@ -150,7 +150,7 @@ def warn_of_contradictions(
     if of_another_rule:
         warn_user(
             "At these nodes the classes differ in other directions than at the other "
-            f"nodes: {_first(of_another_rule)}. The number says how far their "
+            f"nodes: {shortened(of_another_rule)}. The number says how far their "
             "differences between class means agree with those of the other nodes: 1 "
             "means that they agree, 0 is expected for random labels, and -1 for "
             "features with the opposite sign. Its median over nodes is "
@@ -168,15 +168,8 @@ def warn_of_contradictions(
     if far_away:
         warn_user(
             "The rows of these nodes are far from those of the same classes at the "
-            f"other nodes: {_first(far_away)} on average over the features. The median "
-            f"over nodes is {np.nanmedian(far):.2g}. Check that features have the same "
-            "units and the same zero there; or leave these nodes out.",
+            f"other nodes: {shortened(far_away)} on average over the features. The "
+            f"median over nodes is {np.nanmedian(far):.2g}. Check that features have "
+            "the same units and the same zero there; or leave these nodes out.",
             NodesDisagreeWarning,
         )
-
-
-def _first(descriptions: list[str]) -> str:
-    """Return the first descriptions of nodes, and how many others there are."""
-    n_others = len(descriptions) - MOST_LISTED
-    others = f" and {n_others} more" if n_others > 0 else ""
-    return f"{', '.join(descriptions[:MOST_LISTED])}{others}"
