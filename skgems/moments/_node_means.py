@@ -58,10 +58,6 @@ class NodeMeans:
     def n_nodes(self) -> int:
         return len(self.starts) - 1
 
-    def with_counts_times(self, factors: np.ndarray) -> "NodeMeans":
-        """Return means with the counts of each node times a factor, (n_nodes,)."""
-        return replace(self, counts=self.counts * factors[self._nodes])
-
     def standardized(self) -> "NodeMeans":
         """Return the means of varying features, in units of their deviations."""
         covariance = self.covariance
