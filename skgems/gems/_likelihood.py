@@ -43,6 +43,7 @@ from ..moments import (
 from ..pooled import PooledForm, common_form
 from ..progress import say
 from ..spaces import GoodEnoughSpace, intersect, likeliest
+from ..tasks import MomentsReply
 from ..tuning import ROUGH_TOL, TOL
 from ._bounded_search import BoundedSearch
 from ._further import SHARES, SumOfLosses, refinement_plan
@@ -326,7 +327,7 @@ class LikelihoodStage(LinearStage):
 
     def _read_sums(
         self,
-        replies: Iterable[tuple[str, Message]],
+        replies: Iterable[tuple[str, MomentsReply]],
         *,
         keeps_scatter: bool,
         spans: bool,
