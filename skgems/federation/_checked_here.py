@@ -20,7 +20,7 @@ def check_here(request: Message, reply: Reply) -> None:
     if not _seems_right(TASKS[request.task], reply):
         # As from elsewhere: some fields may have such numbers, and an error names the
         # field, or a value that no message can have.
-        check_reply(request, Message.of(request.task, **reply.as_content()))
+        check_reply(request, reply.as_message(request.task))
 
 
 def _seems_right(task: Task, reply: Reply) -> bool:

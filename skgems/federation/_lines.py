@@ -103,7 +103,7 @@ class _Kept(_Changed):
         """Return a reply, which the record of the node has now."""
         message = reply
         if isinstance(reply, Reply):
-            message = Message.of(request.task, **reply.as_content())
+            message = reply.as_message(request.task)
         self.nodes.keep(name, request, message, self.context.digest)
         return reply
 

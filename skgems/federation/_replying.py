@@ -127,7 +127,7 @@ def reply_of(request: Message, member: Member) -> Reply:
 
 def answer(request: Message, member: Member) -> Message:
     """Return the reply of a node's classifier and rows as it leaves the node."""
-    return Message.of(request.task, **reply_of(request, member).as_content())
+    return reply_of(request, member).as_message(request.task)
 
 
 @keep_warnings_out_of_report()

@@ -48,10 +48,14 @@ class _Content:
         values = {name: getattr(self, name) for name in self.fields}
         return {name: value for name, value in values.items() if value is not None}
 
+    def as_message(self, task: str) -> Message:
+        """Return the message of a task that has these fields."""
+        return Message.of(task, **self.as_content())
+
     @cached_property
     def n_bytes(self) -> int:
         """Return how many bytes arrays and settings would be as a message."""
-        return Message.of(type(self).__name__, **self.as_content()).n_bytes
+        return self.as_message(type(self).__name__).n_bytes
 
     def arrays(self) -> Iterator[np.ndarray]:
         """Yield all arrays, also those within tables and lists."""
