@@ -112,9 +112,8 @@ class Rows:
         """Return the design of some columns; None: of all."""
         X = _dense(self.X if columns is None else self.X[:, columns])
         name = None
-        if (
-            columns is None
-        ):  # all rows of these classes, about means of classes or parts
+        # All columns of all rows of these classes, about means of classes or parts.
+        if columns is None:
             name = (*np.unique(self.codes).tolist(), groups is self.parts)
         return Design(
             X=X, groups=numbered(groups), units=numbered(self.units), name=name
@@ -551,9 +550,8 @@ class _Teller:
                 bases=self.bases,
             )
         Q = self.bases.of_design(design, weights)
-        return (
-            weights if leverages_by_basis(Q, design.units).max() < self.bound else None
-        )
+        largest = leverages_by_basis(Q, design.units).max()
+        return weights if largest < self.bound else None
 
     def _n_before(self, rows: Rows) -> float:
         """Return how many numbers earlier messages have told of the classes of rows."""
