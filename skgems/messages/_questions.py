@@ -19,7 +19,7 @@ from typing import ClassVar, Self, dataclass_transform, get_type_hints
 import numpy as np
 
 from ._fields import ABSENT, REQUIRED, Field, Place
-from ._message import Message
+from ._message import Message, n_bytes_of
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)
@@ -55,7 +55,7 @@ class _Content:
     @cached_property
     def n_bytes(self) -> int:
         """Return how many bytes arrays and settings would be as a message."""
-        return self.as_message(type(self).__name__).n_bytes
+        return n_bytes_of(self.as_content())
 
     def arrays(self) -> Iterator[np.ndarray]:
         """Yield all arrays, also those within tables and lists."""
