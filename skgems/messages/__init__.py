@@ -80,7 +80,7 @@ from ._packing import (
     remove_partial_files,
     write_bytes,
 )
-from ._questions import Reply, Request
+from ._questions import Part, Reply, Request
 from ._row_counts import ExposedGroups, exposed_classes, rows_of_groups
 from ._signing import (
     SignatureError,

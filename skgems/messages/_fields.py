@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf
@@ -76,9 +76,33 @@ class Field:
         """Raise ValueError, which names the place, for a value that is not allowed."""
         raise NotImplementedError
 
+    @property
+    def is_opened(self) -> bool:
+        """Report whether requests and replies have an object in place of the value."""
+        return False
+
+    def opened(self, value: Any) -> Any:
+        """Return the object that requests and replies have in place of a value."""
+        return value
+
+    def closed(self, value: Any) -> Any:
+        """Return the value that a message has, of what `opened` returns."""
+        return value
+
     def figures(self, value: Any, table: Mapping, reply: Mapping) -> str:
         """Return what the value is in figures, as a sentence; empty without any."""
         return "" if self.detail is None else self.detail(table, reply)
+
+
+class AsContent(Protocol):
+    """A class whose objects messages have as tables of fields."""
+
+    @classmethod
+    def from_content(cls, content: Mapping) -> Self:
+        """Return the object that a table describes."""
+
+    def as_content(self) -> Mapping:
+        """Return the table, of which `from_content` makes an equal object."""
 
 
 def check_fields(content: Any, fields: Mapping[str, Field], place: Place) -> None:
@@ -100,12 +124,24 @@ def check_fields(content: Any, fields: Mapping[str, Field], place: Place) -> Non
 class Table(Field):
     """A table of fields with a rule for all of them together.
 
-    The fields of an ``inline`` table stand in the message itself.
+    The fields of an ``inline`` table stand in the message itself. Requests and replies
+    have an object of the class ``of`` in place of the table, or the table as it is.
     """
 
     fields: Mapping[str, Field]
     rule: Callable[[Mapping, Place], None] | None = None
     inline: bool = False
+    of: type[AsContent] | None = None
+
+    @property
+    def is_opened(self) -> bool:
+        return self.of is not None
+
+    def opened(self, value: Mapping) -> Any:
+        return value if self.of is None else self.of.from_content(value)
+
+    def closed(self, value: Any) -> Any:
+        return value if self.of is None else value.as_content()
 
     def check(self, value: Any, place: Place) -> None:
         if self.inline:
@@ -226,9 +262,27 @@ class Told(Json):
 
 @dataclass(frozen=True)
 class Each(Json):
-    """Tables with the same fields, numbered from 0."""
+    """Tables with the same fields, numbered from 0.
+
+    Requests and replies have objects of the class ``of``, as of a `Table`, by number.
+    """
 
     fields: Mapping[str, Field]
+    of: type[AsContent] | None = None
+
+    @property
+    def is_opened(self) -> bool:
+        return self.of is not None
+
+    def opened(self, value: Mapping) -> Any:
+        if self.of is None:
+            return value
+        return {name: self.of.from_content(table) for name, table in value.items()}
+
+    def closed(self, value: Any) -> Any:
+        if self.of is None:
+            return value
+        return {name: part.as_content() for name, part in value.items()}
 
     def check(self, value: Any, place: Place) -> None:
         super().check(value, place)

@@ -230,7 +230,7 @@ class Task:
 
     def answered(self, member: Any, content: Mapping) -> dict:
         """Return the content of a node's reply to the content of a request."""
-        return self.answer(member, self.request(**content)).as_content()
+        return self.answer(member, self.request.opened(content)).as_content()
 
     @property
     def repeats_description(self) -> bool:
@@ -279,7 +279,7 @@ _REQUESTS: WeakKeyDictionary[Message, Request] = WeakKeyDictionary()
 def asked_in(message: Message) -> Request:
     """Return the request that a message is; TypeError for fields that none heeds."""
     if message not in _REQUESTS:
-        _REQUESTS[message] = task_named(message.task).request(**message.content)
+        _REQUESTS[message] = task_named(message.task).request.opened(message.content)
     return _REQUESTS[message]
 
 

@@ -43,6 +43,7 @@ from ..moments import (
     ClassMoments,
     moments_kind,
 )
+from ..networks import LayersBelow
 from ._layers import HIDDEN, transform_by_layers
 from ._shared import (
     CLASSES,
@@ -126,7 +127,7 @@ def check_moments(
     reply: "MomentsReply", request: "MomentsRequest", place: Place
 ) -> None:
     """Raise ValueError for sums of other rows than described, or of another kind."""
-    class_moments = ClassMoments.from_arrays(reply.moments)
+    class_moments = reply.moments
     sums_are_of_enough_rows(reply.min_rows, class_moments.counts, place)
     rows_are_described(reply.n_rows, reply.labels, place)
     _check_kind(class_moments, request, place, n_labels=len(reply.labels))
@@ -306,7 +307,7 @@ class MomentsRequest(Request):
     n_components: Annotated[int, whole_number(low=1, high=MOST_COUNTED)]
     min_cluster_size: Annotated[int, whole_number(high=MOST_ROWS)]
     model: Annotated[str | None, MODEL["model"]]
-    hidden: Annotated[Mapping | None, HIDDEN]
+    hidden: Annotated[LayersBelow | None, HIDDEN]
     class_weight: Annotated[
         list | str | None, Weights(("members", "balanced"), default=None)
     ]
@@ -318,7 +319,9 @@ class MomentsReply(DisclosedReply):
 
     labels: Annotated[list, CLASSES]
     n_rows: Annotated[np.ndarray | None, ROWS_OF_CLASSES]
-    moments: Annotated[Mapping, Table(FIELDS_OF_SUMS, sums_fit, inline=True)]
+    moments: Annotated[
+        ClassMoments, Table(FIELDS_OF_SUMS, sums_fit, inline=True, of=ClassMoments)
+    ]
     form: Annotated[Mapping, FORM]
     scaled: Annotated[bool, Flag(says="Whether the model scales features.")]
     factor: Annotated[
@@ -428,7 +431,7 @@ def _n_gradient_numbers(
 
 
 def _columns_summed(reply: MomentsReply) -> int:
-    return len(reply.moments["origin"])
+    return reply.moments.n_features
 
 
 def exposed_groups(reply: MomentsReply) -> ExposedGroups:
@@ -457,7 +460,7 @@ def moments_of_member(member: Member, request: MomentsRequest) -> MomentsReply:
 
 def _told(reply: MomentsReply) -> Iterator[ToldNumbers]:
     """Yield the numbers that means, products and gradients of classes are."""
-    moments = ClassMoments.from_arrays(reply.moments)
+    moments = reply.moments
     labels = list(reply.labels)
     weights = moments.class_counts(len(labels))
     # Weights of a user may be of any size.

@@ -22,7 +22,7 @@ from ..messages import (
     counting,
 )
 from ..moments import LARGEST, ROUNDING_OF_SUMS
-from ..networks import ACTIVATIONS
+from ..networks import ACTIVATIONS, LayersBelow
 from ..spaces import Geometry, build_neuron_spaces
 from ._layers import HIDDEN, transform_by_layers
 from ._rows import layer_inputs
@@ -59,7 +59,7 @@ class NeuronsRequest(Request):
     random_state: Annotated[int | None, SEED]
     geometry: Annotated[Mapping, Named()]
     n_directions: Annotated[int, whole_number(low=1, high=MOST_COUNTED)]
-    hidden: Annotated[Mapping | None, HIDDEN]
+    hidden: Annotated[LayersBelow | None, HIDDEN]
 
 
 class NeuronsReply(DisclosedReply):

@@ -10,17 +10,17 @@ from ..messages import (
     MOST_ROWS,
     Named,
     Number,
+    Part,
     Place,
     Request,
-    Table,
     Task,
     rows_in_words,
 )
 from ..networks import LayersBelow, linear_logits
 from ..spaces import Criterion
 from ._layers import HIDDEN, HIDDEN_OF_OTHER_MODEL, check_classes, transform_by_layers
-from ._models import check_columns, columns_are_outputs
-from ._rows import rows_of_large_classes
+from ._models import check_columns
+from ._rows import layer_outputs, rows_of_large_classes
 from ._shared import (
     LABELS_AND_OUTPUTS,
     OUTPUTS,
@@ -39,16 +39,15 @@ def _score_in_words(content: Mapping, reply: Mapping) -> str:
     return f"{words}."
 
 
-# A second model, whose inputs may be others than those of the first.
-_BESIDE = Table(
-    {
-        "W": model_weights("e o"),
-        "columns": OUTPUTS,
-        "hidden": HIDDEN_OF_OTHER_MODEL,
-    },
-    columns_are_outputs,
-    default=None,
-)
+class OtherModel(Part):
+    """A second model, whose inputs may be others than those of the first."""
+
+    W: Annotated[np.ndarray, model_weights("e o")]
+    columns: Annotated[np.ndarray, OUTPUTS]
+    hidden: Annotated[LayersBelow | None, HIDDEN_OF_OTHER_MODEL]
+
+    def check(self, place: Place) -> None:
+        check_columns(self.columns, self.W.shape[-1], place)
 
 
 class ScoreRequest(Request):
@@ -58,8 +57,8 @@ class ScoreRequest(Request):
     labels: Annotated[Sequence, LABELS_AND_OUTPUTS["labels"]]
     columns: Annotated[np.ndarray, LABELS_AND_OUTPUTS["columns"]]
     criterion: Annotated[Mapping, Named()]
-    hidden: Annotated[Mapping | None, HIDDEN]
-    beside: Annotated[Mapping | None, _BESIDE]
+    hidden: Annotated[LayersBelow | None, HIDDEN]
+    beside: Annotated[OtherModel | None, OtherModel.table(default=None)]
 
     def check(self, place: Place) -> None:
         check_columns(self.columns, self.W.shape[-1], place)
@@ -94,8 +93,8 @@ def _cost(rows: NodeShape, request: ScoreRequest) -> None:
     transform_by_layers(rows, request.hidden, words)
     check_classes(rows, request.W.shape[-1], words)
     if request.beside is not None:
-        transform_by_layers(rows, request.beside.get("hidden"), words)
-        check_classes(rows, request.beside["W"].shape[-1], words)
+        transform_by_layers(rows, request.beside.hidden, words)
+        check_classes(rows, request.beside.W.shape[-1], words)
 
 
 def score(member: Member, request: ScoreRequest) -> ScoreReply:
@@ -107,11 +106,11 @@ def score(member: Member, request: ScoreRequest) -> ScoreReply:
     X, codes, rows = rows_of_large_classes(member, "judging", request.labels)
 
     def score_model(
-        W: np.ndarray, columns: Sequence[int], hidden: Mapping | None
+        W: np.ndarray, columns: Sequence[int], hidden: LayersBelow | None
     ) -> np.ndarray:
         if not len(codes):
             return np.array(np.nan)
-        Z = LayersBelow.from_content(hidden).outputs(X)
+        Z = layer_outputs(hidden, X)
         if not hides_rows:
             logits = linear_logits(Z, W)
             return np.array(scorer.score(logits, np.asarray(columns)[codes]))
@@ -135,7 +134,7 @@ def score(member: Member, request: ScoreRequest) -> ScoreReply:
     score_beside = None
     beside = request.beside
     if beside is not None:
-        score_beside = score_model(beside["W"], beside["columns"], beside.get("hidden"))
+        score_beside = score_model(beside.W, beside.columns, beside.hidden)
     score_of_model = score_model(request.W, request.columns, request.hidden)
     if np.isnan(score_of_model) or (beside is not None and np.isnan(score_beside)):
         score_of_model = np.array(np.nan)

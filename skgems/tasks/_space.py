@@ -26,7 +26,7 @@ from ..messages import (
     rows_in_words,
 )
 from ..moments import LARGEST, SMALLEST
-from ..networks import Network
+from ..networks import LayersBelow, Network
 from ..spaces import Criterion, Geometry
 from ._layers import HIDDEN, check_classes, transform_by_layers
 from ._rows import layer_inputs
@@ -226,7 +226,7 @@ class SpaceRequest(Request):
     seed: Annotated[int | None, SEED]
     geometry: Annotated[Mapping, Named()]
     n_directions: Annotated[int, whole_number(low=1, high=MOST_COUNTED)]
-    hidden: Annotated[Mapping | None, HIDDEN]
+    hidden: Annotated[LayersBelow | None, HIDDEN]
 
     def check(self, place: Place) -> None:
         check_one_model(self.model, self.W, place)

@@ -37,7 +37,7 @@ def made_of(message_class, content):
         for name, field in message_class.fields.items()
         if field.default is REQUIRED
     }
-    return message_class(**needed | dict(content))
+    return message_class.opened(needed | dict(content))
 
 
 def assert_refused(rule, content, match, **place) -> None:
