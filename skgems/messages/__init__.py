@@ -91,16 +91,18 @@ from ._signing import (
     signing_keys,
 )
 from ._summaries import (
-    REQUEST_WITHIN,
+    AnsweredWithin,
+    AskedWithin,
+    SummaryField,
     check_summary,
-    check_summary_of_request,
     contents_of,
     disclosures_in,
+    first_requests_in,
     is_summary,
-    joins_in,
     models_in,
     pairs_in,
     requests_in,
+    summaries_in,
 )
 from ._tasks import (
     ACCEPTED_BY,

@@ -34,7 +34,6 @@ from ._signing import check_signed, signed
 from ._summaries import (
     contents_of,
     disclosures_in,
-    joins_in,
     models_in,
     requests_in,
 )
@@ -625,9 +624,7 @@ def as_agreement(agreement: Agreement | str | os.PathLike) -> Agreement:
 
 def tells_radii(request: Message) -> bool:
     """Report whether a reply holds distances of single rows."""
-    requests_within = [
-        inner for content in joins_in(request) for inner in requests_in(content)
-    ]
+    requests_within = requests_in(request)
     if requests_within:
         return any(map(tells_radii, requests_within))
     task = TASKS[request.task]

@@ -120,18 +120,11 @@ def check_fields(content: Any, fields: Mapping[str, Field], place: Place) -> Non
             field_of_name.check(content[name], place_of_field)
 
 
-@dataclass(frozen=True)
-class Table(Field):
-    """A table of fields with a rule for all of them together.
+@dataclass(frozen=True, kw_only=True)
+class AnyTable(Field):
+    """A table; requests and replies have an object of the class ``of`` in its place."""
 
-    The fields of an ``inline`` table stand in the message itself. Requests and replies
-    have an object of the class ``of`` in place of the table, or the table as it is.
-    """
-
-    fields: Mapping[str, Field]
-    rule: Callable[[Mapping, Place], None] | None = None
-    inline: bool = False
-    of: type[AsContent] | None = None
+    of: type[AsContent] | None = None  # None: they have the table as it is
 
     @property
     def is_opened(self) -> bool:
@@ -142,6 +135,18 @@ class Table(Field):
 
     def closed(self, value: Any) -> Any:
         return value if self.of is None else value.as_content()
+
+
+@dataclass(frozen=True)
+class Table(AnyTable):
+    """A table of fields with a rule for all of them together.
+
+    The fields of an ``inline`` table stand in the message itself.
+    """
+
+    fields: Mapping[str, Field]
+    rule: Callable[[Mapping, Place], None] | None = None
+    inline: bool = False
 
     def check(self, value: Any, place: Place) -> None:
         if self.inline:
@@ -216,7 +221,7 @@ class Activations(Field):
             raise place.wrong(f"has names that are not among {ACTIVATIONS}")
 
 
-class Json(Field):
+class Json(AnyTable):
     """A table of anything that JSON has; it is checked elsewhere."""
 
     def check(self, value: Any, place: Place) -> None:
@@ -262,17 +267,13 @@ class Told(Json):
 
 @dataclass(frozen=True)
 class Each(Json):
-    """Tables with the same fields, numbered from 0.
+    """Tables with the same fields, numbered from 0; objects are those of each table.
 
-    Requests and replies have objects of the class ``of``, as of a `Table`, by number.
+    With ``some`` it is a table of some of these numbers.
     """
 
     fields: Mapping[str, Field]
-    of: type[AsContent] | None = None
-
-    @property
-    def is_opened(self) -> bool:
-        return self.of is not None
+    some: bool = False
 
     def opened(self, value: Mapping) -> Any:
         if self.of is None:
@@ -286,7 +287,10 @@ class Each(Json):
 
     def check(self, value: Any, place: Place) -> None:
         super().check(value, place)
-        if list(value) != [str(k) for k in range(len(value))]:
+        is_numbered = list(value) == [str(k) for k in range(len(value))]
+        if self.some:
+            is_numbered = all(name.isdecimal() for name in value)
+        if not is_numbered:
             raise place.wrong("are not numbered from 0")
         for number, table in value.items():
             check_fields(table, self.fields, replace(place.at(number), lengths={}))

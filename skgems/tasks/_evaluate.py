@@ -8,7 +8,7 @@ For models W_m and factors f on their logits z, over rows i with weights w_i,
     gradient[m]  = sum_i w_i outer([x_i, 1], softmax(z_mi) - onehot(y_i)).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated
 
 import numpy as np
@@ -34,7 +34,6 @@ from ..messages import (
     Request,
     Task,
     Text,
-    ToldNumbers,
     counting,
     rows_in_words,
 )
@@ -51,7 +50,7 @@ from ._shared import (
     optional_array,
     sums,
 )
-from ._told import n_in_gradient, summed
+from ._told import ToldParts, n_in_gradient, summed
 
 # ---- what fields say in figures ----------------------------------------------------
 
@@ -302,7 +301,7 @@ def _sums_of_first_model(content: Mapping) -> dict:
     return of_first
 
 
-def _told(reply: EvaluateReply) -> Iterator[ToldNumbers]:
+def _told(reply: EvaluateReply) -> ToldParts:
     """Yield the numbers that gradients are, of those models that have one."""
     gradients = reply.gradient
     if gradients is None or not reply.count:

@@ -19,8 +19,6 @@ from ..local import (
 )
 from ..messages import (
     ABSENT,
-    MOST_COUNTED,
-    MOST_ROWS,
     ROUNDING,
     ExposedGroups,
     Flag,
@@ -30,7 +28,6 @@ from ..messages import (
     Table,
     Task,
     Text,
-    ToldNumbers,
     Weights,
     check_definite,
     exposed_classes,
@@ -52,13 +49,14 @@ from ._shared import (
     ROWS_OF_CLASSES,
     DisclosedReply,
     described_sizes,
+    number_asked,
+    number_of_rows,
     rows_are_described,
     sums,
     sums_are_of_enough_rows,
-    whole_number,
 )
 from ._sums import FIELDS_OF_SUMS, sums_fit
-from ._told import n_in_gradient, n_products, summed, told_of_means
+from ._told import ToldParts, n_in_gradient, n_products, summed, told_of_means
 
 # What nodes tell of their models' gradients: one of these, if any.
 _CORRECTIONS = ("gradient", "gradients", "slope", "slopes")
@@ -304,8 +302,8 @@ class MomentsRequest(Request):
     """Which sums a node tells, and of which model the gradient is."""
 
     kind: Annotated[str, Text(("auto", "class", "shared", "diagonal"))]
-    n_components: Annotated[int, whole_number(low=1, high=MOST_COUNTED)]
-    min_cluster_size: Annotated[int, whole_number(high=MOST_ROWS)]
+    n_components: Annotated[int, number_asked(low=1)]
+    min_cluster_size: Annotated[int, number_of_rows()]
     model: Annotated[str | None, MODEL["model"]]
     hidden: Annotated[LayersBelow | None, HIDDEN]
     class_weight: Annotated[
@@ -338,9 +336,9 @@ class MomentsReply(DisclosedReply):
     ]
     kurtosis: Annotated[
         int | None,
-        whole_number(
+        # That of n rows is at most n.
+        number_of_rows(
             low=1,
-            high=MOST_ROWS,
             default=ABSENT,
             says="Kurtosis within classes, a power of two, of the model's logits or of "
             "combinations of the features. It is sent if it is far above that of "
@@ -458,7 +456,7 @@ def moments_of_member(member: Member, request: MomentsRequest) -> MomentsReply:
     return MomentsReply(**content)
 
 
-def _told(reply: MomentsReply) -> Iterator[ToldNumbers]:
+def _told(reply: MomentsReply) -> ToldParts:
     """Yield the numbers that means, products and gradients of classes are."""
     moments = reply.moments
     labels = list(reply.labels)
@@ -487,9 +485,7 @@ def _classes_of_scatters(
             yield g, of_group
 
 
-def _told_of_gradients(
-    reply: MomentsReply, sizes: Mapping[int, float]
-) -> Iterator[ToldNumbers]:
+def _told_of_gradients(reply: MomentsReply, sizes: Mapping[int, float]) -> ToldParts:
     """Yield the numbers of gradients over all classes, or of one for each class."""
     labels = reply.labels
     for of_all in (reply.gradient, reply.slope):

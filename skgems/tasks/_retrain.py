@@ -9,7 +9,6 @@ from scipy.sparse import csr_matrix, issparse
 
 from ..local import Member, NodeShape, Rows, retrain_layers, stacked
 from ..messages import (
-    MOST_COUNTED,
     Activations,
     Array,
     Arrays,
@@ -45,7 +44,7 @@ from ._shared import (
     PLANTED_UNITS,
     SEED,
     DisclosedReply,
-    whole_number,
+    number_asked,
 )
 from ._sums import FIELDS_OF_SUMS, sums_of_others_fit
 from ._train import check_has_not_diverged, loss_in_words
@@ -96,7 +95,7 @@ class RetrainRequest(Request):
     intercepts: Annotated[list[np.ndarray], LAYERS["intercepts"]]
     activation: Annotated[list[str], Activations()]
     labels: Annotated[list, Labels("l")]
-    epochs: Annotated[int, whole_number(high=MOST_COUNTED)]
+    epochs: Annotated[int, number_asked()]
     seed: Annotated[int | None, SEED]
     columns: Annotated[np.ndarray | None, replace(OUTPUTS, default=None)]
     others: Annotated[

@@ -7,7 +7,6 @@ import numpy as np
 
 from ..local import JudgingRows, Member, NodeShape, sum_over_rows
 from ..messages import (
-    MOST_ROWS,
     Named,
     Number,
     Part,
@@ -26,7 +25,7 @@ from ._shared import (
     OUTPUTS,
     DisclosedReply,
     model_weights,
-    whole_number,
+    number_of_rows,
 )
 
 _SCORED = "Accuracy or mean loss of a model."
@@ -68,9 +67,7 @@ class ScoreReply(DisclosedReply):
     """The score of each model, and how many rows it is of."""
 
     score: Annotated[np.ndarray, Number(nan=True, says=_SCORED, detail=_score_in_words)]
-    n_rows: Annotated[
-        int, whole_number(high=MOST_ROWS, says="Number of rows that were scored.")
-    ]
+    n_rows: Annotated[int, number_of_rows(says="Number of rows that were scored.")]
     beside: Annotated[
         np.ndarray | None,
         Number(nan=True, says=_SCORED, when=lambda request: request.beside is not None),
