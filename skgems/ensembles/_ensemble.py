@@ -17,7 +17,7 @@ from ..federation import (
 )
 from ..local import to_logits
 from ._ensemble_fit import EnsembleFit
-from ._given_rows import GivenRowsMixin
+from ._given_rows import GivenRowsMethod, GivenRowsMixin
 from ._stack_fit import odds_summary
 from ._votes import Vote
 
@@ -230,6 +230,7 @@ default=None
             nodes,
             held_out,
             groups=groups,
+            method=GivenRowsMethod(),
         )
         attributes = EnsembleFit.from_aggregator(self).attributes(
             federation, EnsembleAggregator

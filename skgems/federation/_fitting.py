@@ -68,7 +68,7 @@ def fit_method(
         held_out,
         groups=groups,
         sample_weight=sample_weight,
-        simulation=method.simulation(aggregator),
+        method=method,
     )
     method.check(federation)
     if hasattr(aggregator, "keep_replies"):

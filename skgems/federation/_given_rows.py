@@ -24,6 +24,7 @@ from ._members import Members
 from ._nodes import Rows, RowsLike
 from ._run import Run
 from ._warnings import warn_of_columns_of_some
+from ._weights import WeightedRows
 
 # Code of a row whose node, behind a channel, takes no part: no index of a node, and not
 # the code of public rows.
@@ -69,52 +70,105 @@ class GivenRows:
         )
 
 
-def as_front_takes_them(aggregator: BaseAggregator, X: RowsLike) -> RowsLike:
-    """Rows as the front takes them, if there is one: as a table, array or documents."""
-    front = aggregator._agreed_front
-    if front is None or X is None:
-        return X
-    return front.rows(X) if isinstance(front, DocumentFront) else as_rows(X)
+def read_rows(aggregator: BaseAggregator, given: WeightedRows) -> GivenRows | None:
+    """Rows without a front, validated, whose owners are not read yet."""
+    X = given.X
+    if X is None:
+        _check_describe_nothing(given)
+        return None
+    table = X if hasattr(X, "columns") else None
+    (X, y), features = validated_for_fit(aggregator, X, given.y)
+    check_classification_targets(y)
+    held_out = given.held_out
+    groups = given.groups
+    return GivenRows(
+        X=X,
+        y=y,
+        features=features,
+        table=table,
+        held_out=None if held_out is None else _nodes.as_mask(held_out, X),
+        groups=None if groups is None else as_groups(groups, X),
+        weights=given.weights,
+    )
 
 
-def front_for(
+def _check_describe_nothing(given: WeightedRows) -> None:
+    """Raise ValueError where something is said of rows that are missing."""
+    descriptions = (given.y, given.nodes, given.held_out, given.groups)
+    if any(description is not None for description in descriptions):
+        raise ValueError(
+            "y, nodes, held_out and groups describe the rows of X, which is "
+            "missing. Give fit X as well, or none of them."
+        )
+
+
+def rows_behind_front(
     aggregator: BaseAggregator,
-    X: RowsLike,
-    nodes: ArrayLike | None,
+    given: WeightedRows,
+    front: Front,
     *,
-    y: ArrayLike | None,
-    held_out: ArrayLike | None,
-    groups: ArrayLike | None,
     joined: Run | None,
     members: Members,
-) -> tuple[Front | None, list[dict]]:
-    """The fitted front, if there is one, and the history of its messages.
+) -> tuple[GivenRows | None, Front, list[dict]]:
+    """Return the rows behind a front, the front as it is fitted, and its messages.
+
+    ``front`` is the one that is agreed on, fitted or not.
+    """
+    if given.X is not None:
+        takes_documents = isinstance(front, DocumentFront)
+        X = front.rows(given.X) if takes_documents else as_rows(given.X)
+        given = replace(given, X=X)
+    fitted, history = _fitted_front(
+        aggregator, given, front, joined=joined, members=members
+    )
+    if given.X is None:
+        return read_rows(aggregator, given), fitted, history
+    X = transform_by_front(
+        fitted,
+        given.X,
+        given.nodes,
+        y=given.y,
+        held_out=_nodes.as_mask(given.held_out, given.X),
+        groups=as_groups(given.groups, given.X),
+        disclosure=disclosure_within(aggregator.disclosure),
+    )
+    rows = read_rows(aggregator, replace(given, X=X))
+    return replace(rows, table=None), fitted, history
+
+
+def _fitted_front(
+    aggregator: BaseAggregator,
+    given: WeightedRows,
+    front: Front,
+    *,
+    joined: Run | None,
+    members: Members,
+) -> tuple[Front, list[dict]]:
+    """Return the fitted front and the history of its messages.
 
     It is the agreed one if that is fitted, or that which was fitted over the channel;
     else it is fitted to the rows of the nodes here.
     """
-    front = aggregator._agreed_front
-    if front is None:
-        return None, []
     if joined is not None:
         return front_of_content(joined.context.front), []
     if front.columns is not None:
         return front, []
+    X = given.X
     if X is None:
         fitted = fitted_without_learning(front)
         if fitted is None:
             raise_front_not_fitted(front)
         return fitted, []
-    mask = _nodes.as_mask(held_out, X)
+    mask = _nodes.as_mask(given.held_out, X)
     if aggregator.front is None:  # it is one that trees need, and nobody has agreed on
         front = replace(front, columns=_columns_of_all(members, X))
     advanced, history = fit_front(
         front,
         X,
-        nodes,
-        y=y,
+        given.nodes,
+        y=given.y,
         held_out=mask,
-        groups=as_groups(groups, X),
+        groups=as_groups(given.groups, X),
         disclosure=disclosure_within(aggregator.disclosure),
         n_jobs=aggregator.n_jobs,
     )
@@ -140,50 +194,6 @@ def _columns_of_all(members: Members, X: RowsLike) -> Columns | None:
         return None
     warn_of_columns_of_some(dropped_by_node, columns.labels)
     return replace(columns, left_out=tuple(left_out.tolist()))
-
-
-def read_rows(
-    aggregator: BaseAggregator,
-    X: RowsLike,
-    y: ArrayLike | None,
-    *,
-    nodes: ArrayLike | None,
-    held_out: ArrayLike | None,
-    groups: ArrayLike | None,
-    weights: np.ndarray | None,
-    front: Front | None,
-) -> GivenRows | None:
-    """Rows behind the front, validated, whose owners are not read yet."""
-    if X is None:
-        descriptions = (y, nodes, held_out, groups)
-        if any(description is not None for description in descriptions):
-            raise ValueError(
-                "y, nodes, held_out and groups describe the rows of X, which is "
-                "missing. Give fit X as well, or none of them."
-            )
-        return None
-    table = X if front is None and hasattr(X, "columns") else None
-    if front is not None:
-        X = transform_by_front(
-            front,
-            X,
-            nodes,
-            y=y,
-            held_out=_nodes.as_mask(held_out, X),
-            groups=as_groups(groups, X),
-            disclosure=disclosure_within(aggregator.disclosure),
-        )
-    (X, y), features = validated_for_fit(aggregator, X, y)
-    check_classification_targets(y)
-    return GivenRows(
-        X=X,
-        y=y,
-        features=features,
-        table=table,
-        held_out=_nodes.as_mask(held_out, X),
-        groups=as_groups(groups, X),
-        weights=weights,
-    )
 
 
 def with_owners(

@@ -5,19 +5,17 @@ classes and features. All have to be of the same features; classes may differ, a
 of the federation are all that some node has seen.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..base import BaseAggregator, Features, warn_user
+from ..base import BaseAggregator, Features, Takes, warn_user
 from ..local import Description, LocalModel, local_model
 from ..networks import Network, union_of_classes
-from ._federation import Node
 from ._given_rows import GivenRows
 from ._members import Members
-from ._nodes import Roles, check_feature_names, raise_without_classifier
-from ._summary import Summary
+from ._nodes import check_feature_names, raise_without_classifier
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -30,46 +28,31 @@ class Models:
     seen: np.ndarray  # (n_nodes, n_classes), bool: which node has seen which class
     features: Features
 
-    def node(
-        self,
-        k: int,
-        roles: Roles,
-        *,
-        row_counts: Mapping,
-        summary: Summary | None = None,
-    ) -> Node:
-        """Node ``k`` with the roles of its rows; ``summary``: if it sent one."""
-        return Node(
-            name=self.local_models[k].name,
-            model=self.local_models[k],
-            network=self.networks[k],
-            seen=self.seen[k],
-            judging_rows=roles.judging,
-            moment_rows=roles.moments,
-            training_rows=roles.training,
-            record=summary,
-            row_counts=row_counts,
-        )
-
 
 def read_models(
     aggregator: BaseAggregator,
     members: Members,
     rows: GivenRows | None,
     *,
+    takes: Takes,
     has_front: bool,
 ) -> Models:
-    """Read all classifiers; ValueError or TypeError where one cannot be used."""
+    """Read all classifiers; ValueError or TypeError where one cannot be used.
+
+    Each is read as plain arrays, or only its classes, which any classifier has.
+    """
     local_models = [
         local_model(classifier, name=name)
         for name, classifier in zip(members.names, members.classifiers, strict=True)
     ]
-    takes = aggregator._method().takes
-    networks = [_read(model, as_network=takes.networks) for model in local_models]
+    networks = [
+        model.network if takes.networks else model.description for model in local_models
+    ]
     _warn_of_lost_settings(local_models, voting=getattr(aggregator, "voting", None))
     needed_by = "" if takes.rows_alone else type(aggregator).__name__
     _check_networks(networks, members.names, rows, needed_by=needed_by)
-    networks = _with_numbers_of_features(networks)
+    if any(network.n_features_in is None for network in networks):
+        networks = _with_numbers_of_features(networks)
     if has_front and not takes.learnt:
         networks = _with_features_of_rows(networks, rows)
     features = _common_features(
@@ -77,7 +60,7 @@ def read_models(
     )
     classes = union_of_classes(networks, names=members.names)
     seen = [_has_seen(network, classes) for network in networks]
-    if rows is not None:
+    if rows is not None and rows.y.dtype != classes.dtype:
         classes = _as_wide_as(rows.y, classes)
     return Models(
         local_models=local_models,
@@ -99,11 +82,19 @@ def _check_networks(
 
     ``needed_by`` is the type of the aggregator; "" where rows alone will do.
     """
+    # Rows that are documents have no number of features.
+    are_documents = rows is not None and rows.features.n_features_in is None
     for name, network in zip(names, networks, strict=True):
-        if needed_by and _is_of_rows_alone(network):
+        is_of_rows_alone = isinstance(network, Network) and not network.has_classifier
+        if needed_by and is_of_rows_alone:
             raise_without_classifier(needed_by, name)
-        if rows is not None:
-            _check_takes_documents(network, rows.features, name=name)
+        if are_documents and network.n_features_in is not None:
+            raise ValueError(
+                "X holds documents, one text or dict a row, but the classifier of node "
+                f"{name!r} was fitted on rows of {network.n_features_in} features. "
+                "Give all nodes pipelines that begin with a vectorizer, or pass X as "
+                "these features."
+            )
 
 
 def _warn_of_lost_settings(models: list[LocalModel], *, voting: str | None) -> None:
@@ -117,11 +108,6 @@ def _warn_of_lost_settings(models: list[LocalModel], *, voting: str | None) -> N
         lost = model.lost_setting(merged=voting is None)
         if lost is not None:
             warn_user(f"Node {model.name!r}: {lost}")
-
-
-def _read(model: LocalModel, *, as_network: bool) -> Network | Description:
-    """A classifier as plain arrays, or only its classes, which any classifier has."""
-    return model.network if as_network else model.description
 
 
 def _has_seen(network: Network | Description, classes: np.ndarray) -> np.ndarray:
@@ -142,24 +128,6 @@ def _as_wide_as(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     if labels.dtype.kind in ("O", classes.dtype.kind):
         return classes.astype(np.result_type(classes, labels))
     return classes
-
-
-def _is_of_rows_alone(network: Network | Description) -> bool:
-    return isinstance(network, Network) and not network.has_classifier
-
-
-def _check_takes_documents(
-    network: Network | Description, features_of_rows: Features, *, name: str
-) -> None:
-    """Raise ValueError for a classifier of columns where rows are documents."""
-    rows_are_documents = features_of_rows.n_features_in is None
-    if rows_are_documents and network.n_features_in is not None:
-        raise ValueError(
-            "X holds documents, one text or dict a row, but the classifier of node "
-            f"{name!r} was fitted on rows of {network.n_features_in} features. Give "
-            "all nodes pipelines that begin with a vectorizer, or pass X as these "
-            "features."
-        )
 
 
 def _with_numbers_of_features(
@@ -228,5 +196,7 @@ def _common_features(
             f"estimators were fitted on {numbers[0]} features. Give X the features "
             "that they were fitted on."
         )
+    if all(feature_names is None for feature_names in names_of_nodes):
+        return features_of_rows
     check_feature_names(names, networks, features_of_rows.feature_names_in)
     return features_of_rows.with_names_of_nodes(names_of_nodes)

@@ -8,6 +8,7 @@ owns each; members that are not fitted are trained on them, as a simulation. Las
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike
 from ..base import (
     MOST_LISTED,
     BaseAggregator,
+    Method,
     NodePairs,
     check_no_label_missing,
     encode_labels,
@@ -30,13 +32,7 @@ from ..progress import say
 from ..steps import Front
 from . import _nodes
 from ._federation import Federation, Node
-from ._given_rows import (
-    GivenRows,
-    as_front_takes_them,
-    front_for,
-    read_rows,
-    with_owners,
-)
+from ._given_rows import GivenRows, read_rows, rows_behind_front, with_owners
 from ._joining import join_channel
 from ._labels import bare_label, check_labels, shown_labels, told_apart
 from ._members import Members, read_members
@@ -47,7 +43,11 @@ from ._rows import check_is_behind_front, warn_of_another_front
 from ._run import Run
 from ._simulation import Simulation, simulate
 from ._summary import Summary
-from ._weights import weighted_rows
+from ._weights import WeightedRows, weighted_rows
+
+# Letters of the dtypes of classes that are no texts, and are not written in two ways.
+_NUMERIC_LABELS = "biuf"
+_no_rows = partial(np.empty, 0, dtype=np.intp)
 
 
 def read_federation(
@@ -59,7 +59,7 @@ def read_federation(
     *,
     groups: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
-    simulation: Simulation | None = None,
+    method: Method | None = None,
 ) -> Federation:
     """Validate the input of ``fit`` of an aggregator, which is not changed.
 
@@ -77,9 +77,9 @@ def read_federation(
     sample_weight : array-like, default=None
         How much each row counts in the sums over the rows of a node. Rows of weight
         zero are left out. Pass it on if the aggregator is made of such sums only.
-    simulation : Simulation, default=None
-        How nodes are simulated if their classifiers are not fitted. If None, this
-        follows the parameters of the aggregator.
+    method : Method, default=None
+        What the aggregator does with its nodes, if that was read from its parameters
+        before. If None, it is read from them.
 
     Returns
     -------
@@ -103,57 +103,29 @@ def read_federation(
     >>> federation.classes.tolist(), federation.seen.tolist()
     (['a', 'b', 'c'], [[True, True, False], [False, True, True]])
     """
-    given = weighted_rows(
-        X, y, sample_weight, nodes=nodes, held_out=held_out, groups=groups
+    if method is None:
+        method = aggregator._method()
+    given = WeightedRows(
+        X=X, y=y, nodes=nodes, held_out=held_out, groups=groups, weights=None
     )
-    X = given.X
-    y = given.y
-    nodes = given.nodes
-    held_out = given.held_out
-    members, joined = _members_for(aggregator, X, nodes)
-    is_simulated = not split_by_state(members.names, members.classifiers)
-    if y is not None:
-        check_no_label_missing(y, nodes)
-    X = as_front_takes_them(aggregator, X)
-    front, front_history = front_for(
-        aggregator,
-        X,
-        nodes,
-        y=y,
-        held_out=held_out,
-        groups=given.groups,
-        joined=joined,
-        members=members,
-    )
-    rows = read_rows(
-        aggregator,
-        X,
-        y,
-        nodes=nodes,
-        held_out=held_out,
-        groups=given.groups,
-        weights=given.weights,
-        front=front,
-    )
-    if is_simulated:
-        members, rows = _simulated(
-            members,
-            rows,
-            nodes=nodes,
-            simulation=simulation or Simulation.from_aggregator(aggregator),
+    if sample_weight is not None:
+        given = weighted_rows(
+            X, y, sample_weight, nodes=nodes, held_out=held_out, groups=groups
         )
-    elif nodes is not None:
-        rows = with_owners(rows, nodes, names=members.names, joined=joined)
-    is_front_of_members = front is not None and aggregator._method().takes.learnt
-    if is_front_of_members:
-        members = _drop_front(members, front, rows)
-    members = _with_networks_of_rows_alone(members, rows)
-    models = read_models(aggregator, members, rows, has_front=front is not None)
-    codes = _encoded_labels(
-        models, rows, summaries=members.summaries, is_simulated=is_simulated
+    parties = _read_parties(aggregator, given, method)
+    rows = parties.rows
+    summaries = parties.members.summaries
+    models = read_models(
+        aggregator,
+        parties.members,
+        rows,
+        takes=method.takes,
+        has_front=parties.front is not None,
     )
-    assignment = _assign_rows(models, rows, codes, summaries=members.summaries)
-    _check_labels_of_summaries(members.summaries, models.classes)
+    codes = _encoded_labels(parties, models)
+    assignment = _assign_rows(models, rows, codes, summaries=summaries)
+    if any(summary is not None for summary in summaries):
+        _check_labels_of_summaries(summaries, models.classes)
     disclosure = disclosure_within(aggregator.disclosure)
     federation = Federation(
         nodes=_read_nodes(
@@ -161,7 +133,7 @@ def read_federation(
             rows,
             codes,
             assignment=assignment,
-            summaries=members.summaries,
+            summaries=summaries,
             disclosure=disclosure,
         ),
         classes=models.classes,
@@ -173,18 +145,72 @@ def read_federation(
         public_rows=assignment.public_rows,
         rows_are_shared=assignment.rows_are_shared,
         spare_rows=assignment.spare_rows,
-        joined=joined,
-        front=front,
-        front_history=front_history,
+        joined=parties.joined,
+        front=parties.front,
+        front_history=parties.front_history,
         disclosure=disclosure,
     )
-    if is_front_of_members and not is_simulated:
+    if parties.are_behind_front and not parties.are_simulated:
         _warn_of_members_of_another_front(federation)
-    _warn_of_alike_labels(federation)
+    if models.classes.dtype.kind not in _NUMERIC_LABELS:
+        _warn_of_alike_labels(federation)
     return federation
 
 
-# ---- members -----------------------------------------------------------------------
+# ---- members and rows ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Parties:
+    """The members of a fit, each with a classifier or a Network, and their rows."""
+
+    members: Members
+    rows: GivenRows | None  # None: nodes have sent all that is needed
+    joined: Run | None  # over a channel
+    front: Front | None
+    front_history: list[dict]
+    are_simulated: bool  # whether members were trained just now
+    are_behind_front: bool  # whether members were fitted to rows behind the front
+
+
+def _read_parties(
+    aggregator: BaseAggregator, given: WeightedRows, method: Method
+) -> _Parties:
+    """Read who takes part, and the rows with their owners."""
+    members, joined = _members_for(aggregator, given.X, given.nodes)
+    simulation = None
+    if not split_by_state(members.names, members.classifiers):
+        simulation = method.simulation(aggregator) or Simulation.from_aggregator(
+            aggregator, method.takes
+        )
+    if given.y is not None:
+        check_no_label_missing(given.y, given.nodes)
+    front = aggregator._agreed_front
+    front_history: list[dict] = []
+    if front is None:
+        rows = read_rows(aggregator, given)
+    else:
+        rows, front, front_history = rows_behind_front(
+            aggregator, given, front, joined=joined, members=members
+        )
+    if simulation is not None:
+        members, rows = _simulated(members, rows, given.nodes, simulation)
+    elif given.nodes is not None:
+        rows = with_owners(rows, given.nodes, names=members.names, joined=joined)
+    are_behind_front = front is not None and method.takes.learnt
+    if are_behind_front:
+        members = _drop_front(members, front, rows)
+    if any(classifier is None for classifier in members.classifiers):
+        members = _with_networks_of_rows_alone(members, rows)
+    return _Parties(
+        members=members,
+        rows=rows,
+        joined=joined,
+        front=front,
+        front_history=front_history,
+        are_simulated=simulation is not None,
+        are_behind_front=are_behind_front,
+    )
 
 
 def _members_for(
@@ -218,7 +244,6 @@ def _default_members(
 def _simulated(
     members: Members,
     rows: GivenRows | None,
-    *,
     nodes: ArrayLike | None,
     simulation: Simulation,
 ) -> tuple[Members, GivenRows]:
@@ -295,29 +320,22 @@ def _network_of_rows(
 # ---- labels --------------------------------------------------------------------------
 
 
-def _encoded_labels(
-    models: Models,
-    rows: GivenRows | None,
-    *,
-    summaries: list[Summary | None],
-    is_simulated: bool,
-) -> np.ndarray:
+def _encoded_labels(parties: _Parties, models: Models) -> np.ndarray:
     """Index of each row's class, shape (n_rows,); empty where there are no rows."""
+    rows = parties.rows
     if rows is None:
-        return np.empty(0, dtype=np.intp)
-    if rows.owners is not None and not is_simulated:
-        _check_labels_of_nodes(models, rows, summaries=summaries)
+        return _no_rows()
+    if rows.owners is not None and not parties.are_simulated:
+        _check_labels_of_nodes(models, rows, summaries=parties.members.summaries)
+    # What to do where the classes of a net are numbers of its outputs.
+    advice_on_nets = [
+        f" Node {model.name!r}: {model.advice_on_labels}"
+        for model in models.local_models
+        if model.advice_on_labels
+    ]
     return encode_labels(
-        rows.y, models.classes, advice_on_nets=_advice_on_nets(models.local_models)
+        rows.y, models.classes, advice_on_nets="".join(advice_on_nets[:1])
     )
-
-
-def _advice_on_nets(models: list[LocalModel]) -> str:
-    """Say what to do where the classes of a net are numbers of its outputs."""
-    for model in models:
-        if model.advice_on_labels:
-            return f" Node {model.name!r}: {model.advice_on_labels}"
-    return ""
 
 
 def _check_labels_of_nodes(
@@ -367,10 +385,6 @@ class _Assignment:
     rows_are_shared: bool  # whether some rows are used for several nodes
 
 
-def _no_rows() -> np.ndarray:
-    return np.empty(0, dtype=np.intp)
-
-
 def _assign_rows(
     models: Models,
     rows: GivenRows | None,
@@ -378,7 +392,10 @@ def _assign_rows(
     *,
     summaries: list[Summary | None],
 ) -> _Assignment:
-    """Assign rows to nodes; ``codes`` are the classes of the rows."""
+    """Use each row for the node that owns it, or for all that have seen its class.
+
+    ``codes`` are the classes of the rows.
+    """
     if rows is None:
         return _Assignment(
             rows_of_nodes=[_no_rows() for _ in summaries],
@@ -386,20 +403,15 @@ def _assign_rows(
             spare_rows=_no_rows(),
             rows_are_shared=False,
         )
-    if rows.owners is not None:
-        return _assign_by_owner(rows, len(summaries))
-    # Nodes that are not here have sent their statistics; these are rows of others.
-    is_here = np.array([summary is None for summary in summaries])
-    return _assign_by_class(codes, models.seen & is_here[:, None])
-
-
-def _assign_by_owner(rows: GivenRows, n_nodes: int) -> _Assignment:
-    """Use each row for the node that owns it."""
+    if rows.owners is None:
+        # Nodes that are not here have sent their statistics; these are rows of others.
+        is_here = np.array([summary is None for summary in summaries])
+        return _assign_by_class(codes, models.seen & is_here[:, None])
     is_public = rows.owners == _nodes.PUBLIC
     if rows.held_out is not None:
         is_public &= ~rows.held_out  # what only scores tunes nothing
     return _Assignment(
-        rows_of_nodes=[np.flatnonzero(rows.owners == k) for k in range(n_nodes)],
+        rows_of_nodes=[np.flatnonzero(rows.owners == k) for k in range(len(summaries))],
         public_rows=np.flatnonzero(is_public),
         spare_rows=_no_rows(),
         rows_are_shared=False,
@@ -434,9 +446,13 @@ def _read_nodes(
     nodes = []
     for k, summary in enumerate(summaries):
         rows_of_node = assignment.rows_of_nodes[k]
-        if summary is None:
+        left_out = None
+        if summary is not None:
+            # Rows of a node that has sent its statistics only score the aggregate.
+            roles = Roles(judging=rows_of_node, moments=_no_rows(), training=_no_rows())
+            row_counts = summary.row_counts
+        else:
             roles = _roles_of_member(models, rows, rows_of_node, k=k)
-            left_out = None
             if rows is not None and disclosure is not None:
                 roles, left_out = _roles_in_large_classes(
                     models.local_models[k],
@@ -445,22 +461,25 @@ def _read_nodes(
                     groups=rows.groups,
                     disclosure=disclosure,
                 )
+            weights = None if rows is None else rows.weights
             row_counts = _row_counts(
-                codes,
-                roles,
-                classes=models.classes,
-                weights=None if rows is None else rows.weights,
+                codes, roles, classes=models.classes, weights=weights
             )
-            node = models.node(k, roles, row_counts=row_counts)
-            node = replace(node, left_out=left_out)
-            n_rows = len(roles.training)
-        else:
-            # Rows of a node that has sent its statistics only score the aggregate.
-            roles = Roles(judging=rows_of_node, moments=_no_rows(), training=_no_rows())
-            node = models.node(k, roles, row_counts=summary.row_counts, summary=summary)
-            n_rows = summary.n_rows
+        node = Node(
+            name=models.local_models[k].name,
+            model=models.local_models[k],
+            network=models.networks[k],
+            seen=models.seen[k],
+            judging_rows=roles.judging,
+            moment_rows=roles.moments,
+            training_rows=roles.training,
+            record=summary,
+            row_counts=row_counts,
+            left_out=left_out,
+        )
         nodes.append(node)
         kind = type(node.model.estimator if summary is None else summary)
+        n_rows = len(roles.training) if summary is None else summary.n_rows
         say(
             f"node {node.name}: {kind.__name__}, {node.seen.sum()} classes, "
             f"{n_rows} rows"

@@ -1,4 +1,7 @@
-"""Read and write fitted classifiers of scikit-learn; write torch modules."""
+"""Read and write fitted classifiers of scikit-learn; write torch modules.
+
+What wraps a classifier is taken off first: frozen estimators, searches and pipelines.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -8,16 +11,32 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import LabelBinarizer
 
 from ._network import Layers, Network, as_weights, expand_binary
 
 if TYPE_CHECKING:
     from torch import nn
+
+
+def unwrap(estimator: object) -> object:
+    """Without frozen estimators and fitted searches around it."""
+    if isinstance(estimator, FrozenEstimator):
+        return unwrap(estimator.estimator)
+    inner = getattr(estimator, "best_estimator_", None)
+    return estimator if inner is None else unwrap(inner)
+
+
+def final_step(estimator: object) -> object:
+    """Return the classifier in any wrappers, at the end of any pipelines."""
+    inner = unwrap(estimator)
+    return final_step(inner.steps[-1][1]) if isinstance(inner, Pipeline) else inner
 
 
 def label_array(estimator: object, *, name: str) -> np.ndarray:
