@@ -160,7 +160,7 @@ TESTED_ELSEWHERE = {
         "what classifiers of any kind say",
     ),
     "local/_closed_forms.py": (
-        "pooled/test_forms.py",
+        "moments/test_forms.py",
         "a form is what nodes tell of it",
     ),
     "local/_fitting.py": (
@@ -183,6 +183,11 @@ TESTED_ELSEWHERE = {
     ),
     "messages/_tasks.py": ("tasks/test_tasks.py", "the table of all tasks"),
     "messages/_words.py": ("channels/test_inspecting.py", "inspect shows the words"),
+    "moments/_equations.py": (
+        "moments/test_forms.py",
+        "through the linear classifiers",
+    ),
+    "moments/_solutions.py": ("moments/test_forms.py", "each form is solved"),
     "moments/_class_sums.py": ("pooled/test_pooled.py", "classifiers of such sums"),
     "messages/_row_counts.py": (
         "federation/test_weights.py",
@@ -208,8 +213,6 @@ TESTED_ELSEWHERE = {
     "pfnm/_stream.py": ("pfnm/test_pfnm_streams.py", "update goes on with a stream"),
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
     "pooled/_decisions.py": ("choice/test_judging.py", "decisions are tempered"),
-    "pooled/_equations.py": ("pooled/test_forms.py", "through the linear classifiers"),
-    "pooled/_linear.py": ("pooled/test_forms.py", "each form is solved"),
     "pooled/_method.py": (
         "pooled/test_random_trees.py",
         "a region counts as its nodes",

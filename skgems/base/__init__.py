@@ -26,7 +26,6 @@ from ._export import (
     NetworkExportMixin,
     TunedNetworkMixin,
     layer_attributes,
-    linear_attributes,
     tuned_attributes,
     tuning_step,
 )

@@ -7,12 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from ..base import (
-    BaseAggregator,
-    linear_attributes,
-    validated_public_rows,
-    warn_user,
-)
+from ..base import BaseAggregator, validated_public_rows, warn_user
 from ..federation import (
     Federation,
     Run,
@@ -30,7 +25,7 @@ from ..federation import (
 from ..local import Member, closed_form
 from ..messages import Message
 from ..moments import fit_inverse_temperature, moments_kind
-from ..networks import linear_logits
+from ..networks import linear_attributes, linear_logits
 from ..progress import say
 from ..spaces import EmptyIntersectionError, EmptyIntersectionWarning
 from ..tuning import FineTuned

@@ -18,9 +18,8 @@ from ..federation import (
     region_summary,
     run_of,
 )
-from ..moments import MOST_PARTS, Likelihood, fewer_parts
+from ..moments import MOST_PARTS, Likelihood, PooledForm, fewer_parts
 from ..networks import Coordinates, Network
-from ..pooled import PooledForm
 from ._likelihood import warn_of_same_rows
 from ._sums import Sums
 

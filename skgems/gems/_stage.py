@@ -22,9 +22,14 @@ from ..federation import (
     reason_of_trust,
 )
 from ..messages import Message
-from ..moments import ROUNDING_OF_SUMS, Contradictions, Likelihood, Trust
+from ..moments import (
+    ROUNDING_OF_SUMS,
+    Contradictions,
+    Likelihood,
+    PooledForm,
+    Trust,
+)
 from ..networks import LayersBelow, as_two_logits
-from ..pooled import PooledForm
 from ..progress import say
 from ..spaces import (
     EmptyIntersectionWarning,

@@ -65,6 +65,7 @@ from ._read import (
 from ._sklearn import (
     final_step,
     label_array,
+    linear_attributes,
     to_logistic_regression,
     to_mlp_classifier,
     to_module,

@@ -361,6 +361,17 @@ READERS: dict[type, Callable[..., Network]] = {
 }
 
 
+def linear_attributes(W: np.ndarray) -> dict[str, np.ndarray]:
+    """The weights as a LogisticRegression publishes them.
+
+    ``W`` is (n_features + 1, n_classes), intercepts last. Of two classes ``coef_`` has
+    one row, w_1 - w_0: the logit of the second against the first.
+    """
+    if W.shape[1] == 2:
+        W = W[:, 1:] - W[:, :1]
+    return {"coef_": W[:-1].T.copy(), "intercept_": W[-1].copy()}
+
+
 def to_logistic_regression(
     coef: np.ndarray,
     intercept: np.ndarray,

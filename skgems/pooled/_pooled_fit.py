@@ -23,9 +23,10 @@ from ..federation import (
     warn_of_many_rows,
     warn_of_trust,
 )
-from ..local import Member, has_steps
+from ..local import Member, common_form, has_steps
 from ..messages import Reply
 from ..moments import (
+    PooledForm,
     Trust,
     check_most_liars,
     contradicting_nodes,
@@ -34,7 +35,6 @@ from ..moments import (
 from ..networks import final_step
 from ._classifiers import CLASSIFIERS, KINDS, check_scatters, fit_to_sums
 from ._disagreement import claims_of_sums
-from ._forms import PooledForm, common_form
 from ._method import MethodOfSums
 from ._sums import PooledSums, sums_of_reply
 from ._terms import PooledTerms, as_list

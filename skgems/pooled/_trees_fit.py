@@ -15,6 +15,7 @@ from ..base import Allows
 from ..federation import Federation, Run, reply_of, warn_of_many_rows
 from ..local import Member, indices_of
 from ..messages import Message, Reply
+from ..moments import PooledForm
 from ..networks import final_step
 from ..steps import DocumentFront, Front
 from ..tasks import BoostReply, GrowReply, unpacked_leaf_counts
@@ -39,7 +40,6 @@ from ._forests import (
     number_of_trees,
     rules_of,
 )
-from ._forms import PooledForm
 from ._method import MethodOfSums
 from ._sums import columns_of_labels
 from ._trees_terms import BoostingTerms, ForestTerms, RandomTreesTerms
