@@ -342,7 +342,7 @@ class Federation:
         sent = {
             node.name: node.record for node in self.nodes if node.record is not None
         }
-        judges = self._judges() if sent else {}
+        judges = self._judges()
         if self.joined is not None:
             self.joined.nodes.judges = judges
             self.joined.nodes.names = self.names  # who did not join is not asked later
@@ -391,7 +391,7 @@ class Federation:
         rows = np.unique(
             np.concatenate([node.judging_rows, node.moment_rows, node.training_rows])
         )
-        weights = None if self.weights is None else self.weights[rows]
+        weights = self.weights_of(rows)
         if self.rows_are_shared:
             # A row that m nodes share counts 1 / m at each. Held-out rows are counted
             # by no node where others judge; their weight stays as it is.
@@ -399,12 +399,10 @@ class Federation:
             weights = shares if weights is None else weights * shares
         # Nodes that share all rows do not each get a copy.
         X = self.X if len(rows) == len(self.y) else safe_indexing(self.X, rows)
-        if node.network.dropped is not None:
-            X = zero_dropped(X, node.network.dropped)
         member = Member(
             name=node.name,
             model=node.model,
-            X=X,
+            X=zero_dropped(X, node.network.dropped),
             y=self.classes[self.y[rows]],
             judging=_places(node.judging_rows, rows),
             moments=_places(node.moment_rows, rows),

@@ -70,17 +70,17 @@ class GivenRows:
         )
 
 
-def read_rows(aggregator: BaseAggregator, given: WeightedRows) -> GivenRows | None:
+def read_rows(aggregator: BaseAggregator, user_rows: WeightedRows) -> GivenRows | None:
     """Rows without a front, validated, whose owners are not read yet."""
-    X = given.X
+    X = user_rows.X
     if X is None:
-        _check_describe_nothing(given)
+        _check_describe_nothing(user_rows)
         return None
     table = X if hasattr(X, "columns") else None
-    (X, y), features = validated_for_fit(aggregator, X, given.y)
+    (X, y), features = validated_for_fit(aggregator, X, user_rows.y)
     check_classification_targets(y)
-    held_out = given.held_out
-    groups = given.groups
+    held_out = user_rows.held_out
+    groups = user_rows.groups
     return GivenRows(
         X=X,
         y=y,
@@ -88,13 +88,13 @@ def read_rows(aggregator: BaseAggregator, given: WeightedRows) -> GivenRows | No
         table=table,
         held_out=None if held_out is None else _nodes.as_mask(held_out, X),
         groups=None if groups is None else as_groups(groups, X),
-        weights=given.weights,
+        weights=user_rows.weights,
     )
 
 
-def _check_describe_nothing(given: WeightedRows) -> None:
+def _check_describe_nothing(user_rows: WeightedRows) -> None:
     """Raise ValueError where something is said of rows that are missing."""
-    descriptions = (given.y, given.nodes, given.held_out, given.groups)
+    descriptions = (user_rows.y, user_rows.nodes, user_rows.held_out, user_rows.groups)
     if any(description is not None for description in descriptions):
         raise ValueError(
             "y, nodes, held_out and groups describe the rows of X, which is "
@@ -104,7 +104,7 @@ def _check_describe_nothing(given: WeightedRows) -> None:
 
 def rows_behind_front(
     aggregator: BaseAggregator,
-    given: WeightedRows,
+    user_rows: WeightedRows,
     front: Front,
     *,
     joined: Run | None,
@@ -114,31 +114,31 @@ def rows_behind_front(
 
     ``front`` is the one that is agreed on, fitted or not.
     """
-    if given.X is not None:
+    if user_rows.X is not None:
         takes_documents = isinstance(front, DocumentFront)
-        X = front.rows(given.X) if takes_documents else as_rows(given.X)
-        given = replace(given, X=X)
+        X = front.rows(user_rows.X) if takes_documents else as_rows(user_rows.X)
+        user_rows = replace(user_rows, X=X)
     fitted, history = _fitted_front(
-        aggregator, given, front, joined=joined, members=members
+        aggregator, user_rows, front, joined=joined, members=members
     )
-    if given.X is None:
-        return read_rows(aggregator, given), fitted, history
+    if user_rows.X is None:
+        return read_rows(aggregator, user_rows), fitted, history
     X = transform_by_front(
         fitted,
-        given.X,
-        given.nodes,
-        y=given.y,
-        held_out=_nodes.as_mask(given.held_out, given.X),
-        groups=as_groups(given.groups, given.X),
+        user_rows.X,
+        user_rows.nodes,
+        y=user_rows.y,
+        held_out=_nodes.as_mask(user_rows.held_out, user_rows.X),
+        groups=as_groups(user_rows.groups, user_rows.X),
         disclosure=disclosure_within(aggregator.disclosure),
     )
-    rows = read_rows(aggregator, replace(given, X=X))
+    rows = read_rows(aggregator, replace(user_rows, X=X))
     return replace(rows, table=None), fitted, history
 
 
 def _fitted_front(
     aggregator: BaseAggregator,
-    given: WeightedRows,
+    user_rows: WeightedRows,
     front: Front,
     *,
     joined: Run | None,
@@ -153,22 +153,22 @@ def _fitted_front(
         return front_of_content(joined.context.front), []
     if front.columns is not None:
         return front, []
-    X = given.X
+    X = user_rows.X
     if X is None:
         fitted = fitted_without_learning(front)
         if fitted is None:
             raise_front_not_fitted(front)
         return fitted, []
-    mask = _nodes.as_mask(given.held_out, X)
+    mask = _nodes.as_mask(user_rows.held_out, X)
     if aggregator.front is None:  # it is one that trees need, and nobody has agreed on
         front = replace(front, columns=_columns_of_all(members, X))
     advanced, history = fit_front(
         front,
         X,
-        given.nodes,
-        y=given.y,
+        user_rows.nodes,
+        y=user_rows.y,
         held_out=mask,
-        groups=as_groups(given.groups, X),
+        groups=as_groups(user_rows.groups, X),
         disclosure=disclosure_within(aggregator.disclosure),
         n_jobs=aggregator.n_jobs,
     )

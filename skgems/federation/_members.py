@@ -45,13 +45,13 @@ def read_members(
     Settings of summaries that ``come_over_channel`` are not compared to those of the
     aggregator, which has sent them itself.
     """
-    pairs = _pairs_in(estimators)
-    if not any(isinstance(member, _SUMMARIES) for _, member in pairs):
+    if not _has_summaries(estimators):
         names, classifiers = named_members(estimators, aggregator._get_param_names())
         return Members(
             names=names, classifiers=classifiers, summaries=[None] * len(names)
         )
     _check_is_no_tuple_of_paths(estimators)
+    pairs = _pairs_in(estimators)
     if not isinstance(estimators, NodePairs):
         check_are_no_parameters(
             [name for name, _ in pairs if name is not None],
@@ -68,6 +68,15 @@ def read_members(
         summaries=[
             member if isinstance(member, Summary) else None for member in members
         ],
+    )
+
+
+def _has_summaries(estimators: object) -> bool:
+    """Report whether a member is a summary or a path, with a name or without one."""
+    members = estimators if isinstance(estimators, list | tuple) else [estimators]
+    return any(
+        isinstance(member[-1] if is_named([member]) else member, _SUMMARIES)
+        for member in members
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..base import BaseAggregator, Features, Takes, warn_user
 from ..local import Description, LocalModel, local_model
-from ..networks import Network, union_of_classes
+from ..networks import Network, is_skorch, union_of_classes
 from ._given_rows import GivenRows
 from ._members import Members
 from ._nodes import check_feature_names, raise_without_classifier
@@ -48,15 +48,9 @@ def read_models(
     networks = [
         model.network if takes.networks else model.description for model in local_models
     ]
-    _warn_of_lost_settings(local_models, voting=getattr(aggregator, "voting", None))
-    needed_by = "" if takes.rows_alone else type(aggregator).__name__
-    _check_networks(networks, members.names, rows, needed_by=needed_by)
-    if any(network.n_features_in is None for network in networks):
-        networks = _with_numbers_of_features(networks)
-    if has_front and not takes.learnt:
-        networks = _with_features_of_rows(networks, rows)
-    features = _common_features(
-        members.names, networks, None if rows is None else rows.features
+    _check_can_be_used(aggregator, local_models, takes=takes)
+    networks, features = _with_common_features(
+        members.names, networks, rows, are_left_aside=has_front and not takes.learnt
     )
     classes = union_of_classes(networks, names=members.names)
     seen = [_has_seen(network, classes) for network in networks]
@@ -71,43 +65,30 @@ def read_models(
     )
 
 
-def _check_networks(
-    networks: list[Network | Description],
-    names: list[str],
-    rows: GivenRows | None,
-    *,
-    needed_by: str,
+def _check_can_be_used(
+    aggregator: BaseAggregator, models: list[LocalModel], *, takes: Takes
 ) -> None:
-    """Raise where a node's classifier is needed and lacks, or takes no documents.
-
-    ``needed_by`` is the type of the aggregator; "" where rows alone will do.
-    """
-    # Rows that are documents have no number of features.
-    are_documents = rows is not None and rows.features.n_features_in is None
-    for name, network in zip(names, networks, strict=True):
-        is_of_rows_alone = isinstance(network, Network) and not network.has_classifier
-        if needed_by and is_of_rows_alone:
-            raise_without_classifier(needed_by, name)
-        if are_documents and network.n_features_in is not None:
-            raise ValueError(
-                "X holds documents, one text or dict a row, but the classifier of node "
-                f"{name!r} was fitted on rows of {network.n_features_in} features. "
-                "Give all nodes pipelines that begin with a vectorizer, or pass X as "
-                "these features."
-            )
+    """Raise TypeError for nodes of rows alone, and warn of what nets cannot pass on."""
+    for model in models:
+        is_network = isinstance(model.estimator, Network)
+        if is_network and not takes.rows_alone and not model.estimator.has_classifier:
+            raise_without_classifier(type(aggregator).__name__, model.name)
+    nets = [model for model in models if is_skorch(model.classifier)]
+    if nets:
+        _warn_of_lost_settings(nets, voting=getattr(aggregator, "voting", None))
 
 
-def _warn_of_lost_settings(models: list[LocalModel], *, voting: str | None) -> None:
-    """Warn of what users have set at classifiers and an aggregate does not have.
+def _warn_of_lost_settings(nets: list[LocalModel], *, voting: str | None) -> None:
+    """Warn of what users have set at nets and an aggregate does not have.
 
     ``voting`` is "soft" or "hard" of a vote, and None of all else.
     """
     if voting == "hard":  # labels are counted as classifiers predict them
         return
-    for model in models:
-        lost = model.lost_setting(merged=voting is None)
+    for net in nets:
+        lost = net.lost_setting(merged=voting is None)
         if lost is not None:
-            warn_user(f"Node {model.name!r}: {lost}")
+            warn_user(f"Node {net.name!r}: {lost}")
 
 
 def _has_seen(network: Network | Description, classes: np.ndarray) -> np.ndarray:
@@ -130,25 +111,6 @@ def _as_wide_as(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return classes
 
 
-def _with_numbers_of_features(
-    networks: list[Network | Description],
-) -> list[Network | Description]:
-    """Return networks in which those without a number of features have the others'."""
-    numbers = [
-        network.n_features_in
-        for network in networks
-        if network.n_features_in is not None
-    ]
-    if not numbers:
-        return networks
-    return [
-        replace(network, n_features_in=numbers[0])
-        if network.n_features_in is None
-        else network
-        for network in networks
-    ]
-
-
 def _with_features_of_rows(
     networks: list[Network | Description], rows: GivenRows | None
 ) -> list[Network | Description]:
@@ -166,6 +128,60 @@ def _with_features_of_rows(
         else replace(
             network, n_features_in=n_features, feature_names_in=None, dropped=None
         )
+        for network in networks
+    ]
+
+
+def _with_common_features(
+    names: Sequence[str],
+    networks: list[Network | Description],
+    rows: GivenRows | None,
+    *,
+    are_left_aside: bool,
+) -> tuple[list[Network | Description], Features]:
+    """Return networks of the same features, and these; ValueError if they differ.
+
+    Classifiers ``are_left_aside`` behind a front that nodes agree on.
+    """
+    if rows is not None and rows.features.n_features_in is None:
+        _check_take_documents(networks, names)
+    if any(network.n_features_in is None for network in networks):
+        networks = _with_numbers_of_features(networks)
+    if are_left_aside:
+        networks = _with_features_of_rows(networks, rows)
+    features_of_rows = None if rows is None else rows.features
+    return networks, _common_features(names, networks, features_of_rows)
+
+
+def _check_take_documents(
+    networks: list[Network | Description], names: Sequence[str]
+) -> None:
+    """Raise ValueError for a classifier of columns where rows are documents."""
+    for name, network in zip(names, networks, strict=True):
+        if network.n_features_in is not None:
+            raise ValueError(
+                "X holds documents, one text or dict a row, but the classifier of node "
+                f"{name!r} was fitted on rows of {network.n_features_in} features. "
+                "Give all nodes pipelines that begin with a vectorizer, or pass X as "
+                "these features."
+            )
+
+
+def _with_numbers_of_features(
+    networks: list[Network | Description],
+) -> list[Network | Description]:
+    """Return networks in which those without a number of features have the others'."""
+    numbers = [
+        network.n_features_in
+        for network in networks
+        if network.n_features_in is not None
+    ]
+    if not numbers:
+        return networks
+    return [
+        replace(network, n_features_in=numbers[0])
+        if network.n_features_in is None
+        else network
         for network in networks
     ]
 

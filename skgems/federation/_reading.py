@@ -105,14 +105,14 @@ def read_federation(
     """
     if method is None:
         method = aggregator._method()
-    given = WeightedRows(
+    user_rows = WeightedRows(
         X=X, y=y, nodes=nodes, held_out=held_out, groups=groups, weights=None
     )
     if sample_weight is not None:
-        given = weighted_rows(
+        user_rows = weighted_rows(
             X, y, sample_weight, nodes=nodes, held_out=held_out, groups=groups
         )
-    parties = _read_parties(aggregator, given, method)
+    parties = _read_parties(aggregator, user_rows, method)
     rows = parties.rows
     summaries = parties.members.summaries
     models = read_models(
@@ -138,10 +138,6 @@ def read_federation(
         ),
         classes=models.classes,
         features=models.features,
-        X=None if rows is None else rows.X,
-        y=None if rows is None else codes,
-        groups=None if rows is None else rows.groups,
-        weights=None if rows is None else rows.weights,
         public_rows=assignment.public_rows,
         rows_are_shared=assignment.rows_are_shared,
         spare_rows=assignment.spare_rows,
@@ -150,6 +146,10 @@ def read_federation(
         front_history=parties.front_history,
         disclosure=disclosure,
     )
+    if rows is not None:
+        federation = replace(
+            federation, X=rows.X, y=codes, groups=rows.groups, weights=rows.weights
+        )
     if parties.are_behind_front and not parties.are_simulated:
         _warn_of_members_of_another_front(federation)
     if models.classes.dtype.kind not in _NUMERIC_LABELS:
@@ -174,29 +174,27 @@ class _Parties:
 
 
 def _read_parties(
-    aggregator: BaseAggregator, given: WeightedRows, method: Method
+    aggregator: BaseAggregator, user_rows: WeightedRows, method: Method
 ) -> _Parties:
     """Read who takes part, and the rows with their owners."""
-    members, joined = _members_for(aggregator, given.X, given.nodes)
+    members, joined = _members_for(aggregator, user_rows.X, user_rows.nodes)
     simulation = None
     if not split_by_state(members.names, members.classifiers):
-        simulation = method.simulation(aggregator) or Simulation.from_aggregator(
-            aggregator, method.takes
-        )
-    if given.y is not None:
-        check_no_label_missing(given.y, given.nodes)
+        simulation = Simulation.from_method(method, aggregator)
+    if user_rows.y is not None:
+        check_no_label_missing(user_rows.y, user_rows.nodes)
     front = aggregator._agreed_front
     front_history: list[dict] = []
     if front is None:
-        rows = read_rows(aggregator, given)
+        rows = read_rows(aggregator, user_rows)
     else:
         rows, front, front_history = rows_behind_front(
-            aggregator, given, front, joined=joined, members=members
+            aggregator, user_rows, front, joined=joined, members=members
         )
     if simulation is not None:
-        members, rows = _simulated(members, rows, given.nodes, simulation)
-    elif given.nodes is not None:
-        rows = with_owners(rows, given.nodes, names=members.names, joined=joined)
+        members, rows = _simulated(members, rows, user_rows.nodes, simulation)
+    elif user_rows.nodes is not None:
+        rows = with_owners(rows, user_rows.nodes, names=members.names, joined=joined)
     are_behind_front = front is not None and method.takes.learnt
     if are_behind_front:
         members = _drop_front(members, front, rows)

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
-from ..base import BaseAggregator, Takes, seeded_clone
+from ..base import BaseAggregator, Method, Takes, seeded_clone
 from ..compat import safe_indexing
 from ..local import cached, fit_local, local_model, naming_node, net_seed
 from ..networks import chooses_columns
@@ -36,6 +36,14 @@ class Simulation:
     trains: bool = True  # False: nodes need no classifiers, and have rows alone
     memory: Memory | str | None = None  # where fits are cached
     n_jobs: int | None = None
+
+    @classmethod
+    def from_method(cls, method: Method, aggregator: BaseAggregator) -> "Simulation":
+        """Return how a method trains clones, or else what the parameters say."""
+        simulation = method.simulation(aggregator)
+        if simulation is None:
+            return cls.from_aggregator(aggregator, method.takes)
+        return simulation
 
     @classmethod
     def from_aggregator(cls, aggregator: BaseAggregator, takes: Takes) -> "Simulation":
