@@ -7,11 +7,12 @@ one way in a fit and at a node. Neither the server's runs nor a ledger are known
 
 >>> import numpy as np
 >>> from sklearn.dummy import DummyClassifier
->>> from skgems.parties import member_of, reply_of
+>>> from skgems.local import Member
 >>> from skgems.messages import Message
+>>> from skgems.parties import reply_of
 >>> X = np.zeros((30, 1))
 >>> y = np.repeat(["ill", "well"], 15)
->>> member = member_of("lyon", DummyClassifier().fit(X, y), X, y)
+>>> member = Member.from_estimator("lyon", DummyClassifier().fit(X, y), X, y)
 >>> reply_of(Message.of("counts"), member).counts
 array([15, 15])
 """

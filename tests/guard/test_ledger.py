@@ -242,7 +242,7 @@ def test_a_killed_start_of_an_accepted_exchange_has_to_be_accepted_again(
         raise KilledError
 
     with monkeypatch.context() as patch:
-        patch.setattr(_replying, "answer", raise_killed)
+        patch.setattr(_replying, "reply_as_message", raise_killed)
         with pytest.warns(RowsAskedAgainWarning), pytest.raises(KilledError):
             answer(other_join, state, again=True)
     with pytest.raises(RowsAskedAgainError):

@@ -229,7 +229,7 @@ def interrupts(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_replying, "answer", raise_interrupt)
+        patch.setattr(_replying, "reply_as_message", raise_interrupt)
         with pytest.raises(KeyboardInterrupt):
             yield
 
