@@ -14,13 +14,8 @@ from typing import Self
 
 import numpy as np
 
+from ..asking import ask_inverse_temperature, kept_names, reason_of_trust
 from ..base import warn_user
-from ..federation import (
-    Federation,
-    ask_inverse_temperature,
-    kept_names,
-    reason_of_trust,
-)
 from ..messages import Message
 from ..moments import (
     ROUNDING_OF_SUMS,
@@ -30,6 +25,7 @@ from ..moments import (
     Trust,
 )
 from ..networks import LayersBelow, as_two_logits
+from ..parties import Federation
 from ..progress import say
 from ..spaces import (
     EmptyIntersectionWarning,

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..asking import ClassWeightWarning
 from ..base import MOST_LISTED, warn_user
-from ..federation import ClassWeightWarning, shown_labels
 from ..local import (
     LEFT_OUT,
     WITHHELD,
@@ -32,6 +32,7 @@ from ..moments import (
     ratio,
     weights_of,
 )
+from ..parties import shown_labels
 from ..progress import say
 from ..tasks import MomentsReply
 from ._penalties import NodePenalty, Penalty
@@ -262,7 +263,7 @@ def read_moments(
     """Return the moments in a reply, their classes as columns of all."""
     labels = reply.labels
     columns = indices_of(labels, classes)
-    moments = ClassMoments.from_arrays(reply.moments)
+    moments = reply.moments
     unknown_labels = [
         labels[column] for column in np.unique(moments.columns) if columns[column] < 0
     ]
