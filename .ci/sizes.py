@@ -77,6 +77,7 @@ def files_of_a_reply() -> set[Path]:
     return files_from([REPLYING, *(PACKAGE / "tasks").glob("_*.py")])
 
 
+@cache
 def files_of_a_node() -> set[Path]:
     """Return all files of the owner's side, and those that they lead to.
 

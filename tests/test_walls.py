@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,10 @@ def module_at(path: Path):
     return module
 
 
-sizes = module_at(ROOT / ".ci" / "sizes.py")
 path_of_a_fit = module_at(ROOT / ".ci" / "path_of_a_fit.py")
+node_files = module_at(ROOT / "docs" / "node_files.py")
+sizes = node_files.sizes
+PAGE = (ROOT / "docs" / "user_guide" / "what_runs_at_a_node.rst").read_text()
 
 # Rooms of which a node runs nothing at all.
 OF_THE_SERVER = {
@@ -74,3 +77,26 @@ def test_a_node_that_answers_under_an_agreement_calls_nothing_of_the_server(tmp_
     rooms = {name.split("/")[0] for name in names}
     assert "guard" in rooms
     assert rooms & OF_THE_SERVER == set()
+
+
+# ---- the page *What runs at a node* --------------------------------------------------
+
+
+def test_the_page_lists_every_file_once_with_its_lines_and_a_sentence(
+    files, monkeypatch
+):
+    entered = {PACKAGE / "guard" / "_replying.py"}
+    monkeypatch.setattr(node_files, "files_entered", lambda: entered)
+    text = node_files.list_of_files()
+    rows = re.findall(r"   \* - ``(\w+\.py)``.*\n     - (\d+)\n     - (.+)\n", text)
+    expected = [(path.name, str(sizes.n_lines(path))) for path in files]
+    assert sorted((name, n_lines) for name, n_lines, _ in rows) == sorted(expected)
+    short = [name for name, _, sentence in rows if len(sentence.split()) < 3]
+    assert short == []
+    assert f"{len(files)} files with" in text and "``_replying.py`` \\*" in text
+
+
+def test_files_that_the_page_names_run_at_a_node(files):
+    named = set(re.findall(r"``(\w+/\w+\.py)``", PAGE)) - {"tests/test_walls.py"}
+    assert len(named) > 6
+    assert named <= {path.relative_to(PACKAGE).as_posix() for path in files}
