@@ -85,7 +85,7 @@ def _region_reply(
     moments = moments.some_parts(np.argsort(moments.columns, kind="stable"))
     content = {
         "labels": labels,
-        "moments": moments.as_arrays(),
+        "moments": moments.as_content(),
         "form": _form_content(sums.form),
         "scaled": sums.scaled,
     }

@@ -263,7 +263,7 @@ def read_moments(
     """Return the moments in a reply, their classes as columns of all."""
     labels = reply.labels
     columns = indices_of(labels, classes)
-    moments = ClassMoments.from_arrays(reply.moments)
+    moments = reply.moments
     unknown_labels = [
         labels[column] for column in np.unique(moments.columns) if columns[column] < 0
     ]

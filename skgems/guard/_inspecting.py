@@ -401,6 +401,6 @@ def _words_of_request(message: Message) -> dict[str, str]:
         sentences["request"] = (
             f"{sentences['request'].rstrip('.')}, for {content['method']}."
         )
-        for k, request in enumerate(requests_in(content)):
+        for k, request in enumerate(requests_in(message)):
             sentences[f"requests.{k}"] = " ".join(asks(request).values())
     return sentences

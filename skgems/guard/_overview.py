@@ -51,7 +51,7 @@ def overview_of_request(message: Message, *, path: Path, method: str | None) -> 
     }
     asked = [message]
     if is_summary(message):
-        asked = requests_in(message.content)
+        asked = requests_in(message)
         lines["statistics"] = _sentence(TASKS[request.task].asks for request in asked)
     lines["reveals"] = _reveals(asked, are_replies=False)
     agreement, place = _agreement_of(message, [path])

@@ -704,7 +704,7 @@ def _check_not_beside_halves(
         return
     if not any(TASKS[name].halves_rows for name in agreed.tasks):
         return
-    parts = requests_in(request.content) if is_summary(request) else [request]
+    parts = requests_in(request) if is_summary(request) else [request]
     if any(TASKS[part.task].discloses == "sums" for part in parts):
         raise NotAgreedError(
             f"Node {node.name!r} tells sums of the halves of its rows under this "

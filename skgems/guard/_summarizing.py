@@ -12,7 +12,7 @@ import numpy as np
 
 from ..disclosure import Disclosure, disclosure_of_both, min_rows_of
 from ..local import ChunkedMember, Member
-from ..messages import TASKS, Message, naming
+from ..messages import TASKS, naming
 from ..moments import SAMPLE_ROWS
 from ..parties import (
     RowsLike,
@@ -149,10 +149,9 @@ class SummarizingMixin:
             check_takes_weights(request, name=name)
         member = without_small_classes(member, rule)
         warn_of_unseen_classes(member)
-        content = TASKS[request.task].answered(member, request.content)
-        reply = Message.of(request.task, **content)
+        reply = TASKS[request.task].replied(member, request.content)
         method.warn_of_summary(member, reply)
-        return Summary(reply)
+        return Summary(reply.as_message(request.task))
 
     def _with_fitted_backbones(self, X: RowsLike, *, name: str) -> Self:
         """Return a copy whose front is fitted, if that has to learn nothing."""

@@ -21,7 +21,12 @@ from ._limits import MOST_COUNTED, MOST_HEADER, MOST_JUDGED, MOST_ROWS
 from ._message import Message
 from ._packing import naming, read_bytes, write_bytes
 from ._signing import check_signed, signed
-from ._summaries import contents_of, disclosures_in, joins_in, models_in, requests_in
+from ._summaries import (
+    contents_of,
+    disclosures_in,
+    models_in,
+    requests_in,
+)
 from ._tasks import TASKS, request_in
 from ._terms import TERMS, Terms
 from ._words import listed
@@ -611,9 +616,7 @@ def as_agreement(agreement: Agreement | str | os.PathLike) -> Agreement:
 
 def tells_radii(request: Message) -> bool:
     """Report whether a reply holds distances of single rows."""
-    requests_within = [
-        inner for content in joins_in(request) for inner in requests_in(content)
-    ]
+    requests_within = requests_in(request)
     if requests_within:
         return any(map(tells_radii, requests_within))
     task = TASKS[request.task]

@@ -83,7 +83,7 @@ def check_takes_weights(request: Message, *, name: str) -> None:
     """Raise ValueError for a request that a node of weighted rows cannot answer."""
     names = {request.task}
     if is_summary(request):
-        names |= {asked.task for asked in requests_in(request.content)}
+        names |= {asked.task for asked in requests_in(request)}
     unweighted = sorted(name for name in names if not TASKS[name].takes_weights)
     if unweighted:
         raise ValueError(
