@@ -91,7 +91,7 @@ from ._span import Span
 from ._temperature import (
     INDEX_OF_FACTOR_ONE,
     LOGIT_FACTORS,
-    N_GRIDS,
+    MOST_GRIDS,
     TemperatureSearch,
     fit_inverse_temperature,
     told_losses,

@@ -16,7 +16,7 @@ from ..base import is_channel
 from ..compat import safe_indexing
 from ..disclosure import disclosure_of
 from ..local import Member
-from ..messages import Agreement, Message, Terms, listed, printable, reply_in
+from ..messages import Agreement, Message, listed, printable, reply_in
 from ..parties import (
     check_no_label_missing_at,
     is_path,
@@ -36,19 +36,12 @@ from ..steps import (
     quantiles,
 )
 from ..tasks import SurveyReply
+from ._terms import DescriptionTerms
 
 # The column of labels in tables of a description.
 CLASSES = "(classes)"
 # Quantiles of a description, by their names in its tables.
 _QUARTILES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75}
-
-
-@dataclass(frozen=True, kw_only=True)
-class DescriptionTerms(Terms, method="describe"):
-    """One message, whose request has no settings."""
-
-    def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
-        return {"survey": 1, "join": 0}
 
 
 @dataclass(frozen=True, kw_only=True)
