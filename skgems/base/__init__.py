@@ -1,4 +1,6 @@
-"""scikit-learn's protocol for aggregators: members, clone, prediction, export.
+"""scikit-learn's protocol for aggregators, and how results are shown.
+
+Members, clone, prediction and export are here.
 
 A new aggregator subclasses `BaseAggregator`: it stores its parameters, fits, calls
 ``_publish`` with its attributes, and says what the logits of rows are. It gets
@@ -46,6 +48,19 @@ from ._members import (
 from ._method import Method, Takes
 from ._parts import Part
 from ._short_forms import NamesOnceMixin
+from ._shown import (
+    WIDTH,
+    Columns,
+    Definitions,
+    Page,
+    Paragraph,
+    Points,
+    Records,
+    ResultMixin,
+    Table,
+    filled,
+    printable,
+)
 from ._validation import (
     Features,
     validated_for_fit,

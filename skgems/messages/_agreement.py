@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+from ..base import Page, Points, ResultMixin
 from ..disclosure import (
     Disclosure,
     disclosure_of,
@@ -79,8 +80,8 @@ _FIELDS: Mapping[str, Field] = {
 _MIN_ROWS = Number(low=1, high=MOST_ROWS, whole=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Agreement:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Agreement(ResultMixin):
     """What all parties of an exchange have accepted; a node holds the server to it.
 
     The server makes the agreement and sends its file to every node. A person at the
@@ -297,6 +298,12 @@ class Agreement:
         file_bytes = read_bytes(path, most=MOST_HEADER)
         with naming(path):
             return cls.from_json(file_bytes.decode("utf-8"))
+
+    def _page(self) -> Page:
+        says = Points(
+            heading="What all parties accept", sentences=list(self.says.values())
+        )
+        return Page(title=f"Agreement for {self.method}", parts=[says])
 
     @property
     def says(self) -> dict[str, str]:
