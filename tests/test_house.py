@@ -69,7 +69,7 @@ def test_the_package_has_a_licence_and_every_other_python_file_names_it():
 
 # Rooms from the ground up: a room imports from those below it, not from its own floor.
 FLOORS = [
-    {"compat", "disclosure", "inference", "progress"},
+    {"compat", "disclosure", "evaluation", "inference", "progress"},
     {"networks", "datasets"},
     {"steps"},
     {"base", "moments", "matching", "trees"},
@@ -256,6 +256,7 @@ PUBLIC = {
     "skgems": skgems.__all__,
     "skgems.choice": ["Choice"],
     "skgems.disclosure": ["guess_advantage", "told_share"],
+    "skgems.evaluation": ["ClassMetrics", "Evaluation", "ScoreBins", "SiteMetrics"],
     "skgems.inference": ["Heterogeneity", "Inference"],
     "skgems.gems": ["Candidates", "HiddenLayers", "Moments", "Rounds", "Spaces"],
     "skgems.averaging": ["Downpour", "Schedule", "StartedApartWarning"],
