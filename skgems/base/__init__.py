@@ -1,11 +1,10 @@
-"""scikit-learn's protocol for aggregators, and how results are shown.
-
-Members, clone, prediction and export are here.
+"""scikit-learn's protocol for aggregators: members, clone, prediction, export.
 
 A new aggregator subclasses `BaseAggregator`: it stores its parameters, fits, calls
 ``_publish`` with its attributes, and says what the logits of rows are. It gets
 validation, classes, ``predict_proba`` and searching. `MemberParametersMixin` makes
 parameters of named estimators settable. No rows are read here but to validate them.
+`ResultMixin` shows results of all rooms alike.
 
 >>> import numpy as np
 >>> from skgems.base import BaseAggregator

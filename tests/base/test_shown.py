@@ -180,6 +180,7 @@ def test_every_public_class_of_results_has_a_view():
     assert without <= {
         *("Accuracy", "Criterion", "GramMetric", "LogLoss"),
         *("Disclosure", "Federation", "Method", "Node"),
+        *("ClassMetrics", "Evaluation", "ScoreBins", "SiteMetrics"),
     }
 
 
