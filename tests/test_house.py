@@ -192,7 +192,9 @@ def test_rooms_know_few_others():
     # of the columns before a front.
     # One is of `gems` to `tasks`: plans read replies, which are classes there. One is
     # of `spaces` to `base`: names of parameters are read once a class.
-    assert len(arrows) <= 157
+    # Two lead to the room `evaluation`: nodes tell how good a model is, and the server
+    # makes metrics of it.
+    assert len(arrows) <= 159
 
 
 def names_of_other_rooms(path):

@@ -105,6 +105,10 @@ TESTED_ELSEWHERE = {
         "workers of other processes",
     ),
     "federation/_plans.py": ("federation/test_channel.py", "plans run over channels"),
+    "federation/_asked_metrics.py": (
+        "federation/test_evaluating.py",
+        "nodes behind a channel are asked",
+    ),
     "federation/_record.py": (
         "federation/test_update_forget.py",
         "replies that are looked up again",
@@ -215,6 +219,10 @@ TESTED_ELSEWHERE = {
         "a region counts as its nodes",
     ),
     "pooled/_pooled_fit.py": ("pooled/test_pooled.py", "through the aggregator"),
+    "pooled/_sent_models.py": (
+        "federation/test_evaluating.py",
+        "nodes judge models of every form",
+    ),
     "pooled/_summarizing.py": ("pooled/test_pooled.py", "regions merge summaries"),
     "pooled/_terms.py": ("federation/test_derived.py", "a node makes its requests"),
     "pooled/_trees_fit.py": ("pooled/test_boosting.py", "through the aggregator"),

@@ -222,6 +222,20 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         return as_numbers(self, X, reset=reset)
 
     @property
+    def _has_front_of_its_own(self) -> bool:
+        """Report whether it has a front that no node's classifier was fitted behind.
+
+        Such a front is that of trees, whose columns are bins.
+        """
+        return getattr(self, "_front", None) is not None and self.front is None
+
+    def _rows_of_local_models(self, X) -> Rows:
+        """Rows as the nodes' own classifiers take them, behind a common front."""
+        if self._has_front_of_its_own:
+            return as_numbers(self, X, reset=False)
+        return self._validate(X, reset=False)
+
+    @property
     def _finite_values(self) -> "bool | str":
         """Return the `ensure_all_finite` of scikit-learn's validation."""
         return "allow-nan" if self._allows.missing_values else True

@@ -196,9 +196,12 @@ def _check_judged_forests(request: Message, agreed: Agreement) -> None:
     Forests can be made up that single out rows. Whoever agrees to grow trees lets a
     server ask for that anyway, but nobody else does.
     """
+    models = list(models_in(request).values())
+    if TASKS[request.task].is_of_finished_model:
+        models.append(request.content)
     n_forests = sum(
         any("n_trees" in part for part in model.values() if isinstance(part, Mapping))
-        for model in models_in(request).values()
+        for model in models
     )
     if not n_forests:
         return

@@ -134,7 +134,7 @@ class Agreement(ResultMixin):
     >>> from skgems.federation import Agreement
     >>> agreed = Agreement.of(GEMSLogisticAggregator(n_rounds=3, random_state=0))
     >>> agreed.tasks
-    {'join': 1, 'evaluate': 2, 'score': 1}
+    {'join': 1, 'evaluate': 2, 'score': 1, 'metrics': 1}
     >>> Agreement.from_json(agreed.to_json()) == agreed
     True
     """
@@ -571,6 +571,9 @@ def _times_of_fits(terms: Terms, *, fits: int, n_hidden_layers: int) -> dict[str
     for name, task in TASKS.items():
         if task.is_summary:  # once for all fits
             n_times[name] = n_times_of_fit.get(name, 1)
+        if task.is_of_finished_model:
+            # Of many models, answers would tell where single rows are.
+            n_times[name] = int(terms.makes_model)
         if task.fits_front and terms.front is not None:
             n_times[name] = fits * terms.front.most_messages
     return n_times

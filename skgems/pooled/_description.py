@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,6 +51,8 @@ _QUARTILES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75}
 @dataclass(frozen=True, kw_only=True)
 class DescriptionTerms(Terms, method="describe"):
     """One message, whose request has no settings."""
+
+    makes_model: ClassVar[bool] = False
 
     def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
         return {"survey": 1, "join": 0}

@@ -64,6 +64,7 @@ class FrontTerms(Terms):
     """Messages about a front alone: how many depends on its steps."""
 
     method: ClassVar[str] = "PooledTransformer"
+    makes_model: ClassVar[bool] = False
 
     @classmethod
     def from_settings(cls, settings: Mapping, further_settings: Mapping) -> NoReturn:

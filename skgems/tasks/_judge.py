@@ -108,7 +108,7 @@ _FORMS = (
     },
 )
 _FIELDS_OF_MODELS = [set(form) for form in _FORMS]
-_MODEL_OF_HALF = Table(
+JUDGED_MODEL = Table(
     {
         "labels": Labels("l"),
         **{name: field for form in _FORMS for name, field in form.items()},
@@ -125,7 +125,7 @@ class JudgeRequest(Request):
         Each(
             {
                 "front": COMMON["front"],
-                **dict.fromkeys(HALF_NAMES, _MODEL_OF_HALF),
+                **dict.fromkeys(HALF_NAMES, JUDGED_MODEL),
             }
         ),
     ]
@@ -272,7 +272,7 @@ def _judged(
     ``X`` is (n_rows, n_features) and ``y`` (n_rows,). Where that ``is_bounded``, losses
     under factors that make the model too steep are NaN.
     """
-    logits = _logits(X, model)
+    logits = model_logits(X, model)
     codes = indices_of(y, model["labels"])
     losses = losses_of(logits, codes)
     if is_bounded and len(y):
@@ -282,7 +282,7 @@ def _judged(
     return logits.argmax(axis=1) == codes, losses
 
 
-def _logits(X: np.ndarray, model: Mapping) -> np.ndarray:
+def model_logits(X: np.ndarray, model: Mapping) -> np.ndarray:
     """The logits of a model of any form: (n_rows, n_classes).
 
     Those of squared distances are o_c - |(x - m_c) F_c|^2 / 2, of offsets, means and
