@@ -123,6 +123,10 @@ TESTED_ELSEWHERE = {
         "workers of other processes",
     ),
     "asking/_plans.py": ("asking/test_channel.py", "plans run over channels"),
+    "asking/_asked_metrics.py": (
+        "asking/test_evaluating.py",
+        "nodes behind a channel are asked",
+    ),
     "parties/_record.py": (
         "asking/test_update_forget.py",
         "replies that are looked up again",
@@ -233,6 +237,10 @@ TESTED_ELSEWHERE = {
         "a region counts as its nodes",
     ),
     "pooled/_pooled_fit.py": ("pooled/test_pooled.py", "through the aggregator"),
+    "pooled/_sent_models.py": (
+        "asking/test_evaluating.py",
+        "nodes judge models of every form",
+    ),
     "pooled/_summarizing.py": ("pooled/test_pooled.py", "regions merge summaries"),
     "pooled/_terms.py": ("guard/test_derived.py", "a node makes its requests"),
     "pooled/_trees_fit.py": ("pooled/test_boosting.py", "through the aggregator"),

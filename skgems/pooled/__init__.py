@@ -18,6 +18,7 @@ True
 from ._classifiers import CLASSIFIERS, shrunk_lda
 from ._description import Description, describe, survey
 from ._pooled import PooledAggregator
+from ._sent_models import quadratic_content
 from ._transformer import PooledTransformer
 from ._trees_halves import forests_of_halves
 from ._trees_terms import TREES
