@@ -7,20 +7,13 @@ from numbers import Real
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..asking import Context, Run, read_federation, run_of
 from ..base import is_channel
 from ..compat import Interval, StrOptions, validate_params
 from ..disclosure import Disclosure
-from ..federation import (
-    Context,
-    Federation,
-    Record,
-    Run,
-    Summary,
-    read_federation,
-    run_of,
-)
 from ..inference import Inference
 from ..messages import Message, listed
+from ..parties import Federation, Record, Summary
 from ..steps import raw_columns
 from ..tasks import InferenceReply
 from ._contributions import contributions_of_nodes
@@ -504,7 +497,7 @@ def _asked_over_channel(
     front = None if aggregator._front is None else aggregator._front.as_content()
     run = Run(channel, context=replace(Context.from_channel(channel), front=front))
     fit = _with_replies(fit, run.ask(_requests(fit, columns)), columns)
-    aggregator.history_ = [*aggregator.history_, *with_objectives(run.history, None)]
+    aggregator.history_ = aggregator.history_ + with_objectives(run.history, None)
     return fit, []
 
 

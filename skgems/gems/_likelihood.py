@@ -19,28 +19,28 @@ from typing import Any
 
 import numpy as np
 
-from ..base import warn_user
-from ..federation import (
+from ..asking import (
     SameRowsWarning,
     warn_of_many_classes,
     warn_of_other_shares,
     warn_of_shared_matrices,
     warn_of_variances,
 )
-from ..local import as_class_weight, cached_call
+from ..base import warn_user
+from ..local import as_class_weight, cached_call, common_form
 from ..messages import Message
 from ..moments import (
     ClassMoments,
     Contradictions,
     Likelihood,
     NodeLoss,
+    PooledForm,
     Span,
     claims_of_moments,
     contradicting_nodes,
     cross_validated_C,
     moments_kind,
 )
-from ..pooled import PooledForm, common_form
 from ..progress import say
 from ..spaces import GoodEnoughSpace, intersect, likeliest
 from ..tasks import MomentsReply

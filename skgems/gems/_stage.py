@@ -14,17 +14,18 @@ from typing import Self
 
 import numpy as np
 
+from ..asking import ask_inverse_temperature, kept_names, reason_of_trust
 from ..base import warn_user
-from ..federation import (
-    Federation,
-    ask_inverse_temperature,
-    kept_names,
-    reason_of_trust,
-)
 from ..messages import Message
-from ..moments import ROUNDING_OF_SUMS, Contradictions, Likelihood, Trust
+from ..moments import (
+    ROUNDING_OF_SUMS,
+    Contradictions,
+    Likelihood,
+    PooledForm,
+    Trust,
+)
 from ..networks import LayersBelow, as_two_logits
-from ..pooled import PooledForm
+from ..parties import Federation
 from ..progress import say
 from ..spaces import (
     EmptyIntersectionWarning,

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..asking import ClassWeightWarning
 from ..base import MOST_LISTED, warn_user
-from ..federation import ClassWeightWarning, shown_labels
 from ..local import (
     LEFT_OUT,
     WITHHELD,
@@ -18,20 +18,21 @@ from ..local import (
     cached_call,
     digest,
     indices_of,
-    weights_of,
 )
 from ..moments import (
     ROUNDING_OF_SUMS,
     ClassMoments,
     Likelihood,
     NodeLoss,
+    PooledForm,
     Span,
     merge_moments,
     moments_kind,
     move_to_origin,
     ratio,
+    weights_of,
 )
-from ..pooled import PooledForm
+from ..parties import shown_labels
 from ..progress import say
 from ..tasks import MomentsReply
 from ._penalties import NodePenalty, Penalty

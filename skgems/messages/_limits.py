@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from ..base import Page, ResultMixin, Table
+
 # Bytes of a whole file.
 MOST_BYTES = 2**32  # 4 GB
 # Bytes of the header in JSON, which takes some thirty times its size once it is read,
@@ -51,12 +53,12 @@ def _limit(most: int, unit: str, *, of_rows: bool = False) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(ResultMixin):
     """The most that one request may cost a node, checked before it is answered.
 
     A request of a few hundred bytes can ask for hours of computation, or for more
     memory than a machine has. A node refuses such a request with a
-    :class:`~skgems.federation.LimitError`. It decides by the request and the shape of
+    :class:`~skgems.guard.LimitError`. It decides by the request and the shape of
     its rows only, before anything is computed.
 
     With the defaults, a request needs at most 1 GB of memory beside the rows. It needs
@@ -144,7 +146,7 @@ class Limits:
 
     Examples
     --------
-    >>> from skgems.federation import Limits
+    >>> from skgems.guard import Limits
     >>> Limits(epochs=10_000).epochs
     10000
     """
@@ -174,6 +176,14 @@ class Limits:
     front_numbers: int = _limit(
         100_000_000, "numbers that steps hold at once", of_rows=True
     )
+
+    def _page(self) -> Page:
+        rows = [
+            [limit.name, getattr(self, limit.name), limit.metadata["unit"]]
+            for limit in fields(self)
+        ]
+        limits = Table(heads=["limit", "at most", "of"], rows=rows)
+        return Page(title="The most that one request may cost", parts=[limits])
 
     def __post_init__(self) -> None:
         for limit in fields(self):

@@ -11,26 +11,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_consistent_length, column_or_1d
 
-from ..base import is_channel
+from ..asking import Context, InProcess, Run, as_channel, check_reply_of
+from ..base import Page, Paragraph, Points, ResultMixin, Table, is_channel
 from ..compat import safe_indexing
 from ..disclosure import disclosure_of
-from ..federation import (
-    Context,
-    InProcess,
-    Run,
-    answer,
-    as_channel,
+from ..local import Member
+from ..messages import Agreement, Message, listed, printable, reply_in
+from ..parties import (
     check_no_label_missing_at,
-    check_reply_of,
     is_path,
     load_message,
     owners_of,
-    printable,
+    reply_as_message,
     ruled_column_member,
     warn_of_written_numbers,
 )
-from ..local import Member
-from ..messages import Agreement, Message, Terms, listed, reply_in
 from ..steps import (
     IDENTIFIERS,
     NUMBER_COLUMN,
@@ -41,6 +36,7 @@ from ..steps import (
     quantiles,
 )
 from ..tasks import SurveyReply
+from ._terms import DescriptionTerms
 
 # The column of labels in tables of a description.
 CLASSES = "(classes)"
@@ -48,16 +44,8 @@ CLASSES = "(classes)"
 _QUARTILES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75}
 
 
-@dataclass(frozen=True, kw_only=True)
-class DescriptionTerms(Terms, method="describe"):
-    """One message, whose request has no settings."""
-
-    def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
-        return {"survey": 1, "join": 0}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Description:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Description(ResultMixin):
     """What the columns of all nodes hold; it prints as tables.
 
     :func:`~skgems.describe` makes it. ``pandas.DataFrame(description.by_node)`` makes a
@@ -120,6 +108,24 @@ class Description:
             lines += ["", *(f"Note: {note}" for note in self.notes)]
         return "\n".join(map(printable, lines))
 
+    def _page(self) -> Page:
+        bounds = sorted(set(self.min_rows.values()))
+        paragraph = (
+            f"Nodes: {listed(map(repr, self.min_rows))}. Every number is about at "
+            f"least {' or '.join(map(str, bounds))} rows of a node (min_rows). If "
+            "fewer rows have gaps or rare values, they are shown as that many."
+        )
+        parts: list[Paragraph | Table | Points] = [Paragraph(text=paragraph)]
+        for rows in (
+            _printed_rows(self.by_node, self.total),
+            _printed_categories(self.categories),
+        ):
+            if len(rows) > 1:
+                parts.append(Table(heads=rows[0], rows=rows[1:]))
+        if self.notes:
+            parts.append(Points(heading="Notes", sentences=self.notes))
+        return Page(title="", parts=parts)
+
 
 def describe(
     X=None, y=None, nodes=None, *, summaries=None, disclosure="auto"
@@ -143,7 +149,7 @@ default=None
         out. None means that all rows belong to one node.
     summaries : list, or channel to nodes, default=None
         What the nodes made with :func:`survey`, or paths of the files, or a channel to
-        the nodes such as :class:`~skgems.federation.Nodes`.
+        the nodes such as :class:`~skgems.asking.Nodes`.
     disclosure : Disclosure, "auto" or None, default="auto"
         The rule for what is told of the rows, for `X`: any number is about at least its
         ``min_rows`` rows. Nodes that are elsewhere have rules of their own.
@@ -240,7 +246,7 @@ def survey(X, y=None, *, name, disclosure="auto") -> Message:
     """
     request = Message.of("survey")
     warn_of_written_numbers(X)
-    reply = answer(request, _member(name, X, y, disclosure=disclosure))
+    reply = reply_as_message(request, _member(name, X, y, disclosure=disclosure))
     return reply.with_envelope(node=name, to=request.digest)
 
 

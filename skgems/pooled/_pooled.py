@@ -9,12 +9,13 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from ..asking import KeepRepliesMixin, ReportMixin, federated_fit, fit_method
 from ..base import Allows, BaseAggregator
 from ..compat import HasMethods, Interval, StrOptions
-from ..federation import KeepRepliesMixin, ReportMixin, federated_fit, fit_method
 from ..steps import Columns, Front
 from ._decisions import PooledDecisionsMixin
 from ._pooled_fit import NAMES, PooledMethod, classifier_named
+from ._sent_models import content_of_classifier, of_all_columns
 from ._summarizing import PooledSummariesMixin
 from ._weights import weights_if
 
@@ -273,6 +274,16 @@ class PooledAggregator(
         return Pipeline(
             [("used", _only_used(self._used, names)), ("classifier", classifier)]
         )
+
+    def _model_for_nodes(self) -> dict:
+        content = content_of_classifier(self._fitted)
+        if content is None:
+            fields = super()._model_for_nodes()
+        else:
+            fields = {"model": {"labels": self.classes_.tolist(), **content}}
+        if getattr(self, "_used", None) is not None:
+            fields["model"] = of_all_columns(fields["model"], self._used)
+        return fields
 
     def _default_estimator(self) -> None:
         return None

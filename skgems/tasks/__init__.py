@@ -42,6 +42,7 @@ from ._leaf_counts import (
     LeafCountsReply,
     unpacked_leaf_counts,
 )
+from ._metrics import METRICS, MetricsReply
 from ._moments import MOMENTS, MomentsReply
 from ._neurons import NEURONS, NeuronsReply
 from ._retrain import RETRAIN, RetrainReply
@@ -70,6 +71,7 @@ for _task in (
     NEURONS,
     EVALUATE,
     SCORE,
+    METRICS,
     INFERENCE,
     TRAIN,
     RETRAIN,

@@ -13,14 +13,6 @@ from typing import Annotated
 import numpy as np
 
 from ..base import validated_rows_for_fit
-from ..federation import (
-    AnyRows,
-    AnyRowsWithMissing,
-    allows_missing,
-    cells_of,
-    halves_of,
-    member_of,
-)
 from ..local import (
     HeldTables,
     Member,
@@ -46,6 +38,14 @@ from ..messages import (
     Text,
     request_in,
     task_named,
+)
+from ..parties import (
+    AnyRows,
+    AnyRowsWithMissing,
+    allows_missing,
+    cells_of,
+    halves_of,
+    member_of,
 )
 from ..steps import ColumnsError
 from ._join import (

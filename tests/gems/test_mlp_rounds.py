@@ -16,8 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.asking import _channel as channel_module
 from skgems.datasets import partition_by_label
-from skgems.federation import _channel as channel_module
 from skgems.gems import HiddenLayers, Moments
 from skgems.gems._training_rounds import _ClustersOfNodes, _is_lower
 from skgems.local import Member
@@ -287,9 +287,7 @@ def test_linear_models_have_nothing_to_train():
 def reply_with_clusters(X, y):
     labels, codes = np.unique(y, return_inverse=True)
     moments = class_moments(X, codes, kind="diagonal", parts=np.arange(len(y)) // 2)
-    return MomentsReply(
-        labels=labels.tolist(), moments=moments, form={}, scaled=False
-    )
+    return MomentsReply(labels=labels.tolist(), moments=moments, form={}, scaled=False)
 
 
 def test_clusters_of_others_are_those_of_all_nodes_but_one():
