@@ -12,6 +12,7 @@ from .ensembles import DistillationAggregator, EnsembleAggregator, merge_forests
 from .gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from .pfnm import PFNMAggregator
 from .pooled import PooledAggregator, PooledTransformer, describe, survey
+from .private import Privacy
 
 __all__ = [
     "Disclosure",
@@ -24,6 +25,7 @@ __all__ = [
     "PFNMAggregator",
     "PooledAggregator",
     "PooledTransformer",
+    "Privacy",
     "answer",
     "combine",
     "describe",

@@ -59,6 +59,7 @@ from skgems import (
     PFNMAggregator,
     PooledAggregator,
     PooledTransformer,
+    Privacy,
     channels,
     combine,
 )
@@ -297,6 +298,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "solver": (LinearDiscriminantAnalysis,),
         "var_smoothing": (GaussianNB,),
     },
+    "private": {"classes": (Privacy,), "high": (Privacy,), "low": (Privacy,)},
     "spaces": {
         "construction": (Spaces,),
         "criterion": (Spaces,),

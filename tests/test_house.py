@@ -73,7 +73,7 @@ FLOORS = [
     {"networks", "datasets"},
     {"steps"},
     {"base", "moments", "matching", "trees"},
-    {"spaces", "messages"},
+    {"spaces", "messages", "private"},
     {"tuning"},
     {"local"},
     {"federation"},
@@ -192,7 +192,9 @@ def test_rooms_know_few_others():
     # of the columns before a front.
     # One is of `gems` to `tasks`: plans read replies, which are classes there. One is
     # of `spaces` to `base`: names of parameters are read once a class.
-    assert len(arrows) <= 157
+    # Five are of the room `private`: it makes a part of parameters, and nodes, forms
+    # and the likelihood take sums with noise.
+    assert len(arrows) <= 162
 
 
 def names_of_other_rooms(path):
