@@ -292,13 +292,20 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "max_features": (ExtraTreesClassifier,),
         "min_impurity_decrease": (ExtraTreesClassifier,),
         "nodes": (PooledAggregator.fit,),
+        "epsilon": (Privacy,),
         "moments": (LINEAR,),
+        "privacy": (LINEAR, PooledAggregator),
         "pooled": (PooledAggregator,),
         "robust": (PooledAggregator,),
         "solver": (LinearDiscriminantAnalysis,),
         "var_smoothing": (GaussianNB,),
     },
-    "private": {"classes": (Privacy,), "high": (Privacy,), "low": (Privacy,)},
+    "private": {
+        "classes": (Privacy,),
+        "high": (Privacy,),
+        "low": (Privacy,),
+        "privacy": (LINEAR, PooledAggregator),
+    },
     "spaces": {
         "construction": (Spaces,),
         "criterion": (Spaces,),
@@ -348,6 +355,7 @@ NO_PARAMETERS = {
     ("networks", "dim"): "of torch.softmax, in a value of predict_nonlinearity",
     ("networks", "predict_nonlinearity"): "of nets of skorch, which is a function",
     ("tasks", "model"): "a field of a request",
+    ("pooled", "privacy__epsilon"): "of the Privacy that privacy holds",
     ("spaces", "name"): "of a class statement: class Mine(Geometry, name='...')",
 }
 # Values that are no literals.

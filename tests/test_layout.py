@@ -199,6 +199,11 @@ TESTED_ELSEWHERE = {
     ),
     "networks/_nets.py": ("networks/test_torch.py", "read together with modules"),
     "networks/_trace.py": ("networks/test_torch.py", "modules are read by traces"),
+    "federation/_noisy.py": (
+        "tasks/test_noisy_sums.py",
+        "messages that depend on rows by one vector",
+    ),
+    "private/_terms.py": ("tasks/test_noisy_sums.py", "a node derives its request"),
     "private/_noise.py": ("private/test_rows.py", "rows are told with it"),
     "pfnm/_earlier_steps.py": (
         "pfnm/test_pfnm_streams.py",

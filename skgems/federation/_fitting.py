@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from ..base import BaseAggregator, Method
 from ._federation import Federation
 from ._nodes import RowsLike
+from ._noisy import with_noisy_summaries
 from ._reading import read_federation
 from ._record import Record
 from ._run import Run
@@ -60,8 +61,12 @@ def fit_method(
         method = aggregator._method()
     if sample_weight is not None:
         method.check_takes_weights()
+    reader = aggregator
+    if X is not None and aggregator.privacy is not None:
+        reader = with_noisy_summaries(aggregator, X, y, nodes, held_out, groups=groups)
+        X = y = nodes = held_out = groups = None
     federation = read_federation(
-        aggregator,
+        reader,
         X,
         y,
         nodes,

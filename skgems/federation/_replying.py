@@ -68,6 +68,7 @@ from ._front_states import (
 from ._labels import warn_of_unseen_classes
 from ._ledger import Ledger, open_ledger
 from ._nodes import as_mask, halves_of
+from ._noisy import member_with_noise
 from ._rows import (
     AnyRows,
     AnyRowsWithMissing,
@@ -320,6 +321,9 @@ def reply_to(
         confirm=confirm,
         private_key=private_key,
     )
+    noisy = member_with_noise(request, given, name=name)
+    if noisy is not None:
+        node = node.told_by(noisy)
     check_number_of_methods(request, node.shape)
     task = TASKS[request.task]
     is_of_columns = task.fits_front or task.is_of_tables
@@ -480,13 +484,33 @@ class _Node:
     private_key: str | os.PathLike | None
     # The classifier where a request leaves it aside: what it drops does not leave.
     set_aside: object = None
+    # The member that tells of the rows with noise, and the node with its own rows;
+    # None: it tells without noise.
+    noisy: Member | None = None
+    owned: "_Node | None" = None
     # What was computed of the rows for earlier messages; filled further.
     memo: dict = field(default_factory=dict)
     # The rows under the rule, once it is known; None: they are ruled behind a front.
     ruled: RuledTable | None = None
 
+    def told_by(self, noisy: Member) -> "_Node":
+        """Return the node with what is agreed in place of its rows."""
+        return replace(
+            self,
+            estimator=None,
+            X=noisy.X,
+            y=noisy.y,
+            held_out=None,
+            groups=None,
+            disclosure=None,
+            noisy=noisy,
+            owned=self,
+        )
+
     @cached_property
     def fingerprint(self) -> Fingerprint:
+        if self.owned is not None:
+            return self.owned.fingerprint
         return Fingerprint.from_arrays(
             self.estimator,
             self.X,
@@ -657,6 +681,8 @@ def _answered(request: Message, node: _Node, *, agreed: Agreement | None) -> Mes
     if request.content.get("rows_alone"):
         node = replace(node, estimator=None, set_aside=node.estimator)
     request = request.with_fields(rows_alone=None)
+    if node.noisy is not None:
+        return _answered_with_noise(request, node, agreed=agreed)
     task = TASKS[request.task]
     if task.fits_front:
         return _answered_of_columns(request, node, agreed=agreed)
@@ -664,6 +690,16 @@ def _answered(request: Message, node: _Node, *, agreed: Agreement | None) -> Mes
     if task.is_of_tables or task.has_fronts_within:
         return _answered_of_table(request, node, agreed=agreed)
     return _answered_of_classifier(request, node, agreed=agreed)
+
+
+def _answered_with_noise(
+    request: Message, node: _Node, *, agreed: Agreement | None
+) -> Message:
+    """Reply with one vector, beside what follows from the agreement."""
+    if agreed is not None:
+        names = node.noisy.model.network.feature_names_in
+        agreed.check_rows(np.unique(node.noisy.y).tolist(), feature_names=names)
+    return answer(request, node.noisy)
 
 
 def _answered_of_columns(

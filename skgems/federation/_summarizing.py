@@ -6,7 +6,8 @@ aggregator says what it would ask. The reply is the `Summary`.
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from typing import Self
+from functools import partial
+from typing import NoReturn, Self
 
 import numpy as np
 
@@ -14,10 +15,12 @@ from ..disclosure import Disclosure, disclosure_of_both, min_rows_of
 from ..local import ChunkedMember, Member
 from ..messages import TASKS, Message, naming
 from ..moments import SAMPLE_ROWS
+from ..private import PrivateRows
 from ..progress import shown
 from ._fronts import fitted_without_learning
 from ._labels import warn_of_unseen_classes
 from ._nodes import RowsLike
+from ._noisy import column_names_of, noisy_summary
 from ._replying import without_small_classes
 from ._rows import check_node, chunked_member_of, member_of
 from ._summary import Summary
@@ -119,6 +122,8 @@ class SummarizingMixin:
         self._validate_params()
         method = self._method()
         method.check_one_message()
+        if self.privacy is not None:
+            return self._summarize_with_noise(rows, name=name)
         rule = disclosure_of_both(self.disclosure, disclosure)
         aggregator = self._with_fitted_backbones(rows["X"], name=name)
         if rows["chunks"] is None:
@@ -150,6 +155,28 @@ class SummarizingMixin:
         method.warn_of_summary(member, reply)
         return Summary(reply)
 
+    def _summarize_with_noise(
+        self, rows: Mapping[str, object], *, name: str
+    ) -> Summary:
+        """The summary of a node, of which one vector depends on its rows."""
+        check_node(self, None, name)
+        if rows["sample_weight"] is not None:
+            self._method().check_takes_weights()
+        if rows["chunks"] is None:
+            if rows["X"] is None or rows["y"] is None:
+                _raise_without_rows(name)
+            parts = partial(list, [(rows["X"], rows["y"], rows["held_out"])])
+        else:
+            _check_chunks_stand_alone(rows, name=name)
+            parts = rows["chunks"]
+        private_rows = PrivateRows(name=name, parts=parts, groups=rows["groups"])
+        return noisy_summary(
+            private_rows,
+            self._parameter("privacy"),
+            self._agreed_terms.first_message(),
+            names=column_names_of(rows["X"]),
+        )
+
     def _with_fitted_backbones(self, X: RowsLike, *, name: str) -> Self:
         """Return a copy whose front is fitted, if that has to learn nothing."""
         with naming(f"Node {name!r}"):
@@ -170,10 +197,7 @@ class SummarizingMixin:
     ) -> Member:
         """The node with all its rows at once."""
         if rows["X"] is None or rows["y"] is None:
-            raise ValueError(
-                f"Node {name!r}: pass X and y, or chunks=, a function that returns "
-                "them chunk by chunk."
-            )
+            _raise_without_rows(name)
         return member_of(
             self,
             estimator,
@@ -238,6 +262,13 @@ class SummarizingMixin:
             dropped=dropped,
             disclosure=disclosure,
         )
+
+
+def _raise_without_rows(name: str) -> NoReturn:
+    raise ValueError(
+        f"Node {name!r}: pass X and y, or chunks=, a function that returns them chunk "
+        "by chunk."
+    )
 
 
 def _check_chunks_stand_alone(rows: Mapping[str, object], *, name: str) -> None:

@@ -7,6 +7,7 @@ from scipy.sparse import sparray, spmatrix
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import (
+    Allows,
     BaseAggregator,
     LinearExportMixin,
     tuning_step,
@@ -23,11 +24,13 @@ from ..federation import (
     read_federation,
     run_of,
 )
+from ..private import Privacy, raise_needs_more
 from ..progress import shown
 from ._further import Rounds
 from ._inference import InferenceMixin, kept_for_inference
 from ._linear_method import LinearMethod
 from ._node_scores import ask_scores
+from ._noise import NoisyLinearMethod
 from ._parameters import (
     Moments,
     Spaces,
@@ -158,6 +161,12 @@ default="auto"
         With "auto" it is ``Disclosure()`` for all that leaves a process, and there is
         no rule within ``fit(X, y)``, where nothing leaves. Pass a Disclosure to
         simulate an exchange under it. None is for parties that are one organization.
+    privacy : Privacy, default=None
+        Noise on the sums of each node, see :class:`~skgems.Privacy`. Each node then
+        sends one vector of sums, and nothing else that depends on its rows. The local
+        classifiers are set aside, and one covariance is of all classes. Rows are put
+        within the agreed bounds, also in predictions. Choose it if nobody may find out
+        whether a person is among the rows. None tells sums as `disclosure` lets them.
     front : transformer, default=None
         Transformers that all nodes apply before the model. An unfitted front is fitted
         to statistics that the nodes send, by :class:`~skgems.PooledTransformer`, which
@@ -318,7 +327,13 @@ default="auto"
     """
 
     _method_class = LinearMethod
-    _parts = {"n_rounds": Rounds, "spaces": Spaces, "moments": Moments}
+    _noisy_method_class = NoisyLinearMethod
+    _parts = {
+        "n_rounds": Rounds,
+        "spaces": Spaces,
+        "moments": Moments,
+        "privacy": Privacy,
+    }
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "epsilon": [StrOptions({"auto"}), "array-like", _FROM_0],
@@ -350,6 +365,7 @@ default="auto"
         keep_replies=False,
         memory=None,
         disclosure="auto",
+        privacy=None,
         front=None,
         n_jobs=None,
         verbose=0,
@@ -371,6 +387,7 @@ default="auto"
         self.keep_replies = keep_replies
         self.memory = memory
         self.disclosure = disclosure
+        self.privacy = privacy
         self.front = front
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -631,8 +648,14 @@ default="auto"
             If the aggregator was not fitted over a channel, or was fine-tuned since.
         """
         check_is_fitted(self)
+        if self.privacy is not None:
+            raise_needs_more("ask_scores")
         ask_scores(self, self.estimators)
         return self
+
+    @property
+    def _allows(self) -> Allows:
+        return Allows() if self.privacy is None else NoisyLinearMethod.allows
 
     def _drop_sums(self, state: dict) -> dict:
         """Return a state in which no attribute holds what nodes sent."""

@@ -7,7 +7,7 @@ an honest server, and answers no others.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ._message import Message
 
@@ -47,6 +47,9 @@ class Terms:
         front only, as those for histograms, whose bins are the front's.
     front : Front or None
         The transformers that all nodes put before everything else.
+    privacy : Privacy or None
+        The noise on the sums that nodes tell. None: there is none, and the rule of
+        disclosure holds.
 
     Examples
     --------
@@ -68,6 +71,7 @@ class Terms:
     asks_behind_front: ClassVar[bool] = False
 
     front: "Front | None" = None
+    privacy: Any = None
 
     def __init_subclass__(cls, *, method: str = "", **options: object) -> None:
         super().__init_subclass__(**options)

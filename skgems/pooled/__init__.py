@@ -18,6 +18,7 @@ True
 from ._classifiers import CLASSIFIERS, shrunk_lda
 from ._description import Description, describe, survey
 from ._forms import PooledForm, common_form
+from ._noise import NOISE, NoisyMethod
 from ._pooled import PooledAggregator
 from ._transformer import PooledTransformer
 from ._trees_halves import forests_of_halves

@@ -15,8 +15,9 @@ rows could have. `Charge` and `Spent` count what the vectors cost.
 
 from ._accounting import Charge, NoisyPart, Spent, whole_number_epsilon
 from ._mending import MendedSums, mend
-from ._privacy import Privacy
+from ._privacy import Privacy, raise_needs_more
 from ._rows import PrivateRows, bounds_of, deviations_of, layout_of, sigma_of
+from ._terms import NoisyTerms, privacy_asked
 from ._whole_rows import RowBounds, SharedSums, VectorLayout
 
 # `Privacy` is public as a name of the package itself.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import ClassVar, Self
+from typing import ClassVar, NoReturn, Self
 
 import numpy as np
 
@@ -91,7 +91,9 @@ class Privacy(Part):
 
     @classmethod
     def from_short_form(cls, value: object) -> None:
-        """Return None, which is the only short form: nodes tell sums as they are."""
+        """Return None for None, the only short form: nodes tell sums as they are."""
+        if value is not None:
+            raise ValueError(f"privacy={value!r} is no Privacy. Pass one, or None.")
 
     def _with_objects(self) -> Self:
         _check_classes(self.classes)
@@ -228,3 +230,11 @@ def _check_bounds(low: object, high: object) -> None:
             f"column {columns[at]!r}. Pass two finite numbers, of which low is the "
             "smaller one."
         )
+
+
+def raise_needs_more(name: str) -> NoReturn:
+    """Raise ValueError for what nodes would have to tell without noise."""
+    raise ValueError(
+        f"{name} does not go with privacy: it needs more of the nodes' rows than one "
+        "vector of sums with noise. Leave it out, or set privacy=None."
+    )

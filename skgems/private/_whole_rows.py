@@ -23,6 +23,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy import sparse
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import gen_batches
 
 # The whole number that 1 becomes: products of two have 30 bits.
@@ -84,9 +85,14 @@ class RowBounds:
         rows[is_long] = np.trunc(rows[is_long] * (1.0 - 2.0**-10))
         return rows
 
+    def as_step(self) -> FunctionTransformer:
+        """Return a transformer that puts rows within the bounds, for a pipeline."""
+        return FunctionTransformer(self.within, accept_sparse=True)
+
     def within(self, X: np.ndarray) -> np.ndarray:
         """Return rows in their own units, moved within the bounds and shortened."""
-        units = self.clipped(np.asarray(X, dtype=np.float64))
+        dense = X.toarray() if sparse.issparse(X) else X
+        units = self.clipped(np.asarray(dense, dtype=np.float64))
         lengths = np.linalg.norm(units, axis=1) / self.longest
         return self.middle + self.half * units / np.maximum(lengths, 1.0)[:, None]
 

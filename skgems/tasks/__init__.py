@@ -44,6 +44,7 @@ from ._leaf_counts import (
 )
 from ._moments import MOMENTS, MomentsReply
 from ._neurons import NEURONS, NeuronsReply
+from ._noisy_sums import NOISY_SUMS, NoisySumsReply
 from ._retrain import RETRAIN, RetrainReply
 from ._score import SCORE, ScoreReply
 from ._shared import DisclosedReply
@@ -64,6 +65,7 @@ for _task in (
     JUDGE,
     MOMENTS,
     CLASS_SUMS,
+    NOISY_SUMS,
     LEAF_COUNTS,
     SIZE,
     SPACE,
