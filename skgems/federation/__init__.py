@@ -33,6 +33,7 @@ from ..messages import (
     sign,
     signing_keys,
 )
+from ._account import Account, NoiseSpentError
 from ._asked_before import RowsAskedAgainError
 from ._asked_nodes import AskAgainError, Context
 from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
@@ -157,6 +158,7 @@ __all__ = [
     "Node",
     "Nodes",
     "NodesDisagreeWarning",
+    "NoiseSpentError",
     "NotAgreedError",
     "PenaltyWarning",
     "Record",

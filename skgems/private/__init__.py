@@ -8,6 +8,7 @@ A `Privacy` says which facts are public and how much may be learned of one perso
 ['ill', 'well']
 """
 
+from ._accounting import Charge, Spent
 from ._privacy import Privacy
 
 # `Privacy` is public as a name of the package itself.
