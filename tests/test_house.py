@@ -286,6 +286,7 @@ PUBLIC = {
         *("LeftOutError", "RepliesMissingError", "TooFewNodesError", "AskAgainError"),
         *("Report", "ReportMixin"),
         *("sign", "signing_keys", "SignatureError", "Agreement", "NotAgreedError"),
+        "NoiseSpentError",
         *("RowsAskedAgainError", "RowsChangedError", "ReplyDeclinedError"),
         *("Limits", "LimitError"),
         *("LedgerError", "LedgerBusyError", "LedgerCopiedError"),

@@ -120,11 +120,11 @@ def whole_number_epsilon(
 
     Take continuous noise of variance s^2 - r^2 on each number, and round the result y
     at random. The chance of k is in proportion to f(k - y), with f the density of the
-    normal distribution of variance r^2. What is done after noise spends nothing more. The sum of f(k - y) over whole
-    numbers k is within 1 - t and 1 + t for every y. By Poisson's formula t is the sum
-    of 2 exp(-2 pi^2 r^2 m^2) over m = 1, 2, and so on. So rounded numbers have the
-    chances of the discrete Gaussian of variance s^2, but for a factor within
-    (1 + t) / (1 - t).
+    normal distribution of variance r^2. What is done after noise spends nothing more.
+    The sum of f(k - y) over whole numbers k is within 1 - t and 1 + t for every y. By
+    Poisson's formula t is the sum of 2 exp(-2 pi^2 r^2 m^2) over m = 1, 2, and so on.
+    So rounded numbers have the chances of the discrete Gaussian of variance s^2, but
+    for a factor within (1 + t) / (1 - t).
     """
     parts = list(parts)
     least = min(part.deviation for part in parts)
