@@ -199,6 +199,7 @@ TESTED_ELSEWHERE = {
     ),
     "networks/_nets.py": ("networks/test_torch.py", "read together with modules"),
     "networks/_trace.py": ("networks/test_torch.py", "modules are read by traces"),
+    "private/_noise.py": ("private/test_rows.py", "rows are told with it"),
     "pfnm/_earlier_steps.py": (
         "pfnm/test_pfnm_streams.py",
         "update and node_init go on from earlier steps",

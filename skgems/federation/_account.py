@@ -19,7 +19,7 @@ from ..messages import (
     request_in,
     requests_in,
 )
-from ..private import Charge, Spent
+from ..private import Charge, Spent, delta_in_words, unit_in_words
 
 # An epsilon that was spent is above the one that was agreed by no more than this share:
 # the sigma between them is rounded.
@@ -113,18 +113,6 @@ def has_no_noise(entry: Mapping) -> bool:
 def charges_as_json(charges: Iterable[Charge]) -> list[dict]:
     """Return charges as an entry of the ledger has them."""
     return [asdict(charge) for charge in charges]
-
-
-def unit_in_words(n_rows_of_one: int) -> str:
-    """Say whose part in the rows is hidden."""
-    if n_rows_of_one == 1:
-        return "adding or removing one row"
-    return f"adding or removing one person, who has at most {n_rows_of_one} rows"
-
-
-def delta_in_words(delta: float) -> str:
-    """Return a delta as it is written by hand: 1e-5, and not 1e-05."""
-    return f"{delta:.3g}".replace("e-0", "e-")
 
 
 def _rounded_up(epsilon: float) -> float:

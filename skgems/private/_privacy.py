@@ -134,10 +134,53 @@ class Privacy(Part):
         low, high = (np.asarray(values, dtype=np.float64) for values in pairs)
         return low, high
 
+    def as_settings(self) -> dict:
+        """Return the parameters for JSON, as messages and agreements have them."""
+        low, high = self.bounds()
+        names = self.column_names()
+        return {
+            "classes": self.sorted_classes().tolist(),
+            "names": None if names is None else [str(name) for name in names],
+            "low": low.tolist(),
+            "high": high.tolist(),
+            "epsilon": None if self.epsilon is None else float(self.epsilon),
+            "delta": float(self.delta),
+            "rows_of_one": int(self.rows_of_one),
+            "norm": float(self.norm),
+        }
+
+    @classmethod
+    def from_settings(cls, settings: Mapping) -> Self:
+        """Return the checked inverse of `as_settings`, of another party's settings.
+
+        Raises
+        ------
+        ValueError
+            If the settings are not what this version writes, or a value is wrong.
+        """
+        settings = dict(settings)
+        expected = {"names", *cls._get_param_names()}
+        if settings.keys() != expected:
+            raise ValueError(
+                f"settings of privacy have the names {sorted(settings)}, not "
+                f"{sorted(expected)}. Use one version of skgems at all parties."
+            )
+        names = settings.pop("names")
+        if names is not None:
+            for bound in ("low", "high"):
+                settings[bound] = dict(zip(names, settings[bound], strict=True))
+        return cls.from_value(cls(**settings))
+
 
 def _check_classes(classes: object) -> None:
     """Raise ValueError unless there are several classes, each named once."""
     labels = np.asarray(classes)
+    are_texts = {isinstance(label, str) for label in classes}
+    if len(are_texts) > 1:
+        raise ValueError(
+            f"classes={classes!r} of Privacy are texts and numbers. Pass labels of one "
+            "kind, as the rows have them."
+        )
     if labels.ndim != 1 or len(labels) < 2:
         raise ValueError(
             f"classes={classes!r} of Privacy must name at least two classes. Nodes "
