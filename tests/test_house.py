@@ -193,8 +193,9 @@ def test_rooms_know_few_others():
     # One is of `gems` to `tasks`: plans read replies, which are classes there. One is
     # of `spaces` to `base`: names of parameters are read once a class.
     # Five are of the room `private`: it makes a part of parameters, and nodes, forms
-    # and the likelihood take sums with noise.
-    assert len(arrows) <= 162
+    # and the likelihood take sums with noise. One leads to it from `_cli`: the shell
+    # writes and reads what is public.
+    assert len(arrows) <= 163
 
 
 def names_of_other_rooms(path):

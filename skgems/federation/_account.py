@@ -19,7 +19,13 @@ from ..messages import (
     request_in,
     requests_in,
 )
-from ..private import Charge, Spent, delta_in_words, unit_in_words
+from ..private import (
+    Charge,
+    Spent,
+    delta_in_words,
+    noise_in_words,
+    unit_in_words,
+)
 
 # An epsilon that was spent is above the one that was agreed by no more than this share:
 # the sigma between them is rounded.
@@ -47,6 +53,12 @@ def charges_of(request: Message) -> list[Charge]:
     return [] if charge is None else [charge]
 
 
+def noise_of(requests: Iterable[Message]) -> str:
+    """Say what the noise of replies to requests promises; empty if there is none."""
+    charges = [charge for request in requests for charge in charges_of(request)]
+    return " ".join(map(noise_in_words, charges))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Account:
     """What the entries of a ledger have spent, and what its owner allows."""
@@ -54,11 +66,11 @@ class Account:
     spent: Spent
     n_exchanges: int  # in which something was spent
     most_epsilon: float | None  # the last limit of the owner; None: nothing was spent
-    n_rows_of_one: int  # rows that one person has at most, as the exchanges say
+    rows_of_one: int  # rows that one person has at most, as the exchanges say
 
     @classmethod
     def from_entries(cls, entries: Iterable[Mapping]) -> Self:
-        """Add up the entries of replies that were kept."""
+        """Add up the entries of a ledger."""
         with_noise = [entry for entry in entries if entry.get("charges")]
         charges = [
             Charge(**charge) for entry in with_noise for charge in entry["charges"]
@@ -67,7 +79,7 @@ class Account:
             spent=Spent(charges),
             n_exchanges=len({entry["exchange"] for entry in with_noise}),
             most_epsilon=with_noise[-1]["most_epsilon"] if with_noise else None,
-            n_rows_of_one=max((charge.rows_of_one for charge in charges), default=1),
+            rows_of_one=max((charge.rows_of_one for charge in charges), default=1),
         )
 
     def check_allows(
@@ -90,6 +102,18 @@ class Account:
             f"command line --limit most_epsilon={_rounded_up(after.epsilon)}."
         )
 
+    def as_dict(self) -> dict[str, float | int | None]:
+        """Return its numbers, as JSON has them."""
+        return {
+            "epsilon": self.spent.epsilon,
+            "most_epsilon": self.most_epsilon,
+            "delta": self.spent.delta,
+            "rho": self.spent.rho,
+            "epsilon_of_rho": self.spent.epsilon_of_rho,
+            "n_exchanges": self.n_exchanges,
+            "rows_of_one": self.rows_of_one,
+        }
+
     def says(self, *, most_epsilon: float | None = None) -> str:
         """Return what was spent in sentences; None stands for the last limit."""
         if not self.spent.charges:
@@ -99,15 +123,15 @@ class Account:
             f"These rows: epsilon {self.spent.epsilon:.2f} of {most:.2f} spent at "
             f"delta {delta_in_words(self.spent.delta)}, by "
             f"{counting(self.n_exchanges, 'exchange')}; "
-            f"{unit_in_words(self.n_rows_of_one)}. By rho alone, which is "
+            f"{unit_in_words(self.rows_of_one)}. By rho alone, which is "
             f"{self.spent.rho:.4f}, it would be epsilon "
             f"{self.spent.epsilon_of_rho:.2f}."
         )
 
 
-def has_no_noise(entry: Mapping) -> bool:
-    """Report whether an entry of a ledger is of a task whose replies have no noise."""
-    return TASKS[entry["task"]].charge is None
+def has_noise(entry: Mapping) -> bool:
+    """Report whether an entry of a ledger is of a request for sums with noise."""
+    return entry.get("has_noise", False)  # entries of earlier versions do not say it
 
 
 def charges_as_json(charges: Iterable[Charge]) -> list[dict]:

@@ -45,7 +45,7 @@ from ..messages import (
     says,
 )
 from ..private import Charge
-from ._account import Account, NoiseSpentError, charges_as_json, has_no_noise
+from ._account import Account, NoiseSpentError, charges_as_json, charges_of, has_noise
 from ._asked_before import (
     EarlierExchange,
     OpenedExchange,
@@ -110,6 +110,11 @@ def read_entries(state: str | os.PathLike | MutableMapping) -> list[dict]:
     with open_store(state) as store:
         entries = earlier_entries(store, state)
         return store.entries() if entries is None else entries
+
+
+def account_in(state: str | os.PathLike | MutableMapping) -> Account:
+    """Return what the replies in a ledger have spent, for its owner to look at."""
+    return Account.from_entries(read_entries(state))
 
 
 class Ledger:
@@ -312,14 +317,12 @@ class Ledger:
     @property
     def account(self) -> Account:
         """Return what all replies with noise have spent, whatever rows they were of."""
-        return Account.from_entries(
-            entry for entry in self._entries if entry["event"] == "ended"
-        )
+        return Account.from_entries(self._entries)
 
     def check_unmixed(self, *, is_noisy: bool) -> None:
         """Raise NoiseSpentError where the exchange told of its rows otherwise."""
         answered = self._counted(self._current.account, "ended")
-        if any(has_no_noise(entry) == is_noisy for entry in answered):
+        if any(has_noise(entry) != is_noisy for entry in answered):
             raise NoiseSpentError(
                 f"The exchange {self._current.exchange} tells of the rows of node "
                 f"{self._current.node!r} both with noise and without, so the number "
@@ -476,7 +479,7 @@ class Ledger:
                 answered=Counter(answered.values()),
                 rows=comparisons[opened.row_digests],
                 min_rows=min_rows,
-                is_noisy=not any(map(has_no_noise, counted)),
+                is_noisy=all(map(has_noise, counted)),
             )
             (exchanges if exchange.is_about_rows else others).append(exchange)
         if len(kept) > 1 and tells_fewer_rows(
@@ -537,6 +540,7 @@ class Ledger:
             "request": request.digest,
             "key": self._key(request),
             "fronts": fitted_fronts(request),
+            "has_noise": bool(charges_of(request)),
         }
 
 

@@ -24,11 +24,11 @@ from helpers.ledgers import (
 from numpy.testing import assert_allclose
 
 from skgems.federation import (
-    Account,
     Limits,
     NoiseSpentError,
     NotAgreedError,
     ReplyDeclinedError,
+    account_in,
 )
 from skgems.messages import TASKS
 from skgems.private import Charge, Spent
@@ -79,9 +79,7 @@ def ask_on_other_terms(state, *, limits=None, **options):
 
 
 def account_of(state):
-    return Account.from_entries(
-        entry for entry in log_of(state) if entry["event"] == "ended"
-    )
+    return account_in(state)
 
 
 # ---- draws and charges -------------------------------------------------------------
