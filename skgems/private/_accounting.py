@@ -101,7 +101,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         method="bounded",
         options={"xatol": 1e-9},
     )
-    return max(0.0, best.fun)
+    return max(0.0, float(best.fun))
 
 
 @dataclass(frozen=True, kw_only=True)
