@@ -86,12 +86,14 @@ def limits_of(words: Sequence[str]) -> Limits:
     limits = {}
     for word in words:
         name, _, number = word.partition("=")
-        if name not in Limits.__dataclass_fields__ or not number.isdecimal():
+        is_whole = name != "most_epsilon"
+        is_number = number.replace(".", "" if is_whole else "0", 1).isdecimal()
+        if name not in Limits.__dataclass_fields__ or not is_number:
             raise ValueError(
                 f"--limit {word!r}: write NAME=NUMBER, such as epochs=5000. The limits "
                 f"are {', '.join(Limits.__dataclass_fields__)}."
             )
-        limits[name] = int(number)
+        limits[name] = int(number) if is_whole else float(number)
     return Limits(**limits)
 
 

@@ -13,6 +13,7 @@ from ._files import composed
 from ._inference import inference_command
 from ._node import answer_command
 from ._others import inspect_command, keys_command
+from ._privacy import ledger_command, privacy_command
 from ._server import METHOD_WORDS, combine_command, parameter, start_command
 
 _EXIT_CODES = """\
@@ -84,6 +85,8 @@ def make_parser() -> argparse.ArgumentParser:
     _add_inference(commands)
     _add_survey(commands)
     _add_describe(commands)
+    _add_privacy(commands)
+    _add_ledger(commands)
     _add_keys(commands)
     return parser
 
@@ -484,6 +487,31 @@ def _add_describe(commands) -> None:
         metavar="FILE",
         nargs="+",
         help="what nodes wrote with skgems survey, or a folder with these files",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_privacy(commands) -> None:
+    parser = _command_parser(
+        commands,
+        "privacy",
+        privacy_command,
+        summary="write what is public, and how much may be learned of one person",
+        details="It asks for\nclasses, columns with their bounds, epsilon and delta.",
+    )
+    parser.add_argument("file", metavar="FILE", help="file to write, privacy.json")
+    parser.add_argument("--yes", action="store_true", help="replace an existing file")
+
+
+def _add_ledger(commands) -> None:
+    parser = _command_parser(
+        commands,
+        "ledger",
+        ledger_command,
+        summary="at a node: say what its replies have spent of epsilon, and list them",
+    )
+    parser.add_argument(
+        "folder", metavar="FOLDER", help="the folder of --state, where replies are kept"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 

@@ -10,7 +10,9 @@ from ..federation import (
     LEDGER_FILE,
     WIDTH,
     Summary,
+    account_in,
     load_message,
+    noise_agreed,
     printable,
     read_entries,
 )
@@ -213,18 +215,25 @@ def inspect(path, *, request=None, verbose=False) -> Inspected:
 
 def _inspected_agreement(path: Path) -> Inspected:
     agreement = Agreement.load(path)
+    sentences = agreement.says
+    noise = noise_agreed(agreement)
+    if noise:
+        sentences["noise"] = noise
+        sentences["disclosure"] = (
+            "No rule of disclosure is applied, since the noise takes its place."
+        )
     return Inspected(
         path=os.fspath(path),
         kind="agreement",
         task="join",
         method=agreement.method,
         settings=dict(agreement.settings),
-        says=agreement.says,
+        says=sentences,
         n_bytes=path.stat().st_size,
         overview={
             "file": KINDS["agreement"],
             "method": agreement.method,
-            **agreement.says,
+            **sentences,
         },
     )
 
@@ -283,6 +292,7 @@ def _inspected_ledger(folder: Path) -> Inspected:
         overview={
             "file": KINDS["ledger"],
             "node": "not named" if node is None else repr(node),
+            "noise": account_in(folder).says(),
             **events,
         },
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..disclosure import is_as_strict, laxest_disclosure
-from ..federation import Summary, load_message
+from ..federation import Summary, load_message, noise_of
 from ..messages import (
     TASKS,
     Agreement,
@@ -53,6 +53,9 @@ def overview_of_request(message: Message, *, path: Path, method: str | None) -> 
     if is_summary(message):
         asked = requests_in(message.content)
         lines["statistics"] = _sentence(TASKS[request.task].asks for request in asked)
+    noise = noise_of(asked)
+    if noise:
+        lines["noise"] = noise
     lines["reveals"] = _reveals(asked, are_replies=False)
     agreement, place = _agreement_of(message, [path])
     lines["signature"] = _signature_of_request(message, agreement)
@@ -72,7 +75,9 @@ def overview_of_reply(
 ) -> dict:
     """Describe a reply: its rows, and what can be worked out from it."""
     parts = [message]
+    asked = [] if request is None else [request]
     if is_summary(message):
+        asked = [request for request, _ in pairs_in(message.content)]
         replies = [reply for _, reply in pairs_in(message.content)]
         parts = [
             reply for reply in replies if not TASKS[reply.task].repeats_description
@@ -85,6 +90,9 @@ def overview_of_reply(
         **_figures(message),
         "reveals": _reveals(parts, are_replies=True),
     }
+    noise = noise_of(asked)
+    if noise:
+        lines["noise"] = noise
     guess = told_in_words(message, n_columns=_n_columns_of(request))
     if guess:
         lines["guess"] = guess

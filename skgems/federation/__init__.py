@@ -33,11 +33,12 @@ from ..messages import (
     sign,
     signing_keys,
 )
+from ._account import NoiseSpentError, noise_of
 from ._asked_before import RowsAskedAgainError
 from ._asked_nodes import AskAgainError, Context
 from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
 from ._decisions import warn_of_lost_decisions
-from ._derived import allows_missing
+from ._derived import allows_missing, noise_agreed
 from ._federation import Federation, Node, PublicRows
 from ._fitting import fit_method, run_of
 from ._fronts import fit_front, front_plan, owners_of
@@ -50,7 +51,7 @@ from ._labels import (
     seen_classes_of,
     shown_labels,
 )
-from ._ledger import RowsChangedError, read_entries
+from ._ledger import RowsChangedError, account_in, read_entries
 from ._ledger_store import (
     LEDGER_FILE,
     PAUSE,
@@ -157,6 +158,7 @@ __all__ = [
     "Node",
     "Nodes",
     "NodesDisagreeWarning",
+    "NoiseSpentError",
     "NotAgreedError",
     "PenaltyWarning",
     "Record",

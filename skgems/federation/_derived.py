@@ -25,6 +25,7 @@ from ..messages import (
     models_in,
     requests_in,
 )
+from ._account import noise_of
 from ._record import difference_in_words
 
 
@@ -146,6 +147,21 @@ def allows_missing(request: Message) -> bool:
         further_settings={},
     )
     return terms.allows_missing
+
+
+def noise_agreed(agreed: Agreement) -> str:
+    """Say what the noise of agreed replies promises; empty if they have none.
+
+    So it is where the method is not known here.
+    """
+    try:
+        return noise_of(
+            request
+            for terms in _agreed_terms(agreed)
+            for request in terms.first_requests()
+        )
+    except (NotAgreedError, KeyError, TypeError, ValueError, AttributeError):
+        return ""
 
 
 def _check_by_terms(request: Message, agreed: Agreement) -> None:

@@ -1,7 +1,7 @@
 """A node's whole side: take a request, answer it from classifier and rows."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -55,8 +55,10 @@ from ..messages import (
     told_numbers,
 )
 from ..networks import dropped_columns
+from ..private import Charge
 from ..steps import Cells, Columns, Front, holding, repeated_identifiers
 from ._acceptance import check_accepted
+from ._account import charges_of
 from ._derived import allows_missing, check_is_derived
 from ._fingerprint import Fingerprint
 from ._front_states import (
@@ -101,9 +103,10 @@ _ERRORS_OF_ARRAYS = (
 
 
 class ReplyDeclinedError(NotAgreedError):
-    """The owner of the node did not let a reply leave; it is neither kept nor counted.
+    """The owner of the node did not let a reply leave.
 
-    It is raised if ``confirm`` of :func:`reply_to` returns False.
+    It is raised if ``confirm`` of :func:`reply_to` returns False. The reply is neither
+    kept nor counted, unless it has noise: another draw could be chosen otherwise.
     """
 
 
@@ -222,8 +225,8 @@ def reply_to(
         for by default stays below them.
     confirm : callable, default=None
         ``confirm(reply)`` is called with the reply, a Message, and returns whether it
-        may leave. A reply that may not leave is neither counted nor kept. Use it to let
-        a person look at each reply.
+        may leave. A reply that may not leave is neither counted nor kept, unless it has
+        noise. Use it to let a person look at each reply.
     private_key : str or os.PathLike, default=None
         File of the node's private key, made by
         :func:`~skgems.federation.signing_keys`. If given, the reply is signed.
@@ -240,6 +243,9 @@ def reply_to(
         ``agreement``, and none is given; it is a ValueError. No row was used.
     LimitError
         If the request would cost more than ``limits`` allow; it is a NotAgreedError.
+    NoiseSpentError
+        If the noise of the reply would spend more than ``limits`` allow, or the same
+        rows were told of without noise; it is a NotAgreedError.
     RowsAskedAgainError
         If the rows were asked about before on other terms, and ``again`` is False; it
         is a NotAgreedError. It is raised as well if the rows differ from those of an
@@ -394,6 +400,7 @@ def _reply_with_ledger(
     with open_ledger(state, again=again) as ledger:
         agreed = ledger.agreement_for(request, accepted)
         agreed.check_sender(request, node.name)
+        charges = charges_of(request)
         ledger.enter(
             agreed,
             node=node.name,
@@ -401,14 +408,26 @@ def _reply_with_ledger(
             min_rows=min_rows_of(node.disclosure_under(agreed)),
             again=again,
             by_person=accepted is not None,
+            is_noisy=bool(charges),
         )
         kept_reply = ledger.kept_reply(request)
         if kept_reply is not None:
-            return node.released(node.addressed(kept_reply, request))
+            addressed_reply = node.addressed(kept_reply, request)
+            return node.released(addressed_reply, is_kept=True)
         by_person = accepted is not None or ledger.is_accepted_by_person
         check_accepted(request, has_ledger=True, by_person=by_person)
+        ledger.check_unmixed(is_noisy=bool(charges))
+        if charges:
+            ledger.account.check_allows(
+                charges, most_epsilon=node.limits.most_epsilon, node=node.name
+            )
         return _counted_reply(
-            request, node, ledger=ledger, agreed=agreed, by_person=by_person
+            request,
+            node,
+            ledger=ledger,
+            agreed=agreed,
+            by_person=by_person,
+            charges=charges,
         )
 
 
@@ -419,6 +438,7 @@ def _counted_reply(
     ledger: Ledger,
     agreed: Agreement,
     by_person: bool,
+    charges: Sequence[Charge],
 ) -> Message:
     """A new reply, which is kept and counted; so is a failure after rows were read."""
     with ledger.naming_the_account():
@@ -461,6 +481,15 @@ def _counted_reply(
         # were killed, nothing left, and the request does not count.
         ledger.fail(request, error)
         raise
+    if charges:  # counted first: whoever declines a reply gets no other noise
+        ledger.end(
+            request,
+            reply,
+            told=told,
+            charges=charges,
+            most_epsilon=node.limits.most_epsilon,
+        )
+        return node.released(reply, is_kept=True)
     released = node.released(reply)
     ledger.end(request, reply, told=told, residuals=node.memo.get(RESIDUALS))
     return released
@@ -664,11 +693,16 @@ class _Node:
             envelope["exchange"] = request.envelope["exchange"]
         return replace(reply, envelope=envelope)
 
-    def released(self, reply: Message) -> Message:
+    def released(self, reply: Message, *, is_kept: bool = False) -> Message:
         """The reply as it leaves, signed, if the node's owner lets it."""
         if self.private_key is not None:
             reply = signed(reply, self.private_key)
         if self.confirm is not None and not self.confirm(reply):
+            if is_kept:
+                raise ReplyDeclinedError(
+                    f"The reply of node {self.name!r} was declined, and was not sent. "
+                    "It is counted and kept: the same request gets the same reply."
+                )
             raise ReplyDeclinedError(
                 f"The reply of node {self.name!r} was declined. Nothing was sent, "
                 "counted or kept."

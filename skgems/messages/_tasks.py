@@ -96,6 +96,9 @@ class Task:
     # ``told(reply)`` yields the `ToldNumbers` of a reply. None: it tells no sums, or
     # what can be guessed from them is not known.
     told: Callable[[Any], Iterable] | None = None
+    # ``charge(request)`` returns what the noise of a reply spends, a `Charge` of the
+    # room `private`, by which a ledger counts it. None: its replies have no noise.
+    charge: Callable[[Any], Any] | None = None
     # ``n_columns(reply)`` returns how many columns a reply says that the node has.
     n_columns: Callable[[Any], int] | None = None
     # ``exposed(reply)`` returns the `ExposedGroups` of a reply: whose covariances

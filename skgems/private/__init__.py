@@ -16,9 +16,17 @@ rows could have. `Charge` and `Spent` count what the vectors cost.
 from ._accounting import Charge, NoisyPart, Spent, whole_number_epsilon
 from ._mending import MendedSums, mend
 from ._privacy import Privacy, raise_needs_more
-from ._rows import PrivateRows, bounds_of, deviations_of, layout_of, sigma_of
+from ._rows import (
+    PrivateRows,
+    bounds_of,
+    charge_of,
+    deviations_of,
+    layout_of,
+    sigma_of,
+)
 from ._terms import NoisyTerms, privacy_asked
 from ._whole_rows import RowBounds, SharedSums, VectorLayout
+from ._words import delta_in_words, noise_in_words, unit_in_words
 
 # `Privacy` is public as a name of the package itself.
 __all__: list[str] = []

@@ -35,6 +35,9 @@ _LOG_SIGMAS = (math.log(1e-5), math.log(1e17))
 # continuous noise: the smaller it is, the closer is sigma to that of the noise; the
 # larger it is, the closer are the distributions, here to a factor of 1 + 2e-19.
 _ROUNDING = 1.5
+# The largest delta at which messages are added up, which is the default of `Privacy`:
+# for one person among more than 10,000 a promise may fail at this rate.
+_MOST_DELTA = 1e-5
 
 
 def gaussian_delta(epsilon: float, sigma: float) -> float:
@@ -98,7 +101,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         method="bounded",
         options={"xatol": 1e-9},
     )
-    return max(0.0, best.fun)
+    return max(0.0, float(best.fun))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,12 +119,12 @@ def whole_number_epsilon(
     """Return an epsilon that noise of whole numbers is proved to satisfy at delta.
 
     Take continuous noise of variance s^2 - r^2 on each number, and round the result y
-    at random: to each whole number k with a chance in proportion to
-    exp(-(k - y)^2 / (2 r^2)). Whatever is done after noise, that spends no more than
-    the noise. Summed over whole numbers, exp(-(k - y)^2 / (2 r^2)) varies with y by a
-    factor of 1 + t at most, by Poisson's formula, with t the sum of
-    2 exp(-2 pi^2 r^2 m^2) over m. So the rounded numbers have the chances of the
-    discrete Gaussian of variance s^2, but for a factor within (1 + t) / (1 - t).
+    at random. The chance of k is in proportion to f(k - y), with f the density of the
+    normal distribution of variance r^2. What is done after noise spends nothing more.
+    The sum of f(k - y) over whole numbers k is within 1 - t and 1 + t for every y. By
+    Poisson's formula t is the sum of 2 exp(-2 pi^2 r^2 m^2) over m = 1, 2, and so on.
+    So rounded numbers have the chances of the discrete Gaussian of variance s^2, but
+    for a factor within (1 + t) / (1 - t).
     """
     parts = list(parts)
     least = min(part.deviation for part in parts)
@@ -169,10 +172,13 @@ class Spent:
     without sealed sums each node's message has noise of its own.
     """
 
-    def __init__(self, charges: Iterable[Charge], *, most_delta: float = 1.0) -> None:
+    def __init__(
+        self, charges: Iterable[Charge], *, delta: float | None = None
+    ) -> None:
         self.charges = tuple(charges)
         # The smallest delta of all, so that a message of a larger one hides nothing.
-        self.delta = min([most_delta, *(charge.delta for charge in self.charges)])
+        smallest = min([_MOST_DELTA, *(charge.delta for charge in self.charges)])
+        self.delta = smallest if delta is None else delta
 
     @cached_property
     def sigma(self) -> float:
@@ -185,6 +191,11 @@ class Spent:
     def epsilon(self) -> float:
         """Return the epsilon of all messages together, at `delta`."""
         return gaussian_epsilon(self.sigma, self.delta) if self.charges else 0.0
+
+    def epsilon_left(self, most_epsilon: float) -> float:
+        """Return the largest epsilon of one more message, at `delta`."""
+        inverse = gaussian_sigma(most_epsilon, self.delta) ** -2 - self.sigma**-2
+        return gaussian_epsilon(inverse**-0.5, self.delta) if inverse > 0.0 else 0.0
 
     @property
     def rho(self) -> float:

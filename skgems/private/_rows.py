@@ -34,17 +34,24 @@ def layout_of(privacy: Privacy) -> VectorLayout:
     return VectorLayout(n_classes=len(privacy.classes), n_columns=len(privacy.low))
 
 
+def charge_of(privacy: Privacy) -> Charge | None:
+    """Return what one vector under a privacy spends; None without an epsilon."""
+    if privacy.epsilon is None:
+        return None
+    return Charge.from_epsilon(
+        float(privacy.epsilon),
+        float(privacy.delta),
+        rows_of_one=int(privacy.rows_of_one),
+    )
+
+
 def sigma_of(privacy: Privacy) -> float:
     """Return the deviation of a node's noise, in lengths of the vector of one row.
 
     It is 0 without an epsilon.
     """
-    if privacy.epsilon is None:
-        return 0.0
-    charge = Charge.from_epsilon(
-        float(privacy.epsilon), float(privacy.delta), rows_of_one=privacy.rows_of_one
-    )
-    return charge.sigma
+    charge = charge_of(privacy)
+    return 0.0 if charge is None else charge.sigma
 
 
 def deviations_of(privacy: Privacy) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..local import Member
 from ..messages import Array, Json, Place, Reply, Request, Task
-from ..private import Privacy, VectorLayout, layout_of
+from ..private import Charge, Privacy, VectorLayout, charge_of, layout_of
 
 # Sums of 2^26 rows, with noise: those of a thousand nodes still fit into int64.
 _LARGEST = 2**56
@@ -61,6 +61,11 @@ def noisy_sums(member: Member, request: NoisySumsRequest) -> NoisySumsReply:
     return NoisySumsReply(vector=member.private_rows.noisy_vector(privacy))
 
 
+def _charge(request: NoisySumsRequest) -> Charge | None:
+    """Return what a reply spends; None: it has no noise to spend."""
+    return charge_of(Privacy.from_settings(request.privacy))
+
+
 NOISY_SUMS = Task(
     name="noisy_sums",
     bound="derived",
@@ -74,6 +79,7 @@ NOISY_SUMS = Task(
     alone=True,
     is_in_summaries=True,
     takes_chunks=True,
+    charge=_charge,
     reads="rows",
     request=NoisySumsRequest,
     reply=NoisySumsReply,

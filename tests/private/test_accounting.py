@@ -98,6 +98,15 @@ def test_rows_of_one_person_are_charged_together():
     assert Spent([one_row]).epsilon < 0.4
 
 
+def test_what_is_left_can_be_spent():
+    spent = Spent([Charge.from_epsilon(1.0, 1e-5)])
+    left = spent.epsilon_left(1.5)
+    both = Spent([*spent.charges, Charge.from_epsilon(left, 1e-5)])
+    assert_allclose(both.epsilon, 1.5)
+    assert spent.epsilon_left(0.9) == 0.0
+    assert_allclose(Spent([]).epsilon_left(2.0), 2.0)
+
+
 def test_nothing_is_spent_without_messages():
     spent = Spent([])
     assert (spent.epsilon, spent.rho, spent.epsilon_of_rho) == (0.0, 0.0, 0.0)
@@ -108,7 +117,7 @@ def test_messages_are_judged_at_the_smallest_delta():
     spent = Spent([Charge.from_epsilon(1.0, 1e-5), hidden])
     assert spent.delta == 1e-5
     assert spent.epsilon > 5
-    assert Spent([hidden], most_delta=1e-5).delta == 1e-5
+    assert Spent([hidden]).delta == 1e-5
 
 
 def exact_delta(epsilon, deviations, steps):

@@ -17,7 +17,7 @@ pytest.importorskip("opendp")
 pytestmark = pytest.mark.filterwarnings("ignore:Node 'lyon' tells of its rows")
 
 PRIVACY = Privacy(
-    classes=["ill", "well", "dead"], low=[0.0, 10.0], high=[1.0, 20.0], epsilon=4.0
+    classes=["ill", "well", "dead"], low=[0.0, 10.0], high=[1.0, 20.0], epsilon=1.0
 )
 
 
@@ -186,7 +186,7 @@ def test_vectors_of_strangers_are_checked(vector, match):
 
 
 def test_files_fit_every_aggregator_that_takes_noise(tmp_path):
-    X, y = some_rows(600)
+    X, y = some_rows(3000)
     paths = []
     for k, name in enumerate(["lyon", "oslo"]):
         summary = aggregator_of().summarize(None, X[k::2], y[k::2], name=name)
@@ -207,7 +207,7 @@ def test_files_fit_every_aggregator_that_takes_noise(tmp_path):
 
 
 def test_an_exchange_in_a_folder_takes_one_message(tmp_path):
-    X, y = some_rows(600)
+    X, y = some_rows(3000)
     folder = tmp_path / "exchange"
     exchange = Exchange(folder, aggregator_of(), nodes=["lyon", "oslo"])
     assert exchange.step() is None
