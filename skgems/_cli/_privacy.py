@@ -5,8 +5,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from ..channels import inspect
-from ..federation import account_in
+from ..guard import account_in, inspect
 from ..messages import MOST_HEADER, naming, read_bytes, write_bytes
 from ..private import Charge, Privacy, noise_in_words
 from ._files import composed
