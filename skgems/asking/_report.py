@@ -14,11 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import MOST_LISTED, check_no_label_missing, shortened, versions
 from ..compat import safe_indexing
 from ..disclosure import min_rows_of
-from ..local import indices_of, local_model, net_of_state
+from ..local import indices_of, local_model
 from ..messages import ROUNDING, TASKS, WIDTH, printable
 from ..moments import ROUNDING_OF_SUMS
-from ..networks import ModuleState
 from ..parties import Summary, rows_of_nodes, shown_labels
+from ._evaluating import (
+    EvaluateMixin,
+    check_labels_of_rows,
+    named_members,
+)
 from ._withheld import withheld_in_words
 
 if TYPE_CHECKING:  # pandas is an extra
@@ -221,7 +225,7 @@ def _n_bytes_about_trees(messages: Iterable[Mapping]) -> int:
     )
 
 
-class ReportMixin:
+class ReportMixin(EvaluateMixin):
     """Mixin of aggregators that can report the outcome of a fit."""
 
     def report(self, X=None, y=None, nodes=None) -> Report:
@@ -301,8 +305,8 @@ class ReportMixin:
         """Columns of how good models are on rows of each node; None without rows."""
         check_no_label_missing(y, nodes)
         y = np.asarray(y)
-        _check_labels_of_rows(y, self.classes_.tolist())
-        Z = self._validate(X, reset=False)
+        check_labels_of_rows(y, self.classes_.tolist())
+        Z = self._rows_of_local_models(X)
         predicted = self.predict(X)
         rows_of_each = rows_of_nodes(nodes, list(self.node_names_), len(y))
         columns: dict[str, list] = {
@@ -311,9 +315,7 @@ class ReportMixin:
             "aggregate_accuracy": [],
             "largest_class": [],
         }
-        for (name, member), rows in zip(
-            _named_members(self), rows_of_each, strict=True
-        ):
+        for (name, member), rows in zip(named_members(self), rows_of_each, strict=True):
             local_accuracy = None
             accuracy = None
             share = None
@@ -398,7 +400,7 @@ def _lines_of_messages(aggregator: BaseEstimator, report: Report) -> list[str]:
 def _seen_classes(aggregator: BaseEstimator) -> list[list]:
     """The classes that each node's classifier has seen."""
     seen_classes = []
-    for name, member in _named_members(aggregator):
+    for name, member in named_members(aggregator):
         description = local_model(member, name=name).description
         seen_classes.append(description.classes[description.seen].tolist())
     return seen_classes
@@ -463,31 +465,6 @@ def _classes_by_node(
         for label in labels
     ]
     return {"class": labels, "known_by": known_by}
-
-
-def _check_labels_of_rows(y: np.ndarray, classes: list) -> None:
-    """Raise ValueError where all rows would count as wrong, whatever the models say."""
-    labels = np.unique(y).tolist()
-    if labels and set(labels).isdisjoint(classes):
-        raise ValueError(
-            "None of the labels in y is a class of the aggregate, so nothing can be "
-            f"scored. y holds {shown_labels(labels)}; the classes are "
-            f"{shown_labels(classes)}. Give labels as the nodes have them."
-        )
-
-
-def _named_members(aggregator: BaseEstimator) -> list[tuple[str, object]]:
-    """Name and classifier of each node; of a summary what it says of its network."""
-    named_members = []
-    for name, member in zip(
-        aggregator.node_names_, aggregator.estimators_, strict=True
-    ):
-        classifier = member.network if isinstance(member, Summary) else member
-        if isinstance(classifier, ModuleState):
-            # The average is a net of the same module.
-            classifier = net_of_state(aggregator.net_, classifier, name=name)
-        named_members.append((name, classifier))
-    return named_members
 
 
 def _measured_columns(aggregator: BaseEstimator) -> dict[str, list]:

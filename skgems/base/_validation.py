@@ -22,7 +22,14 @@ from sklearn.utils.validation import (
 
 from ..datasets import as_groups
 from ..networks import NamedRows, zero_dropped
-from ..steps import Columns, ColumnsError, are_documents, as_rows, check_no_times
+from ..steps import (
+    NUMBERS,
+    Columns,
+    ColumnsError,
+    are_documents,
+    as_rows,
+    check_no_times,
+)
 from ._labels import encode_labels
 from ._warnings import MOST_LISTED
 
@@ -75,18 +82,10 @@ def as_numbers(
     "no_validation" is scikit-learn's own word for rows that come without labels;
     None is refused, as labels that someone forgot.
     """
-    if are_documents(X):
-        raise ColumnsError(
-            "X holds documents, one text or dict a row, which have to become numbers "
-            "first. A vectorizer that learns nothing from rows is the same at all "
-            "nodes: pass front=HashingVectorizer(n_features=4096), or "
-            "front=FeatureHasher(n_features=4096) of dicts; fitted pipelines that "
-            "begin with an equal one may stay as they are. EnsembleAggregator lets "
-            "pipelines vote that begin with any vectorizer."
-        )
     if isinstance(X, Mapping) and not issparse(X):  # some sparse matrices are dicts
         return _as_named_rows(aggregator, X, y, reset=reset)
-    check_no_times(X)
+    if not (isinstance(X, np.ndarray) and X.dtype.kind in NUMBERS):
+        _check_has_columns_without_times(X)
     try:
         with warnings.catch_warnings():
             if not reset and getattr(aggregator, "_named_by_nodes", False):
@@ -110,6 +109,20 @@ def as_numbers(
         if reset and "contains NaN" in str(error) and hasattr(aggregator, "front"):
             error.args = (f"{error}\n{_ADVICE_ON_GAPS}",)
         raise
+
+
+def _check_has_columns_without_times(X) -> None:
+    """Raise ColumnsError for documents, and for columns of dates or time spans."""
+    if are_documents(X):
+        raise ColumnsError(
+            "X holds documents, one text or dict a row, which have to become numbers "
+            "first. A vectorizer that learns nothing from rows is the same at all "
+            "nodes: pass front=HashingVectorizer(n_features=4096), or "
+            "front=FeatureHasher(n_features=4096) of dicts; fitted pipelines that "
+            "begin with an equal one may stay as they are. EnsembleAggregator lets "
+            "pipelines vote that begin with any vectorizer."
+        )
+    check_no_times(X)
 
 
 def _as_named_rows(
@@ -139,22 +152,26 @@ def validated_for_fit(
     """Validated rows and labels, and their features; the aggregator is not changed."""
     shell = copy.copy(aggregator)
     X, y = shell._validate_with_labels(X, y)
-    return (_in_order_of_rows(X), y), _validated_features(shell)
+    X, features = _rows_and_features(shell, X)
+    return (X, y), features
 
 
 def validated_rows_for_fit(aggregator: BaseEstimator, X) -> tuple[Rows, Features]:
     """Validate rows without labels; return them and their features."""
     shell = copy.copy(aggregator)
-    X = shell._validate(X)
-    return _in_order_of_rows(X), _validated_features(shell)
+    return _rows_and_features(shell, shell._validate(X))
 
 
-def _validated_features(aggregator: BaseEstimator) -> Features:
-    """The features that the last validation left on an aggregator."""
-    return Features(
-        n_features_in=getattr(aggregator, "n_features_in_", None),
-        feature_names_in=getattr(aggregator, "feature_names_in_", None),
+def _rows_and_features(shell: BaseEstimator, X: Rows) -> tuple[Rows, Features]:
+    """Return validated rows, and the features that validation left on a copy.
+
+    Arrays get one layout: sums are rounded by it, and it says nothing of the rows.
+    """
+    features = Features(
+        n_features_in=getattr(shell, "n_features_in_", None),
+        feature_names_in=getattr(shell, "feature_names_in_", None),
     )
+    return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X, features
 
 
 def validated_public_rows(
@@ -166,11 +183,6 @@ def validated_public_rows(
     # Of features that no node uses public rows teach nothing either.
     X = zero_dropped(X, getattr(aggregator, "_unused", None))
     return X, encode_labels(y, aggregator.classes_), as_groups(groups, X)
-
-
-def _in_order_of_rows(X: Rows) -> Rows:
-    """Arrays in one layout: sums are rounded by it, and it says nothing of the rows."""
-    return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
 
 
 def _raise_of_texts(X, error: ValueError) -> NoReturn:

@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix, eye_array, issparse, vstack
 from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
@@ -34,6 +35,8 @@ WIDE = 4096
 TOLERANCES = {np.dtype(np.float64): (1e-6, 1e-13), np.dtype(np.float32): (1e-3, 1e-7)}
 # Points on the lines, which are not rounded as these are powers of two.
 RATES = (0.5, 2.0)
+# Larger numbers mark what is missing, and their squares are not finite.
+LARGEST_STORED = 1e30
 # Probes lie near numbers that steps store; if there are more, these many are drawn.
 MAX_STORED_NUMBERS = 512
 
@@ -54,26 +57,43 @@ def fold_steps(
             steps, n_features=n_features_in, feature_names=feature_names_in
         )
         points = _Points(steps, n_features_in, sparse=to_container is csr_matrix)
-        _check_steps(steps, points=points, to_container=to_container, name=name)
+        are_scalers = all(_is_plain_scaler(step) for _, step in steps)
+        if not are_scalers:
+            _check_steps(steps, points=points, to_container=to_container, name=name)
         leading = _LeadingSteps(steps, points=points, to_container=to_container)
         weights = coef.astype(np.float64)
         folded, bias = _folded_layer(
             leading, weights=weights, intercept=intercept, to_container=to_container
         )
-
-        rows = points.draw(N_PAIRS)
-        outputs = _transformed(steps, to_container(rows))
-        expected = safe_sparse_dot(outputs, weights, dense_output=True) + intercept
-        _check_fold(
-            rows=rows,
-            expected=expected,
-            folded=folded,
-            bias=bias,
-            steps=steps,
-            name=name,
-        )
+        if not are_scalers:
+            rows = points.draw(N_PAIRS)
+            outputs = _transformed(steps, to_container(rows))
+            expected = safe_sparse_dot(outputs, weights, dense_output=True) + intercept
+            _check_fold(
+                rows=rows,
+                expected=expected,
+                folded=folded,
+                bias=bias,
+                steps=steps,
+                name=name,
+            )
         coordinates = _coordinates(leading, to_container)
     return folded.astype(coef.dtype), bias.astype(coef.dtype), coordinates
+
+
+def _is_plain_scaler(step: BaseEstimator) -> bool:
+    """Report whether a step is a fitted StandardScaler, affine whatever the rows.
+
+    One whose numbers may overflow is checked as other steps are.
+    """
+    if type(step) is not StandardScaler:  # a subclass may do more
+        return False
+    means = getattr(step, "mean_", None)
+    scales = getattr(step, "scale_", None)
+    if means is None or scales is None:
+        return False
+    is_small = np.all(np.abs(means) < LARGEST_STORED)
+    return bool(is_small and np.all(scales > 1.0 / LARGEST_STORED))
 
 
 def _folded_layer(
@@ -293,8 +313,7 @@ class _Points:
         self._random_state = check_random_state(0)
         stored = [number for _, step in steps for number in _stored_numbers(step)]
         stored = np.unique(np.array(stored, dtype=np.float64))
-        # Larger numbers mark what is missing, and their squares are not finite.
-        stored = stored[np.isfinite(stored) & (np.abs(stored) < 1e30)]
+        stored = stored[np.isfinite(stored) & (np.abs(stored) < LARGEST_STORED)]
         largest = np.abs(stored).max(initial=1.0)
         # A spike is longer than any number that a step stores, so that T(0), which is
         # made of these and is subtracted, takes few digits of it. A power of two, by

@@ -81,7 +81,7 @@ from ._warnings import (
     warn_of_repeated_identifiers,
     warn_of_written_numbers,
 )
-from ._weights import check_takes_weights, weighted_rows
+from ._weights import WeightedRows, check_takes_weights, weighted_rows
 
 __all__ = [
     "ClassesLeftOutWarning",

@@ -15,6 +15,7 @@ from ..steps import DocumentFront, Front, as_rows
 from . import _nodes
 from ._fronts import transform_by_front
 from ._nodes import Rows, RowsLike
+from ._weights import WeightedRows
 
 # Code of a row whose node, behind a channel, takes no part: no index of a node, and not
 # the code of public rows.
@@ -60,56 +61,64 @@ class GivenRows:
         )
 
 
-def as_front_takes_them(aggregator: BaseAggregator, X: RowsLike) -> RowsLike:
-    """Rows as the front takes them, if there is one: as a table, array or documents."""
-    front = aggregator._agreed_front
-    if front is None or X is None:
-        return X
-    return front.rows(X) if isinstance(front, DocumentFront) else as_rows(X)
-
-
-def read_rows(
-    aggregator: BaseAggregator,
-    X: RowsLike,
-    y: ArrayLike | None,
-    *,
-    nodes: ArrayLike | None,
-    held_out: ArrayLike | None,
-    groups: ArrayLike | None,
-    weights: np.ndarray | None,
-    front: Front | None,
-) -> GivenRows | None:
-    """Rows behind the front, validated, whose owners are not read yet."""
+def read_rows(aggregator: BaseAggregator, user_rows: WeightedRows) -> GivenRows | None:
+    """Rows without a front, validated, whose owners are not read yet."""
+    X = user_rows.X
     if X is None:
-        descriptions = (y, nodes, held_out, groups)
-        if any(description is not None for description in descriptions):
-            raise ValueError(
-                "y, nodes, held_out and groups describe the rows of X, which is "
-                "missing. Give fit X as well, or none of them."
-            )
+        _check_describe_nothing(user_rows)
         return None
-    table = X if front is None and hasattr(X, "columns") else None
-    if front is not None:
-        X = transform_by_front(
-            front,
-            X,
-            nodes,
-            y=y,
-            held_out=_nodes.as_mask(held_out, X),
-            groups=as_groups(groups, X),
-            disclosure=disclosure_within(aggregator.disclosure),
-        )
-    (X, y), features = validated_for_fit(aggregator, X, y)
+    table = X if hasattr(X, "columns") else None
+    (X, y), features = validated_for_fit(aggregator, X, user_rows.y)
     check_classification_targets(y)
+    held_out = user_rows.held_out
+    groups = user_rows.groups
     return GivenRows(
         X=X,
         y=y,
         features=features,
         table=table,
-        held_out=_nodes.as_mask(held_out, X),
-        groups=as_groups(groups, X),
-        weights=weights,
+        held_out=None if held_out is None else _nodes.as_mask(held_out, X),
+        groups=None if groups is None else as_groups(groups, X),
+        weights=user_rows.weights,
     )
+
+
+def _check_describe_nothing(user_rows: WeightedRows) -> None:
+    """Raise ValueError where something is said of rows that are missing."""
+    descriptions = (user_rows.y, user_rows.nodes, user_rows.held_out, user_rows.groups)
+    if any(description is not None for description in descriptions):
+        raise ValueError(
+            "y, nodes, held_out and groups describe the rows of X, which is "
+            "missing. Give fit X as well, or none of them."
+        )
+
+
+def as_front_takes_them(front: Front, user_rows: WeightedRows) -> WeightedRows:
+    """Return rows as the front takes them: as a table, an array or documents."""
+    if user_rows.X is None:
+        return user_rows
+    takes_documents = isinstance(front, DocumentFront)
+    X = front.rows(user_rows.X) if takes_documents else as_rows(user_rows.X)
+    return replace(user_rows, X=X)
+
+
+def rows_behind_front(
+    aggregator: BaseAggregator, user_rows: WeightedRows, front: Front
+) -> GivenRows | None:
+    """Return rows behind a front that is fitted, whose owners are not read yet."""
+    if user_rows.X is None:
+        return read_rows(aggregator, user_rows)
+    X = transform_by_front(
+        front,
+        user_rows.X,
+        user_rows.nodes,
+        y=user_rows.y,
+        held_out=_nodes.as_mask(user_rows.held_out, user_rows.X),
+        groups=as_groups(user_rows.groups, user_rows.X),
+        disclosure=disclosure_within(aggregator.disclosure),
+    )
+    rows = read_rows(aggregator, replace(user_rows, X=X))
+    return replace(rows, table=None)
 
 
 def with_owners(

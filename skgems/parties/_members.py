@@ -21,6 +21,9 @@ from ._fronts import fitted_without_learning, raise_front_not_fitted
 from ._summary import Summary, is_path
 from ._templates import with_modules
 
+# What stands for a node that is not here: its summary, or the path of the file.
+_SUMMARIES = (Summary, str, os.PathLike)
+
 
 class Members(NamedTuple):
     """The members of an aggregator; each list has one entry a node."""
@@ -42,6 +45,11 @@ def read_members(
     Settings of summaries that ``come_over_channel`` are not compared to those of the
     aggregator, which has sent them itself.
     """
+    if not _has_summaries(estimators):
+        names, classifiers = named_members(estimators, aggregator._get_param_names())
+        return Members(
+            names=names, classifiers=classifiers, summaries=[None] * len(names)
+        )
     _check_is_no_tuple_of_paths(estimators)
     pairs = _pairs_in(estimators)
     if not isinstance(estimators, NodePairs):
@@ -49,11 +57,9 @@ def read_members(
             [name for name, _ in pairs if name is not None],
             parameter_names=aggregator._get_param_names(),
         )
-    if any(isinstance(member, Summary) or is_path(member) for _, member in pairs):
-        estimators = _with_summaries_opened(
-            aggregator, pairs, come_over_channel=come_over_channel
-        )
-    names, members = named_members(estimators)
+    names, members = named_members(
+        _with_summaries_opened(aggregator, pairs, come_over_channel=come_over_channel)
+    )
     _check_kinds_of_labels(names, members)
     names, members, classifiers = with_modules(names, members)
     return Members(
@@ -62,6 +68,15 @@ def read_members(
         summaries=[
             member if isinstance(member, Summary) else None for member in members
         ],
+    )
+
+
+def _has_summaries(estimators: object) -> bool:
+    """Report whether a member is a summary or a path, with a name or without one."""
+    members = estimators if isinstance(estimators, list | tuple) else [estimators]
+    return any(
+        isinstance(member[-1] if is_named([member]) else member, _SUMMARIES)
+        for member in members
     )
 
 
@@ -74,7 +89,7 @@ def members_here(estimators: object) -> dict[str, object]:
     return {
         str(place) if name is None else name: member
         for place, (name, member) in enumerate(_pairs_in(estimators))
-        if not (isinstance(member, Summary) or is_path(member))
+        if not isinstance(member, _SUMMARIES)
     }
 
 

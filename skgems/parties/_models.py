@@ -5,19 +5,17 @@ classes and features. All have to be of the same features; classes may differ, a
 of the federation are all that some node has seen.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..base import BaseAggregator, Features, warn_user
+from ..base import BaseAggregator, Features, Takes, warn_user
 from ..local import Description, LocalModel, local_model
 from ..networks import Network, union_of_classes
-from ._federation import Node
 from ._given_rows import GivenRows
 from ._members import Members
-from ._nodes import Roles, check_feature_names, raise_without_classifier
-from ._summary import Summary
+from ._nodes import check_feature_names, raise_without_classifier
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -30,54 +28,33 @@ class Models:
     seen: np.ndarray  # (n_nodes, n_classes), bool: which node has seen which class
     features: Features
 
-    def node(
-        self,
-        k: int,
-        roles: Roles,
-        *,
-        row_counts: Mapping,
-        summary: Summary | None = None,
-    ) -> Node:
-        """Node ``k`` with the roles of its rows; ``summary``: if it sent one."""
-        return Node(
-            name=self.local_models[k].name,
-            model=self.local_models[k],
-            network=self.networks[k],
-            seen=self.seen[k],
-            judging_rows=roles.judging,
-            moment_rows=roles.moments,
-            training_rows=roles.training,
-            record=summary,
-            row_counts=row_counts,
-        )
-
 
 def read_models(
     aggregator: BaseAggregator,
     members: Members,
     rows: GivenRows | None,
     *,
+    takes: Takes,
     has_front: bool,
 ) -> Models:
-    """Read all classifiers; ValueError or TypeError where one cannot be used."""
+    """Read all classifiers; ValueError or TypeError where one cannot be used.
+
+    Each is read as plain arrays, or only its classes, which any classifier has.
+    """
     local_models = [
         local_model(classifier, name=name)
         for name, classifier in zip(members.names, members.classifiers, strict=True)
     ]
-    takes = aggregator._method().takes
-    networks = [_read(model, as_network=takes.networks) for model in local_models]
-    _warn_of_lost_settings(local_models, voting=getattr(aggregator, "voting", None))
-    needed_by = "" if takes.rows_alone else type(aggregator).__name__
-    _check_networks(networks, members.names, rows, needed_by=needed_by)
-    networks = _with_numbers_of_features(networks)
-    if has_front and not takes.learnt:
-        networks = _with_features_of_rows(networks, rows)
-    features = _common_features(
-        members.names, networks, None if rows is None else rows.features
+    networks = [
+        model.network if takes.networks else model.description for model in local_models
+    ]
+    _check_can_be_used(aggregator, local_models, takes=takes)
+    networks, features = _with_common_features(
+        members.names, networks, rows, are_left_aside=has_front and not takes.learnt
     )
     classes = union_of_classes(networks, names=members.names)
     seen = [_has_seen(network, classes) for network in networks]
-    if rows is not None:
+    if rows is not None and rows.y.dtype != classes.dtype:
         classes = _as_wide_as(rows.y, classes)
     return Models(
         local_models=local_models,
@@ -88,40 +65,30 @@ def read_models(
     )
 
 
-def _check_networks(
-    networks: list[Network | Description],
-    names: list[str],
-    rows: GivenRows | None,
-    *,
-    needed_by: str,
+def _check_can_be_used(
+    aggregator: BaseAggregator, models: list[LocalModel], *, takes: Takes
 ) -> None:
-    """Raise where a node's classifier is needed and lacks, or takes no documents.
+    """Raise TypeError for nodes of rows alone, and warn of what nets cannot pass on."""
+    for model in models:
+        is_network = isinstance(model.estimator, Network)
+        if is_network and not takes.rows_alone and not model.estimator.has_classifier:
+            raise_without_classifier(type(aggregator).__name__, model.name)
+    nets = [model for model in models if model.may_lose_settings]
+    if nets:
+        _warn_of_lost_settings(nets, voting=getattr(aggregator, "voting", None))
 
-    ``needed_by`` is the type of the aggregator; "" where rows alone will do.
-    """
-    for name, network in zip(names, networks, strict=True):
-        if needed_by and _is_of_rows_alone(network):
-            raise_without_classifier(needed_by, name)
-        if rows is not None:
-            _check_takes_documents(network, rows.features, name=name)
 
-
-def _warn_of_lost_settings(models: list[LocalModel], *, voting: str | None) -> None:
-    """Warn of what users have set at classifiers and an aggregate does not have.
+def _warn_of_lost_settings(nets: list[LocalModel], *, voting: str | None) -> None:
+    """Warn of what users have set at nets and an aggregate does not have.
 
     ``voting`` is "soft" or "hard" of a vote, and None of all else.
     """
     if voting == "hard":  # labels are counted as classifiers predict them
         return
-    for model in models:
-        lost = model.lost_setting(merged=voting is None)
+    for net in nets:
+        lost = net.lost_setting(merged=voting is None)
         if lost is not None:
-            warn_user(f"Node {model.name!r}: {lost}")
-
-
-def _read(model: LocalModel, *, as_network: bool) -> Network | Description:
-    """A classifier as plain arrays, or only its classes, which any classifier has."""
-    return model.network if as_network else model.description
+            warn_user(f"Node {net.name!r}: {lost}")
 
 
 def _has_seen(network: Network | Description, classes: np.ndarray) -> np.ndarray:
@@ -144,43 +111,6 @@ def _as_wide_as(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return classes
 
 
-def _is_of_rows_alone(network: Network | Description) -> bool:
-    return isinstance(network, Network) and not network.has_classifier
-
-
-def _check_takes_documents(
-    network: Network | Description, features_of_rows: Features, *, name: str
-) -> None:
-    """Raise ValueError for a classifier of columns where rows are documents."""
-    rows_are_documents = features_of_rows.n_features_in is None
-    if rows_are_documents and network.n_features_in is not None:
-        raise ValueError(
-            "X holds documents, one text or dict a row, but the classifier of node "
-            f"{name!r} was fitted on rows of {network.n_features_in} features. Give "
-            "all nodes pipelines that begin with a vectorizer, or pass X as these "
-            "features."
-        )
-
-
-def _with_numbers_of_features(
-    networks: list[Network | Description],
-) -> list[Network | Description]:
-    """Return networks in which those without a number of features have the others'."""
-    numbers = [
-        network.n_features_in
-        for network in networks
-        if network.n_features_in is not None
-    ]
-    if not numbers:
-        return networks
-    return [
-        replace(network, n_features_in=numbers[0])
-        if network.n_features_in is None
-        else network
-        for network in networks
-    ]
-
-
 def _with_features_of_rows(
     networks: list[Network | Description], rows: GivenRows | None
 ) -> list[Network | Description]:
@@ -198,6 +128,60 @@ def _with_features_of_rows(
         else replace(
             network, n_features_in=n_features, feature_names_in=None, dropped=None
         )
+        for network in networks
+    ]
+
+
+def _with_common_features(
+    names: Sequence[str],
+    networks: list[Network | Description],
+    rows: GivenRows | None,
+    *,
+    are_left_aside: bool,
+) -> tuple[list[Network | Description], Features]:
+    """Return networks of the same features, and these; ValueError if they differ.
+
+    Classifiers ``are_left_aside`` behind a front that nodes agree on.
+    """
+    if rows is not None and rows.features.n_features_in is None:
+        _check_take_documents(networks, names)
+    if any(network.n_features_in is None for network in networks):
+        networks = _with_numbers_of_features(networks)
+    if are_left_aside:
+        networks = _with_features_of_rows(networks, rows)
+    features_of_rows = None if rows is None else rows.features
+    return networks, _common_features(names, networks, features_of_rows)
+
+
+def _check_take_documents(
+    networks: list[Network | Description], names: Sequence[str]
+) -> None:
+    """Raise ValueError for a classifier of columns where rows are documents."""
+    for name, network in zip(names, networks, strict=True):
+        if network.n_features_in is not None:
+            raise ValueError(
+                "X holds documents, one text or dict a row, but the classifier of node "
+                f"{name!r} was fitted on rows of {network.n_features_in} features. "
+                "Give all nodes pipelines that begin with a vectorizer, or pass X as "
+                "these features."
+            )
+
+
+def _with_numbers_of_features(
+    networks: list[Network | Description],
+) -> list[Network | Description]:
+    """Return networks in which those without a number of features have the others'."""
+    numbers = [
+        network.n_features_in
+        for network in networks
+        if network.n_features_in is not None
+    ]
+    if not numbers:
+        return networks
+    return [
+        replace(network, n_features_in=numbers[0])
+        if network.n_features_in is None
+        else network
         for network in networks
     ]
 
@@ -228,5 +212,7 @@ def _common_features(
             f"estimators were fitted on {numbers[0]} features. Give X the features "
             "that they were fitted on."
         )
+    if all(feature_names is None for feature_names in names_of_nodes):
+        return features_of_rows
     check_feature_names(names, networks, features_of_rows.feature_names_in)
     return features_of_rows.with_names_of_nodes(names_of_nodes)

@@ -77,6 +77,13 @@ def is_public(value: object) -> bool:
 def node_codes(nodes: ArrayLike, names: Sequence[str], n_samples: int) -> np.ndarray:
     """Index of the node that owns each row, int64, -1 for the public sample."""
     vector = _as_vector(nodes, n_samples)
+    if vector.dtype.kind in "iu" and np.all((vector >= PUBLIC) & (vector < len(names))):
+        return vector.astype(np.int64)
+    return _looked_up(vector, names)
+
+
+def _looked_up(vector: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Return codes of names, of indices and of both; ValueError for unknown ones."""
     codes: dict = {name: index for index, name in enumerate(names)}
     codes[PUBLIC_NAME] = PUBLIC
     for index in range(PUBLIC, len(names)):

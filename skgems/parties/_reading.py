@@ -7,13 +7,15 @@ owns each; members that are not fitted are trained on them, as a simulation. Las
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..base import MOST_LISTED, BaseAggregator, encode_labels, warn_user
+from ..base import MOST_LISTED, BaseAggregator, Takes, encode_labels, warn_user
 from ..disclosure import Disclosure, disclosure_within
 from ..local import LocalModel, Member
 from ..networks import Network
@@ -21,7 +23,7 @@ from ..progress import say
 from ..steps import Front
 from . import _nodes
 from ._federation import Federation, Node
-from ._given_rows import GivenRows, read_rows, with_owners
+from ._given_rows import GivenRows, read_rows, rows_behind_front, with_owners
 from ._labels import bare_label, check_labels, shown_labels, told_apart
 from ._members import Members
 from ._models import Models, read_models
@@ -32,57 +34,47 @@ from ._small_classes import of_large_classes_alone
 from ._summary import Summary
 from ._weights import WeightedRows
 
+# Letters of the dtypes of classes that are no texts, and are not written in two ways.
+_NUMERIC_LABELS = "biuf"
+_no_rows = partial(np.empty, 0, dtype=np.intp)
+
 
 def read_parties(
     aggregator: BaseAggregator,
-    given: WeightedRows,
+    user_rows: WeightedRows,
     *,
+    takes: Takes,
     members: Members,
-    is_simulated: bool,
     simulation: Simulation | None,
     joined: Any,
     front: Front | None,
     front_history: list[dict],
 ) -> Federation:
-    """Return the nodes and their rows, of what was given for them.
+    """Return the nodes and their rows, of what a user gave.
 
-    ``given`` has the rows as the front takes them. ``joined`` is the run over the
-    channel that the members come from, or None; it is kept for later requests.
+    ``user_rows`` are as the front takes them, and ``simulation`` says how members are
+    trained if they are not fitted. ``joined`` is the run over the channel that the
+    members come from, or None; it is kept for later requests.
     """
-    rows = read_rows(
+    members, rows = _read_members_and_rows(
         aggregator,
-        given.X,
-        given.y,
-        nodes=given.nodes,
-        held_out=given.held_out,
-        groups=given.groups,
-        weights=given.weights,
+        user_rows,
+        members=members,
+        simulation=simulation,
+        reached=members.names if joined is None else joined.nodes.reached,
         front=front,
+        drops_front=takes.learnt,
     )
-    if is_simulated:
-        members, rows = _simulated(
-            members,
-            rows,
-            nodes=given.nodes,
-            simulation=simulation or Simulation.from_aggregator(aggregator),
-        )
-    elif given.nodes is not None:
-        rows = with_owners(
-            rows,
-            given.nodes,
-            names=members.names,
-            reached=members.names if joined is None else joined.nodes.reached,
-        )
-    is_front_of_members = front is not None and aggregator._method().takes.learnt
-    if is_front_of_members:
-        members = _drop_front(members, front, rows)
-    members = _with_networks_of_rows_alone(members, rows)
-    models = read_models(aggregator, members, rows, has_front=front is not None)
+    summaries = members.summaries
+    models = read_models(
+        aggregator, members, rows, takes=takes, has_front=front is not None
+    )
     codes = _encoded_labels(
-        models, rows, summaries=members.summaries, is_simulated=is_simulated
+        models, rows, summaries=summaries, is_simulated=simulation is not None
     )
-    assignment = _assign_rows(models, rows, codes, summaries=members.summaries)
-    _check_labels_of_summaries(members.summaries, models.classes)
+    assignment = _assign_rows(models, rows, codes, summaries=summaries)
+    if any(summary is not None for summary in summaries):
+        _check_labels_of_summaries(summaries, models.classes)
     disclosure = disclosure_within(aggregator.disclosure)
     federation = Federation(
         nodes=_read_nodes(
@@ -90,15 +82,11 @@ def read_parties(
             rows,
             codes,
             assignment=assignment,
-            summaries=members.summaries,
+            summaries=summaries,
             disclosure=disclosure,
         ),
         classes=models.classes,
         features=models.features,
-        X=None if rows is None else rows.X,
-        y=None if rows is None else codes,
-        groups=None if rows is None else rows.groups,
-        weights=None if rows is None else rows.weights,
         public_rows=assignment.public_rows,
         rows_are_shared=assignment.rows_are_shared,
         spare_rows=assignment.spare_rows,
@@ -107,19 +95,53 @@ def read_parties(
         front_history=front_history,
         disclosure=disclosure,
     )
-    if is_front_of_members and not is_simulated:
+    if rows is not None:
+        federation = replace(
+            federation, X=rows.X, y=codes, groups=rows.groups, weights=rows.weights
+        )
+    if front is not None and takes.learnt and simulation is None:
         _warn_of_members_of_another_front(federation)
-    _warn_of_alike_labels(federation)
+    if models.classes.dtype.kind not in _NUMERIC_LABELS:
+        _warn_of_alike_labels(federation)
     return federation
 
 
-# ---- members -----------------------------------------------------------------------
+# ---- members and rows ----------------------------------------------------------------
+
+
+def _read_members_and_rows(
+    aggregator: BaseAggregator,
+    user_rows: WeightedRows,
+    *,
+    members: Members,
+    simulation: Simulation | None,
+    reached: Sequence[str],
+    front: Front | None,
+    drops_front: bool,
+) -> tuple[Members, GivenRows | None]:
+    """Return members with a classifier or a Network each, and rows with their owners.
+
+    ``reached`` are all nodes that entries of ``nodes`` may name. ``drops_front`` says
+    that classifiers are of rows behind the front, with which their pipelines may begin.
+    """
+    if front is None:
+        rows = read_rows(aggregator, user_rows)
+    else:
+        rows = rows_behind_front(aggregator, user_rows, front)
+    if simulation is not None:
+        members, rows = _simulated(members, rows, user_rows.nodes, simulation)
+    elif user_rows.nodes is not None:
+        rows = with_owners(rows, user_rows.nodes, names=members.names, reached=reached)
+    if front is not None and drops_front:
+        members = _drop_front(members, front, rows)
+    if any(classifier is None for classifier in members.classifiers):
+        members = _with_networks_of_rows_alone(members, rows)
+    return members, rows
 
 
 def _simulated(
     members: Members,
     rows: GivenRows | None,
-    *,
     nodes: ArrayLike | None,
     simulation: Simulation,
 ) -> tuple[Members, GivenRows]:
@@ -205,20 +227,18 @@ def _encoded_labels(
 ) -> np.ndarray:
     """Index of each row's class, shape (n_rows,); empty where there are no rows."""
     if rows is None:
-        return np.empty(0, dtype=np.intp)
+        return _no_rows()
     if rows.owners is not None and not is_simulated:
         _check_labels_of_nodes(models, rows, summaries=summaries)
+    # What to do where the classes of a net are numbers of its outputs.
+    advice_on_nets = [
+        f" Node {model.name!r}: {model.advice_on_labels}"
+        for model in models.local_models
+        if model.advice_on_labels
+    ]
     return encode_labels(
-        rows.y, models.classes, advice_on_nets=_advice_on_nets(models.local_models)
+        rows.y, models.classes, advice_on_nets="".join(advice_on_nets[:1])
     )
-
-
-def _advice_on_nets(models: list[LocalModel]) -> str:
-    """Say what to do where the classes of a net are numbers of its outputs."""
-    for model in models:
-        if model.advice_on_labels:
-            return f" Node {model.name!r}: {model.advice_on_labels}"
-    return ""
 
 
 def _check_labels_of_nodes(
@@ -268,10 +288,6 @@ class _Assignment:
     rows_are_shared: bool  # whether some rows are used for several nodes
 
 
-def _no_rows() -> np.ndarray:
-    return np.empty(0, dtype=np.intp)
-
-
 def _assign_rows(
     models: Models,
     rows: GivenRows | None,
@@ -279,7 +295,10 @@ def _assign_rows(
     *,
     summaries: list[Summary | None],
 ) -> _Assignment:
-    """Assign rows to nodes; ``codes`` are the classes of the rows."""
+    """Use each row for the node that owns it, or for all that have seen its class.
+
+    ``codes`` are the classes of the rows.
+    """
     if rows is None:
         return _Assignment(
             rows_of_nodes=[_no_rows() for _ in summaries],
@@ -287,20 +306,15 @@ def _assign_rows(
             spare_rows=_no_rows(),
             rows_are_shared=False,
         )
-    if rows.owners is not None:
-        return _assign_by_owner(rows, len(summaries))
-    # Nodes that are not here have sent their statistics; these are rows of others.
-    is_here = np.array([summary is None for summary in summaries])
-    return _assign_by_class(codes, models.seen & is_here[:, None])
-
-
-def _assign_by_owner(rows: GivenRows, n_nodes: int) -> _Assignment:
-    """Use each row for the node that owns it."""
+    if rows.owners is None:
+        # Nodes that are not here have sent their statistics; these are rows of others.
+        is_here = np.array([summary is None for summary in summaries])
+        return _assign_by_class(codes, models.seen & is_here[:, None])
     is_public = rows.owners == _nodes.PUBLIC
     if rows.held_out is not None:
         is_public &= ~rows.held_out  # what only scores tunes nothing
     return _Assignment(
-        rows_of_nodes=[np.flatnonzero(rows.owners == k) for k in range(n_nodes)],
+        rows_of_nodes=[np.flatnonzero(rows.owners == k) for k in range(len(summaries))],
         public_rows=np.flatnonzero(is_public),
         spare_rows=_no_rows(),
         rows_are_shared=False,
@@ -335,9 +349,13 @@ def _read_nodes(
     nodes = []
     for k, summary in enumerate(summaries):
         rows_of_node = assignment.rows_of_nodes[k]
-        if summary is None:
+        left_out = None
+        if summary is not None:
+            # Rows of a node that has sent its statistics only score the aggregate.
+            roles = Roles(judging=rows_of_node, moments=_no_rows(), training=_no_rows())
+            row_counts = summary.row_counts
+        else:
             roles = _roles_of_member(models, rows, rows_of_node, k=k)
-            left_out = None
             if rows is not None and disclosure is not None:
                 roles, left_out = _roles_in_large_classes(
                     models.local_models[k],
@@ -346,22 +364,25 @@ def _read_nodes(
                     groups=rows.groups,
                     disclosure=disclosure,
                 )
+            weights = None if rows is None else rows.weights
             row_counts = _row_counts(
-                codes,
-                roles,
-                classes=models.classes,
-                weights=None if rows is None else rows.weights,
+                codes, roles, classes=models.classes, weights=weights
             )
-            node = models.node(k, roles, row_counts=row_counts)
-            node = replace(node, left_out=left_out)
-            n_rows = len(roles.training)
-        else:
-            # Rows of a node that has sent its statistics only score the aggregate.
-            roles = Roles(judging=rows_of_node, moments=_no_rows(), training=_no_rows())
-            node = models.node(k, roles, row_counts=summary.row_counts, summary=summary)
-            n_rows = summary.n_rows
+        node = Node(
+            name=models.local_models[k].name,
+            model=models.local_models[k],
+            network=models.networks[k],
+            seen=models.seen[k],
+            judging_rows=roles.judging,
+            moment_rows=roles.moments,
+            training_rows=roles.training,
+            record=summary,
+            row_counts=row_counts,
+            left_out=left_out,
+        )
         nodes.append(node)
         kind = type(node.model.estimator if summary is None else summary)
+        n_rows = len(roles.training) if summary is None else summary.n_rows
         say(
             f"node {node.name}: {kind.__name__}, {node.seen.sum()} classes, "
             f"{n_rows} rows"
