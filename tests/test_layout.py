@@ -97,10 +97,6 @@ TESTED_ELSEWHERE = {
         "guard/test_summarizing.py",
         "all that sends or has rows",
     ),
-    "parties/_given_rows.py": (
-        "parties/test_reading.py",
-        "rows are read for a federation",
-    ),
     "asking/_joining.py": ("asking/test_channel.py", "a fit over a channel"),
     "asking/_keep_replies.py": (
         "asking/test_update_forget.py",
@@ -110,13 +106,9 @@ TESTED_ELSEWHERE = {
         "asking/test_channel_protocol.py",
         "replies that do not fit are refused",
     ),
-    "parties/_members.py": (
+    "parties/_estimators.py": (
         "parties/test_summaries_refused.py",
         "members may be files of summaries",
-    ),
-    "parties/_models.py": (
-        "gems/test_logistic_errors.py",
-        "classifiers that do not go together",
     ),
     "parties/_pickling.py": (
         "asking/test_workers.py",
