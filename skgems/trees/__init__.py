@@ -34,6 +34,7 @@ from ._growth import N_MORE_LEVELS, Growth, TreeRules
 from ._histograms import (
     TYPES_OF_COUNTS,
     Asked,
+    Cells,
     bootstrap_weights,
     class_cells,
     class_histograms,
