@@ -230,6 +230,7 @@ TESTED_ELSEWHERE = {
     "pfnm/_stream.py": ("pfnm/test_pfnm_streams.py", "update goes on with a stream"),
     "pooled/_classifiers.py": ("pooled/test_pooled.py", "through the aggregator"),
     "pooled/_decisions.py": ("choice/test_judging.py", "decisions are tempered"),
+    "pooled/_fitted_trees.py": ("pooled/test_forests.py", "forests of scikit-learn's"),
     "pooled/_method.py": (
         "pooled/test_random_trees.py",
         "a region counts as its nodes",
@@ -252,6 +253,7 @@ TESTED_ELSEWHERE = {
         "the identities of all metrics",
     ),
     "spaces/_neuron_pool.py": ("spaces/test_neuron_merging.py", "what is merged"),
+    "trees/_rules.py": ("trees/test_growth.py", "trees grow by their rules"),
     "steps/_at_nodes.py": (
         "pooled/test_transformer_messages.py",
         "what nodes tell in messages",
