@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import MOST_LISTED, check_no_label_missing, shortened, versions
 from ..compat import safe_indexing
 from ..disclosure import min_rows_of
+from ..evaluation import doubts_about_accuracies, doubts_about_gains
 from ..local import indices_of, local_model
 from ..messages import ROUNDING, TASKS
-from ..moments import ROUNDING_OF_SUMS
 from ._evaluating import (
     EvaluateMixin,
     check_labels_of_rows,
@@ -30,8 +30,6 @@ from ._withheld import withheld_in_words
 if TYPE_CHECKING:  # pandas is an extra
     import pandas
 
-# Accuracy that a node loses before it is told of: differences of a few rows are chance.
-_LOSES = 0.02
 # Characters of a line of the legend, as many as lines of this code have.
 WIDTH = 88
 # Columns of the table of nodes, in their order, with the two lines of their heads.
@@ -641,11 +639,14 @@ def _doubts(
     """Reasons not to trust a fitted aggregator, each once."""
     doubts = list(getattr(getattr(aggregator, "choice_", None), "doubts", ()))
     doubts += getattr(aggregator, "_fit_warnings", ())
-    doubts += _doubts_about_gains(nodes)
+    names = nodes["node"]
+    doubts += doubts_about_gains(names, nodes.get("gain", ()))
     if len(nodes["node"]) > 1:
         doubts += _doubts_about_classes(classes)
     doubts += _doubts_about_small_classes(aggregator)
-    doubts += _doubts_about_accuracies(nodes)
+    doubts += doubts_about_accuracies(
+        names, nodes.get("aggregate_accuracy", ()), nodes.get("largest_class", ())
+    )
     one_vs_rest = getattr(aggregator, "_one_vs_rest", ())
     if one_vs_rest:
         doubts.append(
@@ -676,48 +677,6 @@ def _columns_in_words(aggregator: BaseEstimator) -> str:
         f"The model uses the columns {shown_labels(used)}, and not "
         f"{shown_labels(unused)}."
     )
-
-
-def _doubts_about_accuracies(nodes: Mapping) -> list[str]:
-    """Nodes where a constant prediction would be as accurate as the aggregate."""
-    no_better = []
-    of_one_class = []
-    for name, accuracy, share in zip(
-        nodes["node"],
-        nodes.get("aggregate_accuracy", ()),
-        nodes.get("largest_class", ()),
-        strict=False,
-    ):
-        if accuracy is None or share is None:
-            continue
-        if share == 1.0:
-            of_one_class.append(repr(name))
-        elif accuracy <= share + ROUNDING_OF_SUMS:
-            no_better.append(f"{name!r} ({accuracy:.3f}, {share:.3f})")
-    doubts = []
-    if no_better:
-        doubts.append(
-            "The aggregate is no more accurate than always predicting the largest "
-            f"class at these nodes: {shortened(no_better)}. The numbers are its "
-            "accuracy and the share of this class."
-        )
-    if of_one_class:
-        doubts.append(
-            "The rows that score have one class only at these nodes: "
-            f"{shortened(of_one_class)}. The accuracies there do not say whether the "
-            "aggregate tells classes apart."
-        )
-    return doubts
-
-
-def _doubts_about_gains(nodes: Mapping) -> list[str]:
-    gains = zip(nodes["node"], nodes.get("gain", ()), strict=False)
-    return [
-        f"Node {name!r} loses: the accuracy of its local model is {-gain:.3f} higher "
-        "than that of the aggregate."
-        for name, gain in gains
-        if gain is not None and gain < -_LOSES
-    ]
 
 
 def _doubts_about_classes(classes: Mapping) -> list[str]:
