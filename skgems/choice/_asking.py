@@ -14,19 +14,12 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer
 
+from ..asking import RowsAlone, Run, as_channel, front_plan
 from ..base import BaseAggregator, noted_warnings
 from ..disclosure import Disclosure, disclosure_of_both
-from ..federation import (
-    Agreement,
-    Message,
-    RowsAlone,
-    Run,
-    Summary,
-    Terms,
-    as_channel,
-    front_plan,
-)
+from ..messages import Agreement, Message, Terms
 from ..networks import final_step
+from ..parties import Summary
 from ..pooled import PooledTransformer, forests_of_halves, quadratic_content
 from ..steps import TAKES_DENSE_ROWS, Front
 from ..tasks import HALF_NAMES, JudgeReply, most_judging, most_loss

@@ -7,16 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from ..base import (
-    BaseAggregator,
-    linear_attributes,
-    validated_public_rows,
-    warn_user,
-)
-from ..federation import (
-    Federation,
+from ..asking import (
     Run,
-    Summary,
     check_merges_all,
     trust_table,
     warn_of_contradictions,
@@ -27,10 +19,12 @@ from ..federation import (
     warn_of_trust,
     warn_of_variances,
 )
+from ..base import BaseAggregator, linear_attributes, validated_public_rows, warn_user
 from ..local import Member, closed_form
 from ..messages import Message
 from ..moments import fit_inverse_temperature, moments_kind
 from ..networks import linear_logits
+from ..parties import Federation, Summary
 from ..progress import say
 from ..spaces import EmptyIntersectionError, EmptyIntersectionWarning
 from ..tuning import FineTuned

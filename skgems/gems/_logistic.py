@@ -6,32 +6,25 @@ import numpy as np
 from scipy.sparse import sparray, spmatrix
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import (
-    BaseAggregator,
-    LinearExportMixin,
-    tuning_step,
-)
-from ..compat import Interval, StrOptions
-from ..disclosure import disclosure_of
-from ..federation import (
+from ..asking import (
     KeepRepliesMixin,
     ReportMixin,
-    SummarizingMixin,
-    Summary,
     federated_fit,
     fit_method,
     read_federation,
     run_of,
 )
+from ..base import BaseAggregator, LinearExportMixin, tuning_step
+from ..compat import Interval, StrOptions
+from ..disclosure import disclosure_of
+from ..guard import SummarizingMixin
+from ..parties import Summary
 from ..progress import shown
 from ._further import Rounds
 from ._inference import InferenceMixin, kept_for_inference
 from ._linear_method import LinearMethod
 from ._node_scores import ask_scores
-from ._parameters import (
-    Moments,
-    Spaces,
-)
+from ._parameters import Moments, Spaces
 from ._problem import check_are_linear
 
 _FROM_0 = Interval(Real, 0, None, closed="left")
@@ -500,7 +493,7 @@ default="auto"
             The node's classifier, its rows and labels, its name, which rows only score,
             and how much each row counts in sums. `disclosure` is the rule for what the
             summary tells of the rows. All are as for
-            :func:`~skgems.federation.reply_to`.
+            :func:`~skgems.guard.reply_to`.
         chunks : callable, default=None
             Gives the rows in parts, in place of X, y, ``held_out`` and
             ``sample_weight``. Use it if the rows do not fit into memory

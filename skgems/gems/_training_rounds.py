@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import request_to_retrain
+from ..asking import request_to_retrain
 from ..local import indices_of
 from ..messages import Message
 from ..moments import MOST_PARTS, ClassMoments, fewer_parts, merge_moments, ratio

@@ -16,6 +16,7 @@ True
 """
 
 from ._agreement import (
+    AGREEMENT,
     Agreement,
     NotAgreedError,
     as_agreement,
@@ -60,6 +61,7 @@ from ._fields import (
     check_fields,
     check_text,
 )
+from ._letters import ANSWER, TELL_NAME, flower_module, letter_content, open_letter
 from ._limits import (
     MOST_CLASSES,
     MOST_COUNTED,
@@ -116,9 +118,11 @@ from ._tasks import (
 from ._terms import TERMS, Terms
 from ._told_numbers import ToldNumbers, told_in_words, told_numbers
 from ._words import (
+    WIDTH,
     counting,
     labels_and_counts,
     labels_of_features,
     listed,
+    printable,
     rows_in_words,
 )

@@ -17,32 +17,18 @@ from ..disclosure import (
 )
 from ..moments import SMALLEST
 from ._disclosed import disclosure_in_words
-from ._fields import (
-    Field,
-    Flag,
-    Json,
-    Labels,
-    Number,
-    Place,
-    Table,
-    Text,
-    check_fields,
-)
+from ._fields import Field, Flag, Json, Labels, Number, Place, Table, Text, check_fields
 from ._limits import MOST_COUNTED, MOST_HEADER, MOST_JUDGED, MOST_ROWS
 from ._message import Message
 from ._packing import naming, read_bytes, write_bytes
 from ._signing import check_signed, signed
-from ._summaries import (
-    contents_of,
-    disclosures_in,
-    joins_in,
-    models_in,
-    requests_in,
-)
+from ._summaries import contents_of, disclosures_in, joins_in, models_in, requests_in
 from ._tasks import TASKS, request_in
 from ._terms import TERMS, Terms
 from ._words import listed
 
+# The file of an agreement in the folder of an exchange.
+AGREEMENT = "agreement.json"
 # Hidden layers that nodes may be asked about, where nobody says how many there are.
 _LAYERS = 3
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -86,7 +72,7 @@ class Agreement(ResultMixin):
 
     The server makes the agreement and sends its file to every node. A person at the
     node reads it (``skgems inspect``) and accepts it by passing it to
-    :func:`skgems.answer` or :func:`~skgems.federation.reply_to`. The node then refuses
+    :func:`skgems.answer` or :func:`~skgems.guard.reply_to`. The node then refuses
     every request that the agreement does not allow. In most cases it is made by
     :meth:`of`.
 
@@ -131,7 +117,7 @@ class Agreement(ResultMixin):
     Examples
     --------
     >>> from skgems import GEMSLogisticAggregator
-    >>> from skgems.federation import Agreement
+    >>> from skgems.guard import Agreement
     >>> agreed = Agreement.of(GEMSLogisticAggregator(n_rounds=3, random_state=0))
     >>> agreed.tasks
     {'join': 1, 'evaluate': 2, 'score': 1, 'metrics': 1}

@@ -58,7 +58,7 @@ class Limits(ResultMixin):
 
     A request of a few hundred bytes can ask for hours of computation, or for more
     memory than a machine has. A node refuses such a request with a
-    :class:`~skgems.federation.LimitError`. It decides by the request and the shape of
+    :class:`~skgems.guard.LimitError`. It decides by the request and the shape of
     its rows only, before anything is computed.
 
     With the defaults, a request needs at most 1 GB of memory beside the rows. It needs
@@ -146,7 +146,7 @@ class Limits(ResultMixin):
 
     Examples
     --------
-    >>> from skgems.federation import Limits
+    >>> from skgems.guard import Limits
     >>> Limits(epochs=10_000).epochs
     10000
     """

@@ -46,7 +46,7 @@ class Message(ResultMixin):
     Examples
     --------
     >>> import numpy as np
-    >>> from skgems.federation import Message
+    >>> from skgems.asking import Message
     >>> message = Message.of("train", epochs=5, parameters=[np.zeros((2, 1))])
     >>> message.settings, list(message.arrays)
     ({'epochs': 5}, ['parameters.0'])

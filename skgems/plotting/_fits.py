@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..federation import rows_of_nodes
 from ..networks import linear_logits
+from ..parties import rows_of_nodes
 from ..spaces import GoodEnoughSpace
 
 if TYPE_CHECKING:

@@ -85,8 +85,8 @@ class _BySiteDisplay(Display):
             return judged[0]
         if self.label not in judged:
             raise ValueError(
-                f"label={self.label!r} is not a class that was judged. Give one of "
-                f"{judged} as label: each is judged against all others."
+                f"The class {self.label!r} was not judged against all others. Give one "
+                f"of {judged} as label."
             )
         return self.label
 

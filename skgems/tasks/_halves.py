@@ -13,14 +13,6 @@ from typing import Annotated
 import numpy as np
 
 from ..base import validated_rows_for_fit
-from ..federation import (
-    AnyRows,
-    AnyRowsWithMissing,
-    allows_missing,
-    cells_of,
-    halves_of,
-    member_of,
-)
 from ..local import (
     HeldTables,
     Member,
@@ -49,6 +41,14 @@ from ..messages import (
     request_in,
     requests_in,
     task_named,
+)
+from ..parties import (
+    AnyRows,
+    AnyRowsWithMissing,
+    allows_missing,
+    cells_of,
+    halves_of,
+    member_of,
 )
 from ..steps import ColumnsError
 from ._join import (

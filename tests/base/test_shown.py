@@ -18,9 +18,9 @@ from sklearn.linear_model import LogisticRegression
 
 import skgems
 from skgems import GEMSLogisticAggregator, combine, describe
-from skgems.channels import inspect as inspect_file
-from skgems.federation import Agreement, Limits
 from skgems.gems import Candidates
+from skgems.guard import Agreement, Limits
+from skgems.guard import inspect as inspect_file
 from skgems.inference import Heterogeneity, Inference
 from skgems.spaces import GoodEnoughSpace, ball_metric, intersect
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skgems import GEMSLogisticAggregator
-from skgems.federation import SharedCovarianceWarning
+from skgems.asking import SharedCovarianceWarning
 from skgems.gems import Moments
 from skgems.moments import ClassMoments, GaussianLoss, class_moments
 

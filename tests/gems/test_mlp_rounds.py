@@ -16,8 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.asking import _channel as channel_module
 from skgems.datasets import partition_by_label
-from skgems.federation import _channel as channel_module
 from skgems.gems import HiddenLayers, Moments
 from skgems.gems._training_rounds import _ClustersOfNodes, _is_lower
 from skgems.local import Member

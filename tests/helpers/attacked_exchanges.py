@@ -16,8 +16,9 @@ from sklearn.base import BaseEstimator
 
 import skgems
 from helpers.attacked_tables import Table
+from skgems.asking import Message, Nodes
 from skgems.base import BaseAggregator
-from skgems.federation import Message, Nodes, reply_to
+from skgems.guard import reply_to
 from skgems.moments import ClassMoments
 
 # The rule that holds for what leaves a node by default.

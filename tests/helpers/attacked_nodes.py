@@ -23,12 +23,13 @@ from sklearn.preprocessing import StandardScaler
 from helpers.disclosures import rule_of
 from helpers.lattices import rows_of_lattices
 from skgems import GEMSLogisticAggregator
+from skgems.asking import Message
 from skgems.base import BaseAggregator
-from skgems.federation import Agreement, Message, reply_to
-from skgems.federation._rows import AnyRows, member_of
+from skgems.guard import Agreement, reply_to
 from skgems.local import opened_front
 from skgems.messages import TASKS, TERMS, sealed
 from skgems.moments import ClassMoments
+from skgems.parties._rows import AnyRows, member_of
 
 Ask = Callable[[Message], "dict | None"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from helpers.attacked_nodes import LABELS, Ask, HonestSummary, first_content, no_guesses
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
-from skgems.federation import Message
+from skgems.asking import Message
 from skgems.moments import ClassMoments
 
 # A layer of the server's that lets one row through ------------------------------------

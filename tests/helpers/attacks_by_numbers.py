@@ -12,7 +12,7 @@ from helpers.attacked_nodes import NEAR, Ask, HonestSummary, first_content, no_g
 from helpers.attacks_by_layers import class_sums_of, network_moments_content
 from helpers.lattices import rows_of_lattices
 from skgems import GEMSLogisticAggregator, PooledAggregator
-from skgems.federation import Message
+from skgems.asking import Message
 from skgems.gems import Moments
 from skgems.moments import ClassMoments
 

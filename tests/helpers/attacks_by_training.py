@@ -21,7 +21,7 @@ from helpers.attacked_nodes import (
 )
 from helpers.attacks_by_models import STEEP
 from skgems import PooledAggregator
-from skgems.federation import Message
+from skgems.asking import Message
 from skgems.moments import ClassMoments
 from skgems.steps import RandomFeatures
 

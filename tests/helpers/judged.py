@@ -14,7 +14,7 @@ from helpers.agreements import trusting_reply
 from helpers.broken import Pair
 from helpers.disclosures import rule_of
 from skgems import PFNMAggregator, PooledAggregator
-from skgems.federation import Nodes
+from skgems.asking import Nodes
 
 
 def judging_nodes(X, y, nodes, *, classifiers=None, disclosure="auto", hear=None):

@@ -15,7 +15,7 @@ from skgems.moments import ClassMoments
 
 # Rows that are far out are what the rule is about.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::skgems.federation.HeavyTailsWarning",
+    "ignore::skgems.asking.HeavyTailsWarning",
 )
 
 N_FEATURES = 8

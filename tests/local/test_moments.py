@@ -20,11 +20,13 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
-from skgems.federation import Message, Simulation, answer, read_federation
+from skgems.asking import Message, read_federation
 from skgems.gems import GEMSLogisticAggregator
 from skgems.local import moments as moments_task
 from skgems.moments import ClassMoments, moments_kind
 from skgems.networks import LayersBelow
+from skgems.parties import Simulation
+from skgems.parties import reply_as_message as answer
 
 
 def weights(n_outputs=3, d=4, seed=1):

@@ -16,7 +16,8 @@ from skgems import (
     PooledAggregator,
     PooledTransformer,
 )
-from skgems.federation import Nodes, reply_to
+from skgems.asking import Nodes
+from skgems.guard import reply_to
 from skgems.local import Member, TooFewRowsError, moments
 from skgems.steps import RandomFeatures
 

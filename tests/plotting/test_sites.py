@@ -129,7 +129,7 @@ def test_a_display_draws_again_on_other_axes():
 
 def test_a_class_that_was_not_judged_is_refused():
     evaluation = evaluation_of(["lyon"])
-    with pytest.raises(ValueError, match=r"label='cold' .* Give one of \['ill'\]"):
+    with pytest.raises(ValueError, match=r"class 'cold' was .* Give one of \['ill'\]"):
         RocBySiteDisplay.from_evaluation(evaluation, label="cold")
     for display in (RocBySiteDisplay, CalibrationBySiteDisplay):
         both = Evaluation(

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from skgems import Disclosure, GEMSLogisticAggregator
+from skgems.asking import Message
 from skgems.evaluation import EDGES
-from skgems.federation import Agreement, Message, reply_to
+from skgems.guard import Agreement, reply_to
 from skgems.messages import sealed
 
 N_ROWS = 120

@@ -11,7 +11,7 @@ import pytest
 from helpers.disclosures import rule_of
 
 from skgems import Disclosure, PooledAggregator, survey
-from skgems.federation import reply_to
+from skgems.guard import reply_to
 from skgems.messages import Message
 from skgems.moments import ClassMoments
 
@@ -129,7 +129,7 @@ def test_groups_of_a_column_beside_means_of_classes_tell_no_row():
     assert abs(claims[1] - largest) > 0.01
 
 
-@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+@pytest.mark.filterwarnings("ignore::skgems.parties.ClassesLeftOutWarning")
 @pytest.mark.parametrize("is_asked_for", [False, True], ids=["file", "channel"])
 def test_a_row_of_a_class_that_is_left_out_is_in_no_mean(is_asked_for):
     """A model is told sums of the other classes alone: the rest would be this row."""

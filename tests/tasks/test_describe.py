@@ -13,7 +13,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skgems.federation import Message
+from skgems.asking import Message
 from skgems.local import Member
 from skgems.networks import Network, read_network
 from skgems.tasks._describe import network_fits, rows_are_some

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers.rules import assert_refused, assert_taken, without
 
-from skgems.federation import LimitError, Limits, reply_to
+from skgems.guard import LimitError, Limits, reply_to
 from skgems.messages import Message, check_request
 from skgems.moments import INDEX_OF_FACTOR_ONE
 from skgems.tasks._judge import JudgeReply, is_one_model

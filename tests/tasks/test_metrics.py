@@ -14,8 +14,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from skgems import Disclosure
+from skgems.asking import Message
 from skgems.evaluation import N_BINS
-from skgems.federation import Message
 from skgems.local import Member
 from skgems.messages import check_request
 from skgems.networks import linear_logits
