@@ -115,6 +115,10 @@ TESTED_ELSEWHERE = {
         "workers of other processes",
     ),
     "asking/_plans.py": ("asking/test_channel.py", "plans run over channels"),
+    "asking/_judged_models.py": (
+        "asking/test_evaluating.py",
+        "models of nodes are judged",
+    ),
     "asking/_asked_metrics.py": (
         "asking/test_evaluating.py",
         "nodes behind a channel are asked",
