@@ -38,7 +38,7 @@ from ._asked_before import RowsAskedAgainError
 from ._asked_nodes import AskAgainError, Context
 from ._channel import Channel, InProcess, Nodes, RowsAlone, as_channel
 from ._decisions import warn_of_lost_decisions
-from ._derived import allows_missing, noise_agreed
+from ._derived import agreement_in_words, allows_missing
 from ._federation import Federation, Node, PublicRows
 from ._fitting import fit_method, run_of
 from ._fronts import fit_front, front_plan, owners_of

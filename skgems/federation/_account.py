@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Self
 
+from ..base import BaseAggregator
 from ..messages import (
     TASKS,
     Message,
@@ -59,6 +60,13 @@ def noise_of(requests: Iterable[Message]) -> str:
     return " ".join(map(noise_in_words, charges))
 
 
+def noise_told(aggregator: BaseAggregator) -> str:
+    """Say what the noise promises that nodes put on what they tell of their rows."""
+    if aggregator.privacy is None:
+        return ""
+    return noise_of(aggregator._agreed_terms.first_requests())
+
+
 @dataclass(frozen=True, kw_only=True)
 class Account:
     """What the entries of a ledger have spent, and what its owner allows."""
@@ -91,13 +99,18 @@ class Account:
             return
         before = Spent(self.spent.charges, delta=after.delta)
         left = math.floor(before.epsilon_left(most_epsilon) * 100) / 100
+        advice = (
+            f"One more reply may have epsilon {left:.2f}: have the server ask with "
+            "that or less."
+            if left > 0.0
+            else "Nothing is left for another reply."
+        )
         raise NoiseSpentError(
             f"Node {node!r} has spent epsilon {before.epsilon:.2f} of "
             f"{most_epsilon:.2f} at delta {delta_in_words(after.delta)}, by "
             f"{counting(self.n_exchanges, 'exchange')}. With this reply it would be "
-            f"{after.epsilon:.2f}. Nothing was computed. One more reply may have "
-            f"epsilon {left:.2f}: have the server ask with that or less. If the owner "
-            f"of the rows allows more, raise most_epsilon: "
+            f"{after.epsilon:.2f}. Nothing was computed. {advice} If the owner of the "
+            f"rows allows more, raise most_epsilon: "
             f"limits=Limits(most_epsilon={_rounded_up(after.epsilon)}), or on the "
             f"command line --limit most_epsilon={_rounded_up(after.epsilon)}."
         )

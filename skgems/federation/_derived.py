@@ -149,11 +149,23 @@ def allows_missing(request: Message) -> bool:
     return terms.allows_missing
 
 
-def noise_agreed(agreed: Agreement) -> str:
-    """Say what the noise of agreed replies promises; empty if they have none.
+def agreement_in_words(agreed: Agreement) -> dict[str, str]:
+    """Return a sentence for each part of an agreement, those on noise included."""
+    sentences = agreed.says
+    noise = _noise_agreed(agreed)
+    if noise:
+        sentences["noise"] = noise
+        sentences["tasks.join"] = (
+            "The server may ask once for one vector of sums of rows, with noise."
+        )
+        sentences["disclosure"] = (
+            "No rule of disclosure is applied, since the noise takes its place."
+        )
+    return sentences
 
-    So it is where the method is not known here.
-    """
+
+def _noise_agreed(agreed: Agreement) -> str:
+    """Say what the noise of agreed replies promises; empty if none is known here."""
     try:
         return noise_of(
             request
@@ -161,7 +173,7 @@ def noise_agreed(agreed: Agreement) -> str:
             for request in terms.first_requests()
         )
     except (NotAgreedError, KeyError, TypeError, ValueError, AttributeError):
-        return ""
+        return ""  # a method or settings that are not known here
 
 
 def _check_by_terms(request: Message, agreed: Agreement) -> None:

@@ -405,7 +405,9 @@ def _reply_with_ledger(
             agreed,
             node=node.name,
             fingerprint=lambda: node.fingerprint,
-            min_rows=min_rows_of(node.disclosure_under(agreed)),
+            min_rows=min_rows_of(
+                Disclosure() if charges else node.disclosure_under(agreed)
+            ),
             again=again,
             by_person=accepted is not None,
             is_noisy=bool(charges),
@@ -533,7 +535,7 @@ class _Node:
             groups=None,
             disclosure=None,
             noisy=noisy,
-            owned=self,
+            owned=replace(self, estimator=None),  # no classifier changes the reply
         )
 
     @cached_property
