@@ -154,7 +154,7 @@ class Work:
             summary.save(path)
         elif line in OF_SUMS:
             path = path.with_suffix(".npz")
-            np.savez(path, **class_moments(X, y, kind="shared").as_arrays())
+            np.savez(path, **class_moments(X, y, kind="shared").as_content())
         else:
             joblib.dump(clf, path)
         return path
@@ -188,7 +188,7 @@ class Work:
             return aggregator.set_params(estimators=paths).fit()
         if line in OF_SUMS:
             archives = (np.load(self.folder / f"told{k}.npz") for k in range(K))
-            sums = merge_moments(map(ClassMoments.from_arrays, archives))
+            sums = merge_moments(map(ClassMoments.from_content, archives))
             return OF_SUMS[line](sums)
         return OF_MODELS[line]([self.local(k) for k in range(K)])
 

@@ -34,8 +34,8 @@ from skgems import (
     ModelAveragingAggregator,
     PooledAggregator,
 )
-from skgems.channels import inspect
 from skgems.datasets import load_penguins, partition_by_label
+from skgems.guard import inspect
 
 # %%
 # Three islands
@@ -77,7 +77,7 @@ def write_file(aggregator, clf, X, y, *, name, path):
 # What leaves a site
 # ------------------
 # Sums are not anonymous. Whoever knows a penguin can guess from a file whether it was
-# measured, and :func:`~skgems.channels.inspect` says how well before the file is sent.
+# measured, and :func:`~skgems.guard.inspect` says how well before the file is sent.
 # The same text says in ``reveals`` and in a line for each field what else it tells.
 
 

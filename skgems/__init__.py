@@ -6,10 +6,11 @@ from . import tasks as _tasks  # noqa: F401 puts what nodes can be asked into a 
 from .averaging import ModelAveragingAggregator
 from .base import show_versions
 from .candidates import combine
-from .channels import Exchange, answer
+from .channels import Exchange
 from .disclosure import Disclosure
 from .ensembles import DistillationAggregator, EnsembleAggregator, merge_forests
 from .gems import GEMSLogisticAggregator, GEMSMLPAggregator
+from .guard import answer
 from .pfnm import PFNMAggregator
 from .pooled import PooledAggregator, PooledTransformer, describe, survey
 from .private import Privacy

@@ -60,24 +60,15 @@ from skgems import (
     PooledAggregator,
     PooledTransformer,
     Privacy,
-    channels,
     combine,
+    guard,
 )
 from skgems._cli._options import make_parser
 from skgems._cli._server import parameter
-from skgems.datasets import (
-    hold_out_public,
-    partition_by_label,
-    partition_dirichlet,
-)
-from skgems.federation import (
-    Agreement,
-    Limits,
-    Message,
-    RowsAskedAgainWarning,
-    reply_to,
-)
+from skgems.asking import Message
+from skgems.datasets import hold_out_public, partition_by_label, partition_dirichlet
 from skgems.gems import HiddenLayers, Moments, Spaces
+from skgems.guard import Agreement, Limits, RowsAskedAgainWarning, reply_to
 from skgems.messages import sealed
 from skgems.steps import Backbone, ColumnsOf
 
@@ -201,16 +192,32 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "combine": (EnsembleAggregator,),
     },
     "channels": {
-        "again": (reply_to,),
-        "disclosure": (reply_to,),
         "nodes": (Exchange,),
-        "request": (channels.inspect,),
     },
-    "federation": {
-        "again": (reply_to,),
-        "agreement": (reply_to,),
+    "parties": {
+        "epsilon": (LINEAR,),
+        "groups": (combine, reply_to, LINEAR.summarize, PooledAggregator.summarize),
+        "held_out": (reply_to, LINEAR.summarize),
+        "intersection": (LINEAR,),
+        "min_rows": (Disclosure,),
+        "n_jobs": (LINEAR, ModelAveragingAggregator),
+        "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
+    },
+    "asking": {
         "bounds": (PooledTransformer,),
         "categories": (OneHotEncoder, OrdinalEncoder),
+        "disclosure": (reply_to, LINEAR.summarize, Agreement),
+        "keep_replies": (LINEAR, PooledAggregator),
+        "min_rows": (Disclosure,),
+        "moments": (LINEAR,),
+        "n_rounds": (LINEAR,),
+        "node_weight": (LINEAR,),
+        "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
+        "robust": (LINEAR, PooledAggregator),
+    },
+    "guard": {
+        "again": (reply_to,),
+        "agreement": (reply_to,),
         "chunks": (
             LINEAR.summarize,
             ModelAveragingAggregator.summarize,
@@ -220,20 +227,13 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "disclosure": (reply_to, LINEAR.summarize, Agreement),
         "epsilon": (LINEAR,),
         "groups": (combine, reply_to, LINEAR.summarize, PooledAggregator.summarize),
-        "held_out": (reply_to, LINEAR.summarize),
         "intersection": (LINEAR,),
-        "keep_replies": (LINEAR, PooledAggregator),
         "limits": (reply_to,),
         "min_rows": (Disclosure,),
-        "moments": (LINEAR,),
         "most_epsilon": (Limits,),
-        "n_jobs": (LINEAR, ModelAveragingAggregator),
-        "n_rounds": (LINEAR,),
-        "node_weight": (LINEAR,),
-        "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
         "radii": (reply_to,),
-        "robust": (LINEAR, PooledAggregator),
         "space": (LINEAR.summarize,),
+        "request": (guard.inspect,),
     },
     "gems": {
         "C": (LINEAR, LogisticRegression, LinearSVC),
@@ -349,7 +349,7 @@ NO_PARAMETERS = {
     ("_cli", "charset"): "of the page that a report is written to",
     ("_cli", "sep"): "a first line of a table, by which Excel is told the separator",
     ("_cli", "pooled__max_depth"): "of the trees that pooled names",
-    ("federation", "n_samples"): "how check_estimator wants few rows to be named",
+    ("parties", "n_samples"): "how check_estimator wants few rows to be named",
     (
         "channels",
         "min_nodes",

@@ -15,8 +15,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import skgems
-from skgems.channels import answer
-from skgems.federation import Message
+from skgems.asking import Message
+from skgems.guard import answer
 from skgems.steps import Kind
 
 ROOT = Path(__file__).parent.parent

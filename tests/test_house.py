@@ -76,8 +76,8 @@ FLOORS = [
     {"spaces", "messages"},
     {"tuning", "private"},
     {"local"},
-    {"federation"},
-    {"tasks"},
+    {"parties"},
+    {"tasks", "asking", "guard"},
     {"pooled"},
     {"gems", "choice"},
     {"pfnm", "averaging", "ensembles", "plotting"},
@@ -192,10 +192,12 @@ def test_rooms_know_few_others():
     # of the columns before a front.
     # One is of `gems` to `tasks`: plans read replies, which are classes there. One is
     # of `spaces` to `base`: names of parameters are read once a class.
-    # Eleven are of the room `private`: it makes a part of parameters, terms, moments.
-    # Nodes, tasks, forms, the likelihood and folders take sums with noise, and the
+    # Forty came when one room became three, `parties`, `asking` and `guard`, of which
+    # the last two do not know each other.
+    # Thirteen are of the room `private`: it makes a part of parameters, terms, moments.
+    # Parties, tasks, forms, the likelihood and folders take sums with noise, and the
     # shell writes and reads what is public.
-    assert len(arrows) <= 168
+    assert len(arrows) <= 210
 
 
 def names_of_other_rooms(path):
@@ -226,9 +228,10 @@ def test_files_take_few_names_from_other_rooms():
         for path in (ROOT / "skgems" / room).glob("*.py")
     }
     file = max(numbers, key=numbers.get)
-    assert numbers[file] <= 47, file
+    # The largest is `reply_to`, which takes the rows of the node from `parties`.
+    assert numbers[file] <= 59, file
     above_20 = sorted(file for file, number in numbers.items() if number > 20)
-    assert len(above_20) <= 24, above_20
+    assert len(above_20) <= 25, above_20
 
 
 def imported_modules(path):
@@ -272,36 +275,28 @@ PUBLIC = {
         *("GoodEnoughSpace", "Intersection", "NoSpaceError"),
         *("EmptyIntersectionError", "EmptyIntersectionWarning"),
     ],
-    "skgems.federation": [
-        *(
-            "Channel",
-            "Nodes",
-            "RowsAlone",
-            "reply_to",
-            "run",
-            "Message",
-            "Record",
-            "Summary",
-        ),
-        *("fit_method", "read_federation", "Federation", "Node", "SummarizingMixin"),
+    "skgems.parties": [
+        *("Federation", "Node", "Record", "Summary"),
+        *("ClassesLeftOutWarning", "IdentifierWarning", "UnseenClassesWarning"),
+    ],
+    "skgems.asking": [
+        *("Channel", "Nodes", "RowsAlone", "run", "Message"),
+        *("fit_method", "read_federation", "Report", "ReportMixin"),
         *("LeftOutError", "RepliesMissingError", "TooFewNodesError", "AskAgainError"),
-        *("Report", "ReportMixin"),
-        *("sign", "signing_keys", "SignatureError", "Agreement", "NotAgreedError"),
+        *("ClassWeightWarning", "HeavyTailsWarning", "InterceptWarning"),
+        *("ManyRowsWarning", "NodesDisagreeWarning", "PenaltyWarning"),
+        *("SameRowsWarning", "SharedCovarianceWarning", "VariancesOnlyWarning"),
+    ],
+    "skgems.guard": [
+        *("reply_to", "SummarizingMixin", "client_app", "inspect", "Inspected"),
+        *("Agreement", "Limits", "sign", "signing_keys"),
+        *("NotAgreedError", "SignatureError", "LimitError", "ReplyDeclinedError"),
+        *("RowsAskedAgainError", "RowsAskedAgainWarning", "RowsChangedError"),
         "NoiseSpentError",
-        *("RowsAskedAgainError", "RowsChangedError", "ReplyDeclinedError"),
-        *("Limits", "LimitError"),
         *("LedgerError", "LedgerBusyError", "LedgerCopiedError"),
-        *("LedgerDamagedError", "LedgerOlderError", "RowsAskedAgainWarning"),
-        *("ClassWeightWarning", "ClassesLeftOutWarning", "HeavyTailsWarning"),
-        *("NodesDisagreeWarning", "SameRowsWarning"),
-        *("ManyRowsWarning", "SharedCovarianceWarning"),
-        *("IdentifierWarning", "VariancesOnlyWarning", "UnseenClassesWarning"),
-        *("InterceptWarning", "PenaltyWarning"),
+        *("LedgerDamagedError", "LedgerOlderError"),
     ],
-    "skgems.channels": [
-        *("Folder", "Inspected", "inspect"),
-        *("FlowerNodes", "client_app", "server_app"),
-    ],
+    "skgems.channels": ["Folder", "FlowerNodes", "server_app"],
     "skgems.base": [
         *("BaseAggregator", "MemberParametersMixin", "Method", "NetworkExportMixin"),
     ],

@@ -16,7 +16,7 @@ MOST_LINES = 700
 # what several test files share, and promises that all rooms keep together.
 NOT_ROOMS = {"golden", "helpers", "privacy"}
 # A program, which make test does not run.
-PROGRAMS = {"federation/fuzz_summaries.py"}
+PROGRAMS = {"guard/fuzz_summaries.py"}
 
 # Modules that have no test file of their own: the file that tests each, and why it is
 # tested there.
@@ -34,12 +34,30 @@ TESTED_ELSEWHERE = {
         "averaging/test_averages.py",
         "the aggregator without rounds",
     ),
-    "averaging/_terms.py": ("federation/test_derived.py", "a node makes its requests"),
+    "averaging/_terms.py": ("guard/test_derived.py", "a node makes its requests"),
     "base/_aggregator.py": ("test_common.py", "all aggregators have it in common"),
     "base/_members.py": ("test_common_copies.py", "all aggregators have it in common"),
     "base/_validation.py": ("test_errors.py", "rows that are refused"),
     "candidates/_candidates.py": ("candidates/test_combine.py", "combine tries them"),
-    "channels/_flower_client.py": (
+    "channels/_folder.py": (
+        "channels/test_exchange.py",
+        "an exchange keeps its folder",
+    ),
+    "messages/_letters.py": ("channels/test_flower.py", "both sides in one exchange"),
+    "parties/_answering.py": ("guard/test_outside.py", "nodes reply to a channel"),
+    "parties/_front_states.py": (
+        "guard/test_front_states.py",
+        "what a node takes of fronts",
+    ),
+    "parties/_fronts.py": (
+        "asking/test_fronts.py",
+        "rows go through fronts everywhere",
+    ),
+    "parties/_small_classes.py": ("guard/test_bounds.py", "classes that are left out"),
+    "parties/_terms.py": ("guard/test_derived.py", "a node makes its requests"),
+    "parties/_warnings.py": ("asking/test_fronts.py", "columns that identify rows"),
+    "asking/_reading.py": ("parties/test_reading.py", "rows are read for a federation"),
+    "guard/_flower_client.py": (
         "channels/test_flower.py",
         "both sides in one exchange",
     ),
@@ -51,19 +69,19 @@ TESTED_ELSEWHERE = {
         "channels/test_exchange.py",
         "a folder keeps the method as JSON",
     ),
-    "federation/_asked_before.py": (
-        "federation/test_ledger.py",
+    "guard/_asked_before.py": (
+        "guard/test_ledger.py",
         "exchanges about the same rows",
     ),
-    "federation/_asked_nodes.py": (
-        "federation/test_update_forget.py",
+    "asking/_asked_nodes.py": (
+        "asking/test_update_forget.py",
         "nodes whose replies were kept",
     ),
-    "federation/_decisions.py": (
+    "asking/_decisions.py": (
         "ensembles/test_kept_thresholds.py",
         "beside the thresholds that are kept",
     ),
-    "gems/_trusted.py": ("federation/test_trust.py", "both methods judge nodes alike"),
+    "gems/_trusted.py": ("asking/test_trust.py", "both methods judge nodes alike"),
     "ensembles/_distillation_fit.py": (
         "ensembles/test_distillation.py",
         "through the aggregator",
@@ -75,55 +93,55 @@ TESTED_ELSEWHERE = {
     "ensembles/_stack_fit.py": ("ensembles/test_odds.py", "a model above log-odds"),
     "ensembles/_students.py": ("ensembles/test_distillation.py", "students are fitted"),
     "ensembles/_votes.py": ("ensembles/test_ensemble.py", "members vote"),
-    "federation/_federation.py": (
-        "federation/test_summarizing.py",
+    "parties/_federation.py": (
+        "guard/test_summarizing.py",
         "all that sends or has rows",
     ),
-    "federation/_given_rows.py": (
-        "federation/test_reading.py",
+    "parties/_given_rows.py": (
+        "parties/test_reading.py",
         "rows are read for a federation",
     ),
-    "federation/_joining.py": ("federation/test_channel.py", "a fit over a channel"),
-    "federation/_keep_replies.py": (
-        "federation/test_update_forget.py",
+    "asking/_joining.py": ("asking/test_channel.py", "a fit over a channel"),
+    "asking/_keep_replies.py": (
+        "asking/test_update_forget.py",
         "replies that are kept",
     ),
-    "federation/_lines.py": (
-        "federation/test_channel_protocol.py",
+    "asking/_lines.py": (
+        "asking/test_channel_protocol.py",
         "replies that do not fit are refused",
     ),
-    "federation/_members.py": (
-        "federation/test_summaries_refused.py",
+    "parties/_members.py": (
+        "parties/test_summaries_refused.py",
         "members may be files of summaries",
     ),
-    "federation/_models.py": (
+    "parties/_models.py": (
         "gems/test_logistic_errors.py",
         "classifiers that do not go together",
     ),
-    "federation/_pickling.py": (
-        "federation/test_workers.py",
+    "parties/_pickling.py": (
+        "asking/test_workers.py",
         "workers of other processes",
     ),
-    "federation/_plans.py": ("federation/test_channel.py", "plans run over channels"),
-    "federation/_record.py": (
-        "federation/test_update_forget.py",
+    "asking/_plans.py": ("asking/test_channel.py", "plans run over channels"),
+    "parties/_record.py": (
+        "asking/test_update_forget.py",
         "replies that are looked up again",
     ),
-    "federation/_region.py": ("gems/test_regions.py", "one summary of several nodes"),
-    "federation/_replying.py": (
-        "federation/test_outside.py",
+    "asking/_region.py": ("gems/test_regions.py", "one summary of several nodes"),
+    "guard/_replying.py": (
+        "guard/test_outside.py",
         "nodes reply to a channel",
     ),
-    "federation/_rows.py": ("local/test_chunks.py", "rows at once and in chunks"),
-    "federation/_ruled.py": (
+    "parties/_rows.py": ("local/test_chunks.py", "rows at once and in chunks"),
+    "parties/_ruled.py": (
         "pooled/test_sharing_nodes.py",
         "nodes tell less of few rows",
     ),
-    "federation/_sending.py": (
-        "federation/test_outside.py",
+    "asking/_sending.py": (
+        "guard/test_outside.py",
         "nodes that fail are asked once more",
     ),
-    "federation/_simulation.py": (
+    "parties/_simulation.py": (
         "gems/test_logistic.py",
         "fit simulates nodes",
     ),
@@ -171,35 +189,35 @@ TESTED_ELSEWHERE = {
     "local/_disclosed.py": ("disclosure/test_told.py", "what is told of rows"),
     "local/_disclosed_tables.py": ("disclosure/test_told.py", "what is told of rows"),
     "local/_own_residuals.py": ("disclosure/test_told.py", "gradients of residuals"),
-    "local/_fronts.py": ("federation/test_fronts.py", "nodes open fronts"),
+    "local/_fronts.py": ("asking/test_fronts.py", "nodes open fronts"),
     "local/_member.py": ("tasks/test_describe.py", "tasks are asked of members"),
     "local/_model_sums.py": ("tasks/test_evaluate.py", "evaluate replies with them"),
     "local/_samples.py": ("local/test_chunks.py", "samples of chunks are of all rows"),
     "local/_sklearn.py": ("local/test_model.py", "a kind of model"),
     "local/_skorch.py": ("local/test_model.py", "a kind of model"),
     "messages/_summaries.py": (
-        "federation/test_summary.py",
+        "parties/test_summary.py",
         "summaries are made and read",
     ),
     "messages/_tasks.py": ("tasks/test_tasks.py", "the table of all tasks"),
-    "messages/_words.py": ("channels/test_inspecting.py", "inspect shows the words"),
+    "messages/_words.py": ("guard/test_inspecting.py", "inspect shows the words"),
     "moments/_class_sums.py": ("pooled/test_pooled.py", "classifiers of such sums"),
     "messages/_row_counts.py": (
-        "federation/test_weights.py",
+        "parties/test_weights.py",
         "rows that are counted beside weights",
     ),
     "moments/_effective_rows.py": (
-        "federation/test_models_judged.py",
+        "guard/test_models_judged.py",
         "it protects rows from models that are judged",
     ),
     "networks/_inputs.py": ("ensembles/test_given_rows.py", "members that take them"),
     "networks/_module_state.py": (
-        "federation/test_templates.py",
+        "parties/test_templates.py",
         "summaries hold it",
     ),
     "networks/_nets.py": ("networks/test_torch.py", "read together with modules"),
     "networks/_trace.py": ("networks/test_torch.py", "modules are read by traces"),
-    "federation/_noisy.py": (
+    "parties/_noisy.py": (
         "tasks/test_noisy_sums.py",
         "messages that depend on rows by one vector",
     ),
@@ -222,10 +240,10 @@ TESTED_ELSEWHERE = {
     ),
     "pooled/_pooled_fit.py": ("pooled/test_pooled.py", "through the aggregator"),
     "pooled/_summarizing.py": ("pooled/test_pooled.py", "regions merge summaries"),
-    "pooled/_terms.py": ("federation/test_derived.py", "a node makes its requests"),
+    "pooled/_terms.py": ("guard/test_derived.py", "a node makes its requests"),
     "pooled/_trees_fit.py": ("pooled/test_boosting.py", "through the aggregator"),
     "pooled/_trees_terms.py": ("pooled/test_boosting.py", "terms are agreed on"),
-    "pfnm/_terms.py": ("federation/test_derived.py", "a node makes its requests"),
+    "pfnm/_terms.py": ("guard/test_derived.py", "a node makes its requests"),
     "pooled/_sums.py": ("pooled/test_pooled.py", "sums of nodes are those of all rows"),
     "spaces/_dual.py": ("spaces/test_intersection.py", "against a convex solver"),
     "spaces/_diagonal.py": ("spaces/test_metric.py", "the identities of all metrics"),
@@ -247,7 +265,7 @@ TESTED_ELSEWHERE = {
     "steps/_sizes.py": ("local/test_costs.py", "costs go by sizes"),
     "steps/_statistics.py": ("pooled/test_transformer.py", "what steps are made of"),
     "tasks/_front.py": ("pooled/test_transformer_messages.py", "columns are told"),
-    "tasks/_join.py": ("federation/test_summary.py", "summaries are made and read"),
+    "tasks/_join.py": ("parties/test_summary.py", "summaries are made and read"),
     "tasks/_rows.py": ("tasks/test_evaluate.py", "rows of some labels are judged"),
     "tasks/_train.py": ("averaging/test_co_learning.py", "nodes train in rounds"),
     "tuning/_penalised.py": ("tuning/test_linear.py", "linear models are tuned by it"),

@@ -12,7 +12,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TextIO
 
-from ..federation import TooFewNodesError
+from ..asking import TooFewNodesError
 from ..messages import naming
 from ..progress import showing
 from ._dialects import DIALECT_KEYS, Dialect

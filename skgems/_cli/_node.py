@@ -14,9 +14,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..base import warn_user
-from ..channels import answer, inspect, reply_place
-from ..federation import ReplyDeclinedError, load_message
+from ..guard import ReplyDeclinedError, answer, inspect, reply_place
 from ..messages import TASKS, Limits, Message, listed
+from ..parties import load_message
 from ..private import Privacy, privacy_asked
 from ..steps import Columns, ColumnsError, Front, are_codes, code_as_text
 from ._dialects import dialect_of

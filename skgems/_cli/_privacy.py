@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from ..channels import METHODS, inspect
-from ..federation import account_in
+from ..channels import METHODS
+from ..guard import account_in, inspect
 from ..messages import MOST_HEADER, naming, read_bytes, signed, write_bytes
 from ..private import Privacy, charge_of, noise_in_words
 from ._files import composed

@@ -7,16 +7,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..base import BaseAggregator
-from ..channels import (
+from ..channels import METHODS, Exchange, Folder, aggregator_of_settings
+from ..guard import inspect
+from ..messages import (
     AGREEMENT,
-    METHODS,
-    Exchange,
-    Folder,
-    aggregator_of_settings,
-    inspect,
+    Agreement,
+    Message,
+    check_signed,
+    is_summary,
+    naming,
+    printable,
+    write_bytes,
 )
-from ..federation import Agreement, Message, Summary, load_message, printable
-from ..messages import check_signed, is_summary, naming, write_bytes
+from ..parties import Summary, load_message
 from ..private import Privacy
 from ._files import writer_of
 from ._front import read_front

@@ -15,8 +15,8 @@ from numbers import Real
 
 import numpy as np
 
-from ..federation import Message, TooFewNodesError
-from ..messages import Reply
+from ..asking import TooFewNodesError
+from ..messages import Message, Reply
 from ..progress import say
 from ..tuning import Weight, learning_rates, mean_parameters, relative_change
 from ._averages import Combine

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from ..asking import NodesDisagreeWarning
 from ..base import warn_user
-from ..federation import NodesDisagreeWarning
 from ..messages import Reply, listed
 from ..tuning import array_sizes, times_larger
 

@@ -11,6 +11,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import PowerTransformer
 from sklearn.utils import check_random_state
 
+from ..asking import RowsAlone, as_channel, warn_of_identifiers, warn_of_lost_decisions
 from ..base import (
     BaseAggregator,
     NodePairs,
@@ -31,24 +32,20 @@ from ..choice import (
     fit_rows,
     n_bytes_received,
 )
+from ..datasets import as_groups
 from ..disclosure import Disclosure, disclosure_of, disclosure_of_both
 from ..ensembles import EnsembleAggregator
-from ..federation import (
-    RowsAlone,
+from ..gems import GEMSLogisticAggregator
+from ..networks import dropped_in_table, final_step, is_fitted, takes_documents
+from ..parties import (
     Summary,
-    as_channel,
-    as_groups,
     check_labels,
     is_path,
     owners_of,
     seen_classes_of,
     warn_of_columns_of_some,
-    warn_of_identifiers,
-    warn_of_lost_decisions,
     warn_of_repeated_identifiers,
 )
-from ..gems import GEMSLogisticAggregator
-from ..networks import dropped_in_table, final_step, is_fitted, takes_documents
 from ..progress import showing
 from ..steps import (
     LEFT_OUT,
@@ -132,7 +129,7 @@ default=None
         Group of each row, for example the patient. Give it if several rows are of one
         patient: all of them are then in the same half, so that no candidate is judged
         by a patient whom it knows. None means that each row stands alone. Over a
-        channel, each node gives its own groups to :func:`~skgems.federation.reply_to`.
+        channel, each node gives its own groups to :func:`~skgems.guard.reply_to`.
     front : transformer, default=None
         Transformers that stand before all candidates which are fitted to rows. None
         scales the columns; it also imputes missing values and encodes texts where

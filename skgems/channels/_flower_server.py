@@ -4,9 +4,17 @@ from collections.abc import Callable, Iterator, Mapping
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
+from ..asking import Nodes, TooFewNodesError
 from ..base import warn_user
-from ..federation import PAUSE, Message, Nodes, TooFewNodesError
-from ._flower_client import ANSWER, TELL_NAME, content, flower, opened
+from ..guard import PAUSE
+from ..messages import (
+    ANSWER,
+    TELL_NAME,
+    Message,
+    flower_module,
+    letter_content,
+    open_letter,
+)
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -37,7 +45,7 @@ class FlowerNodes(Nodes):
     wait : float, default=600.0
         Seconds to wait until ``min_nodes`` nodes are connected.
     **more : dict
-        Further parameters of :class:`~skgems.federation.Nodes`.
+        Further parameters of :class:`~skgems.asking.Nodes`.
 
     Raises
     ------
@@ -54,7 +62,7 @@ class FlowerNodes(Nodes):
 
     See Also
     --------
-    skgems.federation.Nodes : Has the same attributes.
+    skgems.asking.Nodes : Has the same attributes.
 
     Examples
     --------
@@ -115,7 +123,7 @@ def server_app(make: Callable, done: Callable, **options) -> "ServerApp":
     ...     joblib.dump(fitted.to_estimator(), context.run_config["to"])
     >>> app = server_app(make, done, min_nodes=3)
     """
-    app = flower("serverapp").ServerApp()
+    app = flower_module("serverapp").ServerApp()
 
     @app.main()
     def main(grid: "Grid", context: "Context") -> None:
@@ -246,8 +254,11 @@ class _Post:
     def _pushed(self, fields: Mapping[int, dict], kind: str) -> dict[str, int]:
         """Send letters; to whom each went, by what it is called in replies."""
         letters = [
-            flower("app").Message(
-                content(**of_letter), node_id, kind, ttl=self.timeout + _SECONDS_KEPT
+            flower_module("app").Message(
+                letter_content(**of_letter),
+                node_id,
+                kind,
+                ttl=self.timeout + _SECONDS_KEPT,
             )
             for node_id, of_letter in fields.items()
         ]
@@ -280,7 +291,7 @@ def _opened(
     if sender != node_id and not letter.has_error():
         return ValueError(f"the node with the id {sender} replied in its place.")
     try:
-        return opened(letter, field)
+        return open_letter(letter, field)
     except Exception as exc:
         return exc
 

@@ -14,19 +14,12 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer
 
+from ..asking import RowsAlone, Run, as_channel, front_plan
 from ..base import BaseAggregator, noted_warnings
 from ..disclosure import Disclosure, disclosure_of_both
-from ..federation import (
-    Agreement,
-    Message,
-    RowsAlone,
-    Run,
-    Summary,
-    Terms,
-    as_channel,
-    front_plan,
-)
+from ..messages import Agreement, Message, Terms
 from ..networks import final_step
+from ..parties import Summary
 from ..pooled import PooledTransformer, forests_of_halves
 from ..steps import TAKES_DENSE_ROWS, Front
 from ..tasks import HALF_NAMES, JudgeReply, most_judging, most_loss
@@ -421,11 +414,10 @@ def _halves_plan(tried: list[Candidate], fronts: _Fronts) -> Generator:
     for name, reply in replies:
         for number, reason in reply.refused.items():
             sums.refusals.setdefault(int(number), {})[name] = reason
-        for number, content_of_half in reply.joins.items():
+        for number, joins in reply.joins.items():
             pair = sums.by_candidate[int(number)]
-            for summaries, half in zip(pair, HALF_NAMES, strict=True):
-                message = Message.of("join", **content_of_half[half])
-                summaries.append(Summary(message))
+            for summaries, joined in zip(pair, joins.by_half.values(), strict=True):
+                summaries.append(Summary(joined.as_message("join")))
     return sums
 
 

@@ -34,7 +34,7 @@ class Disclosure:
 
     See Also
     --------
-    skgems.federation.reply_to : Answers under such a rule.
+    skgems.guard.reply_to : Answers under such a rule.
 
     Examples
     --------

@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
 
+from ..asking import read_federation
 from ..base import (
     BaseAggregator,
     as_own_warnings,
@@ -20,8 +21,8 @@ from ..base import (
     validated_rows_for_fit,
 )
 from ..compat import safe_indexing
-from ..federation import Federation, as_mask, check_feature_names, read_federation
 from ..local import local_model, net_seed
+from ..parties import Federation, as_mask, check_feature_names
 from ..progress import say
 from ._given_rows import Rows, rows_as_given
 from ._kept_thresholds import common_threshold

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 
 from ..base import BaseAggregator
 from ..choice import Candidate, Choice, choose
-from ..federation import Federation
+from ..parties import Federation
 from ._kept_thresholds import common_threshold
 from ._stack_fit import StackFit, owned_rows
 from ._votes import ensemble_weights

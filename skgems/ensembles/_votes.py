@@ -16,9 +16,10 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
+from ..asking import ask_shares, run_over
 from ..base import BaseAggregator
-from ..federation import Federation, ask_shares
 from ..local import LocalModel, local_model
+from ..parties import Federation
 from ._given_rows import row_digests, rows_as_given
 
 # Part of one vote: enough to break ties, too little to count.
@@ -40,7 +41,7 @@ def ensemble_weights(
     """
     for node in federation.nodes:
         node.model.check_finite()
-    run = federation.run(n_jobs=n_jobs)
+    run = run_over(federation, n_jobs=n_jobs)
     shares = run(ask_shares(federation, node_weight)).outputs
     if isinstance(node_weight, str) and node_weight == "class_counts":
         shares = shares / shares.sum(axis=0)

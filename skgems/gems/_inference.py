@@ -7,20 +7,13 @@ from numbers import Real
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..asking import Context, Run, read_federation, run_of
 from ..base import is_channel
 from ..compat import Interval, StrOptions, validate_params
 from ..disclosure import Disclosure
-from ..federation import (
-    Context,
-    Federation,
-    Record,
-    Run,
-    Summary,
-    read_federation,
-    run_of,
-)
 from ..inference import Inference
 from ..messages import Message, listed
+from ..parties import Federation, Record, Summary
 from ..private import raise_needs_more
 from ..steps import raw_columns
 from ..tasks import InferenceReply

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import Node, request_to_retrain
+from ..asking import request_to_retrain
 from ..messages import Message
 from ..networks import Coordinates, Layers, LayersBelow, Network, one_per_layer
+from ..parties import Node
 from ..progress import say
 from ..spaces import (
     MergedLayer,

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from ..base import warn_user
-from ..federation import (
+from ..asking import (
     SameRowsWarning,
     warn_of_many_classes,
     warn_of_other_shares,
     warn_of_shared_matrices,
     warn_of_variances,
 )
+from ..base import warn_user
 from ..local import as_class_weight, cached_call
 from ..messages import Message
 from ..moments import (

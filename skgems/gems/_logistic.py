@@ -6,24 +6,19 @@ import numpy as np
 from scipy.sparse import sparray, spmatrix
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import (
-    Allows,
-    BaseAggregator,
-    LinearExportMixin,
-    tuning_step,
-)
-from ..compat import Interval, StrOptions
-from ..disclosure import disclosure_of
-from ..federation import (
+from ..asking import (
     KeepRepliesMixin,
     ReportMixin,
-    SummarizingMixin,
-    Summary,
     federated_fit,
     fit_method,
     read_federation,
     run_of,
 )
+from ..base import Allows, BaseAggregator, LinearExportMixin, tuning_step
+from ..compat import Interval, StrOptions
+from ..disclosure import disclosure_of
+from ..guard import SummarizingMixin
+from ..parties import Summary
 from ..private import Privacy, raise_needs_more
 from ..progress import shown
 from ._further import Rounds
@@ -31,10 +26,7 @@ from ._inference import InferenceMixin, kept_for_inference
 from ._linear_method import LinearMethod
 from ._node_scores import ask_scores
 from ._noise import NoisyLinearMethod
-from ._parameters import (
-    Moments,
-    Spaces,
-)
+from ._parameters import Moments, Spaces
 from ._problem import check_are_linear
 
 _FROM_0 = Interval(Real, 0, None, closed="left")
@@ -519,7 +511,7 @@ default="auto"
             The node's classifier, its rows and labels, its name, which rows only score,
             and how much each row counts in sums. `disclosure` is the rule for what the
             summary tells of the rows. All are as for
-            :func:`~skgems.federation.reply_to`.
+            :func:`~skgems.guard.reply_to`.
         chunks : callable, default=None
             Gives the rows in parts, in place of X, y, ``held_out`` and
             ``sample_weight``. Use it if the rows do not fit into memory
@@ -536,13 +528,13 @@ default="auto"
             if `epsilon` or `intersection` need it and ``disclosure`` is None. Set it to
             True to send it under a rule as well, or if the server may need it later.
         state : str, os.PathLike or mutable mapping of str to bytes, default=None
-            The node's ledger, as for :func:`~skgems.federation.reply_to`, in which a
+            The node's ledger, as for :func:`~skgems.guard.reply_to`, in which a
             summary with noise (`privacy`) is counted and kept. The same rows get the
             same summary again. If None, nobody counts what is drawn.
         limits : Limits, default=None
             With `state`, the most that may be spent (``most_epsilon``), and the most
             memory and time. If None, the defaults of
-            :class:`~skgems.federation.Limits` are used.
+            :class:`~skgems.guard.Limits` are used.
 
         Returns
         -------

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..asking import Context, Run
 from ..base import BaseAggregator, is_channel
-from ..federation import Context, Run, Summary
+from ..parties import Summary
 from ..tasks import ScoreReply
 from ._further import with_objectives
 from ._problem import LinearModels

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..asking import ClassWeightWarning
 from ..base import MOST_LISTED, warn_user
-from ..federation import ClassWeightWarning, shown_labels
 from ..local import (
     LEFT_OUT,
     WITHHELD,
@@ -31,6 +31,7 @@ from ..moments import (
     move_to_origin,
     ratio,
 )
+from ..parties import shown_labels
 from ..pooled import PooledForm
 from ..progress import say
 from ..tasks import MomentsReply
@@ -262,7 +263,7 @@ def read_moments(
     """Return the moments in a reply, their classes as columns of all."""
     labels = reply.labels
     columns = indices_of(labels, classes)
-    moments = ClassMoments.from_arrays(reply.moments)
+    moments = reply.moments
     unknown_labels = [
         labels[column] for column in np.unique(moments.columns) if columns[column] < 0
     ]

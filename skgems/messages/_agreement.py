@@ -16,17 +16,7 @@ from ..disclosure import (
 )
 from ..moments import SMALLEST
 from ._disclosed import disclosure_in_words
-from ._fields import (
-    Field,
-    Flag,
-    Json,
-    Labels,
-    Number,
-    Place,
-    Table,
-    Text,
-    check_fields,
-)
+from ._fields import Field, Flag, Json, Labels, Number, Place, Table, Text, check_fields
 from ._limits import MOST_COUNTED, MOST_HEADER, MOST_JUDGED, MOST_ROWS
 from ._message import Message
 from ._packing import naming, read_bytes, write_bytes
@@ -34,7 +24,6 @@ from ._signing import check_signed, signed
 from ._summaries import (
     contents_of,
     disclosures_in,
-    joins_in,
     models_in,
     requests_in,
 )
@@ -42,6 +31,8 @@ from ._tasks import TASKS, request_in
 from ._terms import TERMS, Terms
 from ._words import listed
 
+# The file of an agreement in the folder of an exchange.
+AGREEMENT = "agreement.json"
 # Hidden layers that nodes may be asked about, where nobody says how many there are.
 _LAYERS = 3
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -85,7 +76,7 @@ class Agreement:
 
     The server makes the agreement and sends its file to every node. A person at the
     node reads it (``skgems inspect``) and accepts it by passing it to
-    :func:`skgems.answer` or :func:`~skgems.federation.reply_to`. The node then refuses
+    :func:`skgems.answer` or :func:`~skgems.guard.reply_to`. The node then refuses
     every request that the agreement does not allow. In most cases it is made by
     :meth:`of`.
 
@@ -130,7 +121,7 @@ class Agreement:
     Examples
     --------
     >>> from skgems import GEMSLogisticAggregator
-    >>> from skgems.federation import Agreement
+    >>> from skgems.guard import Agreement
     >>> agreed = Agreement.of(GEMSLogisticAggregator(n_rounds=3, random_state=0))
     >>> agreed.tasks
     {'join': 1, 'evaluate': 2, 'score': 1}
@@ -627,9 +618,7 @@ def as_agreement(agreement: Agreement | str | os.PathLike) -> Agreement:
 
 def tells_radii(request: Message) -> bool:
     """Report whether a reply holds distances of single rows."""
-    requests_within = [
-        inner for content in joins_in(request) for inner in requests_in(content)
-    ]
+    requests_within = requests_in(request)
     if requests_within:
         return any(map(tells_radii, requests_within))
     task = TASKS[request.task]

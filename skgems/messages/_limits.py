@@ -57,7 +57,7 @@ class Limits:
 
     A request of a few hundred bytes can ask for hours of computation, or for more
     memory than a machine has. A node refuses such a request with a
-    :class:`~skgems.federation.LimitError`. It decides by the request and the shape of
+    :class:`~skgems.guard.LimitError`. It decides by the request and the shape of
     its rows only, before anything is computed.
 
     With the defaults, a request needs at most 1 GB of memory beside the rows. It needs
@@ -143,7 +143,7 @@ class Limits:
         :class:`~skgems.Privacy`. It is the only limit that is not about one request. It
         holds at the smallest delta of these replies, which is taken as 1e-5 if it is
         larger. Above it a node refuses with a
-        :class:`~skgems.federation.NoiseSpentError`.
+        :class:`~skgems.guard.NoiseSpentError`.
 
     See Also
     --------
@@ -151,7 +151,7 @@ class Limits:
 
     Examples
     --------
-    >>> from skgems.federation import Limits
+    >>> from skgems.guard import Limits
     >>> Limits(epochs=10_000).epochs
     10000
     """

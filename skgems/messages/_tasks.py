@@ -72,9 +72,9 @@ class Task:
         it costs nothing that is worth a limit.
     reply_check : callable or None
         ``reply_check(request, reply)`` takes the place of the check of all fields.
-    summaries : callable or None
-        ``summaries(content)`` returns the contents of the summaries that a message
-        holds, or of the requests for them.
+    summaries, first_requests : callable or None
+        ``summaries(reply)`` returns the summaries that a reply holds, as replies to
+        "join", and ``first_requests(request)`` the requests for them.
     sentences : callable or None
         ``sentences(reply)`` yields paths and what a reply says there, as
         `sentences_in` does, where its fields do not say it.
@@ -91,7 +91,8 @@ class Task:
     without: str
     cost: Callable | None = None
     reply_check: Callable | None = None
-    summaries: Callable[[Mapping], list[Mapping]] | None = None
+    summaries: Callable[[Any], list] | None = None
+    first_requests: Callable[[Any], list] | None = None
     sentences: Callable[[Any], Iterable] | None = None
     # ``told(reply)`` yields the `ToldNumbers` of a reply. None: it tells no sums, or
     # what can be guessed from them is not known.
@@ -106,7 +107,7 @@ class Task:
     exposed: Callable[[Any], ExposedGroups] | None = None
     # ``models(request)`` returns what a request has of each model, by number, if it is
     # about several.
-    models: Callable[[Any], Mapping[str, Mapping]] | None = None
+    models: Callable[[Any], Mapping[str, Any]] | None = None
     # ``early_cost(rows, request)`` raises a LimitError as ``cost`` does, but before the
     # node makes the requests of every method itself, which takes time.
     early_cost: Callable | None = None
@@ -232,9 +233,13 @@ class Task:
             if value is not None:
                 self.reply.fields[name].check(value, place.at(name))
 
+    def replied(self, member: Any, content: Mapping) -> Reply:
+        """Return a node's reply to the content of a request."""
+        return self.answer(member, self.request.opened(content))
+
     def answered(self, member: Any, content: Mapping) -> dict:
         """Return the content of a node's reply to the content of a request."""
-        return self.answer(member, self.request(**content)).as_content()
+        return self.replied(member, content).as_content()
 
     @property
     def repeats_description(self) -> bool:
@@ -283,7 +288,7 @@ _REQUESTS: WeakKeyDictionary[Message, Request] = WeakKeyDictionary()
 def asked_in(message: Message) -> Request:
     """Return the request that a message is; TypeError for fields that none heeds."""
     if message not in _REQUESTS:
-        _REQUESTS[message] = task_named(message.task).request(**message.content)
+        _REQUESTS[message] = task_named(message.task).request.opened(message.content)
     return _REQUESTS[message]
 
 

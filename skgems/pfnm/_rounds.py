@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..asking import TooFewNodesError, request_to_retrain
 from ..base import SEEDS_BELOW
-from ..federation import Federation, TooFewNodesError, request_to_retrain
 from ..local import local_model
 from ..matching import NO_EVIDENCE, NetworkMatch, merged_layers
 from ..messages import Message
 from ..networks import Layers, Network
+from ..parties import Federation
 from ..progress import say
 from ._stream import Stream
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from ..federation import MOST_GRIDS
+from ..asking import MOST_GRIDS
 from ..gems import LinearTerms
 from ..messages import Message, Terms
 

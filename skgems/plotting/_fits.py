@@ -6,9 +6,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..compat import safe_indexing
-from ..federation import rows_of_nodes
 from ..local import indices_of
 from ..networks import linear_logits
+from ..parties import rows_of_nodes
 from ..spaces import GoodEnoughSpace
 
 if TYPE_CHECKING:

@@ -11,26 +11,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_consistent_length, column_or_1d
 
+from ..asking import Context, InProcess, Run, as_channel, check_reply_of
 from ..base import is_channel
 from ..compat import safe_indexing
 from ..disclosure import disclosure_of
-from ..federation import (
-    Context,
-    InProcess,
-    Run,
-    answer,
-    as_channel,
+from ..local import Member
+from ..messages import Agreement, Message, Terms, listed, printable, reply_in
+from ..parties import (
     check_no_label_missing_at,
-    check_reply_of,
     is_path,
     load_message,
     owners_of,
-    printable,
+    reply_as_message,
     ruled_column_member,
     warn_of_written_numbers,
 )
-from ..local import Member
-from ..messages import Agreement, Message, Terms, listed, reply_in
 from ..steps import (
     IDENTIFIERS,
     NUMBER_COLUMN,
@@ -143,7 +138,7 @@ default=None
         out. None means that all rows belong to one node.
     summaries : list, or channel to nodes, default=None
         What the nodes made with :func:`survey`, or paths of the files, or a channel to
-        the nodes such as :class:`~skgems.federation.Nodes`.
+        the nodes such as :class:`~skgems.asking.Nodes`.
     disclosure : Disclosure, "auto" or None, default="auto"
         The rule for what is told of the rows, for `X`: any number is about at least its
         ``min_rows`` rows. Nodes that are elsewhere have rules of their own.
@@ -240,7 +235,7 @@ def survey(X, y=None, *, name, disclosure="auto") -> Message:
     """
     request = Message.of("survey")
     warn_of_written_numbers(X)
-    reply = answer(request, _member(name, X, y, disclosure=disclosure))
+    reply = reply_as_message(request, _member(name, X, y, disclosure=disclosure))
     return reply.with_envelope(node=name, to=request.digest)
 
 

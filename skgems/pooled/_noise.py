@@ -10,10 +10,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import RidgeClassifier
 
+from ..asking import Run
 from ..base import Allows, BaseAggregator, Method, Takes
-from ..federation import Federation, Run
 from ..messages import Message
 from ..moments import ClassMoments
+from ..parties import Federation
 from ..private import (
     NoisyTerms,
     Privacy,

@@ -9,9 +9,9 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from ..asking import KeepRepliesMixin, ReportMixin, federated_fit, fit_method
 from ..base import Allows, BaseAggregator
 from ..compat import HasMethods, Interval, StrOptions
-from ..federation import KeepRepliesMixin, ReportMixin, federated_fit, fit_method
 from ..private import Privacy
 from ..steps import Columns, Front
 from ._decisions import PooledDecisionsMixin

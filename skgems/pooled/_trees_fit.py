@@ -11,11 +11,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer
 from sklearn.utils import check_random_state, compute_class_weight
 
+from ..asking import Run, warn_of_many_rows
 from ..base import Allows
-from ..federation import Federation, Run, reply_of, warn_of_many_rows
 from ..local import Member, indices_of
 from ..messages import Message, Reply
 from ..networks import final_step
+from ..parties import Federation, reply_of
 from ..steps import DocumentFront, Front
 from ..tasks import BoostReply, GrowReply, unpacked_leaf_counts
 from ..trees import (

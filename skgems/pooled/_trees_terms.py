@@ -8,9 +8,8 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from ..messages import Message, Terms
+from ..messages import Message, Terms, request_in
 from ..steps import front_of_content, front_size
-from ..tasks import asked_halves
 from ..trees import (
     N_MORE_LEVELS,
     BoostedGrowth,
@@ -150,7 +149,8 @@ class ForestTerms(TreesTerms):
             raise ValueError(f"forests do not ask for {request.task!r}.")
         contents = [request.content]
         if request.task == "grow_halves":
-            contents = list(asked_halves(request.content).values())
+            halves = request_in(request).by_half
+            contents = [asked.as_content() for asked in halves.values()]
         for content in contents:
             self._check_trees(content, n_trees=number_of_trees(self.classifier))
             self._check_asked(content, front=request.content.get("front"))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from ..messages import Message, Terms, joins_in, requests_in
+from ..messages import Message, Terms, requests_in
 from ._privacy import Privacy
 
 # The task of the vector, see skgems.tasks.
@@ -47,9 +47,7 @@ def privacy_asked(request: Message) -> Privacy | None:
     A request for anything beside them has none: a node derives from its settings that
     no honest server makes it.
     """
-    requests = [part for content in joins_in(request) for part in requests_in(content)]
-    tasks = [part.task for part in requests or [request]]
-    if tasks != [TASK]:
+    parts = requests_in(request) or [request]
+    if [part.task for part in parts] != [TASK]:
         return None
-    (part,) = requests or [request]
-    return Privacy.from_settings(part.content["privacy"])
+    return Privacy.from_settings(parts[0].content["privacy"])

@@ -21,13 +21,13 @@ from ._describe import DESCRIBE
 from ._evaluate import EVALUATE, EvaluateReply, JudgedSums
 from ._front import FRONT
 from ._grow import GROW, GrowReply
-from ._grow_halves import GROW_HALVES, GrowHalvesReply, asked_halves
+from ._grow_halves import GROW_HALVES, GrowHalvesReply
 from ._halves import (
     HALF_NAMES,
     HALVES,
 )
 from ._inference import INFERENCE, InferenceReply
-from ._join import JOIN
+from ._join import JOIN, JoinReply
 from ._judge import (
     JUDGE,
     JudgeReply,

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from ..local import Member, NodeShape
-from ..messages import MOST_ROWS, Array, Place, Task
+from ..messages import Array, Place, Task
 from ..trees import (
     N_BINS,
     N_SUMS,
@@ -34,7 +34,7 @@ from ..trees import (
 )
 from ._grow import GrowthRequest, check_leaves, has_grown_from
 from ._rows import rows_of_labels
-from ._shared import DisclosedReply, whole_number
+from ._shared import DisclosedReply, number_of_rows
 
 # Rows of a node, so that sums over 2^7 nodes stay within int64.
 _MOST_ROWS_OF_A_NODE = 2**26
@@ -133,8 +133,8 @@ _PACKED = Array("*", kinds="u", says=_SAYS)
 class BoostRequest(GrowthRequest):
     """Trees so far, how far they are boosted, and the leaves that are asked about."""
 
-    n_features: Annotated[int, whole_number(low=1, high=MOST_ROWS)]
-    n_finished: Annotated[int, whole_number(high=MOST_ROWS)]
+    n_features: Annotated[int, number_of_rows(low=1)]
+    n_finished: Annotated[int, number_of_rows()]
     values: Annotated[np.ndarray, Array("v", high=_LARGEST_VALUE)]
     baseline: Annotated[np.ndarray, Array("o", high=_LARGEST_VALUE)]
 

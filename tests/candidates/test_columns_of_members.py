@@ -12,7 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems import combine
-from skgems.federation import Nodes, reply_to
+from skgems.asking import Nodes
+from skgems.guard import reply_to
 
 NAMES = ["lyon", "oslo"]
 RNG = np.random.default_rng(1)

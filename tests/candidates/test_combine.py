@@ -23,13 +23,14 @@ from sklearn.tree import DecisionTreeClassifier
 
 import skgems.candidates._candidates
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, combine
+from skgems.asking import NodesDisagreeWarning
 from skgems.candidates._candidates import (
     Preparations,
     _trees,
     candidates_of_rows,
     preparations,
 )
-from skgems.federation import IdentifierWarning, NodesDisagreeWarning
+from skgems.parties import IdentifierWarning
 from skgems.steps import Columns
 
 # A quarter of the lines, where it does not matter how well they tell classes apart.

@@ -99,7 +99,7 @@ def test_what_is_wrong_is_one_line(work, capsys, argv, match):
 
 
 def test_a_request_for_a_survey_is_answered_like_others(work, capsys):
-    from skgems.federation import Message
+    from skgems.asking import Message
 
     Message.of("survey").save("request.safetensors")
     argv = ["answer", "request.safetensors", "--rows", "lyon.csv", "--name", "lyon"]

@@ -23,8 +23,8 @@ import skgems
 from skgems._cli import main
 from skgems._cli._front import read_front
 from skgems._cli._main import _read
-from skgems.channels import inspect
-from skgems.federation import Summary
+from skgems.guard import inspect
+from skgems.parties import Summary
 
 pandas = pytest.importorskip("pandas")
 

@@ -11,8 +11,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator, Privacy
-from skgems.federation import Agreement
 from skgems.gems import Moments, Rounds, Spaces
+from skgems.guard import Agreement
 
 CLASSES = ["ill", "well"]
 

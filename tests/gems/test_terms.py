@@ -8,7 +8,7 @@ import json
 import pytest
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
-from skgems.federation import MOST_GRIDS
+from skgems.asking import MOST_GRIDS
 from skgems.gems import Moments, Rounds, Spaces
 from skgems.gems._terms import LinearTerms, MergedLayersTerms
 from skgems.messages import key_of

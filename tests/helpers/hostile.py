@@ -9,9 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from sklearn.discriminant_analysis import (
-    LinearDiscriminantAnalysis,
-)
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.neighbors import NearestCentroid
@@ -36,18 +34,14 @@ from skgems import (
     PooledAggregator,
     PooledTransformer,
 )
+from skgems.asking import Message, Nodes
 from skgems.averaging import Downpour
-from skgems.channels import answer as answer_file
-from skgems.federation import (
-    Message,
-    Nodes,
-    Summary,
-    answer,
-    member_of,
-)
 from skgems.gems import Rounds, Spaces
+from skgems.guard import answer as answer_file
 from skgems.local import clear_cache
 from skgems.messages import pairs_in
+from skgems.parties import Summary, member_of
+from skgems.parties import reply_as_message as answer
 from skgems.pfnm import Matching
 from skgems.spaces import Sampled
 from skgems.steps import ColumnsError

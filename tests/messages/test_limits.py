@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from helpers.broken import LEAVES
 
-from skgems.federation import Agreement, Limits, Message
+from skgems.asking import Message
+from skgems.guard import Agreement, Limits
 from skgems.messages import TASKS, signed
 from skgems.messages import _fields as fields
 from skgems.messages import _packing as packing

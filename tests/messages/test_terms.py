@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from skgems import EnsembleAggregator
-from skgems.federation import Agreement, Message
+from skgems.asking import Message
+from skgems.guard import Agreement
 from skgems.messages import TERMS, Terms
 
 FRONT = SimpleNamespace(settings={"tree": "scaler"}, most_messages=2)

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from skgems import Disclosure, PooledAggregator, Privacy
-from skgems.federation import Agreement
+from skgems.guard import Agreement
 
 LOW = [-1.0, 0.0, 100.0]
 HIGH = [1.0, 4.0, 300.0]

@@ -37,8 +37,9 @@ from helpers.attacks_by_training import network_of_node, training_of_planted_lay
 from sklearn.naive_bayes import BernoulliNB
 
 from skgems import GEMSMLPAggregator, PooledAggregator
-from skgems.federation import Agreement, Message
+from skgems.asking import Message
 from skgems.gems._terms import LinearTerms, MergedLayersTerms
+from skgems.guard import Agreement
 from skgems.messages import TASKS
 
 N_ROWS = 100  # of the node that is attacked

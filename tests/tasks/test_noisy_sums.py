@@ -10,8 +10,10 @@ import pytest
 
 import skgems
 from skgems import Exchange, GEMSLogisticAggregator, PooledAggregator, Privacy
-from skgems.federation import Agreement, Message, NotAgreedError, Summary, reply_to
+from skgems.asking import Message
+from skgems.guard import Agreement, NotAgreedError, reply_to
 from skgems.messages import TASKS, check_reply, sealed
+from skgems.parties import Summary
 
 pytest.importorskip("opendp")
 pytestmark = pytest.mark.filterwarnings("ignore:Node 'lyon' tells of its rows")
