@@ -147,6 +147,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "rows": (Disclosure,),
         "epochs": (Limits,),
         "epsilon": (LINEAR,),
+        "most_epsilon": (Limits,),
         "n_rounds": (LINEAR, NETWORKS, PFNMAggregator, ModelAveragingAggregator),
         "pooled": (PooledAggregator,),
     },
@@ -203,7 +204,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
     },
     "asking": {
-        "threshold": (LINEAR.evaluate,),
         "bounds": (PooledTransformer,),
         "categories": (OneHotEncoder, OrdinalEncoder),
         "disclosure": (reply_to, LINEAR.summarize, Agreement),
