@@ -46,12 +46,18 @@ from ._nodes import (
     rows_of_nodes,
     weighted_rows,
 )
+from ._noisy import (
+    member_with_noise,
+    noisy_summary,
+    with_noisy_summaries,
+)
 from ._pickling import told_if_not_pickled
 from ._reading import as_front_takes_them, read_parties
 from ._record import Record, difference_in_words
 from ._rows import (
     AnyRows,
     AnyRowsWithMissing,
+    any_rows_for,
     cells_of,
     check_is_behind_front,
     check_no_label_missing_at,
