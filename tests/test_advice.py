@@ -202,7 +202,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
     },
     "asking": {
-        "threshold": (LINEAR.evaluate,),
         "bounds": (PooledTransformer,),
         "categories": (OneHotEncoder, OrdinalEncoder),
         "disclosure": (reply_to, LINEAR.summarize, Agreement),
