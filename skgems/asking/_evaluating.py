@@ -19,6 +19,7 @@ from ..evaluation import (
 )
 from ..local import digest, indices_of, local_model, to_logits
 from ..parties import rows_of_nodes
+from ..private import raise_needs_more
 from ._asked_metrics import asked_over_channel, content_of_layers
 from ._judged_models import check_labels_of_rows, named_members
 
@@ -96,6 +97,8 @@ class EvaluateMixin:
             )
         if X is not None:
             return _evaluated_here(self, X, y, nodes, threshold=threshold)
+        if self.privacy is not None:
+            raise_needs_more("evaluate without rows")
         evaluation, history = asked_over_channel(
             self, threshold=threshold, has_own=not self._has_front_of_its_own
         )

@@ -18,6 +18,7 @@ from ..evaluation import Evaluation, doubts_about_accuracies, doubts_about_gains
 from ..local import indices_of, local_model
 from ..messages import ROUNDING, TASKS, WIDTH, printable
 from ..parties import Summary, rows_of_nodes, shown_labels
+from ..private import agreement_in_words, noise_told
 from ._evaluating import EvaluateMixin
 from ._judged_models import check_labels_of_rows, named_members
 from ._withheld import withheld_in_words
@@ -92,6 +93,8 @@ class Report:
         Which nodes would tell less under the default rule of disclosure if they were
         apart, as far as numbers of rows say it. It is of a fit in one process without a
         rule.
+    noise : str
+        What the noise on the sums of nodes promises, if `privacy` is set.
     legend : dict of str to str
         Meaning of columns in the table of nodes, and the rows that they refer to.
     evaluation : Evaluation or None
@@ -112,6 +115,7 @@ class Report:
     proof: str = ""
     columns: str = ""
     withheld: str = ""
+    noise: str = ""
     legend: Mapping = field(default_factory=dict)
     evaluation: Evaluation | None = None
     bytes_of_bins: int | None = None
@@ -149,7 +153,7 @@ class Report:
     @property
     def _sentences(self) -> list[str]:
         """List what is said of all nodes together, beside doubts."""
-        sentences = [self.sent, self.columns, self.proof, self.withheld]
+        sentences = [self.sent, self.columns, self.proof, self.withheld, self.noise]
         return [sentence for sentence in sentences if sentence]
 
     @property
@@ -315,6 +319,7 @@ class ReportMixin(EvaluateMixin):
             proof=_proof(self),
             columns=_columns_in_words(self),
             withheld=withheld_in_words(self),
+            noise=noise_told(self),
             legend={
                 name: legend[name] for name in columns_with_values if name in legend
             },
@@ -387,7 +392,7 @@ class ReportMixin(EvaluateMixin):
         agreement = getattr(self.estimators, "agreement", None)
         if agreement is not None:
             lines += ["", "## Agreement", ""]
-            lines += [f"- {sentence}" for sentence in agreement.says.values()]
+            lines += [f"- {text}" for text in agreement_in_words(agreement).values()]
         Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
@@ -413,11 +418,17 @@ def _lines_of_messages(aggregator: BaseEstimator, report: Report) -> list[str]:
             )
     lines += [
         f"- File of node {summary.name!r}: {summary.n_bytes:,} bytes, made with "
-        f"min_rows={min_rows_of(summary.disclosure)}, SHA-256 digest "
-        f"{summary.message.digest}."
+        f"{_protection_of(summary)}, SHA-256 digest {summary.message.digest}."
         for summary in summaries
     ]
     return lines
+
+
+def _protection_of(summary: Summary) -> str:
+    """Return what protects the rows of a file, in words."""
+    if "privacy" in summary.settings:
+        return "noise"
+    return f"min_rows={min_rows_of(summary.disclosure)}"
 
 
 def _seen_classes(aggregator: BaseEstimator) -> list[list]:
@@ -436,6 +447,11 @@ def _columns_of_nodes(
     summaries: list[Summary | None],
 ) -> dict[str, list]:
     """Columns of what nodes are, and of what they sent; None where nothing is known."""
+    if aggregator.privacy is not None:  # what else is there is public, of no rows
+        return {
+            "node": list(aggregator.node_names_),
+            "bytes": [summary and summary.n_bytes for summary in summaries],
+        }
     columns = {
         "node": list(aggregator.node_names_),
         "classes": [", ".join(map(str, labels)) for labels in seen_classes],

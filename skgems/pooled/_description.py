@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +16,7 @@ from ..base import Page, Paragraph, Points, ResultMixin, Table, is_channel
 from ..compat import safe_indexing
 from ..disclosure import disclosure_of
 from ..local import Member
-from ..messages import Agreement, Message, Terms, listed, printable, reply_in
+from ..messages import Agreement, Message, listed, printable, reply_in
 from ..parties import (
     check_no_label_missing_at,
     is_path,
@@ -38,21 +38,12 @@ from ..steps import (
 )
 from ..tasks import SurveyReply
 from ._table_one import ColumnOfNode, TableOne, table_one_rows
+from ._terms import DescriptionTerms
 
 # The column of labels in tables of a description.
 CLASSES = "(classes)"
 # Quantiles of a description, by their names in its tables.
 _QUARTILES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75}
-
-
-@dataclass(frozen=True, kw_only=True)
-class DescriptionTerms(Terms, method="describe"):
-    """One message, whose request has no settings."""
-
-    makes_model: ClassVar[bool] = False
-
-    def most_requests(self, n_hidden_layers: int) -> dict[str, int]:
-        return {"survey": 1, "join": 0}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -39,8 +39,8 @@ class TableOne(ResultMixin):
     nodes : list of str
         Names of the nodes, in the order of the columns.
     rows : list of dict
-        One for each row of the table: its "variable", its "level" (a statistic or a
-        category), the text below "overall" and below each node, and "SMD": the largest
+        One for each row of the table. It has a "variable", a "level" (a statistic or a
+        category), and texts below "overall" and below each node. "SMD" is the largest
         standardized difference between two nodes, a number or None.
     notes : tuple of str
         What the table rests on, in sentences.
@@ -51,9 +51,9 @@ class TableOne(ResultMixin):
     >>> from skgems.datasets import load_penguins
     >>> birds, species, islands = load_penguins(as_frame=True)
     >>> table = describe(birds[["body_mass_g"]], species, islands).table_one()
-    >>> print("\\n".join(str(table).splitlines()[:6]))
-    Table 1
-    <BLANKLINE>
+    >>> row = table.rows[1]
+    >>> row["variable"], row["level"], row["overall"], row["Biscoe"]
+    ('(classes)', 'Gentoo, n (%)', '124 (36.0)', '124 (73.8)')
     """
 
     nodes: list[str]
