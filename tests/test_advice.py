@@ -147,6 +147,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "rows": (Disclosure,),
         "epochs": (Limits,),
         "epsilon": (LINEAR,),
+        "most_epsilon": (Limits,),
         "n_rounds": (LINEAR, NETWORKS, PFNMAggregator, ModelAveragingAggregator),
         "pooled": (PooledAggregator,),
     },

@@ -199,7 +199,8 @@ def test_rooms_know_few_others():
     # Thirteen are of the room `private`: it makes a part of parameters, terms, moments.
     # Parties, tasks, forms, the likelihood and folders take sums with noise, and the
     # shell writes and reads what is public.
-    assert len(arrows) <= 214
+    # One is of `evaluation` to `base`, whose pages show it.
+    assert len(arrows) <= 215
 
 
 def names_of_other_rooms(path):
@@ -233,7 +234,7 @@ def test_files_take_few_names_from_other_rooms():
     # The largest is `reply_to`, which takes the rows of the node from `parties`.
     assert numbers[file] <= 59, file
     above_20 = sorted(file for file, number in numbers.items() if number > 20)
-    assert len(above_20) <= 26, above_20
+    assert len(above_20) <= 25, above_20
 
 
 def imported_modules(path):

@@ -5,10 +5,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from ..channels import METHODS
 from ..guard import account_in, inspect
-from ..messages import MOST_HEADER, naming, read_bytes, write_bytes
-from ..private import Charge, Privacy, noise_in_words
+from ..messages import MOST_HEADER, naming, read_bytes, signed, write_bytes
+from ..private import Privacy, charge_of, noise_in_words
 from ._files import composed
+from ._node import check_consent, confirm, limits_of, rows_under, say_written
 
 _BEGINNING = """\
 What is written here is public, and the same at all nodes. Take classes and bounds from
@@ -27,6 +29,39 @@ def privacy_command(args: argparse.Namespace) -> int:
     write_bytes(place, f"{json.dumps(content, indent=1)}\n".encode(), mode=0o644)
     print(f"\nWritten to {place}. Send it to the server and to all nodes.")
     print(noise_in_words(charge_of(privacy)))
+    return 0
+
+
+def summarize_command(args: argparse.Namespace) -> int:
+    """Write a summary with noise, which the ledger counts, if its owner agrees."""
+    place = Path(args.to or f"{args.name}.safetensors")
+    check_consent(place, args)
+    privacy = read_privacy(args.privacy)
+    rows = rows_under(privacy, args)
+    # Whatever is made of its sums, they are the same.
+    aggregator = METHODS["GEMSLogisticAggregator"](privacy=privacy)
+    summary = aggregator.summarize(
+        None,
+        rows.X,
+        rows.y,
+        name=args.name,
+        held_out=rows.held_out,
+        groups=rows.groups,
+        state=args.state,
+        limits=limits_of(args.limits),
+    )
+    message = summary.message
+    if args.key:
+        message = signed(message, args.key)
+    if not confirm(message, args=args, place=place):
+        print(
+            "Nothing was written. The noise is drawn, counted and kept: the same rows "
+            "get the same summary."
+        )
+        return 1
+    message.save(place)
+    say_written(place)
+    print(account_in(args.state).says())
     return 0
 
 
@@ -57,13 +92,6 @@ def read_privacy(path: str) -> Privacy:
         if privacy.epsilon is None:
             raise ValueError("epsilon is missing. Write it with skgems privacy.")
         return privacy
-
-
-def charge_of(privacy: Privacy) -> Charge:
-    """Return what one message under a privacy spends."""
-    return Charge.from_epsilon(
-        privacy.epsilon, privacy.delta, rows_of_one=privacy.rows_of_one
-    )
 
 
 _NAMES = tuple(Privacy._get_param_names())

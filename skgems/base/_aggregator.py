@@ -25,12 +25,11 @@ from ..steps import (
     Front,
     check_tree,
 )
-from ._labels import check_no_label_missing
 from ._members import MemberParametersMixin, NodePairs, is_channel, named_members
 from ._method import Method
 from ._parts import Part
 from ._shown import Columns, Records
-from ._validation import Rows, as_numbers
+from ._validation import Rows, as_numbers, check_no_label_missing
 from ._warnings import MOST_LISTED, warn_user
 
 

@@ -494,6 +494,8 @@ default="auto"
         disclosure="auto",
         classes=None,
         space="auto",
+        state=None,
+        limits=None,
     ) -> Summary:
         """Make the summary that a node sends.
 
@@ -525,6 +527,14 @@ default="auto"
             ``spaces="gram"`` and tells how far single rows are. With "auto" it is sent
             if `epsilon` or `intersection` need it and ``disclosure`` is None. Set it to
             True to send it under a rule as well, or if the server may need it later.
+        state : str, os.PathLike or mutable mapping of str to bytes, default=None
+            The node's ledger, as for :func:`~skgems.guard.reply_to`, in which a
+            summary with noise (`privacy`) is counted and kept. The same rows get the
+            same summary again. If None, nobody counts what is drawn.
+        limits : Limits, default=None
+            With `state`, the most that may be spent (``most_epsilon``), and the most
+            memory and time. If None, the defaults of
+            :class:`~skgems.guard.Limits` are used.
 
         Returns
         -------
@@ -565,18 +575,23 @@ default="auto"
         >>> agg.set_params(estimators=sent).fit().score(X, y) > 0.9
         True
         """
+        rows = {
+            "X": X,
+            "y": y,
+            "chunks": chunks,
+            "held_out": held_out,
+            "groups": groups,
+            "sample_weight": sample_weight,
+        }
+        if state is not None or limits is not None:
+            return self._summarize_in_ledger(
+                rows, name=name, state=state, limits=limits
+            )
         if space == "auto" and disclosure_of(disclosure) is not None:
             space = False
         return self._summarize(
             estimator,
-            rows={
-                "X": X,
-                "y": y,
-                "chunks": chunks,
-                "held_out": held_out,
-                "groups": groups,
-                "sample_weight": sample_weight,
-            },
+            rows=rows,
             name=name,
             disclosure=disclosure,
             classes=classes,

@@ -10,21 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from ..messages import (
-    TASKS,
-    Message,
-    NotAgreedError,
-    counting,
-    request_in,
-    requests_in,
-)
-from ..private import (
-    Charge,
-    Spent,
-    delta_in_words,
-    noise_in_words,
-    unit_in_words,
-)
+from ..messages import NotAgreedError, counting
+from ..private import Charge, Spent, delta_in_words, unit_in_words
 
 # An epsilon that was spent is above the one that was agreed by no more than this share:
 # the sigma between them is rounded.
@@ -38,22 +25,6 @@ class NoiseSpentError(NotAgreedError):
     :class:`~skgems.guard.Limits`, or the same rows were, or would be, told of
     without noise.
     """
-
-
-def charges_of(request: Message) -> list[Charge]:
-    """Return what the noise of a reply spends; empty if it has no noise."""
-    requests = requests_in(request)
-    if requests:
-        return [charge for inner in requests for charge in charges_of(inner)]
-    charge_of = TASKS[request.task].charge
-    charge = None if charge_of is None else charge_of(request_in(request))
-    return [] if charge is None else [charge]
-
-
-def noise_of(requests: Iterable[Message]) -> str:
-    """Say what the noise of replies to requests promises; empty if there is none."""
-    charges = [charge for request in requests for charge in charges_of(request)]
-    return " ".join(map(noise_in_words, charges))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +59,18 @@ class Account:
             return
         before = Spent(self.spent.charges, delta=after.delta)
         left = math.floor(before.epsilon_left(most_epsilon) * 100) / 100
+        advice = (
+            f"One more reply may have epsilon {left:.2f}: have the server ask with "
+            "that or less."
+            if left > 0.0
+            else "Nothing is left for another reply."
+        )
         raise NoiseSpentError(
             f"Node {node!r} has spent epsilon {before.epsilon:.2f} of "
             f"{most_epsilon:.2f} at delta {delta_in_words(after.delta)}, by "
             f"{counting(self.n_exchanges, 'exchange')}. With this reply it would be "
-            f"{after.epsilon:.2f}. Nothing was computed. One more reply may have "
-            f"epsilon {left:.2f}: have the server ask with that or less. If the owner "
-            f"of the rows allows more, raise most_epsilon: "
+            f"{after.epsilon:.2f}. Nothing was computed. {advice} If the owner of the "
+            f"rows allows more, raise most_epsilon: "
             f"limits=Limits(most_epsilon={_rounded_up(after.epsilon)}), or on the "
             f"command line --limit most_epsilon={_rounded_up(after.epsilon)}."
         )

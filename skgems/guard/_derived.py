@@ -25,7 +25,6 @@ from ..messages import (
     request_in,
 )
 from ..parties import difference_in_words, settings_of_strangers, terms_of
-from ._account import noise_of
 
 
 def check_is_derived(request: Message, agreed: Agreement | None) -> None:
@@ -134,21 +133,6 @@ def _check_later(request: Message, agreed: Agreement) -> None:
             f"{difference_in_words(plain, derived):.300}. The node answers only what "
             "it would ask itself with these settings."
         )
-
-
-def noise_agreed(agreed: Agreement) -> str:
-    """Say what the noise of agreed replies promises; empty if they have none.
-
-    So it is where the method is not known here.
-    """
-    try:
-        return noise_of(
-            request
-            for terms in _agreed_terms(agreed)
-            for request in terms.first_requests()
-        )
-    except (NotAgreedError, KeyError, TypeError, ValueError, AttributeError):
-        return ""
 
 
 def _check_by_terms(request: Message, agreed: Agreement) -> None:

@@ -44,8 +44,8 @@ from ..messages import (
     key_of,
     says,
 )
-from ..private import Charge
-from ._account import Account, NoiseSpentError, charges_as_json, charges_of, has_noise
+from ..private import Charge, charges_of
+from ._account import Account, NoiseSpentError, charges_as_json, has_noise
 from ._asked_before import (
     EarlierExchange,
     OpenedExchange,

@@ -26,8 +26,8 @@ from ..messages import (
     told_in_words,
 )
 from ..parties import Summary, load_message
+from ..private import noise_of
 from ..steps import Columns
-from ._account import noise_of
 
 # The name of a file of a reply: the number of the message, and what stands for a node.
 _NAME_OF_REPLY = re.compile(r"(reply-)?\d{3,}-(?P<node>.+)\.safetensors")
@@ -39,6 +39,11 @@ KINDS = {
     "reply": "a reply of a node to a request",
     "summary": "a summary: the reply of a node to the first request",
 }
+# What is said of the fields beside a vector with noise.
+BESIDE_NOISE = (
+    "They hold what is public, and are the same whatever the rows are. The number of "
+    "rows, the labels that were seen and the classifier of the node are not told."
+)
 
 
 def overview_of_request(message: Message, *, path: Path, method: str | None) -> dict:
@@ -83,15 +88,17 @@ def overview_of_reply(
         parts = [
             reply for reply in replies if not TASKS[reply.task].repeats_description
         ]
+    noise = noise_of(asked)
+    if noise:
+        parts = [part for part in parts if TASKS[part.task].discloses == "noise"]
     lines = {
         "file": f"{KINDS[kind]} (task {message.task!r})",
         "from": "a node that is not named" if node is None else f"node {node!r}",
         **_exchange_in_words(message, method),
         "holds": _sentence(map(_held, parts)),
-        **_figures(message),
+        **({"other fields": BESIDE_NOISE} if noise else _figures(message)),
         "reveals": _reveals(parts, are_replies=True),
     }
-    noise = noise_of(asked)
     if noise:
         lines["noise"] = noise
     guess = told_in_words(message, n_columns=_n_columns_of(request))

@@ -70,10 +70,9 @@ from ..parties import (
     weighted_rows,
     without_small_classes,
 )
-from ..private import Charge
+from ..private import Charge, charges_of
 from ..steps import Cells, Columns, Front, holding, repeated_identifiers
 from ._acceptance import check_accepted
-from ._account import charges_of
 from ._derived import check_is_derived
 from ._fingerprint import Fingerprint
 from ._front_states import check_fronts_are_due, check_leaves_out, unchecked_fronts
@@ -371,7 +370,9 @@ def _reply_with_ledger(
             agreed,
             node=node.name,
             fingerprint=lambda: node.fingerprint,
-            min_rows=min_rows_of(node.disclosure_under(agreed)),
+            min_rows=min_rows_of(
+                Disclosure() if charges else node.disclosure_under(agreed)
+            ),
             again=again,
             by_person=accepted is not None,
             is_noisy=bool(charges),
@@ -499,7 +500,7 @@ class _Node:
             groups=None,
             disclosure=None,
             noisy=noisy,
-            owned=self,
+            owned=replace(self, estimator=None),  # no classifier changes the reply
         )
 
     @cached_property

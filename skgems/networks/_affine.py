@@ -8,6 +8,7 @@ Row i of M is ``T(e_i) - t``, with the unit vector ``e_i`` of feature i.
 import numbers
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_matrix, eye_array, issparse, vstack
@@ -90,7 +91,7 @@ def _is_plain_scaler(step: BaseEstimator) -> bool:
         return False
     means = getattr(step, "mean_", None)
     scales = getattr(step, "scale_", None)
-    if means is None or scales is None:
+    if means is None or scales is None or not (step.with_mean and step.with_std):
         return False
     is_small = np.all(np.abs(means) < LARGEST_STORED)
     return bool(is_small and np.all(scales > 1.0 / LARGEST_STORED))
@@ -123,7 +124,7 @@ def _folded_layer(
         step_output = to_container(points.spikes(block))
         for depth, (_, step) in enumerate(leading.steps):
             step_input = step_output
-            step_output = step.transform(step_input)
+            step_output = _stepped(step, step_input)
             leading.record(
                 depth,
                 inputs=_matrix(step_input),
@@ -171,8 +172,17 @@ def _coordinates(leading: "_LeadingSteps", to_container: Container) -> Coordinat
 
 def _transformed(steps: Iterable[tuple[str, BaseEstimator]], rows: object) -> Rows:
     for _, step in steps:
-        rows = step.transform(rows)
+        rows = _stepped(step, rows)
     return _matrix(rows)
+
+
+def _stepped(step: BaseEstimator, rows: object) -> object:
+    """Return what a step makes of rows, without checks of them where it is a scaler."""
+    is_scaled = _is_plain_scaler(step) and isinstance(rows, np.ndarray)
+    # Anything else is refused, or rounded, as the scaler does it.
+    if is_scaled and rows.dtype == np.float64 and rows.shape[1:] == step.mean_.shape:
+        return (rows - step.mean_) / step.scale_
+    return step.transform(rows)
 
 
 def _row_taken_to_zero(
@@ -184,7 +194,10 @@ def _row_taken_to_zero(
     row = np.zeros(zero.shape)
     try:
         for _, step in reversed(steps):
-            row = step.inverse_transform(row)
+            if _is_plain_scaler(step) and row.shape[1:] == step.mean_.shape:
+                row = row * step.scale_ + step.mean_
+            else:
+                row = step.inverse_transform(row)
         row = np.asarray(_matrix(row)).reshape(1, -1)
         remainder = abs(_transformed(steps, to_container(row))).max()
     except Exception:  # a step without an inverse, or one of other shapes
@@ -205,7 +218,7 @@ class _LeadingSteps:
         self.zeros: list[Rows] = []  # T(0) of the first 1, 2, ... steps: (1, n_outputs)
         output = to_container(np.zeros((1, n_features)))
         for _, step in steps:
-            output = step.transform(output)
+            output = _stepped(step, output)
             self.zeros.append(_matrix(output))
         # (n_steps, n_features) each, of the rows m_i of M after each step: their
         # squared length, and m_i t.
@@ -310,7 +323,6 @@ class _Points:
     def __init__(self, steps: Steps, n_features: int, *, sparse: bool) -> None:
         self.n_features = n_features
         self.sparse = sparse
-        self._random_state = check_random_state(0)
         stored = [number for _, step in steps for number in _stored_numbers(step)]
         stored = np.unique(np.array(stored, dtype=np.float64))
         stored = stored[np.isfinite(stored) & (np.abs(stored) < LARGEST_STORED)]
@@ -325,6 +337,10 @@ class _Points:
             )
         # Small whole numbers are codes of categories.
         self._levels = np.concatenate([stored, np.arange(-4.0, 13.0)])
+
+    @cached_property
+    def _random_state(self) -> np.random.RandomState:
+        return check_random_state(0)
 
     def draw(self, n_rows: int) -> Rows:
         """Draw rows: half are normal on many scales, half are near stored numbers."""

@@ -23,14 +23,17 @@ from helpers.ledgers import (
 )
 from numpy.testing import assert_allclose
 
+from skgems import GEMSLogisticAggregator, PooledAggregator, Privacy
 from skgems.guard import (
+    Agreement,
     Limits,
     NoiseSpentError,
     NotAgreedError,
     ReplyDeclinedError,
     account_in,
 )
-from skgems.messages import TASKS
+from skgems.messages import TASKS, sealed
+from skgems.parties import Summary
 from skgems.private import Charge, Spent
 
 pytestmark = [
@@ -216,6 +219,65 @@ def test_without_a_ledger_nothing_with_noise_is_refused_for_what_was_spent():
     agreement, request = begin_noisy_exchange()
     with pytest.raises(ValueError, match="Pass state"):
         answer(request, None, agreement=agreement)
+
+
+# ---- summaries ---------------------------------------------------------------------
+
+PRIVACY = Privacy(classes=["ill", "well"], low=[-3] * 3, high=[3] * 3, epsilon=1.0)
+
+
+def summary_with_noise(state, rows=X, y=Y, *, kind=GEMSLogisticAggregator, **options):
+    """The summary of a node whose ledger is in ``state``."""
+    aggregator = kind(privacy=Privacy(**{**PRIVACY.get_params(), **options}))
+    return aggregator.summarize(None, rows, y, name="lyon", state=state, limits=TWO)
+
+
+def test_a_summary_is_kept_and_counted_once(state):
+    pytest.importorskip("opendp")
+    first = summary_with_noise(state)
+    # The sums are the same whatever is made of them.
+    second = summary_with_noise(state, kind=PooledAggregator)
+    assert second.message.to_bytes() == first.message.to_bytes()
+    assert_allclose(account_in(state).spent.epsilon, 1.0)
+    assert summary_with_noise(state, X[1:], Y[1:]).message != first.message
+    assert_allclose(account_in(state).spent.epsilon, Spent([ONE, ONE]).epsilon)
+    with pytest.raises(NoiseSpentError, match="has spent epsilon 1.47 of 2.00"):
+        summary_with_noise(state, epsilon=1.5)
+
+
+def test_a_server_that_asks_for_a_summary_gets_the_one_that_was_made(state):
+    pytest.importorskip("opendp")
+    summary = summary_with_noise(state)
+    aggregator = GEMSLogisticAggregator(privacy=PRIVACY)
+    agreement = Agreement.of(aggregator, nodes=["lyon", "oslo"])
+    request = aggregator._agreed_terms.first_message().with_fields(rows_alone=True)
+    # The classifier is set aside.
+    reply = answer(sealed(request, agreement), state, agreement=agreement)
+    assert Summary(reply).n_bytes == summary.n_bytes
+    assert replace(reply, envelope={}).to_bytes() == summary.message.to_bytes()
+    assert_allclose(account_in(state).spent.epsilon, 1.0)
+
+
+def test_rows_of_one_person_are_one_charge(state):
+    pytest.importorskip("opendp")
+    summary_with_noise(state, rows_of_one=2)
+    assert_allclose(account_in(state).spent.epsilon, 1.0)
+    assert (
+        "adding or removing one person, who has at most 2" in account_in(state).says()
+    )
+
+
+def test_a_summary_without_noise_needs_no_ledger(state):
+    with pytest.raises(ValueError, match="this aggregator has none"):
+        GEMSLogisticAggregator().summarize(None, X, Y, name="lyon", state=state)
+    with pytest.raises(ValueError, match="limits are about what a ledger counts"):
+        GEMSLogisticAggregator(privacy=PRIVACY).summarize(
+            None, X, Y, name="lyon", limits=TWO
+        )
+    with pytest.raises(ValueError, match="Pass X and y in place of chunks"):
+        GEMSLogisticAggregator(privacy=PRIVACY).summarize(
+            None, chunks=lambda: [(X, Y)], name="lyon", state=state
+        )
 
 
 # ---- processes ---------------------------------------------------------------------
