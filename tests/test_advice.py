@@ -214,6 +214,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "node_weight": (LINEAR,),
         "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
         "robust": (LINEAR, PooledAggregator),
+        "threshold": (LINEAR.evaluate,),
     },
     "guard": {
         "again": (reply_to,),
@@ -347,6 +348,7 @@ OF_EXTRAS = {
 NO_PARAMETERS = {
     ("_cli", "NAME"): "stands for any parameter, in the usage of --set",
     ("_cli", "charset"): "of the page that a report is written to",
+    ("base", "class"): "of an element of the page that a notebook shows",
     ("_cli", "sep"): "a first line of a table, by which Excel is told the separator",
     ("_cli", "pooled__max_depth"): "of the trees that pooled names",
     ("parties", "n_samples"): "how check_estimator wants few rows to be named",

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from ..base import BaseAggregator, Method
 from ..parties import Federation, Record, RowsLike, with_noisy_summaries
-from ._asked_nodes import AskedNodes
+from ._asked_nodes import AskedNodes, Context
 from ._channel import InProcess
 from ._reading import read_federation
 from ._run import Run
@@ -73,7 +73,7 @@ def fit_method(
         held_out,
         groups=groups,
         sample_weight=sample_weight,
-        simulation=method.simulation(aggregator),
+        method=method,
     )
     method.check(federation)
     if hasattr(aggregator, "keep_replies"):
@@ -121,6 +121,7 @@ def run_over(
             silent=[node.name for node in federation.nodes if not node.can_reply],
             keeps=records is not None,
         ),
+        context=Context(),
     )
     run.history += federation.front_history
     return run

@@ -25,11 +25,11 @@ from ..steps import (
     Front,
     check_tree,
 )
-from ._labels import check_no_label_missing
 from ._members import MemberParametersMixin, NodePairs, is_channel, named_members
 from ._method import Method
 from ._parts import Part
-from ._validation import Rows, as_numbers
+from ._shown import Columns, Records
+from ._validation import Rows, as_numbers, check_no_label_missing
 from ._warnings import MOST_LISTED, warn_user
 
 
@@ -41,6 +41,10 @@ class Allows:
     missing_values: bool = False
     sparse: bool = True
     named_inputs: bool = False  # a dict of arrays, which enter a module by name
+
+
+# Fitted attributes that are tables, and what shows each of them as one.
+_TABLES = {"history_": Records, "node_scores_": Columns, "trust_": Columns}
 
 
 class BaseAggregator(ClassifierMixin, MemberParametersMixin):
@@ -226,6 +230,20 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         return self._row_bounds.within(rows)
 
     @property
+    def _has_front_of_its_own(self) -> bool:
+        """Report whether it has a front that no node's classifier was fitted behind.
+
+        Such a front is that of trees, whose columns are bins.
+        """
+        return getattr(self, "_front", None) is not None and self.front is None
+
+    def _rows_of_local_models(self, X) -> Rows:
+        """Rows as the nodes' own classifiers take them, behind a common front."""
+        if self._has_front_of_its_own:
+            return as_numbers(self, X, reset=False)
+        return self._validate(X, reset=False)
+
+    @property
     def _finite_values(self) -> "bool | str":
         """Return the `ensure_all_finite` of scikit-learn's validation."""
         return "allow-nan" if self._allows.missing_values else True
@@ -255,6 +273,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             delattr(self, name)
         vars(self).pop("_has_sums", None)  # of one that was read from a pickle
         vars(self).pop("_row_bounds", None)  # of a fit with privacy
+        for name, kind in _TABLES.items():
+            if attributes.get(name) is not None:
+                attributes[name] = kind(attributes[name])
         vars(self).update(attributes)
 
     def _exported(self, classifier: BaseEstimator) -> BaseEstimator:

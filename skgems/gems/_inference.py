@@ -503,7 +503,7 @@ def _asked_over_channel(
     front = None if aggregator._front is None else aggregator._front.as_content()
     run = Run(channel, context=replace(Context.from_channel(channel), front=front))
     fit = _with_replies(fit, run.ask(_requests(fit, columns)), columns)
-    aggregator.history_ = [*aggregator.history_, *with_objectives(run.history, None)]
+    aggregator.history_ = aggregator.history_ + with_objectives(run.history, None)
     return fit, []
 
 

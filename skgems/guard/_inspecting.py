@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import fill
 
+from ..base import Page, ResultMixin, Table
 from ..messages import (
     TASKS,
     WIDTH,
@@ -30,8 +31,8 @@ from ._overview import BESIDE_NOISE, KINDS, overview_of_reply, overview_of_reque
 _MORE = "All fields, settings and arrays: add --verbose (in Python, verbose)."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inspected:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Inspected(ResultMixin):
     """What a file of an exchange contains; ``str(inspected)`` is a page for people.
 
     Attributes
@@ -126,6 +127,16 @@ class Inspected:
             shape = " x ".join(map(str, array["shape"])) or "number"
             size = f"{shape:>12}  {array['dtype']:>7}  {array['bytes']:>10,} bytes"
             yield f"  {path:{width}}  {size}"
+
+    def _page(self) -> Page:
+        overview = Table(heads=["part", "content"], rows=list(self.overview.items()))
+        parts = [overview]
+        if self.says and self.kind != "agreement":  # whose sentences are the overview
+            says = list(self.says.items())
+            parts.append(Table(heads=["field", "what it says"], rows=says))
+        if self.arrays:
+            parts.append(Table.from_records(self.arrays, caption="Arrays"))
+        return Page(title=f"{self.path} ({self.n_bytes:,} bytes)", parts=parts)
 
     def __str__(self) -> str:
         if self.verbose:

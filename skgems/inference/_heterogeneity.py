@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import chi2
 
+from ..base import Page, ResultMixin, Table
 from ._newton import NodeSums
 
 # Eigenvalues of the scaled information of a node below this decide nothing.
@@ -21,8 +22,8 @@ _LEAST_EIGENVALUE = 1e-8
 _UNDECIDED = 1e-6
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Heterogeneity:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Heterogeneity(ResultMixin):
     """Estimates by node, (n_nodes, n_params), and statistics of each parameter."""
 
     estimates: np.ndarray  # NaN where a node's sums allow none
@@ -31,6 +32,19 @@ class Heterogeneity:
     df: np.ndarray  # (n_params,), degrees of freedom of Q
     pvalues: np.ndarray  # (n_params,), of Q
     I2: np.ndarray  # (n_params,), share of the variation that is not chance
+
+    def _page(self) -> Page:
+        statistics = Table.from_columns(
+            {
+                "coefficient": range(len(self.Q)),
+                "nodes with estimates": np.isfinite(self.errors).sum(axis=0).tolist(),
+                "Q": self.Q.tolist(),
+                "df": self.df.tolist(),
+                "p value": self.pvalues.tolist(),
+                "I2": self.I2.tolist(),
+            }
+        )
+        return Page(title="Differences between nodes", parts=[statistics])
 
 
 def heterogeneity_of(

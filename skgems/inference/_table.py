@@ -1,24 +1,20 @@
 """A table of coefficients with standard errors, tests and intervals."""
 
 from dataclasses import dataclass
-from html import escape
-from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import norm
 
+from ..base import Page, Points, ResultMixin, Table
 from ._heterogeneity import Heterogeneity
 
 if TYPE_CHECKING:  # pandas is an extra
     import pandas
 
-# Characters of a line of notes, as many as lines of this code have.
-_WIDTH = 88
 
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Inference:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Inference(ResultMixin):
     """Coefficients of a logistic regression with standard errors.
 
     It is returned by ``GEMSLogisticAggregator.inference``, and prints as a table, also
@@ -216,66 +212,24 @@ class Inference:
             for value in self._columns[name]
         ]
 
-    def __str__(self) -> str:
-        lines = []
-        for title, indices in self._blocks():
-            heads = ["", *(_short(name) for name in self._columns)]
-            table = [
-                [_printable(self.names[i]) for i in indices],
-                *([self._cells(name)[i] for i in indices] for name in self._columns),
-            ]
-            widths = [
-                max(map(len, [head, *cells]))
-                for head, cells in zip(heads, table, strict=True)
-            ]
-            lines.append(_printable(title))
-            for row in [heads, *zip(*table, strict=True)]:
-                first = row[0].ljust(widths[0])
-                others = [
-                    cell.rjust(width)
-                    for cell, width in zip(row[1:], widths[1:], strict=True)
-                ]
-                lines.append("  ".join([first, *others]).rstrip())
-            lines.append("")
-        lines += [
-            fill(_printable(note), width=_WIDTH, subsequent_indent="    ")
-            for note in self.notes
-        ]
-        return "\n".join(lines).rstrip()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        """Return the page that a notebook shows."""
+    def _page(self) -> Page:
         cells = {name: self._cells(name) for name in self._columns}
-        heads = "".join(f"<th>{escape(_short(name))}</th>" for name in cells)
-        page = ""
-        for title, indices in self._blocks():
-            rows = ""
-            for i in indices.tolist():
-                numbers = "".join(
-                    f"<td>{escape(cells[name][i])}</td>" for name in cells
-                )
-                rows += (
-                    f"<tr><th>{escape(_printable(self.names[i]))}</th>{numbers}</tr>"
-                )
-            page += (
-                f"<table><caption>{escape(_printable(title))}</caption>"
-                f"<thead><tr><th></th>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+        parts: list[Table | Points] = [
+            Table(
+                heads=["", *map(_short, cells)],
+                rows=[
+                    [self.names[i], *(column[i] for column in cells.values())]
+                    for i in indices.tolist()
+                ],
+                caption=title,
             )
-        notes = "".join(f"<li>{escape(_printable(note))}</li>" for note in self.notes)
-        return f"{page}<ul>{notes}</ul>" if notes else page
+            for title, indices in self._blocks()
+        ]
+        if self.notes:
+            parts.append(Points(heading="Notes", sentences=self.notes))
+        return Page(title="", parts=parts)
 
 
 def _short(name: str) -> str:
     """Return the head of a column: the ends of intervals follow what they are of."""
     return name.removeprefix("odds ratio ") if "[" in name or "]" in name else name
-
-
-def _printable(text: str) -> str:
-    """Return a text that cannot steer a terminal, whoever chose the names in it."""
-    return "".join(
-        character if character.isprintable() else repr(character)[1:-1]
-        for character in text
-    )

@@ -9,6 +9,8 @@ from numbers import Real
 
 import numpy as np
 
+from ..base import Page, ResultMixin, Table
+
 # Bytes of a whole file.
 MOST_BYTES = 2**32  # 4 GB
 # Bytes of the header in JSON, which takes some thirty times its size once it is read,
@@ -52,7 +54,7 @@ def _limit(most: int, unit: str, *, of_rows: bool = False) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(ResultMixin):
     """The most that one request may cost a node, checked before it is answered.
 
     A request of a few hundred bytes can ask for hours of computation, or for more
@@ -182,6 +184,14 @@ class Limits:
         100_000_000, "numbers that steps hold at once", of_rows=True
     )
     most_epsilon: float = 1.0
+
+    def _page(self) -> Page:
+        rows = [
+            [limit.name, getattr(self, limit.name), limit.metadata["unit"]]
+            for limit in fields(self)
+        ]
+        limits = Table(heads=["limit", "at most", "of"], rows=rows)
+        return Page(title="The most that one request may cost", parts=[limits])
 
     def __post_init__(self) -> None:
         _check_epsilon(self.most_epsilon)

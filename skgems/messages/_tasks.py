@@ -132,6 +132,8 @@ class Task:
     # What the reply to a request depends on: "rows", or the "classifier" too.
     reads: str | None = None
     reports: bool = False  # it costs no model if it fails
+    # Whether it is about the model that an exchange has made, whatever the method.
+    is_of_finished_model: bool = False
     # Whether the reply says nothing that depends on other nodes, so that it can be part
     # of the first message, and kept for later ones.
     alone: bool = False

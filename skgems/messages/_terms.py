@@ -45,6 +45,8 @@ class Terms:
     asks_behind_front : bool
         Whether the requests that :meth:`check_request` bounds are about rows behind the
         front only, as those for histograms, whose bins are the front's.
+    makes_model : bool
+        Whether the method makes a classifier, which nodes may be asked to judge.
     front : Front or None
         The transformers that all nodes put before everything else.
     privacy : Privacy or None
@@ -69,6 +71,7 @@ class Terms:
     bounded_tasks: ClassVar[tuple[str, ...]] = ()
     grows_forests: ClassVar[bool] = False
     asks_behind_front: ClassVar[bool] = False
+    makes_model: ClassVar[bool] = True
 
     front: "Front | None" = None
     privacy: Any = None

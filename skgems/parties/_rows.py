@@ -44,10 +44,9 @@ from ..steps import Cells, ColumnsError, Front, JoinedBins, are_documents, as_ro
 from . import _nodes
 from ._front_states import check_states
 from ._labels import check_labels_of
-from ._nodes import Rows, RowsLike
+from ._nodes import Rows, RowsLike, WeightedRows, weighted_rows
 from ._ruled import RuledTable, table_under
 from ._terms import allows_missing
-from ._weights import WeightedRows, weighted_rows
 
 # Types of labels that JSON, and so a message, can hold.
 _LABEL_TYPES = frozenset({str, int, float, bool})

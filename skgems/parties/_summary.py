@@ -164,6 +164,10 @@ class Summary:
             f"{shown})"
         )
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: names and sizes of what was sent."""
+        return self.message._repr_html_()
+
     @property
     def columns(self) -> list:
         """Names of the columns that it tells of, or places if they have no names.

@@ -24,11 +24,17 @@ from sklearn.preprocessing import LabelBinarizer
 
 from ..local import closed_form
 from ..messages import Message
-from ..moments import ClassMoments, ClassSums
-from ._equations import Root
-from ._forms import PooledForm
-from ._linear import weighted_sums
-from ._rounding import PROMISE, Rounding, SumPrecision, quadratic_rounding
+from ..moments import (
+    PROMISE,
+    ClassMoments,
+    ClassSums,
+    PooledForm,
+    Root,
+    Rounding,
+    SumPrecision,
+    quadratic_rounding,
+    weighted_sums,
+)
 
 _EPS = np.finfo(np.float64).eps
 

@@ -13,7 +13,7 @@ from sklearn.linear_model import RidgeClassifier
 from ..asking import Run
 from ..base import Allows, BaseAggregator, Method, Takes
 from ..messages import Message
-from ..moments import ClassMoments
+from ..moments import ClassMoments, PooledForm
 from ..parties import Federation
 from ..private import (
     NoisyTerms,
@@ -27,7 +27,6 @@ from ..private import (
 )
 from ..steps import Front
 from ._classifiers import fit_to_sums, tells_one_scatter
-from ._forms import PooledForm
 from ._pooled_fit import classifier_named
 
 # Why no model of sums with noise is scikit-learn's fit on all rows.

@@ -17,6 +17,7 @@ from ..steps import Columns, Front
 from ._decisions import PooledDecisionsMixin
 from ._noise import NoisyPooledMethod
 from ._pooled_fit import NAMES, PooledMethod, classifier_named
+from ._sent_models import content_of_classifier, of_all_columns
 from ._summarizing import PooledSummariesMixin
 from ._weights import weights_if
 
@@ -283,6 +284,16 @@ class PooledAggregator(
         return Pipeline(
             [("used", _only_used(self._used, names)), ("classifier", classifier)]
         )
+
+    def _model_for_nodes(self) -> dict:
+        content = content_of_classifier(self._fitted)
+        if content is None:
+            fields = super()._model_for_nodes()
+        else:
+            fields = {"model": {"labels": self.classes_.tolist(), **content}}
+        if getattr(self, "_used", None) is not None:
+            fields["model"] = of_all_columns(fields["model"], self._used)
+        return fields
 
     def _default_estimator(self) -> None:
         return None

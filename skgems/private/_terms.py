@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from ..messages import Message, Terms, requests_in
 from ._privacy import Privacy
@@ -17,6 +17,9 @@ class NoisyTerms(Terms, method="NoisySums"):
 
     So a file may be fitted by every aggregator that takes noise, and is charged once.
     """
+
+    # Counts of rows that a finished model is judged by would have no noise.
+    makes_model: ClassVar[bool] = False
 
     privacy: Privacy
 

@@ -42,6 +42,7 @@ from ._leaf_counts import (
     LeafCountsReply,
     unpacked_leaf_counts,
 )
+from ._metrics import METRICS, MetricsReply
 from ._moments import MOMENTS, MomentsReply
 from ._neurons import NEURONS, NeuronsReply
 from ._noisy_sums import NOISY_SUMS, NoisySumsReply
@@ -72,6 +73,7 @@ for _task in (
     NEURONS,
     EVALUATE,
     SCORE,
+    METRICS,
     INFERENCE,
     TRAIN,
     RETRAIN,

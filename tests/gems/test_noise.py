@@ -153,6 +153,7 @@ def test_parameters_that_mean_the_same_are_taken(options):
         ("forget", lambda fitted, X, y: fitted.forget("0")),
         ("update", lambda fitted, X, y: fitted.update([("oslo", None)], X, y)),
         ("ask_scores", lambda fitted, X, y: fitted.ask_scores()),
+        ("evaluate without rows", lambda fitted, X, y: fitted.evaluate()),
         ("good_enough_spaces", lambda fitted, X, y: fitted.good_enough_spaces()),
         ("fine_tune", lambda fitted, X, y: fitted.fine_tune(X, y)),
     ],
