@@ -59,6 +59,7 @@ from skgems import (
     PFNMAggregator,
     PooledAggregator,
     PooledTransformer,
+    Privacy,
     combine,
     guard,
 )
@@ -146,6 +147,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "rows": (Disclosure,),
         "epochs": (Limits,),
         "epsilon": (LINEAR,),
+        "most_epsilon": (Limits,),
         "n_rounds": (LINEAR, NETWORKS, PFNMAggregator, ModelAveragingAggregator),
         "pooled": (PooledAggregator,),
     },
@@ -227,7 +229,9 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "epsilon": (LINEAR,),
         "groups": (combine, reply_to, LINEAR.summarize, PooledAggregator.summarize),
         "intersection": (LINEAR,),
+        "limits": (reply_to,),
         "min_rows": (Disclosure,),
+        "most_epsilon": (Limits,),
         "radii": (reply_to,),
         "space": (LINEAR.summarize,),
         "request": (guard.inspect,),
@@ -292,11 +296,19 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "max_features": (ExtraTreesClassifier,),
         "min_impurity_decrease": (ExtraTreesClassifier,),
         "nodes": (PooledAggregator.fit,),
+        "epsilon": (Privacy,),
         "moments": (LINEAR,),
+        "privacy": (LINEAR, PooledAggregator),
         "pooled": (PooledAggregator,),
         "robust": (PooledAggregator,),
         "solver": (LinearDiscriminantAnalysis,),
         "var_smoothing": (GaussianNB,),
+    },
+    "private": {
+        "classes": (Privacy,),
+        "high": (Privacy,),
+        "low": (Privacy,),
+        "privacy": (LINEAR, PooledAggregator),
     },
     "spaces": {
         "construction": (Spaces,),
@@ -348,6 +360,7 @@ NO_PARAMETERS = {
     ("networks", "dim"): "of torch.softmax, in a value of predict_nonlinearity",
     ("networks", "predict_nonlinearity"): "of nets of skorch, which is a function",
     ("tasks", "model"): "a field of a request",
+    ("pooled", "privacy__epsilon"): "of the Privacy that privacy holds",
     ("spaces", "name"): "of a class statement: class Mine(Geometry, name='...')",
 }
 # Values that are no literals.

@@ -6,7 +6,7 @@ from joblib import Memory
 from numpy.typing import ArrayLike
 
 from ..base import BaseAggregator, Method
-from ..parties import Federation, Record, RowsLike
+from ..parties import Federation, Record, RowsLike, with_noisy_summaries
 from ._asked_nodes import AskedNodes, Context
 from ._channel import InProcess
 from ._reading import read_federation
@@ -61,8 +61,12 @@ def fit_method(
         method = aggregator._method()
     if sample_weight is not None:
         method.check_takes_weights()
+    reader = aggregator
+    if X is not None and aggregator.privacy is not None:
+        reader = with_noisy_summaries(aggregator, X, y, nodes, held_out, groups=groups)
+        X = y = nodes = held_out = groups = None
     federation = read_federation(
-        aggregator,
+        reader,
         X,
         y,
         nodes,

@@ -213,6 +213,8 @@ class Agreement(ResultMixin):
         **further_fields,
     ) -> "Agreement":
         """Make the agreement of a new exchange from the terms of a method."""
+        if terms.privacy is not None:  # the noise is the rule
+            further_fields["disclosure"] = None
         n_times = _times_of_fits(terms, fits=fits, n_hidden_layers=n_hidden_layers)
         settings = json.loads(json.dumps(terms.settings_at_nodes))
         needs_radii = any(map(tells_radii, terms.first_requests())) or any(

@@ -94,6 +94,11 @@ def check_scatters(
         )
 
 
+def tells_one_scatter(classifier: ClassifierMixin, classes: np.ndarray) -> bool:
+    """Report whether a linear classifier is made of one scatter of all classes."""
+    return _linear_form(classifier, classes).scatter == "shared"
+
+
 def fit_to_sums(
     classifier: ClassifierMixin, sums: ClassMoments | ClassSums, classes: np.ndarray
 ) -> tuple[ClassifierMixin, str]:

@@ -32,11 +32,11 @@ from ..trees import (
     random_forest,
     unpacked_cells,
 )
-from ._boosting import boosting_rules, check_can_boost, fitted_boosting
+from ._boosting import boosting_rules, check_can_boost
+from ._fitted_trees import fitted_boosting, fitted_forest
 from ._forests import (
     agreed_seed,
     check_can_grow,
-    fitted_forest,
     is_totally_random,
     number_of_trees,
     rules_of,

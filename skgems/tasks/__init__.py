@@ -45,6 +45,7 @@ from ._leaf_counts import (
 from ._metrics import METRICS, MetricsReply
 from ._moments import MOMENTS, MomentsReply
 from ._neurons import NEURONS, NeuronsReply
+from ._noisy_sums import NOISY_SUMS, NoisySumsReply
 from ._retrain import RETRAIN, RetrainReply
 from ._score import SCORE, ScoreReply
 from ._shared import DisclosedReply
@@ -65,6 +66,7 @@ for _task in (
     JUDGE,
     MOMENTS,
     CLASS_SUMS,
+    NOISY_SUMS,
     LEAF_COUNTS,
     SIZE,
     SPACE,
