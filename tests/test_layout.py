@@ -148,6 +148,7 @@ TESTED_ELSEWHERE = {
     "gems/_contributions.py": ("gems/test_inference.py", "models without a node"),
     "gems/_inference_fit.py": ("gems/test_inference.py", "through the aggregator"),
     "gems/_inference_notes.py": ("gems/test_inference.py", "notes of the table"),
+    "gems/_fit_warnings.py": ("gems/test_logistic_errors.py", "a fit warns of nodes"),
     "gems/_moment_sums.py": ("gems/test_inference.py", "moments in place of nodes"),
     "gems/_last_layer.py": ("gems/test_mlp.py", "through the aggregator"),
     "gems/_training_rounds.py": ("gems/test_mlp_rounds.py", "through the aggregator"),

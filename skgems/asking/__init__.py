@@ -46,7 +46,6 @@ from ._run import RepliesMissingError, Run, run
 from ._sending import LeftOutError, TooFewNodesError
 from ._trust import (
     check_merges_all,
-    kept_names,
     reason_of_trust,
     trust_table,
     warn_of_contradictions,
