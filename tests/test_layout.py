@@ -250,6 +250,12 @@ TESTED_ELSEWHERE = {
     "pooled/_trees_fit.py": ("pooled/test_boosting.py", "through the aggregator"),
     "pooled/_trees_terms.py": ("pooled/test_boosting.py", "terms are agreed on"),
     "pfnm/_terms.py": ("guard/test_derived.py", "a node makes its requests"),
+    "pooled/_chosen_classifier.py": (
+        "pooled/test_pooled.py",
+        "what pooled= stands for",
+    ),
+    "pooled/_random_trees_fit.py": ("pooled/test_random_trees.py", "through the fit"),
+    "pooled/_trees_method.py": ("pooled/test_forests.py", "forests grow by it"),
     "pooled/_sums.py": ("pooled/test_pooled.py", "sums of nodes are those of all rows"),
     "spaces/_dual.py": ("spaces/test_intersection.py", "against a convex solver"),
     "spaces/_diagonal.py": ("spaces/test_metric.py", "the identities of all metrics"),

@@ -26,8 +26,8 @@ from ..private import (
     sigma_of,
 )
 from ..steps import Front
+from ._chosen_classifier import classifier_named
 from ._classifiers import fit_to_sums, tells_one_scatter
-from ._pooled_fit import classifier_named
 
 # Why no model of sums with noise is scikit-learn's fit on all rows.
 NOISE = "The sums have noise (privacy)."
