@@ -254,6 +254,7 @@ TESTED_ELSEWHERE = {
         "pooled/test_pooled.py",
         "what pooled= stands for",
     ),
+    "pooled/_front_messages.py": ("pooled/test_transformer_messages.py", "are sent"),
     "pooled/_random_trees_fit.py": ("pooled/test_random_trees.py", "through the fit"),
     "pooled/_trees_method.py": ("pooled/test_forests.py", "forests grow by it"),
     "pooled/_sums.py": ("pooled/test_pooled.py", "sums of nodes are those of all rows"),
