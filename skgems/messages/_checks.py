@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..moments import LARGEST, LARGEST_FLOAT32
-from ._fields import ABSENT, REQUIRED, Field, Place, Table
+from ._fields import ABSENT, REQUIRED, Each, Field, Place, Table
 from ._message import Message
 from ._questions import Reply
 from ._tasks import reply_in, task_named
@@ -144,6 +144,11 @@ def sentences_of_fields(
             table = content[name] if isinstance(field, Table) else content
             figures = field.figures(content[name], table, reply)
             yield path_of_field, Sentences(meaning=field.says, figures=figures)
+        elif isinstance(field, Each):
+            for inner_name, inner_field in field.fields.items():
+                if inner_field.says and content[name]:  # alike in all of the tables
+                    inner_path = f"{path_of_field}.{inner_name}"
+                    yield inner_path, Sentences(meaning=inner_field.says)
         elif isinstance(field, Table):
             yield from sentences_of_fields(
                 field.fields,
