@@ -166,11 +166,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "n_features": (HashingVectorizer, FeatureHasher),
         "nodes": (combine,),
     },
-    "candidates": {
-        "disclosure": (combine,),
-        "front": (combine,),
-        "n_features": (HashingVectorizer, FeatureHasher),
-    },
     "choice": {"min_rows": (Disclosure,), "scoring": (combine,)},
     "disclosure": {
         "cell": (Disclosure,),
@@ -188,6 +183,9 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     "ensembles": {
         "student": (DistillationAggregator,),
         "combine": (EnsembleAggregator,),
+        "disclosure": (combine,),
+        "front": (combine,),
+        "n_features": (HashingVectorizer, FeatureHasher),
     },
     "channels": {
         "nodes": (Exchange,),
@@ -200,6 +198,13 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "min_rows": (Disclosure,),
         "n_jobs": (LINEAR, ModelAveragingAggregator),
         "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
+        "chunks": (
+            LINEAR.summarize,
+            ModelAveragingAggregator.summarize,
+            PFNMAggregator.summarize,
+            PooledAggregator.summarize,
+        ),
+        "space": (LINEAR.summarize,),
     },
     "asking": {
         "bounds": (PooledTransformer,),
@@ -216,19 +221,9 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     "guard": {
         "again": (reply_to,),
         "agreement": (reply_to,),
-        "chunks": (
-            LINEAR.summarize,
-            ModelAveragingAggregator.summarize,
-            PFNMAggregator.summarize,
-            PooledAggregator.summarize,
-        ),
         "disclosure": (reply_to, LINEAR.summarize, Agreement),
-        "epsilon": (LINEAR,),
-        "groups": (combine, reply_to, LINEAR.summarize, PooledAggregator.summarize),
-        "intersection": (LINEAR,),
         "min_rows": (Disclosure,),
         "radii": (reply_to,),
-        "space": (LINEAR.summarize,),
         "request": (guard.inspect,),
     },
     "gems": {

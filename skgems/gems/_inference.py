@@ -11,8 +11,8 @@ from ..asking import Context, Run, read_federation, run_of
 from ..base import is_channel
 from ..compat import Interval, StrOptions, validate_params
 from ..disclosure import Disclosure
-from ..inference import Inference
 from ..messages import Message, listed
+from ..moments import Inference
 from ..parties import Federation, Record, Summary
 from ..steps import raw_columns
 from ..tasks import InferenceReply

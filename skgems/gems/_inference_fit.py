@@ -6,7 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ..inference import (
+from ..messages import listed
+from ..moments import (
     Dependence,
     Heterogeneity,
     Inference,
@@ -22,7 +23,6 @@ from ..inference import (
     robust_covariance,
     site_covariance,
 )
-from ..messages import listed
 from ..parties import Node
 from ..steps import RawColumn
 from ..tasks import InferenceReply

@@ -15,11 +15,9 @@ from ..asking import (
     run_of,
 )
 from ..base import BaseAggregator, LinearExportMixin, tuning_step
-from ..compat import Interval, StrOptions
+from ..compat import Interval, StrOptions, shown
 from ..disclosure import disclosure_of
-from ..guard import SummarizingMixin
-from ..parties import Summary
-from ..progress import shown
+from ..parties import SummarizingMixin, Summary
 from ._further import Rounds
 from ._inference import InferenceMixin, kept_for_inference
 from ._linear_method import LinearMethod

@@ -1,7 +1,7 @@
 """Gradient and information of a logistic regression, expected of rows by moments.
 
 They stand in for what nodes do not tell. Parameters are contrasts against the first
-class, as in `skgems.inference`; models are on rows as they are.
+class, as in `skgems.moments`; models are on rows as they are.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from ..inference import NodeSums
-from ..moments import Likelihood
+from ..moments import Likelihood, NodeSums
 
 # Step of differences in logits, a column's deviation long. Expectations have about
 # seven digits, and their third derivatives are below 0.1, so that curvatures are right

@@ -32,7 +32,6 @@ from ._flower_client import client_app
 from ._inspecting import Inspected, inspect
 from ._ledger import RowsChangedError, read_entries
 from ._ledger_store import (
-    PAUSE,
     LedgerBusyError,
     LedgerCopiedError,
     LedgerDamagedError,
@@ -40,7 +39,6 @@ from ._ledger_store import (
     LedgerOlderError,
 )
 from ._replying import ReplyDeclinedError, reply_to
-from ._summarizing import SummarizingMixin
 
 __all__ = [
     "Agreement",
@@ -58,7 +56,6 @@ __all__ = [
     "RowsAskedAgainWarning",
     "RowsChangedError",
     "SignatureError",
-    "SummarizingMixin",
     "client_app",
     "inspect",
     "reply_to",

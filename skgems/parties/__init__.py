@@ -17,6 +17,7 @@ one way in a fit and at a node. Neither the server's runs nor a ledger are known
 array([15, 15])
 """
 
+from ..datasets import as_groups, parts_of_groups
 from ._answering import reply_as_message, reply_of
 from ._federation import Federation, Node, PublicRows
 from ._front_states import check_states
@@ -64,6 +65,7 @@ from ._rows import (
 from ._ruled import RuledTable, table_under
 from ._simulation import Simulation
 from ._small_classes import without_small_classes
+from ._summarizing import SummarizingMixin
 from ._summary import Summary, is_path, load_message
 from ._terms import allows_missing, settings_of_strangers, terms_of
 from ._warnings import (
@@ -83,6 +85,7 @@ __all__ = [
     "IdentifierWarning",
     "Node",
     "Record",
+    "SummarizingMixin",
     "Summary",
     "UnseenClassesWarning",
 ]

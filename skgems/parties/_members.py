@@ -15,7 +15,7 @@ from ..base import (
     is_named,
     named_members,
 )
-from ..progress import tracked
+from ..compat import tracked
 from ..steps import Front, front_of_content
 from ._fronts import fitted_without_learning, raise_front_not_fitted
 from ._summary import Summary, is_path

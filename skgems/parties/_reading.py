@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..base import MOST_LISTED, BaseAggregator, encode_labels, warn_user
+from ..compat import say
 from ..disclosure import Disclosure, disclosure_within
 from ..local import LocalModel, Member
 from ..networks import Network
-from ..progress import say
 from ..steps import Front
 from . import _nodes
 from ._federation import Federation, Node

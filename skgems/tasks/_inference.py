@@ -1,7 +1,7 @@
 """The task "inference": what coefficients and their standard errors are made of.
 
 At a model W, over rows z (extended by 1) with residuals r and probabilities p, the sums
-of gradient, information and products of scores are those of `skgems.inference`. Under a
+of gradient, information and products of scores are those of `skgems.moments`. Under a
 rule of disclosure their columns r, v z and r^2 z have to pass beside those that are
 told anyway: else only the first ones are told.
 """
@@ -11,12 +11,6 @@ from typing import Annotated
 
 import numpy as np
 
-from ..inference import (
-    columns_that_are_told,
-    matrix_of_triangle,
-    score_sums,
-    triangle_of,
-)
 from ..local import JudgingRows, Member, NodeShape, tellable_gradients
 from ..messages import (
     ABSENT,
@@ -29,6 +23,12 @@ from ..messages import (
     Request,
     Task,
     rows_in_words,
+)
+from ..moments import (
+    columns_that_are_told,
+    matrix_of_triangle,
+    score_sums,
+    triangle_of,
 )
 from ._layers import check_classes
 from ._models import check_columns

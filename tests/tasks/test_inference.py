@@ -13,9 +13,9 @@ from sklearn.dummy import DummyClassifier
 
 from skgems import Disclosure
 from skgems.guard import Limits
-from skgems.inference import matrix_of_triangle, score_sums
 from skgems.local import LimitError, Member, NodeShape, ruled
 from skgems.messages import TASKS
+from skgems.moments import matrix_of_triangle, score_sums
 from skgems.tasks._inference import InferenceReply, InferenceRequest
 
 REQUEST = {"W": make_model(), **ALL_CLASSES}
