@@ -39,8 +39,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, ModelAveragingAggregator
 from skgems.datasets import partition_by_label
-from skgems.moments import ClassMoments, class_moments, merge_moments
-from skgems.pooled import PooledForm
+from skgems.moments import ClassMoments, PooledForm, class_moments, merge_moments
 
 # Nodes of two digits each.
 K = 5

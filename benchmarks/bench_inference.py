@@ -47,9 +47,9 @@ from sklearn.dummy import DummyClassifier
 
 from skgems import Disclosure, GEMSLogisticAggregator
 from skgems.datasets import load_penguins
+from skgems.evaluation import Inference
 from skgems.local import Member, ruled
 from skgems.messages import TASKS
-from skgems.moments import Inference
 
 HEART = Path(__file__).parents[1] / "examples" / "data" / "heart_disease"
 HEART_COLUMNS = ["age", "sex", "trestbps", "thalach", "exang", "oldpeak"]

@@ -27,6 +27,7 @@ copyright = "2026, skgems developers"
 version = release = skgems.__version__
 
 extensions = [
+    "matplotlib.sphinxext.plot_directive",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
@@ -57,6 +58,11 @@ html_sidebars = {page: [] for page in ("index", "getting_started", "changelog")}
 _mathjax = files("mathjax") / "static" / "mathjax" / "es5" / "tex-svg.js"
 html_static_path = ["_static", str(_mathjax)]
 mathjax_path = "tex-svg.js"
+
+# Pages that draw show what they drew, without links to files of it.
+plot_html_show_formats = False
+plot_html_show_source_link = False
+plot_formats = [("png", 110)]
 
 # The order of the gallery: the simplest first, then files, messages and networks. An
 # example that is not listed here stops the build.

@@ -17,6 +17,7 @@ from .gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from .guard import answer
 from .pfnm import PFNMAggregator
 from .pooled import PooledAggregator, PooledTransformer, describe, survey
+from .private import Privacy
 
 __all__ = [
     "Disclosure",
@@ -29,6 +30,7 @@ __all__ = [
     "PFNMAggregator",
     "PooledAggregator",
     "PooledTransformer",
+    "Privacy",
     "answer",
     "combine",
     "describe",

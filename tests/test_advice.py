@@ -59,6 +59,7 @@ from skgems import (
     PFNMAggregator,
     PooledAggregator,
     PooledTransformer,
+    Privacy,
     combine,
     guard,
 )
@@ -146,6 +147,7 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "rows": (Disclosure,),
         "epochs": (Limits,),
         "epsilon": (LINEAR,),
+        "most_epsilon": (Limits,),
         "n_rounds": (LINEAR, NETWORKS, PFNMAggregator, ModelAveragingAggregator),
         "pooled": (PooledAggregator,),
     },
@@ -198,13 +200,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "min_rows": (Disclosure,),
         "n_jobs": (LINEAR, ModelAveragingAggregator),
         "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
-        "chunks": (
-            LINEAR.summarize,
-            ModelAveragingAggregator.summarize,
-            PFNMAggregator.summarize,
-            PooledAggregator.summarize,
-        ),
-        "space": (LINEAR.summarize,),
     },
     "asking": {
         "bounds": (PooledTransformer,),
@@ -217,14 +212,27 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "node_weight": (LINEAR,),
         "nodes": (LINEAR.fit, NETWORKS.fit, PooledAggregator.fit, PFNMAggregator.fit),
         "robust": (LINEAR, PooledAggregator),
+        "threshold": (LINEAR.evaluate,),
     },
     "guard": {
         "again": (reply_to,),
         "agreement": (reply_to,),
         "disclosure": (reply_to, LINEAR.summarize, Agreement),
+        "epsilon": (LINEAR,),
+        "groups": (combine, reply_to, LINEAR.summarize, PooledAggregator.summarize),
+        "intersection": (LINEAR,),
+        "limits": (reply_to,),
         "min_rows": (Disclosure,),
+        "most_epsilon": (Limits,),
         "radii": (reply_to,),
         "request": (guard.inspect,),
+        "chunks": (
+            LINEAR.summarize,
+            ModelAveragingAggregator.summarize,
+            PFNMAggregator.summarize,
+            PooledAggregator.summarize,
+        ),
+        "space": (LINEAR.summarize,),
     },
     "gems": {
         "C": (LINEAR, LogisticRegression, LinearSVC),
@@ -266,6 +274,8 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     "moments": {
         "geometry": (Spaces, HiddenLayers),
         "robust": (LINEAR, PooledAggregator),
+        "moments": (LINEAR,),
+        "solver": (LinearDiscriminantAnalysis,),
     },
     "networks": {
         "front": (LINEAR, NETWORKS, ModelAveragingAggregator),
@@ -286,11 +296,18 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "max_features": (ExtraTreesClassifier,),
         "min_impurity_decrease": (ExtraTreesClassifier,),
         "nodes": (PooledAggregator.fit,),
-        "moments": (LINEAR,),
+        "epsilon": (Privacy,),
+        "privacy": (LINEAR, PooledAggregator),
         "pooled": (PooledAggregator,),
         "robust": (PooledAggregator,),
         "solver": (LinearDiscriminantAnalysis,),
         "var_smoothing": (GaussianNB,),
+    },
+    "private": {
+        "classes": (Privacy,),
+        "high": (Privacy,),
+        "low": (Privacy,),
+        "privacy": (LINEAR, PooledAggregator),
     },
     "spaces": {
         "construction": (Spaces,),
@@ -330,6 +347,7 @@ OF_EXTRAS = {
 NO_PARAMETERS = {
     ("_cli", "NAME"): "stands for any parameter, in the usage of --set",
     ("_cli", "charset"): "of the page that a report is written to",
+    ("base", "class"): "of an element of the page that a notebook shows",
     ("_cli", "sep"): "a first line of a table, by which Excel is told the separator",
     ("_cli", "pooled__max_depth"): "of the trees that pooled names",
     ("parties", "n_samples"): "how check_estimator wants few rows to be named",
@@ -341,6 +359,7 @@ NO_PARAMETERS = {
     ("networks", "dim"): "of torch.softmax, in a value of predict_nonlinearity",
     ("networks", "predict_nonlinearity"): "of nets of skorch, which is a function",
     ("tasks", "model"): "a field of a request",
+    ("pooled", "privacy__epsilon"): "of the Privacy that privacy holds",
     ("spaces", "name"): "of a class statement: class Mine(Geometry, name='...')",
 }
 # Values that are no literals.

@@ -73,7 +73,8 @@ FLOORS = [
     {"networks", "datasets"},
     {"steps"},
     {"base", "moments", "trees"},
-    {"spaces", "messages"},
+    {"evaluation", "messages", "spaces"},
+    {"private"},
     {"local"},
     {"parties"},
     {"tasks", "asking", "guard"},
@@ -192,7 +193,13 @@ def test_rooms_know_few_others():
     # Forty came when one room became three, `parties`, `asking` and `guard`, of which
     # the last two do not know each other; as many went with rooms that few others took
     # little from.
-    assert len(arrows) <= 153
+    # Two lead to the room `evaluation`: nodes tell how good a model is, and the server
+    # makes metrics of it.
+    # Thirteen are of the room `private`: it makes a part of parameters, terms, moments.
+    # Parties, tasks, forms, the likelihood and folders take sums with noise, and the
+    # shell writes and reads what is public.
+    # One is of `evaluation` to `base`, whose pages show it.
+    assert len(arrows) <= 175
 
 
 def names_of_other_rooms(path):
@@ -224,9 +231,9 @@ def test_files_take_few_names_from_other_rooms():
     }
     file = max(numbers, key=numbers.get)
     # The largest is `reply_to`, which takes the rows of the node from `parties`.
-    assert numbers[file] <= 59, file
+    assert numbers[file] <= 60, file
     above_20 = sorted(file for file, number in numbers.items() if number > 20)
-    assert len(above_20) <= 24, above_20
+    assert len(above_20) <= 26, above_20
 
 
 def imported_modules(path):
@@ -257,7 +264,10 @@ PUBLIC = {
     "skgems": skgems.__all__,
     "skgems.choice": ["Choice"],
     "skgems.disclosure": ["guess_advantage", "told_share"],
-    "skgems.moments": ["Heterogeneity", "Inference"],
+    "skgems.evaluation": [
+        *("ClassMetrics", "Evaluation", "ScoreBins", "SiteMetrics"),
+        *("Heterogeneity", "Inference"),
+    ],
     "skgems.gems": ["Candidates", "HiddenLayers", "Moments", "Rounds", "Spaces"],
     "skgems.averaging": ["Downpour", "Schedule", "StartedApartWarning"],
     "skgems.pfnm": ["Matching", "PoorMatchWarning"],
@@ -271,7 +281,7 @@ PUBLIC = {
         *("EmptyIntersectionError", "EmptyIntersectionWarning"),
     ],
     "skgems.parties": [
-        *("Federation", "Node", "Record", "Summary", "SummarizingMixin"),
+        *("Federation", "Node", "Record", "Summary"),
         *("ClassesLeftOutWarning", "IdentifierWarning", "UnseenClassesWarning"),
     ],
     "skgems.asking": [
@@ -283,10 +293,11 @@ PUBLIC = {
         *("SameRowsWarning", "SharedCovarianceWarning", "VariancesOnlyWarning"),
     ],
     "skgems.guard": [
-        *("reply_to", "client_app", "inspect", "Inspected"),
+        *("reply_to", "SummarizingMixin", "client_app", "inspect", "Inspected"),
         *("Agreement", "Limits", "sign", "signing_keys"),
         *("NotAgreedError", "SignatureError", "LimitError", "ReplyDeclinedError"),
         *("RowsAskedAgainError", "RowsAskedAgainWarning", "RowsChangedError"),
+        "NoiseSpentError",
         *("LedgerError", "LedgerBusyError", "LedgerCopiedError"),
         *("LedgerDamagedError", "LedgerOlderError"),
     ],

@@ -11,21 +11,21 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import MOST_LISTED, check_no_label_missing, shortened, versions
+from ..base import MOST_LISTED, Page, check_no_label_missing, shortened, versions
 from ..compat import safe_indexing
 from ..disclosure import min_rows_of
-from ..local import indices_of, local_model, net_of_state
+from ..evaluation import Evaluation, doubts_about_accuracies, doubts_about_gains
+from ..local import indices_of, local_model
 from ..messages import ROUNDING, TASKS, WIDTH, printable
-from ..moments import ROUNDING_OF_SUMS
-from ..networks import ModuleState
 from ..parties import Summary, rows_of_nodes, shown_labels
+from ..private import agreement_in_words, noise_told
+from ._evaluating import EvaluateMixin
+from ._judged_models import check_labels_of_rows, named_members
 from ._withheld import withheld_in_words
 
 if TYPE_CHECKING:  # pandas is an extra
     import pandas
 
-# Accuracy that a node loses before it is told of: differences of a few rows are chance.
-_LOSES = 0.02
 # Columns of the table of nodes, in their order, with the two lines of their heads.
 _HEADS: Mapping[str, tuple[str, str]] = {
     "node": ("", "node"),
@@ -93,8 +93,14 @@ class Report:
         Which nodes would tell less under the default rule of disclosure if they were
         apart, as far as numbers of rows say it. It is of a fit in one process without a
         rule.
+    noise : str
+        What the noise on the sums of nodes promises, if `privacy` is set.
     legend : dict of str to str
         Meaning of columns in the table of nodes, and the rows that they refer to.
+    evaluation : Evaluation or None
+        How good the aggregate is at each node: areas under ROC curves, predictive
+        values, calibration. It is there if rows were passed, or if the nodes were asked
+        by ``evaluate``.
     bytes_of_bins : int or None
         For trees that were grown at the nodes: about how many bytes the rows of all
         nodes take in the bins of the trees. If the nodes sent more about trees, the
@@ -109,7 +115,9 @@ class Report:
     proof: str = ""
     columns: str = ""
     withheld: str = ""
+    noise: str = ""
     legend: Mapping = field(default_factory=dict)
+    evaluation: Evaluation | None = None
     bytes_of_bins: int | None = None
 
     def to_frame(self) -> "pandas.DataFrame":
@@ -145,7 +153,7 @@ class Report:
     @property
     def _sentences(self) -> list[str]:
         """List what is said of all nodes together, beside doubts."""
-        sentences = [self.sent, self.columns, self.proof, self.withheld]
+        sentences = [self.sent, self.columns, self.proof, self.withheld, self.noise]
         return [sentence for sentence in sentences if sentence]
 
     @property
@@ -164,6 +172,8 @@ class Report:
             lines.append(_filled(f"{_title(name)}: {meaning}"))
         if self.legend:
             lines.append("")
+        if self.evaluation is not None:
+            lines += [Page(title="", parts=self.evaluation.parts).text, ""]
         sentences = [*self._sentences, *(f"Doubt: {doubt}" for doubt in self.doubts)]
         lines += [_filled(sentence) for sentence in sentences]
         return "\n".join(lines)
@@ -177,12 +187,19 @@ class Report:
         page = (
             f"<h3>{escape(self.method)}</h3>{_html_of_table(self.nodes)}"
             f"<dl>{legend}</dl>{_html_of_table(self.classes)}"
+            f"{self._html_of_evaluation}"
             f"<p>{escape(self._in_one_paragraph)}</p>"
         )
         if not self.doubts:
             return page
         doubts = "".join(f"<li>{escape(doubt)}</li>" for doubt in self.doubts)
         return f"{page}<p>Reasons for doubt:</p><ul>{doubts}</ul>"
+
+    @property
+    def _html_of_evaluation(self) -> str:
+        if self.evaluation is None:
+            return ""
+        return Page(title="", parts=self.evaluation.parts).html
 
     def to_markdown(self) -> str:
         """Return the report in Markdown."""
@@ -194,6 +211,7 @@ class Report:
             _markdown_of_table(self.nodes),
             "\n".join(legend),
             _markdown_of_table(self.classes),
+            "" if self.evaluation is None else self.evaluation.to_markdown(),
             self._in_one_paragraph,
             "Reasons for doubt:",
             "\n".join(doubts),
@@ -221,7 +239,7 @@ def _n_bytes_about_trees(messages: Iterable[Mapping]) -> int:
     )
 
 
-class ReportMixin:
+class ReportMixin(EvaluateMixin):
     """Mixin of aggregators that can report the outcome of a fit."""
 
     def report(self, X=None, y=None, nodes=None) -> Report:
@@ -264,15 +282,20 @@ class ReportMixin:
             self, seen_classes=seen_classes, summaries=summaries
         )
         columns |= _columns_of_trust(self)
+        evaluation = getattr(self, "evaluation_", None)
         legend = _legend_of_fit(self, are_sent=any(summaries))
         if X is not None:
             columns |= self._scored(X, y, nodes)
+            if len(self.classes_) > 1:
+                evaluation = self.evaluate(X, y, nodes)
             if nodes is None:
                 legend |= _legend_of_rows("All rows that were passed to report().")
             else:
                 legend |= _legend_of_rows(
                     "The rows of the node among those that were passed to report()."
                 )
+        elif evaluation is not None:
+            columns |= _columns_of_evaluation(evaluation, columns=columns)
         columns["gain"] = _gains(columns)
         columns_with_values = {
             name: columns[name]
@@ -285,13 +308,22 @@ class ReportMixin:
             nodes=columns_with_values,
             classes=classes,
             messages=tuple(self.history_),
-            doubts=tuple(_doubts(self, nodes=columns_with_values, classes=classes)),
+            doubts=tuple(
+                _doubts(
+                    self,
+                    nodes=columns_with_values,
+                    classes=classes,
+                    evaluation=evaluation,
+                )
+            ),
             proof=_proof(self),
             columns=_columns_in_words(self),
             withheld=withheld_in_words(self),
+            noise=noise_told(self),
             legend={
                 name: legend[name] for name in columns_with_values if name in legend
             },
+            evaluation=evaluation,
             bytes_of_bins=self._bytes_of_bins
             if _n_bytes_about_trees(self.history_)
             else None,
@@ -301,8 +333,8 @@ class ReportMixin:
         """Columns of how good models are on rows of each node; None without rows."""
         check_no_label_missing(y, nodes)
         y = np.asarray(y)
-        _check_labels_of_rows(y, self.classes_.tolist())
-        Z = self._validate(X, reset=False)
+        check_labels_of_rows(y, self.classes_.tolist())
+        Z = self._rows_of_local_models(X)
         predicted = self.predict(X)
         rows_of_each = rows_of_nodes(nodes, list(self.node_names_), len(y))
         columns: dict[str, list] = {
@@ -311,9 +343,7 @@ class ReportMixin:
             "aggregate_accuracy": [],
             "largest_class": [],
         }
-        for (name, member), rows in zip(
-            _named_members(self), rows_of_each, strict=True
-        ):
+        for (name, member), rows in zip(named_members(self), rows_of_each, strict=True):
             local_accuracy = None
             accuracy = None
             share = None
@@ -362,7 +392,7 @@ class ReportMixin:
         agreement = getattr(self.estimators, "agreement", None)
         if agreement is not None:
             lines += ["", "## Agreement", ""]
-            lines += [f"- {sentence}" for sentence in agreement.says.values()]
+            lines += [f"- {text}" for text in agreement_in_words(agreement).values()]
         Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
@@ -388,17 +418,23 @@ def _lines_of_messages(aggregator: BaseEstimator, report: Report) -> list[str]:
             )
     lines += [
         f"- File of node {summary.name!r}: {summary.n_bytes:,} bytes, made with "
-        f"min_rows={min_rows_of(summary.disclosure)}, SHA-256 digest "
-        f"{summary.message.digest}."
+        f"{_protection_of(summary)}, SHA-256 digest {summary.message.digest}."
         for summary in summaries
     ]
     return lines
 
 
+def _protection_of(summary: Summary) -> str:
+    """Return what protects the rows of a file, in words."""
+    if "privacy" in summary.settings:
+        return "noise"
+    return f"min_rows={min_rows_of(summary.disclosure)}"
+
+
 def _seen_classes(aggregator: BaseEstimator) -> list[list]:
     """The classes that each node's classifier has seen."""
     seen_classes = []
-    for name, member in _named_members(aggregator):
+    for name, member in named_members(aggregator):
         description = local_model(member, name=name).description
         seen_classes.append(description.classes[description.seen].tolist())
     return seen_classes
@@ -411,6 +447,11 @@ def _columns_of_nodes(
     summaries: list[Summary | None],
 ) -> dict[str, list]:
     """Columns of what nodes are, and of what they sent; None where nothing is known."""
+    if aggregator.privacy is not None:  # what else is there is public, of no rows
+        return {
+            "node": list(aggregator.node_names_),
+            "bytes": [summary and summary.n_bytes for summary in summaries],
+        }
     columns = {
         "node": list(aggregator.node_names_),
         "classes": [", ".join(map(str, labels)) for labels in seen_classes],
@@ -465,31 +506,6 @@ def _classes_by_node(
     return {"class": labels, "known_by": known_by}
 
 
-def _check_labels_of_rows(y: np.ndarray, classes: list) -> None:
-    """Raise ValueError where all rows would count as wrong, whatever the models say."""
-    labels = np.unique(y).tolist()
-    if labels and set(labels).isdisjoint(classes):
-        raise ValueError(
-            "None of the labels in y is a class of the aggregate, so nothing can be "
-            f"scored. y holds {shown_labels(labels)}; the classes are "
-            f"{shown_labels(classes)}. Give labels as the nodes have them."
-        )
-
-
-def _named_members(aggregator: BaseEstimator) -> list[tuple[str, object]]:
-    """Name and classifier of each node; of a summary what it says of its network."""
-    named_members = []
-    for name, member in zip(
-        aggregator.node_names_, aggregator.estimators_, strict=True
-    ):
-        classifier = member.network if isinstance(member, Summary) else member
-        if isinstance(classifier, ModuleState):
-            # The average is a net of the same module.
-            classifier = net_of_state(aggregator.net_, classifier, name=name)
-        named_members.append((name, classifier))
-    return named_members
-
-
 def _measured_columns(aggregator: BaseEstimator) -> dict[str, list]:
     """Columns of what the fit has measured at the nodes, if it has."""
     if getattr(aggregator, "node_scores_", None) is None:
@@ -515,6 +531,26 @@ def _measured_columns(aggregator: BaseEstimator) -> dict[str, list]:
             scores["aggregate"], scores["local"], shares=last_layer._largest_shares
         )
     return columns
+
+
+def _columns_of_evaluation(
+    evaluation: Evaluation, *, columns: Mapping[str, list]
+) -> dict[str, list]:
+    """Columns of accuracies that nodes have told, where the fit has measured none."""
+    if any(value is not None for value in columns.get("aggregate_accuracy", ())):
+        return {}
+    told = evaluation.columns
+    place_of = {name: place for place, name in enumerate(told["node"][:-1])}
+    places = [place_of.get(name) for name in columns["node"]]
+    names = {
+        "aggregate_accuracy": "accuracy",
+        "local_accuracy": "local_accuracy",
+        "largest_class": "largest_class",
+    }
+    return {
+        name: [None if place is None else told[column][place] for place in places]
+        for name, column in names.items()
+    }
 
 
 def _shares_beside(
@@ -647,16 +683,25 @@ def _proof(aggregator: BaseEstimator) -> str:
 
 
 def _doubts(
-    aggregator: BaseEstimator, *, nodes: Mapping, classes: Mapping
+    aggregator: BaseEstimator,
+    *,
+    nodes: Mapping,
+    classes: Mapping,
+    evaluation: Evaluation | None = None,
 ) -> list[str]:
     """Reasons not to trust a fitted aggregator, each once."""
     doubts = list(getattr(getattr(aggregator, "choice_", None), "doubts", ()))
     doubts += getattr(aggregator, "_fit_warnings", ())
-    doubts += _doubts_about_gains(nodes)
+    names = nodes["node"]
+    doubts += doubts_about_gains(names, nodes.get("gain", ()))
     if len(nodes["node"]) > 1:
         doubts += _doubts_about_classes(classes)
     doubts += _doubts_about_small_classes(aggregator)
-    doubts += _doubts_about_accuracies(nodes)
+    doubts += doubts_about_accuracies(
+        names, nodes.get("aggregate_accuracy", ()), nodes.get("largest_class", ())
+    )
+    if evaluation is not None:
+        doubts += evaluation.doubts
     one_vs_rest = getattr(aggregator, "_one_vs_rest", ())
     if one_vs_rest:
         doubts.append(
@@ -687,48 +732,6 @@ def _columns_in_words(aggregator: BaseEstimator) -> str:
         f"The model uses the columns {shown_labels(used)}, and not "
         f"{shown_labels(unused)}."
     )
-
-
-def _doubts_about_accuracies(nodes: Mapping) -> list[str]:
-    """Nodes where a constant prediction would be as accurate as the aggregate."""
-    no_better = []
-    of_one_class = []
-    for name, accuracy, share in zip(
-        nodes["node"],
-        nodes.get("aggregate_accuracy", ()),
-        nodes.get("largest_class", ()),
-        strict=False,
-    ):
-        if accuracy is None or share is None:
-            continue
-        if share == 1.0:
-            of_one_class.append(repr(name))
-        elif accuracy <= share + ROUNDING_OF_SUMS:
-            no_better.append(f"{name!r} ({accuracy:.3f}, {share:.3f})")
-    doubts = []
-    if no_better:
-        doubts.append(
-            "The aggregate is no more accurate than always predicting the largest "
-            f"class at these nodes: {shortened(no_better)}. The numbers are its "
-            "accuracy and the share of this class."
-        )
-    if of_one_class:
-        doubts.append(
-            "The rows that score have one class only at these nodes: "
-            f"{shortened(of_one_class)}. The accuracies there do not say whether the "
-            "aggregate tells classes apart."
-        )
-    return doubts
-
-
-def _doubts_about_gains(nodes: Mapping) -> list[str]:
-    gains = zip(nodes["node"], nodes.get("gain", ()), strict=False)
-    return [
-        f"Node {name!r} loses: the accuracy of its local model is {-gain:.3f} higher "
-        "than that of the aggregate."
-        for name, gain in gains
-        if gain is not None and gain < -_LOSES
-    ]
 
 
 def _doubts_about_classes(classes: Mapping) -> list[str]:

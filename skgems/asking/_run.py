@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from ..base import Records
 from ..local import Member
 from ..messages import TASKS, Message, Reply
 from ._asked_nodes import AskedNodes, Context
@@ -118,7 +119,7 @@ class Run:
         self.context = context or Context.from_channel(channel)
         self.may_lose = may_lose
         self.reports = channel.reports
-        self.history: list[dict] = []
+        self.history = Records()
 
     def __call__(self, plan: Generator[Any, Any, Any]) -> Any:
         try:

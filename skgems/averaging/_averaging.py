@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..asking import ReportMixin, federated_fit, fit_method
 from ..base import Allows, BaseAggregator
 from ..compat import Interval, StrOptions
-from ..parties import SummarizingMixin
+from ..guard import SummarizingMixin
 from ._averaged_model import AveragedModel
 from ._averaging_fit import AveragingMethod
 from ._downpour import Downpour

@@ -20,7 +20,7 @@ from ..disclosure import Disclosure, disclosure_of_both
 from ..messages import Agreement, Message, Terms
 from ..networks import final_step
 from ..parties import Summary
-from ..pooled import PooledTransformer, forests_of_halves
+from ..pooled import PooledTransformer, forests_of_halves, quadratic_content
 from ..steps import TAKES_DENSE_ROWS, Front
 from ..tasks import HALF_NAMES, JudgeReply, most_judging, most_loss
 from ._choice import CLASS_SHARES, Candidate, Choice, Trials
@@ -227,9 +227,9 @@ def _agreement(
         for terms in map(_terms_of, tried)
     ]
     # Candidates ask for halves and judgments; join and score are of the model taken.
-    tasks = {"halves": 1, "judge": 1, "join": 1, "score": 1}
+    tasks = {"halves": 1, "judge": 1, "join": 1, "score": 1, "metrics": 1}
     if disclosure is not None:  # the model taken is made of the halves
-        tasks = {"halves": 1, "judge": 1}
+        tasks = {"halves": 1, "judge": 1, "metrics": 1}
     if fronts:
         tasks["front"] = sum(some.whole.most_messages for some in fronts)
     n_levels = [
@@ -479,27 +479,11 @@ def _content_of_fit(aggregator: BaseAggregator, summaries: list[Summary]) -> dic
     classifier = final_step(fitted.to_estimator())
     labels = classifier.classes_.tolist()
     if hasattr(classifier, "rotations_"):
-        return {"labels": labels, **_quadratic_content(classifier)}
+        return {"labels": labels, **quadratic_content(classifier)}
     W = np.vstack([classifier.coef_.T, classifier.intercept_])
     if W.shape[1] == 1:  # scikit-learn has one column for two classes
         W = np.hstack([0.0 * W, W])
     return {"labels": labels, "W": W}
-
-
-def _quadratic_content(classifier: BaseEstimator) -> dict[str, np.ndarray]:
-    """Quadratic discriminants: the logits are offset - |(x - mean) @ factor|^2 / 2."""
-    factors = []
-    log_determinants = []
-    for rotation, scaling in zip(
-        classifier.rotations_, classifier.scalings_, strict=True
-    ):
-        factors.append(rotation / np.sqrt(scaling))
-        log_determinants.append(np.sum(np.log(scaling)))
-    return {
-        "means": np.asarray(classifier.means_),
-        "factors": np.stack(factors),
-        "offsets": np.log(classifier.priors_) - 0.5 * np.array(log_determinants),
-    }
 
 
 def _judging_plan(models: list[dict], halves: _SumsOfHalves) -> Generator:

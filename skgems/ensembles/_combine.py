@@ -414,7 +414,7 @@ def _combine_over_channel(
     if budget == THOROUGH and rule is not None:
         choice = replace(choice, doubts=(*choice.doubts, _NO_FOREST))
     fitted = _fitted(aggregator, choice, aggregator.fit)
-    fitted.history_ = [*history, *fitted.history_]
+    fitted.history_ = history + fitted.history_
     # A model that is stored has no summaries of halves in it.
     fitted.set_params(estimators=RowsAlone(channel))
     fitted.estimators_ = [None] * len(fitted.node_names_)

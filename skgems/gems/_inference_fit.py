@@ -6,8 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..messages import listed
-from ..moments import (
+from ..evaluation import (
     Dependence,
     Heterogeneity,
     Inference,
@@ -23,6 +22,7 @@ from ..moments import (
     robust_covariance,
     site_covariance,
 )
+from ..messages import listed
 from ..parties import Node
 from ..steps import RawColumn
 from ..tasks import InferenceReply

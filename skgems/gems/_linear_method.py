@@ -20,11 +20,11 @@ from ..asking import (
     warn_of_trust,
     warn_of_variances,
 )
-from ..base import BaseAggregator, linear_attributes, validated_public_rows, warn_user
+from ..base import BaseAggregator, validated_public_rows, warn_user
 from ..compat import say
 from ..local import Member, closed_form
 from ..moments import fit_inverse_temperature, moments_kind
-from ..networks import linear_logits
+from ..networks import linear_attributes, linear_logits
 from ..parties import Federation, Summary
 from ..spaces import EmptyIntersectionError, EmptyIntersectionWarning
 from ..tasks import JoinReply

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from ..moments import Likelihood, NodeSums
+from ..evaluation import NodeSums
+from ..moments import Likelihood
 
 # Step of differences in logits, a column's deviation long. Expectations have about
 # seven digits, and their third derivatives are below 0.1, so that curvatures are right

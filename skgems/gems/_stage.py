@@ -18,10 +18,15 @@ from ..asking import ask_inverse_temperature, kept_names, reason_of_trust
 from ..base import warn_user
 from ..compat import say
 from ..messages import Message
-from ..moments import ROUNDING_OF_SUMS, Contradictions, Likelihood, Trust
+from ..moments import (
+    ROUNDING_OF_SUMS,
+    Contradictions,
+    Likelihood,
+    PooledForm,
+    Trust,
+)
 from ..networks import LayersBelow, as_two_logits
 from ..parties import Federation
-from ..pooled import PooledForm
 from ..spaces import (
     EmptyIntersectionWarning,
     GoodEnoughSpace,

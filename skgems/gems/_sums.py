@@ -19,21 +19,21 @@ from ..local import (
     cached_call,
     digest,
     indices_of,
-    weights_of,
 )
 from ..moments import (
     ROUNDING_OF_SUMS,
     ClassMoments,
     Likelihood,
     NodeLoss,
+    PooledForm,
     Span,
     merge_moments,
     moments_kind,
     move_to_origin,
     ratio,
+    weights_of,
 )
 from ..parties import shown_labels
-from ..pooled import PooledForm
 from ..tasks import MomentsReply
 from ._penalties import NodePenalty, Penalty
 from ._problem import LinearModels, LinearNode

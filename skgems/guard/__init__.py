@@ -26,11 +26,12 @@ from ..messages import (
     sign,
     signing_keys,
 )
+from ._account import NoiseSpentError
 from ._answer import answer, reply_place
 from ._asked_before import RowsAskedAgainError, RowsAskedAgainWarning
 from ._flower_client import client_app
 from ._inspecting import Inspected, inspect
-from ._ledger import RowsChangedError, read_entries
+from ._ledger import RowsChangedError, account_in, read_entries
 from ._ledger_store import (
     LedgerBusyError,
     LedgerCopiedError,
@@ -39,6 +40,7 @@ from ._ledger_store import (
     LedgerOlderError,
 )
 from ._replying import ReplyDeclinedError, reply_to
+from ._summarizing import SummarizingMixin
 
 __all__ = [
     "Agreement",
@@ -50,12 +52,14 @@ __all__ = [
     "LedgerOlderError",
     "LimitError",
     "Limits",
+    "NoiseSpentError",
     "NotAgreedError",
     "ReplyDeclinedError",
     "RowsAskedAgainError",
     "RowsAskedAgainWarning",
     "RowsChangedError",
     "SignatureError",
+    "SummarizingMixin",
     "client_app",
     "inspect",
     "reply_to",

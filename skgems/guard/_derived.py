@@ -22,6 +22,7 @@ from ..messages import (
     first_requests_in,
     key_of,
     models_in,
+    request_in,
 )
 from ..parties import difference_in_words, settings_of_strangers, terms_of
 
@@ -182,7 +183,10 @@ def _check_judged_forests(request: Message, agreed: Agreement) -> None:
     Forests can be made up that single out rows. Whoever agrees to grow trees lets a
     server ask for that anyway, but nobody else does.
     """
-    n_forests = sum(model.has_forests for model in models_in(request).values())
+    forests = [model.has_forests for model in models_in(request).values()]
+    if TASKS[request.task].is_of_finished_model:
+        forests.append(request_in(request).model.is_forest)
+    n_forests = sum(forests)
     if not n_forests:
         return
     n_agreed = sum(terms.grows_forests for terms in _agreed_terms(agreed))

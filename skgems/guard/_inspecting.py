@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import fill
 
+from ..base import Page, ResultMixin, Table
 from ..messages import (
     TASKS,
     WIDTH,
@@ -22,15 +23,16 @@ from ..messages import (
     says,
 )
 from ..parties import Summary, load_message
-from ._ledger import read_entries
+from ..private import agreement_in_words
+from ._ledger import account_in, read_entries
 from ._ledger_store import LEDGER_FILE
-from ._overview import KINDS, overview_of_reply, overview_of_request
+from ._overview import BESIDE_NOISE, KINDS, overview_of_reply, overview_of_request
 
 _MORE = "All fields, settings and arrays: add --verbose (in Python, verbose)."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inspected:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Inspected(ResultMixin):
     """What a file of an exchange contains; ``str(inspected)`` is a page for people.
 
     Attributes
@@ -126,6 +128,16 @@ class Inspected:
             size = f"{shape:>12}  {array['dtype']:>7}  {array['bytes']:>10,} bytes"
             yield f"  {path:{width}}  {size}"
 
+    def _page(self) -> Page:
+        overview = Table(heads=["part", "content"], rows=list(self.overview.items()))
+        parts = [overview]
+        if self.says and self.kind != "agreement":  # whose sentences are the overview
+            says = list(self.says.items())
+            parts.append(Table(heads=["field", "what it says"], rows=says))
+        if self.arrays:
+            parts.append(Table.from_records(self.arrays, caption="Arrays"))
+        return Page(title=f"{self.path} ({self.n_bytes:,} bytes)", parts=parts)
+
     def __str__(self) -> str:
         if self.verbose:
             return f"{self.words}\n{self.details}"
@@ -210,18 +222,19 @@ def inspect(path, *, request=None, verbose=False) -> Inspected:
 
 def _inspected_agreement(path: Path) -> Inspected:
     agreement = Agreement.load(path)
+    sentences = agreement_in_words(agreement)
     return Inspected(
         path=os.fspath(path),
         kind="agreement",
         task="join",
         method=agreement.method,
         settings=dict(agreement.settings),
-        says=agreement.says,
+        says=sentences,
         n_bytes=path.stat().st_size,
         overview={
             "file": KINDS["agreement"],
             "method": agreement.method,
-            **agreement.says,
+            **sentences,
         },
     )
 
@@ -280,6 +293,7 @@ def _inspected_ledger(folder: Path) -> Inspected:
         overview={
             "file": KINDS["ledger"],
             "node": "not named" if node is None else repr(node),
+            "noise": account_in(folder).says(),
             **events,
         },
     )
@@ -348,20 +362,29 @@ def _read_reply(message: Message, path: Path, request, *, kind: str) -> dict:
     if request_message is not None and not is_summary:
         check_reply(request_message, message)
     node = message.content["name"] if is_summary else message.envelope.get("node")
+    overview = overview_of_reply(
+        message,
+        path=path,
+        kind=kind,
+        node=node,
+        method=_method_of(message),
+        request=request_message,
+        request_path=request_path,
+    )
+    sentences = says(message)
+    if "noise" in overview:
+        sentences = {
+            path_of_field: sentence
+            for path_of_field, sentence in sentences.items()
+            if path_of_field.endswith("vector")
+        }
+        sentences["other fields"] = BESIDE_NOISE
     return {
         "kind": kind,
         "node": node,
-        "says": says(message),
+        "says": sentences,
         "checked": is_summary or request_message is not None,
-        "overview": overview_of_reply(
-            message,
-            path=path,
-            kind=kind,
-            node=node,
-            method=_method_of(message),
-            request=request_message,
-            request_path=request_path,
-        ),
+        "overview": overview,
     }
 
 

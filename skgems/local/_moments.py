@@ -28,6 +28,7 @@ from ..moments import (
     log_losses,
     moments_kind,
     row_blocks,
+    weights_of,
 )
 from ..networks import LayersBelow, final_step, linear_logits, output_labels
 from ._classifiers import Rows, indices_of, naming_node
@@ -37,7 +38,6 @@ from ._closed_forms import (
     as_class_weight,
     closed_form,
     has_steps,
-    weights_of,
 )
 from ._constants import warn_of_lost_features
 from ._disclosed import AskedGradient, tellable_rows

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+from ..base import Page, Points, ResultMixin
 from ..disclosure import (
     Disclosure,
     disclosure_of,
@@ -70,8 +71,8 @@ _FIELDS: Mapping[str, Field] = {
 _MIN_ROWS = Number(low=1, high=MOST_ROWS, whole=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Agreement:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Agreement(ResultMixin):
     """What all parties of an exchange have accepted; a node holds the server to it.
 
     The server makes the agreement and sends its file to every node. A person at the
@@ -124,7 +125,7 @@ class Agreement:
     >>> from skgems.guard import Agreement
     >>> agreed = Agreement.of(GEMSLogisticAggregator(n_rounds=3, random_state=0))
     >>> agreed.tasks
-    {'join': 1, 'evaluate': 2, 'score': 1}
+    {'join': 1, 'evaluate': 2, 'score': 1, 'metrics': 1}
     >>> Agreement.from_json(agreed.to_json()) == agreed
     True
     """
@@ -212,6 +213,8 @@ class Agreement:
         **further_fields,
     ) -> "Agreement":
         """Make the agreement of a new exchange from the terms of a method."""
+        if terms.privacy is not None:  # the noise is the rule
+            further_fields["disclosure"] = None
         n_times = _times_of_fits(terms, fits=fits, n_hidden_layers=n_hidden_layers)
         settings = json.loads(json.dumps(terms.settings_at_nodes))
         needs_radii = any(map(tells_radii, terms.first_requests())) or any(
@@ -288,6 +291,12 @@ class Agreement:
         file_bytes = read_bytes(path, most=MOST_HEADER)
         with naming(path):
             return cls.from_json(file_bytes.decode("utf-8"))
+
+    def _page(self) -> Page:
+        says = Points(
+            heading="What all parties accept", sentences=list(self.says.values())
+        )
+        return Page(title=f"Agreement for {self.method}", parts=[says])
 
     @property
     def says(self) -> dict[str, str]:
@@ -555,6 +564,9 @@ def _times_of_fits(terms: Terms, *, fits: int, n_hidden_layers: int) -> dict[str
     for name, task in TASKS.items():
         if task.is_summary:  # once for all fits
             n_times[name] = n_times_of_fit.get(name, 1)
+        if task.is_of_finished_model:
+            # Of many models, answers would tell where single rows are.
+            n_times[name] = int(terms.makes_model)
         if task.fits_front and terms.front is not None:
             n_times[name] = fits * terms.front.most_messages
     return n_times

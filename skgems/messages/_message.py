@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base import Page, ResultMixin, Table
 from ._packing import naming, pack, unpack, write_bytes
 
 # Of the form of messages; nodes of another version do not understand each other.
@@ -19,8 +20,8 @@ _AS_THEY_ARE = (str, int, bool)  # values that JSON gives back
 NO_MESSAGE = "These bytes are not a message of skgems"
 
 
-@dataclass(frozen=True, eq=False)
-class Message:
+@dataclass(frozen=True, eq=False, repr=False)
+class Message(ResultMixin):
     """A request to a node, or a reply: the name of a task with its arguments.
 
     Use :meth:`of` to make one. Arrays within lists and dicts are named by their path,
@@ -105,6 +106,26 @@ class Message:
                 )
             _place(tables, tuple(path))[last] = [parts[i] for i in range(len(parts))]
         return content
+
+    def __str__(self) -> str:
+        sender = self.envelope.get("node")
+        of_node = "" if sender is None else f" of node {sender!r}"
+        return (
+            f"Message({self.task!r}{of_node}: {len(self.settings)} settings and "
+            f"{len(self.arrays)} arrays, {self.n_bytes:,} bytes)"
+        )
+
+    def _page(self) -> Page:
+        settings = Table(heads=["setting", "value"], rows=list(self.settings.items()))
+        arrays = Table(
+            heads=["array", "shape", "dtype", "bytes"],
+            rows=[
+                [name, " x ".join(map(str, array.shape)), array.dtype, array.nbytes]
+                for name, array in self.arrays.items()
+            ],
+        )
+        parts = [table for table in (settings, arrays) if table.rows]
+        return Page(title=str(self), parts=parts)
 
     @cached_property
     def n_bytes(self) -> int:

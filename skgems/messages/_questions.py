@@ -80,19 +80,17 @@ class _Content:
 
     def arrays(self) -> Iterator[np.ndarray]:
         """Yield all arrays, also those within tables and lists."""
-        for name in self.fields:
-            yield from _arrays_in(getattr(self, name))
-
-
-def _arrays_in(value: object) -> Iterator[np.ndarray]:
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, list | tuple):
-        yield from (part for part in value if isinstance(part, np.ndarray))
-    elif isinstance(value, Mapping) or is_dataclass(value):
-        tables = value if isinstance(value, Mapping) else vars(value)
-        for part in tables.values():
-            yield from _arrays_in(part)
+        parts = [getattr(self, name) for name in self.fields]
+        while parts:
+            part = parts.pop()
+            if isinstance(part, np.ndarray):
+                yield part
+            elif isinstance(part, list | tuple):
+                yield from (each for each in part if isinstance(each, np.ndarray))
+            elif isinstance(part, Mapping):
+                parts.extend(part.values())
+            elif is_dataclass(part):
+                parts.extend(vars(part).values())
 
 
 def _annotated_fields(cls: type) -> dict[str, Field]:

@@ -93,7 +93,9 @@ def pairs_in(content: Mapping) -> Iterator[tuple[Message, Message]]:
 
 def _reply_within(content: Mapping, task: str, reply: Mapping) -> Message:
     """A reply within that to a first message, which has the rule of all of them."""
-    rule = {name: content[name] for name in ("min_rows", "rule") if name in content}
+    fields = TASKS[task].reply.fields  # sums with noise have no rule
+    names = [name for name in ("min_rows", "rule") if name in fields]
+    rule = {name: content[name] for name in names if name in content}
     for name in ("min_rows", "rule"):
         Place(task).deny(name in reply, name, "is that of the whole summary")
     return Message.of(task, **rule, **reply)

@@ -27,9 +27,9 @@ ACCEPTED_BY = ("anybody", "ledger", "person")
 
 
 # Under which rule a reply tells of rows: numbers of rows, sums that the rule of
-# disclosure bounds, the node's own model, or what only consent allows, of the owner or
-# of the person who accepts an agreement.
-DISCLOSES = ("counts", "sums", "model", "consent")
+# disclosure bounds, sums whose noise takes the place of the rule, the node's own model,
+# or what only consent allows, of the owner or of the person who accepts an agreement.
+DISCLOSES = ("counts", "sums", "noise", "model", "consent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +51,13 @@ class Task:
         `Terms.first_requests` or `Terms.later_requests` of the agreed method makes it.
         "terms": a node answers what `Terms.check_request` of the agreed method accepts.
         "fields": the bounds of the request's fields are enough, whatever their values.
-    discloses : {"counts", "sums", "model", "consent"}
+    discloses : {"counts", "sums", "noise", "model", "consent"}
         Under which rule a reply tells of rows. It has no default, so that nobody adds
         a task whose replies no rule bounds. "counts": numbers of rows, or of rows that
         a model predicts correctly, and losses of these. "sums": sums of rows that the
-        rule of disclosure bounds. "model": the node's own model. "consent": more than
-        the rule lets be told, by the consent of the owner.
+        rule of disclosure bounds. "noise": sums with noise, to which no rule is
+        applied, as the noise is the rule. "model": the node's own model. "consent":
+        more than the rule lets be told, by the consent of the owner.
     most : int
         How often a node answers where no person has accepted an agreement; and how
         often methods ask that do not say so. It has no default, so that nobody adds a
@@ -96,6 +97,9 @@ class Task:
     # ``told(reply)`` yields the `ToldNumbers` of a reply. None: it tells no sums, or
     # what can be guessed from them is not known.
     told: Callable[[Any], Iterable] | None = None
+    # ``charge(request)`` returns what the noise of a reply spends, a `Charge` of the
+    # room `private`, by which a ledger counts it. None: its replies have no noise.
+    charge: Callable[[Any], Any] | None = None
     # ``n_columns(reply)`` returns how many columns a reply says that the node has.
     n_columns: Callable[[Any], int] | None = None
     # ``exposed(reply)`` returns the `ExposedGroups` of a reply: whose covariances
@@ -128,6 +132,8 @@ class Task:
     # What the reply to a request depends on: "rows", or the "classifier" too.
     reads: str | None = None
     reports: bool = False  # it costs no model if it fails
+    # Whether it is about the model that an exchange has made, whatever the method.
+    is_of_finished_model: bool = False
     # Whether the reply says nothing that depends on other nodes, so that it can be part
     # of the first message, and kept for later ones.
     alone: bool = False

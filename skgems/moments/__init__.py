@@ -4,8 +4,7 @@
 cluster; `merge_moments` adds up those of several nodes. A `Likelihood` is the loss that
 is made of them and of gradients, and its minimum is a linear model. The factor on
 logits that makes labels most likely is sought here, too (`fit_inverse_temperature`).
-Of `score_sums` at a model, `newton_step` makes better coefficients with standard
-errors, and `Inference` a table: of contrasts of the weights against the first class.
+Linear classifiers that are functions of sums are made of moments by `PooledForm`.
 This room knows arrays and nothing of nodes or estimators.
 
 >>> import numpy as np
@@ -37,13 +36,12 @@ from ._clusters import (
 )
 from ._codes import with_noise
 from ._cross_validation import cross_validated_C
-from ._dependence import Dependence, dependence_of
 from ._descent import Descent
 from ._effective_rows import EffectiveRows
+from ._equations import Root
 from ._fewer import draw_rows, fewer_parts, k_means
+from ._forms import PooledForm, weights_of
 from ._gaussian import GaussianLoss
-from ._heterogeneity import Heterogeneity, heterogeneity_of
-from ._inference import Inference
 from ._liars import (
     Contradictions,
     NodeClaim,
@@ -55,19 +53,10 @@ from ._liars import (
 )
 from ._likelihood import MOST_PARTS, Likelihood
 from ._likelihood_search import REMEMBERED_STEPS
-from ._newton import (
-    NewtonStep,
-    NodeSums,
-    SingularError,
-    assembled,
-    inverse_of,
-    newton_step,
-    robust_covariance,
-    site_covariance,
-)
 from ._node_loss import NodeLoss, share_of_gradient
 from ._node_means import NodeMeans
 from ._part_sums import median_of_rows, products
+from ._promises import PROMISE, Rounding, SumPrecision, quadratic_rounding
 from ._rows import (
     CACHE_BYTES,
     LARGEST,
@@ -97,13 +86,7 @@ from ._rows import (
     square_blocks,
     working_bytes,
 )
-from ._score_sums import (
-    ScoreSums,
-    columns_that_are_told,
-    matrix_of_triangle,
-    score_sums,
-    triangle_of,
-)
+from ._solutions import weighted_sums
 from ._span import Span
 from ._temperature import (
     INDEX_OF_FACTOR_ONE,
@@ -113,5 +96,3 @@ from ._temperature import (
     fit_inverse_temperature,
     told_losses,
 )
-
-__all__ = ["Heterogeneity", "Inference"]

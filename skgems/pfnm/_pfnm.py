@@ -11,7 +11,7 @@ from ..asking import ReportMixin, federated_fit, fit_method, read_federation
 from ..base import BaseAggregator, TunedNetworkMixin
 from ..compat import Interval, StrOptions
 from ..gems import GEMSLogisticAggregator, long_last_layer, tuned_network
-from ..parties import SummarizingMixin
+from ..guard import SummarizingMixin
 from ._earlier_steps import EarlierSteps
 from ._matching_fit import MatchingMethod
 from ._parameters import Matching

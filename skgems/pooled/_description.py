@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_consistent_length, column_or_1d
 
 from ..asking import Context, InProcess, Run, as_channel, check_reply_of
-from ..base import is_channel
+from ..base import Page, Paragraph, Points, ResultMixin, Table, is_channel
 from ..compat import safe_indexing
 from ..disclosure import disclosure_of
 from ..local import Member
@@ -44,8 +44,8 @@ CLASSES = "(classes)"
 _QUARTILES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Description:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Description(ResultMixin):
     """What the columns of all nodes hold; it prints as tables.
 
     :func:`~skgems.describe` makes it. ``pandas.DataFrame(description.by_node)`` makes a
@@ -107,6 +107,24 @@ class Description:
         if self.notes:
             lines += ["", *(f"Note: {note}" for note in self.notes)]
         return "\n".join(map(printable, lines))
+
+    def _page(self) -> Page:
+        bounds = sorted(set(self.min_rows.values()))
+        paragraph = (
+            f"Nodes: {listed(map(repr, self.min_rows))}. Every number is about at "
+            f"least {' or '.join(map(str, bounds))} rows of a node (min_rows). If "
+            "fewer rows have gaps or rare values, they are shown as that many."
+        )
+        parts: list[Paragraph | Table | Points] = [Paragraph(text=paragraph)]
+        for rows in (
+            _printed_rows(self.by_node, self.total),
+            _printed_categories(self.categories),
+        ):
+            if len(rows) > 1:
+                parts.append(Table(heads=rows[0], rows=rows[1:]))
+        if self.notes:
+            parts.append(Points(heading="Notes", sentences=self.notes))
+        return Page(title="", parts=parts)
 
 
 def describe(

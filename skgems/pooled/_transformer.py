@@ -10,7 +10,7 @@ from sklearn.utils import check_array, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..asking import Context, Run, as_channel, check_reply_of, fit_front, front_plan
-from ..base import is_channel
+from ..base import Records, is_channel
 from ..compat import HasMethods, StrOptions, fit_context, say, shown
 from ..disclosure import Disclosure, disclosure_of_both, disclosure_within
 from ..messages import Agreement, Message, Reply, reply_in, write_bytes
@@ -196,7 +196,7 @@ default=None
             fitted, history = self._fit_over_channel(front)
         else:
             fitted = self._fit_summaries(front)
-            history = []  # no message was sent
+            history = Records()  # no message was sent
         self._publish(fitted.front, errors=fitted.errors)
         self.history_ = history
         return self
@@ -408,7 +408,7 @@ default=None
             drop_identifiers=front.drop_identifiers,
         )
         pooled_transformer._publish(front, errors=front.advanced({}).errors)
-        pooled_transformer.history_ = []
+        pooled_transformer.history_ = Records()
         return pooled_transformer
 
     def as_front(self) -> Front:

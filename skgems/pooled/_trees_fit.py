@@ -15,6 +15,7 @@ from ..asking import Run, warn_of_many_rows
 from ..base import Allows
 from ..local import Member, indices_of
 from ..messages import Message, Reply
+from ..moments import PooledForm
 from ..networks import final_step
 from ..parties import Federation, reply_of
 from ..steps import DocumentFront, Front
@@ -40,7 +41,6 @@ from ._forests import (
     number_of_trees,
     rules_of,
 )
-from ._forms import PooledForm
 from ._method import MethodOfSums
 from ._sums import columns_of_labels
 from ._trees_terms import BoostingTerms, ForestTerms, RandomTreesTerms

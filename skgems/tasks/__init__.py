@@ -42,8 +42,10 @@ from ._leaf_counts import (
     LeafCountsReply,
     unpacked_leaf_counts,
 )
+from ._metrics import METRICS, MetricsReply
 from ._moments import MOMENTS, MomentsReply
 from ._neurons import NEURONS, NeuronsReply
+from ._noisy_sums import NOISY_SUMS, NoisySumsReply
 from ._retrain import RETRAIN, RetrainReply
 from ._score import SCORE, ScoreReply
 from ._shared import DisclosedReply
@@ -64,12 +66,14 @@ for _task in (
     JUDGE,
     MOMENTS,
     CLASS_SUMS,
+    NOISY_SUMS,
     LEAF_COUNTS,
     SIZE,
     SPACE,
     NEURONS,
     EVALUATE,
     SCORE,
+    METRICS,
     INFERENCE,
     TRAIN,
     RETRAIN,

@@ -22,12 +22,13 @@ from ..trees import (
     SCALE,
     Asked,
     BoostedRows,
+    Cells,
     Forest,
     bin_codes,
     bytes_of_bins,
     joined_histograms,
     n_outputs,
-    packed_counts,
+    packed_cells,
     packed_numbers,
     unpacked_counts,
     unpacked_numbers,
@@ -86,11 +87,11 @@ def check_sums(reply: "BoostReply", request: "BoostRequest", place: Place) -> No
 def packed_sums(histograms: np.ndarray) -> dict[str, np.ndarray]:
     """Histograms, of three sums a bin, as the fields of a reply."""
     gradients, hessians, n_rows = np.moveaxis(histograms, -1, 0)
-    has_rows = n_rows > 0
+    cells = Cells.from_histograms(n_rows)
     return {
-        "gradients": packed_numbers(gradients[has_rows]),
-        "hessians": packed_numbers(hessians[has_rows]),
-        "n_rows": packed_counts(n_rows),
+        "gradients": packed_numbers(gradients.ravel().take(cells.indices)),
+        "hessians": packed_numbers(hessians.ravel().take(cells.indices)),
+        "n_rows": packed_cells(cells, n_rows.size),
     }
 
 

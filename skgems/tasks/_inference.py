@@ -11,6 +11,12 @@ from typing import Annotated
 
 import numpy as np
 
+from ..evaluation import (
+    columns_that_are_told,
+    matrix_of_triangle,
+    score_sums,
+    triangle_of,
+)
 from ..local import JudgingRows, Member, NodeShape, tellable_gradients
 from ..messages import (
     ABSENT,
@@ -23,12 +29,6 @@ from ..messages import (
     Request,
     Task,
     rows_in_words,
-)
-from ..moments import (
-    columns_that_are_told,
-    matrix_of_triangle,
-    score_sums,
-    triangle_of,
 )
 from ._layers import check_classes
 from ._models import check_columns

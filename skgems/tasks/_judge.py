@@ -94,8 +94,8 @@ _OF_FOREST = {
 }
 
 
-class ModelOfHalf(Part):
-    """A model that was made of one half of the rows, in one of some forms."""
+class FittedModel(Part):
+    """A fitted model as numbers, in one of some forms."""
 
     labels: Annotated[list, Labels("l")]
     W: Annotated[np.ndarray | None, model_weights("p l", default=None)]
@@ -128,11 +128,11 @@ class JudgedModel(Part):
     """The models that one method made of either half, behind one front."""
 
     front: Annotated[Mapping | None, COMMON["front"]]
-    first: Annotated[ModelOfHalf, ModelOfHalf.table()]
-    second: Annotated[ModelOfHalf, ModelOfHalf.table()]
+    first: Annotated[FittedModel, FittedModel.table()]
+    second: Annotated[FittedModel, FittedModel.table()]
 
     @property
-    def by_half(self) -> dict[str, ModelOfHalf]:
+    def by_half(self) -> dict[str, FittedModel]:
         """The models by the names of the halves that made them."""
         return {name: getattr(self, name) for name in HALF_NAMES}
 
@@ -281,14 +281,14 @@ def _in_multiples(sums: np.ndarray, step: float) -> np.ndarray:
 
 
 def _judged(
-    X: np.ndarray, y: np.ndarray, *, model: ModelOfHalf, is_bounded: bool
+    X: np.ndarray, y: np.ndarray, *, model: FittedModel, is_bounded: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Which rows a model labels right, and its losses under each factor.
 
     ``X`` is (n_rows, n_features) and ``y`` (n_rows,). Where that ``is_bounded``, losses
     under factors that make the model too steep are NaN.
     """
-    logits = _logits(X, model)
+    logits = model_logits(X, model)
     codes = indices_of(y, model.labels)
     losses = losses_of(logits, codes)
     if is_bounded and len(y):
@@ -298,7 +298,7 @@ def _judged(
     return logits.argmax(axis=1) == codes, losses
 
 
-def _logits(X: np.ndarray, model: ModelOfHalf) -> np.ndarray:
+def model_logits(X: np.ndarray, model: FittedModel) -> np.ndarray:
     """The logits of a model of any form: (n_rows, n_classes).
 
     Those of squared distances are o_c - |(x - m_c) F_c|^2 / 2, of offsets, means and

@@ -34,6 +34,7 @@ from ._growth import Growth
 from ._histograms import (
     TYPES_OF_COUNTS,
     Asked,
+    Cells,
     bootstrap_weights,
     class_cells,
     class_histograms,

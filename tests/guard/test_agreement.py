@@ -146,7 +146,7 @@ THREE_MODELS = np.random.RandomState(0).standard_normal((3, 31, 2))
 
 def test_each_task_is_answered_as_often_as_agreed(node):
     server = agreement_on_rounds(n_rounds=3)
-    assert server.tasks == {"join": 1, "evaluate": 2, "score": 1}
+    assert server.tasks == {"join": 1, "evaluate": 2, "score": 1, "metrics": 1}
     at_node = Node(node, server)
     for W in THREE_MODELS[:2]:
         at_node(request_to_judge(server, W))

@@ -21,6 +21,7 @@ from helpers.broken import Pair, with_value_at
 from helpers.choices import choice_pairs
 from helpers.disclosures import pairs_under_a_rule, rule_of
 from helpers.forests import DRAWN, TREES, reply_behind_front, trees_behind_powers
+from helpers.judged import pairs_of_metrics
 from helpers.mutations import mutate_at_random
 from helpers.odds import pair_of_inference
 from helpers.outcomes import check_refusal, limit_time, outcome_of
@@ -549,7 +550,7 @@ def honest_pairs() -> list[Pair]:
     of_moments = next(pair for pair in pairs if pair.request.task == "moments")
     with_tails = Message.of("moments", **of_moments.reply.content, kurtosis=16)
     pairs.append(Pair(request=of_moments.request, reply=with_tails))
-    pairs.append(pair_of_inference())
+    pairs += [pair_of_inference(), *pairs_of_metrics(*data(120))]
     return pairs + pairs_under_a_rule(pairs)
 
 

@@ -25,7 +25,6 @@ from skgems.gems import GEMSLogisticAggregator
 from skgems.local import moments as moments_task
 from skgems.moments import ClassMoments, moments_kind
 from skgems.networks import LayersBelow
-from skgems.parties import Simulation
 from skgems.parties import reply_as_message as answer
 
 
@@ -336,15 +335,16 @@ def test_as_a_message():
 # ---- which rows ------------------------------------------------------------------
 
 
-def federation(held_out=None, simulation=None, **parameters):
+def federation(held_out=None, *, is_simulated=False, **parameters):
     X, y = labelled_rows()
     nodes = np.arange(60) % 2
     clfs = [LogisticRegression().fit(X[nodes == k], y[nodes == k]) for k in range(2)]
     aggregate = GEMSLogisticAggregator(clfs, **parameters)
-    if simulation is not None:
-        aggregate = GEMSLogisticAggregator(LogisticRegression(), random_state=0)
-        simulation = Simulation(random_state=0, validation_fraction=0.3)
-    read = read_federation(aggregate, X, y, nodes, held_out, simulation=simulation)
+    if is_simulated:
+        aggregate = GEMSLogisticAggregator(
+            LogisticRegression(), validation_fraction=0.3, random_state=0
+        )
+    read = read_federation(aggregate, X, y, nodes, held_out)
     return X, y, nodes, [read.member(node) for node in read.nodes]
 
 
@@ -362,7 +362,7 @@ def test_rows_that_are_held_out_do_not_enter():
 
 
 def test_simulated_nodes_tell_of_all_rows_that_they_have():
-    X, y, nodes, members = federation(simulation=True)
+    X, y, nodes, members = federation(is_simulated=True)
     for k, node in enumerate(members):
         sums = ClassMoments.from_content(moments_reply(node)["moments"])
         assert len(node.rows("training")[1]) < (nodes == k).sum()

@@ -52,6 +52,7 @@ WHOLE_NUMBERS = {
     "grow_halves request first.n_trees": (1, 10_000),
     "grow_halves request second.n_trees": (1, 10_000),
     "leaf_counts request n_trees": (1, 10_000),
+    "metrics request model.n_trees": (1, 10_000),
     "leaf_counts request max_depth": (1, 16),
     "leaf_counts request random_state": (0, SEEDS),
     "boost request n_trees": (1, 10_000),

@@ -17,12 +17,12 @@ from skgems.moments import (
     ClassMoments,
     Likelihood,
     NodeLoss,
+    PooledForm,
     class_moments,
     cluster_classes,
     merge_moments,
     row_moments,
 )
-from skgems.pooled import PooledForm
 
 KINDS = ("class", "shared", "diagonal")
 FORMS = {

@@ -13,9 +13,9 @@ from scipy.special import expit
 from sklearn.dummy import DummyClassifier
 
 from skgems import Disclosure
+from skgems.evaluation import matrix_of_triangle
 from skgems.local import Member, ruled
 from skgems.messages import TASKS
-from skgems.moments import matrix_of_triangle
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
