@@ -38,7 +38,7 @@ TESTED_ELSEWHERE = {
     "base/_aggregator.py": ("test_common.py", "all aggregators have it in common"),
     "base/_members.py": ("test_common_copies.py", "all aggregators have it in common"),
     "base/_validation.py": ("test_errors.py", "rows that are refused"),
-    "candidates/_candidates.py": ("candidates/test_combine.py", "combine tries them"),
+    "ensembles/_candidates.py": ("ensembles/test_combine.py", "combine tries them"),
     "channels/_folder.py": (
         "channels/test_exchange.py",
         "an exchange keeps its folder",
@@ -274,7 +274,10 @@ TESTED_ELSEWHERE = {
     "tasks/_join.py": ("parties/test_summary.py", "summaries are made and read"),
     "tasks/_rows.py": ("tasks/test_evaluate.py", "rows of some labels are judged"),
     "tasks/_train.py": ("averaging/test_co_learning.py", "nodes train in rounds"),
-    "tuning/_penalised.py": ("tuning/test_linear.py", "linear models are tuned by it"),
+    "asking/_penalised.py": (
+        "asking/test_tuned_linear.py",
+        "linear models are tuned by it",
+    ),
     "steps/_trees.py": (
         "pooled/test_transformer_messages.py",
         "trees are sent in messages",

@@ -13,6 +13,7 @@ from typing import NoReturn, Self
 
 import numpy as np
 
+from ..compat import shown
 from ..disclosure import Disclosure, disclosure_of_both, min_rows_of
 from ..local import ChunkedMember, Member
 from ..messages import TASKS, Agreement, Limits, naming, sealed
@@ -30,7 +31,6 @@ from ..parties import (
     without_small_classes,
 )
 from ..private import PrivateRows
-from ..progress import shown
 from ._replying import reply_to
 
 

@@ -25,12 +25,11 @@ from ..base import (
     validated_for_fit,
     warn_user,
 )
-from ..compat import safe_indexing
+from ..compat import safe_indexing, say
 from ..datasets import as_groups
 from ..disclosure import Disclosure, disclosure_within
 from ..local import LocalModel, Member
 from ..networks import Network
-from ..progress import say
 from ..steps import DocumentFront, Front, as_rows
 from . import _nodes
 from ._estimators import Members, Models, read_models
