@@ -22,9 +22,8 @@ from ..local import Member
 from ..messages import TASKS, Message
 from ..networks import Network
 from ..private import Privacy, PrivateRows, privacy_asked
-from ._nodes import RowsLike, node_codes, node_names_of
+from ._nodes import RowsLike, WeightedRows, node_codes, node_names_of
 from ._summary import Summary, is_path
-from ._nodes import WeightedRows
 
 # Name of the only node, where rows come without their nodes.
 _ONLY_NODE = "0"
