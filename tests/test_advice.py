@@ -275,7 +275,9 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "moments": {
         "geometry": (Spaces, HiddenLayers),
+        "moments": (LINEAR,),
         "robust": (LINEAR, PooledAggregator),
+        "solver": (LinearDiscriminantAnalysis,),
     },
     "networks": {
         "front": (LINEAR, NETWORKS, ModelAveragingAggregator),
@@ -297,7 +299,6 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
         "min_impurity_decrease": (ExtraTreesClassifier,),
         "nodes": (PooledAggregator.fit,),
         "epsilon": (Privacy,),
-        "moments": (LINEAR,),
         "privacy": (LINEAR, PooledAggregator),
         "pooled": (PooledAggregator,),
         "robust": (PooledAggregator,),

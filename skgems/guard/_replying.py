@@ -1,7 +1,7 @@
 """A node's whole side: take a request, answer it from classifier and rows."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -70,9 +70,10 @@ from ..parties import (
     weighted_rows,
     without_small_classes,
 )
-from ..private import Charge, charges_of
+from ..private import charges_of
 from ..steps import Cells, Columns, Front, holding, repeated_identifiers
 from ._acceptance import check_accepted
+from ._account import Charges
 from ._derived import check_is_derived
 from ._fingerprint import Fingerprint
 from ._front_states import check_fronts_are_due, check_leaves_out, unchecked_fronts
@@ -405,7 +406,7 @@ def _counted_reply(
     ledger: Ledger,
     agreed: Agreement,
     by_person: bool,
-    charges: Sequence[Charge],
+    charges: Charges,
 ) -> Message:
     """A new reply, which is kept and counted; so is a failure after rows were read."""
     with ledger.naming_the_account():
