@@ -6,15 +6,13 @@ the noise that it had.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Self
 
 from ..messages import NotAgreedError, counting
 from ..private import Charge, Spent, delta_in_words, unit_in_words
 
-# What the noise of one reply spends; empty if it has none.
-Charges = Sequence[Charge]
 # An epsilon that was spent is above the one that was agreed by no more than this share:
 # the sigma between them is rounded.
 _ROUNDING = 1e-6

@@ -73,7 +73,6 @@ from ..parties import (
 from ..private import charges_of
 from ..steps import Cells, Columns, Front, holding, repeated_identifiers
 from ._acceptance import check_accepted
-from ._account import Charges
 from ._derived import check_is_derived
 from ._fingerprint import Fingerprint
 from ._front_states import check_fronts_are_due, check_leaves_out, unchecked_fronts
@@ -395,7 +394,6 @@ def _reply_with_ledger(
             ledger=ledger,
             agreed=agreed,
             by_person=by_person,
-            charges=charges,
         )
 
 
@@ -406,7 +404,6 @@ def _counted_reply(
     ledger: Ledger,
     agreed: Agreement,
     by_person: bool,
-    charges: Charges,
 ) -> Message:
     """A new reply, which is kept and counted; so is a failure after rows were read."""
     with ledger.naming_the_account():
@@ -449,6 +446,7 @@ def _counted_reply(
         # were killed, nothing left, and the request does not count.
         ledger.fail(request, error)
         raise
+    charges = charges_of(request)
     if charges:  # counted first: whoever declines a reply gets no other noise
         ledger.end(
             request,

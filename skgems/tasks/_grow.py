@@ -24,7 +24,6 @@ from ..messages import (
     Place,
     Request,
     Task,
-    counting,
 )
 from ..trees import (
     N_BINS,
@@ -51,7 +50,7 @@ _MOST_LEVELS = 64
 
 
 def _bytes_in_words(content: Mapping, reply: Mapping) -> str:
-    return f"Here they take {counting(len(content['counts']), 'byte')}."
+    return f"Here they take {len(content['counts']):,} bytes."
 
 
 # ---- rules -------------------------------------------------------------------------
