@@ -890,8 +890,8 @@ def _explaining_agreed_bound(
             raise
         raise TooFewRowsError(
             f"Node {member.name!r} has fewer than min_rows={least} rows of "
-            f"each class, {largest} at most. That bound is agreed, and no setting of "
-            "the node changes it. The node cannot take part, unless the server begins "
-            "an exchange with another agreement, and the node's owner accepts that "
-            "with again=True (--again)."
+            "each class. That bound is agreed, and no setting of the node changes it. "
+            "The node cannot take part, unless the server begins an exchange with "
+            "another agreement, and the node's owner accepts that with again=True "
+            "(--again)."
         ) from error
