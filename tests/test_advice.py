@@ -273,8 +273,8 @@ SPOKEN_OF: dict[str, dict[str, tuple[Callable, ...]]] = {
     },
     "moments": {
         "geometry": (Spaces, HiddenLayers),
-        "robust": (LINEAR, PooledAggregator),
         "moments": (LINEAR,),
+        "robust": (LINEAR, PooledAggregator),
         "solver": (LinearDiscriminantAnalysis,),
     },
     "networks": {

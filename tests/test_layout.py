@@ -223,6 +223,8 @@ TESTED_ELSEWHERE = {
         "tasks/test_noisy_sums.py",
         "messages that depend on rows by one vector",
     ),
+    "guard/_noisy_summaries.py": ("tasks/test_noisy_sums.py", "files with noise"),
+    "guard/_given_rows.py": ("guard/test_summarizing.py", "rows or chunks of them"),
     "private/_terms.py": ("tasks/test_noisy_sums.py", "a node derives its request"),
     "private/_noise.py": ("private/test_rows.py", "rows are told with it"),
     "pfnm/_earlier_steps.py": (

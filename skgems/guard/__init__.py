@@ -39,6 +39,7 @@ from ._ledger_store import (
     LedgerError,
     LedgerOlderError,
 )
+from ._noisy_summaries import summary_in_ledger
 from ._replying import ReplyDeclinedError, reply_to
 from ._summarizing import SummarizingMixin
 
