@@ -69,6 +69,7 @@ TESTED_ELSEWHERE = {
         "channels/test_exchange.py",
         "a folder keeps the method as JSON",
     ),
+    "guard/_summary_in_ledger.py": ("guard/test_account.py", "counted like replies"),
     "guard/_asked_before.py": (
         "guard/test_ledger.py",
         "exchanges about the same rows",

@@ -42,6 +42,7 @@ from ._ledger_store import (
 )
 from ._replying import ReplyDeclinedError, reply_to
 from ._summarizing import SummarizingMixin
+from ._summary_in_ledger import summary_in_ledger
 
 __all__ = [
     "Agreement",

@@ -5,9 +5,7 @@ aggregator says what it would ask. The reply is the `Summary`.
 """
 
 import copy
-import os
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NoReturn, Self
 
@@ -15,7 +13,7 @@ import numpy as np
 
 from ..disclosure import Disclosure, disclosure_of_both, min_rows_of
 from ..local import ChunkedMember, Member
-from ..messages import TASKS, Agreement, Limits, naming, sealed
+from ..messages import TASKS, naming
 from ..moments import SAMPLE_ROWS
 from ..parties import (
     RowsLike,
@@ -31,7 +29,7 @@ from ..parties import (
 )
 from ..private import PrivateRows
 from ..progress import shown
-from ._replying import reply_to
+from ._summary_in_ledger import summary_in_ledger
 
 
 class SummarizingMixin:
@@ -115,9 +113,7 @@ class SummarizingMixin:
             "sample_weight": sample_weight,
         }
         if state is not None or limits is not None:
-            return self._summarize_in_ledger(
-                rows, name=name, state=state, limits=limits
-            )
+            return summary_in_ledger(self, rows, name=name, state=state, limits=limits)
         return self._summarize(estimator, rows, name, disclosure)
 
     def _summarize(
@@ -197,51 +193,6 @@ class SummarizingMixin:
             self._agreed_terms.first_message(),
             table=rows["X"],
         )
-
-    def _summarize_in_ledger(
-        self,
-        rows: Mapping[str, object],
-        *,
-        name: str,
-        state: str | os.PathLike | MutableMapping | None,
-        limits: Limits | None,
-    ) -> Summary:
-        """The summary with noise, counted and kept as if a server had asked for it."""
-        self._validate_params()
-        self._method().check_one_message()
-        if state is None:
-            raise ValueError(
-                f"Node {name!r}: limits are about what a ledger counts. Pass state too."
-            )
-        if self.privacy is None:
-            raise ValueError(
-                f"Node {name!r}: state is the ledger that counts noise, and this "
-                "aggregator has none. Leave state out, set privacy, or have a server "
-                "ask and answer with reply_to, which keeps all replies."
-            )
-        if rows["chunks"] is not None or rows["sample_weight"] is not None:
-            raise ValueError(
-                f"Node {name!r}: with state, the ledger has to know all rows again. "
-                "Pass X and y in place of chunks, and no sample_weight."
-            )
-        if rows["X"] is None or rows["y"] is None:
-            _raise_without_rows(name)
-        agreement = Agreement.of(self, nodes=[name])
-        # As a server asks, whose request gets the same reply.
-        request = self._agreed_terms.first_message().with_fields(rows_alone=True)
-        reply = reply_to(
-            sealed(request, agreement),
-            None,
-            rows["X"],
-            rows["y"],
-            name=name,
-            held_out=rows["held_out"],
-            groups=rows["groups"],
-            agreement=agreement,
-            state=state,
-            limits=limits,
-        )
-        return Summary(replace(reply, envelope={}))
 
     def _with_fitted_backbones(self, X: RowsLike, *, name: str) -> Self:
         """Return a copy whose front is fitted, if that has to learn nothing."""
