@@ -270,7 +270,7 @@ PUBLIC = {
     "skgems.gems": ["Candidates", "HiddenLayers", "Moments", "Rounds", "Spaces"],
     "skgems.averaging": ["Downpour", "Schedule", "StartedApartWarning"],
     "skgems.pfnm": ["Matching", "PoorMatchWarning"],
-    "skgems.pooled": ["Description"],
+    "skgems.pooled": ["Description", "TableOne"],
     "skgems.steps": ["Backbone", "ColumnsOf", "NotPooledError", "RandomFeatures"],
     "skgems.spaces": [
         *("Geometry", "Gram", "Ellipsoid", "Ball", "Metric", "GramMetric"),

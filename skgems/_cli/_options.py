@@ -488,6 +488,16 @@ def _add_describe(commands) -> None:
         help="what nodes wrote with skgems survey, or a folder with these files",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--table1",
+        action="store_true",
+        help="print the first table of a study, with a column for each node",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="CSV file for the table of --table1",
+    )
 
 
 def _add_privacy(commands) -> None:

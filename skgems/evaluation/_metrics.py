@@ -52,7 +52,7 @@ _MEANINGS = {
     "local_accuracy": "Accuracy of the node's own model.",
     "calibration_slope": "Calibration slope. It is 1 for a calibrated model, and below "
     "1 where probabilities are too close to 0 and 1.",
-    "calibration_intercept": "Calibration in the large. It is 0 for a calibrated model, "
+    "calibration_intercept": "Calibration in the large. It is 0 for a calibrated model "
     "and above 0 where too few positive rows are expected.",
 }
 

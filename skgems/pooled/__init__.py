@@ -20,8 +20,9 @@ from ._description import Description, describe, survey
 from ._noise import NOISE, NoisyMethod
 from ._pooled import PooledAggregator
 from ._sent_models import quadratic_content
+from ._table_one import TableOne
 from ._transformer import PooledTransformer
 from ._trees_halves import forests_of_halves
 from ._trees_terms import TREES
 
-__all__ = ["Description"]
+__all__ = ["Description", "TableOne"]
