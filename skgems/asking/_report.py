@@ -18,7 +18,7 @@ from ..evaluation import Evaluation, doubts_about_accuracies, doubts_about_gains
 from ..local import indices_of, local_model
 from ..messages import ROUNDING, TASKS, WIDTH, printable
 from ..parties import Summary, rows_of_nodes, shown_labels
-from ..private import agreement_in_words, noise_told
+from ..private import noise_told
 from ._evaluating import EvaluateMixin
 from ._judged_models import check_labels_of_rows, named_members
 from ._withheld import withheld_in_words
@@ -392,7 +392,7 @@ class ReportMixin(EvaluateMixin):
         agreement = getattr(self.estimators, "agreement", None)
         if agreement is not None:
             lines += ["", "## Agreement", ""]
-            lines += [f"- {text}" for text in agreement_in_words(agreement).values()]
+            lines += [f"- {text}" for text in agreement.says.values()]
         Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
